@@ -1,0 +1,75 @@
+"""Train image classifiers on class-imbalanced data.
+
+The public names below are imported when they are first used, so that `import procrustean` is instant and the
+command line can answer `--help` without loading torch.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "METHODS",
+    "MFW",
+    "ConfigError",
+    "DataError",
+    "ImageSet",
+    "LayerError",
+    "ProcrusteanError",
+    "RunConfig",
+    "RunError",
+    "__version__",
+    "data",
+    "evaluate",
+    "fit",
+    "make_method",
+]
+
+_HOMES = {
+    "MFW": "procrustean.mfw",
+    "METHODS": "procrustean.methods",
+    "make_method": "procrustean.methods",
+    "ImageSet": "procrustean.data.imageset",
+    "RunConfig": "procrustean.config",
+    "fit": "procrustean.api",
+    "evaluate": "procrustean.api",
+    "ProcrusteanError": "procrustean.errors",
+    "ConfigError": "procrustean.errors",
+    "DataError": "procrustean.errors",
+    "LayerError": "procrustean.errors",
+    "RunError": "procrustean.errors",
+}
+
+if TYPE_CHECKING:
+    from procrustean import data
+    from procrustean.api import evaluate, fit
+    from procrustean.config import RunConfig
+    from procrustean.data.imageset import ImageSet
+    from procrustean.errors import ConfigError, DataError, LayerError, ProcrusteanError, RunError
+    from procrustean.methods import METHODS, make_method
+    from procrustean.mfw import MFW
+else:  # hidden from type checkers, which would otherwise accept any name
+
+    def __getattr__(name: str) -> object:
+        """Import a public name, or a submodule, on first use (PEP 562)."""
+        if name in _HOMES:
+            value = getattr(import_module(_HOMES[name]), name)
+            globals()[name] = value
+            return value
+        if not name.startswith("_"):
+            path = f"{__name__}.{name}"
+            try:
+                return import_module(path)
+            except ModuleNotFoundError as error:
+                if error.name != path:
+                    raise
+        from procrustean.errors import did_you_mean
+
+        raise AttributeError(f"module 'procrustean' has no attribute {name!r}. {did_you_mean(name, __all__)}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -1,0 +1,30 @@
+"""The command line. Flags, help and checks are made by tyro from the typed commands; errors end in one clear message.
+
+Nothing here imports torch: a command imports what it needs when it runs, so `--help` answers at once.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+
+from ..errors import ProcrusteanError
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run a command; returns the exit code: 0 done, 2 for input that has to be mended, 128 + n for signal n."""
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    debug = "--debug" in arguments
+    arguments = [a for a in arguments if a != "--debug"]
+    try:
+        from .commands import parse
+
+        return parse(arguments).run()
+    except ProcrusteanError as error:
+        if debug:
+            raise
+        sys.stderr.write(f"procrustean: {error}\n")
+        return getattr(error, "exit_code", 2)
+    except KeyboardInterrupt:
+        sys.stderr.write("procrustean: stopped at once\n")
+        return 130

@@ -1,0 +1,62 @@
+"""The commands of the program and how a command line becomes one of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated, Any, Protocol, Union
+
+import tyro
+
+from .compare import Compare
+from .config_file import config_argument, read_config
+from .data import Data
+from .demo import Demo
+from .evaluate import Evaluate
+from .fleet import Fleet
+from .methods import Methods
+from .options import KEY_VALUE
+from .resume import Resume
+from .train import Train
+
+DESCRIPTION = (
+    "Train image classifiers on class-imbalanced data: Major Feature Weakening and the methods it is compared with. "
+    "Each command explains itself: procrustean COMMAND --help. Add --debug to any of them to see where an error arose."
+)
+
+
+class Command(Protocol):
+    """A parsed command."""
+
+    def run(self) -> int:
+        """Carry it out; returns the exit code."""
+        ...
+
+
+def parse(arguments: Sequence[str]) -> Command:
+    """The command that a command line asks for; tyro exits with 2 and a hint where it asks for none."""
+    path = config_argument(arguments)
+    defaults = {} if path is None else {"default": Train.from_config(read_config(path))}
+
+    def command(kind: type[Any], name: str, **extra: Any) -> Any:
+        return Annotated[kind, tyro.conf.subcommand(name, **extra)]
+
+    choices = (
+        command(Train, "train", **defaults),
+        command(Resume, "resume"),
+        command(Evaluate, "evaluate"),
+        command(Compare, "compare"),
+        command(Methods, "methods"),
+        command(Data, "data"),
+        command(Fleet, "fleet"),
+        command(Demo, "demo"),
+    )
+    any_of: Any = Union[choices]  # noqa: UP007 (built at run time)
+    parsed: Command = tyro.cli(
+        any_of,
+        prog="procrustean",
+        description=DESCRIPTION,
+        args=list(arguments),
+        registry=KEY_VALUE,
+        config=(tyro.conf.OmitArgPrefixes, tyro.conf.OmitSubcommandPrefixes, tyro.conf.FlagCreatePairsOff),
+    )
+    return parsed

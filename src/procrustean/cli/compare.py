@@ -1,0 +1,31 @@
+"""procrustean compare"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import tyro
+
+from .outcome import Format, show
+
+
+@dataclass(frozen=True)
+class Compare:
+    """Compare finished runs: mean and spread over seeds, for the last epoch, held-out selection and the oracle.
+
+    Example: procrustean compare runs/* --format markdown
+    """
+
+    runs: tyro.conf.Positional[tuple[Path, ...]]
+    """Folders of runs, or their result.json files."""
+    format: Format = "table"
+    """table for the terminal, or markdown, csv, latex."""
+    per_class: bool = False
+    """Recall of every class instead of the summary."""
+    output: Path | None = None
+    """Write to a file instead of the terminal."""
+
+    def run(self) -> int:
+        show(self.runs, form=self.format, by_class=self.per_class, output=self.output)
+        return 0

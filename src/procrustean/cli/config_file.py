@@ -1,0 +1,48 @@
+"""Settings in YAML: read for `--config`, written for `--print-config`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from ..config import RunConfig
+from ..errors import ConfigError
+
+
+def config_argument(arguments: Sequence[str]) -> Path | None:
+    """The file named by --config, which has to be read before the flags that override it are."""
+    for index, argument in enumerate(arguments):
+        if argument.startswith("--config="):
+            return Path(argument.partition("=")[2])
+        if argument == "--config" and index + 1 < len(arguments):
+            return Path(arguments[index + 1])
+    return None
+
+
+def read_config(path: Path) -> RunConfig:
+    """Settings from a YAML file; unknown or ill-typed ones are refused by name."""
+    return RunConfig.from_json(read_yaml(path), origin=str(path))
+
+
+def read_yaml(path: Path) -> dict[str, Any]:
+    """A mapping from a YAML file, of plain data only."""
+    import yaml
+
+    try:
+        content = yaml.safe_load(path.read_text())
+    except OSError as error:
+        raise ConfigError(f"cannot read the configuration {path} ({error.strerror})") from error
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path} is not valid YAML ({error})") from error
+    if not isinstance(content, dict):
+        raise ConfigError(f"{path} holds {type(content).__name__}, not settings; write `source: digits` and so on")
+    return content
+
+
+def config_as_yaml(config: RunConfig) -> str:
+    """All settings of a run, in a form that --config reads again."""
+    import yaml
+
+    text: str = yaml.safe_dump(config.to_json(), sort_keys=False)
+    return text

@@ -1,0 +1,66 @@
+"""procrustean data"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Literal
+
+import tyro
+
+
+@dataclass(frozen=True)
+class Describe:
+    """Print counts, ratio, groups and hash of a data set, as it is or made imbalanced, with a bar per class.
+
+    Example: procrustean data describe cifar10 --imbalance long_tailed --rho 100
+    """
+
+    source: tyro.conf.Positional[str]
+    """Data set: digits, cifar10, cifar100, an .npz file, or a folder of images (one folder per class)."""
+    imbalance: Literal["natural", "long_tailed", "step"] = "natural"
+    """Make the training set imbalanced: long_tailed, step, or natural to take it as it is."""
+    rho: float | None = None
+    """Imbalance ratio, largest over smallest class."""
+    data_seed: int = 0
+    """Which images of a class are kept."""
+    hold_out: int = 0
+    """Training images per class set aside."""
+    image_size: int | None = None
+    """Side length to which images of a folder are resized."""
+    data_dir: Path | None = None
+    """Where data sets are found or downloaded to; default $PROCRUSTEAN_DATA or the user's cache."""
+
+    def run(self) -> int:
+        from ..console import make_reporter, write_result
+        from ..data.description import describe
+        from ..data.imbalance import build
+        from ..data.sources import load_source
+
+        reporter = make_reporter()
+        splits = load_source(self.source, data_dir=self.data_dir, image_size=self.image_size, say=reporter.say)
+        data = build(splits, imbalance=self.imbalance, rho=self.rho, data_seed=self.data_seed, hold_out=self.hold_out)
+        write_result(describe(splits, data))
+        return 0
+
+
+@dataclass(frozen=True)
+class Sources:
+    """List the data sets that can be named, and what is needed for each."""
+
+    def run(self) -> int:
+        from ..console import write_result
+        from ..data.sources import describe_sources
+
+        write_result("\n".join(f"{name:12} {text}" for name, text in describe_sources().items()))
+        return 0
+
+
+@dataclass(frozen=True)
+class Data:
+    """Look at data sets."""
+
+    command: Annotated[Describe, tyro.conf.subcommand("describe")] | Annotated[Sources, tyro.conf.subcommand("sources")]
+
+    def run(self) -> int:
+        return self.command.run()

@@ -1,0 +1,60 @@
+"""procrustean fleet"""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import tyro
+
+from .config_file import config_as_yaml, read_yaml
+from .outcome import show
+
+
+@dataclass(frozen=True)
+class Fleet:
+    """Train every run of a grid side by side on one device; finished ones are not repeated.
+
+    Example: procrustean fleet experiments/cifar10-rho100.yaml --output runs/rho100
+    """
+
+    grid: tyro.conf.Positional[Path]
+    """YAML file with base, runs and grid; see docs/fleet.md."""
+    output: Path = Path("runs")
+    """Folder below which each run gets its own."""
+    width: int | None = None
+    """Most runs at a time; default 8 on a GPU, 1 on a CPU."""
+    data_dir: Path | None = None
+    """Where data sets are found or downloaded to; default $PROCRUSTEAN_DATA or the user's cache."""
+    print_config: bool = False
+    """Print the settings of every run, then stop."""
+    quiet: bool = False
+    """No progress."""
+
+    def run(self) -> int:
+        from dataclasses import replace
+
+        from ..console import make_reporter, write_result
+        from ..grids import expand
+
+        configs = expand(read_yaml(self.grid), self.output, origin=str(self.grid))
+        if self.data_dir is not None:
+            configs = [replace(config, data_dir=self.data_dir) for config in configs]
+        if self.print_config:
+            write_result("---\n".join(config_as_yaml(config) for config in configs))
+            return 0
+        from ..many import fit_many
+
+        reporter = make_reporter(quiet=self.quiet)
+        try:
+            outcomes = fit_many(configs, width=self.width, reporter=reporter)
+        finally:
+            reporter.close()
+        finished = [outcome.path for outcome in outcomes if outcome.error is None]
+        if finished:
+            show(finished)
+        for outcome in outcomes:
+            if outcome.error is not None:
+                sys.stderr.write(f"procrustean: {outcome.path} failed: {outcome.error}\n")
+        return 0 if len(finished) == len(outcomes) else 1

@@ -1,0 +1,31 @@
+"""procrustean resume"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import tyro
+
+
+@dataclass(frozen=True)
+class Resume:
+    """Go on with an interrupted run from its last checkpoint, to the result it would have had."""
+
+    run_dir: tyro.conf.Positional[Path]
+    """Folder of the run."""
+    quiet: bool = False
+    """No progress."""
+
+    def run(self) -> int:
+        from ..api import resume
+        from ..console import make_reporter
+        from .outcome import show
+
+        reporter = make_reporter(quiet=self.quiet)
+        try:
+            run = resume(self.run_dir, reporter=reporter)
+        finally:
+            reporter.close()
+        show([run.path])
+        return 0

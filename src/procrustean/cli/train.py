@@ -1,0 +1,59 @@
+"""procrustean train"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from pathlib import Path
+
+import tyro
+
+from ..config import RunConfig
+from .config_file import config_as_yaml
+
+
+@dataclass(frozen=True)
+class Train(RunConfig):
+    """Train a network on imbalanced images and record the run.
+
+    Example: procrustean train cifar10 --imbalance step --rho 100 --method mfw --drw --seed 0
+    """
+
+    source: tyro.conf.Positional[str]
+    """Data set: digits, cifar10, cifar100, an .npz file, or a folder of images (one folder per class)."""
+    config: Path | None = None
+    """YAML file with settings; flags override it."""
+    print_config: bool = False
+    """Print all settings as YAML and the recipe they resolve to as comments, then stop."""
+    quiet: bool = False
+    """No progress."""
+
+    @classmethod
+    def from_config(cls, config: RunConfig) -> Train:
+        """The command with the settings of a file as its defaults."""
+        return cls(**vars(config))
+
+    def run_config(self) -> RunConfig:
+        """The settings without the command's own flags."""
+        return RunConfig(**{f.name: getattr(self, f.name) for f in fields(RunConfig)})
+
+    def run(self) -> int:
+        config = self.run_config()
+        if self.print_config:
+            from ..console import write_result
+            from ..recipes import recipe_for_run
+
+            recipe = recipe_for_run(config)
+            comments = "".join(f"# {name}: {value}\n" for name, value in recipe.to_json().items())
+            write_result(config_as_yaml(config) + "# The recipe these settings resolve to:\n" + comments)
+            return 0
+        from ..api import fit
+        from ..console import make_reporter
+        from .outcome import show
+
+        reporter = make_reporter(quiet=self.quiet)
+        try:
+            run = fit(config, reporter=reporter)
+        finally:
+            reporter.close()
+        show([run.path])
+        return 0

@@ -1,0 +1,154 @@
+"""The settings of a run: one frozen record that the command line, YAML files and Python share."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields
+from pathlib import Path
+from typing import Any, Literal
+
+from .errors import ConfigError, did_you_mean
+
+#: Settings that say where and how a run is carried out, not what it computes.
+_CARRIED_OUT = ("run_dir", "data_dir", "device", "engine", "checkpoint_every")
+
+
+@dataclass(frozen=True)
+class RunConfig:
+    """Everything that determines a training run. None means: taken from the recipe or decided from the data."""
+
+    source: str
+    """Data set: digits, cifar10, cifar100, an .npz file, or a folder of images (one folder per class)."""
+    imbalance: Literal["natural", "long_tailed", "step"] = "natural"
+    """Make the training set imbalanced: long_tailed, step, or natural to take it as it is."""
+    rho: float | None = None
+    """Imbalance ratio, largest over smallest class; needed with long_tailed and step."""
+    method: str = "mfw"
+    """Training method; `procrustean methods` lists them."""
+    options: dict[str, Any] = field(default_factory=dict)
+    """Options of the method, as KEY=VALUE; `procrustean methods NAME` explains them."""
+    drw: bool = False
+    """Deferred re-weighting: weight the classes by effective numbers in the last 20 % of the epochs."""
+    recipe: Literal["paper", "own"] = "paper"
+    """Schedule: the MFW paper's for this data set, or the one the method was published with."""
+    net: str | None = None
+    """Network: resnet20, resnet32, resnet44, resnet56 or small."""
+    epochs: int | None = None
+    """Passes over the training data."""
+    batch_size: int | None = None
+    """Images per step."""
+    lr: float | None = None
+    """Peak learning rate."""
+    weight_decay: float | None = None
+    """L2 penalty."""
+    seed: int = 0
+    """Seed of the training: weights, order, augmentation, mixing."""
+    data_seed: int = 0
+    """Seed of the data: which images of a class are kept and held out."""
+    hold_out: int = 0
+    """Training images per class set aside to choose the epoch on; 0 trains on all of them."""
+    image_size: int | None = None
+    """Side length to which images of a folder are resized."""
+    evaluate_every: int | None = None
+    """Epochs between evaluations; by default about a hundred evaluations in all."""
+    track_training: bool = False
+    """Also measure the accuracy on clean training images per class at every evaluation."""
+    device: Literal["auto", "cpu", "cuda"] = "auto"
+    """Where to train."""
+    precision: Literal["auto", "fp32", "bf16"] = "auto"
+    """Number format of the network; auto takes bf16 where the hardware computes in it."""
+    engine: Literal["auto", "eager", "captured", "compiled"] = "auto"
+    """How steps are carried out: one by one, as a captured CUDA graph, or compiled and captured."""
+    data_dir: Path | None = None
+    """Where data sets are found or downloaded to; default $PROCRUSTEAN_DATA or the user's cache."""
+    run_dir: Path | None = None
+    """Where the run is kept; default runs/ with a name made from the settings."""
+    checkpoint_every: float = 30.0
+    """Seconds between checkpoints."""
+
+    def __post_init__(self) -> None:
+        if self.imbalance == "natural" and self.rho is not None:
+            raise ConfigError(
+                f"rho = {self.rho} received with imbalance 'natural', which keeps the images as they are; "
+                "choose --imbalance long_tailed or step, or leave rho out"
+            )
+        if self.imbalance != "natural" and self.rho is None:
+            raise ConfigError(f"imbalance {self.imbalance!r} needs its ratio: give rho, for example --rho 100")
+        for name, least in (
+            ("hold_out", 0),
+            ("evaluate_every", 1),
+            ("checkpoint_every", 0),
+            ("image_size", 1),
+        ):
+            value = getattr(self, name)
+            if value is not None and value < least:
+                raise ConfigError(f"{name} = {value} received; it has to be at least {least}")
+
+    @property
+    def hash(self) -> str:
+        """Twelve hexadecimal digits that name what the run computes."""
+        kept = {k: v for k, v in self.to_json().items() if k not in _CARRIED_OUT}
+        return hashlib.sha256(json.dumps(kept, sort_keys=True).encode()).hexdigest()[:12]
+
+    @property
+    def slug(self) -> str:
+        """A readable, unique folder name."""
+        name = Path(self.source).stem or "images"
+        setting = self.imbalance if self.rho is None else f"{self.imbalance}{self.rho:g}"
+        return f"{name}-{setting}-{self.method}{'-drw' * self.drw}-seed{self.seed}-{self.hash}"
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain data for JSON and YAML."""
+        return {k: str(v) if isinstance(v, Path) else v for k, v in asdict(self).items()}
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any], *, origin: str = "the configuration") -> RunConfig:
+        """The reverse of `to_json`; refuses unknown keys and wrong types by name."""
+        known = [f.name for f in fields(cls)]
+        for key in data:
+            if key not in known:
+                raise ConfigError(f"{origin} has an unknown setting {key!r}. {did_you_mean(key, known)}")
+        if not isinstance(data.get("source"), str):
+            raise ConfigError(f"{origin} names no data set; add source, for example `source: digits`")
+        return cls(**{key: _typed(key, value, origin) for key, value in data.items()})
+
+
+_WHOLE = ("epochs", "batch_size", "seed", "data_seed", "hold_out", "image_size", "evaluate_every")
+_NUMBER = ("rho", "lr", "weight_decay", "checkpoint_every")
+_CHOICE = {
+    "imbalance": ("natural", "long_tailed", "step"),
+    "recipe": ("paper", "own"),
+    "device": ("auto", "cpu", "cuda"),
+    "precision": ("auto", "fp32", "bf16"),
+    "engine": ("auto", "eager", "captured", "compiled"),
+}
+_REQUIRED = ("seed", "data_seed", "hold_out", "checkpoint_every")
+
+
+def _typed(key: str, value: Any, origin: str) -> Any:
+    def refuse(wanted: str) -> ConfigError:
+        return ConfigError(f"{origin}: {key} = {value!r} received; it has to be {wanted}")
+
+    if value is None and key not in (*_REQUIRED, *_CHOICE, "drw", "track_training", "method", "options"):
+        return None
+    if key in _WHOLE:
+        if isinstance(value, bool) or not isinstance(value, int):
+            raise refuse("a whole number")
+    elif key in _NUMBER:
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            raise refuse("a number")
+        return float(value)
+    elif key in _CHOICE:
+        if value not in _CHOICE[key]:
+            raise refuse("one of " + ", ".join(_CHOICE[key]))
+    elif key in ("drw", "track_training"):
+        if not isinstance(value, bool):
+            raise refuse("true or false")
+    elif key == "options":
+        if not isinstance(value, dict) or not all(isinstance(k, str) for k in value):
+            raise refuse("a mapping of option names to values")
+    elif not isinstance(value, str | Path):
+        raise refuse("a text")
+    return Path(value) if key in ("data_dir", "run_dir") else value

@@ -1,0 +1,94 @@
+"""Facts about class counts: checks, geometric mean and spread, the kind of imbalance."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from itertools import accumulate
+from typing import Literal, SupportsInt, cast
+
+from .errors import DataError
+
+Kind = Literal["long_tailed", "step"]
+Spread = Literal["geometric", "arithmetic"]
+
+#: Share of the variance of log counts that two levels must explain for the counts to be called a step.
+STEP_EXPLAINED = 0.9
+#: Below this ratio of largest to smallest class the counts are near equal and never called a step.
+STEP_RATIO = 1.5
+
+
+def checked_counts(counts: Iterable[SupportsInt]) -> tuple[int, ...]:
+    """The counts as a tuple of positive integers, or a DataError that names the class at fault.
+
+    >>> checked_counts([5, 3])
+    (5, 3)
+    """
+    values: list[int] = []
+    for index, value in enumerate(counts):
+        number = float(cast(float, value))
+        if not number.is_integer():
+            raise DataError(f"class {index} has a count of {value!r}; counts are whole numbers of images")
+        values.append(int(number))
+    if len(values) < 2:
+        raise DataError(f"counts for {len(values)} class(es) received; imbalance needs at least two classes")
+    empty = [index for index, value in enumerate(values) if value < 1]
+    if empty:
+        raise DataError(
+            f"classes {empty} have no images (counts {[values[i] for i in empty]}); "
+            "remove these classes or re-index the labels so that every class has at least one image"
+        )
+    return tuple(values)
+
+
+def geometric_mean(counts: Sequence[int]) -> float:
+    """exp of the mean logarithm: mu of Eq. 7.
+
+    >>> round(geometric_mean([5000, 50]), 6)
+    500.0
+    """
+    return math.exp(math.fsum(math.log(n) for n in counts) / len(counts))
+
+
+def spread(counts: Sequence[int], std: Spread = "geometric") -> float:
+    """gamma of Eq. 7: the geometric standard deviation, a factor, or the arithmetic one, in images.
+
+    Both are population values (divided by the number of classes). The paper does not say which of the two it
+    means; docs/design.md gives the evidence for the geometric reading.
+    """
+    values = [math.log(n) for n in counts] if std == "geometric" else [float(n) for n in counts]
+    mean = math.fsum(values) / len(values)
+    deviation = math.sqrt(math.fsum((v - mean) ** 2 for v in values) / len(values))
+    return math.exp(deviation) if std == "geometric" else deviation
+
+
+def two_level_share(counts: Sequence[int]) -> float:
+    """Share of the variance of the log counts that the best split into two levels explains, 0 to 1.
+
+    1 for two classes and for an exact step, about 0.76 for an exponential tail.
+    """
+    logs = sorted(math.log(n) for n in counts)
+    total = len(logs)
+    mean = math.fsum(logs) / total
+    variance = math.fsum((v - mean) ** 2 for v in logs)
+    if variance <= 1e-12:
+        return 0.0
+    sums = list(accumulate(v - mean for v in logs))[:-1]
+    # k centred values sum to s on the left, the others to -s: the levels explain s^2/k + s^2/(total-k).
+    best = max(s * s / k + s * s / (total - k) for k, s in enumerate(sums, start=1))
+    return best / variance
+
+
+def imbalance_kind(counts: Sequence[int]) -> Kind:
+    """Long-tailed or step, from the counts alone.
+
+    A step has two levels of class sizes: the best split of the sorted log counts into two groups explains at
+    least 90 % of their variance, and the largest class has at least 1.5 times the images of the smallest.
+    Everything else is long-tailed. Two classes are a step if one is that much larger.
+
+    >>> imbalance_kind([5000, 5000, 50, 50]), imbalance_kind([5000, 1077, 232, 50])
+    ('step', 'long_tailed')
+    """
+    if max(counts) < STEP_RATIO * min(counts):
+        return "long_tailed"
+    return "step" if two_level_share(counts) >= STEP_EXPLAINED else "long_tailed"

@@ -1,0 +1,216 @@
+"""Fetch one file over https: resumed where it broke off, checked by md5, from a list of mirrors."""
+
+from __future__ import annotations
+
+import hashlib
+import http.client
+import os
+import ssl
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from procrustean.errors import DataError
+
+Say = Callable[[str], None]
+
+BLOCK = 1 << 18
+TIMEOUT_SECONDS = 30.0
+FAILURES_PER_MIRROR = 3
+LOCAL = ("localhost", "127.0.0.1", "::1")
+WORTH_RETRYING = (408, 425, 429, 500, 502, 503, 504)
+
+
+def download(
+    urls: Sequence[str],
+    target: Path,
+    *,
+    md5: str,
+    max_bytes: int = 1 << 30,
+    say: Say | None = None,
+    pause_seconds: float = 1.0,
+) -> Path:
+    """Bring the file with this `md5` to `target`, from the first of `urls` that gives it.
+
+    A transfer that breaks off is resumed from `target` + ".part", in this call or a later one; the file
+    appears at `target` only when it is complete and its md5 right. A wrong checksum deletes the part.
+
+    Args:
+        urls: https addresses (http only on this machine), tried in order.
+        target: where the file goes; its folder is made if needed.
+        md5: hex digest the file must have.
+        max_bytes: give up beyond this size.
+        say: called with one line of progress at a time.
+        pause_seconds: wait before the first retry; doubled with each failure in a row.
+
+    Raises:
+        DataError: with what went wrong at each address.
+    """
+    for url in urls:
+        _require_secure(url)
+    tell = say or _silent
+    part = target.with_name(target.name + ".part")
+    problems: list[str] = []
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with _one_process_at_a_time(target.parent, tell):
+            if target.exists() and file_md5(target) == md5:
+                return target
+            for url in urls:
+                problem = _from_mirror(url, part, md5, max_bytes, tell, pause_seconds)
+                if problem is None:
+                    part.replace(target)
+                    return target
+                tell(f"{url}: {problem}")
+                problems.append(f"{url}: {problem}")
+    except OSError as error:
+        problems.append(f"cannot write {target}: {error.strerror or error}")
+    raise DataError(f"could not download {target.name}. Tried:\n  " + "\n  ".join(problems))
+
+
+def file_md5(path: Path) -> str:
+    """The hex md5 of a file."""
+    digest = hashlib.md5(usedforsecurity=False)
+    with path.open("rb") as file:
+        while block := file.read(BLOCK):
+            digest.update(block)
+    return digest.hexdigest()
+
+
+class _Broken(Exception):
+    """A transfer that failed but may work when tried again."""
+
+
+class _Refused(Exception):
+    """A mirror that will not give the file."""
+
+
+class _SecureRedirects(urllib.request.HTTPRedirectHandler):
+    def redirect_request(self, req, fp, code, msg, headers, newurl):  # type: ignore[no-untyped-def]
+        if not _secure(newurl):
+            raise _Refused(f"redirects to {newurl}, which is not https")
+        return super().redirect_request(req, fp, code, msg, headers, newurl)
+
+
+def _from_mirror(url: str, part: Path, md5: str, max_bytes: int, say: Say, pause: float) -> str | None:
+    """None when `part` is complete and right, else the reason it is not."""
+    failures, furthest = 0, _size(part)
+    while True:
+        start = _size(part)
+        try:
+            _transfer(url, part, max_bytes, say)
+        except _Refused as refused:
+            return str(refused)
+        except _Broken as broken:
+            failures = 1 if _size(part) > furthest else failures + 1
+            furthest = max(furthest, _size(part))
+            if failures >= FAILURES_PER_MIRROR:
+                return f"{broken} ({failures} times in a row)"
+            say(f"{part.stem}: {broken}, trying again")
+            time.sleep(pause * 2 ** (failures - 1))
+            continue
+        found = file_md5(part)
+        if found == md5:
+            return None
+        part.unlink()
+        if start == 0:
+            return f"wrong checksum (md5 {found}, expected {md5}), deleted"
+        say(f"{part.stem}: wrong checksum after resuming, deleted; starting over")
+
+
+def _transfer(url: str, part: Path, max_bytes: int, say: Say) -> None:
+    """Append what is missing to `part`."""
+    start = _size(part)
+    request = urllib.request.Request(url, headers={"User-Agent": "procrustean"})
+    if start:
+        request.add_header("Range", f"bytes={start}-")
+    opener = urllib.request.build_opener(_SecureRedirects)
+    try:
+        with opener.open(request, timeout=TIMEOUT_SECONDS) as response:
+            start = _resumed_at(response, start)
+            length = response.headers.get("Content-Length")
+            total = start + int(length) if length and length.isdigit() else None
+            _receive(response, part, start, total, max_bytes, say)
+    except urllib.error.HTTPError as error:
+        if error.code == 416 and start:  # nothing after `start`: the part is complete, or longer than the file
+            return
+        problem = f"HTTP {error.code} {error.reason}"
+        raise (_Broken if error.code in WORTH_RETRYING else _Refused)(problem) from error
+    except urllib.error.URLError as error:
+        raise _Broken(f"no connection ({error.reason})") from error
+    except (http.client.HTTPException, TimeoutError, ConnectionError, ssl.SSLError) as error:
+        raise _Broken(f"connection broken ({str(error) or type(error).__name__})") from error
+
+
+def _resumed_at(response: http.client.HTTPResponse, start: int) -> int:
+    """Where the server really starts sending: a server without ranges starts at 0."""
+    if response.status != 206:
+        return 0
+    given = response.headers.get("Content-Range", "")
+    if not given.startswith(f"bytes {start}-"):
+        raise _Refused(f"answered with another range than bytes {start}-: {given!r}")
+    return start
+
+
+def _receive(
+    response: http.client.HTTPResponse, part: Path, start: int, total: int | None, max_bytes: int, say: Say
+) -> None:
+    if total is not None and total > max_bytes:
+        raise _Refused(f"offers {total:,} bytes, more than the {max_bytes:,} expected at most")
+    size, tenths = start, -1
+    with part.open("r+b" if start else "wb") as file:
+        file.seek(start)
+        while block := response.read(BLOCK):
+            size += len(block)
+            if size > max_bytes:
+                raise _Refused(f"sends more than the {max_bytes:,} bytes expected at most")
+            file.write(block)
+            if total and size * 10 // total > tenths:
+                tenths = size * 10 // total
+                say(f"{part.stem}: {size / 2**20:.1f} of {total / 2**20:.1f} MiB ({tenths * 10} %)")
+    if total is not None and size < total:
+        raise _Broken(f"connection broken after {size:,} of {total:,} bytes")
+
+
+def _size(path: Path) -> int:
+    return path.stat().st_size if path.exists() else 0
+
+
+def _secure(url: str) -> bool:
+    parts = urlsplit(url)
+    return parts.scheme == "https" or (parts.scheme == "http" and parts.hostname in LOCAL)
+
+
+def _require_secure(url: str) -> None:
+    if not _secure(url):
+        raise DataError(f"downloads use https, got {url}")
+
+
+@contextmanager
+def _one_process_at_a_time(folder: Path, say: Say) -> Iterator[None]:
+    """Runs started side by side must not write the same part; without locks the md5 check alone guards."""
+    try:
+        import fcntl
+    except ImportError:
+        yield
+        return
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            say(f"waiting for another download into {folder}")
+            fcntl.flock(handle, fcntl.LOCK_EX)
+        except OSError:
+            say(f"{folder} cannot be locked; start no second download into it")
+        yield
+    finally:
+        os.close(handle)
+
+
+def _silent(line: str) -> None:
+    """Nobody listens."""

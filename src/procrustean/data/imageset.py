@@ -1,0 +1,132 @@
+"""Labelled images in memory, checked once, and the splits a source gives."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+
+from procrustean.errors import ConfigError, DataError
+
+Images = npt.NDArray[np.uint8]
+Labels = npt.NDArray[np.int64]
+Indices = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False)
+class ImageSet:
+    """Labelled images of one size. Compare two sets by their `hash`.
+
+    >>> two = ImageSet(np.zeros((2, 4, 4, 1), np.uint8), np.array([0, 1]), ("cat", "dog"))
+    >>> two.counts.tolist()
+    [1, 1]
+    """
+
+    images: Images  # uint8 [N, H, W, channels], channels 1 or 3
+    labels: Labels  # int64 [N], positions in `classes`
+    classes: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        _check_images(self.images)
+        _check_classes(self.classes)
+        _check_labels(self.labels, len(self.images), self.classes)
+
+    def __len__(self) -> int:
+        return len(self.images)
+
+    @cached_property
+    def counts(self) -> Labels:
+        """Images per class, int64 [C]."""
+        return np.bincount(self.labels, minlength=len(self.classes)).astype(np.int64)
+
+    @cached_property
+    def hash(self) -> str:
+        """sha256 (hex) of shape, class names, pixels and labels, in this order of images."""
+        head = json.dumps([list(self.images.shape), list(self.classes)], separators=(",", ":"))
+        digest = hashlib.sha256(head.encode("ascii"))
+        digest.update(np.ascontiguousarray(self.images).data)
+        digest.update(np.ascontiguousarray(self.labels, dtype="<i8").data)
+        return digest.hexdigest()
+
+    def subset(self, indices: npt.ArrayLike) -> ImageSet:
+        """The images at `indices`, in that order, with the same classes."""
+        chosen = np.asarray(indices, dtype=np.int64)
+        return ImageSet(self.images[chosen], self.labels[chosen], self.classes)
+
+    def relabelled(self, order: Sequence[int] | Indices) -> ImageSet:
+        """The same images with the classes in another order: new class i is the present class `order[i]`."""
+        old = np.asarray(order, dtype=np.int64)
+        if not np.array_equal(np.sort(old), np.arange(len(self.classes))):
+            raise ConfigError(f"order must name each of the {len(self.classes)} classes once, got {old.tolist()[:20]}")
+        new_of_old = np.argsort(old)
+        return ImageSet(self.images, new_of_old[self.labels], tuple(self.classes[i] for i in old))
+
+
+@dataclass(frozen=True, eq=False)
+class Splits:
+    """What a source gives: training, test and perhaps validation images with the same classes and size."""
+
+    name: str
+    train: ImageSet
+    test: ImageSet
+    val: ImageSet | None = None
+    note: str = ""
+
+    def __post_init__(self) -> None:
+        for split, images in (("test", self.test), ("val", self.val)):
+            if images is None:
+                continue
+            if images.classes != self.train.classes:
+                raise DataError(
+                    f"{self.name}: the {split} split has other classes ({_some(images.classes)}) than the "
+                    f"train split ({_some(self.train.classes)}); give every split the same class names"
+                )
+            if images.images.shape[1:] != self.train.images.shape[1:]:
+                raise DataError(
+                    f"{self.name}: images of the {split} split are {images.images.shape[1:]}, of the train "
+                    f"split {self.train.images.shape[1:]} (height, width, channels); bring them to one shape"
+                )
+
+    @cached_property
+    def hash(self) -> str:
+        """sha256 (hex) over the hashes of the splits."""
+        parts = [self.train.hash, self.test.hash, self.val.hash if self.val else ""]
+        return hashlib.sha256("\n".join(parts).encode("ascii")).hexdigest()
+
+
+def _check_images(images: object) -> None:
+    if not isinstance(images, np.ndarray) or images.dtype != np.uint8:
+        kind = images.dtype if isinstance(images, np.ndarray) else type(images).__name__
+        raise DataError(f"images must be a numpy array of uint8 (0..255), got {kind}; convert them first")
+    if images.ndim != 4 or images.shape[3] not in (1, 3) or 0 in images.shape[1:3]:
+        raise DataError(f"images must have the shape [N, height, width, 1 or 3 channels], got {images.shape}")
+    if len(images) == 0:
+        raise DataError("an image set needs at least one image, got none")
+
+
+def _check_classes(classes: object) -> None:
+    if not isinstance(classes, tuple) or not all(isinstance(c, str) and c for c in classes):
+        raise DataError(f"classes must be a tuple of non-empty names, got {classes!r:.200}")
+    if len(set(classes)) != len(classes):
+        twice = sorted({c for c in classes if classes.count(c) > 1})
+        raise DataError(f"class names must differ, got more than once: {_some(twice)}")
+
+
+def _check_labels(labels: object, images: int, classes: tuple[str, ...]) -> None:
+    if not isinstance(labels, np.ndarray) or labels.dtype != np.int64:
+        kind = labels.dtype if isinstance(labels, np.ndarray) else type(labels).__name__
+        raise DataError(f"labels must be a numpy array of int64, got {kind}; use labels.astype(np.int64)")
+    if labels.shape != (images,):
+        raise DataError(f"labels must have the shape [{images}], one per image, got {list(labels.shape)}")
+    low, high = int(labels.min()), int(labels.max())
+    if low < 0 or high >= len(classes):
+        raise DataError(f"labels must lie in 0..{len(classes) - 1} ({len(classes)} class names), got {low}..{high}")
+
+
+def _some(names: Sequence[str]) -> str:
+    return ", ".join(names[:5]) + (f" ... ({len(names)} in all)" if len(names) > 5 else "")

@@ -1,0 +1,232 @@
+"""Long-tailed and step-imbalanced training sets: those of the LDAM-DRW builder (Cao et al. 2019)."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from procrustean.data.imageset import ImageSet, Indices, Labels, Splits
+from procrustean.errors import ConfigError, DataError, did_you_mean
+
+KINDS = ("long_tailed", "step", "natural")
+HOLD_OUT_STREAM = 0x401D  # keeps the hold-out's random numbers apart from those of `select`
+
+
+def long_tailed_counts(largest: int, classes: int, rho: float) -> list[int]:
+    """Images per class falling exponentially from `largest` to `largest / rho`, truncated to whole images.
+
+    >>> long_tailed_counts(5000, 10, 100)
+    [5000, 2997, 1796, 1077, 645, 387, 232, 139, 83, 50]
+    """
+    _check_setting(largest, classes, rho)
+    factor = 1 / rho
+    return [int(largest * factor ** (i / (classes - 1.0))) for i in range(classes)]
+
+
+def step_counts(largest: int, classes: int, rho: float) -> list[int]:
+    """`largest` images for the first C // 2 classes (major), `largest / rho`, truncated, for the rest.
+
+    >>> step_counts(500, 5, 100)
+    [500, 500, 5, 5, 5]
+    """
+    _check_setting(largest, classes, rho)
+    major = classes // 2
+    return [largest] * major + [int(largest * (1 / rho))] * (classes - major)
+
+
+def select(labels: npt.ArrayLike, counts: Sequence[int] | Labels, seed: int = 0) -> Indices:
+    """Positions of `counts[c]` images of each class c, grouped by class: those the LDAM-DRW builder takes.
+
+    Class by class, one `RandomState(seed)` shuffles the positions of its images; the first are kept.
+
+    >>> select([0, 1, 0, 1, 0], [2, 1]).tolist()
+    [4, 2, 1]
+    """
+    targets = _checked_labels(labels, len(counts))
+    random = np.random.RandomState(_checked_seed(seed))
+    chosen = []
+    for label, count in enumerate(counts):
+        positions = np.flatnonzero(targets == label)
+        if not 0 <= count <= len(positions):
+            raise DataError(
+                f"class {label} has {len(positions)} images, {count} were asked for; ask for 0 to {len(positions)}"
+            )
+        random.shuffle(positions)
+        chosen.append(positions[:count])
+    return np.concatenate(chosen).astype(np.int64)
+
+
+class HoldOut(NamedTuple):
+    """Positions kept for training and held out, and the classes (numbers) that gave nothing."""
+
+    kept: Indices
+    held: Indices
+    left_out: tuple[int, ...]
+
+
+def hold_out(labels: npt.ArrayLike, per_class: int, classes: int, seed: int = 0) -> HoldOut:
+    """Take `per_class` images of each class away from training (3 in Ye, Zhan, Chao 2021).
+
+    A class that would be left without any image (it has `per_class` or fewer) gives nothing and is named in
+    `left_out`. `kept` stays in the order of `labels`; `held` is grouped by class.
+    """
+    if per_class < 1:
+        raise ConfigError(f"a hold-out needs at least 1 image per class, got {per_class}")
+    targets = _checked_labels(labels, classes)
+    key = np.random.SeedSequence([HOLD_OUT_STREAM, _checked_seed(seed)])
+    random = np.random.RandomState(key.generate_state(8))
+    held, left_out = [], []
+    for label in range(classes):
+        positions = np.flatnonzero(targets == label)
+        if len(positions) <= per_class:
+            left_out.append(label)
+            continue
+        random.shuffle(positions)
+        held.append(positions[:per_class])
+    if not held:
+        most = int(np.bincount(targets, minlength=classes).max())
+        raise ConfigError(
+            f"no class can give {per_class} images to the hold-out and keep one: the largest has {most}; "
+            + (f"hold out {most - 1} or fewer per class" if most > 1 else "train without a hold-out")
+        )
+    taken = np.concatenate(held).astype(np.int64)
+    return HoldOut(np.setdiff1d(np.arange(len(targets)), taken), taken, tuple(left_out))
+
+
+@dataclass(frozen=True, eq=False)
+class Imbalanced:
+    """An imbalanced training set with its test set; class 0 has the most training images."""
+
+    train: ImageSet
+    test: ImageSet
+    held_out: ImageSet | None  # taken from the training images, else the source's validation split
+    spare: ImageSet | None  # the source's training images used neither for training nor held out
+    kind: str  # "long_tailed", "step" or "natural"
+    rho: float  # as asked; for "natural" the largest count divided by the smallest
+    counts: Labels  # images per class trained on, after the hold-out
+    indices: Indices  # of `train`, in its order, into the source's training set
+    left_out_classes: tuple[str, ...]  # classes too small to give images to the hold-out
+    split_hash: str  # of the source, the chosen and held-out images and the class order
+    source_hash: str
+
+
+def build(
+    splits: Splits, *, imbalance: str, rho: float | None = None, data_seed: int = 0, hold_out: int = 0
+) -> Imbalanced:
+    """Make a source imbalanced.
+
+    Args:
+        splits: the source.
+        imbalance: "long_tailed" or "step" (both start from the size of the source's smallest class, so that
+            every class can give its share), or "natural" (all training images as they are).
+        rho: images of the largest class per image of the smallest, at least 1; not for "natural".
+        data_seed: which images are chosen; 0 gives those of the LDAM-DRW builder.
+        hold_out: images per class set aside from training (0: none; a validation split then takes this role).
+
+    Classes are re-indexed so that smaller indices have more training images; equal classes keep their order.
+    """
+    source = splits.train
+    _refuse_empty_classes(splits)
+    if hold_out < 0:
+        raise ConfigError(f"hold_out must be 0 or the number of images per class, got {hold_out}")
+    indices = _chosen(source, imbalance, rho, data_seed)
+    indices, held, left_out = _parted(source, indices, hold_out, data_seed)
+    reduced = np.bincount(source.labels[indices], minlength=len(source.classes))
+    order = np.argsort(-reduced, kind="stable")
+    counts = reduced[order].astype(np.int64)
+    spare = np.setdiff1d(np.arange(len(source)), np.concatenate([indices, held]))
+    held_out = source.subset(held) if hold_out else splits.val
+    return Imbalanced(
+        train=source.subset(indices).relabelled(order),
+        test=splits.test.relabelled(order),
+        held_out=held_out.relabelled(order) if held_out else None,
+        spare=source.subset(spare).relabelled(order) if len(spare) else None,
+        kind=imbalance,
+        rho=float(counts[0] / counts[-1]) if rho is None else float(rho),
+        counts=counts,
+        indices=indices,
+        left_out_classes=tuple(source.classes[label] for label in left_out),
+        split_hash=_split_hash(splits, indices, held, order),
+        source_hash=splits.hash,
+    )
+
+
+def _chosen(source: ImageSet, imbalance: str, rho: float | None, seed: int) -> Indices:
+    if imbalance not in KINDS:
+        raise ConfigError(f"unknown imbalance {imbalance!r}. {did_you_mean(str(imbalance), KINDS)}")
+    if imbalance == "natural":
+        if rho is not None:
+            raise ConfigError(f"imbalance 'natural' uses the data as they are and takes no rho, got {rho}")
+        return np.arange(len(source), dtype=np.int64)
+    if rho is None:
+        raise ConfigError(f"imbalance {imbalance!r} needs rho, the ratio of the largest to the smallest class")
+    rule = long_tailed_counts if imbalance == "long_tailed" else step_counts
+    return select(source.labels, rule(int(source.counts.min()), len(source.classes), rho), seed)
+
+
+def _parted(source: ImageSet, indices: Indices, per_class: int, seed: int) -> HoldOut:
+    if per_class == 0:
+        return HoldOut(indices, np.zeros(0, np.int64), ())
+    kept, held, left_out = hold_out(source.labels[indices], per_class, len(source.classes), seed)
+    return HoldOut(indices[kept], indices[held], left_out)
+
+
+def _refuse_empty_classes(splits: Splits) -> None:
+    empty = [name for name, count in zip(splits.train.classes, splits.train.counts, strict=True) if count == 0]
+    if empty:
+        raise DataError(
+            f"{splits.name}: no training image of class {', '.join(map(repr, empty[:5]))}"
+            + (f" and {len(empty) - 5} more" if len(empty) > 5 else "")
+            + "; add images or remove the class"
+        )
+
+
+def _split_hash(splits: Splits, indices: Indices, held: Indices, order: Indices) -> str:
+    digest = hashlib.sha256(splits.hash.encode("ascii"))
+    for part in (indices, held, order):
+        digest.update(json.dumps(part.tolist(), separators=(",", ":")).encode("ascii"))
+    return digest.hexdigest()
+
+
+def _check_setting(largest: int, classes: int, rho: float) -> None:
+    if classes < 2:
+        raise ConfigError(f"imbalance needs at least 2 classes, got {classes}")
+    if largest < 1:
+        raise ConfigError(f"the largest class needs at least 1 image, got {largest}")
+    if not (math.isfinite(rho) and rho >= 1):
+        raise ConfigError(f"rho is the largest class divided by the smallest, so at least 1, got {rho}")
+    if int(largest * (1 / rho)) < 1:
+        raise ConfigError(
+            f"rho {rho:g} leaves a class without images when the largest class has {largest}; "
+            f"the largest possible rho is {_largest_rho(largest)}"
+        )
+
+
+def _largest_rho(largest: int) -> str:
+    rho = float(largest)
+    while int(largest * (1 / rho)) < 1:  # e.g. 49 * (1 / 49) is just below 1 in floating point
+        rho = math.nextafter(rho, 0.0)
+    return str(int(rho)) if rho.is_integer() else repr(rho)
+
+
+def _checked_labels(labels: npt.ArrayLike, classes: int) -> Labels:
+    targets = np.asarray(labels)
+    if targets.ndim != 1 or len(targets) == 0 or targets.dtype.kind not in "iu":
+        raise DataError(f"labels must be a non-empty list of whole numbers, got {targets.dtype} {targets.shape}")
+    low, high = int(targets.min()), int(targets.max())
+    if low < 0 or high >= classes:
+        raise DataError(f"labels must lie in 0..{classes - 1} for {classes} classes, got {low}..{high}")
+    return targets.astype(np.int64)
+
+
+def _checked_seed(seed: int) -> int:
+    if not 0 <= seed < 2**32:
+        raise ConfigError(f"a data seed lies in 0..{2**32 - 1}, got {seed}")
+    return seed

@@ -1,0 +1,100 @@
+"""Images from one .npz file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from procrustean.data.imageset import ImageSet, Splits
+from procrustean.data.set_aside import set_aside_test
+from procrustean.errors import DataError, did_you_mean
+
+SPLITS = ("train", "test", "val")
+KNOWN = (*(f"{split}_{part}" for split in SPLITS for part in ("images", "labels")), "classes")
+
+Array = npt.NDArray[Any]
+
+
+def load_npz(path: Path) -> Splits:
+    """Splits from the arrays `train_images`, `train_labels` and, if given, `test_*`, `val_*` and `classes`.
+
+    Images are uint8 [N, H, W] or [N, H, W, channels] with 1 or 3 channels, labels whole numbers from 0,
+    classes strings (else the numbers serve as names). Without test images a fifth of each class is set aside.
+    """
+    arrays = _arrays(path)
+    labels = {split: _labels(arrays, split, path) for split in SPLITS if f"{split}_images" in arrays}
+    classes = _classes(arrays, labels, path)
+    sets = {split: _image_set(arrays, split, given, classes, path) for split, given in labels.items()}
+    _refuse_untrained(sets, path)
+    train, test, note = sets["train"], sets.get("test"), ""
+    if test is None:
+        train, test, note = set_aside_test(train, str(path))
+    return Splits(path.stem, train, test, sets.get("val"), note)
+
+
+def _arrays(path: Path) -> dict[str, Array]:
+    try:
+        with path.open("rb") as file:
+            opened = np.load(file, allow_pickle=False)
+            if isinstance(opened, np.ndarray):
+                raise DataError(f"{path}: holds a single array; save with np.savez(path, train_images=..., ...)")
+            _check_names(opened.files, path)
+            return {name: opened[name] for name in opened.files}
+    except DataError:
+        raise
+    except FileNotFoundError as error:
+        raise DataError(f"{path}: there is no such file") from error
+    except Exception as error:  # a damaged file can raise nearly anything
+        raise DataError(
+            f"{path}: not a readable .npz of plain arrays ({error}); write it with np.savez, "
+            "numbers and strings only, no objects"
+        ) from error
+
+
+def _check_names(names: list[str], path: Path) -> None:
+    for name in names:
+        if name not in KNOWN:
+            raise DataError(f"{path}: unknown array {name!r}. {did_you_mean(name, KNOWN)}")
+    for split in SPLITS:
+        pair = (f"{split}_images", f"{split}_labels")
+        absent = [name for name in pair if name not in names]
+        if len(absent) == 1 or (absent and split == "train"):
+            raise DataError(f"{path}: no array {absent[0]!r}; it holds {', '.join(names) or 'nothing'}")
+
+
+def _labels(arrays: dict[str, Array], split: str, path: Path) -> npt.NDArray[np.int64]:
+    name = f"{split}_labels"
+    labels = arrays[name]
+    if labels.dtype.kind not in "iu" or labels.ndim != 1 or len(labels) == 0:
+        raise DataError(f"{path}: {name} must be a list of whole numbers, got {labels.dtype} of shape {labels.shape}")
+    return labels.astype(np.int64)
+
+
+def _classes(arrays: dict[str, Array], labels: dict[str, npt.NDArray[np.int64]], path: Path) -> tuple[str, ...]:
+    if "classes" not in arrays:
+        return tuple(str(i) for i in range(max(int(given.max()) for given in labels.values()) + 1))
+    classes = arrays["classes"]
+    if classes.dtype.kind != "U" or classes.ndim != 1:
+        raise DataError(f"{path}: classes must be a list of strings, got {classes.dtype} of shape {classes.shape}")
+    return tuple(str(name) for name in classes)
+
+
+def _image_set(
+    arrays: dict[str, Array], split: str, labels: npt.NDArray[np.int64], classes: tuple[str, ...], path: Path
+) -> ImageSet:
+    images = arrays[f"{split}_images"]
+    try:
+        return ImageSet(images[..., None] if images.ndim == 3 else images, labels, classes)
+    except DataError as error:
+        raise DataError(f"{path}, {split} split: {error}") from error
+
+
+def _refuse_untrained(sets: dict[str, ImageSet], path: Path) -> None:
+    for split, images in sets.items():
+        extra = np.flatnonzero((images.counts > 0) & (sets["train"].counts == 0))
+        if len(extra):
+            name = images.classes[extra[0]]
+            raise DataError(f"{path}: class {name!r} is in the {split} split but has no training image; add some")

@@ -1,0 +1,80 @@
+"""The random numbers of one epoch, drawn ahead on the host: which images, how augmented, mixed with whom."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ..rng import Stream
+
+if TYPE_CHECKING:
+    from ..methods.base import Sampler
+
+Arrays = dict[str, npt.NDArray[Any]]
+
+
+@dataclass(frozen=True)
+class EpochPlanner:
+    """Draws the plan of any epoch; the same (seed, stage, epoch) always gives the same plan."""
+
+    labels: npt.NDArray[np.int64]  # of the training set
+    batch_size: int
+    padding: int
+    flip: bool
+    draws: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    sampler: Sampler | None = None
+
+    @property
+    def images(self) -> int:
+        """Images shown in an epoch."""
+        return len(self.labels)
+
+    @property
+    def steps(self) -> int:
+        """Steps of an epoch; the incomplete last batch is kept."""
+        return -(-self.images // self.batch_size)
+
+    @property
+    def full_steps(self) -> int:
+        """Steps with a whole batch."""
+        return self.images // self.batch_size
+
+    def draw(self, seed: int, stage: int, epoch: int) -> Arrays:
+        """Arrays of length `images`, in the order of training; the rows of a batch stand together."""
+
+        def stream(purpose: str) -> Stream:
+            return Stream(seed, purpose, stage, epoch)
+
+        n = self.images
+        order = stream("order")
+        plan: Arrays = {
+            "index": order.permutation(n) if self.sampler is None else self.sampler(self.labels, n, order),
+            "partner": self._partners(stream("partner")),
+        }
+        plan["inverse"] = self._by_batch(plan["partner"])
+        if self.padding:
+            offsets = stream("crop").integers(2 * self.padding + 1, 2, n)
+            plan["top"], plan["left"] = offsets[0], offsets[1]
+        if self.flip:
+            plan["flip"] = stream("flip").uniforms(n) < 0.5
+        for name, shape in self.draws.items():
+            plan[f"u.{name}"] = stream(f"u.{name}").uniforms(n, *shape)
+        return plan
+
+    def _partners(self, stream: Stream) -> npt.NDArray[np.int64]:
+        full, size = self.full_steps, self.batch_size
+        return np.concatenate(
+            [
+                stream.permutations(full, size).reshape(-1),
+                stream.permutation(self.images - full * size),
+            ]
+        )
+
+    def _by_batch(self, partner: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        cut = self.full_steps * self.batch_size
+        whole = np.argsort(partner[:cut].reshape(-1, self.batch_size), axis=1).reshape(-1)
+        return np.concatenate([whole, np.argsort(partner[cut:])])

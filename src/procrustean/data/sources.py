@@ -1,0 +1,86 @@
+"""Find and load the images a user names: a known data set, a .npz file or a folder."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from procrustean.errors import ConfigError, DataError, did_you_mean
+
+if TYPE_CHECKING:
+    from procrustean.data.imageset import Splits
+
+NAMED = {
+    "digits": "1797 hand-written digits, 8x8 grey, 10 classes; bundled with scikit-learn, no download",
+    "cifar10": "60000 photographs, 32x32, 10 classes; official files, downloaded if not found (163 MiB)",
+    "cifar100": "60000 photographs, 32x32, 100 classes; official files, downloaded if not found (161 MiB)",
+}
+PATHS = {
+    "FILE.npz": "arrays train_images, train_labels and, if there are, test_*, val_* and classes",
+    "FOLDER": "image files as FOLDER/class/image or FOLDER/{train,val,test}/class/image",
+}
+
+
+def describe_sources() -> dict[str, str]:
+    """What `load_source` accepts, each with one line of help."""
+    return {**NAMED, **PATHS}
+
+
+def load_source(
+    source: str,
+    *,
+    data_dir: Path | None = None,
+    image_size: int | None = None,
+    download: bool = True,
+    say: Callable[[str], None] | None = None,
+) -> Splits:
+    """Load the images that `source` names.
+
+    Args:
+        source: "digits", "cifar10", "cifar100", or the path of a .npz file or an image folder. A known name
+            stands for the data set even if a folder is called so: write ./digits for the folder.
+        data_dir: where CIFAR is looked for first and downloaded to.
+        image_size: side in pixels to which the images of a folder are resized.
+        download: whether CIFAR may be downloaded if it is not found.
+        say: called with one line of progress at a time.
+
+    >>> load_source("digits").train.counts.tolist()
+    [100, 100, 100, 100, 100, 100, 100, 100, 100, 100]
+    """
+    path = Path(source).expanduser()
+    if source not in NAMED and path.is_dir():
+        from procrustean.data.folders import load_folder
+
+        return load_folder(path, image_size)
+    splits = _fixed_size(source, path, data_dir, download, say)
+    height, width = splits.train.images.shape[1:3]
+    if image_size is not None and not image_size == height == width:
+        raise ConfigError(
+            f"image_size is for image folders; the images of {source} are {height}x{width}, got {image_size}"
+        )
+    return splits
+
+
+def _fixed_size(
+    source: str, path: Path, data_dir: Path | None, download: bool, say: Callable[[str], None] | None
+) -> Splits:
+    if source == "digits":
+        from procrustean.data.digits import load_digits
+
+        return load_digits()
+    if source in NAMED:
+        from procrustean.data.cifar import CIFAR10, CIFAR100, load_cifar
+
+        files = CIFAR10 if source == CIFAR10.name else CIFAR100
+        return load_cifar(files, data_dir=data_dir, download=download, say=say)
+    if path.suffix.lower() == ".npz":
+        from procrustean.data.npz import load_npz
+
+        return load_npz(path)
+    if path.exists():
+        raise DataError(f"{source}: neither an image folder nor a .npz file; unpack archives first")
+    if os.sep in source or "/" in source:
+        raise DataError(f"{source}: there is no such file or folder")
+    raise ConfigError(f"unknown source {source!r}, and no such folder. {did_you_mean(source, describe_sources())}")

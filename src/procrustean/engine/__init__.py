@@ -1,0 +1,1 @@
+"""The training engine: steps, stages, evaluation, checkpoints and records."""

@@ -1,0 +1,94 @@
+"""Which device and number format to use, and why, in one line."""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import torch
+
+from ..errors import ConfigError
+
+
+@dataclass(frozen=True)
+class Placement:
+    """Where a run computes and in which format."""
+
+    device: torch.device
+    precision: Literal["fp32", "bf16"]
+    reason: str
+
+    @property
+    def low_precision(self) -> torch.dtype | None:
+        """The working format of the weights, None for float32."""
+        return torch.bfloat16 if self.precision == "bf16" else None
+
+
+def place(device: str = "auto", precision: str = "auto", *, small: bool = False) -> Placement:
+    """Choose device and precision; `small` says that the network is too small for bf16 to pay on a CPU."""
+    if device == "cuda" and not torch.cuda.is_available():
+        raise ConfigError(
+            f"device 'cuda' received, but this PyTorch ({torch.__version__}) sees no usable GPU; "
+            "install a CUDA build and driver, or use --device cpu"
+        )
+    on_gpu = device == "cuda" or (device == "auto" and torch.cuda.is_available())
+    chosen = torch.device("cuda", torch.cuda.current_device()) if on_gpu else torch.device("cpu")
+    where = torch.cuda.get_device_name(chosen) if on_gpu else "CPU"
+    where += " (asked for)" if device != "auto" else (" (found)" if on_gpu else " (no GPU found)")
+    if precision != "auto":
+        return Placement(chosen, "bf16" if precision == "bf16" else "fp32", f"{where}, {precision} as asked for")
+    native, why = _bf16_on_gpu() if on_gpu else _bf16_on_cpu(small)
+    return Placement(chosen, "bf16" if native else "fp32", f"{where}, {'bf16' if native else 'fp32'}: {why}")
+
+
+def _bf16_on_gpu() -> tuple[bool, str]:
+    native = torch.cuda.is_bf16_supported(including_emulation=False)
+    return native, "the GPU computes in it" if native else "this GPU has no bf16 arithmetic"
+
+
+def _bf16_on_cpu(small: bool) -> tuple[bool, str]:
+    flags = cpu_flags()
+    found = [name for name in ("amx_bf16", "avx512_bf16") if name in flags]
+    if not found:
+        return False, "this CPU has no bf16 arithmetic"
+    if small:
+        return False, "the network is too small for bf16 to pay"
+    return True, f"the CPU computes in it ({found[0]})"
+
+
+def cpu_flags() -> frozenset[str]:
+    """Instruction-set flags of the processor; empty where the system does not list them."""
+    listing = Path("/proc/cpuinfo")
+    if not listing.exists():
+        return frozenset()
+    lines = (line for line in listing.read_text().splitlines() if line.startswith("flags"))
+    return frozenset(next(lines, "").partition(":")[2].split())
+
+
+@contextmanager
+def own_stream(device: torch.device) -> Iterator[None]:
+    """A stream of the run's own on a GPU, which capturing needs; nothing on a CPU."""
+    if device.type != "cuda":
+        yield
+        return
+    stream = torch.cuda.Stream(device)
+    stream.wait_stream(torch.cuda.current_stream(device))
+    with torch.cuda.stream(stream):
+        yield
+    torch.cuda.current_stream(device).wait_stream(stream)
+
+
+def machine(device: torch.device) -> str:
+    """The machine in words, for records."""
+    if device.type == "cuda":
+        return torch.cuda.get_device_name(device)
+    models = [
+        line.partition(":")[2].strip()
+        for line in (Path("/proc/cpuinfo").read_text().splitlines() if Path("/proc/cpuinfo").exists() else ())
+        if line.startswith("model name")
+    ]
+    return models[0] if models else platform.processor() or platform.machine()

@@ -1,0 +1,86 @@
+"""Many runs side by side on one device: each with its own network, random numbers, stream, records and checkpoints.
+
+One thread lets the runs take turns at queueing steps; the device works on all their streams at once. A run that fails
+is taken out, the others go on. A run draws the same random numbers here as alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+
+@dataclass
+class Member:
+    """A run of the fleet."""
+
+    name: str
+    cost: float  # predicted, in any common unit; the most expensive start first
+    start: Callable[[], Iterator[None]]  # begins the run; the iterator yields between chunks of steps
+    stream: torch.cuda.Stream | None = None
+    turns: Iterator[None] | None = None
+    error: Exception | None = None
+    done: bool = field(default=False)
+
+    def on_stream(self) -> AbstractContextManager[Any]:
+        return nullcontext() if self.stream is None else torch.cuda.stream(self.stream)
+
+
+def run_fleet(
+    members: Sequence[Member],
+    *,
+    width: int,
+    device: torch.device,
+    may_start: Callable[[int], bool] = lambda active: True,
+) -> None:
+    """Run all members to their end, at most `width` at a time; errors are kept in the member they belong to.
+
+    Args:
+        members: the runs; `start` is called when a place is free.
+        width: most runs at a time.
+        device: where they run; each gets a stream of its own on a GPU.
+        may_start: asked with the number of active runs before another one starts (memory, time).
+    """
+    waiting = sorted(members, key=lambda member: -member.cost)
+    active: list[Member] = []
+    while waiting or active:
+        while waiting and len(active) < width and (not active or may_start(len(active))):
+            member = waiting.pop(0)
+            if device.type == "cuda":
+                member.stream = torch.cuda.Stream(device)
+            active.append(member)
+        for member in list(active):
+            _take_turn(member)
+            if member.done:
+                active.remove(member)
+
+
+def _take_turn(member: Member) -> None:
+    try:
+        with member.on_stream():
+            if member.turns is None:
+                member.turns = member.start()
+            next(member.turns)
+    except StopIteration:
+        member.done = True
+    except Exception as error:
+        member.error, member.done = error, True
+    if member.done:
+        member.turns = None
+
+
+def memory_allows(device: torch.device, share: float = 0.9) -> Callable[[int], bool]:
+    """Whether the device has room for one more run of the average size of those active."""
+
+    def allowed(active: int) -> bool:
+        if device.type != "cuda":
+            return True
+        free, total = torch.cuda.mem_get_info(device)
+        used = torch.cuda.memory_reserved(device)
+        return free - (1 - share) * total > used / max(active, 1)
+
+    return allowed

@@ -1,0 +1,106 @@
+"""The record of a run: what identifies it when it begins, what it found when it ends."""
+
+from __future__ import annotations
+
+import platform
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from .device import machine
+
+if TYPE_CHECKING:
+    from ..api import Prepared
+    from .training import Training
+
+FORMAT = 1
+
+
+def identity_of(prepared: Prepared) -> dict[str, Any]:
+    """What must not change between the parts of an interrupted run."""
+    data = prepared.data
+    return {
+        "classes": list(data.train.classes),
+        "counts": [int(n) for n in data.counts],
+        "split_hash": data.split_hash,
+        "method": prepared.method.label,
+        "stages": [stage.name for stage in prepared.method.stages],
+        "recipe": _plain(prepared.recipe.to_json()),
+        "precision": prepared.placement.precision,
+    }
+
+
+def make_result(prepared: Prepared, training: Training) -> dict[str, Any]:
+    """The content of result.json."""
+    data, position, records = prepared.data, training.position, training.records
+    evaluated = [r for r in records if "test" in r]
+    seconds = {name: round(value, 3) for name, value in position.seconds.items()}
+    shown = sum(training.epochs) * len(data.train)
+    return {
+        "format": FORMAT,
+        "label": prepared.method.label,
+        "status": "complete",
+        "config": prepared.config.to_json(),
+        "recipe": {"name": prepared.config.recipe, **_plain(prepared.recipe.to_json())},
+        "data": {
+            "source": prepared.splits.name,
+            "classes": list(data.train.classes),
+            "counts": [int(n) for n in data.counts],
+            "kind": data.kind,
+            "rho": float(data.rho),
+            "split_hash": data.split_hash,
+            "source_hash": data.source_hash,
+            "train": len(data.train),
+            "test": len(data.test),
+            "held_out": 0 if data.held_out is None else len(data.held_out),
+            "left_out_of_hold_out": list(data.left_out_classes),
+        },
+        "method": {
+            "name": prepared.config.method,
+            "options": prepared.options,
+            "stages": [
+                {"name": stage.name, "epochs": epochs}
+                for stage, epochs in zip(prepared.method.stages, training.epochs, strict=True)
+            ],
+            "parameters": sum(p.numel() for p in training.net.parameters()),
+        },
+        "selections": {"last": position.last, **position.best},
+        "curves": {
+            "loss": [r["loss"] for r in records],
+            "lr": [r["lr"] for r in records],
+            "evaluated": [r["epoch"] for r in evaluated],
+            "test_accuracy": [r["test"]["accuracy"] for r in evaluated],
+            "test_balanced_accuracy": [r["test"]["balanced_accuracy"] for r in evaluated],
+            "held_out_balanced_accuracy": [r["held_out"]["balanced_accuracy"] for r in evaluated]
+            if data.held_out is not None
+            else None,
+            "test_recall": [r["test"]["recall"] for r in evaluated],
+            "train_recall": [r["train"]["recall"] if "train" in r else None for r in evaluated],
+        },
+        "seconds": {"total": round(seconds["train"] + seconds["evaluate"], 3), **seconds},
+        "images_per_second": round(shown / max(position.seconds["train"], 1e-9), 1),
+        "environment": environment(prepared, training),
+    }
+
+
+def environment(prepared: Prepared, training: Training) -> dict[str, str]:
+    """Versions and machine."""
+    from .. import __version__
+
+    placement = prepared.placement
+    return {
+        "device": str(placement.device),
+        "machine": machine(placement.device),
+        "precision": placement.precision,
+        "reason": placement.reason,
+        "engine": training.engine.name,
+        "engine_reason": training.engine.reason,
+        "torch": torch.__version__,
+        "python": platform.python_version(),
+        "procrustean": __version__,
+        "platform": platform.platform(),
+    }
+
+
+def _plain(record: dict[str, Any]) -> dict[str, Any]:
+    return {key: list(value) if isinstance(value, tuple) else value for key, value in record.items()}

@@ -1,0 +1,129 @@
+"""The folder of a run: config.json, epochs.jsonl, checkpoints, model.safetensors, result.json."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+
+from ..config import RunConfig
+from ..errors import RunError
+from . import checkpoint
+
+FORMAT = 1
+
+
+class RunDirectory:
+    """Reads and writes a run's files. Nothing in it is ever overwritten by another run."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._number = 0
+
+    @classmethod
+    def create(cls, path: Path, config: RunConfig, identity: Mapping[str, Any]) -> RunDirectory:
+        """Start a new run; refuses a folder that holds one already, or anything else."""
+        directory = cls(path)
+        if directory.file("config.json").exists():
+            directory.refuse_reuse(config)
+        if path.exists() and (not path.is_dir() or any(path.iterdir())):
+            raise RunError(f"{path} exists and is not an empty folder; choose another --run-dir")
+        try:
+            path.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise RunError(
+                f"cannot create the run directory {path} ({error.strerror}); choose another --run-dir"
+            ) from error
+        record = {"format": FORMAT, "config": config.to_json(), "identity": dict(identity)}
+        checkpoint.write_atomically(directory.file("config.json"), _json(record))
+        return directory
+
+    @classmethod
+    def open(cls, path: Path) -> tuple[RunDirectory, RunConfig, dict[str, Any]]:
+        """An existing run with its settings and identity."""
+        directory = cls(path)
+        record = directory.read("config.json")
+        if record.get("format") != FORMAT:
+            raise RunError(f"{path}/config.json has format {record.get('format')}; this version reads {FORMAT}")
+        config = RunConfig.from_json(record["config"], origin=f"{path}/config.json")
+        return directory, config, record["identity"]
+
+    def refuse_reuse(self, config: RunConfig) -> None:
+        """Say why an existing run directory cannot take this run."""
+        _, existing, _ = RunDirectory.open(self.path)
+        if existing.hash != config.hash:
+            before, now = existing.to_json(), config.to_json()
+            changed = ", ".join(f"{k}: {before[k]!r} there, {now[k]!r} here" for k in now if before[k] != now[k])
+            raise RunError(f"{self.path} holds a run with other settings ({changed}); choose another --run-dir")
+        if self.finished:
+            raise RunError(f"{self.path} holds this very run, finished; see: procrustean compare {self.path}")
+        raise RunError(f"{self.path} holds this very run, unfinished; go on with: procrustean resume {self.path}")
+
+    def file(self, name: str) -> Path:
+        return self.path / name
+
+    def read(self, name: str) -> dict[str, Any]:
+        """A JSON file of the run, or a RunError."""
+        path = self.file(name)
+        if not path.exists():
+            raise RunError(f"{self.path} is not a run directory: it has no {name}")
+        try:
+            content: dict[str, Any] = json.loads(path.read_text())
+        except ValueError as error:
+            raise RunError(f"{path} is damaged ({error})") from error
+        return content
+
+    @property
+    def finished(self) -> bool:
+        return self.file("result.json").exists()
+
+    def records(self) -> list[dict[str, Any]]:
+        """The epochs so far; a last line cut short by a kill does not count."""
+        path = self.file("epochs.jsonl")
+        if not path.exists():
+            return []
+        lines = path.read_bytes().split(b"\n")
+        return [json.loads(line) for line in lines[:-1]]
+
+    def keep_records(self, count: int) -> None:
+        """Drop the epochs after the checkpoint that training goes on from; they are about to be trained again."""
+        kept = self.records()[:count]
+        checkpoint.write_atomically(self.file("epochs.jsonl"), b"".join(_json_line(r) for r in kept))
+
+    def append(self, record: Mapping[str, Any]) -> None:
+        """Add an epoch."""
+        try:
+            with open(self.file("epochs.jsonl"), "ab") as file:
+                file.write(_json_line(record))
+        except OSError as error:
+            raise RunError(f"cannot write {self.file('epochs.jsonl')} ({error.strerror})") from error
+
+    def save_checkpoint(self, tensors: Mapping[str, Tensor], position: Mapping[str, Any]) -> None:
+        self._number += 1
+        checkpoint.save_checkpoint(self.path, self._number, tensors, position)
+
+    def load_checkpoint(self) -> tuple[dict[str, Tensor], dict[str, Any]] | None:
+        loaded = checkpoint.load_checkpoint(self.path)
+        if loaded is None:
+            return None
+        tensors, position, self._number = loaded
+        return tensors, position
+
+    def save_weights(self, name: str, weights: Mapping[str, Tensor]) -> None:
+        checkpoint.save_tensors(self.file(name), weights)
+
+    def finish(self, result: Mapping[str, Any]) -> None:
+        """Write the result; from now on the run is complete and needs its checkpoints no more."""
+        checkpoint.write_atomically(self.file("result.json"), _json(result))
+        checkpoint.remove_checkpoints(self.path)
+
+
+def _json(content: Mapping[str, Any]) -> bytes:
+    return (json.dumps(content, indent=1, allow_nan=False) + "\n").encode()
+
+
+def _json_line(content: Mapping[str, Any]) -> bytes:
+    return (json.dumps(content, allow_nan=False) + "\n").encode()

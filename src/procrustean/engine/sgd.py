@@ -1,0 +1,45 @@
+"""Stochastic gradient descent with momentum on flat parameters, deaf to non-finite values."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from .parameters import FlatBuffers, FlatParameters
+
+
+class SGD:
+    """PyTorch's SGD (momentum, L2 weight decay, no dampening) as a few operations on one flat tensor.
+
+    A non-finite loss or gradient clears `healthy`; from then on updates change nothing, so the weights of the
+    step before are kept. Nothing is read by the host.
+    """
+
+    def __init__(
+        self,
+        parameters: FlatParameters,
+        buffers: FlatBuffers,
+        *,
+        lr: Tensor,
+        momentum: float,
+        nesterov: bool,
+        weight_decay: float,
+    ) -> None:
+        self.parameters, self.buffers = parameters, buffers
+        self.lr, self.momentum, self.nesterov, self.weight_decay = lr, momentum, nesterov, weight_decay
+        self.velocity = torch.zeros_like(parameters.master)
+        self.healthy = torch.ones((), dtype=torch.bool, device=lr.device)
+
+    @torch.no_grad()
+    def step(self, loss: Tensor, gradients: tuple[Tensor, ...]) -> None:
+        """One update; `buffers.remember()` was called before the forward pass."""
+        master, velocity = self.parameters.master, self.velocity
+        gradient = self.parameters.collect(gradients)
+        self.healthy.logical_and_(torch.isfinite(gradient).all() & torch.isfinite(loss))
+        gradient.add_(master, alpha=self.weight_decay)
+        faster = torch.add(gradient, velocity, alpha=self.momentum)
+        descent = gradient.add(faster, alpha=self.momentum) if self.nesterov else faster
+        velocity.copy_(torch.where(self.healthy, faster, velocity))
+        master.copy_(torch.where(self.healthy, master - self.lr * descent, master))
+        self.buffers.restore_unless(self.healthy)
+        self.parameters.refresh()

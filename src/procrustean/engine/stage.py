@@ -1,0 +1,190 @@
+"""One stage of training: its optimiser, its steps, its place in the plan."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ..data.imageset import ImageSet
+from ..data.plan import Arrays, EpochPlanner
+from ..errors import ConfigError
+from ..methods.base import Stage
+from ..nets.classifier import Classifier
+from ..recipes import Recipe, lr_table
+from ..types import Clock
+from .capture import Runner
+from .device import Placement
+from .engines import Engine
+from .images import ImageStore
+from .parameters import FlatBuffers, FlatParameters
+from .sgd import SGD
+from .step import StepInputs, TrainStep
+
+
+@dataclass(frozen=True)
+class NonFinite:
+    """Where training met a value that is not a number."""
+
+    epoch: int
+    step: int
+    images: list[int]  # indices into the training set
+
+
+class StageRun:
+    """Trains a network through one stage, any number of steps at a time."""
+
+    def __init__(
+        self,
+        stage: Stage,
+        number: int,
+        *,
+        net: Classifier,
+        train: ImageSet,
+        images: ImageStore,
+        recipe: Recipe,
+        epochs: int,
+        seed: int,
+        placement: Placement,
+        engine: Engine,
+    ) -> None:
+        self.stage, self.number, self.epochs, self.seed = stage, number, epochs, seed
+        self.net, self.device = net, placement.device
+        recipe = recipe.changed(stage.recipe)
+        self.rates = lr_table(recipe, epochs)
+        self.planner = EpochPlanner(
+            labels=train.labels,
+            batch_size=min(recipe.batch_size, len(train)),
+            padding=images.padding,
+            flip=recipe.flip,
+            draws=stage.objective.draws,
+            sampler=stage.sampler,
+        )
+        device = self.device
+        self.clock = Clock(torch.zeros((), dtype=torch.int64, device=device), torch.zeros((), device=device), epochs)
+        self.parameters = FlatParameters(net, freeze_all_but(net, stage.trainable), placement.low_precision)
+        self.optimizer = SGD(
+            self.parameters,
+            FlatBuffers(net, device),
+            lr=self.clock.lr,
+            momentum=recipe.momentum,
+            nesterov=recipe.nesterov,
+            weight_decay=recipe.weight_decay,
+        )
+        self.objective = stage.objective.to(device)
+        self.objective.bind(net)
+        tail = self.planner.images - self.planner.full_steps * self.planner.batch_size
+        shapes = [(self.planner.full_steps, self.planner.batch_size), (1 if tail else 0, tail)]
+        self.steps = [
+            TrainStep(
+                net=net,
+                objective=self.objective,
+                optimizer=self.optimizer,
+                images=images,
+                inputs=StepInputs(device, count, size),
+                clock=self.clock,
+                losses=torch.zeros(count, device=device),
+                bad_step=torch.full((1,), -1, dtype=torch.int64, device=device),
+                low_precision=placement.low_precision,
+            )
+            for count, size in shapes
+            if count
+        ]
+        self.plan: Arrays = {}
+        self.engine = engine
+        self._runners: list[Runner] = []
+
+    @property
+    def steps_per_epoch(self) -> int:
+        return self.planner.steps
+
+    def begin_epoch(self, epoch: int, step: int = 0) -> None:
+        """Load the plan of an epoch, to go on at a step of it."""
+        self.net.train()
+        self.clock.epoch.fill_(epoch)
+        self.clock.lr.fill_(self.rates[epoch])
+        self.plan = self.planner.draw(self.seed, self.number, epoch)
+        first_image, first_step = 0, 0
+        for part in self.steps:
+            part.inputs.load(self.plan, first_image)
+            part.inputs.cursor.fill_(min(max(step - first_step, 0), part.inputs.steps))
+            first_image += part.inputs.steps * part.inputs.batch
+            first_step += part.inputs.steps
+
+    def advance(self, step: int, count: int) -> int:
+        """Run up to `count` steps from `step` on, of one batch size; returns how many were run."""
+        if not self._runners:
+            self._runners = self.engine.runners(self.steps, self.changing())
+        part = 0
+        if step >= self.steps[0].inputs.steps:
+            step, part = step - self.steps[0].inputs.steps, 1
+        count = min(count, self.steps[part].inputs.steps - step)
+        self._runners[part](count)
+        return count
+
+    def mean_loss(self) -> float:
+        """Mean loss per image of the epoch; waits for the device."""
+        total = torch.stack([part.losses.double().sum() * part.inputs.batch for part in self.steps]).sum()
+        return float(total) / self.planner.images
+
+    def non_finite(self, epoch: int) -> NonFinite | None:
+        """The first step with a non-finite value, if there was one; waits for the device."""
+        if bool(self.optimizer.healthy):
+            return None
+        first_step, first_image = 0, 0
+        for part in self.steps:
+            bad = int(part.bad_step)
+            if bad >= 0:
+                start = first_image + bad * part.inputs.batch
+                rows = self.plan["index"][start : start + part.inputs.batch]
+                return NonFinite(epoch, first_step + bad, [int(i) for i in np.sort(rows)])
+            first_step += part.inputs.steps
+            first_image += part.inputs.steps * part.inputs.batch
+        raise RuntimeError("updates are suppressed, but no step reported a non-finite value")
+
+    def changing(self) -> list[Tensor]:
+        """Every tensor a training step writes to."""
+        tensors = [*self.state().values(), *self.net.buffers(), self.optimizer.healthy]
+        tensors += [t for part in self.steps for t in (part.bad_step, part.inputs.cursor)]
+        return [*tensors, *(p.data for p in self.parameters.parameters)]
+
+    def state(self) -> dict[str, Tensor]:
+        """Everything that changes while the stage runs, by name."""
+        state = {f"net.{name}": value for name, value in self.weights().items()}
+        state |= {f"velocity.{n}": v for n, v in self.parameters.named(self.optimizer.velocity)}
+        state |= {f"objective.{n}": v for n, v in self.objective.state_dict().items()}
+        state |= {f"losses.{i}": part.losses for i, part in enumerate(self.steps)}
+        return state
+
+    @torch.no_grad()
+    def load_state(self, state: Mapping[str, Tensor]) -> None:
+        """The reverse of `state`."""
+        for name, target in self.state().items():
+            target.copy_(state[name])
+        self.parameters.refresh()
+
+    def weights(self) -> dict[str, Tensor]:
+        """The network's state dict in float32: masters instead of working copies."""
+        return {**self.net.state_dict(), **dict(self.parameters.named(self.parameters.master))}
+
+    def finish(self) -> None:
+        """Give the network its own parameters back and take the objective's hooks off."""
+        self.parameters.release()
+        for point in getattr(self.objective, "points", []):
+            point.remove()
+
+
+def freeze_all_but(net: Classifier, trainable: str) -> list[str]:
+    """Names of the parameters that learn; all others stop requiring gradients."""
+    names = []
+    for name, parameter in net.named_parameters():
+        learns = trainable == "all" or name == trainable or name.startswith(trainable + ".")
+        parameter.requires_grad_(learns)
+        if learns:
+            names.append(name)
+    if not names:
+        raise ConfigError(f"trainable = {trainable!r} received, but the network has no such part")
+    return names

@@ -1,0 +1,101 @@
+"""One training step as a function of tensors alone: the same code runs eagerly and captured."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from ..data.plan import Arrays
+from ..objectives import Objective
+from ..types import Batch, Clock
+from .images import ImageStore
+from .sgd import SGD
+
+
+class StepInputs:
+    """The plan of an epoch on the device, for batches of one size; `cursor` says which step is next."""
+
+    def __init__(self, device: torch.device, steps: int, batch: int) -> None:
+        self.device, self.steps, self.batch = device, steps, batch
+        self.fields: dict[str, Tensor] = {}  # name -> [steps, batch, ...]
+        self.cursor = torch.zeros(1, dtype=torch.int64, device=device)
+
+    def load(self, plan: Arrays, first_image: int) -> None:
+        """Copy this part of the plan into the tensors, which stay where they are."""
+        for name, values in plan.items():
+            part = values[first_image : first_image + self.steps * self.batch]
+            host = torch.from_numpy(np.ascontiguousarray(part)).view(self.steps, self.batch, *values.shape[1:])
+            if name not in self.fields:
+                self.fields[name] = torch.empty_like(host, device=self.device)
+            source = host.pin_memory() if self.device.type == "cuda" else host
+            self.fields[name].copy_(source, non_blocking=True)
+
+    def row(self) -> dict[str, Tensor]:
+        """The numbers of the step under the cursor, name -> [batch, ...]."""
+        return {name: values.index_select(0, self.cursor).squeeze(0) for name, values in self.fields.items()}
+
+
+class TrainStep:
+    """Gather a batch, compute the loss, update the weights, move the cursor on."""
+
+    def __init__(
+        self,
+        *,
+        net: nn.Module,
+        objective: Objective,
+        optimizer: SGD,
+        images: ImageStore,
+        inputs: StepInputs,
+        clock: Clock,
+        losses: Tensor,
+        bad_step: Tensor,
+        low_precision: torch.dtype | None,
+    ) -> None:
+        self.net, self.objective, self.optimizer = net, objective, optimizer
+        self.images, self.inputs, self.clock = images, inputs, clock
+        self.losses = losses  # [steps of this batch size] float32
+        self.bad_step = bad_step  # [1] int64: the first step with a non-finite value, -1 before
+        self.low_precision = low_precision
+        self.loss_of: Callable[[nn.Module, Batch, Clock], Tensor] = objective
+
+    def compile(self) -> None:
+        """Let torch.compile fuse the forward pass, and with it the backward pass."""
+        # Graphs are captured outside, over the whole step; the compiler's own would split it.
+        options: dict[str, str | int | bool | Callable[..., Any]] = {"triton.cudagraphs": False}
+        self.loss_of = torch.compile(self.objective, fullgraph=True, dynamic=False, options=options)
+
+    def __call__(self) -> None:
+        parameters = self.optimizer.parameters.parameters
+        self.optimizer.buffers.remember()
+        with precision(self.inputs.device, self.low_precision):
+            loss = self.loss_of(self.net, self.batch(), self.clock)
+        gradients = torch.autograd.grad(loss, parameters)
+        was_healthy = self.optimizer.healthy.clone()
+        self.optimizer.step(loss, gradients)
+        with torch.no_grad():
+            cursor = self.inputs.cursor
+            self.losses.index_copy_(0, cursor, loss.detach().float().view(1))
+            failed_now = was_healthy & ~self.optimizer.healthy
+            self.bad_step.copy_(torch.where(failed_now, cursor, self.bad_step))
+            cursor.add_(1)
+
+    def batch(self) -> Batch:
+        """The batch under the cursor."""
+        row = self.inputs.row()
+        x = self.images.augmented(row["index"], row.get("top"), row.get("left"), row.get("flip"))
+        if self.low_precision is not None:
+            x = x.to(self.low_precision)
+        u = {name.removeprefix("u."): values for name, values in row.items() if name.startswith("u.")}
+        return Batch(x, self.images.labels[row["index"]], row["partner"], row["inverse"], u)
+
+
+def precision(device: torch.device, low: torch.dtype | None) -> contextlib.AbstractContextManager[object]:
+    """Autocast to the low precision, or nothing; the weights are in it already, so nothing is cached."""
+    if low is None:
+        return contextlib.nullcontext()
+    return torch.autocast(device.type, dtype=low, cache_enabled=False)

@@ -1,0 +1,262 @@
+"""A training run from the first step to the last: stages, epochs, evaluation, records, checkpoints."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ..console import Reporter
+from ..data.imageset import ImageSet
+from ..data.imbalance import Imbalanced
+from ..errors import RunError
+from ..methods.base import Method
+from ..nets.classifier import Classifier
+from ..recipes import Recipe
+from ..rng import torch_seed
+from .checkpoint import cpu_copy
+from .device import Placement
+from .engines import Engine
+from .evaluate import evaluate_net
+from .images import ImageStore
+from .run_directory import RunDirectory
+from .stage import StageRun
+
+HELD_OUT_WEIGHTS = "held_out.safetensors"
+
+
+class Interrupted(Exception):
+    """Training was asked to stop and has saved its state."""
+
+
+@dataclass
+class Position:
+    """Where a run stands, and what it has found so far."""
+
+    stage: int = 0
+    epoch: int = 0  # within the stage
+    step: int = 0  # within the epoch
+    records: int = 0  # epochs finished in all stages
+    seconds: dict[str, float] = field(default_factory=lambda: {"train": 0.0, "evaluate": 0.0, "first_step": 0.0})
+    best: dict[str, dict[str, Any] | None] = field(default_factory=lambda: {"held_out": None, "oracle": None})
+    last: dict[str, Any] | None = None
+
+
+class Training:
+    """Trains one network. `run()` is a generator that yields between chunks of steps, so many runs can take turns."""
+
+    def __init__(
+        self,
+        *,
+        net: Classifier,
+        method: Method,
+        data: Imbalanced,
+        recipe: Recipe,
+        seed: int,
+        placement: Placement,
+        engine: Engine,
+        evaluate_every: int,
+        track_training: bool,
+        checkpoint_every: float,
+        directory: RunDirectory,
+        reporter: Reporter,
+        stop_requested: Callable[[], bool] = lambda: False,
+    ) -> None:
+        self.net = net.to(placement.device, memory_format=torch.channels_last)  # type: ignore[call-overload]
+        self.method, self.data, self.recipe, self.seed, self.placement = method, data, recipe, seed, placement
+        self.engine = engine
+        self.evaluate_every, self.track_training = evaluate_every, track_training
+        self.checkpoint_every, self.directory, self.reporter = checkpoint_every, directory, reporter
+        self.stop_requested = stop_requested
+        self.epochs = stage_epochs(method, recipe.epochs)
+        self.counts: list[int] = [int(n) for n in data.counts]
+        mean, std = recipe.normalisation
+
+        def store(images: ImageSet, padding: int = 0) -> ImageStore:
+            return ImageStore(images, device=placement.device, mean=mean, std=std, padding=padding)
+
+        self.train_images = store(data.train, recipe.padding)
+        self.test_images = store(data.test)
+        self.held_out_images = store(data.held_out) if data.held_out is not None else None
+        self.position = Position()
+        self.records: list[dict[str, Any]] = []
+        self._started = time.monotonic()
+        self._last_checkpoint = self._mark = self._started
+        self._pending: dict[str, Tensor] | None = None
+
+    def restore(self) -> bool:
+        """Go on from the newest checkpoint of the run directory; False if there is none."""
+        loaded = self.directory.load_checkpoint()
+        if loaded is None:
+            self.directory.keep_records(0)
+            return False
+        self._pending, position = loaded
+        self.position = Position(**position)
+        self.directory.keep_records(self.position.records)
+        self.records = self.directory.records()
+        between_stages = self.position.epoch == 0 and self.position.step == 0
+        for number in range(self.position.stage + (0 if between_stages else 1)):
+            self._prepare(number)
+        if between_stages:
+            state = {n.removeprefix("net."): v for n, v in self._pending.items() if n.startswith("net.")}
+            self.net.load_state_dict(state)
+            self._pending = None
+        return True
+
+    def run(self) -> Iterator[None]:
+        """Train to the end, yielding between chunks of steps."""
+        position = self.position
+        self.reporter.run_started(self.method.label, sum(self.epochs), position.records)
+        while position.stage < len(self.method.stages):
+            yield from self._run_stage(position.stage)
+            position.stage, position.epoch, position.step = position.stage + 1, 0, 0
+            self._checkpoint({f"net.{k}": v for k, v in self.net.state_dict().items()})
+        if self.method.finish is not None:
+            self.method.finish(self.net)
+            self._evaluate(self.records[-1])
+
+    def _run_stage(self, number: int) -> Iterator[None]:
+        position = self.position
+        if self._pending is None:
+            self._prepare(number)
+        stage = StageRun(
+            self.method.stages[number],
+            number,
+            net=self.net,
+            train=self.data.train,
+            images=self.train_images,
+            recipe=self.recipe,
+            epochs=self.epochs[number],
+            seed=self.seed,
+            placement=self.placement,
+            engine=self.engine,
+        )
+        if self._pending is not None:
+            stage.load_state(self._pending)
+            self._pending = None
+        while position.epoch < stage.epochs:
+            stage.begin_epoch(position.epoch, position.step)
+            yield from self._run_epoch(stage)
+        stage.finish()
+
+    def _run_epoch(self, stage: StageRun) -> Iterator[None]:
+        position = self.position
+        self._mark = time.monotonic()
+        earlier, first_step = position.seconds["train"], position.step
+        while position.step < stage.steps_per_epoch:
+            position.step += stage.advance(position.step, self._chunk)
+            if not position.seconds["first_step"]:
+                self._wait()
+                position.seconds["first_step"] = time.monotonic() - self._started
+            yield
+            if position.step < stage.steps_per_epoch:
+                self._boundary(stage)
+        self._refuse_non_finite(stage)
+        record: dict[str, Any] = {
+            "stage": stage.number,
+            "epoch": position.records,
+            "loss": stage.mean_loss(),
+            "lr": stage.rates[position.epoch],
+        }
+        self._lap("train")
+        shown = min(stage.planner.images, (stage.steps_per_epoch - first_step) * stage.planner.batch_size)
+        record["images_per_second"] = round(shown / (position.seconds["train"] - earlier), 1)
+        last = position.epoch == stage.epochs - 1
+        if last or (position.records + 1) % self.evaluate_every == 0:
+            self._evaluate(record, stage)
+        self.records.append(record)
+        self.directory.append(record)
+        shown_accuracy = {"test_accuracy": record["test"]["accuracy"]} if "test" in record else {}
+        self.reporter.epoch_done(position.records, {**record, **shown_accuracy})
+        position.records, position.epoch, position.step = position.records + 1, position.epoch + 1, 0
+        if not last:
+            self._boundary(stage)
+
+    @property
+    def _chunk(self) -> int:
+        return 32 if self.placement.device.type == "cuda" else 1
+
+    def _prepare(self, number: int) -> None:
+        begin = self.method.stages[number].begin
+        if begin is not None:
+            with torch.random.fork_rng(devices=[]):
+                torch.manual_seed(torch_seed(self.seed, "stage", number))
+                begin(self.net)
+            self.net.to(self.placement.device)
+
+    def _evaluate(self, record: dict[str, Any], stage: StageRun | None = None) -> None:
+        position = self.position
+        low, epoch = self.placement.low_precision, record["epoch"]
+        test = evaluate_net(self.net, self.test_images, self.counts, low)
+        position.last = {"epoch": epoch, "metrics": test}
+        record["test"] = _summary(test)
+        if _better(test[test["headline"]], position.best["oracle"]):
+            position.best["oracle"] = {"epoch": epoch, "metrics": test, "chosen_by": test[test["headline"]]}
+        if self.held_out_images is not None:
+            held_out = evaluate_net(self.net, self.held_out_images, self.counts, low)
+            record["held_out"] = _summary(held_out)
+            chosen_by = held_out["balanced_accuracy"]
+            # Ties go to the later epoch: with a few images per class they are frequent, and more training is safer.
+            if _better(chosen_by, position.best["held_out"], or_equal=True):
+                position.best["held_out"] = {"epoch": epoch, "metrics": test, "chosen_by": chosen_by}
+                self.directory.save_weights(HELD_OUT_WEIGHTS, stage.weights() if stage else self.net.state_dict())
+        if self.track_training:
+            record["train"] = _summary(evaluate_net(self.net, self.train_images, self.counts, low))
+        self._lap("evaluate")
+
+    def _boundary(self, stage: StageRun) -> None:
+        """A moment at which the state can be saved: between two steps."""
+        stop = self.stop_requested()
+        if not stop and time.monotonic() - self._last_checkpoint < self.checkpoint_every:
+            return
+        self._refuse_non_finite(stage)
+        self._lap("train")
+        self._checkpoint(stage.state())
+        if stop:
+            raise Interrupted
+
+    def _checkpoint(self, tensors: dict[str, Tensor]) -> None:
+        self._wait()
+        self.directory.save_checkpoint({n: cpu_copy(t) for n, t in tensors.items()}, vars(self.position))
+        self._last_checkpoint = self._mark = time.monotonic()
+
+    def _lap(self, kind: str) -> None:
+        """Add the time since the last mark to a kind of work."""
+        now = time.monotonic()
+        self.position.seconds[kind] += now - self._mark
+        self._mark = now
+
+    def _refuse_non_finite(self, stage: StageRun) -> None:
+        found = stage.non_finite(self.position.records)
+        if found is not None:
+            shown = ", ".join(map(str, found.images[:8])) + (", ..." if len(found.images) > 8 else "")
+            raise RunError(
+                f"non-finite loss or gradient in epoch {found.epoch + 1}, step {found.step + 1}, on training images "
+                f"[{shown}] of {self.directory.path}; the weights before it are kept. "
+                "Try a lower --lr, or --precision fp32; the last checkpoint is intact"
+            )
+
+    def _wait(self) -> None:
+        if self.placement.device.type == "cuda":
+            torch.cuda.current_stream().synchronize()
+
+
+def stage_epochs(method: Method, epochs: int) -> list[int]:
+    """Epochs of each stage by their shares; they add up, and every stage has at least one."""
+    stages: Sequence[Any] = method.stages
+    if epochs < len(stages):
+        raise RunError(f"{epochs} epochs received for {len(stages)} stages; every stage needs at least one")
+    lengths = [max(1, round(stage.share * epochs)) for stage in stages[1:]]
+    return [epochs - sum(lengths), *lengths]
+
+
+def _better(value: float, best: dict[str, Any] | None, *, or_equal: bool = False) -> bool:
+    return best is None or value > best["chosen_by"] or (or_equal and value == best["chosen_by"])
+
+
+def _summary(metrics: dict[str, Any]) -> dict[str, Any]:
+    return {key: metrics[key] for key in ("accuracy", "balanced_accuracy", "recall")}

@@ -1,0 +1,39 @@
+"""Errors a user can mend. Each message says what is wrong, what was received and what to do next."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from difflib import get_close_matches
+
+
+class ProcrusteanError(Exception):
+    """Base of every error that is the input's fault, not the library's; the CLI prints it and exits with 2."""
+
+
+class ConfigError(ProcrusteanError, ValueError):
+    """A setting, option or method name that cannot be used."""
+
+
+class DataError(ProcrusteanError, ValueError):
+    """Images, labels or files that cannot be used."""
+
+
+class LayerError(ProcrusteanError, LookupError):
+    """A layer that does not exist or whose output cannot be mixed."""
+
+
+class RunError(ProcrusteanError, RuntimeError):
+    """A run directory, checkpoint or training run that cannot go on."""
+
+
+def did_you_mean(name: str, known: Iterable[str], *, limit: int = 3) -> str:
+    """A sentence that names the nearest known names, or all of them if none is near.
+
+    >>> did_you_mean("focla", ["erm", "focal", "mfw"])
+    "Did you mean 'focal'?"
+    """
+    known = list(known)
+    near = get_close_matches(name, known, n=limit, cutoff=0.5)
+    if near:
+        return "Did you mean " + " or ".join(repr(n) for n in near) + "?"
+    return "Known: " + ", ".join(known) + "."

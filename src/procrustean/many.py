@@ -1,0 +1,108 @@
+"""Train many runs side by side on one device, and continue where an earlier call left off."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from .api import OngoingRun, Stopped, check_identity, prepare
+from .config import RunConfig
+from .console import Reporter, SilentReporter
+from .data.imageset import Splits
+from .data.sources import load_source
+from .engine.fleet import Member, memory_allows, run_fleet
+from .engine.record import identity_of
+from .engine.run_directory import RunDirectory
+from .engine.stopping import stop_on_signal
+from .engine.training import Interrupted
+from .errors import ConfigError
+
+#: Runs at a time on a GPU. More hide each other's launch gaps until the multiprocessors are full; docs/performance.md.
+GPU_WIDTH = 8
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How one run of many ended."""
+
+    path: Path
+    result: dict[str, Any] | None  # None if it failed
+    error: Exception | None
+
+
+def fit_many(
+    configs: Sequence[RunConfig], *, width: int | None = None, reporter: Reporter | None = None
+) -> list[Outcome]:
+    """Train all runs; one that fails does not touch the others, one that is finished already is not repeated.
+
+    Args:
+        configs: the runs, any mix of methods, data and settings.
+        width: most runs at a time; by default 8 on a GPU, 1 on a CPU.
+        reporter: where progress goes; silent by default.
+    """
+    reporter = reporter or SilentReporter()
+    paths = [config.run_dir or Path("runs") / config.slug for config in configs]
+    for path in paths:
+        if paths.count(path) > 1:
+            raise ConfigError(f"two runs would be kept in {path}; give each its own run_dir or seed")
+    load = lru_cache(maxsize=4)(load_source)
+
+    def splits_of(config: RunConfig) -> Splits:
+        return load(config.source, data_dir=config.data_dir, image_size=config.image_size, say=reporter.say)
+
+    with stop_on_signal(reporter.say) as stop:
+        members = [
+            Member(config.slug, _cost(config), _starter(config, path, splits_of, reporter, stop))
+            for config, path in zip(configs, paths, strict=True)
+        ]
+        on_gpu = torch.cuda.is_available() and all(config.device != "cpu" for config in configs)
+        device = torch.device("cuda", torch.cuda.current_device()) if on_gpu else torch.device("cpu")
+        run_fleet(
+            members,
+            width=width or (GPU_WIDTH if on_gpu else 1),
+            device=device,
+            may_start=memory_allows(device),
+        )
+        if any(isinstance(member.error, Interrupted) for member in members):
+            raise Stopped("stopped and saved; give the same command again to go on", stop.exit_code)
+    outcomes = []
+    for member, path in zip(members, paths, strict=True):
+        directory = RunDirectory(path)
+        result = directory.read("result.json") if directory.finished and member.error is None else None
+        outcomes.append(Outcome(path, result, member.error))
+    return outcomes
+
+
+def _starter(
+    config: RunConfig,
+    path: Path,
+    splits_of: Callable[[RunConfig], Splits],
+    reporter: Reporter,
+    stop: Callable[[], bool],
+) -> Callable[[], Iterator[None]]:
+    def start() -> Iterator[None]:
+        begun = (path / "config.json").exists()
+        if not begun:
+            prepared = prepare(config, splits=splits_of(config), say=reporter.say)
+            directory = RunDirectory.create(path, config, identity_of(prepared))
+            return OngoingRun(prepared, directory, reporter, stop=stop).turns()
+        directory, existing, identity = RunDirectory.open(path)
+        if existing.hash != config.hash:
+            directory.refuse_reuse(config)
+        if directory.finished:
+            return iter(())
+        prepared = prepare(config, splits=splits_of(config), say=reporter.say)
+        check_identity(path, identity, prepared)
+        return OngoingRun(prepared, directory, reporter, stop=stop, resume=True).turns()
+
+    return start
+
+
+def _cost(config: RunConfig) -> float:
+    """Predicted length in epochs: within one grid the data differ less than the epochs do."""
+    return float(config.epochs or 0)

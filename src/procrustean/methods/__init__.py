@@ -1,0 +1,125 @@
+"""The table of methods, and how one is made from its name and options.
+
+Adding a method is one file in this folder and one line in METHODS.
+"""
+
+from __future__ import annotations
+
+import inspect
+import types
+import typing
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any
+
+from ..errors import ConfigError, did_you_mean
+from ..types import Problem
+from .base import Method
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A line of the table: the file and function have the method's name."""
+
+    rows: tuple[str, ...]  # the paper's row names that this method stands for
+    source: str  # publication
+
+
+METHODS: dict[str, Entry] = {
+    "erm": Entry(("ERM",), "empirical risk minimisation, the usual training"),
+    "focal": Entry(("Focal",), "Lin et al., Focal loss for dense object detection, ICCV 2017"),
+    "class_balanced": Entry(("CB",), "Cui et al., Class-balanced loss based on effective number of samples, CVPR 2019"),
+    "ldam": Entry(("LDAM", "LDAM-DRW"), "Cao et al., Label-distribution-aware margin loss, NeurIPS 2019"),
+    "mfw": Entry(("MFW", "MFW w/ DRW"), "Ye, Zhan, Chao, Procrustean training for imbalanced deep learning, ICCV 2021"),
+}
+
+
+def factory(name: str) -> Callable[..., Method]:
+    """The function that builds the method."""
+    if name not in METHODS:
+        raise ConfigError(f"there is no method {name!r}. {did_you_mean(name, METHODS)} See: procrustean methods")
+    made: Callable[..., Method] = getattr(import_module(f".{name}", __name__), name)
+    return made
+
+
+def make_method(name: str, problem: Problem, options: Mapping[str, Any] | None = None) -> Method:
+    """Build a method from its name and options; options may be strings, as they come from the command line.
+
+    >>> problem = Problem(counts=(50, 5), kind="step", layers=("input", "group1", "group2"))
+    >>> make_method("focal", problem, {"gamma": "2"}).label
+    'Focal'
+    """
+    return factory(name)(problem, **checked_options(name, options or {}))
+
+
+def option_defaults(name: str) -> dict[str, Any]:
+    """The method's options and their defaults, in the order of its signature."""
+    parameters = inspect.signature(factory(name)).parameters.values()
+    return {p.name: p.default for p in parameters if p.kind is p.KEYWORD_ONLY}
+
+
+def checked_options(name: str, options: Mapping[str, Any]) -> dict[str, Any]:
+    """The options with their types, or a ConfigError that names the one at fault."""
+    known = option_defaults(name)
+    hints = typing.get_type_hints(factory(name))
+    checked = {}
+    for key, value in options.items():
+        if key not in known:
+            listed = ", ".join(f"{k}={v!r}" for k, v in known.items())
+            raise ConfigError(f"method {name!r} has no option {key!r}. {did_you_mean(key, known)} Options: {listed}")
+        try:
+            checked[key] = _converted(value, hints[key])
+        except ValueError:
+            wanted = _type_name(hints[key])
+            raise ConfigError(
+                f"option {key} = {value!r} of method {name!r} is not {wanted}; default {known[key]!r}"
+            ) from None
+    return checked
+
+
+def _converted(value: Any, hint: Any) -> Any:
+    if isinstance(hint, types.UnionType) or typing.get_origin(hint) is typing.Union:
+        for choice in sorted(typing.get_args(hint), key=lambda c: c is str):  # str last: it accepts anything
+            try:
+                return _converted(value, choice)
+            except ValueError:
+                continue
+        raise ValueError
+    if typing.get_origin(hint) is typing.Literal:
+        if value in typing.get_args(hint):
+            return value
+        raise ValueError
+    if hint is type(None):
+        if value is None or value in ("none", "None", "null"):
+            return None
+        raise ValueError
+    if hint is bool:
+        if isinstance(value, bool):
+            return value
+        if isinstance(value, str) and value.lower() in ("true", "false", "yes", "no"):
+            return value.lower() in ("true", "yes")
+        raise ValueError
+    if hint in (int, float) and not isinstance(value, bool) and isinstance(value, str | int | float):
+        number = float(value)
+        if hint is int and not number.is_integer():
+            raise ValueError
+        return hint(number)
+    if hint is str and isinstance(value, str):
+        return value
+    raise ValueError
+
+
+def _type_name(hint: Any) -> str:
+    if typing.get_origin(hint) is typing.Literal:
+        return "one of " + ", ".join(map(repr, typing.get_args(hint)))
+    if isinstance(hint, types.UnionType) or typing.get_origin(hint) is typing.Union:
+        return " or ".join(_type_name(choice) for choice in typing.get_args(hint))
+    names = {
+        type(None): "none",
+        float: "a number",
+        int: "a whole number",
+        bool: "true or false",
+        str: "a text",
+    }
+    return names.get(hint) or str(hint.__name__)

@@ -1,0 +1,24 @@
+"""Empirical risk minimisation: plain cross-entropy on the data as they come."""
+
+from __future__ import annotations
+
+from ..objectives import Classify
+from ..recipes import ldam_schedule
+from ..types import Problem
+from ..weights import deferred
+from .base import Method, Stage
+
+
+def erm(problem: Problem, *, drw: bool = False) -> Method:
+    """Cross-entropy, uniform sampling: the baseline every other method is compared with.
+
+    Formula: loss = -log softmax(z)_y.
+
+    Args:
+        drw: weight the classes by effective numbers in the last 20 % of the epochs.
+    """
+    return Method(
+        stages=(Stage(Classify(weight=deferred(problem.counts, drw))),),
+        label="ERM" + "-DRW" * drw,
+        own=ldam_schedule(),
+    )

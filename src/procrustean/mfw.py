@@ -1,0 +1,262 @@
+"""Major Feature Weakening (Ye, Zhan, Chao 2021), for any training loop.
+
+mfw = MFW(class_counts)
+handle = mfw.attach(model, "layer1")
+for images, labels in loader:
+    with handle(labels):
+        loss = criterion(model(images), labels)
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Iterable
+from contextlib import AbstractContextManager
+from types import TracebackType
+from typing import Literal, SupportsInt
+
+import torch
+from torch import Tensor, nn
+
+from .beta import beta_quantiles, from_uniform
+from .counts import Kind, Spread, checked_counts, geometric_mean, imbalance_kind, spread
+from .errors import ConfigError, DataError, LayerError
+from .layers import find_layer
+from .mixing import Mix, MixPoint, blend, inverse_permutation
+
+#: Paper Sec. 5.2 (beta) and the best column of its alpha table.
+DEFAULT_ALPHA: dict[Kind, float] = {"long_tailed": 1.0, "step": 5.0}
+DEFAULT_BETA: dict[Kind, float] = {"long_tailed": 2.0, "step": 0.01}
+
+
+def strength_of(counts: tuple[int, ...], *, beta: float, std: Spread = "geometric") -> list[float]:
+    """s(N_c) of Eq. 7: 0.5 * sigmoid((N_c - mu) / (beta * gamma)), from 0 (minor) to 0.5 (major).
+
+    Equal counts have nothing to weaken: all zero.
+    """
+    if min(counts) == max(counts):
+        return [0.0] * len(counts)
+    mean, scale = geometric_mean(counts), beta * spread(counts, std)
+    # 0.5 * sigmoid(a) written with tanh, which saturates instead of overflowing: a reaches hundreds.
+    return [0.25 * (1.0 + math.tanh(0.5 * (n - mean) / scale)) for n in counts]
+
+
+class MFW(nn.Module):
+    """Mixes a sample's feature with another's, the more so the larger its class; labels stay as they are.
+
+    Args:
+        counts: training images of each class, index = label.
+        alpha: Beta(alpha, alpha) of the mixing share; 1.0 for long-tailed, 5.0 for step counts by default.
+        beta: softness of the class strength; 2.0 for long-tailed, 0.01 for step counts by default
+            (paper Sec. 5.2).
+        kind: "long_tailed", "step", or "auto": decided by `procrustean.counts.imbalance_kind`.
+        std: which standard deviation Eq. 7 means, "geometric" or "arithmetic".
+        draw: "sample" draws one share per sample (Algorithm 1), "batch" one per batch.
+        strength: s per class in [0, 0.5], instead of the formula.
+
+    >>> mfw = MFW([5000, 5000, 50, 50])
+    >>> mfw.kind, mfw.alpha, mfw.strength.tolist()
+    ('step', 5.0, [0.5, 0.5, 0.0, 0.0])
+    """
+
+    strength: Tensor
+    quantiles: Tensor
+
+    def __init__(
+        self,
+        counts: Iterable[SupportsInt],
+        *,
+        alpha: float | None = None,
+        beta: float | None = None,
+        kind: Literal["auto", "long_tailed", "step"] = "auto",
+        std: Spread = "geometric",
+        draw: Literal["sample", "batch"] = "sample",
+        strength: Iterable[float] | Tensor | None = None,
+    ) -> None:
+        super().__init__()
+        _one_of("kind", kind, ("auto", "long_tailed", "step"))
+        _one_of("std", std, ("geometric", "arithmetic"))
+        _one_of("draw", draw, ("sample", "batch"))
+        self.counts = checked_counts(counts)
+        self.kind: Kind = imbalance_kind(self.counts) if kind == "auto" else kind
+        self.alpha = DEFAULT_ALPHA[self.kind] if alpha is None else float(alpha)
+        self.beta = DEFAULT_BETA[self.kind] if beta is None else float(beta)
+        self.std, self.draw = std, draw
+        if not self.beta > 0:
+            raise ConfigError(f"beta = {beta!r} received; the softness of the class strength has to be above 0")
+        if strength is None:
+            values = strength_of(self.counts, beta=self.beta, std=std)
+        else:
+            values = _checked_strength(strength, len(self.counts))
+        # Not persistent: a model that holds an MFW keeps the state-dict keys it has without it.
+        self.register_buffer("strength", torch.tensor(values, dtype=torch.float32), persistent=False)
+        self.register_buffer("quantiles", beta_quantiles(self.alpha), persistent=False)
+        self.idle = not any(values)
+        self._cuda_labels_checked = False
+        self._warned: set[str] = set()
+        if self.idle:
+            self._warn("every class has strength 0 (equal counts or strength=0): MFW changes nothing")
+
+    def extra_repr(self) -> str:
+        settings = f"kind={self.kind}, alpha={self.alpha}, beta={self.beta}, std={self.std}, draw={self.draw}"
+        return f"classes={len(self.counts)}, {settings}"
+
+    def forward(self, z: Tensor, labels: Tensor, generator: torch.Generator | None = None) -> Tensor:
+        """The weakened feature in training mode, z itself in evaluation; z is [B, ...], labels [B]."""
+        if not self.training:
+            return z
+        mix = self.sample(labels, generator)
+        if mix is not None and z.shape[0] != labels.shape[0]:
+            raise DataError(f"{labels.shape[0]} labels for a feature of shape {tuple(z.shape)}; one label per row")
+        return z if mix is None else blend(z, mix)
+
+    def sample(self, labels: Tensor, generator: torch.Generator | None = None) -> Mix | None:
+        """Draw partner and share for a batch of labels; None where there is nothing to mix.
+
+        Args:
+            labels: class indices [B], or class probabilities [B, C] of a loop that mixes its labels already.
+            generator: source of the random numbers, on the labels' device; the global one by default.
+        """
+        self._check_labels(labels)
+        size, device = labels.shape[0], labels.device
+        if self.idle:
+            return None
+        if size < 2:
+            self._warn("a batch of one sample has no partner and passes unchanged")
+            return None
+        partner = torch.randperm(size, generator=generator, device=device)
+        u = torch.rand(size if self.draw == "sample" else 1, generator=generator, device=device)
+        return Mix(partner, inverse_permutation(partner), self.share(labels, u))
+
+    def share(self, labels: Tensor, u: Tensor) -> Tensor:
+        """lambda of Algorithm 1, s(N_y) * Beta quantile, [B]; u: uniforms, [B] or [1] for one per batch."""
+        if self.strength.device != labels.device:
+            self.to(labels.device)
+        if labels.dim() == 2:
+            # Not `@`: autocast would round the strengths to bf16.
+            own = (labels.to(self.strength.dtype) * self.strength).sum(1)
+        else:
+            own = self.strength[labels.long()]  # uint8 labels would be taken for a mask
+        return own * from_uniform(self.quantiles, u)
+
+    def attach(self, model: nn.Module, layer: str) -> Attachment:
+        """Weaken the output of a named layer of any model; returns the handle that takes the labels.
+
+        Attach before torch.compile, gradient checkpointing or DistributedDataParallel wrap the model.
+        """
+        if isinstance(model, nn.DataParallel):
+            raise LayerError(
+                "nn.DataParallel splits the batch behind the loop's back: labels would not match features; "
+                "use torch.nn.parallel.DistributedDataParallel and attach to the model before wrapping it"
+            )
+        return Attachment(self, find_layer(model, layer), layer)
+
+    def _check_labels(self, labels: Tensor) -> None:
+        classes = len(self.counts)
+        if not isinstance(labels, Tensor):
+            raise DataError(f"labels of type {type(labels).__name__} received; give a tensor of class indices")
+        if labels.dim() == 2 and labels.is_floating_point():
+            if labels.shape[1] != classes:
+                raise DataError(f"label probabilities of shape {tuple(labels.shape)} for {classes} classes")
+            return
+        if labels.dim() != 1 or labels.is_floating_point() or labels.is_complex() or labels.dtype == torch.bool:
+            raise DataError(
+                f"labels of shape {tuple(labels.shape)} and type {labels.dtype} received; "
+                "give class indices, integers of shape [batch]"
+            )
+        if labels.device.type != "cpu":
+            # Reading device labels waits for the device: once is affordable, every batch is not.
+            if self._cuda_labels_checked:
+                return
+            self._cuda_labels_checked = True
+        if labels.numel() and not (0 <= int(labels.min()) and int(labels.max()) < classes):
+            raise DataError(
+                f"labels from {int(labels.min())} to {int(labels.max())} received, but the {classes} class "
+                f"counts allow 0 to {classes - 1}; give one count per class, in label order"
+            )
+
+    def _warn(self, text: str) -> None:
+        if text not in self._warned:
+            self._warned.add(text)
+            warnings.warn(text, stacklevel=3)
+
+
+class Attachment(MixPoint):
+    """MFW on one layer of a model: `with handle(labels): logits = model(images)`."""
+
+    def __init__(self, mfw: MFW, module: nn.Module, name: str) -> None:
+        super().__init__(module, name)
+        self.mfw = mfw
+        self.module = module
+        self.open = False
+        self._recent: list[Mix | None] = []
+        self._replayed = False
+
+    def __call__(self, labels: Tensor, generator: torch.Generator | None = None) -> AbstractContextManager[None]:
+        """The context in which the model sees these labels; entering it draws the random numbers."""
+        return _Labelled(self, labels, generator)
+
+    def begin(self, labels: Tensor, generator: torch.Generator | None) -> None:
+        """Draw for a batch; the hook then only gathers and blends."""
+        self.mix = self.mfw.sample(labels, generator) if self.module.training else None
+        self.open = True
+        if torch.is_grad_enabled() and self.module.training:
+            if self._replayed:
+                self._recent, self._replayed = [], False
+            self._recent = [*self._recent[-1:], self.mix]
+
+    def end(self) -> None:
+        """Forget the batch."""
+        self.mix, self.open = None, False
+
+    def current(self, module: nn.Module) -> Mix | None:
+        if not module.training:
+            return None
+        # Backward may run inside the context too; it need not belong to the batch of the context.
+        recomputes = not torch.compiler.is_compiling() and torch._C._current_graph_task_id() != -1
+        if recomputes:
+            return self._recomputed()
+        if self.open:
+            return self.mix
+        raise LayerError(
+            f"layer {self.name!r} has MFW attached but got no labels; write "
+            "`with handle(labels): model(images)`, or call model.eval() to evaluate"
+        )
+
+    def _recomputed(self) -> Mix | None:
+        # Gradient checkpointing runs the forward pass again inside backward, usually after the context.
+        self._replayed = True
+        if len(self._recent) != 1:
+            raise LayerError(
+                "gradient checkpointing recomputes this layer, but several batches went forward since the "
+                "last backward; call backward once for each `with handle(labels)`, or inside it"
+            )
+        return self._recent[0]
+
+
+class _Labelled:
+    def __init__(self, handle: Attachment, labels: Tensor, generator: torch.Generator | None) -> None:
+        self.handle, self.labels, self.generator = handle, labels, generator
+
+    def __enter__(self) -> None:
+        self.handle.begin(self.labels, self.generator)
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.handle.end()
+
+
+def _one_of(name: str, value: str, allowed: tuple[str, ...]) -> None:
+    if value not in allowed:
+        raise ConfigError(f"{name} = {value!r} received; accepted: {', '.join(map(repr, allowed))}")
+
+
+def _checked_strength(strength: Iterable[float] | Tensor, classes: int) -> list[float]:
+    values = [float(s) for s in strength]
+    if len(values) != classes:
+        raise ConfigError(f"{len(values)} strengths received for {classes} classes; give one per class")
+    if any(not 0.0 <= s <= 0.5 for s in values):
+        raise ConfigError(f"strength {values} received; every value has to lie in [0, 0.5]")
+    return values

@@ -1,0 +1,56 @@
+"""The table of networks, and how one is built and initialised."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+import torch
+from torch import nn
+
+from ..errors import ConfigError, did_you_mean
+from ..rng import torch_seed
+from .classifier import Backbone, Classifier
+from .resnet_cifar import ResNetCifar
+from .small import SmallNet
+
+#: name -> backbone factory; each takes `channels`, the number of colour channels.
+NETS: dict[str, Callable[..., Backbone]] = {
+    "resnet20": partial(ResNetCifar, blocks=3),
+    "resnet32": partial(ResNetCifar, blocks=5),
+    "resnet44": partial(ResNetCifar, blocks=7),
+    "resnet56": partial(ResNetCifar, blocks=9),
+    "small": SmallNet,
+}
+
+
+def build_net(
+    name: str,
+    *,
+    channels: int,
+    classes: int,
+    seed: int,
+    head: Callable[[int, int], nn.Module] | None = None,
+) -> Classifier:
+    """A network with its initial weights, a function of the seed alone; no global generator is changed."""
+    check_net(name)
+    with torch.random.fork_rng(devices=[]):
+        # torch.manual_seed would also reseed the generators of all GPUs.
+        torch.default_generator.manual_seed(torch_seed(seed, "weights"))
+        backbone = NETS[name](channels=channels)
+        net = Classifier(backbone, (head or nn.Linear)(backbone.features, classes))
+        initialise(net)
+    return net
+
+
+def check_net(name: str) -> None:
+    """ConfigError for a network that is not in the table."""
+    if name not in NETS:
+        raise ConfigError(f"there is no network {name!r}. {did_you_mean(name, NETS)}")
+
+
+def initialise(net: nn.Module) -> None:
+    """Kaiming-normal weights (fan-in) of convolutions and linear layers, the head's too, not of biases."""
+    for module in net.modules():
+        if isinstance(module, nn.Conv2d | nn.Linear):
+            nn.init.kaiming_normal_(module.weight)

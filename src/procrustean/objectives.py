@@ -1,0 +1,130 @@
+"""What is minimised in a training step: from a batch to a scalar."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Literal, NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from .errors import ConfigError, did_you_mean
+from .layers import find_layer, published_layers
+from .mixing import Mix, MixPoint
+from .types import Batch, Clock
+
+Reduction = Literal["weighted_mean", "mean"]
+
+
+class CrossEntropy(nn.Module):
+    """Softmax cross-entropy per sample, in float32 whatever the precision of the network."""
+
+    def forward(self, logits: Tensor, y: Tensor) -> Tensor:
+        return F.cross_entropy(logits.float(), y, reduction="none")
+
+
+class Mixture(NamedTuple):
+    """What a mixer decides for a batch."""
+
+    mixes: tuple[Mix, ...]  # one for each layer of the mixer
+    label_weight: Tensor | None  # [B] the partner's share of the label; None keeps the labels
+
+
+class Mixer(nn.Module):
+    """Decides who is mixed with whom, how strongly, and where."""
+
+    at: tuple[str, ...] = ()  # layers, by published name or module path
+    draws: Mapping[str, tuple[int, ...]] = {}  # uniforms needed per sample: name -> shape
+
+    def forward(self, batch: Batch) -> Mixture:
+        raise TypeError(f"{type(self).__name__} does not say how it mixes: override forward")
+
+
+class Objective(nn.Module):
+    """Everything that happens before backward. Subclasses override forward, and bind if they place hooks."""
+
+    #: False for objectives whose shapes or control flow depend on the data; they run eagerly, runs say so.
+    capturable = True
+    #: Uniforms needed per sample, name -> shape; the trainer draws them ahead.
+    draws: Mapping[str, tuple[int, ...]] = {}
+
+    def bind(self, net: nn.Module) -> None:
+        """Resolve layer names and place hooks; fails early on a wrong name."""
+
+    def forward(self, net: nn.Module, batch: Batch, clock: Clock) -> Tensor:
+        raise TypeError(f"{type(self).__name__} does not say what it minimises: override forward")
+
+
+class Classify(Objective):
+    """The standard objective: mix, forward, per-sample loss, class weights, mean.
+
+    Args:
+        loss: per-sample loss, (logits [B, C], labels [B]) -> [B].
+        weight: class weights as a function of the clock, or None.
+        mixer: what to mix where, or None.
+        reduction: "weighted_mean" divides by the sum of the weights, as F.cross_entropy(weight=...) does;
+            "mean" by the batch size, which shrinks the gradient while weights are small.
+    """
+
+    def __init__(
+        self,
+        *,
+        loss: nn.Module | None = None,
+        weight: nn.Module | None = None,
+        mixer: Mixer | None = None,
+        reduction: Reduction = "weighted_mean",
+    ) -> None:
+        super().__init__()
+        if reduction not in ("weighted_mean", "mean"):
+            raise ConfigError(f"reduction = {reduction!r} received; accepted: 'weighted_mean', 'mean'")
+        self.loss = CrossEntropy() if loss is None else loss
+        self.weight = weight
+        self.mixer = mixer
+        self.reduction = reduction
+        self.points: list[MixPoint] = []
+        self.draws = {**getattr(self.loss, "draws", {}), **(mixer.draws if mixer else {})}
+
+    def bind(self, net: nn.Module) -> None:
+        published = published_layers(net)
+        for name in self.mixer.at if self.mixer else ():
+            if published and name not in published and name not in dict(net.named_modules()):
+                raise ConfigError(
+                    f"layer {name!r} received, but this network mixes at {', '.join(published)}. "
+                    + did_you_mean(name, published)
+                )
+            self.points.append(MixPoint(find_layer(net, name), name))
+
+    def forward(self, net: nn.Module, batch: Batch, clock: Clock) -> Tensor:
+        weights = None if self.weight is None else self.weight(clock)
+        if self.mixer is None:
+            return self.reduce(self.sample_loss(net(batch.x), batch.y, batch), batch.y, weights)
+        mixture = self.mixer(batch)
+        for point, mix in zip(self.points, mixture.mixes, strict=True):
+            point.mix = mix
+        logits = net(batch.x)
+        for point in self.points:
+            point.mix = None
+        own = self.sample_loss(logits, batch.y, batch)
+        if mixture.label_weight is None:
+            return self.reduce(own, batch.y, weights)
+        other_y = batch.y[batch.partner]
+        other = self.sample_loss(logits, other_y, batch)
+        # Each term carries the class weight of its own label; the partners' labels are the same labels in
+        # another order, so both terms have the same sum of weights.
+        return self.reduce((1 - mixture.label_weight) * own, batch.y, weights) + self.reduce(
+            mixture.label_weight * other, other_y, weights
+        )
+
+    def sample_loss(self, logits: Tensor, y: Tensor, batch: Batch) -> Tensor:
+        """Per-sample loss [B]; a loss that draws random numbers is handed them."""
+        drawn = (batch.u,) if getattr(self.loss, "draws", None) else ()
+        losses: Tensor = self.loss(logits, y, *drawn)
+        return losses
+
+    def reduce(self, losses: Tensor, y: Tensor, weights: Tensor | None) -> Tensor:
+        """From per-sample losses to the scalar that is minimised."""
+        if weights is None:
+            return losses.mean()
+        own = weights[y]
+        return torch.sum(own * losses) / (own.sum() if self.reduction == "weighted_mean" else len(y))

@@ -1,0 +1,1 @@
+"""Tables and figures made from result files; nothing here needs torch."""

@@ -1,0 +1,341 @@
+"""Result files read back, and repeats of one setting brought together."""
+
+from __future__ import annotations
+
+import json
+import statistics
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from procrustean.errors import RunError, did_you_mean
+
+RESULT_FILE = "result.json"
+KNOWN_FORMATS = (1,)
+GROUP_METRICS = ("many", "medium", "few", "major", "minor")
+METRICS = ("headline", "accuracy", "balanced_accuracy", "macro_f1", "top5", *GROUP_METRICS)
+
+#: Fields of a config that do not tell two settings apart. `seed` and `data_seed` number the repeats; the
+#: others say where and how a run is carried out, or stand in the record with their final value: the data by
+#: name and hash, the precision used, the options of the method.
+NOT_PART_OF_THE_SETTING = frozenset(
+    {
+        "seed",
+        "data_seed",
+        "source",
+        "data_dir",
+        "run_dir",
+        "device",
+        "engine",
+        "precision",
+        "options",
+        "checkpoint_every",
+        "track_training",
+    }
+)
+#: Fields of a recipe that may be measured on the training images and then differ with the data seed.
+MEASURED_ON_THE_IMAGES = frozenset({"mean", "std"})
+
+Selection = Literal["last", "held_out", "oracle"]
+
+
+@dataclass(frozen=True)
+class Result:
+    """One finished run: the content of its result.json and where it came from (None when never saved)."""
+
+    record: dict[str, Any] = field(repr=False)
+    path: Path | None = None
+
+    @property
+    def label(self) -> str:
+        return str(self.record["label"])
+
+    @property
+    def config(self) -> dict[str, Any]:
+        config: dict[str, Any] = self.record["config"]
+        return config
+
+    @property
+    def data(self) -> dict[str, Any]:
+        data: dict[str, Any] = self.record["data"]
+        return data
+
+    @property
+    def repeat(self) -> tuple[Any, Any]:
+        """(seed, data_seed): what numbers the repeats of one setting."""
+        return self.config.get("seed"), self.config.get("data_seed")
+
+    def metrics(self, selection: Selection) -> dict[str, Any] | None:
+        """The metrics of one selection, None when the run does not have it."""
+        chosen = self.record["selections"].get(selection)
+        return None if chosen is None else chosen["metrics"]
+
+
+@dataclass(frozen=True)
+class Statistic:
+    """Mean and sample standard deviation (None for one run) of a metric over `n` runs, as fractions 0..1."""
+
+    mean: float
+    sd: float | None
+    n: int
+
+
+@dataclass(frozen=True)
+class Group:
+    """Runs that differ in nothing but their seeds."""
+
+    results: tuple[Result, ...]
+
+    @property
+    def label(self) -> str:
+        return self.results[0].label
+
+    @property
+    def seeds(self) -> tuple[Any, ...]:
+        return tuple(result.repeat[0] for result in self.results)
+
+    @property
+    def config(self) -> dict[str, Any]:
+        """The config of the first run; only seeds and the like differ in the others."""
+        return self.results[0].config
+
+    @property
+    def recipe(self) -> str:
+        """Name of the recipe."""
+        return str(self.results[0].record["recipe"].get("name") or self.config.get("recipe"))
+
+    @property
+    def epochs(self) -> int:
+        return int(self.results[0].record["recipe"]["epochs"])
+
+    @property
+    def net(self) -> str:
+        """Name of the network."""
+        return str(self.results[0].record["recipe"].get("net") or self.config.get("net"))
+
+    @property
+    def data(self) -> dict[str, Any]:
+        return self.results[0].data
+
+    @property
+    def classes(self) -> tuple[str, ...]:
+        return tuple(str(name) for name in self.data["classes"])
+
+    @property
+    def counts(self) -> tuple[int, ...]:
+        return tuple(int(count) for count in self.data["counts"])
+
+    @property
+    def headline(self) -> str:
+        """`accuracy` on a balanced test set, else `balanced_accuracy`."""
+        return str(self.results[0].record["selections"]["last"]["metrics"]["headline"])
+
+    def statistic(self, metric: str, selection: Selection = "last") -> Statistic | None:
+        """Mean and spread of one metric; None when no run of the group has it.
+
+        Args:
+            metric: headline, accuracy, balanced_accuracy, macro_f1, top5, many, medium, few, major or minor.
+            selection: last (last epoch), held_out (chosen on held-out images) or oracle (best on test).
+        """
+        if metric not in METRICS:
+            raise RunError(f"There is no metric {metric!r}. {did_you_mean(metric, METRICS)}")
+        name = self.headline if metric == "headline" else metric
+        found = [metrics for result in self.results if (metrics := result.metrics(selection)) is not None]
+        return summarise((m["groups"] if name in GROUP_METRICS else m).get(name) for m in found)
+
+    def recall(self, selection: Selection = "last") -> list[Statistic | None]:
+        """Mean and spread of the recall of every class; None for classes without test images."""
+        found = [metrics["recall"] for result in self.results if (metrics := result.metrics(selection)) is not None]
+        return [summarise(values) for values in zip(*found, strict=True)] if found else [None] * len(self.classes)
+
+
+def summarise(values: Iterable[float | None]) -> Statistic | None:
+    """Mean and sample standard deviation of the values that are known; None when none is.
+
+    >>> summarise([0.25, 0.75, None]).mean
+    0.5
+    """
+    known = [value for value in values if value is not None]
+    if not known:
+        return None
+    sd = statistics.stdev(known) if len(known) > 1 else None
+    return Statistic(mean=statistics.fmean(known), sd=sd, n=len(known))
+
+
+def load_result(path: str | Path) -> Result:
+    """The result of a finished run, from its directory or from a result.json.
+
+    Raises:
+        RunError: when it is missing, unfinished, broken or written in a format this version does not know.
+    """
+    path = Path(path)
+    file = path / RESULT_FILE if path.is_dir() else path
+    if not path.exists():
+        raise RunError(f"There is no run at {path}. Give a run directory or a {RESULT_FILE}.")
+    if not file.exists():
+        raise RunError(
+            f"{path} holds no {RESULT_FILE}: the run is not finished, or this is not a run directory. "
+            f"Finish a run with: procrustean resume {path}"
+        )
+    try:
+        record = json.loads(file.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise RunError(f"{file} cannot be read: {error.strerror or error}.") from error
+    except ValueError as error:
+        raise RunError(f"{file} is not valid JSON ({error}). Restore it, or run the training again.") from error
+    _check(record, str(file))
+    return Result(record=record, path=file.resolve())
+
+
+def group_results(results: Iterable[Result]) -> list[Group]:
+    """Brings together the runs that differ only in their seeds, in the order of first appearance.
+
+    A run given twice by the same path counts once.
+
+    Raises:
+        RunError: when two different files hold the same setting with the same seeds: counting both would make
+            the spread look smaller than it is.
+    """
+    settings: dict[str, dict[tuple[Any, Any], Result]] = {}
+    for result in results:
+        _check(result.record, _place(result))
+        repeats = settings.setdefault(_comparable(_setting(result)), {})
+        known = repeats.setdefault(result.repeat, result)
+        if known is not result and (known.path is None or known.path != result.path):
+            seed, data_seed = result.repeat
+            raise RunError(
+                f"{_place(known)} and {_place(result)} are the same run ({result.label}, seed {seed}, "
+                f"data seed {data_seed}). Give only one of them."
+            )
+    return [Group(tuple(repeats.values())) for repeats in settings.values()]
+
+
+def split_by_data(groups: Iterable[Group]) -> list[list[Group]]:
+    """Groups trained and tested on the same data put together, in the order of first appearance."""
+    parts: dict[str, list[Group]] = {}
+    for group in groups:
+        parts.setdefault(_comparable(_data_setting(group.results[0])), []).append(group)
+    return list(parts.values())
+
+
+def data_text(group: Group) -> str:
+    """The data of a group in words.
+
+    Held-out images are named because they were not trained on.
+    """
+    data = group.data
+    kind, rho, held_out = data.get("kind"), data.get("rho"), group.config.get("hold_out")
+    parts = [str(data["source"])]
+    if kind is not None:
+        imbalance = str(kind).replace("_", "-")
+        parts.append(
+            f"{imbalance} \N{GREEK SMALL LETTER RHO}={rho:g}" if rho is not None and kind != "natural" else imbalance
+        )
+    if held_out:
+        parts.append(f"{held_out} per class held out")
+    return ", ".join(parts)
+
+
+def distinct_labels(groups: Sequence[Group], *, shown_beside: Collection[str] = ()) -> list[str]:
+    """One label per group; groups of the same label and data get the settings in which they differ added.
+
+    Args:
+        groups: the groups that appear together.
+        shown_beside: settings that the reader sees elsewhere, such as recipe, epochs or net; never added.
+    """
+    settings = [_named_settings(group) for group in groups]
+    rows = [
+        _comparable([group.label, _data_setting(group.results[0]), *(own.get(name) for name in shown_beside)])
+        for group, own in zip(groups, settings, strict=True)
+    ]
+    labels = []
+    for group, own, row in zip(groups, settings, rows, strict=True):
+        twins = [other for other, other_row in zip(settings, rows, strict=True) if other_row == row]
+        names = sorted({name for twin in twins for name in twin} - set(shown_beside))
+        differing = [name for name in names if any(twin.get(name) != own.get(name) for twin in twins)]
+        added = ", ".join(f"{name}={own.get(name)}" for name in differing)
+        labels.append(f"{group.label} ({added})" if added else group.label)
+    return labels
+
+
+def _check(record: Any, place: str) -> None:
+    if not isinstance(record, dict) or "format" not in record:
+        raise RunError(f"{place} is not a result of procrustean: it has no format number.")
+    if record["format"] not in KNOWN_FORMATS:
+        known = ", ".join(str(number) for number in KNOWN_FORMATS)
+        raise RunError(
+            f"{place} has format {record['format']!r}; this version reads format {known}. "
+            "Use the version of procrustean that wrote it, or a newer one."
+        )
+    if record.get("status") != "complete":
+        raise RunError(
+            f"{place} is of a run that is not complete (status {record.get('status')!r}). "
+            "Finish it with: procrustean resume RUN"
+        )
+    needed = {
+        "": ("label", "config", "recipe", "data", "method", "selections", "curves"),
+        "data": ("source", "classes", "counts"),
+        "recipe": ("epochs",),
+        "selections": ("last",),
+    }
+    for part, names in needed.items():
+        inside = record[part] if part else record
+        missing = [name for name in names if not isinstance(inside, dict) or inside.get(name) is None]
+        if missing:
+            where = f" in its {part!r}" if part else ""
+            raise RunError(f"{place} is incomplete: it lacks {', '.join(map(repr, missing))}{where}.")
+    for name, selection in record["selections"].items():
+        metrics = selection.get("metrics") if isinstance(selection, dict) else None
+        if selection is not None and not (
+            isinstance(metrics, dict)
+            and {"headline", "accuracy", "balanced_accuracy", "groups", "recall"} <= set(metrics)
+        ):
+            raise RunError(f"{place} is incomplete: its selection {name!r} has no metrics.")
+
+
+def _place(result: Result) -> str:
+    return str(result.path) if result.path is not None else f"an unsaved run of {result.label}"
+
+
+def _data_setting(result: Result) -> dict[str, Any]:
+    names = ("source", "source_hash", "kind", "rho", "classes", "counts")
+    return {**{name: result.data.get(name) for name in names}, "hold_out": result.config.get("hold_out")}
+
+
+def _setting(result: Result) -> dict[str, Any]:
+    """All that two runs must share to be repeats of each other."""
+    record = result.record
+    recipe = {name: value for name, value in record["recipe"].items() if name not in MEASURED_ON_THE_IMAGES}
+    config = {
+        name: value
+        for name, value in result.config.items()
+        if name not in NOT_PART_OF_THE_SETTING and name not in recipe  # the recipe holds the final value
+    }
+    return {
+        "label": result.label,
+        "data": _data_setting(result),
+        "config": config,
+        "recipe": recipe,
+        "method": record["method"].get("name"),
+        "options": record["method"].get("options", result.config.get("options")),
+        "precision": record.get("environment", {}).get("precision"),
+        "headline": record["selections"]["last"]["metrics"]["headline"],
+    }
+
+
+def _named_settings(group: Group) -> dict[str, Any]:
+    """The settings of a group under the names by which a reader knows them."""
+    setting = _setting(group.results[0])
+    named = {
+        **setting["config"],
+        **setting["recipe"],
+        **(setting["options"] or {}),
+        "precision": setting["precision"],
+    }
+    named.pop("name", None)
+    return {**named, "recipe": group.recipe, "epochs": group.epochs, "net": group.net}
+
+
+def _comparable(value: Any) -> str:
+    return json.dumps(value, sort_keys=True, default=str)

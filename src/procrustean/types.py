@@ -1,0 +1,43 @@
+"""The values that flow through a training step: tensors of fixed shape, so that it can be captured."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from torch import Tensor
+
+from .counts import Kind
+
+
+class Batch(NamedTuple):
+    """One mini-batch with all its random numbers, drawn ahead."""
+
+    x: Tensor  # [B, channels, H, W] augmented and normalised
+    y: Tensor  # [B] int64
+    partner: Tensor  # [B] int64, a permutation of the batch
+    inverse: Tensor  # [B] int64, its inverse
+    u: dict[str, Tensor]  # name -> [B, ...] uniforms in [0, 1), as the objective asked for in `draws`
+
+
+class Clock(NamedTuple):
+    """Where training stands. The tensors change in place, so nothing is ever recompiled or captured again."""
+
+    epoch: Tensor  # 0-d int64, counted from 0 within the stage
+    lr: Tensor  # 0-d float32
+    epochs: int  # length of the stage
+
+
+@dataclass(frozen=True)
+class Problem:
+    """What a method may know about the task. It never sees the images."""
+
+    counts: tuple[int, ...]  # training images per class, largest first
+    kind: Kind
+    source: str = ""  # "cifar10", "cifar100", "digits", a folder's name ...
+    layers: tuple[str, ...] = ()  # names of the layers that can be mixed
+    second_group: str = "group2"  # the layer where the paper mixes
+
+    @property
+    def classes(self) -> int:
+        return len(self.counts)

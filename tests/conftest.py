@@ -1,0 +1,74 @@
+"""Fixtures and rules for every test."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from filelock import FileLock
+from hypothesis import settings
+
+CHECKOUT = Path(__file__).resolve().parents[1]
+CIFAR10 = "cifar-10-batches-py"
+
+# Parallel test processes on few cores must start no threads of their own; child processes get the variables.
+torch.set_num_threads(1)
+os.environ.update(OMP_NUM_THREADS="1", OMP_WAIT_POLICY="PASSIVE", MPLBACKEND="Agg")
+
+# A busy machine is not a failure.
+settings.register_profile("procrustean", deadline=None, print_blob=True)
+settings.load_profile("procrustean")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    if torch.cuda.is_available():
+        return
+    for item in items:
+        if item.get_closest_marker("gpu"):
+            item.add_marker(pytest.mark.skip(reason="no CUDA device on this machine"))
+
+
+@pytest.fixture(scope="session")
+def shared_dir() -> Path:
+    """Large material outside the repository: $PROCRUSTEAN_SHARED, or `shared` beside the checkout."""
+    path = Path(os.environ.get("PROCRUSTEAN_SHARED") or CHECKOUT.parent / "shared")
+    if not path.is_dir():
+        pytest.skip(f"needs the shared material; {path} is not there ($PROCRUSTEAN_SHARED names another place)")
+    return path
+
+
+@pytest.fixture(scope="session")
+def cifar10_dir(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A data directory that holds the official CIFAR-10 python files in `cifar-10-batches-py`."""
+    given = os.environ.get("PROCRUSTEAN_DATA")
+    if given and (Path(given) / CIFAR10).is_dir():
+        return Path(given)
+    shared: Path = request.getfixturevalue("shared_dir")
+    return restored_cifar10(shared, session_root(tmp_path_factory) / "cifar10")
+
+
+def session_root(factory: pytest.TempPathFactory) -> Path:
+    """The temporary folder that all parallel workers of this session see."""
+    own = factory.getbasetemp()
+    return own.parent if "PYTEST_XDIST_WORKER" in os.environ else own
+
+
+def restored_cifar10(shared: Path, data_dir: Path) -> Path:
+    """Unpack CIFAR-10 once, whichever worker comes first."""
+    done = data_dir / "complete"
+    data_dir.mkdir(parents=True, exist_ok=True)
+    with FileLock(f"{data_dir}.lock"):
+        if not done.exists():
+            tool, packs = shared / "tools" / "cifar_packs.py", shared / "data" / "cifar10"
+            if not (tool.is_file() and packs.is_dir()):
+                pytest.skip(f"needs CIFAR-10 ($PROCRUSTEAN_DATA); neither it nor its packs in {packs} are there")
+            command = [sys.executable, tool, "unpack", packs, data_dir / CIFAR10]
+            result = subprocess.run(command, capture_output=True, text=True, check=False)
+            if result.returncode or not result.stdout.rstrip().endswith("complete"):
+                pytest.fail(f"CIFAR-10 could not be restored:\n{result.stdout}{result.stderr}")
+            done.touch()
+    return data_dir

@@ -1,0 +1,75 @@
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from procrustean.data import describe_sources, load_source
+from procrustean.errors import ConfigError, DataError
+
+
+def test_unknown_names_get_a_hint(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ConfigError, match=r"unknown source 'cifar-10'.* Did you mean 'cifar10'"):
+        load_source("cifar-10")
+    with pytest.raises(ConfigError, match=r"unknown source 'zebra'.*Known: digits, .*FILE.npz, FOLDER"):
+        load_source("zebra")
+
+
+def test_paths_that_do_not_exist(tmp_path):
+    with pytest.raises(DataError, match="no such file or folder"):
+        load_source(str(tmp_path / "none"))
+
+
+def test_files_of_another_kind(tmp_path):
+    (tmp_path / "pets.zip").touch()
+    with pytest.raises(DataError, match=r"neither an image folder nor a \.npz"):
+        load_source(str(tmp_path / "pets.zip"))
+
+
+def test_a_known_name_wins_over_a_folder_of_that_name(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for name in ("a", "b"):
+        (tmp_path / "digits" / name).mkdir(parents=True)
+        for number in range(2):
+            Image.fromarray(np.zeros((4, 4), np.uint8)).save(tmp_path / "digits" / name / f"{number}.png")
+    assert len(load_source("digits").train) == 1000
+    assert len(load_source("./digits").train) == 2
+
+
+def test_home_is_expanded(tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("USERPROFILE", str(tmp_path))
+    images, labels = np.zeros((4, 2, 2), np.uint8), np.array([0, 0, 1, 1])
+    np.savez(tmp_path / "toy.npz", train_images=images, train_labels=labels)
+    assert load_source("~/toy.npz").name == "toy"
+
+
+def test_image_size_is_for_folders():
+    with pytest.raises(ConfigError, match="images of digits are 8x8, got 16"):
+        load_source("digits", image_size=16)
+    assert load_source("digits", image_size=8).train.images.shape[1] == 8
+
+
+def test_every_source_is_described():
+    assert list(describe_sources()) == ["digits", "cifar10", "cifar100", "FILE.npz", "FOLDER"]
+    assert all(describe_sources().values())
+
+
+def test_importing_the_package_loads_nothing_heavy():
+    code = (
+        "import sys, procrustean.data as data\n"
+        "data.describe_sources(), data.build, data.ImageSet\n"
+        "assert set(data.__all__) <= set(dir(data)) and all(getattr(data, name) for name in data.__all__)\n"
+        "print(sorted({'torch', 'sklearn', 'matplotlib', 'PIL'} & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+def test_unknown_attributes_raise():
+    import procrustean.data
+
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        _ = procrustean.data.nothing

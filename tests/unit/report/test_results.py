@@ -1,0 +1,234 @@
+from __future__ import annotations
+
+import json
+import statistics
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from procrustean.errors import RunError
+from procrustean.report.results import (
+    Result,
+    data_text,
+    distinct_labels,
+    group_results,
+    load_result,
+    split_by_data,
+    summarise,
+)
+
+Make = Callable[..., Result]
+Save = Callable[..., Path]
+
+
+def test_a_run_directory_and_its_file_give_the_same_result(saved: Save) -> None:
+    directory = saved(label="MFW", seed=3)
+    from_directory, from_file = load_result(directory), load_result(str(directory / "result.json"))
+    assert from_directory == from_file
+    assert from_directory.label == "MFW"
+    assert from_directory.repeat == (3, 0)
+    assert from_directory.path == (directory / "result.json").resolve()
+
+
+def test_a_missing_run_is_named(tmp_path: Path) -> None:
+    with pytest.raises(RunError, match=r"no run at .*nowhere"):
+        load_result(tmp_path / "nowhere")
+
+
+def test_a_directory_without_result_says_how_to_finish(tmp_path: Path) -> None:
+    with pytest.raises(RunError, match=r"not finished.*procrustean resume"):
+        load_result(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b'{"format": 1, "lab', "not valid JSON"),
+        (b"\xff\xfe\x00", "not valid JSON"),
+        (b"[1, 2]", "no format number"),
+        (b"{}", "no format number"),
+        (b'{"format": 2}', r"format 2; this version reads format 1"),
+        (b'{"format": 1, "status": "failed"}', r"not complete \(status 'failed'\)"),
+        (b'{"format": 1, "status": "complete"}', r"lacks 'label', 'config'"),
+    ],
+)
+def test_unusable_files_are_refused(tmp_path: Path, content: bytes, message: str) -> None:
+    file = tmp_path / "result.json"
+    file.write_bytes(content)
+    with pytest.raises(RunError, match=message):
+        load_result(file)
+
+
+def test_missing_parts_are_named(tmp_path: Path, record: Callable[..., dict[str, Any]]) -> None:
+    def refused(broken: dict[str, Any]) -> str:
+        file = tmp_path / "result.json"
+        file.write_text(json.dumps(broken))
+        with pytest.raises(RunError) as error:
+            load_result(file)
+        return str(error.value)
+
+    content = record()
+    content["selections"]["last"] = None
+    assert "lacks 'last' in its 'selections'" in refused(content)
+    content = record()
+    del content["data"]["counts"]
+    assert "lacks 'counts' in its 'data'" in refused(content)
+    content = record()
+    content["recipe"] = ["paper"]
+    assert "lacks 'epochs' in its 'recipe'" in refused(content)
+    content = record()
+    del content["selections"]["oracle"]["metrics"]
+    assert "selection 'oracle' has no metrics" in refused(content)
+
+
+def test_runs_that_differ_only_in_seeds_are_one_group(result: Make) -> None:
+    runs = [
+        result(seed=0, device="cpu"),
+        result(seed=1, device="cuda", checkpoint_every=5.0),
+        result(seed=0, data_seed=1, track_training=True),
+    ]
+    runs[2].record["recipe"]["mean"] = [0.3]  # measured on another choice of images
+    (group,) = group_results(runs)
+    assert group.seeds == (0, 1, 0)
+    assert group.results == tuple(runs)
+
+
+@pytest.mark.parametrize(
+    "difference",
+    [
+        {"label": "MFW"},
+        {"method": "mfw"},
+        {"options": {"alpha": 2.0}},
+        {"source": "cifar10"},
+        {"source_hash": "other"},
+        {"kind": "long_tailed"},
+        {"rho": 10.0},
+        {"counts": [1000] * 5 + [100] * 5},
+        {"hold_out": 3},
+        {"net": "resnet32"},
+        {"recipe": "own"},
+        {"epochs": 30},
+        {"evaluate_every": 2},
+    ],
+)
+def test_any_other_difference_makes_another_group(result: Make, difference: dict[str, Any]) -> None:
+    groups = group_results([result(seed=0), result(**{"seed": 1, **difference})])
+    assert [group.seeds for group in groups] == [(0,), (1,)]
+
+
+def test_recipe_numbers_and_precision_used_count(result: Make) -> None:
+    runs = [result(seed=seed) for seed in range(4)]
+    runs[1].record["recipe"]["lr"] = 0.2
+    runs[2].record["environment"] = {"precision": "bf16"}
+    assert [group.seeds for group in group_results(runs)] == [(0, 3), (1,), (2,)]
+
+
+def test_a_config_that_repeats_the_recipe_is_the_same_setting(result: Make) -> None:
+    runs = [result(seed=0), result(seed=1)]
+    runs[1].config["epochs"] = None  # left to the recipe, which came to the same number
+    assert len(group_results(runs)) == 1
+
+
+def test_duplicates_are_refused_by_name(saved: Save) -> None:
+    first, second = load_result(saved("a", seed=1)), load_result(saved("b", seed=1))
+    with pytest.raises(RunError) as error:
+        group_results([first, second])
+    assert str(first.path) in str(error.value)
+    assert str(second.path) in str(error.value)
+    assert "seed 1" in str(error.value)
+
+
+def test_the_same_path_twice_counts_once(saved: Save) -> None:
+    directory = saved("a")
+    (group,) = group_results([load_result(directory), load_result(directory / "result.json")])
+    assert len(group.results) == 1
+
+
+def test_unsaved_duplicates_are_refused_but_the_same_object_counts_once(result: Make) -> None:
+    run = result()
+    assert len(group_results([run, run])[0].results) == 1
+    with pytest.raises(RunError, match="unsaved run of ERM"):
+        group_results([run, result()])
+
+
+def test_statistics_are_the_mean_and_the_sample_deviation(result: Make) -> None:
+    shares = [0.4, 0.5, 0.9]
+    (group,) = group_results(result(seed=i, recall=share) for i, share in enumerate(shares))
+    found = group.statistic("headline")
+    assert found is not None
+    assert found.mean == pytest.approx(statistics.fmean(shares))
+    assert found.sd == pytest.approx(statistics.stdev(shares))
+    assert found.n == 3
+    assert group.statistic("headline") == group.statistic("accuracy")
+    oracle = group.statistic("headline", "oracle")
+    assert oracle is not None
+    assert oracle.mean == pytest.approx(statistics.fmean(shares) + 0.05)
+    assert group.statistic("headline", "held_out") is None
+
+
+def test_groups_of_classes_are_metrics_too(result: Make) -> None:
+    (group,) = group_results([result(recall=[0.9] * 5 + [0.3] * 5)])
+    values = {name: group.statistic(name) for name in ("major", "minor", "many", "medium", "few")}
+    assert {name: value and value.mean for name, value in values.items()} == {
+        "major": pytest.approx(0.9),
+        "minor": pytest.approx(0.3),
+        "many": pytest.approx(0.9),
+        "medium": pytest.approx(0.3),
+        "few": None,
+    }
+    assert [value.mean for value in group.recall() if value] == pytest.approx([0.9] * 5 + [0.3] * 5)
+    assert group.recall("held_out") == [None] * 10
+    with pytest.raises(RunError, match="Did you mean 'major'"):
+        group.statistic("mayor")
+
+
+def test_the_headline_follows_the_test_set(result: Make) -> None:
+    skewed = [100] * 9 + [50]
+    (group,) = group_results([result(test_counts=skewed, recall=[0.5] * 9 + [1.0])])
+    assert group.headline == "balanced_accuracy"
+    found = group.statistic("headline")
+    assert found is not None
+    assert found.mean == pytest.approx(0.55)
+
+
+def test_one_value_has_no_spread() -> None:
+    assert summarise([]) is None
+    assert summarise([None]) is None
+    one = summarise([0.5, None])
+    assert one is not None
+    assert (one.mean, one.sd, one.n) == (0.5, None, 1)
+
+
+def test_groups_are_split_by_their_data(result: Make) -> None:
+    groups = group_results([result(), result(kind="long_tailed"), result(label="MFW"), result(label="MFW", hold_out=3)])
+    parts = split_by_data(groups)
+    assert [[group.label for group in part] for part in parts] == [["ERM", "MFW"], ["ERM"], ["MFW"]]
+    assert [data_text(part[0]) for part in parts] == [
+        "digits, step ρ=50",
+        "digits, long-tailed ρ=50",
+        "digits, step ρ=50, 3 per class held out",
+    ]
+    (natural,) = group_results([result(kind="natural", rho=None)])
+    assert data_text(natural) == "digits, natural"
+
+
+def test_labels_tell_twins_apart(result: Make) -> None:
+    groups = group_results(
+        [
+            result(label="MFW", options={"alpha": 1.0}),
+            result(label="MFW", options={"alpha": 2.0}),
+            result(label="MFW", options={"alpha": 2.0}, epochs=30),
+            result(label="MFW", options={"alpha": 5.0}, source="cifar10"),
+            result(label="ERM"),
+        ]
+    )
+    assert distinct_labels(groups, shown_beside=("epochs",)) == [
+        "MFW (alpha=1.0)",
+        "MFW (alpha=2.0)",
+        "MFW",
+        "MFW",
+        "ERM",
+    ]
+    assert distinct_labels(groups)[1:3] == ["MFW (alpha=2.0, epochs=20)", "MFW (alpha=2.0, epochs=30)"]

@@ -1,0 +1,279 @@
+from __future__ import annotations
+
+import csv
+import io
+import re
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from procrustean.errors import RunError
+from procrustean.report.results import Group, Result, Statistic, group_results
+from procrustean.report.tables import (
+    Cell,
+    Column,
+    Table,
+    comparison,
+    per_class,
+    to_csv,
+    to_latex,
+    to_markdown,
+    to_rich,
+)
+
+Make = Callable[..., Result]
+NASTY = "a|b*c_d`e<f>[g]{h}$i&j#k%l~m^n\\o\np\x1b[31mq"
+
+
+@pytest.fixture
+def groups(result: Make) -> list[Group]:
+    runs = [
+        result(label=label, method=label, seed=seed, recall=[0.9] * 5 + [minor + 0.02 * seed] * 5)
+        for label, minor in (("ERM", 0.30), ("MFW", 0.50), ("MFW w/ DRW", 0.40))
+        for seed in range(3)
+    ]
+    return group_results(runs)
+
+
+def headings(table: Table) -> list[str]:
+    return [column.heading for column in table.columns]
+
+
+def column(table: Table, name: str) -> list[Cell]:
+    index = [column.name for column in table.columns].index(name)
+    return [row[index] for row in table.rows]
+
+
+def drawn(table: Table, width: int) -> list[str]:
+    stream = io.StringIO()
+    console = Console(file=stream, width=width, force_terminal=True, color_system=None, legacy_windows=False)
+    console.print(to_rich(table, width=width))
+    return stream.getvalue().splitlines()
+
+
+def test_comparison_has_the_columns_of_the_three_selections(groups: list[Group]) -> None:
+    table = comparison(groups)
+    assert headings(table) == [
+        "method",
+        "recipe",
+        "epochs",
+        "seeds",
+        "last epoch",
+        "held-out selected",
+        "oracle",
+        "major",
+        "minor",
+        "macro-F1",
+    ]
+    assert table.title == "Test accuracy in %: digits, step ρ=50, small"
+    assert [cell.text for cell in column(table, "last")] == ["61.0 ± 1.0", "71.0 ± 1.0", "66.0 ± 1.0"]
+    assert [cell.text for cell in column(table, "held_out")] == ["—"] * 3
+    assert [cell.text for cell in column(table, "oracle")] == ["66.0 ± 1.0", "76.0 ± 1.0", "71.0 ± 1.0"]
+    assert [cell.text for cell in column(table, "seeds")] == ["3"] * 3
+    assert "n=3 runs" in table.note
+
+
+def test_the_best_of_a_column_is_marked_unless_all_are_equal(groups: list[Group]) -> None:
+    table = comparison(groups)
+    assert [cell.best for cell in column(table, "last")] == [False, True, False]
+    assert [cell.best for cell in column(table, "minor")] == [False, True, False]
+    assert [cell.best for cell in column(table, "major")] == [False] * 3
+    assert [cell.best for cell in column(table, "held_out")] == [False] * 3
+    assert not any(cell.best for row in comparison(groups[:1]).rows for cell in row)
+
+
+def test_means_that_read_the_same_are_both_best(result: Make) -> None:
+    recalls = {"A": [0.5] * 10, "B": [0.5] * 9 + [0.501], "C": [0.1] * 10}
+    table = comparison(
+        group_results(result(label=label, recall=recall, test_counts=[1000] * 10) for label, recall in recalls.items())
+    )
+    assert [cell.text for cell in column(table, "last")] == ["50.0", "50.0", "10.0"]
+    assert [cell.best for cell in column(table, "last")] == [True, True, False]
+
+
+def test_one_run_has_no_spread(result: Make) -> None:
+    table = comparison(group_results([result(recall=0.5)]))
+    assert column(table, "last")[0].text == "50.0"
+    assert "n=1" in table.note
+
+
+def test_a_different_number_of_runs_is_shown_in_the_cell(result: Make) -> None:
+    runs = [result(seed=0, hold_out=3, held_out_recall=0.4), result(seed=1, hold_out=3)]
+    table = comparison(group_results(runs))
+    assert column(table, "held_out")[0].text == "40.0 (n=1)"
+    assert "3 per class held out" in table.title
+
+
+def test_different_data_become_a_column_and_are_not_ranked_against_each_other(result: Make) -> None:
+    runs = [
+        result(label="ERM", recall=0.9),
+        result(label="ERM", recall=0.3, kind="long_tailed", net="resnet20"),
+        result(label="MFW", recall=0.8),
+        result(label="MFW", recall=0.4, kind="long_tailed", net="resnet20"),
+    ]
+    table = comparison(group_results(runs))
+    assert table.title == "Test accuracy in %"
+    assert headings(table)[:4] == ["data", "network", "method", "recipe"]
+    assert [cell.text for cell in column(table, "data")] == ["digits, step ρ=50"] * 2 + ["digits, long-tailed ρ=50"] * 2
+    assert [cell.text for cell in column(table, "method")] == ["ERM", "MFW", "ERM", "MFW"]
+    assert [cell.best for cell in column(table, "last")] == [True, False, False, True]
+
+
+def test_data_of_the_same_name_but_other_content_are_told_apart(result: Make) -> None:
+    table = comparison(group_results([result(source_hash="a" * 64), result(source_hash="b" * 64)]))
+    assert [cell.text.rsplit(" ", 1)[1] for cell in column(table, "data")] == ["aaaaaaaa", "bbbbbbbb"]
+
+
+def test_balanced_accuracy_is_used_where_any_test_set_is_skewed(result: Make) -> None:
+    skewed = result(test_counts=[100] * 9 + [50], recall=[0.5] * 9 + [1.0], source="flowers")
+    table = comparison(group_results([skewed, result(recall=0.5)]))
+    assert table.title.startswith("Test balanced accuracy in %")
+    assert [cell.text for cell in column(table, "last")] == ["55.0", "50.0"]
+
+
+@pytest.mark.parametrize(
+    ("counts", "shown"),
+    [
+        ([5000, 2997, 1796, 1077, 645, 387, 232, 139, 83, 50], []),
+        ([500] * 20 + [50] * 20 + [5] * 20, ["many", "medium", "few"]),
+        ([500] * 20 + [50] * 20, ["many", "medium"]),
+        ([500] * 40, []),
+    ],
+)
+def test_many_medium_few_only_where_they_matter(result: Make, counts: list[int], shown: list[str]) -> None:
+    found = headings(comparison(group_results([result(counts=counts)])))
+    assert [name for name in found if name in ("many", "medium", "few")] == shown
+
+
+def test_per_class_marks_the_best_method_of_each_class(groups: list[Group]) -> None:
+    table = per_class(groups)
+    assert headings(table) == ["class", "training images", "ERM", "MFW", "MFW w/ DRW"]
+    assert len(table.rows) == 10
+    assert [cell.text for cell in table.rows[9]] == [
+        "class 9",
+        "20",
+        "32.0 ± 2.0",
+        "52.0 ± 2.0",
+        "42.0 ± 2.0",
+    ]
+    assert [cell.best for cell in table.rows[9]] == [False, False, False, True, False]
+    assert not any(cell.best for cell in table.rows[0])
+    assert "oracle" in per_class(groups, "oracle").title
+
+
+def test_per_class_needs_the_same_data(result: Make) -> None:
+    with pytest.raises(RunError, match=r"same data.*long-tailed.*step"):
+        per_class(group_results([result(), result(kind="long_tailed")]))
+
+
+def test_nothing_to_compare_is_an_error() -> None:
+    with pytest.raises(RunError, match="no results"):
+        comparison([])
+    with pytest.raises(RunError, match="no results"):
+        per_class([])
+
+
+def test_markdown(result: Make) -> None:
+    text = to_markdown(comparison(group_results([result(label="A", recall=0.5), result(label="B", recall=0.25)])))
+    lines = text.splitlines()
+    assert lines[0] == "**Test accuracy in %: digits, step ρ=50, small**"
+    assert re.fullmatch(r"\|-+\|-+\|-+:\|(-+:\|)+", lines[3])
+    assert len({len(line) for line in lines[2:6]}) == 1
+    assert "| **50.0** |" in lines[4]
+    assert "|     25.0 |" in lines[5]
+
+
+def test_csv_has_raw_numbers(groups: list[Group]) -> None:
+    rows = list(csv.DictReader(io.StringIO(to_csv(comparison(groups)))))
+    expected = groups[1].statistic("headline")
+    assert expected is not None
+    assert rows[1]["method"] == "MFW"
+    assert rows[1]["data"] == "digits, step ρ=50"
+    assert rows[1]["network"] == "small"
+    assert float(rows[1]["last_mean"]) == expected.mean
+    assert float(rows[1]["last_sd"]) == expected.sd
+    assert rows[1]["last_n"] == "3"
+    assert (rows[1]["held_out_mean"], rows[1]["held_out_sd"], rows[1]["held_out_n"]) == ("", "", "")
+
+
+def test_latex_uses_booktabs_and_escapes(groups: list[Group]) -> None:
+    text = to_latex(comparison(groups))
+    assert r"\begin{tabular}{llrrrrrrrr}" in text
+    assert text.index(r"\toprule") < text.index(r"\midrule") < text.index(r"\bottomrule")
+    assert r"\textbf{71.0 $\pm$ 1.0}" in text
+    assert r"Test accuracy in \%: digits, step $\rho$=50, small." in text
+    assert text.isascii()
+
+
+def nasty_table() -> Table:
+    return Table(
+        title=NASTY,
+        columns=(Column("class", NASTY, numeric=False), Column("value", "value", measured=True)),
+        rows=((Cell(NASTY), Cell("50.0 ± 1.0", statistic=Statistic(0.5, 0.01, 2))),),
+        note=NASTY,
+    )
+
+
+def test_names_cannot_break_markdown() -> None:
+    lines = to_markdown(nasty_table()).splitlines()
+    assert len(lines) == 7
+    row = lines[4]
+    assert len(re.findall(r"(?<!\\)\|", row)) == 3
+    assert not re.search(r"(?<!\\)[*_`<\[$]", row)
+    assert r"\\o p" in row
+    assert "\x1b" not in row
+
+
+def test_names_cannot_break_latex() -> None:
+    text = to_latex(nasty_table())
+    row = next(line for line in text.splitlines() if "50.0" in line)
+    assert row == (
+        r"    a\textbar{}b{*}c\_d`e\textless{}f\textgreater{}{[}g]\{h\}\$i\&j\#k\%l"
+        r"\textasciitilde{}m\textasciicircum{}n\textbackslash{}o p {[}31mq & 50.0 $\pm$ 1.0 \\"
+    )
+
+
+def test_names_cannot_break_csv() -> None:
+    rows = list(csv.reader(io.StringIO(to_csv(nasty_table()))))
+    assert rows == [["class", "value_mean", "value_sd", "value_n"], [NASTY, "0.5", "0.01", "2"]]
+
+
+def test_names_cannot_drive_the_terminal() -> None:
+    table = Table("[bold]t[/bold]", (Column("c", "[red]c", numeric=False),), ((Cell("[/nope] \x1b[31m:smile:"),),))
+    text = "\n".join(drawn(table, 80))
+    for kept in ("[bold]t[/bold]", "[red]c", "[/nope]", ":smile:"):
+        assert kept in text
+    assert "\x1b" not in text
+
+
+@pytest.mark.parametrize("width", [60, 80, 100, 200])
+def test_no_number_is_lost_on_a_narrow_terminal(result: Make, width: int) -> None:
+    counts = [500] * 20 + [50] * 20 + [5] * 20
+    runs = [
+        result(label=label, seed=seed, counts=counts, recall=recall + 0.01 * seed)
+        for label, recall in (("ERM", 0.41), ("MFW w/ DRW", 0.62))
+        for seed in range(2)
+    ]
+    table = comparison(group_results(runs))
+    lines = drawn(table, width)
+    assert max(map(len, lines)) <= width
+    words = " ".join(lines).split()
+    for row in table.rows:
+        for cell in row[4:]:
+            for word in cell.text.replace("± ", "±").split():
+                assert word in words
+    for column_ in table.columns:
+        assert set(column_.heading.split()) <= set(words)
+
+
+def test_a_wide_terminal_keeps_each_row_on_a_line(groups: list[Group]) -> None:
+    lines = drawn(comparison(groups), 200)
+    assert [line.split()[0] for line in lines if "±1.0" in line] == ["ERM", "MFW", "MFW"]
+
+
+def test_rows_of_the_same_method_show_their_differing_options(result: Make) -> None:
+    fields: list[dict[str, Any]] = [{"options": {"alpha": 1.0}}, {"options": {"alpha": 5.0}}]
+    table = comparison(group_results(result(label="MFW", **f) for f in fields))
+    assert [cell.text for cell in column(table, "method")] == ["MFW (alpha=1.0)", "MFW (alpha=5.0)"]

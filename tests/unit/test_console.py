@@ -1,0 +1,214 @@
+from __future__ import annotations
+
+import io
+import sys
+from itertools import pairwise
+
+import pytest
+from rich.console import Console
+
+from procrustean.console import (
+    PlainReporter,
+    Reporter,
+    RichReporter,
+    SilentReporter,
+    duration_text,
+    make_reporter,
+    write_result,
+)
+from procrustean.report.formats import Cell, Column, Table
+
+RECORD = {"loss": 0.5, "lr": 0.1, "images_per_second": 12345.6}
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def run(reporter: Reporter, clock: Clock, epochs: int, seconds_per_epoch: float, first_epoch: int = 0) -> None:
+    reporter.run_started("ERM", epochs, first_epoch)
+    for epoch in range(first_epoch, epochs):
+        clock.now += seconds_per_epoch
+        reporter.epoch_done(epoch, RECORD)
+
+
+def plain_lines(epochs: int, seconds_per_epoch: float, first_epoch: int = 0) -> list[str]:
+    clock, stream = Clock(), io.StringIO()
+    run(PlainReporter(stream, clock), clock, epochs, seconds_per_epoch, first_epoch)
+    return stream.getvalue().splitlines()
+
+
+def test_plain_lines_come_about_every_tenth_of_the_epochs() -> None:
+    lines = plain_lines(300, seconds_per_epoch=5)
+    assert lines[0] == "ERM: 300 epochs"
+    shown = [int(line.split("epoch ")[1].split("/")[0]) for line in lines[1:]]
+    assert shown == [1 + 30 * i for i in range(10)]
+
+
+@pytest.mark.parametrize("epochs", [1, 2, 5, 7, 13, 300])
+def test_plain_lines_come_at_most_once_a_second(epochs: int) -> None:
+    clock, stream = Clock(), io.StringIO()
+    reporter = PlainReporter(stream, clock)
+    reporter.run_started("ERM", epochs, 0)
+    times = [clock.now]
+    for epoch in range(epochs):
+        clock.now += 0.3
+        before = stream.tell()
+        reporter.epoch_done(epoch, RECORD)
+        if stream.tell() > before:
+            times.append(clock.now)
+    assert all(later - earlier >= 1 for earlier, later in pairwise(times))
+    assert len(times) <= 12
+    assert len(times) > 1 or epochs * 0.3 < 1
+
+
+def test_a_line_held_back_by_the_second_comes_with_a_later_epoch() -> None:
+    assert len(plain_lines(100, seconds_per_epoch=0.01)) == 1 + 1
+
+
+def test_a_plain_line_tells_loss_accuracy_speed_and_time_left() -> None:
+    clock, stream = Clock(), io.StringIO()
+    reporter = PlainReporter(stream, clock)
+    reporter.run_started("MFW w/ DRW", 100, 0)
+    clock.now += 2
+    reporter.epoch_done(0, {**RECORD, "test_accuracy": 0.8125})
+    clock.now += 18
+    reporter.epoch_done(9, RECORD)
+    clock.now += 2
+    reporter.epoch_done(10, RECORD)
+    assert stream.getvalue().splitlines()[1:] == [
+        "MFW w/ DRW: epoch 1/100, loss 0.500, accuracy 81.2 %, 12,346 images/s, 3 min 18 s left",
+        "MFW w/ DRW: epoch 11/100, loss 0.500, accuracy 81.2 %, 12,346 images/s, 2 min 58 s left",
+    ]
+
+
+def test_a_resumed_run_estimates_from_its_own_epochs() -> None:
+    lines = plain_lines(100, seconds_per_epoch=2, first_epoch=90)
+    assert lines[0] == "ERM: 100 epochs, going on after 90"
+    assert lines[1].startswith("ERM: epoch 91/100")
+    assert lines[1].endswith("18 s left")
+
+
+def test_accuracy_is_forgotten_between_runs() -> None:
+    clock, stream = Clock(), io.StringIO()
+    reporter = PlainReporter(stream, clock)
+    reporter.run_started("ERM", 2, 0)
+    reporter.epoch_done(0, {**RECORD, "test_accuracy": 0.5})
+    run(reporter, clock, 2, seconds_per_epoch=2)
+    assert "accuracy" not in stream.getvalue()
+
+
+def test_plain_output_goes_to_stderr_and_is_flushed(capsys: pytest.CaptureFixture[str]) -> None:
+    reporter = PlainReporter()
+    reporter.say("on the CPU, because there is no GPU")
+    reporter.run_finished("ERM", "accuracy 81.2 %")
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err == "on the CPU, because there is no GPU\nERM: accuracy 81.2 %\n"
+
+
+def rich_reporter() -> tuple[RichReporter, io.StringIO]:
+    stream = io.StringIO()
+    console = Console(file=stream, force_terminal=True, width=120, color_system=None, legacy_windows=False)
+    return RichReporter(console), stream
+
+
+def test_the_live_bar_shows_the_numbers_and_leaves_one_line() -> None:
+    reporter, stream = rich_reporter()
+    reporter.run_started("MFW [red]bold[/red]", 10, 2)
+    reporter.epoch_done(2, {**RECORD, "test_accuracy": 0.75})
+    reporter.epoch_done(3, RECORD)
+    reporter.say("saved [1]")
+    reporter.run_finished("MFW [red]bold[/red]", "accuracy 80.0 %")
+    text = stream.getvalue()
+    assert "MFW [red]bold[/red]" in text
+    assert "4/10" in text
+    assert "loss 0.500, accuracy 75.0 %, 12,346 images/s" in text
+    assert "saved [1]\n" in text
+    assert text.rstrip("\n").endswith("✓ MFW [red]bold[/red]  accuracy 80.0 %")
+
+
+def test_closing_in_the_middle_of_a_run_shows_the_cursor_again() -> None:
+    reporter, stream = rich_reporter()
+    reporter.run_started("ERM", 10, 0)
+    assert "\x1b[?25l" in stream.getvalue()
+    assert "\x1b[?25h" not in stream.getvalue()
+    reporter.close()
+    reporter.close()
+    assert stream.getvalue().count("\x1b[?25h") == 1
+    reporter.epoch_done(0, RECORD)
+    reporter.run_started("MFW", 10, 0)
+    reporter.run_finished("MFW", "done")
+    assert stream.getvalue().count("\x1b[?25h") == 2
+
+
+def test_a_second_start_replaces_an_unfinished_bar() -> None:
+    reporter, stream = rich_reporter()
+    reporter.run_started("ERM", 10, 0)
+    reporter.run_started("MFW", 10, 0)
+    reporter.close()
+    assert stream.getvalue().count("\x1b[?25h") == 2
+
+
+def test_the_reporter_suits_the_stream(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setattr(sys, "stderr", io.StringIO())
+    assert isinstance(make_reporter(), PlainReporter)
+    monkeypatch.setattr(sys, "stderr", Terminal())
+    assert isinstance(make_reporter(), RichReporter)
+    assert isinstance(make_reporter(quiet=True), SilentReporter)
+    monkeypatch.setenv("TERM", "dumb")
+    assert isinstance(make_reporter(), PlainReporter)
+
+
+def test_the_silent_reporter_writes_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+    reporter = SilentReporter()
+    reporter.say("anything")
+    run(reporter, Clock(), 5, 1)
+    reporter.run_finished("ERM", "done")
+    reporter.close()
+    assert capsys.readouterr() == ("", "")
+
+
+TABLE = Table("Accuracy", (Column("method", "method", numeric=False),), ((Cell("81.2 ± 0.4", best=True),),))
+
+
+def test_results_go_to_stdout(capsys: pytest.CaptureFixture[str]) -> None:
+    write_result("done")
+    write_result(TABLE)
+    captured = capsys.readouterr()
+    assert captured.err == ""
+    assert captured.out.startswith("done\n**Accuracy**")
+    assert "| **81.2 ± 0.4** |" in captured.out
+
+
+def test_a_table_is_drawn_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal = Terminal()
+    monkeypatch.setattr(sys, "stdout", terminal)
+    write_result(TABLE)
+    assert "81.2 ±0.4" in terminal.getvalue()
+    assert "**" not in terminal.getvalue()
+
+
+def test_results_survive_a_narrow_encoding(monkeypatch: pytest.MonkeyPatch) -> None:
+    raw = io.BytesIO()
+    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(raw, encoding="ascii"))
+    write_result(TABLE)
+    assert b"81.2 ? 0.4" in raw.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(0.2, "0 s"), (59.4, "59 s"), (59.6, "1 min 0 s"), (3599.6, "1 h 0 min"), (90061, "25 h 1 min")],
+)
+def test_durations(seconds: float, text: str) -> None:
+    assert duration_text(seconds) == text

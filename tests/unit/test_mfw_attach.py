@@ -1,0 +1,428 @@
+"""MFW attached to a layer of somebody's model: training loops, compilation, checkpointing, errors."""
+
+from __future__ import annotations
+
+import copy
+import itertools
+import warnings
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch._dynamo.testing import CompileCounterWithBackend
+from torch.nn import functional as F
+from torch.utils.checkpoint import checkpoint
+
+from procrustean.errors import DataError, LayerError
+from procrustean.mfw import MFW, Attachment
+from procrustean.mixing import blend
+from procrustean.nets import build_net
+
+COUNTS = [500, 400, 20, 10]
+
+
+class Convolutions(nn.Module):
+    """A small model with named layers; with `recompute` the middle one runs under gradient checkpointing."""
+
+    def __init__(self, recompute: bool = False) -> None:
+        super().__init__()
+        self.stem = nn.Sequential(nn.Conv2d(1, 4, 3, padding=1), nn.BatchNorm2d(4), nn.ReLU())
+        self.middle = nn.Sequential(nn.Conv2d(4, 6, 3, stride=2, padding=1), nn.BatchNorm2d(6), nn.ReLU())
+        self.last = nn.Sequential(nn.Conv2d(6, 8, 3, padding=1), nn.ReLU())
+        self.head = nn.Linear(8, 4)
+        self.recompute = recompute
+
+    def forward(self, x: Tensor) -> Tensor:
+        z = self.stem(x)
+        z = checkpoint(self.middle, z, use_reentrant=False) if self.recompute else self.middle(z)
+        return self.head(self.last(z).mean((2, 3)))
+
+
+def made(recompute: bool = False) -> Convolutions:
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        return Convolutions(recompute)
+
+
+def batches(count: int, size: int = 8) -> Iterator[tuple[Tensor, Tensor]]:
+    generator = torch.Generator().manual_seed(1)
+    for _ in range(count):
+        yield (
+            torch.randn(size, 1, 6, 6, generator=generator),
+            torch.randint(4, (size,), generator=generator),
+        )
+
+
+def seeded(seed: int) -> torch.Generator:
+    return torch.Generator().manual_seed(seed)
+
+
+def gradients(model: nn.Module) -> list[Tensor]:
+    found = [p.grad for p in model.parameters()]
+    assert all(g is not None for g in found)
+    return [g.clone() for g in found if g is not None]
+
+
+def trained(model: nn.Module, handle: Attachment | None, noise: float = 0.1) -> dict[str, Tensor]:
+    """The state after some steps of the usual loop, and the state of the global generator."""
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9, weight_decay=1e-3)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(5)
+        for x, y in batches(4):
+            x = x + noise * torch.randn_like(x)  # a loop that draws random numbers of its own
+            optimizer.zero_grad()
+            if handle is None:
+                loss = F.cross_entropy(model(x), y)
+            else:
+                with handle(y):
+                    loss = F.cross_entropy(model(x), y)
+            loss.backward()
+            optimizer.step()
+        return {**copy.deepcopy(model.state_dict()), "generator": torch.get_rng_state()}
+
+
+class TestLoop:
+    def test_the_layer_output_is_blended(self) -> None:
+        model, (x, y) = made(), next(batches(1))
+        mfw = MFW(COUNTS)
+        handle = mfw.attach(model, "middle")
+        mix = mfw.sample(y, seeded(3))
+        assert mix is not None
+        twin = made()
+        wanted = twin.head(twin.last(blend(twin.middle(twin.stem(x)), mix)).mean((2, 3)))
+        with handle(y, seeded(3)):
+            torch.testing.assert_close(model(x), wanted)
+
+    def test_the_state_dict_keeps_its_keys(self) -> None:
+        model = made()
+        keys = list(model.state_dict())
+        MFW(COUNTS).attach(model, "middle")
+        assert list(model.state_dict()) == keys
+        made().load_state_dict(model.state_dict())
+
+    def test_evaluation_is_bit_equal(self) -> None:
+        model, (x, y) = made().eval(), next(batches(1))
+        plain = model(x)
+        handle = MFW(COUNTS).attach(model, "middle")
+        state = torch.get_rng_state()
+        assert torch.equal(model(x), plain)
+        with handle(y):
+            assert torch.equal(model(x), plain)
+        assert torch.equal(torch.get_rng_state(), state)
+
+    def test_training_differs_from_plain_training(self) -> None:
+        model = made()
+        with_mfw, without = trained(model, MFW(COUNTS).attach(model, "middle")), trained(made(), None)
+        assert not torch.equal(with_mfw["head.weight"], without["head.weight"])
+        assert not torch.equal(with_mfw["generator"], without["generator"])
+
+    @pytest.mark.parametrize("settings", [{"strength": [0.0] * 4}, {"counts": [30] * 4}])
+    def test_strength_zero_is_bit_equal_to_plain_training(self, settings: dict[str, Any]) -> None:
+        model = made()
+        with pytest.warns(UserWarning, match="MFW changes nothing"):
+            handle = MFW(**{"counts": COUNTS, **settings}).attach(model, "middle")
+        with_mfw, without = trained(model, handle), trained(made(), None)
+        assert with_mfw.keys() == without.keys()
+        for name, value in without.items():
+            assert torch.equal(with_mfw[name], value), name
+
+    def test_a_permutation_that_moves_nothing_is_plain_training(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(torch, "randperm", lambda n, **_: torch.arange(n))
+        model = made()
+        with_mfw = trained(model, MFW(COUNTS).attach(model, "middle"), noise=0.0)
+        without = trained(made(), None, noise=0.0)
+        for name in without.keys() - {"generator"}:
+            torch.testing.assert_close(with_mfw[name], without[name], atol=1e-5, rtol=1e-5)
+
+    def test_draws_are_made_on_entry_and_hold_for_the_context(self) -> None:
+        model, (x, y) = made(), next(batches(1))
+        model.stem[1].eval()
+        model.middle[1].eval()
+        handle = MFW(COUNTS).attach(model, "middle")
+        with torch.random.fork_rng(devices=[]):
+            context = handle(y)
+            torch.manual_seed(1)
+            with context:
+                torch.manual_seed(2)
+                first = model(x)
+                assert torch.equal(model(x), first)
+            torch.manual_seed(1)
+            with handle(y):
+                assert torch.equal(model(x), first)
+            with handle(y):
+                assert not torch.equal(model(x), first)
+
+    def test_removed(self) -> None:
+        model, (x, _) = made(), next(batches(1))
+        handle = MFW(COUNTS).attach(model, "middle")
+        handle.remove()
+        assert torch.equal(model(x), made()(x))
+
+    def test_at_the_input_and_at_several_layers(self) -> None:
+        net = build_net("small", channels=1, classes=4, seed=0)
+        x, y = next(batches(1))
+        mfw = MFW(COUNTS)
+        first, second = mfw.attach(net, "input"), mfw.attach(net, "group2")
+        with first(y, seeded(0)), second(y, seeded(1)):
+            both = net(x)
+        second.remove()
+        with first(y, seeded(0)):
+            assert not torch.equal(net(x), both)
+
+    def test_a_frozen_layer_in_evaluation_mode_is_left_alone(self) -> None:
+        model, (x, y) = made(), next(batches(1))
+        handle = MFW(COUNTS).attach(model, "middle")
+        model.middle.eval()
+        plain = made()
+        plain.middle.eval()
+        with handle(y):
+            assert torch.equal(model(x), plain(x))
+
+    def test_sequence_features(self) -> None:
+        model = nn.Sequential(nn.Linear(5, 5), nn.Linear(5, 2))
+        mfw, y = MFW(COUNTS), torch.tensor([0, 1, 2, 3])
+        handle = mfw.attach(model, "0")
+        x = torch.randn(4, 7, 5)
+        mix = mfw.sample(y, seeded(0))
+        assert mix is not None
+        with handle(y, seeded(0)):
+            torch.testing.assert_close(model(x), model[1](blend(model[0].forward(x), mix)))
+
+    def test_a_batch_of_one_passes_and_warns_once(self) -> None:
+        model = made()
+        handle = MFW(COUNTS).attach(model, "middle")
+        x, y = next(batches(1, size=1))
+        with pytest.warns(UserWarning, match="batch of one"), handle(y):
+            assert torch.equal(model(x), made()(x))
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            with handle(y):
+                model(x)
+
+    def test_autocast(self) -> None:
+        model, (x, y) = made(), next(batches(1))
+        mfw = MFW(COUNTS)
+        handle = mfw.attach(model, "middle")
+        outputs: list[Tensor] = []
+        model.middle.register_forward_hook(lambda module, args, output: outputs.append(output))
+        with torch.autocast("cpu", torch.bfloat16), handle(y, seeded(0)):
+            loss = F.cross_entropy(model(x), y)
+            assert handle.mix is not None
+            assert handle.mix.weight.dtype == torch.float32
+        loss.backward()
+        assert outputs[0].dtype == torch.bfloat16
+        twin = made()
+        mix = mfw.sample(y, seeded(0))
+        assert mix is not None
+        wanted = blend(twin.middle(twin.stem(x)), mix)
+        torch.testing.assert_close(outputs[0].float(), wanted, atol=0.05, rtol=0.05)
+        assert all(bool(g.isfinite().all()) for g in gradients(model))
+
+
+class TestCompiled:
+    @pytest.fixture(autouse=True)
+    def fresh_compiler(self) -> Iterator[None]:
+        torch._dynamo.reset()
+        yield
+        torch._dynamo.reset()
+
+    def test_one_graph_that_equals_eager_and_serves_all_labels(self) -> None:
+        model = made()
+        handle = MFW(COUNTS).attach(model, "middle")
+        twin = made()
+        eager = MFW(COUNTS).attach(twin, "middle")
+        counter = CompileCounterWithBackend("aot_eager")
+        compiled = torch.compile(model, fullgraph=True, backend=counter)
+        with torch._dynamo.config.patch(error_on_recompile=True):
+            for seed, (x, y) in enumerate(batches(4)):
+                with handle(y, seeded(seed)):
+                    loss = F.cross_entropy(compiled(x), y)
+                with eager(y, seeded(seed)):
+                    wanted = F.cross_entropy(twin(x), y)
+                torch.testing.assert_close(loss, wanted)
+                model.zero_grad()
+                twin.zero_grad()
+                loss.backward()
+                wanted.backward()
+                torch.testing.assert_close(gradients(model), gradients(twin))
+        assert counter.frame_count == 1
+
+    def test_evaluation_is_bit_equal(self) -> None:
+        model, (x, y) = made(), next(batches(1))
+        handle = MFW(COUNTS).attach(model, "middle")
+        compiled = torch.compile(model, fullgraph=True, backend="eager")
+        with handle(y):
+            compiled(x)
+        model.eval()
+        assert torch.equal(compiled(x), made().eval()(x)) is False  # the running statistics have moved
+        twin = made()
+        twin.load_state_dict(model.state_dict())
+        assert torch.equal(compiled(x), twin.eval()(x))
+
+    def test_missing_labels_are_noticed(self) -> None:
+        model, (x, _) = made(), next(batches(1))
+        MFW(COUNTS).attach(model, "middle")
+        compiled = torch.compile(model, backend="eager")
+        with pytest.raises(LayerError, match="got no labels"):
+            compiled(x)
+
+
+class TestCheckpointing:
+    """The layer runs again inside backward and must see the numbers of its forward pass."""
+
+    def wanted(self, count: int) -> list[list[Tensor]]:
+        model = made()
+        handle = MFW(COUNTS).attach(model, "middle")
+        found = []
+        for seed, (x, y) in enumerate(batches(count)):
+            model.zero_grad()
+            with handle(y, seeded(seed)):
+                loss = F.cross_entropy(model(x), y)
+            loss.backward()
+            found.append(gradients(model))
+        return found
+
+    @pytest.mark.parametrize("inside", list(itertools.product([False, True], repeat=3)))
+    def test_gradients_equal_those_without_it(self, inside: tuple[bool, ...]) -> None:
+        model = made(recompute=True)
+        handle = MFW(COUNTS).attach(model, "middle")
+        wanted = self.wanted(len(inside))
+        for seed, (x, y) in enumerate(batches(len(inside))):
+            model.zero_grad()
+            with handle(y, seeded(seed)):
+                loss = F.cross_entropy(model(x), y)
+                if inside[seed]:
+                    loss.backward()
+            if not inside[seed]:
+                loss.backward()
+            torch.testing.assert_close(gradients(model), wanted[seed])
+
+    def test_micro_batches_with_a_backward_each(self) -> None:
+        model = made(recompute=True)
+        handle = MFW(COUNTS).attach(model, "middle")
+        for seed, (x, y) in enumerate(batches(2)):
+            with handle(y, seeded(seed)):
+                loss = F.cross_entropy(model(x), y)
+            loss.backward()  # gradients add up
+        first, second = self.wanted(2)
+        torch.testing.assert_close(
+            gradients(model), [a + b for a, b in zip(first, second, strict=True)], atol=1e-6, rtol=1e-5
+        )
+
+    @pytest.mark.parametrize("inside", [False, True])
+    def test_several_batches_before_one_backward_are_refused(self, inside: bool) -> None:
+        model = made(recompute=True)
+        handle = MFW(COUNTS).attach(model, "middle")
+        (first, labels), (second, more_labels) = batches(2)
+        with handle(labels):
+            total = F.cross_entropy(model(first), labels)
+        with handle(more_labels):
+            total = total + F.cross_entropy(model(second), more_labels)
+            if inside:
+                with pytest.raises(LayerError, match="several batches went forward"):
+                    total.backward()
+        if not inside:
+            with pytest.raises(LayerError, match="several batches went forward"):
+                total.backward()
+
+    def test_the_loop_goes_on_after_the_refusal(self) -> None:
+        model = made(recompute=True)
+        handle = MFW(COUNTS).attach(model, "middle")
+        losses = []
+        for x, y in batches(2):
+            with handle(y):
+                losses.append(F.cross_entropy(model(x), y))
+        with pytest.raises(LayerError):
+            losses[1].backward()
+        x, y = next(batches(1))
+        with handle(y):
+            loss = F.cross_entropy(model(x), y)
+        loss.backward()
+
+    def test_several_batches_without_checkpointing_are_fine(self) -> None:
+        model = made()
+        handle = MFW(COUNTS).attach(model, "middle")
+        total = torch.zeros(())
+        for seed, (x, y) in enumerate(batches(2)):
+            with handle(y, seeded(seed)):
+                total = total + F.cross_entropy(model(x), y)
+        total.backward()
+        first, second = self.wanted(2)
+        torch.testing.assert_close(
+            gradients(model), [a + b for a, b in zip(first, second, strict=True)], atol=1e-6, rtol=1e-5
+        )
+
+
+class Tupled(nn.Module):
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        return x, x
+
+
+class Counting(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        return x.long()
+
+
+class TestErrors:
+    def test_unknown_layer(self) -> None:
+        with pytest.raises(LayerError, match=r"no layer 'middel'.*Its layers: .*middle"):
+            MFW(COUNTS).attach(made(), "middel")
+
+    def test_unknown_layer_of_a_large_model(self) -> None:
+        net = build_net("resnet20", channels=3, classes=4, seed=0)
+        with pytest.raises(LayerError, match=r"no layer 'grup2'.*Did you mean 'group2'"):
+            MFW(COUNTS).attach(net, "grup2")
+
+    def test_data_parallel(self) -> None:
+        with pytest.raises(LayerError, match=r"nn\.DataParallel.*DistributedDataParallel"):
+            MFW(COUNTS).attach(nn.DataParallel(made()), "module.middle")
+
+    @pytest.mark.parametrize(
+        ("layer", "message"),
+        [(Tupled(), "returns tuple, not a floating-point"), (Counting(), "returns Tensor, not a")],
+    )
+    def test_output_that_cannot_be_mixed(self, layer: nn.Module, message: str) -> None:
+        model = nn.Sequential(layer)
+        handle = MFW(COUNTS).attach(model, "0")
+        with handle(torch.tensor([0, 1])), pytest.raises(LayerError, match=f"layer '0' {message}"):
+            model(torch.randn(2, 3))
+
+    @pytest.mark.parametrize("once", [False, True])
+    def test_labels_missing_in_training(self, once: bool) -> None:
+        model, (x, y) = made(), next(batches(1))
+        handle = MFW(COUNTS).attach(model, "middle")
+        if once:
+            with handle(y):
+                model(x)
+        with pytest.raises(LayerError, match=r"'middle' has MFW attached but got no labels.*model\.eval\(\)"):
+            model(x)
+
+    def test_labels_are_forgotten_after_an_error(self) -> None:
+        model, (x, y) = made(), next(batches(1))
+        handle = MFW(COUNTS).attach(model, "middle")
+        with pytest.raises(KeyError), handle(y):
+            raise KeyError
+        with pytest.raises(LayerError, match="got no labels"):
+            model(x)
+
+    @pytest.mark.parametrize(
+        ("spoil", "message"),
+        [
+            (lambda y: y + 4, "class counts allow 0 to 3"),
+            (lambda y: y.float(), "give class indices"),
+            (lambda y: y[:, None], "give class indices"),
+        ],
+    )
+    def test_labels_that_cannot_be(self, spoil: Callable[[Tensor], Tensor], message: str) -> None:
+        model, (_, y) = made(), next(batches(1))
+        handle = MFW(COUNTS).attach(model, "middle")
+        with pytest.raises(DataError, match=message), handle(spoil(y)):
+            pytest.fail("entered with labels that cannot be used")
+
+    def test_wrong_number_of_labels(self) -> None:
+        model, (x, y) = made(), next(batches(1))
+        handle = MFW(COUNTS).attach(model, "middle")
+        with handle(y[:5]), pytest.raises(LayerError, match=r"returns shape \(8, 6, 3, 3\) for 5 labels"):
+            model(x)

@@ -1,0 +1,244 @@
+"""From a batch to the scalar that is minimised, against slow references in float64."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from procrustean.errors import ConfigError, LayerError
+from procrustean.mixing import Mix, blend, inverse_permutation
+from procrustean.nets import build_net
+from procrustean.objectives import Classify, CrossEntropy, Mixer, Mixture, Objective
+from procrustean.types import Batch, Clock
+from procrustean.weights import DeferredWeights, FixedWeights
+
+CLASSES = 5
+CLOCK = Clock(torch.tensor(0), torch.tensor(0.1), 10)
+WEIGHTS = torch.tensor([0.1, 0.3, 1.1, 1.2, 2.3])
+
+
+def made_batch(size: int = 12, seed: int = 0, draws: Mapping[str, Tensor] | None = None) -> Batch:
+    generator = torch.Generator().manual_seed(seed)
+    partner = torch.randperm(size, generator=generator)
+    return Batch(
+        x=3 * torch.randn(size, CLASSES, generator=generator),  # the scores themselves: the net is an identity
+        y=torch.randint(CLASSES, (size,), generator=generator),
+        partner=partner,
+        inverse=inverse_permutation(partner),
+        u=dict(draws or {}),
+    )
+
+
+def log_softmax(row: np.ndarray) -> np.ndarray:
+    shifted = row - row.max()
+    return shifted - np.log(np.exp(shifted).sum())
+
+
+def naive_loss(batch: Batch, weights: Tensor | None, reduction: str, shares: Tensor | None = None) -> float:
+    """One sample at a time; with shares the partner's label has its share of the loss."""
+    x, y = batch.x.double().numpy(), batch.y.tolist()
+    w = np.ones(CLASSES) if weights is None else weights.double().numpy()
+    lam = np.zeros(len(y)) if shares is None else shares.double().numpy()
+    own_sum = other_sum = own_weight = other_weight = 0.0
+    for i in range(len(y)):
+        other = y[int(batch.partner[i])]
+        own_sum += (1 - lam[i]) * w[y[i]] * -log_softmax(x[i])[y[i]]
+        other_sum += lam[i] * w[other] * -log_softmax(x[i])[other]
+        own_weight += w[y[i]]
+        other_weight += w[other]
+    if reduction == "mean":
+        return float((own_sum + other_sum) / len(y))
+    return float(own_sum / own_weight + other_sum / other_weight)
+
+
+class SharesLabels(Mixer):
+    """Mixes the labels and leaves the features alone."""
+
+    def __init__(self, shares: Tensor) -> None:
+        super().__init__()
+        self.shares = shares
+
+    def forward(self, batch: Batch) -> Mixture:
+        return Mixture((), self.shares)
+
+
+class MixesAt(Mixer):
+    """Mixes the features at some layers."""
+
+    def __init__(self, at: tuple[str, ...], shares: Tensor) -> None:
+        super().__init__()
+        self.at, self.shares = at, shares
+
+    def forward(self, batch: Batch) -> Mixture:
+        return Mixture((Mix(batch.partner, batch.inverse, self.shares),) * len(self.at), None)
+
+
+class TestReduction:
+    def test_without_weights_it_is_the_mean(self) -> None:
+        batch = made_batch()
+        loss = Classify()(nn.Identity(), batch, CLOCK)
+        assert loss.shape == ()
+        assert loss.item() == pytest.approx(naive_loss(batch, None, "mean"), rel=1e-6)
+        torch.testing.assert_close(loss, F.cross_entropy(batch.x, batch.y))
+
+    def test_weighted_mean_is_that_of_pytorch(self) -> None:
+        batch = made_batch()
+        loss = Classify(weight=FixedWeights(WEIGHTS))(nn.Identity(), batch, CLOCK)
+        torch.testing.assert_close(loss, F.cross_entropy(batch.x, batch.y, weight=WEIGHTS))
+        assert loss.item() == pytest.approx(naive_loss(batch, WEIGHTS, "weighted_mean"), rel=1e-6)
+
+    def test_mean_divides_by_the_batch_size(self) -> None:
+        batch = made_batch()
+        loss = Classify(weight=FixedWeights(WEIGHTS), reduction="mean")(nn.Identity(), batch, CLOCK)
+        assert loss.item() == pytest.approx(naive_loss(batch, WEIGHTS, "mean"), rel=1e-6)
+        assert loss.item() != pytest.approx(naive_loss(batch, WEIGHTS, "weighted_mean"), rel=1e-2)
+
+    def test_unknown_reduction(self) -> None:
+        with pytest.raises(ConfigError, match="reduction = 'sum' received; accepted: 'weighted_mean', 'mean'"):
+            Classify(reduction="sum")  # type: ignore[arg-type]
+
+    def test_deferred_weights_follow_the_clock(self) -> None:
+        batch, objective = made_batch(), Classify(weight=DeferredWeights(WEIGHTS, 0.5))
+        found = [objective(nn.Identity(), batch, CLOCK._replace(epoch=torch.tensor(e))).item() for e in (0, 4, 5)]
+        plain, weighted = naive_loss(batch, None, "mean"), naive_loss(batch, WEIGHTS, "weighted_mean")
+        assert found == pytest.approx([plain, plain, weighted], rel=1e-6)
+
+
+class TestLabelMixing:
+    @pytest.mark.parametrize("weights", [None, WEIGHTS])
+    @pytest.mark.parametrize("reduction", ["weighted_mean", "mean"])
+    def test_against_a_loop(self, weights: Tensor | None, reduction: Any) -> None:
+        batch = made_batch(size=17, seed=3)
+        shares = torch.rand(17, generator=torch.Generator().manual_seed(1))
+        objective = Classify(
+            weight=None if weights is None else FixedWeights(weights),
+            mixer=SharesLabels(shares),
+            reduction=reduction,
+        )
+        wanted = naive_loss(batch, weights, "mean" if weights is None else reduction, shares)
+        assert objective(nn.Identity(), batch, CLOCK).item() == pytest.approx(wanted, rel=1e-6)
+
+    def test_shares_of_zero_and_one(self) -> None:
+        batch = made_batch()
+        none = Classify(mixer=SharesLabels(torch.zeros(12)))(nn.Identity(), batch, CLOCK)
+        all_of_it = Classify(mixer=SharesLabels(torch.ones(12)))(nn.Identity(), batch, CLOCK)
+        torch.testing.assert_close(none, F.cross_entropy(batch.x, batch.y))
+        torch.testing.assert_close(all_of_it, F.cross_entropy(batch.x, batch.y[batch.partner]))
+
+    def test_without_label_shares_the_labels_stay(self) -> None:
+        batch = made_batch()
+        objective = Classify(mixer=MixesAt((), torch.zeros(12)))
+        torch.testing.assert_close(objective(nn.Identity(), batch, CLOCK), F.cross_entropy(batch.x, batch.y))
+
+
+class NoisyLoss(CrossEntropy):
+    """A loss that needs random numbers."""
+
+    draws: Mapping[str, tuple[int, ...]] = {"noise": (CLASSES,)}
+
+    def forward(self, logits: Tensor, y: Tensor, u: dict[str, Tensor] | None = None) -> Tensor:
+        assert u is not None
+        return super().forward(logits + u["noise"], y)
+
+
+class TestDraws:
+    def test_nothing_is_asked_for_by_default(self) -> None:
+        assert Classify().draws == {}
+        assert Objective().draws == {}
+        assert Objective().capturable
+
+    def test_a_loss_is_handed_the_numbers_it_asked_for(self) -> None:
+        noise = torch.rand(12, CLASSES)
+        batch = made_batch(draws={"noise": noise})
+        objective = Classify(loss=NoisyLoss())
+        assert dict(objective.draws) == {"noise": (CLASSES,)}
+        loss = objective(nn.Identity(), batch, CLOCK)
+        torch.testing.assert_close(loss, F.cross_entropy(batch.x + noise, batch.y))
+        assert not torch.equal(loss, F.cross_entropy(batch.x, batch.y))
+
+    def test_loss_and_mixer_can_both_ask(self) -> None:
+        mixer = SharesLabels(torch.zeros(12))
+        mixer.draws = {"share": ()}
+        assert dict(Classify(loss=NoisyLoss(), mixer=mixer).draws) == {"noise": (CLASSES,), "share": ()}
+
+
+class TestLayers:
+    def images(self, size: int = 6) -> Batch:
+        return made_batch(size)._replace(x=torch.randn(size, 1, 8, 8))
+
+    def test_features_are_mixed_at_the_bound_layers(self) -> None:
+        net = build_net("small", channels=1, classes=CLASSES, seed=0)
+        batch, shares = self.images(), torch.rand(6) * 0.5
+        objective = Classify(mixer=MixesAt(("input", "group2"), shares))
+        keys = list(net.state_dict())
+        objective.bind(net)
+        assert list(net.state_dict()) == keys
+        mix = Mix(batch.partner, batch.inverse, shares)
+        body = build_net("small", channels=1, classes=CLASSES, seed=0).backbone
+        z = blend(body.get_submodule("group2")(body.get_submodule("group1")(blend(batch.x, mix))), mix)
+        wanted = F.cross_entropy(net.head(body.get_submodule("group3")(z).mean((2, 3))), batch.y)
+        torch.testing.assert_close(objective(net, batch, CLOCK), wanted)
+
+    def test_no_mix_stays_behind(self) -> None:
+        net = build_net("small", channels=1, classes=CLASSES, seed=0)
+        batch = self.images()
+        objective = Classify(mixer=MixesAt(("group2",), torch.full((6,), 0.5)))
+        objective.bind(net)
+        objective(net, batch, CLOCK)
+        net.eval()
+        twin = build_net("small", channels=1, classes=CLASSES, seed=0)
+        twin.load_state_dict(net.state_dict())
+        assert torch.equal(net(batch.x), twin.eval()(batch.x))
+
+    def test_a_module_path_is_accepted(self) -> None:
+        objective = Classify(mixer=MixesAt(("backbone.group1.0",), torch.zeros(6)))
+        objective.bind(build_net("small", channels=1, classes=CLASSES, seed=0))
+        assert [point.name for point in objective.points] == ["backbone.group1.0"]
+
+    def test_a_layer_that_is_not_there(self) -> None:
+        net = build_net("small", channels=1, classes=CLASSES, seed=0)
+        message = "layer 'group4' received, but this network mixes at input, group1, group2, group3"
+        with pytest.raises(ConfigError, match=message):
+            Classify(mixer=MixesAt(("group4",), torch.zeros(6))).bind(net)
+        with pytest.raises(LayerError, match="Sequential has no layer 'group4'"):
+            Classify(mixer=MixesAt(("group4",), torch.zeros(6))).bind(nn.Sequential(nn.ReLU()))
+
+    def test_without_a_mixer_nothing_is_bound(self) -> None:
+        objective = Classify()
+        objective.bind(build_net("small", channels=1, classes=CLASSES, seed=0))
+        assert objective.points == []
+
+
+class TestCrossEntropy:
+    @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float32])
+    def test_is_computed_in_float32(self, dtype: torch.dtype) -> None:
+        logits = (10 * torch.randn(6, CLASSES)).to(dtype)
+        y = torch.arange(6) % CLASSES
+        losses = CrossEntropy()(logits, y)
+        assert losses.dtype == torch.float32
+        wanted = [-log_softmax(row)[label] for row, label in zip(logits.double().numpy(), y, strict=True)]
+        np.testing.assert_allclose(losses, wanted, rtol=1e-5, atol=1e-6)
+
+    def test_autocast_does_not_lower_it(self) -> None:
+        logits, y = 10 * torch.randn(6, CLASSES), torch.arange(6) % CLASSES
+        plain = CrossEntropy()(logits, y)
+        with torch.autocast("cpu", torch.bfloat16):
+            assert torch.equal(CrossEntropy()(logits, y), plain)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: Mixer()(made_batch()), "Mixer does not say how it mixes"),
+        (lambda: Objective()(nn.Identity(), made_batch(), CLOCK), "Objective does not say what it minimises"),
+    ],
+)
+def test_what_subclasses_have_to_say(call: Any, message: str) -> None:
+    with pytest.raises(TypeError, match=message):
+        call()

@@ -1,0 +1,124 @@
+"""Class weights and the schedule that defers them."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+import torch
+
+from procrustean.errors import ConfigError, DataError
+from procrustean.types import Clock
+from procrustean.weights import DeferredWeights, FixedWeights, deferred, effective_number, inverse_frequency
+
+C10_LONG_TAILED = (5000, 2997, 1796, 1077, 645, 387, 232, 139, 83, 50)
+C10_STEP = (5000,) * 5 + (50,) * 5
+C100_LONG_TAILED = tuple(int(500 * 0.01 ** (i / 99)) for i in range(100))
+C100_STEP = (500,) * 50 + (5,) * 50
+
+
+def clock(epoch: int, epochs: int) -> Clock:
+    return Clock(torch.tensor(epoch), torch.tensor(0.1), epochs)
+
+
+@pytest.mark.parametrize(
+    ("beta", "wanted"),
+    [
+        (0.9999, [0.05061, 0.07690, 0.12113, 0.19504, 0.31881, 0.52459, 0.86835, 1.44263, 2.40922, 3.99272]),
+        (0.999, [0.18119, 0.18941, 0.21574, 0.27286, 0.37848, 0.56058, 0.86880, 1.38616, 2.25845, 3.68832]),
+    ],
+)
+def test_effective_numbers_of_a_long_tail(beta: float, wanted: list[float]) -> None:
+    np.testing.assert_allclose(effective_number(C10_LONG_TAILED, beta), wanted, atol=5.1e-6)
+
+
+def test_effective_numbers_of_other_sets() -> None:
+    step = effective_number(C10_STEP)
+    assert step[0].item() == pytest.approx(0.02503, abs=5.1e-6)
+    assert step[-1].item() == pytest.approx(1.97497, abs=5.1e-6)
+    tail = effective_number(C100_LONG_TAILED)
+    assert tail[0].item() == pytest.approx(0.04488, abs=5.1e-6)
+    assert tail[-1].item() == pytest.approx(4.37831, abs=5.1e-6)
+
+
+@pytest.mark.parametrize(
+    ("counts", "mean"),
+    [(C10_LONG_TAILED, 0.171), (C10_STEP, 0.044), (C100_LONG_TAILED, 0.203), (C100_STEP, 0.040)],
+)
+def test_mean_weight_of_a_training_image(counts: tuple[int, ...], mean: float) -> None:
+    share = torch.tensor(counts) / sum(counts)
+    assert (share * effective_number(counts)).sum().item() == pytest.approx(mean, abs=5.1e-4)
+
+
+def test_inverse_frequency_of_a_long_tail() -> None:
+    wanted = [0.04024, 0.06713, 0.11202, 0.18680, 0.31191, 0.51985, 0.86717, 1.44736, 2.42389, 4.02365]
+    np.testing.assert_allclose(inverse_frequency(C10_LONG_TAILED), wanted, atol=5.1e-6)
+    np.testing.assert_allclose(inverse_frequency([4, 1], power=0.5), [2 / 3, 4 / 3], rtol=1e-6)
+    assert inverse_frequency(C10_LONG_TAILED, power=0.0).tolist() == [1.0] * 10
+
+
+@pytest.mark.parametrize("beta", [0.0, 0.5, 0.9, 0.9999, 0.999999999])
+def test_weights_sum_to_the_number_of_classes(beta: float) -> None:
+    weights = effective_number(C100_LONG_TAILED, beta)
+    assert weights.dtype == torch.float32
+    assert weights.double().sum().item() == pytest.approx(100, rel=1e-6)
+    assert bool((weights.diff() >= 0).all())
+
+
+def test_limits_of_the_effective_number() -> None:
+    assert effective_number(C10_LONG_TAILED, 0.0).tolist() == [1.0] * 10
+    nearly_one = effective_number(C10_LONG_TAILED, 1 - 1e-12)
+    np.testing.assert_allclose(nearly_one, inverse_frequency(C10_LONG_TAILED), rtol=1e-6)
+
+
+@pytest.mark.parametrize("beta", [-0.1, 1.0, 1.5, math.nan])
+def test_beta_out_of_range(beta: float) -> None:
+    with pytest.raises(ConfigError, match="effective numbers need 0 <= beta < 1"):
+        effective_number([5, 3], beta)
+
+
+def test_classes_without_images() -> None:
+    with pytest.raises(DataError, match="have no images"):
+        effective_number([5, 0])
+    with pytest.raises(DataError, match="have no images"):
+        inverse_frequency([5, 0])
+
+
+def test_fixed_weights_do_not_look_at_the_clock() -> None:
+    weights = FixedWeights(torch.tensor([0.5, 1.5]))
+    assert weights(clock(0, 10)).tolist() == weights(clock(9, 10)).tolist() == [0.5, 1.5]
+
+
+@pytest.mark.parametrize(
+    ("epochs", "start", "first"),
+    [(200, 0.8, 160), (300, 0.8, 240), (90, 0.8, 72), (7, 0.8, 5), (90, 0.7, 63), (10, 0.0, 0), (1, 0.8, 0)],
+)
+def test_weights_are_deferred_until_their_epoch(epochs: int, start: float, first: int) -> None:
+    module = DeferredWeights(torch.tensor([0.5, 1.5]), start)
+    found = [module(clock(epoch, epochs)).tolist() for epoch in range(epochs)]
+    assert found == [[1.0, 1.0]] * first + [[0.5, 1.5]] * (epochs - first)
+
+
+def test_never_starting() -> None:
+    assert DeferredWeights(torch.tensor([0.5, 1.5]), 1.0)(clock(9, 10)).tolist() == [1.0, 1.0]
+
+
+@pytest.mark.parametrize("start", [-0.1, 1.1, math.nan])
+def test_start_out_of_range(start: float) -> None:
+    with pytest.raises(ConfigError, match="DRW starts at a share of the epochs"):
+        DeferredWeights(torch.ones(2), start)
+
+
+def test_what_drw_stands_for() -> None:
+    assert deferred(C10_STEP, False) is None
+    module = deferred(C10_STEP, True)
+    assert module is not None
+    assert module.start == 0.8
+    assert torch.equal(module.weights, effective_number(C10_STEP, 0.9999))
+
+
+def test_weights_move_with_the_module() -> None:
+    module = DeferredWeights(torch.ones(2)).to(torch.float64)
+    assert module.weights.dtype == torch.float64
+    assert list(module.state_dict()) == ["weights"]
