@@ -169,8 +169,7 @@ def prepare(
     config: RunConfig, *, splits: Splits | None = None, say: Callable[[str], None] = lambda text: None
 ) -> Prepared:
     """Load the data and resolve every setting; all that can be wrong with them is said here, before training."""
-    given = checked_options(config.method, {**config.options, **({"drw": True} if config.drw else {})})
-    options = {**option_defaults(config.method), **given}
+    options = _options(config)
     if config.net is not None:
         check_net(config.net)
     if splits is None:
@@ -197,14 +196,33 @@ def prepare(
         second_group=backbone.second_group,
     )
     method = make_method(config.method, problem, options)
-    recipe = recipe.changed(method.own if config.recipe == "own" else method.paper)
-    chosen = {name: getattr(config, name) for name in ("net", "epochs", "batch_size", "lr", "weight_decay")}
-    recipe = recipe.changed({name: value for name, value in chosen.items() if value is not None})
+    recipe = _resolved(recipe, config, method)
     if recipe.mean is None or recipe.std is None:
         mean, std = channel_statistics(data.train)
         recipe = recipe.changed({"mean": mean, "std": std})
     placement = place(config.device, config.precision, small=recipe.net in _SMALL_NETS)
     return Prepared(config, data, splits, method, options, recipe, placement)
+
+
+def recipe_of(config: RunConfig) -> Recipe:
+    """The recipe a run will have, as far as it is known without its data; checks method, options and network."""
+    # A recipe depends on the data set and the method, not on the counts: any will do.
+    problem = Problem(counts=(2, 1), kind="step", source=config.source)
+    method = make_method(config.method, problem, _options(config))
+    if config.net is not None:
+        check_net(config.net)
+    return _resolved(recipe_for(config.source), config, method)
+
+
+def _options(config: RunConfig) -> dict[str, Any]:
+    given = checked_options(config.method, {**config.options, **({"drw": True} if config.drw else {})})
+    return {**option_defaults(config.method), **given}
+
+
+def _resolved(recipe: Recipe, config: RunConfig, method: Method) -> Recipe:
+    recipe = recipe.changed(method.own if config.recipe == "own" else method.paper)
+    chosen = {name: getattr(config, name) for name in ("net", "epochs", "batch_size", "lr", "weight_decay")}
+    return recipe.changed({name: value for name, value in chosen.items() if value is not None})
 
 
 def _train(prepared: Prepared, directory: RunDirectory, reporter: Reporter, *, resume: bool = False) -> FinishedRun:

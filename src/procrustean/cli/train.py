@@ -39,10 +39,10 @@ class Train(RunConfig):
     def run(self) -> int:
         config = self.run_config()
         if self.print_config:
+            from ..api import recipe_of
             from ..console import write_result
-            from ..recipes import recipe_for_run
 
-            recipe = recipe_for_run(config)
+            recipe = recipe_of(config)
             comments = "".join(f"# {name}: {value}\n" for name, value in recipe.to_json().items())
             write_result(config_as_yaml(config) + "# The recipe these settings resolve to:\n" + comments)
             return 0
