@@ -258,8 +258,10 @@ class OngoingRun:
 
     def turns(self) -> Iterator[None]:
         prepared, config, label = self.prepared, self.prepared.config, self.prepared.method.label
-        engine = choose_engine(config.engine, prepared.placement.device, prepared.method)
-        self.reporter.say(f"{label}: {prepared.placement.reason}; {engine.name}: {engine.reason}")
+        engine = choose_engine(config.engine, config.kernels, prepared.placement, prepared.method)
+        self.reporter.say(
+            f"{label}: {prepared.placement.reason}; {engine.name}: {engine.reason}{', own kernels' * engine.kernels}"
+        )
         net = prepared.build_net()
         training = Training(
             net=net,

@@ -12,7 +12,7 @@ from typing import Any, Literal
 from .errors import ConfigError, did_you_mean
 
 #: Settings that say where and how a run is carried out, not what it computes.
-_CARRIED_OUT = ("run_dir", "data_dir", "device", "engine", "checkpoint_every")
+_CARRIED_OUT = ("run_dir", "data_dir", "device", "engine", "kernels", "checkpoint_every")
 
 
 @dataclass(frozen=True)
@@ -61,6 +61,8 @@ class RunConfig:
     """Number format of the network; auto takes bf16 where the hardware computes in it."""
     engine: Literal["auto", "eager", "captured", "compiled"] = "auto"
     """How steps are carried out: one by one, as a captured CUDA graph, or compiled and captured."""
+    kernels: Literal["auto", "on", "off"] = "auto"
+    """Hand-written GPU kernels for small residual networks; auto uses them where they apply."""
     data_dir: Path | None = None
     """Where data sets are found or downloaded to; default $PROCRUSTEAN_DATA or the user's cache."""
     run_dir: Path | None = None
@@ -123,6 +125,7 @@ _CHOICE = {
     "device": ("auto", "cpu", "cuda"),
     "precision": ("auto", "fp32", "bf16"),
     "engine": ("auto", "eager", "captured", "compiled"),
+    "kernels": ("auto", "on", "off"),
 }
 _REQUIRED = ("seed", "data_seed", "hold_out", "checkpoint_every")
 

@@ -1,10 +1,12 @@
 """Major Feature Weakening (Ye, Zhan, Chao 2021), for any training loop.
 
-mfw = MFW(class_counts)
-handle = mfw.attach(model, "layer1")
-for images, labels in loader:
-    with handle(labels):
-        loss = criterion(model(images), labels)
+In yours:
+
+    mfw = MFW(class_counts)
+    handle = mfw.attach(model, "layer1")
+    for images, labels in loader:
+        with handle(labels):
+            loss = criterion(model(images), labels)
 """
 
 from __future__ import annotations

@@ -5,6 +5,8 @@ MFW, mixup, manifold mixup and Remix are this one mechanism with different weigh
 
 from __future__ import annotations
 
+from functools import cache
+from importlib.util import find_spec
 from typing import Any, NamedTuple
 
 import torch
@@ -27,28 +29,48 @@ def inverse_permutation(partner: Tensor) -> Tensor:
     return inverse.scatter_(0, partner, torch.arange(len(partner), device=partner.device))
 
 
-class _Permute(torch.autograd.Function):
-    """Rows in the order of `partner`; the gradient is a gather by the inverse: deterministic, no atomics."""
+class _Combine(torch.autograd.Function):
+    """own[n] * rows[n] + other[n] * rows[index[n]] for a permutation `index`.
+
+    Its gradient is the same operation with the inverse permutation: a gather, deterministic, without atomics.
+    """
 
     @staticmethod
-    def forward(rows: Tensor, partner: Tensor, inverse: Tensor) -> Tensor:
-        return rows.index_select(0, partner)
+    def forward(rows: Tensor, own: Tensor, other: Tensor, index: Tensor, inverse: Tensor) -> Tensor:
+        if rows.is_cuda and _has_kernel() and not torch.compiler.is_compiling():
+            from .kernels.combine import combine_rows, covers
+
+            if covers(rows):
+                return combine_rows(rows, own, other, index)
+        # index_select returns its result in the default layout; a channels-last map is gathered as [B, H, W, C].
+        if rows.dim() == 4 and rows.is_contiguous(memory_format=torch.channels_last):
+            gathered = rows.permute(0, 2, 3, 1).index_select(0, index).permute(0, 3, 1, 2)
+        else:
+            gathered = rows.index_select(0, index)
+        shape = (-1, *[1] * (rows.dim() - 1))
+        return (rows * own.view(shape) + gathered * other.view(shape)).to(rows.dtype)
 
     @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Tensor, Tensor, Tensor], output: Tensor) -> None:
-        ctx.save_for_backward(inputs[1], inputs[2])
+    def setup_context(ctx: Any, inputs: tuple[Tensor, ...], output: Tensor) -> None:
+        ctx.save_for_backward(*inputs[1:])
 
     @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None]:
-        partner, inverse = ctx.saved_tensors
-        return _Permute.apply(gradients[0], inverse, partner), None, None  # type: ignore[no-untyped-call]
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+        own, other, index, inverse = ctx.saved_tensors
+        combined = _Combine.apply(gradients[0], own, other[inverse], inverse, index)  # type: ignore[no-untyped-call]
+        return combined, None, None, None, None
+
+
+@cache
+def _has_kernel() -> bool:
+    return find_spec("triton") is not None
 
 
 def blend(z: Tensor, mix: Mix) -> Tensor:
     """(1 - weight) * z + weight * z[partner], the gradient flowing through both; z is [B, ...]."""
-    weight = mix.weight.to(z.dtype).view(-1, *[1] * (z.dim() - 1))
-    partner: Tensor = _Permute.apply(z, mix.partner, mix.inverse)  # type: ignore[no-untyped-call]
-    return torch.lerp(z, partner, weight)
+    weight = mix.weight.to(torch.promote_types(z.dtype, torch.float32))
+    blended: Tensor = _Combine.apply(z, 1 - weight, weight, mix.partner, mix.inverse)  # type: ignore[no-untyped-call]
+    return blended
 
 
 class MixPoint:

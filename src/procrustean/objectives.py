@@ -86,6 +86,9 @@ class Classify(Objective):
         self.draws = {**getattr(self.loss, "draws", {}), **(mixer.draws if mixer else {})}
 
     def bind(self, net: nn.Module) -> None:
+        for point in self.points:
+            point.remove()
+        self.points = []
         published = published_layers(net)
         for name in self.mixer.at if self.mixer else ():
             if published and name not in published and name not in dict(net.named_modules()):

@@ -83,6 +83,8 @@ def test_a_step_with_unequal_halves(minor: int) -> None:
         ([120, 120, 100, 100], "long_tailed"),  # two levels, but near equal
         ([2381, 214, 209], "step"),  # blood cells: one frequent, two rare kinds
         ([5000, 4900, 5100, 52, 50, 49], "step"),  # a step with some noise
+        ([5000, 3000, 4000, 100, 40, 60], "step"),  # much noise
+        ([5000, 1500, 3000, 200, 20, 60], "long_tailed"),  # too much
         ([1, 2, 4, 8, 16, 32], "long_tailed"),
     ],
 )

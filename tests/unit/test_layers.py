@@ -18,7 +18,7 @@ def resnet() -> nn.Module:
 def test_published_names_come_first(resnet: nn.Module) -> None:
     names = layer_names(resnet)
     assert names[:5] == ["input", "group1", "group2", "group3", "group4"]
-    assert "backbone.group2.0.conv1" in names
+    assert "backbone.group2.0.first.conv" in names
     assert "" not in names
 
 

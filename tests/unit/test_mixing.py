@@ -84,8 +84,16 @@ def test_the_format_of_the_feature_is_kept(dtype: torch.dtype) -> None:
 
 
 def test_channels_last_memory_is_kept() -> None:
-    z = torch.randn(4, 8, 5, 5).to(memory_format=torch.channels_last)
-    assert blend(z, random_mix(4)).is_contiguous(memory_format=torch.channels_last)
+    mix = random_mix(4)
+    plain = torch.randn(4, 8, 5, 3, dtype=torch.float64, requires_grad=True)
+    z = plain.detach().to(memory_format=torch.channels_last).requires_grad_()
+    blended, wanted = blend(z, mix), naive(plain, mix)
+    assert blended.is_contiguous(memory_format=torch.channels_last)
+    torch.testing.assert_close(blended, wanted, atol=1e-12, rtol=0)
+    upstream = torch.randn(4, 8, 5, 3, dtype=torch.float64)
+    wanted.backward(upstream)
+    blended.backward(upstream.to(memory_format=torch.channels_last))
+    torch.testing.assert_close(z.grad, plain.grad, atol=1e-12, rtol=0)
 
 
 class Outputs(nn.Module):

@@ -196,10 +196,20 @@ class TestLayers:
         twin.load_state_dict(net.state_dict())
         assert torch.equal(net(batch.x), twin.eval()(batch.x))
 
+    def test_bound_anew_it_lets_the_first_network_go(self) -> None:
+        first, second = (build_net("small", channels=1, classes=CLASSES, seed=0) for _ in range(2))
+        batch = self.images()
+        objective = Classify(mixer=MixesAt(("group2",), torch.full((6,), 0.5)))
+        for net in (first, first, second):
+            objective.bind(net)
+        plain = F.cross_entropy(build_net("small", channels=1, classes=CLASSES, seed=0)(batch.x), batch.y)
+        torch.testing.assert_close(objective(first, batch, CLOCK), plain)
+        assert not torch.allclose(objective(second, batch, CLOCK), plain)
+
     def test_a_module_path_is_accepted(self) -> None:
-        objective = Classify(mixer=MixesAt(("backbone.group1.0",), torch.zeros(6)))
+        objective = Classify(mixer=MixesAt(("backbone.group1.conv",), torch.zeros(6)))
         objective.bind(build_net("small", channels=1, classes=CLASSES, seed=0))
-        assert [point.name for point in objective.points] == ["backbone.group1.0"]
+        assert [point.name for point in objective.points] == ["backbone.group1.conv"]
 
     def test_a_layer_that_is_not_there(self) -> None:
         net = build_net("small", channels=1, classes=CLASSES, seed=0)

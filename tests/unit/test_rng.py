@@ -12,7 +12,7 @@ from procrustean.rng import Stream, torch_seed
 
 
 class TestPinned:
-    """These numbers decide what every published run has drawn: a change of them is a change of all results."""
+    """What every published run has drawn: a change of these numbers is a change of all results."""
 
     def test_raw(self) -> None:
         wanted = [6629014324746371640, 9289649223947522919, 16477982032893219568]

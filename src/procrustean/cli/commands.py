@@ -7,6 +7,7 @@ from typing import Annotated, Any, Protocol, Union
 
 import tyro
 
+from .bench import Bench
 from .compare import Compare
 from .config_file import config_argument, read_config
 from .data import Data
@@ -48,6 +49,7 @@ def parse(arguments: Sequence[str]) -> Command:
         command(Methods, "methods"),
         command(Data, "data"),
         command(Fleet, "fleet"),
+        command(Bench, "bench"),
         command(Demo, "demo"),
     )
     any_of: Any = Union[choices]  # noqa: UP007 (built at run time)

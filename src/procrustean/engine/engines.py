@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from importlib.util import find_spec
 from typing import Literal
 
 import torch
@@ -12,15 +13,19 @@ from torch import Tensor
 from ..errors import ConfigError
 from ..methods.base import Method
 from .capture import EagerRunner, GraphRunner, Runner
+from .device import Placement
 from .step import TrainStep
+
+EngineName = Literal["eager", "captured", "compiled"]
 
 
 @dataclass(frozen=True)
 class Engine:
     """How the steps of a run are carried out."""
 
-    name: Literal["eager", "captured", "compiled"]
+    name: EngineName
     reason: str
+    kernels: bool = False  # hand-written kernels for the units of small residual networks
 
     def runners(self, steps: Sequence[TrainStep], state: Sequence[Tensor]) -> list[Runner]:
         """One runner for each batch size."""
@@ -35,18 +40,36 @@ class Engine:
             return [GraphRunner(step, state, pool) for step in steps]
 
 
-def choose_engine(asked: str, device: torch.device, method: Method) -> Engine:
+def choose_engine(asked: str, kernels: str, placement: Placement, method: Method) -> Engine:
     """The engine that is asked for, or the fastest one that the device and the method allow."""
+    name, reason = _engine_name(asked, placement.device, method)
+    missing = _without_kernels(placement, name)
+    if kernels == "on" and missing:
+        raise ConfigError(f"kernels 'on' received, but {missing}; use --kernels auto or off")
+    return Engine(name, reason, kernels=kernels != "off" and not missing)
+
+
+def _engine_name(asked: str, device: torch.device, method: Method) -> tuple[EngineName, str]:
     hindrance = _hindrance(device, method)
     if asked in ("captured", "compiled") and hindrance:
         raise ConfigError(f"engine {asked!r} received, but {hindrance}; use --engine eager or leave it out")
     if asked == "eager":
-        return Engine("eager", "as asked for")
+        return "eager", "as asked for"
     if hindrance:
-        return Engine("eager", hindrance)
+        return "eager", hindrance
     if asked == "compiled":
-        return Engine("compiled", "as asked for")
-    return Engine("captured", "as asked for" if asked == "captured" else "whole steps as CUDA graphs")
+        return "compiled", "as asked for"
+    return "captured", "as asked for" if asked == "captured" else "whole steps as CUDA graphs"
+
+
+def _without_kernels(placement: Placement, engine: EngineName) -> str:
+    if placement.device.type != "cuda":
+        return "they need a GPU"
+    if placement.low_precision is None:
+        return "they compute in bf16"
+    if engine == "compiled":
+        return "torch.compile cannot look inside them"
+    return "" if find_spec("triton") else "Triton is not installed"
 
 
 def _hindrance(device: torch.device, method: Method) -> str:

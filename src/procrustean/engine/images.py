@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
@@ -26,8 +29,8 @@ class ImageStore:
     ) -> None:
         p = padding
         padded = np.pad(images.images, ((0, 0), (p, p), (p, p), (0, 0))) if p else images.images
-        self.pixels = torch.from_numpy(np.ascontiguousarray(padded)).to(device)  # uint8 [N, H + 2p, W + 2p, channels]
-        self.labels = torch.from_numpy(images.labels).to(device)  # [N]
+        self.pixels = _tensor(padded).to(device)  # uint8 [N, H + 2p, W + 2p, channels]
+        self.labels = _tensor(images.labels).to(device)  # [N]
         self.height, self.width, self.padding = images.images.shape[1], images.images.shape[2], padding
         # (pixel / 255 - mean) / std as one multiply and add.
         self.scale = torch.tensor([1 / (255 * s) for s in std], dtype=torch.float32, device=device)
@@ -61,6 +64,11 @@ class ImageStore:
 
     def _normalised(self, pixels: Tensor) -> Tensor:
         return (pixels * self.scale + self.shift).permute(0, 3, 1, 2)
+
+
+def _tensor(values: npt.NDArray[Any]) -> Tensor:
+    # torch warns about read-only arrays, such as those of a memory-mapped file: only these are copied.
+    return torch.from_numpy(np.require(values, requirements=["C", "W"]))
 
 
 def channel_statistics(images: ImageSet) -> tuple[tuple[float, ...], tuple[float, ...]]:

@@ -95,6 +95,7 @@ def environment(prepared: Prepared, training: Training) -> dict[str, str]:
         "reason": placement.reason,
         "engine": training.engine.name,
         "engine_reason": training.engine.reason,
+        "kernels": "own" if training.engine.kernels else "library",
         "torch": torch.__version__,
         "python": platform.python_version(),
         "procrustean": __version__,

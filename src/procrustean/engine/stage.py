@@ -13,6 +13,7 @@ from ..data.imageset import ImageSet
 from ..data.plan import Arrays, EpochPlanner
 from ..errors import ConfigError
 from ..methods.base import Stage
+from ..nets.blocks import use_fused_kernels
 from ..nets.classifier import Classifier
 from ..recipes import Recipe, lr_table
 from ..types import Clock
@@ -22,7 +23,7 @@ from .engines import Engine
 from .images import ImageStore
 from .parameters import FlatBuffers, FlatParameters
 from .sgd import SGD
-from .step import StepInputs, TrainStep
+from .step import StepInputs, TrainStep, precision
 
 
 @dataclass(frozen=True)
@@ -95,6 +96,7 @@ class StageRun:
         ]
         self.plan: Arrays = {}
         self.engine = engine
+        use_fused_kernels(net, engine.kernels)
         self._runners: list[Runner] = []
 
     @property
@@ -117,6 +119,8 @@ class StageRun:
     def advance(self, step: int, count: int) -> int:
         """Run up to `count` steps from `step` on, of one batch size; returns how many were run."""
         if not self._runners:
+            if self.engine.kernels:
+                self._compile_kernels()
             self._runners = self.engine.runners(self.steps, self.changing())
         part = 0
         if step >= self.steps[0].inputs.steps:
@@ -124,6 +128,14 @@ class StageRun:
         count = min(count, self.steps[part].inputs.steps - step)
         self._runners[part](count)
         return count
+
+    @torch.no_grad()
+    def _compile_kernels(self) -> None:
+        """Compile the hand-written kernels of the network side by side, before the first step needs them."""
+        from ..kernels.launching import compile_in_parallel
+
+        with compile_in_parallel(), precision(self.device, self.steps[0].low_precision):
+            self.net(self.steps[0].batch().x)
 
     def mean_loss(self) -> float:
         """Mean loss per image of the epoch; waits for the device."""

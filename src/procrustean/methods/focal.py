@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import torch
 from torch import Tensor
 
@@ -18,7 +20,7 @@ class FocalLoss(CrossEntropy):
 
     def __init__(self, gamma: float) -> None:
         super().__init__()
-        if not gamma >= 0:
+        if not 0 <= gamma < math.inf:
             raise ConfigError(f"gamma = {gamma!r} received; the focus has to be 0 (cross-entropy) or more")
         self.gamma = gamma
 

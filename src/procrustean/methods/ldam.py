@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import torch
@@ -25,7 +26,7 @@ class LDAMLoss(CrossEntropy):
 
     def __init__(self, counts: Sequence[int], max_margin: float, scale: float) -> None:
         super().__init__()
-        if not (max_margin >= 0 and scale > 0):
+        if not (0 <= max_margin < math.inf and 0 < scale < math.inf):
             raise ConfigError(f"max_margin = {max_margin!r}, scale = {scale!r} received; need >= 0 and > 0")
         margins = torch.tensor([n**-0.25 for n in checked_counts(counts)], dtype=torch.float64)
         self.register_buffer("margins", (margins * (max_margin / margins.max())).float())

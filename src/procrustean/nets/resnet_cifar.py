@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from .blocks import ConvNormReLU
 from .classifier import Backbone
 
 
@@ -22,20 +23,18 @@ class Shortcut(nn.Module):
 
 
 class BasicBlock(nn.Module):
-    """Two 3 x 3 convolutions with batch normalisation, added to the shortcut, then ReLU."""
+    """Two 3 x 3 convolutions with batch normalisation, the second added to the shortcut before its ReLU."""
 
     def __init__(self, inputs: int, outputs: int, stride: int) -> None:
         super().__init__()
-        self.conv1 = nn.Conv2d(inputs, outputs, 3, stride=stride, padding=1, bias=False)
-        self.norm1 = nn.BatchNorm2d(outputs)
-        self.conv2 = nn.Conv2d(outputs, outputs, 3, padding=1, bias=False)
-        self.norm2 = nn.BatchNorm2d(outputs)
+        self.first = ConvNormReLU(inputs, outputs, stride)
+        self.second = ConvNormReLU(outputs, outputs)
         changes = stride != 1 or inputs != outputs
         self.shortcut = Shortcut(inputs, outputs, stride) if changes else nn.Identity()
 
     def forward(self, x: Tensor) -> Tensor:
-        y = F.relu(self.norm1(self.conv1(x)))
-        return F.relu(self.norm2(self.conv2(y)) + self.shortcut(x))
+        out: Tensor = self.second(self.first(x), self.shortcut(x))
+        return out
 
 
 class ResNetCifar(Backbone):
@@ -47,9 +46,7 @@ class ResNetCifar(Backbone):
     def __init__(self, *, blocks: int, channels: int = 3, width: int = 16) -> None:
         super().__init__()
         self.input = nn.Identity()
-        self.group1 = nn.Sequential(
-            nn.Conv2d(channels, width, 3, padding=1, bias=False), nn.BatchNorm2d(width), nn.ReLU()
-        )
+        self.group1 = ConvNormReLU(channels, width)
         self.group2 = _stage(width, width, blocks, stride=1)
         self.group3 = _stage(width, 2 * width, blocks, stride=2)
         self.group4 = _stage(2 * width, 4 * width, blocks, stride=2)

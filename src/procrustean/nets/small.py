@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from torch import Tensor, nn
 
+from .blocks import ConvNormReLU
 from .classifier import Backbone
 
 
@@ -16,16 +17,11 @@ class SmallNet(Backbone):
     def __init__(self, *, channels: int = 1, width: int = 16) -> None:
         super().__init__()
         self.input = nn.Identity()
-        self.group1 = _group(channels, width, stride=1)
-        self.group2 = _group(width, 2 * width, stride=2)
-        self.group3 = _group(2 * width, 4 * width, stride=2)
+        self.group1 = ConvNormReLU(channels, width)
+        self.group2 = ConvNormReLU(width, 2 * width, stride=2)
+        self.group3 = ConvNormReLU(2 * width, 4 * width, stride=2)
         self.features = 4 * width
 
     def forward(self, x: Tensor) -> Tensor:
         z: Tensor = self.group3(self.group2(self.group1(self.input(x))))
         return z.mean((2, 3))
-
-
-def _group(inputs: int, outputs: int, stride: int) -> nn.Sequential:
-    convolution = nn.Conv2d(inputs, outputs, 3, stride=stride, padding=1, bias=False)
-    return nn.Sequential(convolution, nn.BatchNorm2d(outputs), nn.ReLU())

@@ -28,6 +28,7 @@ NOT_PART_OF_THE_SETTING = frozenset(
         "run_dir",
         "device",
         "engine",
+        "kernels",
         "precision",
         "options",
         "checkpoint_every",

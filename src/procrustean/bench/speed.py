@@ -1,0 +1,227 @@
+"""How fast training is: the plain peer loop, each engine, and fleets, measured in one run on one machine."""
+
+from __future__ import annotations
+
+import gc
+import platform
+import statistics
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+
+from ..api import Prepared, prepare
+from ..config import RunConfig
+from ..data.imageset import ImageSet, Splits
+from ..engine.device import machine, own_stream
+from ..engine.engines import Engine, choose_engine
+from ..engine.images import ImageStore
+from ..engine.stage import StageRun
+from .peer import PeerSpeed, measure_peer
+
+#: Least time per image of ResNet-32 in bf16 on an H200: bytes moved at 4.3 TB/s, multiply-adds at 790 TFLOP/s.
+FLOORS = {"memory": 465_000.0, "arithmetic": 1_900_000.0}
+
+
+@dataclass(frozen=True)
+class Variant:
+    """A way to carry out training steps."""
+
+    name: str
+    engine: str
+    kernels: str
+    precision: str = "auto"
+
+
+GPU_VARIANTS = (
+    Variant("eager, library kernels", "eager", "off"),
+    Variant("captured, library kernels", "captured", "off"),
+    Variant("captured, own kernels", "captured", "on"),
+    Variant("compiled and captured", "compiled", "off"),
+)
+CPU_VARIANTS = (Variant("float32", "eager", "off", "fp32"), Variant("automatic precision", "eager", "off"))
+
+
+def synthetic_cifar(seed: int = 0) -> Splits:
+    """Random bytes in the shape of CIFAR-10; speed does not depend on what the images show."""
+    bits = np.random.default_rng(seed)
+    names = tuple(f"class {i}" for i in range(10))
+
+    def images(per_class: int) -> ImageSet:
+        pixels = bits.integers(0, 256, (10 * per_class, 32, 32, 3), dtype=np.uint8)
+        return ImageSet(pixels, np.repeat(np.arange(10), per_class), names)
+
+    return Splits("cifar10", images(5000), images(100))
+
+
+class Measured:
+    """One run set up for timing."""
+
+    def __init__(self, prepared: Prepared, engine: Engine, seed: int = 0) -> None:
+        self.prepared = prepared
+        device = prepared.placement.device
+        self.device = device
+        began = time.perf_counter()
+        net = prepared.build_net().to(device, memory_format=torch.channels_last)  # type: ignore[call-overload]
+        mean, std = prepared.recipe.normalisation
+        images = ImageStore(prepared.data.train, device=device, mean=mean, std=std, padding=prepared.recipe.padding)
+        self.stage = StageRun(
+            prepared.method.stages[0],
+            0,
+            net=net,
+            train=prepared.data.train,
+            images=images,
+            recipe=prepared.recipe,
+            epochs=prepared.recipe.epochs,
+            seed=seed,
+            placement=prepared.placement,
+            engine=engine,
+        )
+        self.stage.begin_epoch(10)
+        self.stage.advance(0, 1)
+        _wait(device)
+        self.first_step_seconds = time.perf_counter() - began
+
+    def time(self, steps: int, repeats: int) -> list[float]:
+        """Milliseconds per step of whole batches, one value for each repeat."""
+        steps = min(steps, self.stage.planner.full_steps)
+        times = []
+        for repeat in range(repeats):
+            self.stage.begin_epoch(11 + repeat)
+            _wait(self.device)
+            began = time.perf_counter()
+            self.stage.advance(0, steps)
+            _wait(self.device)
+            times.append(1e3 * (time.perf_counter() - began) / steps)
+        return times
+
+
+def bench_speed(
+    *,
+    device: str = "auto",
+    methods: Sequence[str] = ("erm", "mfw"),
+    fleets: Sequence[int] = (2, 4, 8, 16),
+    workers: Sequence[int] = (4, 8, 16),
+    steps: int = 90,
+    repeats: int = 5,
+    say: Callable[[str], None] = lambda text: None,
+) -> dict[str, Any]:
+    """Measure everything; the ratios are to the best peer loop of this very call."""
+    splits = synthetic_cifar()
+    base: dict[str, Any] = {"source": "cifar10", "imbalance": "long_tailed", "rho": 100.0, "device": device}
+
+    def prepared(method: str, variant: Variant) -> Prepared:
+        return prepare(RunConfig(**base, method=method, precision=variant.precision), splits=splits)  # type: ignore[arg-type]
+
+    first = prepared(methods[0], Variant("", "auto", "auto"))
+    place, batch = first.placement.device, first.recipe.batch_size
+    on_gpu = place.type == "cuda"
+    mean, std = first.recipe.normalisation
+    peers: list[PeerSpeed] = []
+    for count in workers:
+        speed = measure_peer(
+            first.data.train, device=place, workers=count, steps=steps, batch_size=batch, mean=mean, std=std
+        )
+        peers.append(speed)
+        say(f"peer loop, {count} workers: {speed.images_per_second:,.0f} images/s")
+    peer = max(speed.images_per_second for speed in peers)
+    singles = []
+    for variant in GPU_VARIANTS if on_gpu else CPU_VARIANTS:
+        for method in methods:
+            row = _single(prepared(method, variant), method, variant, steps, repeats, peer, batch)
+            singles.append(row)
+            say(f"{method}, {variant.name}: {row['images_per_second']:,.0f} images/s, {row['ratio_to_peer']:.1f} x")
+    fleet_rows = []
+    default = Variant("default", "auto", "auto")
+    for width in fleets if on_gpu else ():
+        row = _fleet([prepared(methods[-1], default) for _ in range(width)], steps, repeats, peer, batch)
+        fleet_rows.append(row)
+        say(f"fleet of {width}: {row['images_per_second']:,.0f} images/s in all, {row['ratio_to_peer']:.1f} x")
+    return {
+        "format": 1,
+        "what": "ResNet-32, batch 128, CIFAR-10 LT100 in shape (random pixels), training images per second",
+        "environment": {
+            "machine": machine(place),
+            "torch": torch.__version__,
+            "python": platform.python_version(),
+            "cores": torch.get_num_threads() if not on_gpu else None,
+        },
+        "peer": {"best": peer, "by_workers": {str(s.workers): s.images_per_second for s in peers}},
+        "floors": FLOORS if on_gpu else None,
+        "single": singles,
+        "fleet": fleet_rows,
+    }
+
+
+def _single(
+    prepared: Prepared, method: str, variant: Variant, steps: int, repeats: int, peer: float, batch: int
+) -> dict[str, Any]:
+    _clear()
+    engine = choose_engine(variant.engine, variant.kernels, prepared.placement, prepared.method)
+    with own_stream(prepared.placement.device):
+        run = Measured(prepared, engine)
+        times = run.time(steps, repeats)
+    speed = 1e3 * batch / statistics.median(times)
+    return {
+        "method": method,
+        "variant": variant.name,
+        "precision": prepared.placement.precision,
+        "ms_per_step": times,
+        "images_per_second": speed,
+        "ratio_to_peer": speed / peer,
+        "share_of_memory_floor": speed / FLOORS["memory"] if run.device.type == "cuda" else None,
+        "first_step_seconds": run.first_step_seconds,
+        "memory_gib": _memory(run.device),
+    }
+
+
+def _fleet(prepared: list[Prepared], steps: int, repeats: int, peer: float, batch: int) -> dict[str, Any]:
+    _clear()
+    device = prepared[0].placement.device
+    members = []
+    for seed, one in enumerate(prepared):
+        stream = torch.cuda.Stream(device)
+        with torch.cuda.stream(stream):
+            engine = choose_engine("auto", "auto", one.placement, one.method)
+            members.append((stream, Measured(one, engine, seed).stage))
+    chunk = 10
+    times = []
+    for repeat in range(repeats):
+        for stream, stage in members:
+            with torch.cuda.stream(stream):
+                stage.begin_epoch(11 + repeat)
+        torch.cuda.synchronize(device)
+        began = time.perf_counter()
+        for start in range(0, steps // chunk * chunk, chunk):
+            for stream, stage in members:
+                with torch.cuda.stream(stream):
+                    stage.advance(start, chunk)
+        torch.cuda.synchronize(device)
+        times.append(1e3 * (time.perf_counter() - began) / (steps // chunk * chunk) / len(members))
+    speed = 1e3 * batch / statistics.median(times)
+    return {
+        "width": len(members),
+        "ms_per_run_step": times,
+        "images_per_second": speed,
+        "ratio_to_peer": speed / peer,
+        "share_of_memory_floor": speed / FLOORS["memory"],
+        "memory_gib": _memory(device),
+    }
+
+
+def _memory(device: torch.device) -> float | None:
+    return torch.cuda.memory_reserved(device) / 2**30 if device.type == "cuda" else None
+
+
+def _clear() -> None:
+    gc.collect()
+    if torch.cuda.is_available():
+        torch.cuda.empty_cache()
+
+
+def _wait(device: torch.device) -> None:
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)

@@ -1,0 +1,64 @@
+"""The unit that small residual networks are made of, with a plain and a fast way to compute it."""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+
+class ConvNormReLU(nn.Module):
+    """relu(batch_norm(conv3x3(x)) + residual)."""
+
+    def __init__(self, inputs: int, outputs: int, stride: int = 1) -> None:
+        super().__init__()
+        self.conv = nn.Conv2d(inputs, outputs, 3, stride=stride, padding=1, bias=False)
+        self.norm = BatchNorm(outputs)
+        self.stride = stride
+        self.fused = False  # set by use_fused_kernels
+
+    def forward(self, x: Tensor, residual: Tensor | None = None) -> Tensor:
+        if self.fused and self._can_fuse(x):
+            return self._fused_forward(x, residual)
+        y = self.norm(self.conv(x))
+        return F.relu(y if residual is None else y + residual)
+
+    def _can_fuse(self, x: Tensor) -> bool:
+        from ..kernels.conv_bn_relu import supported
+
+        # The kernels bypass the two modules, so a hook on them would be lost; evaluation uses running statistics.
+        hooked = self.conv._forward_hooks or self.norm._forward_hooks
+        return self.training and not hooked and supported(x, self.conv.weight, self.stride)
+
+    def _fused_forward(self, x: Tensor, residual: Tensor | None) -> Tensor:
+        from ..kernels.conv_bn_relu import ConvBnReLU
+
+        if residual is not None:
+            residual = residual.to(x.dtype).contiguous(memory_format=torch.channels_last)
+        norm = self.norm
+        out: Tensor = ConvBnReLU.apply(  # type: ignore[no-untyped-call]
+            x.contiguous(memory_format=torch.channels_last), self.conv.weight, norm.weight, norm.bias, residual,
+            norm.running_mean, norm.running_var, self.stride, norm.momentum, norm.eps,
+        )  # fmt: skip
+        return out
+
+
+class BatchNorm(nn.BatchNorm2d):
+    """Batch normalisation without the counter of batches, which costs a kernel per layer and step and is only read
+    when the momentum is None."""
+
+    def __init__(self, channels: int) -> None:
+        super().__init__(channels)
+        self.num_batches_tracked = None
+
+    def _load_from_state_dict(self, state_dict, prefix, *args) -> None:  # type: ignore[no-untyped-def]
+        state_dict.pop(prefix + "num_batches_tracked", None)
+        # The parent's version would ask for the counter again.
+        nn.Module._load_from_state_dict(self, state_dict, prefix, *args)
+
+
+def use_fused_kernels(net: nn.Module, on: bool) -> None:
+    """Compute the units of a network by hand-written kernels where they apply, or by PyTorch's."""
+    for module in net.modules():
+        if isinstance(module, ConvNormReLU):
+            module.fused = on

@@ -1,0 +1,82 @@
+"""The program in this process, in an empty folder, with tiny data beside it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from procrustean.cli import main
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a command gave back."""
+
+    code: int
+    out: str
+    err: str
+
+
+Call = Callable[..., Answer]
+
+
+@pytest.fixture
+def work(tmp_path: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty folder, which is the current one; no data set of the user is found from it."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
+    monkeypatch.delenv("PROCRUSTEAN_DATA", raising=False)
+    return tmp_path
+
+
+@pytest.fixture
+def call(work: Path, capsys: pytest.CaptureFixture[str]) -> Call:
+    """`call("train", "digits", ...)`: the program's answer."""
+
+    def run(*arguments: object) -> Answer:
+        capsys.readouterr()
+        try:
+            code = main([str(argument) for argument in arguments])
+        except SystemExit as end:  # how the parser ends
+            code = end.code if isinstance(end.code, int) else 1
+        seen = capsys.readouterr()
+        return Answer(code, seen.out, seen.err)
+
+    return run
+
+
+@pytest.fixture
+def npz(work: Path) -> Path:
+    """Sixty training images of four classes, eight by eight."""
+    random, arrays = np.random.RandomState(0), {}
+    for split, counts in (("train", (24, 18, 12, 6)), ("test", (10, 10, 10, 10))):
+        labels = np.repeat(np.arange(4), counts)
+        images = random.randint(0, 160, (len(labels), 8, 8))
+        for image, label in zip(images, labels, strict=True):
+            image[:, 2 * label : 2 * label + 2] += 90
+        arrays |= {f"{split}_images": images.astype(np.uint8), f"{split}_labels": labels}
+    np.savez(work / "stripes.npz", **arrays)
+    return Path("stripes.npz")
+
+
+@pytest.fixture
+def folder(work: Path) -> Path:
+    """A folder of images: two classes of ten."""
+    random = np.random.RandomState(0)
+    for name in ("cat", "dog"):
+        (work / "photos" / name).mkdir(parents=True)
+        for number in range(10):
+            image = Image.fromarray(random.randint(0, 255, (8, 8, 3)).astype(np.uint8))
+            image.save(work / "photos" / name / f"{number}.png")
+    return Path("photos")
+
+
+@pytest.fixture(scope="session")
+def files_of() -> Callable[[Path], dict[str, bytes]]:
+    """Every file below a folder, by name."""
+    return lambda folder: {str(p.relative_to(folder)): p.read_bytes() for p in folder.rglob("*") if p.is_file()}

@@ -1,0 +1,195 @@
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from procrustean.cli.commands import parse
+from procrustean.config import RunConfig
+
+Call = Callable[..., Any]
+
+FLAGS: dict[str, list[str]] = {
+    "defaults": ["train", "digits"],
+    "everything": [
+        *("train", "cifar10", "--imbalance", "step", "--rho", "100", "--method", "mfw", "--drw", "--epochs", "7"),
+        *("--options", "alpha=0.5", "beta=0.01", "draw=batch", "--recipe", "own", "--net", "resnet20", "--seed", "3"),
+        *("--batch-size", "32", "--lr", "1e-2", "--weight-decay", "5e-4", "--data-seed", "2", "--hold-out", "3"),
+        *("--evaluate-every", "2", "--track-training", "--device", "cpu", "--precision", "fp32", "--engine", "eager"),
+        *("--data-dir", "some/where", "--run-dir", "else/where", "--checkpoint-every", "2.5"),
+    ],
+    "awkward values": ["train", "a: b.npz", "--options", "layer=null", "alpha=1e-3", "--run-dir", "no", "--lr", "1"],
+}
+
+
+def config_of(*arguments: str) -> RunConfig:
+    config: RunConfig = parse(arguments).run_config()  # type: ignore[attr-defined]
+    return config
+
+
+@pytest.mark.parametrize("name", FLAGS)
+def test_a_printed_configuration_is_read_again(name: str, call: Call) -> None:
+    printed = call(*FLAGS[name], "--print-config")
+    assert printed.code == 0, printed.err
+    assert printed.err == ""
+    Path("run.yaml").write_text(printed.out)
+    before, after = config_of(*FLAGS[name]), config_of("train", "--config", "run.yaml")
+    assert after == before
+    assert after.hash == before.hash
+    assert call("train", "--config", "run.yaml", "--print-config").out == printed.out
+    assert call("train", "--config=run.yaml", "--print-config").out == printed.out
+
+
+def test_printing_the_configuration_trains_nothing(call: Call, work: Path) -> None:
+    call("train", "digits", "--print-config")
+    assert list(work.iterdir()) == []
+
+
+def test_the_recipe_is_printed_as_comments(call: Call) -> None:
+    out = call("train", "digits", "--epochs", "7", "--print-config").out
+    comments = [line for line in out.splitlines() if line.startswith("#")]
+    assert "# epochs: 7" in comments
+    assert "# batch_size: 32" in comments
+    assert yaml.safe_load(out)["epochs"] == 7
+
+
+def test_flags_override_the_file(call: Call) -> None:
+    Path("run.yaml").write_text(
+        "source: digits\nimbalance: step\nrho: 20\nepochs: 5\nseed: 1\noptions: {alpha: 0.5}\ndrw: true\n"
+    )
+    plain = config_of("train", "--config", "run.yaml")
+    assert (plain.source, plain.rho, plain.epochs, plain.seed, plain.drw) == ("digits", 20.0, 5, 1, True)
+    assert plain.options == {"alpha": 0.5}
+    changed = config_of(
+        *("train", "cifar10", "--seed", "4", "--config", "run.yaml", "--rho", "50", "--options", "beta=1")
+    )
+    assert (changed.source, changed.rho, changed.seed) == ("cifar10", 50.0, 4)
+    assert changed.epochs == 5
+    assert changed.options == {"beta": "1"}
+
+
+@pytest.mark.parametrize(
+    ("content", "flags"),
+    [
+        pytest.param("imbalance: step\nsource: digits", ("--rho", "20"), id="ratio"),
+        pytest.param("imbalance: step\nrho: 20", ("digits",), id="source"),
+    ],
+)
+@pytest.mark.xfail(strict=True, reason="the file is judged by itself before the flags that complete it are read")
+def test_flags_complete_the_file(content: str, flags: tuple[str, ...], call: Call) -> None:
+    Path("run.yaml").write_text(content)
+    answer = call("train", *flags, "--config", "run.yaml", "--print-config")
+    assert answer.code == 0, answer.err
+    assert {"source": "digits", "rho": 20.0}.items() <= yaml.safe_load(answer.out).items()
+
+
+WRONG: dict[str, tuple[str, str]] = {
+    "unknown key": ("source: digits\nepoch: 3", r"run\.yaml has an unknown setting 'epoch'. Did you mean 'epochs'\?"),
+    "a text for a number": ("source: digits\nepochs: three", r"epochs = 'three' received; .* a whole number"),
+    "a fraction": ("source: digits\nepochs: 1.5", r"epochs = 1\.5 received; .* a whole number"),
+    "true for a number": ("source: digits\nseed: true", r"seed = True received; .* a whole number"),
+    "a list for a text": ("source: digits\nmethod: [mfw]", r"method = \['mfw'\] received; .* a text"),
+    "nothing for a seed": ("source: digits\nseed:", r"seed = None received"),
+    "no choice": ("source: digits\nimbalance: steps\nrho: 3", r"'steps' received; .* natural, long_tailed, step"),
+    "options as text": ("source: digits\noptions: alpha", r"options = 'alpha' received; .* a mapping"),
+    "text for a flag": ("source: digits\ndrw: 'yes please'", r"drw = 'yes please' received; .* true or false"),
+    "negative": ("source: digits\nhold_out: -1", r"hold_out = -1 received; it has to be at least 0"),
+    "no data set": ("epochs: 3", r"names no data set; add source"),
+    "a list": ("- source\n- digits", r"holds list, not settings"),
+    "empty": ("", r"holds NoneType, not settings"),
+    "not YAML": ("source: [digits", r"is not valid YAML"),
+    "an object": ("source: !!python/object/apply:os.system ['touch touched']", r"is not valid YAML .*python/object"),
+    "another object": ("!!python/object:procrustean.config.RunConfig {source: digits}", r"is not valid YAML"),
+    "natural with a ratio": ("source: digits\nrho: 3", r"rho = 3\.0 received with imbalance 'natural'"),
+    "a ratio is missing": ("source: digits\nimbalance: step", r"imbalance 'step' needs its ratio"),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_a_wrong_file_is_refused(name: str, call: Call, work: Path) -> None:
+    content, message = WRONG[name]
+    Path("run.yaml").write_text(content)
+    answer = call("train", "--config", "run.yaml")
+    assert answer.code == 2
+    assert answer.out == ""
+    assert re.search(message, answer.err, re.DOTALL), answer.err
+    assert "Traceback" not in answer.err
+    assert [path.name for path in work.iterdir()] == ["run.yaml"]
+
+
+@pytest.mark.xfail(strict=True, raises=TypeError, reason="did_you_mean of a key that is no text: traceback")
+def test_a_key_that_is_no_text_is_refused(call: Call) -> None:
+    Path("run.yaml").write_text("source: digits\n3: 4\n")
+    answer = call("train", "--config", "run.yaml")
+    assert answer.code == 2
+    assert "unknown setting 3" in answer.err
+
+
+def test_bytes_that_are_no_text_are_refused(call: Call) -> None:
+    Path("run.yaml").write_bytes(b"source: \xff\xfe")
+    answer = call("train", "--config", "run.yaml")
+    assert (answer.code, answer.out) == (2, "")
+    assert "run.yaml is not valid YAML" in answer.err
+
+
+@pytest.mark.parametrize(("path", "reason"), [("none.yaml", "No such file or directory"), (".", "Is a directory")])
+def test_a_file_that_cannot_be_read_is_named(path: str, reason: str, call: Call) -> None:
+    answer = call("train", "digits", "--config", path)
+    assert (answer.code, answer.out) == (2, "")
+    assert answer.err == f"procrustean: cannot read the configuration {path} ({reason})\n"
+
+
+def test_a_configuration_without_its_name(call: Call) -> None:
+    answer = call("train", "digits", "--config")
+    assert (answer.code, answer.out) == (2, "")
+    assert "--config" in answer.err
+
+
+# Grids
+
+
+def test_the_runs_of_a_grid_are_printed(call: Call) -> None:
+    Path("grid.yaml").write_text(
+        "base: {source: digits, epochs: 1}\nruns: [{method: erm}, {method: mfw, drw: true}]\ngrid: {seed: [0, 1]}\n"
+    )
+    answer = call("fleet", "grid.yaml", "--output", "out", "--print-config")
+    assert (answer.code, answer.err) == (0, "")
+    printed = list(yaml.safe_load_all(answer.out))
+    assert [(run["method"], run["drw"], run["seed"]) for run in printed] == [
+        ("erm", False, 0),
+        ("erm", False, 1),
+        ("mfw", True, 0),
+        ("mfw", True, 1),
+    ]
+    assert len({run["run_dir"] for run in printed}) == 4
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("bases: {source: digits}", "unknown part 'bases'. Did you mean 'base'?"),
+        ("base: {source: digits}\ngrid: {seed: 3}", "grid.seed = 3 received; give a list of values"),
+        ("base: {source: digits}\ngrid: {seed: []}", "grid.seed = [] received; give a list of values"),
+        ("base: {source: digits}\nruns: [erm]", "'erm' received under runs"),
+        ("base: [digits]", "base and grid have to be mappings"),
+        ("base: {source: digits}\nruns: [{methode: erm}]", "unknown setting 'methode'. Did you mean 'method'?"),
+        ("runs: [{method: erm}]", "names no data set"),
+    ],
+)
+def test_a_wrong_grid_is_refused(content: str, message: str, call: Call, work: Path) -> None:
+    Path("grid.yaml").write_text(content)
+    answer = call("fleet", "grid.yaml")
+    assert (answer.code, answer.out) == (2, "")
+    assert message in answer.err
+    assert [path.name for path in work.iterdir()] == ["grid.yaml"]
+
+
+def test_a_grid_that_is_not_there(call: Call) -> None:
+    answer = call("fleet", "grid.yaml")
+    assert (answer.code, answer.out) == (2, "")
+    assert "cannot read" in answer.err
+    assert "grid.yaml" in answer.err

