@@ -155,6 +155,7 @@ class Training:
             yield
             if position.step < stage.steps_per_epoch:
                 self._boundary(stage)
+        yield from self._until_done()
         self._refuse_non_finite(stage)
         record: dict[str, Any] = {
             "stage": stage.number,
@@ -239,6 +240,14 @@ class Training:
                 f"[{shown}] of {self.directory.path}; the weights before it are kept. "
                 "Try a lower --lr, or --precision fp32; the last checkpoint is intact"
             )
+
+    def _until_done(self) -> Iterator[None]:
+        """Let the other runs of a fleet take their turns while the device works off what this one has queued."""
+        if self.placement.device.type == "cuda":
+            queued = torch.cuda.Event()
+            queued.record()
+            while not queued.query():
+                yield
 
     def _wait(self) -> None:
         if self.placement.device.type == "cuda":
