@@ -37,7 +37,7 @@ class _Combine(torch.autograd.Function):
 
     @staticmethod
     def forward(rows: Tensor, own: Tensor, other: Tensor, index: Tensor, inverse: Tensor) -> Tensor:
-        if rows.is_cuda and _has_kernel() and not torch.compiler.is_compiling():
+        if not torch.compiler.is_compiling() and rows.is_cuda and _has_kernel():
             from .kernels.combine import combine_rows, covers
 
             if covers(rows):

@@ -682,6 +682,60 @@ def test_a_run_resumes_between_its_stages(
         same_run(resume(path, splits=splits).path, whole)
 
 
+class ScaledHead(nn.Module):
+    """A head whose directions stay and whose lengths learn."""
+
+    def __init__(self, head: nn.Module) -> None:
+        super().__init__()
+        self.directions = head
+        self.lengths = nn.Parameter(torch.rand(4))
+
+    def forward(self, features: torch.Tensor) -> torch.Tensor:
+        scores: torch.Tensor = self.directions(features) * self.lengths
+        return scores
+
+
+@pytest.fixture
+def rebuilding(register: Callable[..., None]) -> str:
+    """The name of a method whose second stage puts other parts into the network."""
+
+    def scale_head(net: nn.Module) -> None:
+        net.head = ScaledHead(net.head)
+
+    def rebuilding(problem: Problem) -> Method:
+        second = Stage(Classify(), name="scale", share=0.5, trainable="head.lengths", begin=scale_head)
+        return Method(stages=(Stage(Classify(), share=0.5), second), label="rebuilding")
+
+    register("rebuilding", rebuilding)
+    return "rebuilding"
+
+
+def test_a_stage_may_rebuild_the_network(
+    rebuilding: str,
+    splits: Splits,
+    run_settings: dict[str, Any],
+    tmp_path: Path,
+    stop_after: Callable[[int], None],
+    same_run: Same,
+) -> None:
+    settings = {**run_settings, "method": rebuilding, "epochs": 4}
+    whole = fit(splits, **settings)
+    assert "head.lengths" in whole.net.state_dict()
+    for step in (6, 8, 11):
+        path = tmp_path / f"step{step}"
+        stop_after(step)
+        with pytest.raises(Stopped):
+            fit(splits, **{**settings, "run_dir": path})
+        stop_after(0)
+        same_run(resume(path, splits=splits).path, whole.path)
+
+
+@pytest.mark.xfail(strict=True, raises=RuntimeError, reason="the stored weights are loaded into the network as built")
+def test_a_rebuilt_network_is_evaluated_again(rebuilding: str, splits: Splits, run_settings: dict[str, Any]) -> None:
+    run = fit(splits, **{**run_settings, "method": rebuilding})
+    assert evaluate(run.path, splits=splits) == run.metrics
+
+
 def test_a_method_may_finish_the_network(
     register: Callable[..., None],
     splits: Splits,

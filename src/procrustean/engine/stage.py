@@ -119,15 +119,26 @@ class StageRun:
     def advance(self, step: int, count: int) -> int:
         """Run up to `count` steps from `step` on, of one batch size; returns how many were run."""
         if not self._runners:
-            if self.engine.kernels:
-                self._compile_kernels()
-            self._runners = self.engine.runners(self.steps, self.changing())
+            self._make_runners()
         part = 0
         if step >= self.steps[0].inputs.steps:
             step, part = step - self.steps[0].inputs.steps, 1
         count = min(count, self.steps[part].inputs.steps - step)
         self._runners[part](count)
         return count
+
+    def _make_runners(self) -> None:
+        if self.engine.kernels:
+            self._compile_kernels()
+        # Capturing tries the steps out. A run that goes on in the middle of an epoch may stand behind the last whole
+        # batch, so the trial starts at the beginning of the plan.
+        cursors = [part.inputs.cursor for part in self.steps]
+        places = [cursor.clone() for cursor in cursors]
+        for cursor in cursors:
+            cursor.zero_()
+        self._runners = self.engine.runners(self.steps, self.changing())
+        for cursor, place in zip(cursors, places, strict=True):
+            cursor.copy_(place)
 
     @torch.no_grad()
     def _compile_kernels(self) -> None:
@@ -159,7 +170,7 @@ class StageRun:
 
     def changing(self) -> list[Tensor]:
         """Every tensor a training step writes to."""
-        tensors = [*self.state().values(), *self.net.buffers(), self.optimizer.healthy]
+        tensors = [*self.state().values(), self.optimizer.healthy]
         tensors += [t for part in self.steps for t in (part.bad_step, part.inputs.cursor)]
         return [*tensors, *(p.data for p in self.parameters.parameters)]
 
