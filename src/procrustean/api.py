@@ -14,16 +14,16 @@ from .data.imageset import Splits
 from .data.imbalance import Imbalanced, build
 from .data.sources import load_source
 from .engine.device import Placement, own_stream, place
-from .engine.engines import choose_engine
+from .engine.engines import Engine, choose_engine
 from .engine.images import ImageStore, channel_statistics
 from .engine.record import identity_of, make_result
 from .engine.run_directory import RunDirectory
 from .engine.stopping import stop_on_signal
-from .engine.training import HELD_OUT_WEIGHTS, Interrupted, Training
+from .engine.training import HELD_OUT_WEIGHTS, Interrupted, Training, begin_stage, stage_epochs
 from .errors import ConfigError, RunError
 from .methods import checked_options, make_method, option_defaults
 from .methods.base import Method
-from .nets import NETS, build_net, check_net
+from .nets import build_net, check_net, layers_of
 from .nets.classifier import Classifier
 from .recipes import Recipe, recipe_for
 from .types import Problem
@@ -71,8 +71,10 @@ class Prepared:
     options: dict[str, Any]
     recipe: Recipe
     placement: Placement
+    engine: Engine
 
     def build_net(self) -> Classifier:
+        """The network with its initial weights."""
         return build_net(
             self.recipe.net,
             channels=self.data.train.images.shape[3],
@@ -117,17 +119,17 @@ def resume(run: str | Path, *, splits: Splits | None = None, reporter: Reporter 
     directory, config, identity = RunDirectory.open(Path(run))
     if directory.finished:
         raise RunError(f"{run} is finished already; see: procrustean compare {run}")
-    prepared = prepare(config, splits=splits, say=reporter.say)
+    prepared = _prepare_again(run, config, splits, reporter.say)
     check_identity(Path(run), identity, prepared)
     return _train(prepared, directory, reporter, resume=True)
 
 
-def check_identity(run: Path, identity: Mapping[str, Any], prepared: Prepared) -> None:
-    """Refuse to go on with a run whose data, classes or defaults have changed since it began."""
+def check_identity(run: Path, identity: Mapping[str, Any], prepared: Prepared, purpose: str = "go on") -> None:
+    """Refuse a run whose data, classes or defaults have changed since it began."""
     changed = {k: (identity.get(k), v) for k, v in identity_of(prepared).items() if identity.get(k) != v}
     if changed:
         listed = "; ".join(f"{k}: {_short(a)} when it began, {_short(b)} now" for k, (a, b) in changed.items())
-        raise RunError(f"{run} cannot go on: the data or the library's defaults have changed ({listed})")
+        raise RunError(f"{run} cannot {purpose}: the data or the library's defaults have changed ({listed})")
 
 
 def evaluate(run: str | Path, *, weights: str = "last", splits: Splits | None = None) -> dict[str, Any]:
@@ -149,20 +151,39 @@ def evaluate(run: str | Path, *, weights: str = "last", splits: Splits | None = 
 
 def load_run(run: str | Path, *, weights: str = "last", splits: Splits | None = None) -> tuple[Prepared, Classifier]:
     """A finished run's data and trained network, on its device, in evaluation mode."""
+    from safetensors import SafetensorError
     from safetensors.torch import load_file
 
     files = {"last": "model.safetensors", "held_out": HELD_OUT_WEIGHTS}
     if weights not in files:
         raise ConfigError(f"weights = {weights!r} received; accepted: 'last', 'held_out'")
-    directory, config, _ = RunDirectory.open(Path(run))
+    directory, config, identity = RunDirectory.open(Path(run))
     path = directory.file(files[weights])
     if not path.exists():
         reason = "was trained without --hold-out" if weights == "held_out" else "is not finished"
         raise RunError(f"{run} has no {path.name}: it {reason}")
-    prepared = prepare(config, splits=splits)
+    prepared = _prepare_again(run, config, splits)
+    check_identity(Path(run), identity, prepared, "be used")
     net = prepared.build_net()
-    net.load_state_dict(load_file(path))
+    for number in range(len(prepared.method.stages)):
+        begin_stage(net, prepared.method, number, config.seed)
+    try:
+        net.load_state_dict(load_file(path))
+    except (SafetensorError, RuntimeError) as error:
+        raise RunError(f"{path} is damaged or of another network ({error})") from error
     return prepared, net.to(prepared.placement.device).eval()
+
+
+def _prepare_again(
+    run: str | Path, config: RunConfig, splits: Splits | None, say: Callable[[str], None] = lambda text: None
+) -> Prepared:
+    """Prepare a run that exists; one that was trained on arrays needs them handed in again."""
+    try:
+        return prepare(config, splits=splits, say=say)
+    except ConfigError as error:
+        if splits is None and "source" in str(error):
+            raise ConfigError(f"{error} If {run} was trained on arrays, give them again: splits=...") from error
+        raise
 
 
 def prepare(
@@ -185,15 +206,16 @@ def prepare(
     )
     if data.left_out_classes:
         say(f"too few images to hold any out: {', '.join(data.left_out_classes)}")
-    recipe = recipe_for(splits.name)
-    net = config.net or recipe.net
-    backbone = NETS[net](channels=data.train.images.shape[3])
+    # A folder of the user's that happens to be called cifar10 is not CIFAR-10.
+    known = splits.name if splits.name == config.source else ""
+    recipe = recipe_for(known)
+    layers = layers_of(config.net or recipe.net)
     problem = Problem(
         counts=tuple(int(n) for n in data.counts),
         kind=imbalance_kind([int(n) for n in data.counts]) if data.kind == "natural" else cast(Kind, data.kind),
-        source=splits.name,
-        layers=backbone.groups,
-        second_group=backbone.second_group,
+        source=known,
+        layers=layers.groups,
+        second_group=layers.second_group,
     )
     method = make_method(config.method, problem, options)
     recipe = _resolved(recipe, config, method)
@@ -201,7 +223,31 @@ def prepare(
         mean, std = channel_statistics(data.train)
         recipe = recipe.changed({"mean": mean, "std": std})
     placement = place(config.device, config.precision, small=recipe.net in _SMALL_NETS)
-    return Prepared(config, data, splits, method, options, recipe, placement)
+    engine = choose_engine(config.engine, config.kernels, placement, method)
+    prepared = Prepared(config, data, splits, method, options, recipe, placement, engine)
+    stage_epochs(method, recipe.epochs)  # refuses too few
+    _check_batches(recipe, data.train.images.shape, layers_of(recipe.net).shrinks)
+    _check_layers(prepared)
+    return prepared
+
+
+def _check_batches(recipe: Recipe, shape: tuple[int, ...], shrinks: int) -> None:
+    images, height, width = shape[:3]
+    alone = images % min(recipe.batch_size, images) == 1 or images == 1
+    if alone and max(height, width) <= shrinks:
+        raise ConfigError(
+            f"{images} training images in batches of {recipe.batch_size} leave one image of {width} x {height} pixels "
+            "alone in a batch, and batch normalisation cannot normalise a single value; choose another --batch-size"
+        )
+
+
+def _check_layers(prepared: Prepared) -> None:
+    """Refuse a layer that the network does not have before anything is written."""
+    net = prepared.build_net()
+    for number, stage in enumerate(prepared.method.stages):
+        begin_stage(net, prepared.method, number, prepared.config.seed)
+        stage.objective.bind(net)
+        stage.objective.unbind()
 
 
 def recipe_of(config: RunConfig) -> Recipe:
@@ -258,7 +304,7 @@ class OngoingRun:
 
     def turns(self) -> Iterator[None]:
         prepared, config, label = self.prepared, self.prepared.config, self.prepared.method.label
-        engine = choose_engine(config.engine, config.kernels, prepared.placement, prepared.method)
+        engine = prepared.engine
         self.reporter.say(
             f"{label}: {prepared.placement.reason}; {engine.name}: {engine.reason}{', own kernels' * engine.kernels}"
         )

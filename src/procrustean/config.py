@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
@@ -71,6 +72,13 @@ class RunConfig:
     """Seconds between checkpoints."""
 
     def __post_init__(self) -> None:
+        if self.rho is not None:
+            # 100 and 100.0 are the same setting and must have the same hash.
+            object.__setattr__(self, "rho", float(self.rho))
+        self.check()
+
+    def check(self) -> None:
+        """ConfigError for settings that contradict each other or cannot be."""
         if self.imbalance == "natural" and self.rho is not None:
             raise ConfigError(
                 f"rho = {self.rho} received with imbalance 'natural', which keeps the images as they are; "
@@ -85,8 +93,8 @@ class RunConfig:
             ("image_size", 1),
         ):
             value = getattr(self, name)
-            if value is not None and value < least:
-                raise ConfigError(f"{name} = {value} received; it has to be at least {least}")
+            if value is not None and not least <= value < math.inf:
+                raise ConfigError(f"{name} = {value} received; it has to be at least {least}, and finite")
 
     @property
     def hash(self) -> str:
@@ -108,13 +116,18 @@ class RunConfig:
     @classmethod
     def from_json(cls, data: Mapping[str, Any], *, origin: str = "the configuration") -> RunConfig:
         """The reverse of `to_json`; refuses unknown keys and wrong types by name."""
-        known = [f.name for f in fields(cls)]
-        for key in data:
-            if key not in known:
-                raise ConfigError(f"{origin} has an unknown setting {key!r}. {did_you_mean(key, known)}")
         if not isinstance(data.get("source"), str):
             raise ConfigError(f"{origin} names no data set; add source, for example `source: digits`")
-        return cls(**{key: _typed(key, value, origin) for key, value in data.items()})
+        return cls(**typed_settings(data, origin=origin))
+
+
+def typed_settings(data: Mapping[str, Any], *, origin: str) -> dict[str, Any]:
+    """Settings with the types of `RunConfig`; unknown or ill-typed ones are refused by name."""
+    known = [f.name for f in fields(RunConfig)]
+    for key in data:
+        if key not in known:
+            raise ConfigError(f"{origin} has an unknown setting {key!r}. {did_you_mean(str(key), known)}")
+    return {key: _typed(key, value, origin) for key, value in data.items()}
 
 
 _WHOLE = ("epochs", "batch_size", "seed", "data_seed", "hold_out", "image_size", "evaluate_every")

@@ -21,6 +21,7 @@ from .engine.run_directory import RunDirectory
 from .engine.stopping import stop_on_signal
 from .engine.training import Interrupted
 from .errors import ConfigError
+from .recipes import recipe_for
 
 #: Runs at a time on a GPU. More hide each other's launch gaps until the multiprocessors are full; docs/performance.md.
 GPU_WIDTH = 8
@@ -46,9 +47,12 @@ def fit_many(
         reporter: where progress goes; silent by default.
     """
     reporter = reporter or SilentReporter()
+    if width is not None and width < 1:
+        raise ConfigError(f"width = {width} received; at least one run has to run at a time")
     paths = [config.run_dir or Path("runs") / config.slug for config in configs]
+    places = [path.resolve() for path in paths]
     for path in paths:
-        if paths.count(path) > 1:
+        if places.count(path.resolve()) > 1:
             raise ConfigError(f"two runs would be kept in {path}; give each its own run_dir or seed")
     load = lru_cache(maxsize=4)(load_source)
 
@@ -67,8 +71,9 @@ def fit_many(
             width=width or (GPU_WIDTH if on_gpu else 1),
             device=device,
             may_start=memory_allows(device),
+            stop=stop,
         )
-        if any(isinstance(member.error, Interrupted) for member in members):
+        if any(not member.done or isinstance(member.error, Interrupted) for member in members):
             raise Stopped("stopped and saved; give the same command again to go on", stop.exit_code)
     outcomes = []
     for member, path in zip(members, paths, strict=True):
@@ -105,4 +110,4 @@ def _starter(
 
 def _cost(config: RunConfig) -> float:
     """Predicted length in epochs: within one grid the data differ less than the epochs do."""
-    return float(config.epochs or 0)
+    return float(config.epochs or recipe_for(config.source).epochs)

@@ -52,6 +52,9 @@ class Objective(nn.Module):
     def bind(self, net: nn.Module) -> None:
         """Resolve layer names and place hooks; fails early on a wrong name."""
 
+    def unbind(self) -> None:
+        """Take the hooks off again."""
+
     def forward(self, net: nn.Module, batch: Batch, clock: Clock) -> Tensor:
         raise TypeError(f"{type(self).__name__} does not say what it minimises: override forward")
 
@@ -85,10 +88,13 @@ class Classify(Objective):
         self.points: list[MixPoint] = []
         self.draws = {**getattr(self.loss, "draws", {}), **(mixer.draws if mixer else {})}
 
-    def bind(self, net: nn.Module) -> None:
+    def unbind(self) -> None:
         for point in self.points:
             point.remove()
         self.points = []
+
+    def bind(self, net: nn.Module) -> None:
+        self.unbind()
         published = published_layers(net)
         for name in self.mixer.at if self.mixer else ():
             if published and name not in published and name not in dict(net.named_modules()):

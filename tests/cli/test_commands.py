@@ -250,7 +250,6 @@ def test_a_demo_folder_that_cannot_be_written(call: Call) -> None:
 # As a program
 
 
-@pytest.mark.xfail(strict=True, reason="a reader that stops reading (| head) gets a BrokenPipeError traceback")
 def test_a_reader_may_stop_reading(work: Path) -> None:
     process = subprocess.Popen(
         [sys.executable, "-m", "procrustean", "data", "sources"], stdout=subprocess.PIPE, stderr=subprocess.PIPE

@@ -110,12 +110,6 @@ def test_warm_up_steps_leave_no_trace(
         2,
         pytest.param(
             3,
-            marks=pytest.mark.xfail(
-                strict=True,
-                raises=IndexError,
-                reason="before the incomplete batch the cursor of the full ones is past their end; a warm-up step on "
-                "it reads beyond the plan, on a GPU a device-side assertion",
-            ),
         ),
         4,
     ],
@@ -206,10 +200,6 @@ def test_captured_stages_equal_eager_stages(
         pytest.param(
             "captured",
             1,
-            marks=pytest.mark.xfail(
-                run=False,  # it would leave the device unusable for every test after it
-                reason="before the incomplete batch a warm-up step reads beyond the plan: a device-side assertion",
-            ),
         ),
         ("captured", 2),
         ("captured", 4),
@@ -327,7 +317,6 @@ def test_a_value_that_is_no_number_freezes_a_captured_run(
 
 
 @pytest.mark.gpu
-@pytest.mark.xfail(strict=True, reason="torch.manual_seed before a stage reseeds the generators of all GPUs")
 def test_training_leaves_the_gpus_generators_and_flags_as_they_were(
     two_stage: str, splits: Splits, on_gpu: dict[str, Any], tmp_path: Path
 ) -> None:

@@ -160,7 +160,6 @@ def test_an_interrupted_fleet_goes_on_and_repeats_nothing(
     assert [outcome.result for outcome in again] == [outcome.result for outcome in outcomes]
 
 
-@pytest.mark.xfail(strict=True, reason="after a stop request every waiting run is still begun, for one step each")
 def test_a_stopped_fleet_begins_no_further_run(fleet: list[RunConfig], stop_after: StopAfter) -> None:
     stop_after(2, many)
     with pytest.raises(Stopped):
@@ -196,7 +195,6 @@ def test_changed_data_are_refused(
         raise fit_many([config("run")])[0].error or AssertionError
 
 
-@pytest.mark.xfail(strict=True, reason="rho=2 and rho=2.0 have different hashes, so the fleet refuses its own run")
 def test_a_whole_number_as_ratio_is_the_same_run_when_continued(npz: Path, tmp_path: Path) -> None:
     settings: dict[str, Any] = {"imbalance": "step", "rho": 2, "net": "small", "epochs": 1, "device": "cpu"}
     runs = [RunConfig(str(npz), **settings, method="erm", run_dir=tmp_path / "run")]
@@ -219,7 +217,6 @@ def test_equal_runs_without_a_folder_are_refused(npz: Path, monkeypatch: pytest.
         fit_many([RunConfig(str(npz)), RunConfig(str(npz))])
 
 
-@pytest.mark.xfail(strict=True, reason="a relative and an absolute path of one folder are taken for two")
 def test_one_folder_by_two_names_is_refused(
     config: Callable[..., RunConfig], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -228,7 +225,6 @@ def test_one_folder_by_two_names_is_refused(
         fit_many([config("same"), config("same", run_dir="same")])
 
 
-@pytest.mark.xfail(strict=True, reason="a negative width is accepted, and the fleet then waits for ever")
 @pytest.mark.parametrize("width", [-1, 0])
 def test_a_fleet_is_at_least_one_run_wide(
     width: int, config: Callable[..., RunConfig], monkeypatch: pytest.MonkeyPatch
@@ -273,7 +269,6 @@ def test_longer_runs_of_a_fleet_start_first(config: Callable[..., RunConfig]) ->
     assert recorder.begun == [("Focal", 0), ("LDAM", 0), ("ERM", 0)]
 
 
-@pytest.mark.xfail(strict=True, reason="epochs left to the recipe count as none, so the longest runs start last")
 def test_epochs_of_the_recipe_count_as_well(npz: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     costs: list[float] = []
     monkeypatch.setattr(many, "run_fleet", lambda members, **more: costs.extend(m.cost for m in members))

@@ -5,7 +5,10 @@ Nothing here imports torch: a command imports what it needs when it runs, so `--
 
 from __future__ import annotations
 
+import os
+import signal
 import sys
+import warnings
 from collections.abc import Sequence
 
 from ..errors import ProcrusteanError
@@ -16,6 +19,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = list(sys.argv[1:] if argv is None else argv)
     debug = "--debug" in arguments
     arguments = [a for a in arguments if a != "--debug"]
+    warnings.showwarning = _show_warning
     try:
         from .commands import parse
 
@@ -25,6 +29,15 @@ def main(argv: Sequence[str] | None = None) -> int:
             raise
         sys.stderr.write(f"procrustean: {error}\n")
         return getattr(error, "exit_code", 2)
+    except BrokenPipeError:
+        # The reader of our output (`| head`) has gone; without a pipe there is nothing left to flush at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 128 + signal.SIGPIPE
     except KeyboardInterrupt:
         sys.stderr.write("procrustean: stopped at once\n")
         return 130
+
+
+def _show_warning(message: Warning | str, *where: object, **more: object) -> None:
+    """A warning of the library as one line for people, without the line of source it arose in."""
+    sys.stderr.write(f"procrustean: warning: {message}\n")

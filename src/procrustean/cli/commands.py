@@ -36,7 +36,7 @@ class Command(Protocol):
 def parse(arguments: Sequence[str]) -> Command:
     """The command that a command line asks for; tyro exits with 2 and a hint where it asks for none."""
     path = config_argument(arguments)
-    defaults = {} if path is None else {"default": Train.from_config(read_config(path))}
+    defaults = {} if path is None else {"default": Train.with_defaults(read_config(path))}
 
     def command(kind: type[Any], name: str, **extra: Any) -> Any:
         return Annotated[kind, tyro.conf.subcommand(name, **extra)]

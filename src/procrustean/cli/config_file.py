@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from ..config import RunConfig
+from ..config import RunConfig, typed_settings
 from ..errors import ConfigError
 
 
@@ -20,9 +20,9 @@ def config_argument(arguments: Sequence[str]) -> Path | None:
     return None
 
 
-def read_config(path: Path) -> RunConfig:
+def read_config(path: Path) -> dict[str, Any]:
     """Settings from a YAML file; unknown or ill-typed ones are refused by name."""
-    return RunConfig.from_json(read_yaml(path), origin=str(path))
+    return typed_settings(read_yaml(path), origin=str(path))
 
 
 def read_yaml(path: Path) -> dict[str, Any]:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
+from typing import Any
 
 import tyro
 
@@ -27,10 +29,13 @@ class Train(RunConfig):
     quiet: bool = False
     """No progress."""
 
+    def check(self) -> None:
+        """Settings are judged when all of them are known: those of the file and the flags together."""
+
     @classmethod
-    def from_config(cls, config: RunConfig) -> Train:
+    def with_defaults(cls, settings: Mapping[str, Any]) -> Train:
         """The command with the settings of a file as its defaults."""
-        return cls(**vars(config))
+        return cls(**{"source": tyro.MISSING, **settings})
 
     def run_config(self) -> RunConfig:
         """The settings without the command's own flags."""

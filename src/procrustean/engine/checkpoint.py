@@ -82,6 +82,12 @@ def load_checkpoint(folder: Path) -> tuple[dict[str, Tensor], dict[str, Any], in
     return None
 
 
+def remove_leftovers(folder: Path) -> None:
+    """Drop half-written files of a run that was killed while saving."""
+    for path in folder.glob(".*.tmp"):
+        path.unlink()
+
+
 def remove_checkpoints(folder: Path) -> None:
     """Drop the checkpoints of a finished run."""
     (folder / MANIFEST).unlink(missing_ok=True)

@@ -36,6 +36,7 @@ def run_fleet(
     width: int,
     device: torch.device,
     may_start: Callable[[int], bool] = lambda active: True,
+    stop: Callable[[], bool] = lambda: False,
 ) -> None:
     """Run all members to their end, at most `width` at a time; errors are kept in the member they belong to.
 
@@ -44,10 +45,13 @@ def run_fleet(
         width: most runs at a time.
         device: where they run; each gets a stream of its own on a GPU.
         may_start: asked with the number of active runs before another one starts (memory, time).
+        stop: once it says so, no further run is started; the active ones save themselves.
     """
     waiting = sorted(members, key=lambda member: -member.cost)
     active: list[Member] = []
     while waiting or active:
+        if stop():
+            waiting = []
         while waiting and len(active) < width and (not active or may_start(len(active))):
             member = waiting.pop(0)
             if device.type == "cuda":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -27,11 +28,11 @@ class RunDirectory:
     def create(cls, path: Path, config: RunConfig, identity: Mapping[str, Any]) -> RunDirectory:
         """Start a new run; refuses a folder that holds one already, or anything else."""
         directory = cls(path)
-        if directory.file("config.json").exists():
-            directory.refuse_reuse(config)
-        if path.exists() and (not path.is_dir() or any(path.iterdir())):
-            raise RunError(f"{path} exists and is not an empty folder; choose another --run-dir")
         try:
+            if directory.file("config.json").exists():
+                directory.refuse_reuse(config)
+            if path.exists() and (not path.is_dir() or any(path.iterdir())):
+                raise RunError(f"{path} exists and is not an empty folder; choose another --run-dir")
             path.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise RunError(
@@ -46,8 +47,12 @@ class RunDirectory:
         """An existing run with its settings and identity."""
         directory = cls(path)
         record = directory.read("config.json")
-        if record.get("format") != FORMAT:
-            raise RunError(f"{path}/config.json has format {record.get('format')}; this version reads {FORMAT}")
+        if not isinstance(record, dict) or "format" not in record:
+            raise RunError(f"{path}/config.json is not the configuration of a run")
+        if record["format"] != FORMAT:
+            raise RunError(f"{path}/config.json has format {record['format']}; this version reads {FORMAT}")
+        if not isinstance(record.get("config"), dict) or not isinstance(record.get("identity"), dict):
+            raise RunError(f"{path}/config.json is damaged: it lacks config or identity")
         config = RunConfig.from_json(record["config"], origin=f"{path}/config.json")
         return directory, config, record["identity"]
 
@@ -68,10 +73,12 @@ class RunDirectory:
     def read(self, name: str) -> dict[str, Any]:
         """A JSON file of the run, or a RunError."""
         path = self.file(name)
-        if not path.exists():
-            raise RunError(f"{self.path} is not a run directory: it has no {name}")
         try:
             content: dict[str, Any] = json.loads(path.read_text())
+        except (FileNotFoundError, NotADirectoryError):
+            raise RunError(f"{self.path} is not a run directory: it has no {name}") from None
+        except OSError as error:
+            raise RunError(f"cannot read {path} ({error.strerror})") from error
         except ValueError as error:
             raise RunError(f"{path} is damaged ({error})") from error
         return content
@@ -86,7 +93,10 @@ class RunDirectory:
         if not path.exists():
             return []
         lines = path.read_bytes().split(b"\n")
-        return [json.loads(line) for line in lines[:-1]]
+        try:
+            return [json.loads(line) for line in lines[:-1]]
+        except ValueError as error:
+            raise RunError(f"{path} is damaged ({error}); start the run again in a new folder") from error
 
     def keep_records(self, count: int) -> None:
         """Drop the epochs after the checkpoint that training goes on from; they are about to be trained again."""
@@ -98,6 +108,9 @@ class RunDirectory:
         try:
             with open(self.file("epochs.jsonl"), "ab") as file:
                 file.write(_json_line(record))
+                file.flush()
+                # A checkpoint that counts this epoch must not outlive it.
+                os.fsync(file.fileno())
         except OSError as error:
             raise RunError(f"cannot write {self.file('epochs.jsonl')} ({error.strerror})") from error
 
@@ -106,6 +119,7 @@ class RunDirectory:
         checkpoint.save_checkpoint(self.path, self._number, tensors, position)
 
     def load_checkpoint(self) -> tuple[dict[str, Tensor], dict[str, Any]] | None:
+        checkpoint.remove_leftovers(self.path)
         loaded = checkpoint.load_checkpoint(self.path)
         if loaded is None:
             return None

@@ -196,8 +196,7 @@ class StageRun:
     def finish(self) -> None:
         """Give the network its own parameters back and take the objective's hooks off."""
         self.parameters.release()
-        for point in getattr(self.objective, "points", []):
-            point.remove()
+        self.objective.unbind()
 
 
 def freeze_all_but(net: Classifier, trainable: str) -> list[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,7 +13,7 @@ from torch import Tensor
 from ..console import Reporter
 from ..data.imageset import ImageSet
 from ..data.imbalance import Imbalanced
-from ..errors import RunError
+from ..errors import ConfigError, RunError
 from ..methods.base import Method
 from ..nets.classifier import Classifier
 from ..recipes import Recipe
@@ -98,6 +98,11 @@ class Training:
         self.position = Position(**position)
         self.directory.keep_records(self.position.records)
         self.records = self.directory.records()
+        if len(self.records) < self.position.records:
+            raise RunError(
+                f"{self.directory.path}/epochs.jsonl has {len(self.records)} of the {self.position.records} epochs "
+                "that the checkpoint counts; the file was changed or cut. Start the run again in a new folder"
+            )
         between_stages = self.position.epoch == 0 and self.position.step == 0
         for number in range(self.position.stage + (0 if between_stages else 1)):
             self._prepare(number)
@@ -182,12 +187,8 @@ class Training:
         return 32 if self.placement.device.type == "cuda" else 1
 
     def _prepare(self, number: int) -> None:
-        begin = self.method.stages[number].begin
-        if begin is not None:
-            with torch.random.fork_rng(devices=[]):
-                torch.manual_seed(torch_seed(self.seed, "stage", number))
-                begin(self.net)
-            self.net.to(self.placement.device)
+        begin_stage(self.net, self.method, number, self.seed)
+        self.net.to(self.placement.device, memory_format=torch.channels_last)
 
     def _evaluate(self, record: dict[str, Any], stage: StageRun | None = None) -> None:
         position = self.position
@@ -254,13 +255,28 @@ class Training:
             torch.cuda.current_stream().synchronize()
 
 
+def begin_stage(net: Classifier, method: Method, number: int, seed: int) -> None:
+    """What a stage does to the network before it trains, on the CPU: the same numbers are drawn on every device."""
+    begin = method.stages[number].begin
+    if begin is None:
+        return
+    net.cpu()
+    with torch.random.fork_rng(devices=[]):
+        torch.default_generator.manual_seed(torch_seed(seed, "stage", number))
+        begin(net)
+
+
 def stage_epochs(method: Method, epochs: int) -> list[int]:
     """Epochs of each stage by their shares; they add up, and every stage has at least one."""
-    stages: Sequence[Any] = method.stages
-    if epochs < len(stages):
-        raise RunError(f"{epochs} epochs received for {len(stages)} stages; every stage needs at least one")
-    lengths = [max(1, round(stage.share * epochs)) for stage in stages[1:]]
-    return [epochs - sum(lengths), *lengths]
+    shares = [stage.share for stage in method.stages]
+    if epochs < len(shares):
+        raise ConfigError(f"{epochs} epochs received for {len(shares)} stages; every stage needs at least one")
+    lengths = [1] * len(shares)
+    for _ in range(epochs - len(shares)):
+        # The next epoch goes to the stage that is furthest behind its share; ties to the earlier one.
+        behind = [share * epochs - length for share, length in zip(shares, lengths, strict=True)]
+        lengths[behind.index(max(behind))] += 1
+    return lengths
 
 
 def _better(value: float, best: dict[str, Any] | None, *, or_equal: bool = False) -> bool:

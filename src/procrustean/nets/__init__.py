@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 import torch
 from torch import nn
@@ -41,6 +42,14 @@ def build_net(
         net = Classifier(backbone, (head or nn.Linear)(backbone.features, classes))
         initialise(net)
     return net
+
+
+def layers_of(name: str) -> type[Backbone]:
+    """The class of a network, which publishes its mixable layers, without building one."""
+    check_net(name)
+    factory: Any = NETS[name]
+    made: type[Backbone] = getattr(factory, "func", factory)  # a partial hides its class
+    return made
 
 
 def check_net(name: str) -> None:

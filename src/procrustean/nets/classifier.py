@@ -11,6 +11,7 @@ class Backbone(nn.Module):
     features: int  # width of the feature vector
     groups: tuple[str, ...]  # mixable layers, from the image to the last feature map
     second_group: str  # where the paper mixes
+    shrinks: int  # image side over the side of the last feature map
 
 
 class Classifier(nn.Module):

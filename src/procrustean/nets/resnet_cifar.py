@@ -42,6 +42,7 @@ class ResNetCifar(Backbone):
 
     groups = ("input", "group1", "group2", "group3", "group4")
     second_group = "group2"
+    shrinks = 4
 
     def __init__(self, *, blocks: int, channels: int = 3, width: int = 16) -> None:
         super().__init__()

@@ -13,6 +13,7 @@ class SmallNet(Backbone):
 
     groups = ("input", "group1", "group2", "group3")
     second_group = "group2"
+    shrinks = 4
 
     def __init__(self, *, channels: int = 1, width: int = 16) -> None:
         super().__init__()
