@@ -73,7 +73,7 @@ def fit_many(
             may_start=memory_allows(device),
             stop=stop,
         )
-        if any(not member.done or isinstance(member.error, Interrupted) for member in members):
+        if stop() and any(not member.done or isinstance(member.error, Interrupted) for member in members):
             raise Stopped("stopped and saved; give the same command again to go on", stop.exit_code)
     outcomes = []
     for member, path in zip(members, paths, strict=True):

@@ -44,8 +44,11 @@ class Fleet:
         if self.print_config:
             write_result("---\n".join(config_as_yaml(config) for config in configs))
             return 0
+        from ..api import recipe_of
         from ..many import fit_many
+        from .threads import use_sane_threads
 
+        use_sane_threads(recipe_of(configs[0]))
         reporter = make_reporter(quiet=self.quiet)
         try:
             outcomes = fit_many(configs, width=self.width, reporter=reporter)

@@ -51,10 +51,12 @@ class Train(RunConfig):
             comments = "".join(f"# {name}: {value}\n" for name, value in recipe.to_json().items())
             write_result(config_as_yaml(config) + "# The recipe these settings resolve to:\n" + comments)
             return 0
-        from ..api import fit
+        from ..api import fit, recipe_of
         from ..console import make_reporter
         from .outcome import show
+        from .threads import use_sane_threads
 
+        use_sane_threads(recipe_of(config))
         reporter = make_reporter(quiet=self.quiet)
         try:
             run = fit(config, reporter=reporter)

@@ -1,0 +1,34 @@
+"""Losses for imbalanced classes, for any training loop: `loss(logits, labels)`.
+
+In yours:
+
+    loss = LDAM(class_counts).to(device)
+    loss(model(images), labels).backward()
+
+Each is an nn.Module and takes `reduction="mean"` (the default) or `"none"`. The arithmetic is float32 whatever the
+precision of the logits, also under autocast, and float64 for float64 logits. What a loss derives from the class counts
+is a buffer, so it moves with `.to(device)`. The buffers are not persistent: they follow from the constructor's
+arguments, and a model that holds a loss keeps the state-dict keys it has without it.
+"""
+
+from .base import CrossEntropy, Loss
+from .class_balanced import ClassBalanced
+from .focal import Focal
+from .label_aware_smoothing import LabelAwareSmoothing
+from .ldam import LDAM
+from .seql import SEQL
+from .vector_scaling import CDT, VS, BalancedSoftmax, LogitAdjusted
+
+__all__ = [
+    "CDT",
+    "LDAM",
+    "SEQL",
+    "VS",
+    "BalancedSoftmax",
+    "ClassBalanced",
+    "CrossEntropy",
+    "Focal",
+    "LabelAwareSmoothing",
+    "LogitAdjusted",
+    "Loss",
+]

@@ -1,0 +1,75 @@
+"""What the losses have in common: how they are called, their precision, their reduction."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Literal
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from ..errors import ConfigError, DataError
+
+Reduction = Literal["mean", "none"]
+
+
+class Loss(nn.Module):
+    """A loss of scores [B, C] and class indices [B]; a subclass says what each sample costs.
+
+    Args:
+        classes: number of classes the loss was made for; None takes any.
+        reduction: "mean" over the batch, or "none" for a loss per sample.
+    """
+
+    #: Uniforms needed per sample, name -> shape; they follow the labels in the call, in this order.
+    draws: Mapping[str, tuple[int, ...]] = {}
+
+    def __init__(self, *, classes: int | None = None, reduction: Reduction = "mean") -> None:
+        super().__init__()
+        one_of("reduction", reduction, ("mean", "none"))
+        self.classes = classes
+        self.reduction = reduction
+
+    def forward(self, logits: Tensor, labels: Tensor) -> Tensor:
+        """The loss, a scalar or [B]; logits are [B, C], labels integers [B]."""
+        self.check(logits, labels)
+        wide = logits.to(torch.promote_types(logits.dtype, torch.float32))
+        losses = self.per_sample(wide, labels.long())
+        return losses.mean() if self.reduction == "mean" else losses
+
+    def per_sample(self, logits: Tensor, labels: Tensor) -> Tensor:
+        """The loss of each sample, [B]; the logits are float32 or float64, the labels int64."""
+        raise TypeError(f"{type(self).__name__} does not say what a sample costs: override per_sample")
+
+    def check(self, logits: Tensor, labels: Tensor) -> None:
+        """Refuse shapes and types that would broadcast into something else; reads no values."""
+        if logits.dim() != 2 or labels.shape != logits.shape[:1]:
+            raise DataError(
+                f"logits of shape {tuple(logits.shape)} and labels of shape {tuple(labels.shape)} received; "
+                "give logits [batch, classes] and one class index per row"
+            )
+        if labels.is_floating_point() or labels.dtype == torch.bool:
+            raise DataError(f"labels of type {labels.dtype} received; give class indices, integers")
+        if self.classes is not None and logits.shape[1] != self.classes:
+            raise DataError(f"logits for {logits.shape[1]} classes received by a loss made for {self.classes}")
+
+    def extra_repr(self) -> str:
+        return f"reduction={self.reduction!r}" if self.classes is None else f"classes={self.classes}"
+
+
+class CrossEntropy(Loss):
+    """Softmax cross-entropy, -log softmax(z)_y.
+
+    >>> CrossEntropy()(torch.zeros(2, 4), torch.tensor([0, 3]))
+    tensor(1.3863)
+    """
+
+    def per_sample(self, logits: Tensor, labels: Tensor) -> Tensor:
+        return F.cross_entropy(logits, labels, reduction="none")
+
+
+def one_of(name: str, value: object, accepted: tuple[str, ...]) -> None:
+    """ConfigError for a choice that there is not."""
+    if value not in accepted:
+        raise ConfigError(f"{name} = {value!r} received; accepted: {', '.join(map(repr, accepted))}")
