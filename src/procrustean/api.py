@@ -19,7 +19,7 @@ from .engine.images import ImageStore, channel_statistics
 from .engine.record import identity_of, make_result
 from .engine.run_directory import RunDirectory
 from .engine.stopping import stop_on_signal
-from .engine.training import HELD_OUT_WEIGHTS, Interrupted, Training, begin_stage, stage_epochs
+from .engine.training import HELD_OUT_WEIGHTS, Interrupted, Training, reshape_for, stage_epochs
 from .errors import ConfigError, RunError
 from .methods import checked_options, make_method, option_defaults
 from .methods.base import Method
@@ -166,7 +166,7 @@ def load_run(run: str | Path, *, weights: str = "last", splits: Splits | None = 
     check_identity(Path(run), identity, prepared, "be used")
     net = prepared.build_net()
     for number in range(len(prepared.method.stages)):
-        begin_stage(net, prepared.method, number, config.seed)
+        reshape_for(net, prepared.method, number, config.seed)
     try:
         net.load_state_dict(load_file(path))
     except (SafetensorError, RuntimeError) as error:
@@ -245,7 +245,7 @@ def _check_layers(prepared: Prepared) -> None:
     """Refuse a layer that the network does not have before anything is written."""
     net = prepared.build_net()
     for number, stage in enumerate(prepared.method.stages):
-        begin_stage(net, prepared.method, number, prepared.config.seed)
+        reshape_for(net, prepared.method, number, prepared.config.seed)
         stage.objective.bind(net)
         stage.objective.unbind()
 

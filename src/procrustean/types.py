@@ -10,6 +10,13 @@ from torch import Tensor
 from .counts import Kind
 
 
+class Images(NamedTuple):
+    """Augmented and normalised images with their labels."""
+
+    x: Tensor  # [B, channels, H, W]
+    y: Tensor  # [B] int64
+
+
 class Batch(NamedTuple):
     """One mini-batch with all its random numbers, drawn ahead."""
 
@@ -18,6 +25,7 @@ class Batch(NamedTuple):
     partner: Tensor  # [B] int64, a permutation of the batch
     inverse: Tensor  # [B] int64, its inverse
     u: dict[str, Tensor]  # name -> [B, ...] uniforms in [0, 1), as the objective asked for in `draws`
+    extra: Images | None = None  # the stage's second stream of images, if it has one
 
 
 class Clock(NamedTuple):

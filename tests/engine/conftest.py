@@ -169,7 +169,7 @@ def two_stage(register: Callable[..., None]) -> str:
             name="classifier",
             share=0.5,
             trainable="head",
-            begin=new_head,
+            reshape=new_head,
             recipe={"lr": 0.2, "warmup_epochs": 0},
         )
         return Method(stages=(features, classifier), label="two stages")

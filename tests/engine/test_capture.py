@@ -21,7 +21,7 @@ from procrustean.engine.device import Placement
 from procrustean.engine.engines import Engine, choose_engine
 from procrustean.engine.step import TrainStep
 from procrustean.errors import ConfigError, RunError
-from procrustean.methods import METHODS, make_method
+from procrustean.methods import METHODS, make_method, option_defaults
 from procrustean.methods.base import Method, Stage
 from procrustean.objectives import Classify
 from procrustean.types import Problem
@@ -97,7 +97,8 @@ def test_warm_up_steps_leave_no_trace(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Every tensor that a step writes to is among those that are put back."""
-    settings = {**tiny, "method": method, "drw": True, "precision": precision, "epochs": 2}
+    drw = "drw" in option_defaults(method)
+    settings = {**tiny, "method": method, "drw": drw, "precision": precision, "epochs": 2}
     plain = fit(splits, **settings, run_dir=tmp_path / "plain")
     monkeypatch.setattr(Engine, "runners", lambda self, steps, state: [Rehearsed(step, state) for step in steps])
     same_run(fit(splits, **settings, run_dir=tmp_path / "rehearsed").path, plain.path)
@@ -171,6 +172,8 @@ class MemoryWatch(SilentReporter):
 def test_captured_steps_equal_eager_steps(
     method: str, drw: bool, net: str, precision: str, splits: Splits, on_gpu: dict[str, Any], tmp_path: Path
 ) -> None:
+    if drw and "drw" not in option_defaults(method):
+        pytest.skip(f"{method} has no DRW")
     settings = {**on_gpu, "method": method, "drw": drw, "net": net, "precision": precision}
     runs = [fit(splits, **settings, engine=engine, run_dir=tmp_path / engine) for engine in ("eager", "captured")]
     assert [run.result["environment"]["engine"] for run in runs] == ["eager", "captured"]
@@ -252,7 +255,8 @@ def test_no_step_waits_for_the_device(
 
     seen: list[str] = []
     watched(GraphRunner if engine == "captured" else TrainStep)
-    fit(splits, **{**on_gpu, "method": method}, drw=True, engine=engine, run_dir=tmp_path / "run")
+    drw = "drw" in option_defaults(method)
+    fit(splits, **{**on_gpu, "method": method}, drw=drw, engine=engine, run_dir=tmp_path / "run")
     # Captured: one replay of the full batches and one of the rest per epoch.
     assert len(seen) == (10 if engine == "captured" else 20)
 

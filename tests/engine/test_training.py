@@ -695,7 +695,7 @@ def rebuilding(register: Callable[..., None]) -> str:
         net.head = ScaledHead(net.head)
 
     def rebuilding(problem: Problem) -> Method:
-        second = Stage(Classify(), name="scale", share=0.5, trainable="head.lengths", begin=scale_head)
+        second = Stage(Classify(), name="scale", share=0.5, trainable="head.lengths", reshape=scale_head)
         return Method(stages=(Stage(Classify(), share=0.5), second), label="rebuilding")
 
     register("rebuilding", rebuilding)
@@ -735,9 +735,14 @@ def test_a_method_may_finish_the_network(
     stop_after: Callable[[int], None],
     same_run: Same,
 ) -> None:
-    def one_class_only(net: nn.Module) -> None:
+    judged: list[float | None] = []
+
+    def one_class_only(net: nn.Module, judge: Callable[[], float] | None) -> dict[str, Any]:
+        judged.append(judge() if judge else None)
         with torch.no_grad():
             net.head.bias += torch.tensor([0.0, 0.0, 0.0, 1e6])
+        judged.append(judge() if judge else None)
+        return {"chosen": 3}
 
     def finishing(problem: Problem) -> Method:
         return Method(stages=(Stage(Classify()),), label="finishing", finish=one_class_only)
@@ -747,7 +752,12 @@ def test_a_method_may_finish_the_network(
     run = fit(splits, **settings)
     assert run.metrics["recall"] == [0.0, 0.0, 0.0, 1.0]
     assert run.result["curves"]["test_recall"][-1] == [0.0, 0.0, 0.0, 1.0]
+    assert run.result["method"]["finish"] == {"chosen": 3}
+    assert judged == [None, None]
     assert evaluate(run.path, splits=splits) == run.metrics
+    selections = fit(splits, **{**settings, "run_dir": tmp_path / "held out"}, hold_out=1).result["selections"]
+    assert judged[3] == 0.25, "the judge sees the network as it is"
+    assert selections["held_out"]["metrics"] == selections["oracle"]["metrics"] == selections["last"]["metrics"]
     stop_after(7)
     with pytest.raises(Stopped):
         fit(splits, **{**settings, "run_dir": tmp_path / "stopped"})

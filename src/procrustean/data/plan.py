@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -27,6 +27,7 @@ class EpochPlanner:
     flip: bool
     draws: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     sampler: Sampler | None = None
+    extra: Sampler | None = None  # draws a second stream of training images
 
     @property
     def images(self) -> int:
@@ -56,13 +57,21 @@ class EpochPlanner:
             "partner": self._partners(stream("partner")),
         }
         plan["inverse"] = self._by_batch(plan["partner"])
-        if self.padding:
-            offsets = stream("crop").integers(2 * self.padding + 1, 2, n)
-            plan["top"], plan["left"] = offsets[0], offsets[1]
-        if self.flip:
-            plan["flip"] = stream("flip").uniforms(n) < 0.5
+        plan |= self._augmentation("", stream)
+        if self.extra is not None:
+            plan["extra.index"] = self.extra(self.labels, n, stream("extra.order"))
+            plan |= self._augmentation("extra.", stream)
         for name, shape in self.draws.items():
             plan[f"u.{name}"] = stream(f"u.{name}").uniforms(n, *shape)
+        return plan
+
+    def _augmentation(self, prefix: str, stream: Callable[[str], Stream]) -> Arrays:
+        plan: Arrays = {}
+        if self.padding:
+            offsets = stream(prefix + "crop").integers(2 * self.padding + 1, 2, self.images)
+            plan[prefix + "top"], plan[prefix + "left"] = offsets[0], offsets[1]
+        if self.flip:
+            plan[prefix + "flip"] = stream(prefix + "flip").uniforms(self.images) < 0.5
         return plan
 
     def _partners(self, stream: Stream) -> npt.NDArray[np.int64]:

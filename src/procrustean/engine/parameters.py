@@ -6,7 +6,7 @@ and restoring are copies.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import torch
 from torch import Tensor, nn
@@ -66,6 +66,14 @@ class FlatParameters:
         sizes = [p.numel() for p in self.parameters]
         for name, part, parameter in zip(self.names, flat.split(sizes), self.parameters, strict=True):
             yield name, _like(part, parameter)
+
+    def by_name(self, values: Mapping[str, float], default: float) -> Tensor:
+        """A flat tensor with the value whose key a parameter's name begins with, the longest such key counting."""
+        flat = torch.empty_like(self.master)
+        for name, part in self.named(flat):
+            keys = [key for key in values if name == key or name.startswith(key + ".")]
+            part.fill_(values[max(keys, key=len)] if keys else default)
+        return flat
 
     def release(self) -> None:
         """Give the network ordinary float32 parameters of its own again."""

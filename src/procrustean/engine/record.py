@@ -62,6 +62,7 @@ def make_result(prepared: Prepared, training: Training) -> dict[str, Any]:
                 {"name": stage.name, "epochs": epochs}
                 for stage, epochs in zip(prepared.method.stages, training.epochs, strict=True)
             ],
+            "finish": training.finished,
             "parameters": sum(p.numel() for p in training.net.parameters()),
         },
         "selections": {"last": position.last, **position.best},

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import torch
 from torch import Tensor
 
@@ -24,9 +26,14 @@ class SGD:
         momentum: float,
         nesterov: bool,
         weight_decay: float,
+        rates: Mapping[str, float] | None = None,
+        no_decay: tuple[str, ...] = (),
     ) -> None:
         self.parameters, self.buffers = parameters, buffers
-        self.lr, self.momentum, self.nesterov, self.weight_decay = lr, momentum, nesterov, weight_decay
+        self.lr, self.momentum, self.nesterov = lr, momentum, nesterov
+        # Numbers where all parameters share them, vectors along the flat tensor where a stage says otherwise.
+        self.rate = parameters.by_name(rates, 1.0) if rates else 1.0
+        self.decay = parameters.by_name(dict.fromkeys(no_decay, 0.0), 1.0) * weight_decay if no_decay else weight_decay
         self.velocity = torch.zeros_like(parameters.master)
         self.healthy = torch.ones((), dtype=torch.bool, device=lr.device)
 
@@ -36,10 +43,13 @@ class SGD:
         master, velocity = self.parameters.master, self.velocity
         gradient = self.parameters.collect(gradients)
         self.healthy.logical_and_(torch.isfinite(gradient).all() & torch.isfinite(loss))
-        gradient.add_(master, alpha=self.weight_decay)
+        if isinstance(self.decay, Tensor):
+            gradient.addcmul_(master, self.decay)
+        else:
+            gradient.add_(master, alpha=self.decay)
         faster = torch.add(gradient, velocity, alpha=self.momentum)
         descent = gradient.add(faster, alpha=self.momentum) if self.nesterov else faster
         velocity.copy_(torch.where(self.healthy, faster, velocity))
-        master.copy_(torch.where(self.healthy, master - self.lr * descent, master))
+        master.copy_(torch.where(self.healthy, master - self.lr * self.rate * descent, master))
         self.buffers.restore_unless(self.healthy)
         self.parameters.refresh()

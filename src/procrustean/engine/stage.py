@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from ..data.imageset import ImageSet
 from ..data.plan import Arrays, EpochPlanner
@@ -63,6 +63,7 @@ class StageRun:
             flip=recipe.flip,
             draws=stage.objective.draws,
             sampler=stage.sampler,
+            extra=stage.extra,
         )
         device = self.device
         self.clock = Clock(torch.zeros((), dtype=torch.int64, device=device), torch.zeros((), device=device), epochs)
@@ -74,6 +75,8 @@ class StageRun:
             momentum=recipe.momentum,
             nesterov=recipe.nesterov,
             weight_decay=recipe.weight_decay,
+            rates=stage.rates,
+            no_decay=stage.no_decay,
         )
         self.objective = stage.objective.to(device)
         self.objective.bind(net)
@@ -106,6 +109,8 @@ class StageRun:
     def begin_epoch(self, epoch: int, step: int = 0) -> None:
         """Load the plan of an epoch, to go on at a step of it."""
         self.net.train()
+        if self.stage.norm == "eval":
+            keep_statistics(self.net, self.stage.trainable)
         self.clock.epoch.fill_(epoch)
         self.clock.lr.fill_(self.rates[epoch])
         self.plan = self.planner.draw(self.seed, self.number, epoch)
@@ -210,3 +215,11 @@ def freeze_all_but(net: Classifier, trainable: str) -> list[str]:
     if not names:
         raise ConfigError(f"trainable = {trainable!r} received, but the network has no such part")
     return names
+
+
+def keep_statistics(net: Classifier, trainable: str) -> None:
+    """Put batch normalisation outside the trainable part into evaluation mode: its statistics stay."""
+    for name, module in net.named_modules():
+        inside = trainable == "all" or name == trainable or name.startswith(trainable + ".")
+        if isinstance(module, nn.modules.batchnorm._BatchNorm) and not inside:
+            module.eval()

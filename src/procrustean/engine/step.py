@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from ..data.plan import Arrays
 from ..objectives import Objective
-from ..types import Batch, Clock
+from ..types import Batch, Clock, Images
 from .images import ImageStore
 from .sgd import SGD
 
@@ -87,11 +87,16 @@ class TrainStep:
     def batch(self) -> Batch:
         """The batch under the cursor."""
         row = self.inputs.row()
-        x = self.images.augmented(row["index"], row.get("top"), row.get("left"), row.get("flip"))
-        if self.low_precision is not None:
-            x = x.to(self.low_precision)
         u = {name.removeprefix("u."): values for name, values in row.items() if name.startswith("u.")}
-        return Batch(x, self.images.labels[row["index"]], row["partner"], row["inverse"], u)
+        extra = self.gathered(row, "extra.") if "extra.index" in row else None
+        return Batch(*self.gathered(row, ""), row["partner"], row["inverse"], u, extra)
+
+    def gathered(self, row: dict[str, Tensor], prefix: str) -> Images:
+        """The images of one stream, augmented."""
+        index = row[prefix + "index"]
+        offsets = (row.get(prefix + name) for name in ("top", "left", "flip"))
+        x = self.images.augmented(index, *offsets)
+        return Images(x if self.low_precision is None else x.to(self.low_precision), self.images.labels[index])
 
 
 def precision(device: torch.device, low: torch.dtype | None) -> contextlib.AbstractContextManager[object]:

@@ -14,7 +14,7 @@ from ..console import Reporter
 from ..data.imageset import ImageSet
 from ..data.imbalance import Imbalanced
 from ..errors import ConfigError, RunError
-from ..methods.base import Method
+from ..methods.base import Judge, Method
 from ..nets.classifier import Classifier
 from ..recipes import Recipe
 from ..rng import torch_seed
@@ -84,6 +84,7 @@ class Training:
         self.held_out_images = store(data.held_out) if data.held_out is not None else None
         self.position = Position()
         self.records: list[dict[str, Any]] = []
+        self.finished: dict[str, Any] = {}
         self._started = time.monotonic()
         self._last_checkpoint = self._mark = self._started
         self._pending: dict[str, Tensor] | None = None
@@ -121,15 +122,37 @@ class Training:
             position.stage, position.epoch, position.step = position.stage + 1, 0, 0
             self._checkpoint({f"net.{k}": v for k, v in self.net.state_dict().items()})
         if self.method.finish is not None:
-            self.method.finish(self.net)
-            self._evaluate(self.records[-1])
+            self._finish(self.method.finish)
+
+    def _finish(self, finish: Callable[[Classifier, Judge | None], dict[str, Any]]) -> None:
+        """Turn the trained network into the one that predicts; there is only one, so every selection is of it."""
+
+        def judge() -> float:
+            assert self.held_out_images is not None
+            held_out = evaluate_net(self.net, self.held_out_images, self.counts, self.placement.low_precision)
+            value: float = held_out["balanced_accuracy"]
+            return value
+
+        self.finished = finish(self.net, None if self.held_out_images is None else judge)
+        self.position.best = {"held_out": None, "oracle": None}
+        self._evaluate(self.records[-1])
+
+    @torch.no_grad()
+    def _clean_batches(self) -> Iterator[tuple[Tensor, Tensor]]:
+        size = 500
+        for start in range(0, len(self.train_images), size):
+            stop = min(start + size, len(self.train_images))
+            yield self.train_images.clean(start, stop), self.train_images.labels[start:stop]
 
     def _run_stage(self, number: int) -> Iterator[None]:
         position = self.position
+        plan = self.method.stages[number]
         if self._pending is None:
             self._prepare(number)
+            if plan.begin is not None:
+                plan.begin(self.net, self._clean_batches)
         stage = StageRun(
-            self.method.stages[number],
+            plan,
             number,
             net=self.net,
             train=self.data.train,
@@ -187,7 +210,7 @@ class Training:
         return 32 if self.placement.device.type == "cuda" else 1
 
     def _prepare(self, number: int) -> None:
-        begin_stage(self.net, self.method, number, self.seed)
+        reshape_for(self.net, self.method, number, self.seed)
         self.net.to(self.placement.device, memory_format=torch.channels_last)
 
     def _evaluate(self, record: dict[str, Any], stage: StageRun | None = None) -> None:
@@ -255,15 +278,15 @@ class Training:
             torch.cuda.current_stream().synchronize()
 
 
-def begin_stage(net: Classifier, method: Method, number: int, seed: int) -> None:
-    """What a stage does to the network before it trains, on the CPU: the same numbers are drawn on every device."""
-    begin = method.stages[number].begin
-    if begin is None:
+def reshape_for(net: Classifier, method: Method, number: int, seed: int) -> None:
+    """What a stage changes about the network, on the CPU: the same numbers are drawn on every device."""
+    reshape = method.stages[number].reshape
+    if reshape is None:
         return
     net.cpu()
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(torch_seed(seed, "stage", number))
-        begin(net)
+        reshape(net)
 
 
 def stage_epochs(method: Method, epochs: int) -> list[int]:

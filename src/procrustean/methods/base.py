@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import numpy as np
 import numpy.typing as npt
-from torch import nn
+from torch import Tensor, nn
 
 from ..objectives import Objective
 from ..rng import Stream
@@ -25,6 +25,12 @@ class Sampler(Protocol):
         ...
 
 
+#: Yields (images, labels) of the whole training set, not augmented, in order.
+CleanBatches = Callable[[], Iterator[tuple[Tensor, Tensor]]]
+#: Balanced accuracy of the network on held-out images, 0 to 1.
+Judge = Callable[[], float]
+
+
 @dataclass(frozen=True)
 class Stage:
     """A part of training with its own objective, sampler and trainable part.
@@ -34,8 +40,14 @@ class Stage:
         name: shown in progress and records.
         share: this stage's part of the epochs; the shares of all stages add up to 1.
         sampler: None shuffles the training set, every image once.
+        extra: draws a second stream of training images, as many as the first, for `batch.extra`.
         trainable: "all", or the name of the part of the network that learns ("head").
-        begin: run on the network before the stage (re-initialise the head, ...).
+        norm: whether batch normalisation outside the trainable part follows the batches ("train") or stays ("eval").
+        rates: factors of the learning rate by the beginning of a parameter's name ({"head.scale": 0.5}).
+        no_decay: beginnings of the names of parameters without weight decay.
+        reshape: changes the network before the stage (re-initialise or wrap the head); draws from torch's generator,
+            which is seeded for it. It is run again whenever the run is loaded, so it must not read data.
+        begin: sets values from the training images before the stage (class means, ...).
         recipe: changes to the recipe within this stage (lr, schedule, ...).
     """
 
@@ -43,8 +55,13 @@ class Stage:
     name: str = "train"
     share: float = 1.0
     sampler: Sampler | None = None
+    extra: Sampler | None = None
     trainable: str = "all"
-    begin: Callable[[Classifier], None] | None = None
+    norm: Literal["train", "eval"] = "train"
+    rates: Mapping[str, float] = field(default_factory=dict)
+    no_decay: tuple[str, ...] = ()
+    reshape: Callable[[Classifier], None] | None = None
+    begin: Callable[[Classifier, CleanBatches], None] | None = None
     recipe: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -56,7 +73,9 @@ class Method:
         stages: trained one after the other.
         label: the name in tables ("LDAM-DRW").
         head: builds the classifier head from (features, classes); None for a linear layer.
-        finish: turns the trained network into the one that predicts.
+        finish: turns the trained network into the one that predicts. It is handed a judge, which gives the balanced
+            accuracy on the held-out images of the network as it is then, or None if none are held out; what it
+            returns goes into the record.
         paper: what the MFW paper changes in its recipe for this method ({"epochs": 300}).
         own: what the method's own publication changes in the recipe (`--recipe own`).
     """
@@ -64,6 +83,6 @@ class Method:
     stages: tuple[Stage, ...]
     label: str
     head: Callable[[int, int], nn.Module] | None = None
-    finish: Callable[[Classifier], None] | None = None
+    finish: Callable[[Classifier, Judge | None], dict[str, Any]] | None = None
     paper: Mapping[str, Any] = field(default_factory=dict)
     own: Mapping[str, Any] = field(default_factory=dict)

@@ -1,0 +1,119 @@
+"""What a stage may ask for: a second stream of images, rates and decay by name, fixed statistics, values from data."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+
+from procrustean.api import fit
+from procrustean.data.imageset import Splits
+from procrustean.engine.parameters import FlatBuffers, FlatParameters
+from procrustean.engine.sgd import SGD
+from procrustean.methods.base import Method, Stage
+from procrustean.objectives import Classify
+from procrustean.rng import Stream
+from procrustean.types import Batch, Clock, Problem
+
+
+@pytest.fixture
+def run_settings(tiny: dict[str, Any], tmp_path: Path) -> dict[str, Any]:
+    return {**tiny, "run_dir": tmp_path / "run"}
+
+
+def test_rates_and_decay_by_name_equal_torchs_parameter_groups() -> None:
+    torch.manual_seed(0)
+    net = nn.Sequential(nn.Linear(5, 4), nn.ReLU(), nn.Linear(4, 3))
+    twin = nn.Sequential(nn.Linear(5, 4), nn.ReLU(), nn.Linear(4, 3))
+    twin.load_state_dict(net.state_dict())
+    reference = torch.optim.SGD(
+        [
+            {"params": [twin[0].weight], "lr": 0.1, "weight_decay": 0.01},
+            {"params": [twin[0].bias], "lr": 0.1, "weight_decay": 0.0},
+            {"params": [twin[2].weight, twin[2].bias], "lr": 0.025, "weight_decay": 0.01},
+        ],
+        momentum=0.9,
+    )
+    parameters = FlatParameters(net, [name for name, _ in net.named_parameters()], None)
+    optimizer = SGD(
+        parameters,
+        FlatBuffers(net, torch.device("cpu")),
+        lr=torch.tensor(0.1),
+        momentum=0.9,
+        nesterov=False,
+        weight_decay=0.01,
+        rates={"2": 0.25},
+        no_decay=("0.bias",),
+    )
+    for _ in range(10):
+        x, y = torch.randn(8, 5), torch.randint(3, (8,))
+        loss = nn.functional.cross_entropy(net(x), y)
+        optimizer.step(loss, torch.autograd.grad(loss, parameters.parameters))
+        reference.zero_grad()
+        nn.functional.cross_entropy(twin(x), y).backward()
+        reference.step()
+    for (name, found), wanted in zip(net.named_parameters(), twin.parameters(), strict=True):
+        torch.testing.assert_close(found, wanted, rtol=1e-5, atol=1e-6, msg=name)
+
+
+def rarest_only(labels: np.ndarray, count: int, stream: Stream) -> np.ndarray:
+    rarest = np.flatnonzero(labels == labels.max())
+    return rarest[stream.integers(len(rarest), count)]
+
+
+class Watching(Classify):
+    """Keeps what it was shown."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.seen: list[tuple[Tensor, Tensor]] = []
+
+    def forward(self, net: nn.Module, batch: Batch, clock: Clock) -> Tensor:
+        assert batch.extra is not None
+        self.seen.append((batch.extra.x.clone(), batch.extra.y.clone()))
+        assert len(batch.extra.y) == len(batch.y)
+        return super().forward(net, batch, clock)
+
+
+def test_the_second_stream_follows_its_sampler_and_leaves_the_first_alone(
+    register: Callable[..., None], splits: Splits, run_settings: dict[str, Any], tmp_path: Path
+) -> None:
+    watching = Watching()
+    register("watching", lambda problem: Method((Stage(watching, extra=rarest_only),), "watching"))
+    run = fit(splits, **{**run_settings, "method": "watching"})
+    labels = torch.cat([y for _, y in watching.seen])
+    assert len(labels) == run.result["data"]["train"] * run.result["recipe"]["epochs"]
+    assert set(labels.tolist()) == {len(run.result["data"]["classes"]) - 1}
+    assert len({x.sum().item() for x, _ in watching.seen}) > 1, "augmented anew each time"
+    plain = fit(splits, **{**run_settings, "method": "erm", "run_dir": tmp_path / "plain"})
+    assert run.result["curves"]["loss"] == plain.result["curves"]["loss"]
+
+
+@pytest.mark.parametrize("norm", ["train", "eval"])
+def test_statistics_of_a_frozen_backbone(
+    norm: Any, register: Callable[..., None], splits: Splits, run_settings: dict[str, Any]
+) -> None:
+    kept: list[Tensor] = []
+
+    def remember(net: nn.Module, batches: Callable[[], Iterator[tuple[Tensor, Tensor]]]) -> None:
+        kept.append(net.backbone.group1.norm.running_mean.clone())
+        images, labels = zip(*batches(), strict=True)
+        assert sum(len(x) for x in images) == len(torch.cat(labels))
+
+    stages = (
+        Stage(Classify(), share=0.5),
+        Stage(Classify(), name="head", share=0.5, trainable="head", norm=norm, begin=remember),
+    )
+    register("frozen", lambda problem: Method(stages, "frozen"))
+    run = fit(splits, **{**run_settings, "method": "frozen"})
+    now = run.net.backbone.group1.norm.running_mean
+    assert torch.equal(now, kept[0]) == (norm == "eval")
+
+
+def test_problem_is_all_a_method_sees() -> None:
+    assert set(Problem.__dataclass_fields__) == {"counts", "kind", "source", "layers", "second_group"}
