@@ -2,34 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 from .config import RunConfig
 from .console import Reporter, SilentReporter
-from .counts import Kind, imbalance_kind
 from .data.imageset import Splits
-from .data.imbalance import Imbalanced, build
-from .data.sources import load_source
-from .engine.device import Placement, own_stream, place
-from .engine.engines import Engine, choose_engine
-from .engine.images import ImageStore, channel_statistics
+from .engine.device import own_stream
+from .engine.images import ImageStore
 from .engine.record import identity_of, make_result
 from .engine.run_directory import RunDirectory
+from .engine.stages import reshape_for
 from .engine.stopping import stop_on_signal
-from .engine.training import HELD_OUT_WEIGHTS, Interrupted, Training, reshape_for, stage_epochs
+from .engine.training import HELD_OUT_WEIGHTS, Interrupted, Training
 from .errors import ConfigError, RunError
-from .methods import checked_options, make_method, option_defaults
-from .methods.base import Method
-from .nets import build_net, check_net, layers_of
 from .nets.classifier import Classifier
-from .recipes import Recipe, recipe_for
-from .types import Problem
-
-#: Networks so small that float32 is faster than bf16 on a CPU.
-_SMALL_NETS = ("small",)
+from .preparing import Prepared, check_identity, prepare
 
 
 class Stopped(RunError):
@@ -58,30 +48,6 @@ class FinishedRun:
         name = self.metrics["headline"]
         value = 100 * self.metrics[name]
         return f"FinishedRun({self.result['label']}, {name.replace('_', ' ')} {value:.1f} %, {str(self.path)!r})"
-
-
-@dataclass(frozen=True)
-class Prepared:
-    """A run whose settings are resolved and whose data are loaded."""
-
-    config: RunConfig
-    data: Imbalanced
-    splits: Splits
-    method: Method
-    options: dict[str, Any]
-    recipe: Recipe
-    placement: Placement
-    engine: Engine
-
-    def build_net(self) -> Classifier:
-        """The network with its initial weights."""
-        return build_net(
-            self.recipe.net,
-            channels=self.data.train.images.shape[3],
-            classes=len(self.data.train.classes),
-            seed=self.config.seed,
-            head=self.method.head,
-        )
 
 
 def fit(
@@ -122,14 +88,6 @@ def resume(run: str | Path, *, splits: Splits | None = None, reporter: Reporter 
     prepared = _prepare_again(run, config, splits, reporter.say)
     check_identity(Path(run), identity, prepared)
     return _train(prepared, directory, reporter, resume=True)
-
-
-def check_identity(run: Path, identity: Mapping[str, Any], prepared: Prepared, purpose: str = "go on") -> None:
-    """Refuse a run whose data, classes or defaults have changed since it began."""
-    changed = {k: (identity.get(k), v) for k, v in identity_of(prepared).items() if identity.get(k) != v}
-    if changed:
-        listed = "; ".join(f"{k}: {_short(a)} when it began, {_short(b)} now" for k, (a, b) in changed.items())
-        raise RunError(f"{run} cannot {purpose}: the data or the library's defaults have changed ({listed})")
 
 
 def evaluate(run: str | Path, *, weights: str = "last", splits: Splits | None = None) -> dict[str, Any]:
@@ -184,91 +142,6 @@ def _prepare_again(
         if splits is None and "source" in str(error):
             raise ConfigError(f"{error} If {run} was trained on arrays, give them again: splits=...") from error
         raise
-
-
-def prepare(
-    config: RunConfig, *, splits: Splits | None = None, say: Callable[[str], None] = lambda text: None
-) -> Prepared:
-    """Load the data and resolve every setting; all that can be wrong with them is said here, before training."""
-    options = _options(config)
-    if config.net is not None:
-        check_net(config.net)
-    if splits is None:
-        splits = load_source(config.source, data_dir=config.data_dir, image_size=config.image_size, say=say)
-    if splits.note:
-        say(splits.note)
-    data = build(
-        splits,
-        imbalance=config.imbalance,
-        rho=config.rho,
-        data_seed=config.data_seed,
-        hold_out=config.hold_out,
-    )
-    if data.left_out_classes:
-        say(f"too few images to hold any out: {', '.join(data.left_out_classes)}")
-    # A folder of the user's that happens to be called cifar10 is not CIFAR-10.
-    known = splits.name if splits.name == config.source else ""
-    recipe = recipe_for(known)
-    layers = layers_of(config.net or recipe.net)
-    problem = Problem(
-        counts=tuple(int(n) for n in data.counts),
-        kind=imbalance_kind([int(n) for n in data.counts]) if data.kind == "natural" else cast(Kind, data.kind),
-        source=known,
-        layers=layers.groups,
-        second_group=layers.second_group,
-    )
-    method = make_method(config.method, problem, options)
-    recipe = _resolved(recipe, config, method)
-    if recipe.mean is None or recipe.std is None:
-        mean, std = channel_statistics(data.train)
-        recipe = recipe.changed({"mean": mean, "std": std})
-    placement = place(config.device, config.precision, small=recipe.net in _SMALL_NETS)
-    engine = choose_engine(config.engine, config.kernels, placement, method)
-    prepared = Prepared(config, data, splits, method, options, recipe, placement, engine)
-    stage_epochs(method, recipe.epochs)  # refuses too few
-    _check_batches(recipe, data.train.images.shape, layers_of(recipe.net).shrinks)
-    _check_layers(prepared)
-    return prepared
-
-
-def _check_batches(recipe: Recipe, shape: tuple[int, ...], shrinks: int) -> None:
-    images, height, width = shape[:3]
-    alone = images % min(recipe.batch_size, images) == 1 or images == 1
-    if alone and max(height, width) <= shrinks:
-        raise ConfigError(
-            f"{images} training images in batches of {recipe.batch_size} leave one image of {width} x {height} pixels "
-            "alone in a batch, and batch normalisation cannot normalise a single value; choose another --batch-size"
-        )
-
-
-def _check_layers(prepared: Prepared) -> None:
-    """Refuse a layer that the network does not have before anything is written."""
-    net = prepared.build_net()
-    for number, stage in enumerate(prepared.method.stages):
-        reshape_for(net, prepared.method, number, prepared.config.seed)
-        stage.objective.bind(net)
-        stage.objective.unbind()
-
-
-def recipe_of(config: RunConfig) -> Recipe:
-    """The recipe a run will have, as far as it is known without its data; checks method, options and network."""
-    # A recipe depends on the data set and the method, not on the counts: any will do.
-    problem = Problem(counts=(2, 1), kind="step", source=config.source)
-    method = make_method(config.method, problem, _options(config))
-    if config.net is not None:
-        check_net(config.net)
-    return _resolved(recipe_for(config.source), config, method)
-
-
-def _options(config: RunConfig) -> dict[str, Any]:
-    given = checked_options(config.method, {**config.options, **({"drw": True} if config.drw else {})})
-    return {**option_defaults(config.method), **given}
-
-
-def _resolved(recipe: Recipe, config: RunConfig, method: Method) -> Recipe:
-    recipe = recipe.changed(method.own if config.recipe == "own" else method.paper)
-    chosen = {name: getattr(config, name) for name in ("net", "epochs", "batch_size", "lr", "weight_decay")}
-    return recipe.changed({name: value for name, value in chosen.items() if value is not None})
 
 
 def _train(prepared: Prepared, directory: RunDirectory, reporter: Reporter, *, resume: bool = False) -> FinishedRun:
@@ -333,8 +206,3 @@ class OngoingRun:
         self.finished = FinishedRun(self.directory.path, result, net.eval())
         metrics = self.finished.metrics
         self.reporter.run_finished(label, f"{metrics[metrics['headline']]:.1%} on the test set")
-
-
-def _short(value: Any) -> str:
-    text = str(value)
-    return text if len(text) <= 60 else text[:57] + "..."

@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from .api import OngoingRun, Stopped, check_identity, prepare
+from .api import OngoingRun, Stopped
 from .config import RunConfig
 from .console import Reporter, SilentReporter
 from .data.imageset import Splits
@@ -21,6 +21,7 @@ from .engine.run_directory import RunDirectory
 from .engine.stopping import stop_on_signal
 from .engine.training import Interrupted
 from .errors import ConfigError
+from .preparing import check_identity, prepare
 from .recipes import recipe_for
 
 #: Runs at a time on a GPU. More hide each other's launch gaps until the multiprocessors are full; docs/performance.md.

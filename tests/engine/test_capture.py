@@ -12,7 +12,7 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor
 
-from procrustean.api import Prepared, Stopped, fit, resume
+from procrustean.api import Stopped, fit, resume
 from procrustean.console import SilentReporter
 from procrustean.data.imageset import Splits
 from procrustean.engine import capture
@@ -24,6 +24,7 @@ from procrustean.errors import ConfigError, RunError
 from procrustean.methods import METHODS, make_method, option_defaults
 from procrustean.methods.base import Method, Stage
 from procrustean.objectives import Classify
+from procrustean.preparing import Prepared
 from procrustean.types import Problem
 
 Same = Callable[[Path, Path], None]

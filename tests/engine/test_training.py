@@ -14,15 +14,16 @@ import torch
 from safetensors.torch import load_file
 from torch import nn
 
-from procrustean.api import Prepared, Stopped, evaluate, fit, load_run, resume
+from procrustean.api import Stopped, evaluate, fit, load_run, resume
 from procrustean.config import RunConfig
 from procrustean.data.imageset import ImageSet, Splits
 from procrustean.engine import training
 from procrustean.engine.evaluate import evaluate_net
-from procrustean.engine.training import stage_epochs
+from procrustean.engine.stages import stage_epochs
 from procrustean.errors import ConfigError, ProcrusteanError, RunError
 from procrustean.methods.base import Method, Stage
 from procrustean.objectives import Classify
+from procrustean.preparing import Prepared
 from procrustean.types import Problem
 
 Files = Callable[[Path], dict[str, bytes]]

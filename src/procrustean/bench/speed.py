@@ -13,13 +13,13 @@ from typing import Any
 import numpy as np
 import torch
 
-from ..api import Prepared, prepare
 from ..config import RunConfig
 from ..data.imageset import ImageSet, Splits
 from ..engine.device import machine, own_stream
 from ..engine.engines import Engine, choose_engine
 from ..engine.images import ImageStore
 from ..engine.stage import StageRun
+from ..preparing import Prepared, prepare
 from .peer import PeerSpeed, measure_peer
 
 #: Least time per image of ResNet-32 in bf16 on an H200: bytes moved at 4.3 TB/s, multiply-adds at 790 TFLOP/s.

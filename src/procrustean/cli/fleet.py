@@ -44,8 +44,8 @@ class Fleet:
         if self.print_config:
             write_result("---\n".join(config_as_yaml(config) for config in configs))
             return 0
-        from ..api import recipe_of
         from ..many import fit_many
+        from ..preparing import recipe_of
         from .threads import use_sane_threads
 
         use_sane_threads(recipe_of(configs[0]))

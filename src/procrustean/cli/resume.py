@@ -18,9 +18,10 @@ class Resume:
     """No progress."""
 
     def run(self) -> int:
-        from ..api import recipe_of, resume
+        from ..api import resume
         from ..console import make_reporter
         from ..engine.run_directory import RunDirectory
+        from ..preparing import recipe_of
         from .outcome import show
         from .threads import use_sane_threads
 

@@ -44,15 +44,16 @@ class Train(RunConfig):
     def run(self) -> int:
         config = self.run_config()
         if self.print_config:
-            from ..api import recipe_of
             from ..console import write_result
+            from ..preparing import recipe_of
 
             recipe = recipe_of(config)
             comments = "".join(f"# {name}: {value}\n" for name, value in recipe.to_json().items())
             write_result(config_as_yaml(config) + "# The recipe these settings resolve to:\n" + comments)
             return 0
-        from ..api import fit, recipe_of
+        from ..api import fit
         from ..console import make_reporter
+        from ..preparing import recipe_of
         from .outcome import show
         from .threads import use_sane_threads
 

@@ -10,7 +10,7 @@ import torch
 from .device import machine
 
 if TYPE_CHECKING:
-    from ..api import Prepared
+    from ..preparing import Prepared
     from .training import Training
 
 FORMAT = 1

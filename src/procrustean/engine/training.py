@@ -13,11 +13,10 @@ from torch import Tensor
 from ..console import Reporter
 from ..data.imageset import ImageSet
 from ..data.imbalance import Imbalanced
-from ..errors import ConfigError, RunError
+from ..errors import RunError
 from ..methods.base import Judge, Method
 from ..nets.classifier import Classifier
 from ..recipes import Recipe
-from ..rng import torch_seed
 from .checkpoint import cpu_copy
 from .device import Placement
 from .engines import Engine
@@ -25,6 +24,7 @@ from .evaluate import evaluate_net
 from .images import ImageStore
 from .run_directory import RunDirectory
 from .stage import StageRun
+from .stages import reshape_for, stage_epochs
 
 HELD_OUT_WEIGHTS = "held_out.safetensors"
 
@@ -276,30 +276,6 @@ class Training:
     def _wait(self) -> None:
         if self.placement.device.type == "cuda":
             torch.cuda.current_stream().synchronize()
-
-
-def reshape_for(net: Classifier, method: Method, number: int, seed: int) -> None:
-    """What a stage changes about the network, on the CPU: the same numbers are drawn on every device."""
-    reshape = method.stages[number].reshape
-    if reshape is None:
-        return
-    net.cpu()
-    with torch.random.fork_rng(devices=[]):
-        torch.default_generator.manual_seed(torch_seed(seed, "stage", number))
-        reshape(net)
-
-
-def stage_epochs(method: Method, epochs: int) -> list[int]:
-    """Epochs of each stage by their shares; they add up, and every stage has at least one."""
-    shares = [stage.share for stage in method.stages]
-    if epochs < len(shares):
-        raise ConfigError(f"{epochs} epochs received for {len(shares)} stages; every stage needs at least one")
-    lengths = [1] * len(shares)
-    for _ in range(epochs - len(shares)):
-        # The next epoch goes to the stage that is furthest behind its share; ties to the earlier one.
-        behind = [share * epochs - length for share, length in zip(shares, lengths, strict=True)]
-        lengths[behind.index(max(behind))] += 1
-    return lengths
 
 
 def _better(value: float, best: dict[str, Any] | None, *, or_equal: bool = False) -> bool:

@@ -1,0 +1,34 @@
+"""The order of a method's stages: how many epochs each gets, what each changes about the network."""
+
+from __future__ import annotations
+
+import torch
+
+from ..errors import ConfigError
+from ..methods.base import Method
+from ..nets.classifier import Classifier
+from ..rng import torch_seed
+
+
+def reshape_for(net: Classifier, method: Method, number: int, seed: int) -> None:
+    """What a stage changes about the network, on the CPU: the same numbers are drawn on every device."""
+    reshape = method.stages[number].reshape
+    if reshape is None:
+        return
+    net.cpu()
+    with torch.random.fork_rng(devices=[]):
+        torch.default_generator.manual_seed(torch_seed(seed, "stage", number))
+        reshape(net)
+
+
+def stage_epochs(method: Method, epochs: int) -> list[int]:
+    """Epochs of each stage by their shares; they add up, and every stage has at least one."""
+    shares = [stage.share for stage in method.stages]
+    if epochs < len(shares):
+        raise ConfigError(f"{epochs} epochs received for {len(shares)} stages; every stage needs at least one")
+    lengths = [1] * len(shares)
+    for _ in range(epochs - len(shares)):
+        # The next epoch goes to the stage that is furthest behind its share; ties to the earlier one.
+        behind = [share * epochs - length for share, length in zip(shares, lengths, strict=True)]
+        lengths[behind.index(max(behind))] += 1
+    return lengths
