@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import gc
+import os
 import platform
 import statistics
+import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -20,7 +23,7 @@ from ..engine.engines import Engine, choose_engine
 from ..engine.images import ImageStore
 from ..engine.stage import StageRun
 from ..preparing import Prepared, prepare
-from .peer import PeerSpeed, measure_peer
+from .peer import measure_peer
 
 #: Least time per image of ResNet-32 in bf16 on an H200: bytes moved at 4.3 TB/s, multiply-adds at 790 TFLOP/s.
 FLOORS = {"memory": 465_000.0, "arithmetic": 1_900_000.0}
@@ -40,8 +43,9 @@ GPU_VARIANTS = (
     Variant("eager, library kernels", "eager", "off"),
     Variant("captured, library kernels", "captured", "off"),
     Variant("captured, own kernels", "captured", "on"),
-    Variant("compiled and captured", "compiled", "off"),
 )
+COMPILED = Variant("compiled and captured", "compiled", "off")
+DEFAULT = Variant("default", "auto", "auto")
 CPU_VARIANTS = (Variant("float32", "eager", "off", "fp32"), Variant("automatic precision", "eager", "off"))
 
 
@@ -108,51 +112,67 @@ def bench_speed(
     steps: int = 90,
     repeats: int = 5,
     say: Callable[[str], None] = lambda text: None,
+    keep: Callable[[dict[str, Any]], None] = lambda result: None,
 ) -> dict[str, Any]:
-    """Measure everything; the ratios are to the best peer loop of this very call."""
+    """Measure everything; the ratios are to the best peer loop of this very call.
+
+    `keep` is handed the result after each measurement, so that nothing is lost when the call is cut short.
+    """
     splits = synthetic_cifar()
     base: dict[str, Any] = {"source": "cifar10", "imbalance": "long_tailed", "rho": 100.0, "device": device}
 
     def prepared(method: str, variant: Variant) -> Prepared:
         return prepare(RunConfig(**base, method=method, precision=variant.precision), splits=splits)  # type: ignore[arg-type]
 
-    first = prepared(methods[0], Variant("", "auto", "auto"))
+    first = prepared(methods[0], DEFAULT)
     place, batch = first.placement.device, first.recipe.batch_size
     on_gpu = place.type == "cuda"
     mean, std = first.recipe.normalisation
-    peers: list[PeerSpeed] = []
+    result = _blank(place)
     for count in workers:
         speed = measure_peer(
             first.data.train, device=place, workers=count, steps=steps, batch_size=batch, mean=mean, std=std
         )
-        peers.append(speed)
-        say(f"peer loop, {count} workers: {speed.images_per_second:,.0f} images/s")
-    peer = max(speed.images_per_second for speed in peers)
-    singles = []
-    for variant in GPU_VARIANTS if on_gpu else CPU_VARIANTS:
-        for method in methods:
+        result["peer"]["by_workers"][str(count)] = speed
+        say(f"peer loop, {count} workers: {speed:,.0f} images/s")
+    peer = result["peer"]["best"] = max(result["peer"]["by_workers"].values())
+    keep(result)
+
+    def singles(variants: Sequence[Variant]) -> None:
+        for variant, method in product(variants, methods):
             row = _single(prepared(method, variant), method, variant, steps, repeats, peer, batch)
-            singles.append(row)
+            result["single"].append(row)
+            keep(result)
             say(f"{method}, {variant.name}: {row['images_per_second']:,.0f} images/s, {row['ratio_to_peer']:.1f} x")
-    fleet_rows = []
-    default = Variant("default", "auto", "auto")
+
+    singles(GPU_VARIANTS if on_gpu else CPU_VARIANTS)
     for width in fleets if on_gpu else ():
-        row = _fleet([prepared(methods[-1], default) for _ in range(width)], steps, repeats, peer, batch)
-        fleet_rows.append(row)
+        row = _fleet([prepared(methods[-1], DEFAULT) for _ in range(width)], steps, repeats, peer, batch)
+        result["fleet"].append(row)
+        keep(result)
         say(f"fleet of {width}: {row['images_per_second']:,.0f} images/s in all, {row['ratio_to_peer']:.1f} x")
+    # Last, because it compiles for a minute.
+    singles((COMPILED,) if on_gpu else ())
+    return result
+
+
+def _blank(device: torch.device) -> dict[str, Any]:
+    on_gpu = device.type == "cuda"
     return {
         "format": 1,
         "what": "ResNet-32, batch 128, CIFAR-10 LT100 in shape (random pixels), training images per second",
+        "command": " ".join(["procrustean", *sys.argv[1:]]),
         "environment": {
-            "machine": machine(place),
+            "machine": machine(device),
+            "cores": os.cpu_count(),
+            "threads": torch.get_num_threads(),
             "torch": torch.__version__,
             "python": platform.python_version(),
-            "cores": torch.get_num_threads() if not on_gpu else None,
         },
-        "peer": {"best": peer, "by_workers": {str(s.workers): s.images_per_second for s in peers}},
         "floors": FLOORS if on_gpu else None,
-        "single": singles,
-        "fleet": fleet_rows,
+        "peer": {"best": None, "by_workers": {}},
+        "single": [],
+        "fleet": [],
     }
 
 

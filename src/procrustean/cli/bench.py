@@ -30,12 +30,17 @@ class Bench:
     fleets: tuple[int, ...] = (2, 4, 8, 16)
     """Numbers of runs side by side (GPU only)."""
     output: Path | None = None
-    """Also write the numbers as JSON."""
+    """Also write the numbers as JSON, after each measurement."""
 
     def run(self) -> int:
         from ..bench.speed import bench_speed
         from ..console import make_reporter, write_result
         from ..engine.checkpoint import write_atomically
+
+        def keep(result: dict[str, Any]) -> None:
+            if self.output is not None:
+                self.output.parent.mkdir(parents=True, exist_ok=True)
+                write_atomically(self.output, (json.dumps(result, indent=1) + "\n").encode())
 
         reporter = make_reporter()
         try:
@@ -46,12 +51,10 @@ class Bench:
                 workers=self.workers,
                 fleets=self.fleets,
                 say=reporter.say,
+                keep=keep,
             )
         finally:
             reporter.close()
-        if self.output is not None:
-            self.output.parent.mkdir(parents=True, exist_ok=True)
-            write_atomically(self.output, (json.dumps(result, indent=1) + "\n").encode())
         write_result(_table(result))
         return 0
 

@@ -1,0 +1,80 @@
+"""The speed benchmark measures what it says, on the CPU, in a few steps."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+
+from procrustean.bench import speed
+from procrustean.bench.peer import PerImageDataset, measure_peer
+from procrustean.cli import main
+from procrustean.data.imageset import ImageSet, Splits
+from procrustean.nets import NETS
+
+
+@pytest.fixture
+def tiny(monkeypatch: pytest.MonkeyPatch) -> Splits:
+    """The smallest network and few images in place of ResNet-32 on CIFAR."""
+    monkeypatch.setitem(NETS, "resnet32", NETS["small"])
+    whole = speed.synthetic_cifar()
+
+    def some(images: ImageSet, each: int) -> ImageSet:
+        kept = [i for i, label in enumerate(images.labels) if (images.labels[:i] == label).sum() < each]
+        return images.subset(kept)
+
+    splits = Splits("cifar10", whole.test, some(whole.test, 2))
+    monkeypatch.setattr(speed, "synthetic_cifar", lambda: splits)
+    return splits
+
+
+def test_synthetic_images_have_the_shape_of_cifar() -> None:
+    splits = speed.synthetic_cifar()
+    assert splits.train.images.shape == (50_000, 32, 32, 3)
+    assert splits.train.counts.tolist() == [5000] * 10
+
+
+def test_the_peers_augmentation_crops_from_a_black_border(tiny: Splits) -> None:
+    torch.manual_seed(0)
+    image, label = PerImageDataset(tiny.train, (0.0,) * 3, (1.0,) * 3)[17]
+    assert image.shape == (3, 32, 32)
+    assert label == tiny.train.labels[17]
+    original = torch.from_numpy(tiny.train.images[17]).permute(2, 0, 1).float() / 255
+    padded = torch.nn.functional.pad(original, (4, 4, 4, 4))
+    crops = [padded[:, t : t + 32, c : c + 32] for t in range(9) for c in range(9)]
+    assert any(torch.equal(image, crop) or torch.equal(image, crop.flip(2)) for crop in crops)
+
+
+def test_the_peer_loop_trains(tiny: Splits) -> None:
+    found = measure_peer(
+        tiny.train, device=torch.device("cpu"), workers=0, steps=2, batch_size=16, mean=(0.5,) * 3, std=(0.5,) * 3
+    )
+    assert found > 0
+
+
+def test_the_command_keeps_every_measurement(
+    tiny: Splits, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    output = tmp_path / "deep" / "speed.json"
+    arguments = ["bench", "speed", "--device", "cpu", "--steps", "1", "--repeats", "2", "--workers", "0"]
+    assert main([*arguments, "--output", str(output)]) == 0
+    result = json.loads(output.read_text())
+    assert [(row["method"], row["variant"]) for row in result["single"]] == [
+        ("erm", "float32"),
+        ("mfw", "float32"),
+        ("erm", "automatic precision"),
+        ("mfw", "automatic precision"),
+    ]
+    for row in result["single"]:
+        assert len(row["ms_per_step"]) == 2
+        assert row["ratio_to_peer"] == pytest.approx(row["images_per_second"] / result["peer"]["best"])
+    assert "plain loop" in capsys.readouterr().out
+
+    def cut_short(*arguments: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(speed, "_single", cut_short)
+    assert main([*arguments, "--output", str(tmp_path / "cut.json")]) == 130
+    assert json.loads((tmp_path / "cut.json").read_text())["peer"]["best"] > 0
