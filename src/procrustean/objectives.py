@@ -6,22 +6,15 @@ from collections.abc import Mapping
 from typing import Literal, NamedTuple
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from .errors import ConfigError, did_you_mean
 from .layers import find_layer, published_layers
+from .losses import CrossEntropy
 from .mixing import Mix, MixPoint
 from .types import Batch, Clock
 
 Reduction = Literal["weighted_mean", "mean"]
-
-
-class CrossEntropy(nn.Module):
-    """Softmax cross-entropy per sample, in float32 whatever the precision of the network."""
-
-    def forward(self, logits: Tensor, y: Tensor) -> Tensor:
-        return F.cross_entropy(logits.float(), y, reduction="none")
 
 
 class Mixture(NamedTuple):
@@ -63,7 +56,8 @@ class Classify(Objective):
     """The standard objective: mix, forward, per-sample loss, class weights, mean.
 
     Args:
-        loss: per-sample loss, (logits [B, C], labels [B]) -> [B].
+        loss: per-sample loss, (logits [B, C], labels [B]) -> [B], such as those of `procrustean.losses` with
+            reduction="none"; cross-entropy by default.
         weight: class weights as a function of the clock, or None.
         mixer: what to mix where, or None.
         reduction: "weighted_mean" divides by the sum of the weights, as F.cross_entropy(weight=...) does;
@@ -81,7 +75,12 @@ class Classify(Objective):
         super().__init__()
         if reduction not in ("weighted_mean", "mean"):
             raise ConfigError(f"reduction = {reduction!r} received; accepted: 'weighted_mean', 'mean'")
-        self.loss = CrossEntropy() if loss is None else loss
+        if getattr(loss, "reduction", "none") != "none":
+            raise ConfigError(
+                f"a {type(loss).__name__} that reduces by itself received; classes are weighted and samples mixed "
+                "before the mean: build it with reduction='none'"
+            )
+        self.loss = CrossEntropy(reduction="none") if loss is None else loss
         self.weight = weight
         self.mixer = mixer
         self.reduction = reduction
@@ -126,9 +125,8 @@ class Classify(Objective):
         )
 
     def sample_loss(self, logits: Tensor, y: Tensor, batch: Batch) -> Tensor:
-        """Per-sample loss [B]; a loss that draws random numbers is handed them."""
-        drawn = (batch.u,) if getattr(self.loss, "draws", None) else ()
-        losses: Tensor = self.loss(logits, y, *drawn)
+        """Per-sample loss [B]; a loss that needs random numbers is handed them, in the order of its `draws`."""
+        losses: Tensor = self.loss(logits, y, *(batch.u[name] for name in getattr(self.loss, "draws", ())))
         return losses
 
     def reduce(self, losses: Tensor, y: Tensor, weights: Tensor | None) -> Tensor:

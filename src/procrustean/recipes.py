@@ -96,6 +96,13 @@ def ldam_schedule() -> dict[str, Any]:
     return {"epochs": 200, "schedule": "steps", "milestones": (0.8, 0.9), "decay": 0.01}
 
 
+def label_mixing_schedule(source: str) -> dict[str, Any]:
+    """The schedule Cheng and Lin published MAMix with and re-ran Remix with: longer where there are more classes."""
+    if source in ("cifar100", "tiny_imagenet"):
+        return {"epochs": 300, "schedule": "steps", "milestones": (150 / 300, 250 / 300), "decay": 0.1}
+    return ldam_schedule()
+
+
 #: Sec. 5.1, supplement: ResNet-32, SGD, 5 warm-up epochs, cosine, crop, flip; 200 epochs but for MFW's 300.
 _CIFAR = Recipe(
     net="resnet32",

@@ -1,4 +1,7 @@
-"""Class weights: effective numbers, inverse frequency, and the schedule that defers them (DRW)."""
+"""Class weights: effective numbers, powers of the frequency, and the schedule that defers them (DRW).
+
+All weights are scaled to sum to C, the number of classes, so that they are 1 on average over the classes.
+"""
 
 from __future__ import annotations
 
@@ -27,9 +30,31 @@ def effective_number(counts: Sequence[int], beta: float = 0.9999) -> Tensor:
     return _scaled(weights)
 
 
+def power_law(counts: Sequence[int], exponent: float) -> Tensor:
+    """n^exponent, scaled to sum to the number of classes; [C].
+
+    Exponent 0 weights all classes alike, -1 by inverse frequency, -0.5 by its square root; positive exponents favour
+    large classes.
+
+    >>> power_law([9, 1], -0.5).tolist()
+    [0.5, 1.5]
+    """
+    if not math.isfinite(exponent):
+        raise ConfigError(f"exponent = {exponent!r} received; a power of the class counts needs a finite one")
+    checked = checked_counts(counts)
+    # Relative to the class with the largest weight, so that nothing overflows.
+    top = max(checked) if exponent > 0 else min(checked)
+    return _scaled([(n / top) ** exponent for n in checked])
+
+
 def inverse_frequency(counts: Sequence[int], power: float = 1.0) -> Tensor:
     """1 / n^power, scaled to sum to the number of classes; [C]."""
-    return _scaled([n**-power for n in checked_counts(counts)])
+    return power_law(counts, -power)
+
+
+def inverse_square_root(counts: Sequence[int]) -> Tensor:
+    """1 / sqrt(n), half-way between equal weights and inverse frequency, scaled to sum to C; [C]."""
+    return power_law(counts, -0.5)
 
 
 def _scaled(weights: list[float]) -> Tensor:

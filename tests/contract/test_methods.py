@@ -18,17 +18,21 @@ from torch import Tensor, nn
 from torch._dynamo.testing import CompileCounterWithBackend
 
 import procrustean.methods
+from procrustean.engine.stage import freeze_all_but, keep_statistics
+from procrustean.engine.training import reshape_for
 from procrustean.errors import ConfigError
 from procrustean.methods import METHODS, checked_options, factory, make_method, option_defaults
-from procrustean.methods.base import Method, Stage
+from procrustean.methods.base import Method, Sampler, Stage
 from procrustean.mixing import inverse_permutation
 from procrustean.nets import build_net
 from procrustean.nets.classifier import Classifier
 from procrustean.recipes import lr_table, recipe_for
-from procrustean.types import Batch, Clock, Problem
+from procrustean.rng import Stream
+from procrustean.types import Batch, Clock, Images, Problem
 
 FOLDER = Path(procrustean.methods.__file__).parent
 COUNTS = (24, 12, 6, 3)
+LABELS = torch.arange(4).repeat_interleave(torch.tensor(COUNTS))
 BATCH, EPOCHS = 16, 10
 PROBLEM = Problem(COUNTS, "long_tailed", "digits", ("input", "group1", "group2", "group3"), "group2")
 
@@ -40,36 +44,74 @@ def cases() -> Iterator[Case]:
         yield name, {}
         if "drw" in option_defaults(name):
             yield name, {"drw": True}
+        for option, default in option_defaults(name).items():
+            if default is False and option != "drw":
+                yield name, {option: True}
+        # A form is another loss, and may be another head.
+        for option in ("form", "loss"):
+            for choice in typing.get_args(typing.get_type_hints(factory(name)).get(option)):
+                if choice != option_defaults(name)[option]:
+                    yield name, {option: choice}
 
 
 def case_name(case: object) -> str:
     name, options = typing.cast(Case, case)
-    return "-".join([name, *options])
+    return "-".join([name, *(key if value is True else f"{key}={value}" for key, value in options.items())])
 
 
 every_method = pytest.mark.parametrize("case", list(cases()), ids=case_name)
+every_stage = pytest.mark.parametrize(
+    ("case", "number"),
+    [
+        pytest.param(case, number, id=case_name(case) + f"-stage{number + 1}" * (len(stages) > 1))
+        for case in cases()
+        for stages in [make_method(case[0], PROBLEM, case[1]).stages]
+        for number in range(len(stages))
+    ],
+)
 every_file = pytest.mark.parametrize("name", METHODS)
+
+
+def network(method: Method, seed: int, stages: int) -> Classifier:
+    """The untrained network as so many stages make it."""
+    net = build_net("small", channels=1, classes=len(COUNTS), seed=seed, head=method.head)
+    for number in range(stages):
+        reshape_for(net, method, number, seed)
+    return net
 
 
 @dataclass
 class Training:
-    """A method at work on a few small images; nothing but the interface of methods is used."""
+    """A stage of a method at work on a few small images; nothing but the interface of methods is used."""
 
     method: Method
     net: Classifier
     stage: Stage
 
     @classmethod
-    def of(cls, case: Case, seed: int = 0) -> Training:
+    def of(cls, case: Case, seed: int = 0, number: int = 0) -> Training:
         method = make_method(case[0], PROBLEM, case[1])
-        net = build_net("small", channels=1, classes=len(COUNTS), seed=seed, head=method.head)
-        stage = method.stages[0]
-        if stage.begin:
-            stage.begin(net)
-        for name, parameter in net.named_parameters():
-            parameter.requires_grad_(stage.trainable == "all" or f"{name}.".startswith(f"{stage.trainable}."))
-        stage.objective.bind(net)
-        return cls(method, net.train(), stage)
+        return cls(method, network(method, seed, number + 1), method.stages[number]).begun()
+
+    def begun(self) -> Training:
+        """Itself, ready for the first step of its stage; the network has its shape already."""
+        if self.stage.begin:
+            self.stage.begin(self.net, lambda: iter([self.clean_images()]))
+        freeze_all_but(self.net, self.stage.trainable)
+        self.stage.objective.bind(self.net)
+        self.train()
+        return self
+
+    def then(self, number: int, seed: int = 0) -> Training:
+        """The next stage, on the same network."""
+        self.stage.objective.unbind()
+        reshape_for(self.net, self.method, number, seed)
+        return Training(self.method, self.net, self.method.stages[number]).begun()
+
+    def train(self) -> None:
+        self.net.train()
+        if self.stage.norm == "eval":
+            keep_statistics(self.net, self.stage.trainable)
 
     @property
     def trainable(self) -> dict[str, nn.Parameter]:
@@ -91,14 +133,32 @@ class Training:
         return losses
 
     def batch(self, seed: int = 0) -> Batch:
-        """Images of a pattern per class under noise, classes as frequent as in COUNTS."""
+        """Images of a pattern per class under noise, classes as frequent as in COUNTS or as the samplers draw them."""
         generator = torch.Generator().manual_seed(seed)
         y = torch.multinomial(torch.tensor(COUNTS, dtype=torch.float32), BATCH, True, generator=generator)
-        patterns = torch.randn(len(COUNTS), 1, 8, 8, generator=torch.Generator().manual_seed(99))
-        x = patterns[y] + 0.3 * torch.randn(BATCH, 1, 8, 8, generator=generator)
+        if self.stage.sampler:
+            y = drawn(self.stage.sampler, seed)
+        x = images_of(y, generator)
         partner = torch.randperm(BATCH, generator=generator)
         u = {name: torch.rand(BATCH, *shape, generator=generator) for name, shape in self.stage.objective.draws.items()}
-        return Batch(x, y, partner, inverse_permutation(partner), u)
+        batch = Batch(x, y, partner, inverse_permutation(partner), u)
+        if self.stage.extra is None:
+            return batch
+        other_y = drawn(self.stage.extra, seed + 1)
+        return batch._replace(extra=Images(images_of(other_y, generator), other_y))
+
+    def clean_images(self) -> tuple[Tensor, Tensor]:
+        return images_of(LABELS, torch.Generator().manual_seed(7)), LABELS
+
+
+def images_of(y: Tensor, generator: torch.Generator) -> Tensor:
+    patterns = torch.randn(len(COUNTS), 1, 8, 8, generator=torch.Generator().manual_seed(99))
+    return patterns[y] + 0.3 * torch.randn(len(y), 1, 8, 8, generator=generator)
+
+
+def drawn(sampler: Sampler, seed: int) -> Tensor:
+    """Labels of a batch of the sampler's."""
+    return LABELS[torch.from_numpy(sampler(LABELS.numpy(), BATCH, Stream(seed, "contract")))]
 
 
 def clock(epoch: int) -> Clock:
@@ -116,73 +176,105 @@ class TestTraining:
 
     @every_method
     def test_the_loss_is_finite_and_falls(self, case: Case) -> None:
-        losses = Training.of(case).steps(30)
+        training = Training.of(case)
+        losses = training.steps(30)
         assert all(math.isfinite(loss) for loss in losses)
         assert sum(losses[-5:]) < 0.6 * sum(losses[:5])
+        for number in range(1, len(training.method.stages)):
+            # Later stages may have no more than a few numbers to learn, and a good network to start from.
+            training = training.then(number)
+            losses = training.steps(30)
+            assert all(math.isfinite(loss) for loss in losses)
+            assert sum(losses[-5:]) < sum(losses[:5])
 
     @every_method
     def test_it_learns_to_tell_the_classes_apart(self, case: Case) -> None:
         training = Training.of(case)
-        training.steps(30)
+        training.steps(30, epoch=5)
+        for number in range(1, len(training.method.stages)):
+            training = training.then(number)
+            training.steps(30)
         if training.method.finish:
-            training.method.finish(training.net)
+            training.method.finish(training.net, None)
         batch = training.batch(seed=1000)
         with torch.no_grad():
             predicted = training.net.eval()(batch.x).argmax(1)
         assert (predicted == batch.y).float().mean() > 0.6
 
-    @every_method
-    @pytest.mark.parametrize("epoch", [0, EPOCHS - 1])
-    def test_gradients_reach_what_learns_and_nothing_else(self, case: Case, epoch: int) -> None:
-        training = Training.of(case)
-        training.loss(training.batch(), epoch).backward()
-        gradients = {name: p.grad for name, p in training.net.named_parameters() if p.grad is not None}
-        assert gradients.keys() == training.trainable.keys()
-        assert training.stage.trainable != "all" or len(gradients) == len(list(training.net.parameters()))
-        for name, gradient in gradients.items():
-            assert bool(gradient.isfinite().all()), name
-            assert gradient.abs().sum() > 0, name
+    @every_stage
+    def test_gradients_reach_what_learns_and_nothing_else(self, case: Case, number: int) -> None:
+        training = Training.of(case, number=number)
+        learns = training.trainable
+        assert training.stage.trainable != "all" or len(learns) == len(list(training.net.parameters()))
+        assert all(training.stage.trainable in ("all", name) or name.startswith(training.stage.trainable + ".")
+                   for name in learns)  # fmt: skip
+        reached = {name: torch.zeros_like(p) for name, p in learns.items()}
+        for epoch in (0, EPOCHS - 1):  # a part may be idle in some epochs
+            training.net.zero_grad()
+            training.loss(training.batch(), epoch).backward()
+            gradients = {name: p.grad for name, p in training.net.named_parameters() if p.grad is not None}
+            assert gradients.keys() == learns.keys()
+            for name, gradient in gradients.items():
+                assert bool(gradient.isfinite().all()), name
+                reached[name] += gradient.abs()
+        assert not [name for name, gradient in reached.items() if not gradient.sum() > 0]
 
-    @every_method
-    def test_the_same_seed_gives_the_same_weights(self, case: Case) -> None:
+    @every_stage
+    def test_a_stage_changes_what_learns_and_statistics_alone(self, case: Case, number: int) -> None:
+        training = Training.of(case, number=number)
+        before = copy.deepcopy(training.net.state_dict())
+        training.steps(2, epoch=EPOCHS - 1)
+        parameters = dict(training.net.named_parameters())
+        for name, value in training.net.state_dict().items():
+            if name in parameters:
+                assert torch.equal(value, before[name]) != (name in training.trainable), name
+            elif training.stage.norm == "eval":
+                assert torch.equal(value, before[name]), name
+
+    @every_stage
+    def test_the_same_seed_gives_the_same_weights(self, case: Case, number: int) -> None:
         states = []
         for seed in (0, 0, 1):
-            training = Training.of(case, seed)
+            training = Training.of(case, seed, number)
             torch.rand(3)  # what others draw in between makes no difference
-            training.steps(3, seed=seed)
+            training.steps(3, seed=seed, epoch=EPOCHS // 2)
             states.append(training.net.state_dict())
         for name, value in states[0].items():
             assert torch.equal(value, states[1][name]), name
-        assert not torch.equal(states[0]["head.weight"], states[2]["head.weight"])
+        learnt = list(training.trainable)
+        assert not any(torch.equal(states[0][name], states[2][name]) for name in learnt if name.endswith("weight"))
+        assert not all(torch.equal(states[0][name], states[2][name]) for name in learnt)
 
-    @every_method
-    def test_the_global_generator_is_left_alone(self, case: Case) -> None:
+    @every_stage
+    def test_the_global_generator_is_left_alone(self, case: Case, number: int) -> None:
         before = torch.get_rng_state()
-        Training.of(case).steps(2)
+        Training.of(case, number=number).steps(2)
         assert torch.equal(torch.get_rng_state(), before)
 
-    @every_method
-    def test_labels_do_not_reach_evaluation(self, case: Case) -> None:
-        training = Training.of(case)
+    @every_stage
+    def test_labels_do_not_reach_evaluation(self, case: Case, number: int) -> None:
+        training = Training.of(case, number=number)
         batch, state = training.batch(), copy.deepcopy(training.net.state_dict())
         found = []
         for labels in (batch.y, batch.y.flip(0), torch.zeros_like(batch.y)):
             training.loss(batch._replace(y=labels))
             training.net.load_state_dict(state)  # the running statistics have moved
             found.append(training.net.eval()(batch.x))
-            training.net.train()
-        plain = build_net("small", channels=1, classes=4, seed=0, head=training.method.head).eval()(batch.x)
-        assert all(torch.equal(scores, plain) for scores in found)
+            training.train()
+        assert all(torch.equal(scores, found[0]) for scores in found)
+        if training.stage.begin is None:
+            plain = network(training.method, 0, number + 1).eval()(batch.x)
+            assert torch.equal(found[0], plain)
 
-    @every_method
-    def test_the_keys_of_the_network_stay(self, case: Case) -> None:
-        training = Training.of(case)
-        plain = build_net("small", channels=1, classes=4, seed=0, head=training.method.head)
-        assert list(training.net.state_dict()) == list(plain.state_dict())
+    @every_stage
+    def test_the_keys_of_the_network_stay(self, case: Case, number: int) -> None:
+        training = Training.of(case, number=number)
+        training.steps(1)
+        assert list(training.net.state_dict()) == list(network(training.method, 0, number + 1).state_dict())
 
-    @every_method
-    def test_evaluation_is_a_function_of_each_image_alone(self, case: Case) -> None:
-        training = Training.of(case)
+    @every_stage
+    def test_evaluation_is_a_function_of_each_image_alone(self, case: Case, number: int) -> None:
+        training = Training.of(case, number=number)
         training.steps(2)
         x = training.batch().x
         scores = training.net.eval()(x)
@@ -191,7 +283,7 @@ class TestTraining:
 
 
 class TestClock:
-    @every_method
+    @pytest.mark.parametrize("case", [c for c in cases() if "drw" in option_defaults(c[0])], ids=case_name)
     def test_weights_are_deferred_if_and_only_if_asked_for(self, case: Case) -> None:
         training = Training.of(case)
         batch = training.batch()
@@ -209,9 +301,9 @@ class TestClock:
 
 
 class TestCompiled:
-    @every_method
-    def test_one_graph_that_equals_eager_and_is_never_compiled_again(self, case: Case) -> None:
-        training, eager = Training.of(case), Training.of(case)
+    @every_stage
+    def test_one_graph_that_equals_eager_and_is_never_compiled_again(self, case: Case, number: int) -> None:
+        training, eager = Training.of(case, number=number), Training.of(case, number=number)
         if not training.stage.objective.capturable:
             pytest.skip(f"{case_name(case)} says that it has to run eagerly")
         torch._dynamo.reset()
@@ -219,8 +311,8 @@ class TestCompiled:
         compiled = torch.compile(training.stage.objective, fullgraph=True, backend=counter)
         time = clock(0)
         with torch._dynamo.config.patch(error_on_recompile=True):
-            for number, epoch in enumerate((0, 7, 8, 9)):
-                batch = training.batch(seed=number)
+            for seed, epoch in enumerate((0, 5, 8, 9)):
+                batch = training.batch(seed=seed)
                 time.epoch.fill_(epoch)
                 loss = compiled(training.net, batch, time)
                 wanted = eager.loss(batch, epoch)
@@ -247,6 +339,7 @@ class TestTable:
         labels = {make_method(name, PROBLEM, options).label for n, options in cases() if n == name}
         assert set(METHODS[name].rows) <= labels
         assert METHODS[name].source
+        assert re.match(r"\d", METHODS[name].cost)
 
     @every_file
     def test_files_are_short(self, name: str) -> None:
@@ -283,6 +376,13 @@ class TestTable:
         assert checked_options(name, defaults) == defaults
         texts = {key: str(value).lower() for key, value in defaults.items()}
         assert checked_options(name, texts) == defaults
+
+    @every_file
+    def test_what_it_refuses_with_a_reason_is_no_option(self, name: str) -> None:
+        for option, reason in METHODS[name].refused.items():
+            assert option not in option_defaults(name)
+            with pytest.raises(ConfigError, match=f"method '{name}' takes no {option}: {reason}"):
+                make_method(name, PROBLEM, {option: True})
 
     @every_file
     def test_an_unknown_option_is_refused(self, name: str) -> None:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -11,8 +14,11 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from procrustean import preparing
 from procrustean.api import fit
 from procrustean.data.imageset import Splits
+from procrustean.engine import stage
+from procrustean.engine.engines import Engine
 from procrustean.engine.parameters import FlatBuffers, FlatParameters
 from procrustean.engine.sgd import SGD
 from procrustean.methods.base import Method, Stage
@@ -113,6 +119,21 @@ def test_statistics_of_a_frozen_backbone(
     run = fit(splits, **{**run_settings, "method": "frozen"})
     now = run.net.backbone.group1.norm.running_mean
     assert torch.equal(now, kept[0]) == (norm == "eval")
+
+
+def test_compiling_kernels_ahead_leaves_no_trace_in_statistics(
+    splits: Splits, run_settings: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The network is called for it, on values that are not computed."""
+    settings = {**run_settings, "method": "deconfound"}
+    plain = fit(splits, **{**settings, "run_dir": tmp_path / "plain"})
+    launching = ModuleType("procrustean.kernels.launching")
+    launching.compile_in_parallel = nullcontext  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, launching.__name__, launching)
+    monkeypatch.setattr(stage, "use_fused_kernels", lambda net, on: None)
+    monkeypatch.setattr(preparing, "choose_engine", lambda *arguments: Engine("eager", "for a test", kernels=True))
+    ahead = fit(splits, **{**settings, "run_dir": tmp_path / "ahead"})
+    assert (ahead.path / "model.safetensors").read_bytes() == (plain.path / "model.safetensors").read_bytes()
 
 
 def test_problem_is_all_a_method_sees() -> None:

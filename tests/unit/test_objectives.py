@@ -12,9 +12,10 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from procrustean.errors import ConfigError, LayerError
+from procrustean.losses import CrossEntropy, Focal
 from procrustean.mixing import Mix, blend, inverse_permutation
 from procrustean.nets import build_net
-from procrustean.objectives import Classify, CrossEntropy, Mixer, Mixture, Objective
+from procrustean.objectives import Classify, Mixer, Mixture, Objective
 from procrustean.types import Batch, Clock
 from procrustean.weights import DeferredWeights, FixedWeights
 
@@ -142,9 +143,9 @@ class NoisyLoss(CrossEntropy):
 
     draws: Mapping[str, tuple[int, ...]] = {"noise": (CLASSES,)}
 
-    def forward(self, logits: Tensor, y: Tensor, u: dict[str, Tensor] | None = None) -> Tensor:
-        assert u is not None
-        return super().forward(logits + u["noise"], y)
+    def forward(self, logits: Tensor, labels: Tensor, noise: Tensor | None = None) -> Tensor:
+        assert noise is not None
+        return super().forward(logits + noise, labels)
 
 
 class TestDraws:
@@ -156,7 +157,7 @@ class TestDraws:
     def test_a_loss_is_handed_the_numbers_it_asked_for(self) -> None:
         noise = torch.rand(12, CLASSES)
         batch = made_batch(draws={"noise": noise})
-        objective = Classify(loss=NoisyLoss())
+        objective = Classify(loss=NoisyLoss(reduction="none"))
         assert dict(objective.draws) == {"noise": (CLASSES,)}
         loss = objective(nn.Identity(), batch, CLOCK)
         torch.testing.assert_close(loss, F.cross_entropy(batch.x + noise, batch.y))
@@ -165,7 +166,7 @@ class TestDraws:
     def test_loss_and_mixer_can_both_ask(self) -> None:
         mixer = SharesLabels(torch.zeros(12))
         mixer.draws = {"share": ()}
-        assert dict(Classify(loss=NoisyLoss(), mixer=mixer).draws) == {"noise": (CLASSES,), "share": ()}
+        assert dict(Classify(loss=NoisyLoss(reduction="none"), mixer=mixer).draws) == {"noise": (CLASSES,), "share": ()}
 
 
 class TestLayers:
@@ -225,21 +226,10 @@ class TestLayers:
         assert objective.points == []
 
 
-class TestCrossEntropy:
-    @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float32])
-    def test_is_computed_in_float32(self, dtype: torch.dtype) -> None:
-        logits = (10 * torch.randn(6, CLASSES)).to(dtype)
-        y = torch.arange(6) % CLASSES
-        losses = CrossEntropy()(logits, y)
-        assert losses.dtype == torch.float32
-        wanted = [-log_softmax(row)[label] for row, label in zip(logits.double().numpy(), y, strict=True)]
-        np.testing.assert_allclose(losses, wanted, rtol=1e-5, atol=1e-6)
-
-    def test_autocast_does_not_lower_it(self) -> None:
-        logits, y = 10 * torch.randn(6, CLASSES), torch.arange(6) % CLASSES
-        plain = CrossEntropy()(logits, y)
-        with torch.autocast("cpu", torch.bfloat16):
-            assert torch.equal(CrossEntropy()(logits, y), plain)
+@pytest.mark.parametrize("loss", [Focal(), nn.CrossEntropyLoss()])
+def test_a_loss_that_reduces_by_itself_is_refused(loss: nn.Module) -> None:
+    with pytest.raises(ConfigError, match=f"a {type(loss).__name__} that reduces by itself.*reduction='none'"):
+        Classify(loss=loss)
 
 
 @pytest.mark.parametrize(

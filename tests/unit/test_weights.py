@@ -10,7 +10,15 @@ import torch
 
 from procrustean.errors import ConfigError, DataError
 from procrustean.types import Clock
-from procrustean.weights import DeferredWeights, FixedWeights, deferred, effective_number, inverse_frequency
+from procrustean.weights import (
+    DeferredWeights,
+    FixedWeights,
+    deferred,
+    effective_number,
+    inverse_frequency,
+    inverse_square_root,
+    power_law,
+)
 
 C10_LONG_TAILED = (5000, 2997, 1796, 1077, 645, 387, 232, 139, 83, 50)
 C10_STEP = (5000,) * 5 + (50,) * 5
@@ -56,6 +64,32 @@ def test_inverse_frequency_of_a_long_tail() -> None:
     np.testing.assert_allclose(inverse_frequency(C10_LONG_TAILED), wanted, atol=5.1e-6)
     np.testing.assert_allclose(inverse_frequency([4, 1], power=0.5), [2 / 3, 4 / 3], rtol=1e-6)
     assert inverse_frequency(C10_LONG_TAILED, power=0.0).tolist() == [1.0] * 10
+
+
+@pytest.mark.parametrize("exponent", [-1.0, -0.5, -0.25, 0.0, 0.5, 1.0])
+def test_powers_against_a_loop(exponent: float) -> None:
+    raw = [n**exponent for n in C10_LONG_TAILED]
+    np.testing.assert_allclose(power_law(C10_LONG_TAILED, exponent), [10 * w / sum(raw) for w in raw], rtol=1e-6)
+
+
+def test_special_powers() -> None:
+    assert torch.equal(power_law(C10_LONG_TAILED, -1.0), inverse_frequency(C10_LONG_TAILED))
+    assert torch.equal(power_law(C10_LONG_TAILED, -0.5), inverse_square_root(C10_LONG_TAILED))
+    assert power_law(C10_LONG_TAILED, 0.0).tolist() == [1.0] * 10
+    np.testing.assert_allclose(inverse_square_root([9, 1]), [0.5, 1.5])
+
+
+@pytest.mark.parametrize("exponent", [-500.0, 500.0])
+def test_large_powers_do_not_overflow(exponent: float) -> None:
+    weights = power_law(C10_LONG_TAILED, exponent)
+    assert weights.sum().item() == pytest.approx(10)
+    assert weights.max().item() == pytest.approx(10)
+
+
+@pytest.mark.parametrize("exponent", [math.nan, math.inf])
+def test_exponent_out_of_range(exponent: float) -> None:
+    with pytest.raises(ConfigError, match="a power of the class counts needs a finite one"):
+        power_law([5, 3], exponent)
 
 
 @pytest.mark.parametrize("beta", [0.0, 0.5, 0.9, 0.9999, 0.999999999])

@@ -10,7 +10,7 @@ import tyro
 
 @dataclass(frozen=True)
 class Methods:
-    """List the training methods, or explain one: formula, options and defaults, source."""
+    """List the training methods, or explain one: formula, options and defaults, cost, source."""
 
     name: tyro.conf.Positional[str | None] = None
     """Method to explain; without it all are listed."""
@@ -22,9 +22,10 @@ class Methods:
         if self.name is not None:
             made, entry = factory(self.name), METHODS[self.name]
             defaults = ", ".join(f"{k}={v!r}" for k, v in option_defaults(self.name).items())
+            rows = f"{', '.join(entry.rows)} in the paper" if entry.rows else "not in the paper"
             write_result(
-                f"{self.name} ({', '.join(entry.rows)} in the paper)\n\n{inspect.getdoc(made)}\n\n"
-                f"Defaults: {defaults}\nSource: {entry.source}"
+                f"{self.name} ({rows})\n\n{inspect.getdoc(made)}\n\nDefaults: {defaults or 'no options'}\n"
+                f"Training time relative to ERM: {entry.cost}\nSource: {entry.source}"
             )
             return 0
         width = max(map(len, METHODS))

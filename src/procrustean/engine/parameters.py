@@ -95,11 +95,17 @@ class FlatBuffers:
         self.previous = torch.empty_like(self.flat)
         parts = self.flat.split([b.numel() for _, _, b in places]) if places else ()
         for (module, key, buffer), part in zip(places, parts, strict=True):
-            module._buffers[key] = part.view(buffer.shape).copy_(buffer)
+            # As .data: views share one count of changes, and autograd would take a change of any buffer during the
+            # forward pass for a change of the statistics that batch normalisation has saved.
+            module._buffers[key] = part.view(buffer.shape).copy_(buffer).data
 
     def remember(self) -> None:
         """Keep the values of now."""
         self.previous.copy_(self.flat)
+
+    def restore(self) -> None:
+        """Go back to the remembered values."""
+        self.flat.copy_(self.previous)
 
     def restore_unless(self, good: Tensor) -> None:
         """Go back to the remembered values where `good` (0-d bool) is false."""

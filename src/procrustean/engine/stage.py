@@ -150,8 +150,11 @@ class StageRun:
         """Compile the hand-written kernels of the network side by side, before the first step needs them."""
         from ..kernels.launching import compile_in_parallel
 
+        # Nothing is computed: what layers without such kernels make of it must not stay in their statistics.
+        self.optimizer.buffers.remember()
         with compile_in_parallel(), precision(self.device, self.steps[0].low_precision):
             self.net(self.steps[0].batch().x)
+        self.optimizer.buffers.restore()
 
     def mean_loss(self) -> float:
         """Mean loss per image of the epoch; waits for the device."""

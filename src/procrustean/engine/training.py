@@ -120,6 +120,9 @@ class Training:
         while position.stage < len(self.method.stages):
             yield from self._run_stage(position.stage)
             position.stage, position.epoch, position.step = position.stage + 1, 0, 0
+            if position.stage < len(self.method.stages):
+                # What is selected is a network of the last stage: those before are not what the method trains.
+                position.best = {"held_out": None, "oracle": None}
             self._checkpoint({f"net.{k}": v for k, v in self.net.state_dict().items()})
         if self.method.finish is not None:
             self._finish(self.method.finish)

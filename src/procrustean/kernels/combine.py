@@ -23,5 +23,6 @@ def combine_rows(rows: Tensor, own: Tensor, other: Tensor, index: Tensor) -> Ten
     out = torch.empty_like(rows)
     size = rows[0].numel()
     grid = (len(rows), triton.cdiv(size, _BLOCK))
+    own, other = own.contiguous(), other.contiguous()
     launch(device_code.combine, grid, rows, own, other, index, out, SIZE=size, BLOCK=_BLOCK, num_warps=4)
     return out

@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from ..counts import checked_counts
@@ -47,7 +48,7 @@ class LabelAwareSmoothing(Loss):
         self.register_buffer("smoothing", torch.tensor(smoothing, dtype=torch.float32), persistent=False)
 
     def per_sample(self, logits: Tensor, labels: Tensor) -> Tensor:
-        costs = -logits.log_softmax(1)
-        own = costs.gather(1, labels[:, None]).squeeze(1)
+        log_p = logits.log_softmax(1)
+        own = F.nll_loss(log_p, labels, reduction="none")
         smoothing = self.smoothing[labels]
-        return (1 - smoothing) * own + smoothing * costs.mean(1)
+        return (1 - smoothing) * own - smoothing * log_p.mean(1)

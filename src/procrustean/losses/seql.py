@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import torch
 import torch.nn.functional as F
@@ -47,7 +47,7 @@ class SEQL(CrossEntropy):
         rare = [n < lam * sum(checked) for n in checked]
         self.register_buffer("rare", torch.tensor(rare), persistent=False)
         self.gamma = gamma
-        self.draws: Mapping[str, tuple[int, ...]] = {"seql": (len(checked),)}
+        self.draws = {"seql": (len(checked),)}
 
     def forward(self, logits: Tensor, labels: Tensor, uniforms: Tensor | None = None) -> Tensor:
         """The loss; `uniforms` [B, C] in [0, 1) decide what is left out, drawn from torch's generator if not given."""

@@ -2,31 +2,46 @@
 
 from __future__ import annotations
 
-from ..objectives import Classify, CrossEntropy
+from ..errors import ConfigError
+from ..losses import ClassBalanced
+from ..losses.class_balanced import Form
+from ..nets.heads import SigmoidHead
+from ..objectives import Classify
 from ..recipes import ldam_schedule
 from ..types import Problem
-from ..weights import DeferredWeights, FixedWeights, effective_number
+from ..weights import DeferredWeights
 from .base import Method, Stage
-from .focal import FocalLoss
 
 
-def class_balanced(problem: Problem, *, beta: float = 0.9999, gamma: float = 0.0, drw: bool = False) -> Method:
-    """Cross-entropy (or focal loss) with effective-number class weights.
+def class_balanced(
+    problem: Problem,
+    *,
+    beta: float = 0.9999,
+    form: Form = "softmax",
+    gamma: float | None = None,
+    drw: bool = False,
+) -> Method:
+    """Cross-entropy or focal loss with effective-number class weights.
 
-    Formula: w_c = (1 - beta) / (1 - beta^N_c), scaled to sum to C; loss = sum_i w_yi * l_i / B.
+    Formula: w_c = (1 - beta) / (1 - beta^N_c), scaled to sum to C; loss = sum_i w_yi * l_i / B;
+    l = cross-entropy of the softmax, of one sigmoid per class, or sigmoid focal loss (see focal).
 
     Args:
         beta: 0 weights all classes alike, towards 1 the weights become inverse frequencies.
-        gamma: focus of the softmax focal loss under the weights; 0 is cross-entropy.
-        drw: use the weights only in the last 20 % of the epochs.
+        form: l, softmax, sigmoid or focal; the last two sum over all classes, with biases that start at -log(C - 1).
+        gamma: focus of the form focal, default 1.
+        drw: use the weights only in the last 20 % of the epochs, and divide by their sum.
     """
-    weights = effective_number(problem.counts, beta)
-    objective = Classify(
-        loss=FocalLoss(gamma) if gamma else CrossEntropy(),
-        weight=DeferredWeights(weights) if drw else FixedWeights(weights),
-        # Cui et al. divide by the batch size. With the weights on from the first epoch that is their method;
-        # deferred weights follow Cao et al., who divide by the sum of the weights.
-        reduction="weighted_mean" if drw else "mean",
+    if drw and beta == 0:
+        raise ConfigError("beta = 0 received with drw; it weights all classes alike, so there is nothing to defer")
+    loss = ClassBalanced(problem.counts, beta, form=form, gamma=gamma, reduction="none")
+    # Cui et al. divide by the batch size. With the weights on from the first epoch that is their method;
+    # deferred weights follow Cao et al., who divide by the sum of the weights.
+    objective = Classify(loss=loss.unweighted, weight=DeferredWeights(loss.weights)) if drw else Classify(loss=loss)
+    return Method(
+        # Weight decay would pull the biases of sigmoids towards a probability of one half (Cui et al. 2019).
+        stages=(Stage(objective, no_decay=() if form == "softmax" else ("head.bias",)),),
+        label="CB" + f"-{form}" * (form != "softmax") + "-DRW" * drw,
+        head=None if form == "softmax" else SigmoidHead,
+        own=ldam_schedule(),
     )
-    label = "CB" + "-focal" * bool(gamma) + "-DRW" * drw
-    return Method(stages=(Stage(objective),), label=label, own=ldam_schedule())

@@ -2,43 +2,33 @@
 
 from __future__ import annotations
 
-import math
-
-import torch
-from torch import Tensor
-
-from ..errors import ConfigError
-from ..objectives import Classify, CrossEntropy
+from ..losses import Focal
+from ..losses.focal import Form
+from ..nets.heads import SigmoidHead
+from ..objectives import Classify
 from ..recipes import ldam_schedule
 from ..types import Problem
 from ..weights import deferred
 from .base import Method, Stage
 
 
-class FocalLoss(CrossEntropy):
-    """(1 - p)^gamma * cross-entropy per sample, p = softmax probability of the true class."""
+def focal(problem: Problem, *, gamma: float = 1.0, form: Form = "softmax", drw: bool = False) -> Method:
+    """Focal loss, of a softmax or of one sigmoid per class.
 
-    def __init__(self, gamma: float) -> None:
-        super().__init__()
-        if not 0 <= gamma < math.inf:
-            raise ConfigError(f"gamma = {gamma!r} received; the focus has to be 0 (cross-entropy) or more")
-        self.gamma = gamma
-
-    def forward(self, logits: Tensor, y: Tensor) -> Tensor:
-        losses = super().forward(logits, y)
-        # 1 - exp(-ce) by expm1: for a well-classified sample the difference would round to 0, with a gradient
-        # of NaN for gamma < 1.
-        return (-torch.expm1(-losses)).clamp_min(torch.finfo(losses.dtype).tiny) ** self.gamma * losses
-
-
-def focal(problem: Problem, *, gamma: float = 1.0, drw: bool = False) -> Method:
-    """Softmax focal loss.
-
-    Formula: loss = (1 - p_y)^gamma * -log p_y.
+    Formula: softmax: loss = (1 - p_y)^gamma * -log p_y, p = softmax(z);
+    sigmoid: loss = sum_c (1 - q_c)^gamma * -log q_c, q_c = sigmoid(z_c) for c = y, sigmoid(-z_c) for the others,
+    with biases that start at -log(C - 1).
 
     Args:
-        gamma: focus on badly classified samples; 0 is cross-entropy.
+        gamma: focus on what is classified badly; 0 is cross-entropy.
+        form: softmax as Cao et al. (2019) use it, or sigmoid as Cui et al. (2019) do.
         drw: weight the classes by effective numbers in the last 20 % of the epochs.
     """
-    objective = Classify(loss=FocalLoss(gamma), weight=deferred(problem.counts, drw))
-    return Method(stages=(Stage(objective),), label="Focal" + "-DRW" * drw, own=ldam_schedule())
+    objective = Classify(loss=Focal(gamma, form=form, reduction="none"), weight=deferred(problem.counts, drw))
+    return Method(
+        # Weight decay would pull the biases of sigmoids towards a probability of one half (Cui et al. 2019).
+        stages=(Stage(objective, no_decay=("head.bias",) if form == "sigmoid" else ()),),
+        label="Focal" + "-sigmoid" * (form == "sigmoid") + "-DRW" * drw,
+        head=SigmoidHead if form == "sigmoid" else None,
+        own=ldam_schedule(),
+    )

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from procrustean.engine.parameters import FlatBuffers, FlatParameters
 from procrustean.nets import build_net
 from procrustean.nets.classifier import Classifier
-from procrustean.nets.heads import CosineHead
+from procrustean.nets.heads import CausalHead, CosineHead
 
 LOW = [None, torch.bfloat16]
 
@@ -172,6 +172,22 @@ class TestBuffers:
         buffers.restore_unless(torch.tensor(good))
         for name, value in before.items():
             assert torch.equal(net.get_buffer(name), value) is not good, name
+
+    def test_restored_in_any_case(self) -> None:
+        net = made().train()
+        buffers = FlatBuffers(net, torch.device("cpu"))
+        before = buffers.flat.clone()
+        buffers.remember()
+        net(torch.randn(4, 3, 8, 8))
+        assert not torch.equal(buffers.flat, before)
+        buffers.restore()
+        assert torch.equal(buffers.flat, before)
+
+    def test_a_buffer_may_change_after_batch_normalisation_has_saved_its_own(self) -> None:
+        net = made(CausalHead).train()
+        FlatBuffers(net, torch.device("cpu"))
+        net(torch.randn(4, 3, 8, 8)).sum().backward()
+        assert net.head.average.any()
 
     def test_a_network_without_buffers(self) -> None:
         buffers = FlatBuffers(nn.Linear(2, 2), torch.device("cpu"))

@@ -76,6 +76,16 @@ class TestConversion:
         with pytest.raises(ConfigError, match=r"method 'erm' has no option 'gamma'.*Options: drw=False"):
             make_method("erm", STEP, {"gamma": 1})
 
+    @pytest.mark.parametrize("name", ["balanced_softmax", "logit_adjustment", "vs"])
+    def test_class_sizes_are_not_counted_twice(self, name: str) -> None:
+        with pytest.raises(ConfigError, match=f"method '{name}' takes no drw: .* would count them twice"):
+            make_method(name, STEP, {"drw": True})
+
+    def test_a_method_without_options(self) -> None:
+        assert option_defaults("balanced_softmax") == {}
+        with pytest.raises(ConfigError, match=r"has no option 'tau'.*Options: none"):
+            make_method("balanced_softmax", STEP, {"tau": 1})
+
     def test_unknown_method_names_the_nearest(self) -> None:
         with pytest.raises(ConfigError, match=r"there is no method 'focla'\. Did you mean 'focal'"):
             factory("focla")
@@ -83,7 +93,7 @@ class TestConversion:
             factory("base")
 
     def test_defaults_in_the_order_of_the_signature(self) -> None:
-        assert option_defaults("ldam") == {"max_margin": 0.5, "scale": 30.0, "drw": False}
+        assert option_defaults("ldam") == {"max_margin": None, "scale": 30.0, "drw": False}
         assert list(option_defaults("mfw"))[:2] == ["alpha", "beta"]
 
     @pytest.mark.parametrize(
@@ -91,7 +101,8 @@ class TestConversion:
         [
             ("focal", {"gamma": -1}),
             ("class_balanced", {"beta": 1.0}),
-            ("class_balanced", {"gamma": -1}),
+            ("class_balanced", {"form": "focal", "gamma": -1}),
+            ("class_balanced", {"gamma": 1}),
             ("ldam", {"scale": 0}),
             ("mfw", {"alpha": -1}),
             ("mfw", {"alpha": "nan"}),
@@ -112,7 +123,15 @@ class TestLabels:
             ("erm", {"drw": True}, "ERM-DRW"),
             ("focal", {}, "Focal"),
             ("class_balanced", {}, "CB"),
-            ("class_balanced", {"gamma": 1}, "CB-focal"),
+            ("class_balanced", {"form": "focal"}, "CB-focal"),
+            ("class_balanced", {"form": "sigmoid", "drw": True}, "CB-sigmoid-DRW"),
+            ("focal", {"form": "sigmoid"}, "Focal-sigmoid"),
+            ("cdt", {}, "CDT"),
+            ("seql", {"drw": True}, "SEQL-DRW"),
+            ("mixup", {}, "mixup"),
+            ("manifold_mixup", {"drw": True}, "manifold mixup-DRW"),
+            ("remix", {"drw": True}, "Remix-DRW"),
+            ("mamix", {"drw": True}, "MAMix-DRW"),
             ("ldam", {}, "LDAM"),
             ("ldam", {"drw": True}, "LDAM-DRW"),
             ("mfw", {}, "MFW"),

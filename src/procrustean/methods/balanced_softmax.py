@@ -1,0 +1,18 @@
+"""Balanced softmax (Ren et al. 2020): scores are shifted by the log of the class sizes while training."""
+
+from __future__ import annotations
+
+from ..losses import BalancedSoftmax
+from ..objectives import Classify
+from ..recipes import ldam_schedule
+from ..types import Problem
+from .base import Method, Stage
+
+
+def balanced_softmax(problem: Problem) -> Method:
+    """Cross-entropy under the training set's class distribution; the plain scores predict.
+
+    Formula: loss = -log softmax(z + log N)_y, N the class counts; test: argmax z. It is logit_adjustment with tau = 1.
+    """
+    objective = Classify(loss=BalancedSoftmax(problem.counts, reduction="none"))
+    return Method(stages=(Stage(objective),), label="Balanced softmax", own=ldam_schedule())

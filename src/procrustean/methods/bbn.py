@@ -1,0 +1,59 @@
+"""BBN (Zhou et al. 2020): a branch for the classes as they are, one for the reverse, and a slow move to the second."""
+
+from __future__ import annotations
+
+from typing import cast
+
+import torch
+from torch import Tensor, nn
+
+from ..losses import CrossEntropy
+from ..nets.bilateral import BilateralBackbone
+from ..nets.classifier import Classifier
+from ..objectives import Objective
+from ..samplers import reversed_frequency
+from ..types import Batch, Clock, Problem
+from .base import Method, Stage
+
+#: The authors stretch the move over more epochs than these trainings have.
+STRETCHED = {90: 100, 180: 200}
+
+
+class Bilateral(Objective):
+    """One stream of images through each branch; features and losses are weighted by the epoch."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.loss = CrossEntropy()
+
+    def forward(self, net: nn.Module, batch: Batch, clock: Clock) -> Tensor:
+        assert batch.extra is not None
+        net = cast(Classifier, net)
+        backbone = cast(BilateralBackbone, net.backbone)
+        share = self.share(clock)
+        # Apart, not as one batch: each stream is normalised by its own statistics.
+        own = backbone.branch(batch.x, "conventional")
+        other = backbone.branch(batch.extra.x, "rebalancing")
+        scores = net.head(2 * torch.cat((share * own, (1 - share) * other), dim=1))
+        loss: Tensor = share * self.loss(scores, batch.y) + (1 - share) * self.loss(scores, batch.extra.y)
+        return loss
+
+    def share(self, clock: Clock) -> Tensor:
+        """A of the formula: 1 at first, then ever faster towards 0; constant within an epoch."""
+        return 1 - (clock.epoch / STRETCHED.get(clock.epochs, clock.epochs)) ** 2
+
+
+def bbn(problem: Problem) -> Method:
+    """Bilateral-branch network: the last block exists twice, and the head sees both.
+
+    Formula: a drawn from all images alike, b with class probability ~ 1 / N_c; A = 1 - ((T - 1) / E)^2 in epoch T of E;
+    z = W (2 A f_c(a), 2 (1 - A) f_r(b)) + b; loss = A * CE(z, y_a) + (1 - A) * CE(z, y_b);
+    evaluation: z = W (f_c(x), f_r(x)) + b.
+    """
+
+    def fork(net: Classifier) -> None:
+        net.backbone = BilateralBackbone(net.backbone)
+        net.head = nn.Linear(net.backbone.features, problem.classes)
+
+    own = {"epochs": 200, "schedule": "steps", "milestones": (0.6, 0.8), "decay": 0.01, "nesterov": True}
+    return Method(stages=(Stage(Bilateral(), extra=reversed_frequency, reshape=fork),), label="BBN", own=own)

@@ -1,0 +1,47 @@
+"""LWS (Kang et al. 2020): after usual training, one scale per class is learnt on balanced classes."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from torch import nn
+
+from ..nets.classifier import Classifier
+from ..nets.heads import ScaledHead
+from ..objectives import Classify
+from ..recipes import ldam_schedule
+from ..samplers import class_aware
+from ..types import Problem
+from .base import Method, Stage
+from .crt import EPOCHS, SECOND_STAGE
+
+
+def lws(problem: Problem, *, bn_mode: Literal["train", "eval"] = "train") -> Method:
+    """Learnable weight scaling: the trained classifier is fixed but for a factor of each class's score.
+
+    Formula: stage 1 CE on all images alike; stage 2: z_c = s_c * (w_c f + b_c), only s learns, from 1, with CE on
+    runs of 4 images per class in turn.
+
+    Args:
+        bn_mode: whether the statistics of batch normalisation follow the balanced batches of stage 2 (train), as in
+            the authors' code, or stay (eval).
+    """
+    total = sum(EPOCHS)
+    features = Stage(Classify(), name="features", share=EPOCHS[0] / total)
+    scales = Stage(
+        Classify(),
+        name="scales",
+        share=EPOCHS[1] / total,
+        sampler=class_aware,
+        trainable="head.scale",
+        norm=bn_mode,
+        reshape=_with_scales,
+        recipe=SECOND_STAGE,
+    )
+    paper = {"epochs": total} if problem.source in ("cifar10", "cifar100") else {}
+    return Method((features, scales), label="LWS", paper=paper, own={**ldam_schedule(), "epochs": total})
+
+
+def _with_scales(net: Classifier) -> None:
+    assert isinstance(net.head, nn.Linear)
+    net.head = ScaledHead(net.head)

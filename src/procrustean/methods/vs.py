@@ -1,0 +1,22 @@
+"""Vector-scaling loss (Kini et al. 2021): class-dependent temperatures and logit adjustment in one."""
+
+from __future__ import annotations
+
+from ..losses import VS
+from ..objectives import Classify
+from ..recipes import ldam_schedule
+from ..types import Problem
+from .base import Method, Stage
+
+
+def vs(problem: Problem, *, gamma: float = 0.2, tau: float = 1.2) -> Method:
+    """Cross-entropy of scores divided by a temperature and shifted by the log prior; the plain scores predict.
+
+    Formula: loss = -log softmax(z / a + tau * log pi)_y, a_c = (N_max / N_c)^gamma, pi_c = N_c / N; test: argmax z.
+
+    Args:
+        gamma: exponent of the temperatures; 0 leaves logit_adjustment.
+        tau: strength of the shift; 0 leaves cdt.
+    """
+    objective = Classify(loss=VS(problem.counts, gamma, tau, reduction="none"))
+    return Method(stages=(Stage(objective),), label="VS", own=ldam_schedule())

@@ -1,0 +1,149 @@
+"""Methods that are more than one stage on the usual network, through the trainer: stopped anywhere, loaded again."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from procrustean import api
+from procrustean.api import Stopped, evaluate, fit, load_run, resume
+from procrustean.engine.run_directory import RunDirectory
+from procrustean.methods import METHODS, make_method
+from procrustean.methods.base import Method
+from procrustean.types import Problem
+
+PROBLEM = Problem((24, 12, 6, 3), "long_tailed", "digits", ("input", "group1", "group2", "group3"), "group2")
+EPOCHS, BATCH = 4, 64
+SETTINGS: dict[str, Any] = {
+    "imbalance": "step", "rho": 10, "epochs": EPOCHS, "batch_size": BATCH, "hold_out": 3,
+    "device": "cpu", "precision": "fp32",
+}  # fmt: skip
+
+
+def more_than_plain(method: Method) -> bool:
+    """Whether there is more to a run than one stage on the usual network."""
+    special = any(stage.reshape or stage.begin or stage.extra for stage in method.stages)
+    return len(method.stages) > 1 or special or method.head is not None or method.finish is not None
+
+
+CHOSEN = [name for name in METHODS if more_than_plain(make_method(name, PROBLEM))]
+
+
+class Until:
+    """Asks a run to stop at its n-th boundary between steps."""
+
+    exit_code = 130
+
+    def __init__(self, boundary: int | None) -> None:
+        self.left = boundary
+
+    def __call__(self) -> bool:
+        if self.left is None:
+            return False
+        self.left -= 1
+        return self.left <= 0
+
+
+def stop_at(monkeypatch: pytest.MonkeyPatch, boundary: int | None) -> None:
+    @contextmanager
+    def handler(say: Any) -> Iterator[Until]:
+        yield Until(boundary)
+
+    monkeypatch.setattr(api, "stop_on_signal", handler)
+
+
+def assert_same(one: Path, other: Path) -> None:
+    for name in ("model.safetensors", "held_out.safetensors"):
+        assert (one / name).read_bytes() == (other / name).read_bytes(), name
+    results = [json.loads((path / "result.json").read_text()) for path in (one, other)]
+    for key in ("selections", "curves", "method"):
+        assert results[0][key] == results[1][key], key
+
+
+@pytest.fixture(scope="module")
+def wholes(tmp_path_factory: pytest.TempPathFactory) -> dict[str, api.FinishedRun]:
+    """Runs that nothing interrupted, by method, as they are asked for."""
+    folder = tmp_path_factory.mktemp("whole")
+
+    class Runs(dict[str, api.FinishedRun]):
+        def __missing__(self, name: str) -> api.FinishedRun:
+            self[name] = fit("digits", **SETTINGS, method=name, run_dir=folder / name)
+            return self[name]
+
+    return Runs()
+
+
+@pytest.mark.parametrize("name", CHOSEN)
+def test_a_run_stopped_in_each_stage_resumes_to_the_same_end(
+    name: str, wholes: dict[str, api.FinishedRun], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = wholes[name]
+    per_epoch = -(-whole.result["data"]["train"] // BATCH)
+    first = 0
+    for number, stage in enumerate(whole.result["method"]["stages"]):
+        steps = stage["epochs"] * per_epoch
+        # In the first epoch of the stage and in its last. The end of a stage is no boundary: it saves in any case.
+        for boundary in {first + 2, first + steps - 2}:
+            path = tmp_path / f"stage{number}-{boundary}"
+            stop_at(monkeypatch, boundary)
+            with pytest.raises(Stopped):
+                fit("digits", **SETTINGS, method=name, run_dir=path)
+            stop_at(monkeypatch, None)
+            saved = json.loads((path / "checkpoints.json").read_text())["checkpoints"][-1]["position"]
+            assert (saved["stage"], saved["step"] % per_epoch > 0) == (number, True)
+            assert_same(resume(path).path, whole.path)
+        first += steps - 1
+
+
+@pytest.mark.parametrize("name", CHOSEN)
+def test_a_run_killed_between_stages_resumes_to_the_same_end(
+    name: str, wholes: dict[str, api.FinishedRun], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = wholes[name]
+    save = RunDirectory.save_checkpoint
+    for number in range(1, len(whole.result["method"]["stages"]) + 1):
+        path = tmp_path / str(number)
+
+        def killed(self: RunDirectory, tensors: Any, position: dict[str, Any], at: int = number) -> None:
+            save(self, tensors, position)
+            if position["stage"] == at and position["epoch"] == position["step"] == 0:
+                raise KeyboardInterrupt
+
+        monkeypatch.setattr(RunDirectory, "save_checkpoint", killed)
+        with pytest.raises(KeyboardInterrupt):
+            fit("digits", **SETTINGS, method=name, run_dir=path)
+        monkeypatch.setattr(RunDirectory, "save_checkpoint", save)
+        assert_same(resume(path).path, whole.path)
+
+
+@pytest.mark.parametrize("name", CHOSEN)
+def test_both_selections_can_be_loaded_and_tested_again(name: str, wholes: dict[str, api.FinishedRun]) -> None:
+    run = wholes[name]
+    for weights in ("last", "held_out"):
+        recorded = run.result["selections"][weights]["metrics"]
+        assert evaluate(run.path, weights=weights)["confusion"] == recorded["confusion"]
+    _, net = load_run(run.path)
+    for key, value in net.state_dict().items():
+        assert torch.equal(value, run.net.state_dict()[key]), key
+
+
+@pytest.mark.parametrize("name", CHOSEN)
+def test_only_the_last_stage_is_selected_from(name: str, wholes: dict[str, api.FinishedRun]) -> None:
+    result = wholes[name].result
+    first = EPOCHS - result["method"]["stages"][-1]["epochs"]
+    assert min(result["selections"][kind]["epoch"] for kind in ("last", "held_out", "oracle")) >= first
+
+
+@pytest.mark.parametrize("name", CHOSEN)
+def test_low_precision_runs_end_in_float32(name: str, tmp_path: Path) -> None:
+    run = fit("digits", **{**SETTINGS, "precision": "bf16", "epochs": 2}, method=name, run_dir=tmp_path / "run")
+    for key, value in load_file(run.path / "model.safetensors").items():
+        assert value.dtype == torch.float32, key
+        assert bool(value.isfinite().all()), key
