@@ -22,6 +22,7 @@ __all__ = [
     "RunConfig",
     "RunError",
     "__version__",
+    "adjust",
     "data",
     "evaluate",
     "fit",
@@ -36,6 +37,7 @@ _HOMES = {
     "RunConfig": "procrustean.config",
     "fit": "procrustean.api",
     "evaluate": "procrustean.api",
+    "adjust": "procrustean.posthoc",
     "ProcrusteanError": "procrustean.errors",
     "ConfigError": "procrustean.errors",
     "DataError": "procrustean.errors",
@@ -51,6 +53,7 @@ if TYPE_CHECKING:
     from procrustean.errors import ConfigError, DataError, LayerError, ProcrusteanError, RunError
     from procrustean.methods import METHODS, make_method
     from procrustean.mfw import MFW
+    from procrustean.posthoc import adjust
 else:  # hidden from type checkers, which would otherwise accept any name
 
     def __getattr__(name: str) -> object:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from .config import RunConfig
-from .console import Reporter, SilentReporter
+from .console import Reporter, SilentReporter, headline_text
 from .data.imageset import Splits
 from .engine.device import own_stream
 from .engine.images import ImageStore
@@ -176,14 +176,14 @@ class OngoingRun:
         self.finished: FinishedRun | None = None
 
     def turns(self) -> Iterator[None]:
-        prepared, config, label = self.prepared, self.prepared.config, self.prepared.method.label
-        engine = prepared.engine
-        self.reporter.say(
-            f"{label}: {prepared.placement.reason}; {engine.name}: {engine.reason}{', own kernels' * engine.kernels}"
-        )
+        prepared, config, engine = self.prepared, self.prepared.config, self.prepared.engine
+        how = f"{engine.name}: {engine.reason}{', own kernels' * engine.kernels}"
+        self.reporter.say_once(f"{prepared.placement.reason}; {how}")
+        self.reporter.say_once(prepared.data_text())
         net = prepared.build_net()
         training = Training(
             net=net,
+            name=prepared.name,
             method=prepared.method,
             data=prepared.data,
             recipe=prepared.recipe,
@@ -204,5 +204,5 @@ class OngoingRun:
         result = make_result(prepared, training)
         self.directory.finish(result)
         self.finished = FinishedRun(self.directory.path, result, net.eval())
-        metrics = self.finished.metrics
-        self.reporter.run_finished(label, f"{metrics[metrics['headline']]:.1%} on the test set")
+        outcome = f"{headline_text(self.finished.metrics)}, kept in {self.directory.path}"
+        self.reporter.run_finished(prepared.name, outcome)

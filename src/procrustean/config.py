@@ -73,8 +73,10 @@ class RunConfig:
 
     def __post_init__(self) -> None:
         if self.rho is not None:
-            # 100 and 100.0 are the same setting and must have the same hash.
+            # 100 and 100.0 are the same setting and must have the same hash, here and among the options.
             object.__setattr__(self, "rho", float(self.rho))
+        numbers = {k: float(v) for k, v in self.options.items() if isinstance(v, int) and not isinstance(v, bool)}
+        object.__setattr__(self, "options", {**self.options, **numbers})
         self.check()
 
     def check(self) -> None:

@@ -10,6 +10,7 @@ import os
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, TextIO
 
 if TYPE_CHECKING:
@@ -20,18 +21,24 @@ if TYPE_CHECKING:
 
 
 class Reporter(Protocol):
-    """Told what happens during training. Epochs count from 0, as in the records; readers see them from 1."""
+    """Told what happens during training, of one run or of several that take turns, each known by its name.
+
+    Epochs count from 0, as in the records; readers see them from 1.
+    """
 
     def say(self, text: str) -> None:
         """Shows one message."""
 
-    def run_started(self, label: str, epochs: int, first_epoch: int) -> None:
+    def say_once(self, text: str) -> None:
+        """Shows a message that many runs share, the first time only."""
+
+    def run_started(self, name: str, epochs: int, first_epoch: int) -> None:
         """A run of `epochs` epochs begins, or goes on, at `first_epoch`."""
 
-    def epoch_done(self, epoch: int, record: dict[str, Any]) -> None:
-        """`record` has loss, lr, images_per_second and, where it was measured, test_accuracy (0..1)."""
+    def epoch_done(self, name: str, epoch: int, record: dict[str, Any]) -> None:
+        """`record` has loss, lr, images_per_second and, where it was measured, the test result `test`."""
 
-    def run_finished(self, label: str, summary: str) -> None:
+    def run_finished(self, name: str, summary: str) -> None:
         """The run is complete; `summary` is what came out, in one line."""
 
     def close(self) -> None:
@@ -44,17 +51,31 @@ class SilentReporter:
     def say(self, text: str) -> None:
         pass
 
-    def run_started(self, label: str, epochs: int, first_epoch: int) -> None:
+    def say_once(self, text: str) -> None:
         pass
 
-    def epoch_done(self, epoch: int, record: dict[str, Any]) -> None:
+    def run_started(self, name: str, epochs: int, first_epoch: int) -> None:
         pass
 
-    def run_finished(self, label: str, summary: str) -> None:
+    def epoch_done(self, name: str, epoch: int, record: dict[str, Any]) -> None:
+        pass
+
+    def run_finished(self, name: str, summary: str) -> None:
         pass
 
     def close(self) -> None:
         pass
+
+
+@dataclass
+class _Shown:
+    """What a reporter remembers of a run that goes on."""
+
+    epochs: int
+    first_epoch: int
+    started: float
+    next_epoch: int
+    test: dict[str, Any] | None = None
 
 
 class PlainReporter:
@@ -68,48 +89,51 @@ class PlainReporter:
     def __init__(self, stream: TextIO | None = None, clock: Callable[[], float] = time.monotonic) -> None:
         self._stream = stream
         self._clock = clock
-        self._label = ""
-        self._epochs = self._first_epoch = 0
-        self._started = self._last_line = 0.0
-        self._next_epoch = 0
-        self._accuracy: float | None = None
+        self._runs: dict[str, _Shown] = {}
+        self._last_line = 0.0
+        self._said: set[str] = set()
 
     def say(self, text: str) -> None:
         stream = sys.stderr if self._stream is None else self._stream
         stream.write(text + "\n")
         stream.flush()
 
-    def run_started(self, label: str, epochs: int, first_epoch: int) -> None:
-        self._label, self._epochs, self._first_epoch = label, epochs, first_epoch
-        self._started = self._last_line = self._clock()
-        self._next_epoch = first_epoch
-        self._accuracy = None
-        going_on = f", going on after {first_epoch}" if first_epoch else ""
-        self.say(f"{label}: {epochs} epochs{going_on}")
+    def say_once(self, text: str) -> None:
+        if text not in self._said:
+            self._said.add(text)
+            self.say(text)
 
-    def epoch_done(self, epoch: int, record: dict[str, Any]) -> None:
-        self._accuracy = record.get("test_accuracy", self._accuracy)
+    def run_started(self, name: str, epochs: int, first_epoch: int) -> None:
+        now = self._last_line = self._clock()
+        self._runs[name] = _Shown(epochs, first_epoch, now, first_epoch)
+        going_on = f", going on after {first_epoch}" if first_epoch else ""
+        self.say(f"{name}: {epochs} epoch{'s' * (epochs != 1)}{going_on}")
+
+    def epoch_done(self, name: str, epoch: int, record: dict[str, Any]) -> None:
+        shown = self._runs[name]
+        shown.test = record.get("test", shown.test)
         now = self._clock()
-        if epoch < self._next_epoch or now - self._last_line < 1:
+        if epoch < shown.next_epoch or now - self._last_line < 1:
             return
         self._last_line = now
-        self._next_epoch = epoch + max(1, round(self._epochs / 10))
-        parts = [f"{self._label}: epoch {epoch + 1}/{self._epochs}", *progress_texts(record, self._accuracy)]
-        left = self._epochs - epoch - 1
+        shown.next_epoch = epoch + max(1, round(shown.epochs / 10))
+        parts = [f"{name}: epoch {epoch + 1}/{shown.epochs}", *progress_texts(record, shown.test)]
+        left = shown.epochs - epoch - 1
         if left > 0:
-            seconds_per_epoch = (now - self._started) / (epoch + 1 - self._first_epoch)
+            seconds_per_epoch = (now - shown.started) / (epoch + 1 - shown.first_epoch)
             parts.append(f"{duration_text(left * seconds_per_epoch)} left")
         self.say(", ".join(parts))
 
-    def run_finished(self, label: str, summary: str) -> None:
-        self.say(f"{label}: {summary}")
+    def run_finished(self, name: str, summary: str) -> None:
+        self._runs.pop(name, None)
+        self.say(f"{name}: {summary}")
 
     def close(self) -> None:
         pass
 
 
 class RichReporter:
-    """A live bar for the run that goes on, and one line for each that is finished.
+    """A live bar for each run that goes on, and one line for each that is finished.
 
     Args:
         console: a rich console; by default one on stderr.
@@ -122,19 +146,30 @@ class RichReporter:
             console = Console(stderr=True)
         self._console = console
         self._progress: Progress | None = None
-        self._task: TaskID | None = None
-        self._accuracy: float | None = None
+        self._tasks: dict[str, TaskID] = {}
+        self._tests: dict[str, dict[str, Any]] = {}
+        self._said: set[str] = set()
 
     def say(self, text: str) -> None:
-        self._console.print(text, markup=False, highlight=False, soft_wrap=True)
+        self._console.print(text, markup=False, highlight=False)
 
-    def run_started(self, label: str, epochs: int, first_epoch: int) -> None:
+    def say_once(self, text: str) -> None:
+        if text not in self._said:
+            self._said.add(text)
+            self.say(text)
+
+    def run_started(self, name: str, epochs: int, first_epoch: int) -> None:
+        if self._progress is None:
+            self._progress = self._bars()
+            atexit.register(self.close)  # an interrupted program must not leave the cursor hidden
+            self._progress.start()
+        self._tasks[name] = self._progress.add_task(name, total=epochs, completed=first_epoch, numbers="")
+
+    def _bars(self) -> Progress:
         from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
         from rich.table import Column
 
-        self.close()
-        self._accuracy = None
-        self._progress = Progress(
+        return Progress(
             TextColumn("{task.description}", style="bold", markup=False),
             BarColumn(bar_width=None, table_column=Column(ratio=1, min_width=10)),
             MofNCompleteColumn(),
@@ -145,27 +180,32 @@ class RichReporter:
             expand=True,
             refresh_per_second=4,
         )
-        self._task = self._progress.add_task(label, total=epochs, completed=first_epoch, numbers="")
-        atexit.register(self.close)  # an interrupted program must not leave the cursor hidden
-        self._progress.start()
 
-    def epoch_done(self, epoch: int, record: dict[str, Any]) -> None:
-        if self._progress is None or self._task is None:
+    def epoch_done(self, name: str, epoch: int, record: dict[str, Any]) -> None:
+        if self._progress is None or name not in self._tasks:
             return
-        self._accuracy = record.get("test_accuracy", self._accuracy)
-        numbers = ", ".join(progress_texts(record, self._accuracy))
-        self._progress.update(self._task, completed=epoch + 1, numbers=numbers)
+        if "test" in record:
+            self._tests[name] = record["test"]
+        numbers = ", ".join(progress_texts(record, self._tests.get(name)))
+        self._progress.update(self._tasks[name], completed=epoch + 1, numbers=numbers)
 
-    def run_finished(self, label: str, summary: str) -> None:
+    def run_finished(self, name: str, summary: str) -> None:
         from rich.text import Text
 
-        self.close()
-        self._console.print(Text.assemble(("✓ ", "green"), (label, "bold"), "  ", summary), soft_wrap=True)
+        if self._progress is not None and name in self._tasks:
+            if len(self._tasks) == 1:
+                self.close()
+            else:
+                self._progress.refresh()  # shows the last numbers before the bar goes
+                self._progress.remove_task(self._tasks.pop(name))
+                self._tests.pop(name, None)
+        self._console.print(Text.assemble(("✓ ", "green"), (name, "bold"), "  ", summary))
 
     def close(self) -> None:
         if self._progress is not None:
             self._progress.stop()
-            self._progress = self._task = None
+            self._progress = None
+            self._tasks, self._tests = {}, {}
             atexit.unregister(self.close)
 
 
@@ -180,16 +220,18 @@ def make_reporter(quiet: bool = False) -> Reporter:
 
 def write_result(result: str | Table) -> None:
     """Writes a result to stdout: a table is drawn on a terminal and written as markdown elsewhere."""
-    if isinstance(result, str):
-        text = result if result.endswith("\n") else result + "\n"
-    elif sys.stdout.isatty():
+    if sys.stdout.isatty():
         from rich.console import Console
 
         from procrustean.report.formats import to_rich
 
         console = Console()
-        console.print(to_rich(result, width=console.width))
+        # Prose is wrapped between words, which a terminal by itself does not do.
+        shown = result if isinstance(result, str) else to_rich(result, width=console.width)
+        console.print(shown, markup=False, highlight=False, emoji=False)
         return
+    if isinstance(result, str):
+        text = result if result.endswith("\n") else result + "\n"
     else:
         from procrustean.report.formats import to_markdown
 
@@ -200,20 +242,30 @@ def write_result(result: str | Table) -> None:
     sys.stdout.flush()
 
 
-def progress_texts(record: dict[str, Any], accuracy: float | None) -> list[str]:
-    """Loss, newest accuracy and speed, each where known.
+def progress_texts(record: dict[str, Any], test: dict[str, Any] | None) -> list[str]:
+    """Loss, newest test result and speed, each where known.
 
-    >>> progress_texts({"loss": 0.51234, "images_per_second": 45123.0}, 0.8125)
-    ['loss 0.512', 'accuracy 81.2 %', '45,123 images/s']
+    >>> progress_texts({"loss": 0.51234, "images_per_second": 45123.0}, {"headline": "accuracy", "accuracy": 0.8125})
+    ['loss 0.512', 'test accuracy 81.2 %', '45,123 images/s']
     """
     texts = []
     if record.get("loss") is not None:
         texts.append(f"loss {record['loss']:.3f}")
-    if accuracy is not None:
-        texts.append(f"accuracy {100 * accuracy:.1f} %")
+    if test is not None:
+        texts.append(headline_text(test))
     if record.get("images_per_second") is not None:
         texts.append(f"{record['images_per_second']:,.0f} images/s")
     return texts
+
+
+def headline_text(test: dict[str, Any]) -> str:
+    """The headline of a test result with its name.
+
+    >>> headline_text({"headline": "balanced_accuracy", "balanced_accuracy": 0.5})
+    'test balanced accuracy 50.0 %'
+    """
+    name = test["headline"]
+    return f"test {name.replace('_', ' ')} {100 * test[name]:.1f} %"
 
 
 def duration_text(seconds: float) -> str:

@@ -26,7 +26,10 @@ def checked_counts(counts: Iterable[SupportsInt]) -> tuple[int, ...]:
     """
     values: list[int] = []
     for index, value in enumerate(counts):
-        number = float(cast(float, value))
+        try:
+            number = float(cast(float, value))
+        except (TypeError, ValueError):
+            raise DataError(f"class {index} has a count of {value!r}; give one number of images per class") from None
         if not number.is_integer():
             raise DataError(f"class {index} has a count of {value!r}; counts are whole numbers of images")
         values.append(int(number))

@@ -69,8 +69,9 @@ def _finding(groups: list[Group]) -> str:
     """What was measured, whichever method wins."""
 
     def value(group: Group, metric: str) -> float:
+        """In percent, rounded as in the table, so that the differences are those a reader computes from it."""
         statistic = group.statistic(metric)
-        return 100 * statistic.mean if statistic else float("nan")
+        return round(100 * statistic.mean, 1) if statistic else float("nan")
 
     baseline, *others = groups
     best = max(groups, key=lambda group: value(group, group.headline))

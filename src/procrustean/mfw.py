@@ -152,7 +152,14 @@ class MFW(nn.Module):
                 "nn.DataParallel splits the batch behind the loop's back: labels would not match features; "
                 "use torch.nn.parallel.DistributedDataParallel and attach to the model before wrapping it"
             )
-        return Attachment(self, find_layer(model, layer), layer)
+        if not isinstance(layer, str):
+            raise LayerError(
+                f"a layer of type {type(layer).__name__} received; give its name, as named_modules() lists"
+            )
+        module = find_layer(model, layer)
+        if any(isinstance(getattr(hook, "__self__", None), Attachment) for hook in module._forward_hooks.values()):
+            raise LayerError(f"layer {layer!r} has MFW attached already; call remove() on that handle first")
+        return Attachment(self, module, layer)
 
     def _check_labels(self, labels: Tensor) -> None:
         classes = len(self.counts)

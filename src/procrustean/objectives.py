@@ -39,6 +39,8 @@ class Objective(nn.Module):
 
     #: False for objectives whose shapes or control flow depend on the data; they run eagerly, runs say so.
     capturable = True
+    #: True for objectives that differentiate gradients, which the hand-written kernels do not allow.
+    second_order = False
     #: Uniforms needed per sample, name -> shape; the trainer draws them ahead.
     draws: Mapping[str, tuple[int, ...]] = {}
 

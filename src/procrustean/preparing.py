@@ -42,6 +42,24 @@ class Prepared:
     placement: Placement
     engine: Engine
 
+    @property
+    def name(self) -> str:
+        """The run in progress messages; the runs of a grid differ in it."""
+        made = "" if self.config.rho is None else f", {self.config.imbalance.replace('_', '-')} {self.config.rho:g}"
+        return f"{self.method.label}{made}, seed {self.config.seed}"
+
+    def data_text(self) -> str:
+        """What is trained and tested on, in one line, with a warning where a class is hardly tested."""
+        counts, tested = self.data.counts, self.data.test.counts
+        text = (
+            f"{self.splits.name}: {sum(counts)} training images ({max(counts)} to {min(counts)} per class), "
+            f"{len(self.data.test)} test images"
+        )
+        hardly = [name for name, count in zip(self.data.test.classes, tested, strict=True) if count < 5]
+        if hardly:
+            text += f"; fewer than 5 test images of {', '.join(hardly)}: their results say little"
+        return text
+
     def build_net(self) -> Classifier:
         """The network with its initial weights."""
         return build_net(
@@ -72,7 +90,7 @@ def prepare(
         hold_out=config.hold_out,
     )
     if data.left_out_classes:
-        say(f"too few images to hold any out: {', '.join(data.left_out_classes)}")
+        say(f"classes with too few images to hold any out: {', '.join(data.left_out_classes)}")
     # A folder of the user's that happens to be called cifar10 is not CIFAR-10.
     known = splits.name if splits.name == config.source else ""
     recipe = recipe_for(known)
@@ -140,7 +158,8 @@ def _resolved(recipe: Recipe, config: RunConfig, method: Method) -> Recipe:
 
 def check_identity(run: Path, identity: Mapping[str, Any], prepared: Prepared, purpose: str = "go on") -> None:
     """Refuse a run whose data, classes or defaults have changed since it began."""
-    changed = {k: (identity.get(k), v) for k, v in identity_of(prepared).items() if identity.get(k) != v}
+    before, now = _flat(identity), _flat(identity_of(prepared))
+    changed = {k: (before.get(k), now.get(k)) for k in {**before, **now} if before.get(k) != now.get(k)}
     if changed:
         listed = "; ".join(f"{k}: {_short(a)} when it began, {_short(b)} now" for k, (a, b) in changed.items())
         raise RunError(f"{run} cannot {purpose}: the data or the library's defaults have changed ({listed})")
@@ -149,3 +168,14 @@ def check_identity(run: Path, identity: Mapping[str, Any], prepared: Prepared, p
 def _short(value: Any) -> str:
     text = str(value)
     return text if len(text) <= 60 else text[:57] + "..."
+
+
+def _flat(record: Mapping[str, Any]) -> dict[str, Any]:
+    """Nested settings under dotted names, so that a difference is told by the one that differs."""
+    flat: dict[str, Any] = {}
+    for key, value in record.items():
+        if isinstance(value, dict):
+            flat |= {f"{key}.{inner}": v for inner, v in value.items()}
+        else:
+            flat[key] = value
+    return flat

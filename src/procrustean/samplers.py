@@ -32,6 +32,12 @@ Labels = npt.NDArray[np.int64]
 Indices = npt.NDArray[np.int64]
 
 
+def in_turn(labels: Labels, count: int, stream: Stream) -> Indices:
+    """All images in random order, then all again in another order, and so on."""
+    rounds = -(-count // len(labels))
+    return stream.permutations(rounds, len(labels)).reshape(-1)[:count]
+
+
 def class_balanced(labels: Labels, count: int, stream: Stream) -> Indices:
     """A uniform class, then a uniform image of it: every image has the weight 1 / n_y."""
     return power(labels, count, stream, exponent=0.0)

@@ -17,6 +17,13 @@ class Images(NamedTuple):
     y: Tensor  # [B] int64
 
 
+class PixelRange(NamedTuple):
+    """What the darkest and the brightest pixel become when images are normalised, [channels, 1, 1]."""
+
+    black: Tensor
+    white: Tensor
+
+
 class Batch(NamedTuple):
     """One mini-batch with all its random numbers, drawn ahead."""
 
@@ -26,6 +33,7 @@ class Batch(NamedTuple):
     inverse: Tensor  # [B] int64, its inverse
     u: dict[str, Tensor]  # name -> [B, ...] uniforms in [0, 1), as the objective asked for in `draws`
     extra: Images | None = None  # the stage's second stream of images, if it has one
+    pixels: PixelRange | None = None  # None where x is not normalised and lies in [0, 1]
 
 
 class Clock(NamedTuple):

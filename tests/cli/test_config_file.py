@@ -69,7 +69,7 @@ def test_flags_override_the_file(call: Call) -> None:
     )
     assert (changed.source, changed.rho, changed.seed) == ("cifar10", 50.0, 4)
     assert changed.epochs == 5
-    assert changed.options == {"beta": "1"}
+    assert changed.options == {"alpha": 0.5, "beta": 1.0}, "one by one, with the types of the file"
 
 
 @pytest.mark.parametrize(

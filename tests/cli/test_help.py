@@ -8,10 +8,11 @@ from typing import Any
 import pytest
 
 COMMANDS = {
-    "": ["train", "resume", "evaluate", "compare", "methods", "data", "fleet", "demo"],
+    "": ["train", "resume", "evaluate", "adjust", "compare", "methods", "data", "fleet", "demo"],
     "train": ["--imbalance", "--rho", "--method", "--drw", "--epochs", "--seed", "--run-dir", "--config", "--hold-out"],
     "resume": ["Folder of the run"],
     "evaluate": ["--weights", "{last,held_out}"],
+    "adjust": ["--tau", "--output"],
     "compare": ["--format", "markdown", "csv", "latex"],
     "methods": ["List the training methods"],
     "data": ["describe", "sources"],

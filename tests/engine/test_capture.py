@@ -159,7 +159,7 @@ class MemoryWatch(SilentReporter):
         self.allocated: list[int] = []
         self.reserved: list[int] = []
 
-    def epoch_done(self, epoch: int, record: dict[str, Any]) -> None:
+    def epoch_done(self, name: str, epoch: int, record: dict[str, Any]) -> None:
         self.allocated.append(torch.cuda.memory_allocated())
         self.reserved.append(torch.cuda.memory_reserved())
 

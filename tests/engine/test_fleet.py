@@ -266,7 +266,7 @@ def test_longer_runs_of_a_fleet_start_first(config: Callable[..., RunConfig]) ->
         [config("a", method="erm", epochs=1), config("b", method="focal", epochs=3), config("c", method="ldam")],
         reporter=recorder,
     )
-    assert recorder.begun == [("Focal", 0), ("LDAM", 0), ("ERM", 0)]
+    assert recorder.begun == [("Focal, seed 0", 0), ("LDAM, seed 0", 0), ("ERM, seed 0", 0)]
 
 
 def test_epochs_of_the_recipe_count_as_well(npz: Path, monkeypatch: pytest.MonkeyPatch) -> None:

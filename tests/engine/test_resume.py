@@ -362,7 +362,7 @@ class Signalling(SilentReporter):
     def say(self, text: str) -> None:
         self.said.append(text)
 
-    def epoch_done(self, epoch: int, record: dict[str, Any]) -> None:
+    def epoch_done(self, name: str, epoch: int, record: dict[str, Any]) -> None:
         if epoch == 0:
             for number in self.signals:
                 signal.raise_signal(number)

@@ -16,14 +16,17 @@ from torch import Tensor, nn
 
 from procrustean import preparing
 from procrustean.api import fit
-from procrustean.data.imageset import Splits
+from procrustean.data.imageset import ImageSet, Splits
 from procrustean.engine import stage
-from procrustean.engine.engines import Engine
+from procrustean.engine.device import Placement
+from procrustean.engine.engines import Engine, choose_engine
 from procrustean.engine.parameters import FlatBuffers, FlatParameters
 from procrustean.engine.sgd import SGD
+from procrustean.errors import ConfigError
 from procrustean.methods.base import Method, Stage
 from procrustean.objectives import Classify
 from procrustean.rng import Stream
+from procrustean.samplers import in_turn
 from procrustean.types import Batch, Clock, Problem
 
 
@@ -98,6 +101,42 @@ def test_the_second_stream_follows_its_sampler_and_leaves_the_first_alone(
     assert len({x.sum().item() for x, _ in watching.seen}) > 1, "augmented anew each time"
     plain = fit(splits, **{**run_settings, "method": "erm", "run_dir": tmp_path / "plain"})
     assert run.result["curves"]["loss"] == plain.result["curves"]["loss"]
+
+
+def test_the_second_stream_may_come_from_a_balanced_set(
+    register: Callable[..., None], splits: Splits, run_settings: dict[str, Any], tmp_path: Path
+) -> None:
+    watching = Watching()
+    stages = (Stage(watching, extra=in_turn, extra_from="meta", meta_per_class=4),)
+    register("watching", lambda problem: Method(stages, "watching"))
+    # Crops and flips leave the brightest pixel alone: it gives the class away.
+    bright = (np.ones_like(splits.train.images) * (splits.train.labels * 60 + 20)[:, None, None, None]).astype(np.uint8)
+    splits = Splits("bright", ImageSet(bright, splits.train.labels, splits.train.classes), splits.test)
+    run = fit(splits, **{**run_settings, "method": "watching"})
+    assert run.result["data"]["meta"] == {"images": 16, "per_class": 4, "from": "train"}
+    whole = [(x.amax((1, 2, 3)), y) for x, y in watching.seen if len(y) == 16]
+    assert len(whole) == 9
+    for brightness, y in whole:
+        assert torch.bincount(y).tolist() == [4, 4, 4, 4], "as many as there are: each of them once"
+        levels = brightness[y.argsort()].view(4, 4)
+        assert (levels[:, 1:] == levels[:, :1]).all(), "images and labels belong together"
+        assert (levels[1:, 0] > levels[:-1, 0]).all()
+    plain = fit(splits, **{**run_settings, "method": "erm", "run_dir": tmp_path / "plain"})
+    assert plain.result["data"]["meta"] is None
+    assert run.result["curves"]["loss"] == plain.result["curves"]["loss"]
+
+
+def test_kernels_are_not_used_where_gradients_are_differentiated(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("procrustean.engine.engines.find_spec", lambda name: name)
+    gpu = Placement(torch.device("cuda"), "bf16", "for a test")
+
+    class Second(Classify):
+        second_order = True
+
+    methods = [Method((Stage(objective),), "some method") for objective in (Classify(), Second())]
+    assert [choose_engine("eager", "auto", gpu, method).kernels for method in methods] == [True, False]
+    with pytest.raises(ConfigError, match="some method differentiates gradients"):
+        choose_engine("eager", "on", gpu, methods[1])
 
 
 @pytest.mark.parametrize("norm", ["train", "eval"])

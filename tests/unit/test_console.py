@@ -3,6 +3,7 @@ from __future__ import annotations
 import io
 import sys
 from itertools import pairwise
+from typing import Any
 
 import pytest
 from rich.console import Console
@@ -34,11 +35,15 @@ class Terminal(io.StringIO):
         return True
 
 
+def measured(accuracy: float) -> dict[str, Any]:
+    return {"test": {"headline": "accuracy", "accuracy": accuracy}}
+
+
 def run(reporter: Reporter, clock: Clock, epochs: int, seconds_per_epoch: float, first_epoch: int = 0) -> None:
     reporter.run_started("ERM", epochs, first_epoch)
     for epoch in range(first_epoch, epochs):
         clock.now += seconds_per_epoch
-        reporter.epoch_done(epoch, RECORD)
+        reporter.epoch_done("ERM", epoch, RECORD)
 
 
 def plain_lines(epochs: int, seconds_per_epoch: float, first_epoch: int = 0) -> list[str]:
@@ -63,7 +68,7 @@ def test_plain_lines_come_at_most_once_a_second(epochs: int) -> None:
     for epoch in range(epochs):
         clock.now += 0.3
         before = stream.tell()
-        reporter.epoch_done(epoch, RECORD)
+        reporter.epoch_done("ERM", epoch, RECORD)
         if stream.tell() > before:
             times.append(clock.now)
     assert all(later - earlier >= 1 for earlier, later in pairwise(times))
@@ -80,14 +85,14 @@ def test_a_plain_line_tells_loss_accuracy_speed_and_time_left() -> None:
     reporter = PlainReporter(stream, clock)
     reporter.run_started("MFW w/ DRW", 100, 0)
     clock.now += 2
-    reporter.epoch_done(0, {**RECORD, "test_accuracy": 0.8125})
+    reporter.epoch_done("MFW w/ DRW", 0, {**RECORD, **measured(0.8125)})
     clock.now += 18
-    reporter.epoch_done(9, RECORD)
+    reporter.epoch_done("MFW w/ DRW", 9, RECORD)
     clock.now += 2
-    reporter.epoch_done(10, RECORD)
+    reporter.epoch_done("MFW w/ DRW", 10, RECORD)
     assert stream.getvalue().splitlines()[1:] == [
-        "MFW w/ DRW: epoch 1/100, loss 0.500, accuracy 81.2 %, 12,346 images/s, 3 min 18 s left",
-        "MFW w/ DRW: epoch 11/100, loss 0.500, accuracy 81.2 %, 12,346 images/s, 2 min 58 s left",
+        "MFW w/ DRW: epoch 1/100, loss 0.500, test accuracy 81.2 %, 12,346 images/s, 3 min 18 s left",
+        "MFW w/ DRW: epoch 11/100, loss 0.500, test accuracy 81.2 %, 12,346 images/s, 2 min 58 s left",
     ]
 
 
@@ -102,7 +107,7 @@ def test_accuracy_is_forgotten_between_runs() -> None:
     clock, stream = Clock(), io.StringIO()
     reporter = PlainReporter(stream, clock)
     reporter.run_started("ERM", 2, 0)
-    reporter.epoch_done(0, {**RECORD, "test_accuracy": 0.5})
+    reporter.epoch_done("ERM", 0, {**RECORD, **measured(0.5)})
     run(reporter, clock, 2, seconds_per_epoch=2)
     assert "accuracy" not in stream.getvalue()
 
@@ -125,14 +130,14 @@ def rich_reporter() -> tuple[RichReporter, io.StringIO]:
 def test_the_live_bar_shows_the_numbers_and_leaves_one_line() -> None:
     reporter, stream = rich_reporter()
     reporter.run_started("MFW [red]bold[/red]", 10, 2)
-    reporter.epoch_done(2, {**RECORD, "test_accuracy": 0.75})
-    reporter.epoch_done(3, RECORD)
+    reporter.epoch_done("MFW [red]bold[/red]", 2, {**RECORD, **measured(0.75)})
+    reporter.epoch_done("MFW [red]bold[/red]", 3, RECORD)
     reporter.say("saved [1]")
     reporter.run_finished("MFW [red]bold[/red]", "accuracy 80.0 %")
     text = stream.getvalue()
     assert "MFW [red]bold[/red]" in text
     assert "4/10" in text
-    assert "loss 0.500, accuracy 75.0 %, 12,346 images/s" in text
+    assert "loss 0.500, test accuracy 75.0 %, 12,346 images/s" in text
     assert "saved [1]\n" in text
     assert text.rstrip("\n").endswith("✓ MFW [red]bold[/red]  accuracy 80.0 %")
 
@@ -145,18 +150,49 @@ def test_closing_in_the_middle_of_a_run_shows_the_cursor_again() -> None:
     reporter.close()
     reporter.close()
     assert stream.getvalue().count("\x1b[?25h") == 1
-    reporter.epoch_done(0, RECORD)
+    reporter.epoch_done("ERM", 0, RECORD)
     reporter.run_started("MFW", 10, 0)
     reporter.run_finished("MFW", "done")
     assert stream.getvalue().count("\x1b[?25h") == 2
 
 
-def test_a_second_start_replaces_an_unfinished_bar() -> None:
+def test_runs_that_take_turns_have_a_bar_each() -> None:
     reporter, stream = rich_reporter()
+    for name in ("ERM", "MFW"):
+        reporter.run_started(name, 10, 0)
+    reporter.epoch_done("ERM", 4, {**RECORD, **measured(0.25)})
+    reporter.epoch_done("MFW", 6, {**RECORD, **measured(0.75)})
+    reporter.run_finished("ERM", "done")
+    assert "\x1b[?25h" not in stream.getvalue(), "the other one goes on"
+    reporter.run_finished("MFW", "done")
+    text = stream.getvalue()
+    assert text.count("\x1b[?25h") == 1
+    assert "5/10" in text
+    assert "7/10" in text
+    assert "test accuracy 25.0 %" in text
+    assert "test accuracy 75.0 %" in text
+
+
+def test_lines_of_runs_that_take_turns_carry_their_own_names() -> None:
+    clock, stream = Clock(), io.StringIO()
+    reporter = PlainReporter(stream, clock)
     reporter.run_started("ERM", 10, 0)
-    reporter.run_started("MFW", 10, 0)
-    reporter.close()
-    assert stream.getvalue().count("\x1b[?25h") == 2
+    reporter.run_started("MFW", 20, 0)
+    clock.now += 2
+    reporter.epoch_done("ERM", 0, {**RECORD, **measured(0.25)})
+    clock.now += 2
+    reporter.epoch_done("MFW", 0, RECORD)
+    first, second = stream.getvalue().splitlines()[2:]
+    assert first.startswith("ERM: epoch 1/10, loss 0.500, test accuracy 25.0 %")
+    assert second.startswith("MFW: epoch 1/20, loss 0.500, 12,346")
+
+
+def test_what_runs_share_is_said_once() -> None:
+    stream = io.StringIO()
+    reporter = PlainReporter(stream)
+    for _ in range(3):
+        reporter.say_once("on the CPU")
+    assert stream.getvalue() == "on the CPU\n"
 
 
 def test_the_reporter_suits_the_stream(monkeypatch: pytest.MonkeyPatch) -> None:

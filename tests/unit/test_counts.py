@@ -181,3 +181,9 @@ def test_counts_of_any_sequence(counts: object) -> None:
 def test_counts_that_cannot_be(counts: list[float], message: str) -> None:
     with pytest.raises(DataError, match=message):
         checked_counts(counts)
+
+
+@pytest.mark.parametrize("counts", [{"cat": 5, "dog": 3}, "many", [5, None]])
+def test_counts_that_are_no_numbers(counts: object) -> None:
+    with pytest.raises(DataError, match="give one number of images per class"):
+        checked_counts(counts)  # type: ignore[arg-type]

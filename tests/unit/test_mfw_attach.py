@@ -426,3 +426,18 @@ class TestErrors:
         handle = MFW(COUNTS).attach(model, "middle")
         with handle(y[:5]), pytest.raises(LayerError, match=r"returns shape \(8, 6, 3, 3\) for 5 labels"):
             model(x)
+
+
+def test_a_second_attachment_to_one_layer_is_refused() -> None:
+    model = nn.Sequential(nn.Linear(4, 4), nn.ReLU())
+    handle = MFW([50, 5]).attach(model, "0")
+    with pytest.raises(LayerError, match="has MFW attached already; call remove"):
+        MFW([50, 5]).attach(model, "0")
+    handle.remove()
+    MFW([50, 5]).attach(model, "0").remove()
+
+
+def test_a_module_in_place_of_its_name() -> None:
+    model = nn.Sequential(nn.Linear(4, 4), nn.ReLU())
+    with pytest.raises(LayerError, match="a layer of type Linear received; give its name"):
+        MFW([50, 5]).attach(model, model[0])  # type: ignore[arg-type]

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
+import traceback
 import warnings
 from collections.abc import Sequence
 
@@ -17,6 +18,11 @@ from ..errors import ProcrusteanError
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a command; returns the exit code: 0 done, 2 for input that has to be mended, 128 + n for signal n."""
     arguments = list(sys.argv[1:] if argv is None else argv)
+    if arguments == ["--version"]:
+        from .. import __version__
+
+        sys.stdout.write(f"procrustean {__version__}\n")
+        return 0
     debug = "--debug" in arguments
     arguments = [a for a in arguments if a != "--debug"]
     warnings.showwarning = _show_warning
@@ -26,7 +32,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return parse(arguments).run()
     except ProcrusteanError as error:
         if debug:
-            raise
+            traceback.print_exc()
         sys.stderr.write(f"procrustean: {error}\n")
         return getattr(error, "exit_code", 2)
     except BrokenPipeError:

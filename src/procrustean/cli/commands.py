@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Annotated, Any, Protocol, Union
 
 import tyro
 
+from .adjust import Adjust
 from .bench import Bench
 from .compare import Compare
 from .config_file import config_argument, read_config
@@ -36,7 +38,8 @@ class Command(Protocol):
 def parse(arguments: Sequence[str]) -> Command:
     """The command that a command line asks for; tyro exits with 2 and a hint where it asks for none."""
     path = config_argument(arguments)
-    defaults = {} if path is None else {"default": Train.with_defaults(read_config(path))}
+    settings = {} if path is None else read_config(path)
+    defaults = {"default": Train.with_defaults(settings)} if path else {}
 
     def command(kind: type[Any], name: str, **extra: Any) -> Any:
         return Annotated[kind, tyro.conf.subcommand(name, **extra)]
@@ -45,6 +48,7 @@ def parse(arguments: Sequence[str]) -> Command:
         command(Train, "train", **defaults),
         command(Resume, "resume"),
         command(Evaluate, "evaluate"),
+        command(Adjust, "adjust"),
         command(Compare, "compare"),
         command(Methods, "methods"),
         command(Data, "data"),
@@ -61,4 +65,7 @@ def parse(arguments: Sequence[str]) -> Command:
         registry=KEY_VALUE,
         config=(tyro.conf.OmitArgPrefixes, tyro.conf.OmitSubcommandPrefixes, tyro.conf.FlagCreatePairsOff),
     )
+    if isinstance(parsed, Train):
+        # Options of the command line change those of the file one by one.
+        return replace(parsed, options={**settings.get("options", {}), **parsed.options})
     return parsed

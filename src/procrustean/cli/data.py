@@ -16,7 +16,7 @@ class Describe:
     Example: procrustean data describe cifar10 --imbalance long_tailed --rho 100
     """
 
-    source: tyro.conf.Positional[str]
+    source: Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="SOURCE")]
     """Data set: digits, cifar10, cifar100, an .npz file, or a folder of images (one folder per class)."""
     imbalance: Literal["natural", "long_tailed", "step"] = "natural"
     """Make the training set imbalanced: long_tailed, step, or natural to take it as it is."""

@@ -23,5 +23,10 @@ class Evaluate:
         from ..api import evaluate
         from ..console import write_result
 
-        write_result(json.dumps(evaluate(self.run_dir, weights=self.weights), indent=1))
+        metrics = evaluate(self.run_dir, weights=self.weights)
+        confusion = metrics.pop("confusion")
+        lines = [f"{json.dumps(name)}: {json.dumps(value)}" for name, value in metrics.items()]
+        rows = None if confusion is None else ",\n  ".join(json.dumps(row) for row in confusion)
+        lines.append('"confusion": ' + ("null" if rows is None else f"[\n  {rows}\n ]"))
+        write_result("{\n " + ",\n ".join(lines) + "\n}")
         return 0

@@ -13,8 +13,19 @@ def _parse(pairs: list[str]) -> dict[str, Any]:
         key, equals, value = pair.partition("=")
         if not (key and equals):
             raise ValueError(f"{pair!r} received; write KEY=VALUE, for example alpha=0.5")
-        options[key] = value
+        options[key] = _plain(value)
     return options
+
+
+def _plain(text: str) -> Any:
+    """The value a configuration file would hold: alpha=3 and `alpha: 3` are the same setting."""
+    import yaml
+
+    try:
+        value = yaml.safe_load(text)
+    except yaml.YAMLError:
+        return text
+    return value if isinstance(value, bool | int | float | str | None) else text
 
 
 KEY_VALUE = tyro.constructors.ConstructorRegistry()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
@@ -11,6 +12,23 @@ from ..errors import RunError
 Format = Literal["table", "markdown", "csv", "latex"]
 
 
+def finished_runs(paths: Sequence[Path]) -> list[Path]:
+    """The finished runs among the paths and in folders of runs; the others are named on stderr and left out."""
+    found: list[Path] = []
+    for path in paths:
+        inside = sorted(p.parent for p in path.glob("*/config.json")) if not (path / "config.json").exists() else []
+        for run in inside or [path]:
+            if run.is_dir() and (run / "config.json").exists() and not (run / "result.json").exists():
+                sys.stderr.write(
+                    f"procrustean: {run} is not finished and left out; go on with: procrustean resume {run}\n"
+                )
+            else:
+                found.append(run)
+    if paths and not found:
+        raise RunError("none of these runs is finished")
+    return found
+
+
 def show(runs: Sequence[Path], *, form: Format = "table", by_class: bool = False, output: Path | None = None) -> None:
     """Write the comparison of runs to the terminal or a file."""
     from ..console import write_result
@@ -18,7 +36,7 @@ def show(runs: Sequence[Path], *, form: Format = "table", by_class: bool = False
     from ..report.results import group_results, load_result
     from ..report.tables import comparison, per_class
 
-    groups = group_results(load_result(run) for run in runs)
+    groups = group_results(load_result(run) for run in finished_runs(runs))
     table = per_class(groups) if by_class else comparison(groups)
     if form == "table" and output is None:
         write_result(table)

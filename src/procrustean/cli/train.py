@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import tyro
 
@@ -20,7 +20,7 @@ class Train(RunConfig):
     Example: procrustean train cifar10 --imbalance step --rho 100 --method mfw --drw --seed 0
     """
 
-    source: tyro.conf.Positional[str]
+    source: Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="SOURCE")]
     """Data set: digits, cifar10, cifar100, an .npz file, or a folder of images (one folder per class)."""
     config: Path | None = None
     """YAML file with settings; flags override it."""

@@ -27,7 +27,8 @@ class EpochPlanner:
     flip: bool
     draws: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     sampler: Sampler | None = None
-    extra: Sampler | None = None  # draws a second stream of training images
+    extra: Sampler | None = None  # draws a second stream of images
+    extra_labels: npt.NDArray[np.int64] | None = None  # of the set it draws from; None: the training set
 
     @property
     def images(self) -> int:
@@ -59,7 +60,8 @@ class EpochPlanner:
         plan["inverse"] = self._by_batch(plan["partner"])
         plan |= self._augmentation("", stream)
         if self.extra is not None:
-            plan["extra.index"] = self.extra(self.labels, n, stream("extra.order"))
+            among = self.labels if self.extra_labels is None else self.extra_labels
+            plan["extra.index"] = self.extra(among, n, stream("extra.order"))
             plan |= self._augmentation("extra.", stream)
         for name, shape in self.draws.items():
             plan[f"u.{name}"] = stream(f"u.{name}").uniforms(n, *shape)

@@ -43,7 +43,7 @@ class Engine:
 def choose_engine(asked: str, kernels: str, placement: Placement, method: Method) -> Engine:
     """The engine that is asked for, or the fastest one that the device and the method allow."""
     name, reason = _engine_name(asked, placement.device, method)
-    missing = _without_kernels(placement, name)
+    missing = _without_kernels(placement, name, method)
     if kernels == "on" and missing:
         raise ConfigError(f"kernels 'on' received, but {missing}; use --kernels auto or off")
     return Engine(name, reason, kernels=kernels != "off" and not missing)
@@ -62,13 +62,15 @@ def _engine_name(asked: str, device: torch.device, method: Method) -> tuple[Engi
     return "captured", "as asked for" if asked == "captured" else "whole steps as CUDA graphs"
 
 
-def _without_kernels(placement: Placement, engine: EngineName) -> str:
+def _without_kernels(placement: Placement, engine: EngineName, method: Method) -> str:
     if placement.device.type != "cuda":
         return "they need a GPU"
     if placement.low_precision is None:
         return "they compute in bf16"
     if engine == "compiled":
         return "torch.compile cannot look inside them"
+    if any(stage.objective.second_order for stage in method.stages):
+        return f"{method.label} differentiates gradients, which they cannot"
     return "" if find_spec("triton") else "Triton is not installed"
 
 

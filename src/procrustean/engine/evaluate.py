@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -41,24 +41,31 @@ def predictions(
             yield scores.float(), images.labels[start:stop]
 
 
-def confusion(
-    net: nn.Module, images: ImageStore, classes: int, low_precision: torch.dtype | None
-) -> tuple[Tensor, Tensor]:
-    """Confusion matrix [C, C] (rows: true class) and the number of images whose class is among the top 5, 0-d."""
-    device = images.labels.device
-    matrix = torch.zeros(classes * classes, dtype=torch.int64, device=device)
-    top5 = torch.zeros((), dtype=torch.int64, device=device)
-    for scores, labels in predictions(net, images, low_precision):
+def confusion(batches: Iterable[tuple[Tensor, Tensor]], classes: int) -> tuple[Tensor, Tensor]:
+    """Confusion matrix [C, C] (rows: true class) and the number of images whose class is among the top 5, 0-d.
+
+    Args:
+        batches: scores and labels, as `predictions` yields them.
+        classes: C.
+    """
+    matrix, top5 = torch.zeros(classes * classes, dtype=torch.int64), torch.zeros((), dtype=torch.int64)
+    for scores, labels in batches:
+        matrix, top5 = matrix.to(labels.device), top5.to(labels.device)
         matrix += torch.bincount(labels * classes + scores.argmax(1), minlength=classes * classes)
         own = scores.gather(1, labels[:, None])
         top5 += ((scores > own).sum(1) < 5).sum()
     return matrix.view(classes, classes), top5
 
 
+def metrics_of(batches: Iterable[tuple[Tensor, Tensor]], counts: Sequence[int]) -> dict[str, Any]:
+    """All metrics of scores and labels, as `predictions` yields them; `counts` are the training images per class."""
+    classes = len(counts)
+    matrix, top5 = confusion(batches, classes)
+    return metrics_from_confusion(matrix.cpu().numpy(), counts, top5_correct=int(top5) if classes > 5 else None)
+
+
 def evaluate_net(
     net: nn.Module, images: ImageStore, counts: Sequence[int], low_precision: torch.dtype | None
 ) -> dict[str, Any]:
     """All metrics of a network on a set of images; `counts` are the training images per class."""
-    classes = len(counts)
-    matrix, top5 = confusion(net, images, classes, low_precision)
-    return metrics_from_confusion(matrix.cpu().numpy(), counts, top5_correct=int(top5) if classes > 5 else None)
+    return metrics_of(predictions(net, images, low_precision), counts)

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from ..data.imageset import ImageSet
+from ..types import PixelRange
 
 
 class ImageStore:
@@ -37,6 +38,12 @@ class ImageStore:
         self.shift = torch.tensor([-m / s for m, s in zip(mean, std, strict=True)], dtype=torch.float32, device=device)
         self._rows = torch.arange(self.height, device=device)
         self._columns = torch.arange(self.width, device=device)
+
+    @property
+    def pixel_range(self) -> PixelRange:
+        """What pixels of 0 and 255 become."""
+        black = self.shift.view(-1, 1, 1)
+        return PixelRange(black, black + 255 * self.scale.view(-1, 1, 1))
 
     def __len__(self) -> int:
         return len(self.labels)

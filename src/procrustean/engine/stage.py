@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from ..data.imageset import ImageSet
+from ..data.meta import MetaSet
 from ..data.plan import Arrays, EpochPlanner
 from ..errors import ConfigError
 from ..methods.base import Stage
@@ -35,6 +36,14 @@ class NonFinite:
     images: list[int]  # indices into the training set
 
 
+@dataclass(frozen=True)
+class MetaImages:
+    """The small balanced set a stage draws its second stream from."""
+
+    chosen: MetaSet
+    store: ImageStore
+
+
 class StageRun:
     """Trains a network through one stage, any number of steps at a time."""
 
@@ -51,6 +60,7 @@ class StageRun:
         seed: int,
         placement: Placement,
         engine: Engine,
+        meta: MetaImages | None = None,
     ) -> None:
         self.stage, self.number, self.epochs, self.seed = stage, number, epochs, seed
         self.net, self.device = net, placement.device
@@ -64,6 +74,7 @@ class StageRun:
             draws=stage.objective.draws,
             sampler=stage.sampler,
             extra=stage.extra,
+            extra_labels=None if meta is None else meta.chosen.images.labels,
         )
         device = self.device
         self.clock = Clock(torch.zeros((), dtype=torch.int64, device=device), torch.zeros((), device=device), epochs)
@@ -88,6 +99,7 @@ class StageRun:
                 objective=self.objective,
                 optimizer=self.optimizer,
                 images=images,
+                extra_images=images if meta is None else meta.store,
                 inputs=StepInputs(device, count, size),
                 clock=self.clock,
                 losses=torch.zeros(count, device=device),

@@ -15,7 +15,8 @@ def reshape_for(net: Classifier, method: Method, number: int, seed: int) -> None
     reshape = method.stages[number].reshape
     if reshape is None:
         return
-    net.cpu()
+    # Random numbers fill a tensor in the order of its memory, which is not the same for a run that was loaded.
+    net.cpu().to(memory_format=torch.contiguous_format)  # type: ignore[call-overload]
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(torch_seed(seed, "stage", number))
         reshape(net)

@@ -50,6 +50,7 @@ class TrainStep:
         objective: Objective,
         optimizer: SGD,
         images: ImageStore,
+        extra_images: ImageStore,
         inputs: StepInputs,
         clock: Clock,
         losses: Tensor,
@@ -57,7 +58,8 @@ class TrainStep:
         low_precision: torch.dtype | None,
     ) -> None:
         self.net, self.objective, self.optimizer = net, objective, optimizer
-        self.images, self.inputs, self.clock = images, inputs, clock
+        self.images, self.extra_images = images, extra_images
+        self.inputs, self.clock = inputs, clock
         self.losses = losses  # [steps of this batch size] float32
         self.bad_step = bad_step  # [1] int64: the first step with a non-finite value, -1 before
         self.low_precision = low_precision
@@ -88,15 +90,16 @@ class TrainStep:
         """The batch under the cursor."""
         row = self.inputs.row()
         u = {name.removeprefix("u."): values for name, values in row.items() if name.startswith("u.")}
-        extra = self.gathered(row, "extra.") if "extra.index" in row else None
-        return Batch(*self.gathered(row, ""), row["partner"], row["inverse"], u, extra)
+        extra = self.gathered(row, "extra.", self.extra_images) if "extra.index" in row else None
+        own = self.gathered(row, "", self.images)
+        return Batch(*own, row["partner"], row["inverse"], u, extra, self.images.pixel_range)
 
-    def gathered(self, row: dict[str, Tensor], prefix: str) -> Images:
+    def gathered(self, row: dict[str, Tensor], prefix: str, images: ImageStore) -> Images:
         """The images of one stream, augmented."""
         index = row[prefix + "index"]
         offsets = (row.get(prefix + name) for name in ("top", "left", "flip"))
-        x = self.images.augmented(index, *offsets)
-        return Images(x if self.low_precision is None else x.to(self.low_precision), self.images.labels[index])
+        x = images.augmented(index, *offsets)
+        return Images(x if self.low_precision is None else x.to(self.low_precision), images.labels[index])
 
 
 def precision(device: torch.device, low: torch.dtype | None) -> contextlib.AbstractContextManager[object]:

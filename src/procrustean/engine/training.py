@@ -13,6 +13,7 @@ from torch import Tensor
 from ..console import Reporter
 from ..data.imageset import ImageSet
 from ..data.imbalance import Imbalanced
+from ..data.meta import meta_set
 from ..errors import RunError
 from ..methods.base import Judge, Method
 from ..nets.classifier import Classifier
@@ -23,7 +24,7 @@ from .engines import Engine
 from .evaluate import evaluate_net
 from .images import ImageStore
 from .run_directory import RunDirectory
-from .stage import StageRun
+from .stage import MetaImages, StageRun
 from .stages import reshape_for, stage_epochs
 
 HELD_OUT_WEIGHTS = "held_out.safetensors"
@@ -53,6 +54,7 @@ class Training:
         self,
         *,
         net: Classifier,
+        name: str,
         method: Method,
         data: Imbalanced,
         recipe: Recipe,
@@ -67,6 +69,7 @@ class Training:
         stop_requested: Callable[[], bool] = lambda: False,
     ) -> None:
         self.net = net.to(placement.device, memory_format=torch.channels_last)  # type: ignore[call-overload]
+        self.name = name  # in progress
         self.method, self.data, self.recipe, self.seed, self.placement = method, data, recipe, seed, placement
         self.engine = engine
         self.evaluate_every, self.track_training = evaluate_every, track_training
@@ -82,6 +85,11 @@ class Training:
         self.train_images = store(data.train, recipe.padding)
         self.test_images = store(data.test)
         self.held_out_images = store(data.held_out) if data.held_out is not None else None
+        self.meta: list[MetaImages | None] = [None] * len(method.stages)
+        for number, stage in enumerate(method.stages):
+            if stage.extra_from == "meta":
+                chosen = meta_set(data, stage.meta_per_class, seed)
+                self.meta[number] = MetaImages(chosen, store(chosen.images, recipe.padding))
         self.position = Position()
         self.records: list[dict[str, Any]] = []
         self.finished: dict[str, Any] = {}
@@ -116,7 +124,7 @@ class Training:
     def run(self) -> Iterator[None]:
         """Train to the end, yielding between chunks of steps."""
         position = self.position
-        self.reporter.run_started(self.method.label, sum(self.epochs), position.records)
+        self.reporter.run_started(self.name, sum(self.epochs), position.records)
         while position.stage < len(self.method.stages):
             yield from self._run_stage(position.stage)
             position.stage, position.epoch, position.step = position.stage + 1, 0, 0
@@ -165,6 +173,7 @@ class Training:
             seed=self.seed,
             placement=self.placement,
             engine=self.engine,
+            meta=self.meta[number],
         )
         if self._pending is not None:
             stage.load_state(self._pending)
@@ -202,8 +211,7 @@ class Training:
             self._evaluate(record, stage)
         self.records.append(record)
         self.directory.append(record)
-        shown_accuracy = {"test_accuracy": record["test"]["accuracy"]} if "test" in record else {}
-        self.reporter.epoch_done(position.records, {**record, **shown_accuracy})
+        self.reporter.epoch_done(self.name, position.records, record)
         position.records, position.epoch, position.step = position.records + 1, position.epoch + 1, 0
         if not last:
             self._boundary(stage)
@@ -286,4 +294,4 @@ def _better(value: float, best: dict[str, Any] | None, *, or_equal: bool = False
 
 
 def _summary(metrics: dict[str, Any]) -> dict[str, Any]:
-    return {key: metrics[key] for key in ("accuracy", "balanced_accuracy", "recall")}
+    return {key: metrics[key] for key in ("headline", "accuracy", "balanced_accuracy", "recall")}

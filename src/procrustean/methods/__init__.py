@@ -35,6 +35,9 @@ _COUNTED_TWICE = {
 _BALANCED_TWICE = {
     "drw": "it balances the classes by what it shows or by its last stage, and class weights would do so twice over"
 }
+_WEIGHTED_BY_META = {
+    "drw": "a balanced set decides the weights of its samples, and class weights on top would overrule it"
+}
 _DECOUPLING = "Kang et al., Decoupling representation and classifier for long-tailed recognition, ICLR 2020"
 
 METHODS: dict[str, Entry] = {
@@ -67,6 +70,30 @@ METHODS: dict[str, Entry] = {
     "deconfound": Entry(
         ("De-confound", "De-confound-TDE"),
         "Tang et al., Long-tailed classification by keeping the good and removing the bad momentum, NeurIPS 2020",
+    ),
+    "oltr": Entry(
+        ("OLTR",),
+        "Liu et al., Large-scale long-tailed recognition in an open world, CVPR 2019",
+        cost="1.2 (two stages)",
+        refused=_BALANCED_TWICE,
+    ),
+    "meta_weight": Entry(
+        ("Meta-Weight",),
+        "Shu et al., Meta-Weight-Net: Learning an explicit mapping for sample weighting, NeurIPS 2019",
+        cost="4",
+        refused=_WEIGHTED_BY_META,
+    ),
+    "domain_adaptation": Entry(
+        ("DA",),
+        "Jamal et al., Rethinking class-balanced methods from a domain adaptation perspective, CVPR 2020",
+        cost="1.6 (1 in the first 80 % of the epochs, then 4)",
+        refused=_WEIGHTED_BY_META,
+    ),
+    "m2m": Entry(
+        ("M2m",),
+        "Kim et al., M2m: Imbalanced classification via major-to-minor translation, CVPR 2020",
+        cost="3 (6 with its 400 epochs, half of them for a first network)",
+        refused=_BALANCED_TWICE,
     ),
     "mfw": Entry(
         ("MFW", "MFW w/ DRW"),
@@ -106,6 +133,10 @@ METHODS: dict[str, Entry] = {
 def factory(name: str) -> Callable[..., Method]:
     """The function that builds the method."""
     if name not in METHODS:
+        plain = name.lower().replace("-", "_").removesuffix("_drw")
+        if plain in METHODS and plain != name:
+            drw = " --drw" * name.lower().endswith("drw")
+            raise ConfigError(f"there is no method {name!r}; write --method {plain}{drw}")
         raise ConfigError(f"there is no method {name!r}. {did_you_mean(name, METHODS)} See: procrustean methods")
     made: Callable[..., Method] = getattr(import_module(f".{name}", __name__), name)
     return made

@@ -40,7 +40,10 @@ class Stage:
         name: shown in progress and records.
         share: this stage's part of the epochs; the shares of all stages add up to 1.
         sampler: None shuffles the training set, every image once.
-        extra: draws a second stream of training images, as many as the first, for `batch.extra`.
+        extra: draws a second stream of images, as many as the first, for `batch.extra`.
+        extra_from: what the second stream is drawn from, the training images ("train") or a small balanced set
+            ("meta"), of images that are not trained on where every class has enough of them.
+        meta_per_class: images per class of that set.
         trainable: "all", or the name of the part of the network that learns ("head").
         norm: whether batch normalisation outside the trainable part follows the batches ("train") or stays ("eval").
         rates: factors of the learning rate by the beginning of a parameter's name ({"head.scale": 0.5}).
@@ -56,6 +59,8 @@ class Stage:
     share: float = 1.0
     sampler: Sampler | None = None
     extra: Sampler | None = None
+    extra_from: Literal["train", "meta"] = "train"
+    meta_per_class: int = 10
     trainable: str = "all"
     norm: Literal["train", "eval"] = "train"
     rates: Mapping[str, float] = field(default_factory=dict)

@@ -58,6 +58,21 @@ def check_net(name: str) -> None:
         raise ConfigError(f"there is no network {name!r}. {did_you_mean(name, NETS)}")
 
 
+@torch.no_grad()
+def restart(net: nn.Module) -> None:
+    """Initial weights and statistics once more, from torch's generator; heads that are no linear layers stay."""
+    for module in net.modules():
+        if isinstance(module, nn.BatchNorm2d):
+            module.weight.fill_(1)
+            module.bias.zero_()
+            if module.running_mean is not None and module.running_var is not None:
+                module.running_mean.zero_()
+                module.running_var.fill_(1)
+        elif isinstance(module, nn.Conv2d | nn.Linear):
+            module.reset_parameters()
+    initialise(net)
+
+
 def initialise(net: nn.Module) -> None:
     """Kaiming-normal weights (fan-in) of convolutions and linear layers, the head's too, not of biases."""
     for module in net.modules():

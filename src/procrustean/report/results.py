@@ -246,18 +246,19 @@ def distinct_labels(groups: Sequence[Group], *, shown_beside: Collection[str] = 
         shown_beside: settings that the reader sees elsewhere, such as recipe, epochs or net; never added.
     """
     settings = [_named_settings(group) for group in groups]
-    rows = [
-        _comparable([group.label, _data_setting(group.results[0]), *(own.get(name) for name in shown_beside)])
-        for group, own in zip(groups, settings, strict=True)
-    ]
+    rows = [_comparable([group.label, _data_setting(group.results[0])]) for group in groups]
     labels = []
     for group, own, row in zip(groups, settings, rows, strict=True):
         twins = [other for other, other_row in zip(settings, rows, strict=True) if other_row == row]
         names = sorted({name for twin in twins for name in twin} - set(shown_beside))
         differing = [name for name in names if any(twin.get(name) != own.get(name) for twin in twins)]
-        added = ", ".join(f"{name}={own.get(name)}" for name in differing)
+        added = ", ".join(f"{name}={_option_text(own.get(name))}" for name in differing)
         labels.append(f"{group.label} ({added})" if added else group.label)
     return labels
+
+
+def _option_text(value: Any) -> str:
+    return "default" if value is None else str(value)
 
 
 def _check(record: Any, place: str) -> None:

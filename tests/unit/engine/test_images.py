@@ -143,3 +143,13 @@ def test_a_constant_channel_becomes_zero() -> None:
     mean, std = channel_statistics(images)
     assert std == (1.0,)
     assert ImageStore(images, device=CPU, mean=mean, std=std).clean(0, 2).abs().max() < 1e-6
+
+
+def test_the_range_of_pixels_is_that_of_normalised_images() -> None:
+    pixels = np.zeros((2, 2, 2, 3), dtype=np.uint8)
+    pixels[1] = 255
+    images = ImageSet(pixels, np.array([0, 1]), ("black", "white"))
+    store = ImageStore(images, device=torch.device("cpu"), mean=(0.1, 0.2, 0.3), std=(0.5, 0.25, 2.0))
+    black, white = store.clean(0, 2)
+    torch.testing.assert_close(store.pixel_range.black.expand(3, 2, 2), black)
+    torch.testing.assert_close(store.pixel_range.white.expand(3, 2, 2), white)

@@ -227,7 +227,7 @@ def test_labels_tell_twins_apart(result: Make) -> None:
     assert distinct_labels(groups, shown_beside=("epochs",)) == [
         "MFW (alpha=1.0)",
         "MFW (alpha=2.0)",
-        "MFW",
+        "MFW (alpha=2.0)",
         "MFW",
         "ERM",
     ]

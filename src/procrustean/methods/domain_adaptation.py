@@ -1,0 +1,71 @@
+"""DA (Jamal et al. 2020): class weights, corrected per sample by what a small balanced set says of the step."""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from ..errors import ConfigError
+from ..lookahead import Lookahead
+from ..objectives import Objective
+from ..samplers import in_turn
+from ..types import Batch, Clock, Problem
+from ..weights import effective_number
+from .base import Method, Stage
+
+
+class ConditionalWeights(Objective):
+    """Plain cross-entropy at first; then class weights plus a weight per sample from one look ahead."""
+
+    capturable = False  # two different steps, and a gradient of a gradient in the second
+    second_order = True
+    class_weights: Tensor
+
+    def __init__(self, class_weights: Tensor, *, start: float, rate: float) -> None:
+        super().__init__()
+        self.register_buffer("class_weights", class_weights)
+        self.start, self.rate = start, rate
+
+    def forward(self, net: nn.Module, batch: Batch, clock: Clock) -> Tensor:
+        if int(clock.epoch) < int(self.start * clock.epochs + 1e-9):
+            return F.cross_entropy(net(batch.x), batch.y)
+        weights = self.class_weights[batch.y] + self.corrections(net, batch, clock)
+        return torch.mean(weights * F.cross_entropy(net(batch.x), batch.y, reduction="none"))
+
+    def corrections(self, net: nn.Module, batch: Batch, clock: Clock) -> Tensor:
+        """eps of the formula, [B]: new for every step, starting at 0."""
+        assert batch.extra is not None
+        now = Lookahead(net)
+        losses = F.cross_entropy(now.scores(batch.x), batch.y, reduction="none")
+        zero = torch.zeros_like(losses, requires_grad=True)
+        # A sum, not a mean: the step that is tried out is B times as long as the one that is made.
+        ahead = now.after(torch.sum((self.class_weights[batch.y] + zero) * losses), clock.lr)
+        meta = F.cross_entropy(ahead.scores(batch.extra.x), batch.extra.y)
+        with torch.autocast(meta.device.type, enabled=False):
+            (slope,) = torch.autograd.grad(meta, zero)
+        return -self.rate * slope
+
+
+def domain_adaptation(problem: Problem, *, beta: float = 0.9999, start: float = 0.8, rate: float = 0.01) -> Method:
+    """Class-balanced weights plus a weight per sample and step, chosen by a balanced set of 10 images per class.
+
+    Formula: CE in the first 80 % of the epochs; then w'(e) = w - lr * grad_w sum_i (c_{y_i} + e_i) l_i with
+    c_k = (1 - b) / (1 - b^N_k), scaled to sum to C; eps_i = -rate * d/de_i mean CE of w'(e) on a batch of the balanced
+    set, at e = 0; loss = mean_i (c_{y_i} + eps_i) l_i.
+
+    Args:
+        beta: b of the class weights; 0 weights all classes alike.
+        start: share of the epochs after which the weights set in.
+        rate: how far the weights of the samples follow their gradient; 0 leaves the class weights.
+    """
+    if not 0 <= start <= 1:
+        raise ConfigError(f"start = {start!r} received; the weights set in at a share of the epochs, from 0 to 1")
+    if not rate >= 0:
+        raise ConfigError(f"rate = {rate!r} received; the weights follow their gradient by 0 or more")
+    objective = ConditionalWeights(effective_number(problem.counts, beta), start=start, rate=rate)
+    own = {
+        "epochs": 200, "batch_size": 100, "nesterov": True, "weight_decay": 5e-4, "warmup_epochs": 0,
+        "schedule": "steps", "milestones": (0.8, 0.9), "decay": 0.01,
+    }  # fmt: skip
+    return Method((Stage(objective, extra=in_turn, extra_from="meta"),), label="DA", own=own)

@@ -1,0 +1,104 @@
+"""OLTR (Liu et al. 2019): a network trained as usual gets attention, a memory of class centroids and cosines."""
+
+from __future__ import annotations
+
+from typing import cast
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from ..losses import CrossEntropy
+from ..nets.attended import AttendedBackbone
+from ..nets.classifier import Classifier
+from ..nets.memory import MemoryHead, squared_distances, widened
+from ..objectives import Classify, Objective
+from ..samplers import class_aware
+from ..types import Batch, Clock, Problem
+from .base import CleanBatches, Method, Stage
+
+#: Epochs of the two stages on ImageNet-LT.
+EPOCHS = (30, 60)
+#: Weight of the loss of the centroids, and within it of the part that keeps other classes away up to a margin.
+CENTROIDS, REPEL, MARGIN = 0.01, 0.01, 10.0
+
+
+class Remember(Objective):
+    """Cross-entropy, and features drawn to the centroid of their class and away from the others."""
+
+    def __init__(self, plain_gradient: bool) -> None:
+        super().__init__()
+        self.plain_gradient = plain_gradient
+        self.loss = CrossEntropy()
+
+    def forward(self, net: nn.Module, batch: Batch, clock: Clock) -> Tensor:
+        net = cast(Classifier, net)
+        head = cast(MemoryHead, net.head)
+        features = net.backbone(batch.x)
+        loss: Tensor = self.loss(head(features), batch.y)
+        with torch.autocast(batch.x.device.type, enabled=False):
+            return loss + self.of_centroids(widened(features), batch.y, head.centroids)
+
+    def of_centroids(self, v: Tensor, y: Tensor, centroids: Tensor) -> Tensor:
+        """0.01 * (attract + 0.01 * repel), with the gradient of the formula or that of the authors' code."""
+        own = F.one_hot(y, len(centroids)).bool()
+        others = squared_distances(v, centroids).masked_fill(own, 0.0)
+        repel = (MARGIN - others.mean()).relu()
+        mine = centroids[y]
+        attract = 0.5 * (v - (mine if self.plain_gradient else mine.detach())).square().sum(1).mean()
+        loss = CENTROIDS * (attract + REPEL * repel)
+        if self.plain_gradient:
+            return loss
+        pull = 0.5 * (mine - v.detach()).square().sum(1)
+        pull = (pull / (1 + own[:, y].sum(0))).mean()
+        return loss + (pull - pull.detach())  # a gradient without a value
+
+
+def oltr(problem: Problem, *, plain_gradient: bool = False) -> Method:
+    """Usual training, then attention and a memory of class centroids that small classes borrow from.
+
+    Formula: stage 1 CE; stage 2, on runs of 4 images per class in turn: x the last map, x' = x + softmax(A x) * NL(x),
+    v = relu(W mean(x') + b), v_mem = softmax(h(v)) M with h the head of stage 1,
+    v_meta = 10 / min_c |v - m_c| * (v + tanh(s(v)) * v_mem), z_c = 16 * |v_meta| / (1 + |v_meta|) * cos(v_meta, w_c),
+    loss = CE + 0.01 * (attract + 0.01 * repel), attract = mean |v - m_y|^2 / 2,
+    repel = max(0, 10 - sum_{i, c != y_i} |v_i - m_c|^2 / (B C)); M begins as the class means of v, and only the last
+    two terms move it, at a tenth of the rate of the head, as the backbone.
+
+    Args:
+        plain_gradient: move M by the gradient of the formula; by default as the authors' code does, where that of
+            attract is the sum of (m_c - v) / B over the n images of the class, divided by 1 + n, without the 0.01.
+    """
+    total = sum(EPOCHS)
+    features = Stage(Classify(), name="features", share=EPOCHS[0] / total)
+    memory = Stage(
+        Remember(plain_gradient),
+        name="memory",
+        share=EPOCHS[1] / total,
+        sampler=class_aware,
+        rates={"backbone": 0.1, "head.centroids": 0.1},
+        reshape=_with_memory,
+        begin=_remember_means,
+    )
+    own = {"schedule": "steps", "milestones": (1 / 3, 2 / 3), "decay": 0.1, "warmup_epochs": 0, "weight_decay": 5e-4}
+    return Method((features, memory), label="OLTR", own={**own, "epochs": total, "lr": 0.1, "nesterov": False})
+
+
+def _with_memory(net: Classifier) -> None:
+    assert isinstance(net.head, nn.Linear)
+    net.backbone = AttendedBackbone(net.backbone)
+    net.head = MemoryHead(net.head)
+
+
+@torch.no_grad()
+def _remember_means(net: Classifier, batches: CleanBatches) -> None:
+    centroids = cast(MemoryHead, net.head).centroids
+    sums = torch.zeros_like(centroids, dtype=torch.float64)
+    counts = sums.new_zeros(len(sums), 1)
+    before = net.training
+    net.eval()
+    for x, y in batches():
+        own = F.one_hot(y, len(sums)).T.to(sums)
+        sums += own @ net.backbone(x).to(sums)
+        counts += own.sum(1, keepdim=True)
+    net.train(before)
+    centroids.copy_(sums / counts)

@@ -1,0 +1,93 @@
+"""Logit adjustment of a trained network (Menon et al. 2021): its scores are shifted, nothing is trained."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from .api import load_run
+from .data.imageset import ImageSet, Splits
+from .engine.evaluate import metrics_of, predictions
+from .engine.images import ImageStore
+from .errors import ConfigError
+from .losses import VS
+from .nets.classifier import Classifier
+from .nets.heads import CosineHead
+from .preparing import Prepared
+
+#: What tau is chosen from; of equally good ones the smallest, which changes least.
+GRID = tuple(tenths / 10 for tenths in range(21))
+
+#: Scores [n, C] and labels [n] of a set of images, by the batch.
+Scored = list[tuple[Tensor, Tensor]]
+
+
+def adjust(run: str | Path, *, tau: float | None = None, splits: Splits | None = None) -> dict[str, Any]:
+    """Test a finished run's network with scores shifted by the log of the class priors; the run stays as it is.
+
+    Predicts argmax_c z_c - tau * log(n_c / N), n_c the training images of class c.
+
+    Args:
+        run: run directory.
+        tau: strength of the shift, 0 for none; default the best of 0, 0.1, ..., 2 by the balanced accuracy on the
+            held-out images, or 1 if there are none.
+        splits: the data, for a run that was trained on a `Splits`.
+
+    Returns:
+        tau, how it was chosen ("tau_chosen"), and the metrics "adjusted" and "unadjusted".
+    """
+    if tau is not None and not 0 <= tau < math.inf:
+        raise ConfigError(f"tau = {tau!r} received; it has to be 0 (no adjustment) or more")
+    prepared, net = load_run(run, splits=splits)
+    _refuse_corrected(run, prepared)
+    if isinstance(net.head, CosineHead):
+        warnings.warn(
+            f"the scores of {prepared.method.label} are cosines, from -1 to 1, which its loss multiplies by a scale: "
+            "a shift of tau * log prior outweighs them unless tau is divided by that scale",
+            stacklevel=2,
+        )
+    counts = [int(n) for n in prepared.data.counts]
+    how = "as given"
+    if tau is None:
+        tau, how = _chosen(prepared, net, counts)
+    test = _scored(prepared, net, prepared.data.test)
+    return {
+        "tau": tau,
+        "tau_chosen": how,
+        "adjusted": metrics_of(shifted(test, counts, tau), counts),
+        "unadjusted": metrics_of(test, counts),
+    }
+
+
+def shifted(batches: Scored, counts: list[int], tau: float) -> Scored:
+    """The batches with z_c - tau * log(n_c / N) for scores."""
+    shifts = torch.tensor([tau * math.log(n / sum(counts)) for n in counts])
+    return [(scores - shifts.to(scores), labels) for scores, labels in batches]
+
+
+def _chosen(prepared: Prepared, net: Classifier, counts: list[int]) -> tuple[float, str]:
+    if prepared.data.held_out is None:
+        return 1.0, "1, since no images are held out"
+    held_out = _scored(prepared, net, prepared.data.held_out)
+    accuracies = [metrics_of(shifted(held_out, counts, tau), counts)["balanced_accuracy"] for tau in GRID]
+    return GRID[accuracies.index(max(accuracies))], "on the held-out images"
+
+
+def _scored(prepared: Prepared, net: Classifier, images: ImageSet) -> Scored:
+    mean, std = prepared.recipe.normalisation
+    store = ImageStore(images, device=prepared.placement.device, mean=mean, std=std)
+    return list(predictions(net, store, prepared.placement.low_precision))
+
+
+def _refuse_corrected(run: str | Path, prepared: Prepared) -> None:
+    losses = prepared.method.stages[-1].objective.modules()
+    if any(isinstance(loss, VS) and bool(loss.shifts.any()) for loss in losses):
+        raise ConfigError(
+            f"{run} was trained with {prepared.config.method!r}, whose loss corrects for the class sizes already: "
+            "adjusting its scores would count them twice. Its plain scores are right: procrustean evaluate"
+        )

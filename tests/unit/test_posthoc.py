@@ -1,0 +1,124 @@
+"""Scores shifted after training: the formula, the choice of its strength, and where it is refused."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from procrustean import adjust, evaluate, fit, posthoc
+from procrustean.api import load_run
+from procrustean.engine.images import ImageStore
+from procrustean.errors import ConfigError
+from procrustean.metrics import metrics_from_confusion
+
+SETTINGS: dict[str, Any] = {
+    "imbalance": "step", "rho": 20, "epochs": 10, "net": "small", "device": "cpu", "precision": "fp32",
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    folder = tmp_path_factory.mktemp("runs")
+    fit("digits", **SETTINGS, run_dir=folder / "plain")
+    fit("digits", **{**SETTINGS, "precision": "bf16"}, run_dir=folder / "bf16")
+    fit("digits", **SETTINGS, hold_out=2, run_dir=folder / "held_out")
+    return {path.name: path for path in folder.iterdir()}
+
+
+def slow_metrics(run: Path, tau: float, part: str = "test") -> dict[str, Any]:
+    """One image at a time in Python numbers, from the scores of the network."""
+    prepared, net = load_run(run)
+    data, (mean, std) = prepared.data, prepared.recipe.normalisation
+    images = ImageStore(getattr(data, part), device=torch.device("cpu"), mean=mean, std=std)
+    counts = [int(n) for n in data.counts]
+    matrix = [[0] * len(counts) for _ in counts]
+    top5 = 0
+    with torch.no_grad():
+        scores = net(images.clean(0, len(images))).double().tolist()
+    for row, label in zip(scores, images.labels.tolist(), strict=True):
+        moved = [z - tau * math.log(n / sum(counts)) for z, n in zip(row, counts, strict=True)]
+        matrix[label][moved.index(max(moved))] += 1
+        top5 += sorted(moved, reverse=True).index(moved[label]) < 5
+    return metrics_from_confusion(matrix, counts, top5_correct=top5)
+
+
+@pytest.mark.parametrize("name", ["plain", "bf16", "held_out"])
+def test_strength_zero_is_evaluation(runs: dict[str, Path], name: str) -> None:
+    found, wanted = adjust(runs[name], tau=0), evaluate(runs[name])
+    assert found["adjusted"] == found["unadjusted"] == wanted
+
+
+@pytest.mark.parametrize("tau", [0.7, 2.0])
+def test_it_equals_the_slow_reference(runs: dict[str, Path], tau: float) -> None:
+    found = adjust(runs["plain"], tau=tau)
+    assert (found["tau"], found["tau_chosen"]) == (tau, "as given")
+    assert found["adjusted"] == slow_metrics(runs["plain"], tau)
+    assert found["unadjusted"] == evaluate(runs["plain"])
+    assert found["adjusted"]["confusion"] != found["unadjusted"]["confusion"]
+
+
+def test_more_images_are_taken_for_small_classes(runs: dict[str, Path]) -> None:
+    predicted = []
+    for tau in (0.0, 1.0, 2.0):
+        columns = torch.tensor(adjust(runs["plain"], tau=tau)["adjusted"]["confusion"]).sum(0)
+        predicted.append(int(columns[5:].sum()))
+    assert predicted == sorted(predicted)
+    assert predicted[0] < predicted[-1]
+
+
+def test_without_held_out_images_the_strength_is_one(runs: dict[str, Path]) -> None:
+    found = adjust(runs["plain"])
+    assert (found["tau"], found["tau_chosen"]) == (1.0, "1, since no images are held out")
+    assert found["adjusted"] == adjust(runs["plain"], tau=1.0)["adjusted"]
+
+
+def test_the_strength_is_chosen_on_held_out_images_the_smallest_of_the_best(runs: dict[str, Path]) -> None:
+    run = runs["held_out"]
+    accuracies = {t / 10: slow_metrics(run, t / 10, "held_out")["balanced_accuracy"] for t in range(21)}
+    wanted = min(tau for tau, accuracy in accuracies.items() if accuracy == max(accuracies.values()))
+    assert min(accuracies.values()) < max(accuracies.values())
+    found = adjust(run)
+    assert (found["tau"], found["tau_chosen"]) == (wanted, "on the held-out images")
+    assert found["adjusted"] == slow_metrics(run, wanted)
+
+
+@pytest.mark.parametrize("tau", [-0.1, math.inf, math.nan])
+def test_an_impossible_strength_is_refused(runs: dict[str, Path], tau: float) -> None:
+    with pytest.raises(ConfigError, match="has to be 0"):
+        adjust(runs["plain"], tau=tau)
+
+
+@pytest.mark.parametrize(
+    ("method", "options"),
+    [
+        ("balanced_softmax", {}),
+        ("logit_adjustment", {"tau": 0.5}),
+        ("vs", {}),
+        ("cmo", {"loss": "balanced_softmax"}),
+    ],
+)
+def test_losses_that_correct_already_are_refused(method: str, options: dict[str, Any], tmp_path: Path) -> None:
+    run = fit("digits", **{**SETTINGS, "epochs": 1}, method=method, options=options, run_dir=tmp_path / "run")
+    with pytest.raises(ConfigError, match=f"{method!r}, whose loss corrects for the class sizes already"):
+        adjust(run.path)
+
+
+@pytest.mark.parametrize(("method", "options"), [("cdt", {}), ("logit_adjustment", {"tau": 0.0})])
+def test_losses_without_a_shift_are_adjusted(method: str, options: dict[str, Any], tmp_path: Path) -> None:
+    run = fit("digits", **{**SETTINGS, "epochs": 1}, method=method, options=options, run_dir=tmp_path / "run")
+    assert adjust(run.path)["tau"] == 1.0
+
+
+def test_cosines_are_adjusted_with_a_warning(tmp_path: Path) -> None:
+    run = fit("digits", **{**SETTINGS, "epochs": 1}, method="ldam", run_dir=tmp_path / "run")
+    with pytest.warns(UserWarning, match="LDAM are cosines, from -1 to 1, which its loss multiplies by a scale"):
+        found = adjust(run.path, tau=1 / 30)
+    assert found["unadjusted"] == evaluate(run.path)
+
+
+def test_the_grid_is_from_zero_to_two_in_tenths() -> None:
+    assert posthoc.GRID == tuple(round(0.1 * i, 1) for i in range(21))
