@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
@@ -19,24 +19,29 @@ class MetaSet:
 
     images: ImageSet
     per_class: int
-    source: Literal["spare", "train"]  # images that are not trained on, or the training images themselves
+    spare: int  # how many of them are not trained on; the others are training images
 
     def to_json(self) -> dict[str, Any]:
-        return {"images": len(self.images), "per_class": self.per_class, "from": self.source}
+        others = len(self.images) - self.spare
+        return {"images": len(self.images), "per_class": self.per_class, "spare": self.spare, "train": others}
 
 
 def meta_set(data: Imbalanced, per_class: int, seed: int) -> MetaSet:
-    """Choose `per_class` images of each class: from the spare images if all classes have enough, else from training.
+    """Choose `per_class` images of each class: spare ones where the class has enough, else training images.
 
-    A class with fewer training images gives all of them, some more than once.
+    The authors set their meta images aside before they make a set imbalanced; its largest classes then have no spare
+    ones here. A class with too few training images gives all of them, some more than once.
     """
     if per_class < 1:
         raise ConfigError(f"meta_per_class = {per_class!r} received; a balanced set needs at least 1 image per class")
-    enough = data.spare is not None and int(data.spare.counts.min()) >= per_class
-    among = data.spare if data.spare is not None and enough else data.train
     stream = Stream(seed, "meta")
-    chosen = []
-    for label in range(len(among.classes)):
+    images, labels, spare = [], [], 0
+    for label, _ in enumerate(data.train.classes):
+        enough = data.spare is not None and int(data.spare.counts[label]) >= per_class
+        among = data.spare if data.spare is not None and enough else data.train
         positions = np.flatnonzero(among.labels == label)
-        chosen.append(np.resize(positions[stream.permutation(len(positions))], per_class))
-    return MetaSet(among.subset(np.concatenate(chosen)), per_class, "spare" if enough else "train")
+        chosen = np.resize(positions[stream.permutation(len(positions))], per_class)
+        images.append(among.images[chosen])
+        labels.append(among.labels[chosen])
+        spare += per_class * enough
+    return MetaSet(ImageSet(np.concatenate(images), np.concatenate(labels), data.train.classes), per_class, spare)

@@ -42,7 +42,7 @@ class Stage:
         sampler: None shuffles the training set, every image once.
         extra: draws a second stream of images, as many as the first, for `batch.extra`.
         extra_from: what the second stream is drawn from, the training images ("train") or a small balanced set
-            ("meta"), of images that are not trained on where every class has enough of them.
+            ("meta"), of images that are not trained on where their class has enough of them.
         meta_per_class: images per class of that set.
         trainable: "all", or the name of the part of the network that learns ("head").
         norm: whether batch normalisation outside the trainable part follows the batches ("train") or stays ("eval").
