@@ -9,8 +9,6 @@ from typing import Any, Literal
 
 from .errors import ConfigError, did_you_mean
 
-Which = Literal["paper", "own"]
-
 
 @dataclass(frozen=True)
 class Recipe:
