@@ -39,8 +39,12 @@ class Objective(nn.Module):
 
     #: False for objectives whose shapes or control flow depend on the data; they run eagerly, runs say so.
     capturable = True
+    #: False for objectives that torch.compile cannot turn into one graph.
+    compilable = True
     #: True for objectives that differentiate gradients, which the hand-written kernels do not allow.
     second_order = False
+    #: Which of several steps is taken at present; set by the trainer from `phase_at`.
+    phase = 0
     #: Uniforms needed per sample, name -> shape; the trainer draws them ahead.
     draws: Mapping[str, tuple[int, ...]] = {}
 
@@ -49,6 +53,14 @@ class Objective(nn.Module):
 
     def unbind(self) -> None:
         """Take the hooks off again."""
+
+    def phase_at(self, epoch: int, epochs: int) -> int:
+        """Which step an epoch of the stage takes, for objectives whose steps differ in more than numbers.
+
+        A step is captured anew when this changes, so it should change once or twice; numbers that change over time
+        belong on the clock.
+        """
+        return 0
 
     def forward(self, net: nn.Module, batch: Batch, clock: Clock) -> Tensor:
         raise TypeError(f"{type(self).__name__} does not say what it minimises: override forward")

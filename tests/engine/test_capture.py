@@ -107,14 +107,7 @@ def test_warm_up_steps_leave_no_trace(
 
 @pytest.mark.parametrize(
     "step",
-    [
-        1,
-        2,
-        pytest.param(
-            3,
-        ),
-        4,
-    ],
+    [1, 2, 3, 4],
 )
 def test_warm_up_steps_of_a_resumed_run_leave_no_trace(
     step: int,
@@ -198,16 +191,7 @@ def test_captured_stages_equal_eager_stages(
 @pytest.mark.usefixtures("deterministic")
 @pytest.mark.parametrize(
     ("engine", "boundary"),
-    [
-        ("eager", 1),
-        ("eager", 2),
-        pytest.param(
-            "captured",
-            1,
-        ),
-        ("captured", 2),
-        ("captured", 4),
-    ],
+    [("eager", 1), ("eager", 2), ("captured", 1), ("captured", 2), ("captured", 4)],
 )
 def test_a_gpu_run_resumes_to_the_same_end(
     engine: str,

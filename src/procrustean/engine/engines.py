@@ -50,7 +50,7 @@ def choose_engine(asked: str, kernels: str, placement: Placement, method: Method
 
 
 def _engine_name(asked: str, device: torch.device, method: Method) -> tuple[EngineName, str]:
-    hindrance = _hindrance(device, method)
+    hindrance = _hindrance(asked, device, method)
     if asked in ("captured", "compiled") and hindrance:
         raise ConfigError(f"engine {asked!r} received, but {hindrance}; use --engine eager or leave it out")
     if asked == "eager":
@@ -69,15 +69,18 @@ def _without_kernels(placement: Placement, engine: EngineName, method: Method) -
         return "they compute in bf16"
     if engine == "compiled":
         return "torch.compile cannot look inside them"
-    if any(stage.objective.second_order for stage in method.stages):
+    if all(stage.objective.second_order for stage in method.stages):
         return f"{method.label} differentiates gradients, which they cannot"
     return "" if find_spec("triton") else "Triton is not installed"
 
 
-def _hindrance(device: torch.device, method: Method) -> str:
+def _hindrance(asked: str, device: torch.device, method: Method) -> str:
     if device.type != "cuda":
         return "CUDA graphs need a GPU"
     loose = [stage.name for stage in method.stages if not stage.objective.capturable]
     if loose:
         return f"stage {loose[0]!r} of {method.label} has shapes or steps that depend on the data"
+    whole = [stage.name for stage in method.stages if not stage.objective.compilable]
+    if asked == "compiled" and whole:
+        return f"stage {whole[0]!r} of {method.label} cannot be compiled into one graph"
     return ""

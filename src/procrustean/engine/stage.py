@@ -111,8 +111,7 @@ class StageRun:
         ]
         self.plan: Arrays = {}
         self.engine = engine
-        use_fused_kernels(net, engine.kernels)
-        self._runners: list[Runner] = []
+        self._enter_phase(self.objective.phase_at(0, epochs))
 
     @property
     def steps_per_epoch(self) -> int:
@@ -123,6 +122,8 @@ class StageRun:
         self.net.train()
         if self.stage.norm == "eval":
             keep_statistics(self.net, self.stage.trainable)
+        if self.objective.phase_at(epoch, self.epochs) != self.objective.phase:
+            self._enter_phase(self.objective.phase_at(epoch, self.epochs))
         self.clock.epoch.fill_(epoch)
         self.clock.lr.fill_(self.rates[epoch])
         self.plan = self.planner.draw(self.seed, self.number, epoch)
@@ -144,8 +145,15 @@ class StageRun:
         self._runners[part](count)
         return count
 
+    def _enter_phase(self, phase: int) -> None:
+        """From now on the objective takes another step, which has to be captured anew."""
+        self.objective.phase = phase
+        self._own_kernels = self.engine.kernels and not self.objective.second_order
+        use_fused_kernels(self.net, self._own_kernels)
+        self._runners: list[Runner] = []
+
     def _make_runners(self) -> None:
-        if self.engine.kernels:
+        if self._own_kernels:
             self._compile_kernels()
         # Capturing tries the steps out. A run that goes on in the middle of an epoch may stand behind the last whole
         # batch, so the trial starts at the beginning of the plan.

@@ -2,10 +2,15 @@
 
 cuDNN's tiles are wider than these layers, so most of its work is padding. Here a program owns a block of pixels and all
 output channels; activations are channels last, [pixels, channels] in memory. Pixels are numbered over (image, row,
-column). Every reduction is over partial sums in a fixed order, so results are deterministic.
+column). Every reduction is over partial sums in a fixed order, so results are deterministic: each program stores its
+part, and the one that finishes last merges them all.
 
 A block of pixels never spans two images, so its size depends on the layer alone and a smaller last batch compiles
 nothing new. The loops over the nine taps stay loops: they compile three times faster than unrolled and run no slower.
+
+The statistics of a normalised layer travel as `norm`, [4, channels] float32: mean, inverse standard deviation, and the
+scale and shift they make with the affine parameters. A layer may take its input as the output y of the convolution
+before it, and apply that layer's scale, shift and ReLU while loading (NORMALISED): the activation is never stored.
 """
 
 from __future__ import annotations
@@ -15,13 +20,34 @@ import triton.language as tl
 
 
 @triton.jit
+def finished_last(ticket_ptr, programs):
+    """Whether every other program of this launch has stored its part; the ticket is ready for the next launch then."""
+    tl.debug_barrier()  # all threads of this program have stored theirs
+    last = tl.atomic_add(ticket_ptr, 1, sem="acq_rel", scope="gpu") == programs - 1
+    if last:
+        tl.store(ticket_ptr, 0)
+    return last
+
+
+@triton.jit
+def normalised(y, norm_ptr, c, C: tl.constexpr):
+    """relu of the normalised y [pixels, channels c], float32."""
+    scale = tl.load(norm_ptr + 2 * C + c)
+    shift = tl.load(norm_ptr + 3 * C + c)
+    return tl.maximum(y.to(tl.float32) * scale[None, :] + shift[None, :], 0.0)
+
+
+@triton.jit
 def conv_forward(
-    x_ptr, w_ptr, y_ptr, mean_ptr, m2_ptr,
+    x_ptr, x_norm_ptr, w_ptr, y_ptr, part_ptr, ticket_ptr, gamma_ptr, beta_ptr, norm_ptr,
+    running_mean_ptr, running_var_ptr, momentum, eps,
     H_IN: tl.constexpr, W_IN: tl.constexpr, H_OUT: tl.constexpr, W_OUT: tl.constexpr,
-    CI: tl.constexpr, CI_PAD: tl.constexpr, CO: tl.constexpr, STRIDE: tl.constexpr, BLOCK: tl.constexpr,
+    CI: tl.constexpr, CI_PAD: tl.constexpr, CO: tl.constexpr, STRIDE: tl.constexpr, NORMALISED: tl.constexpr,
+    BLOCK: tl.constexpr, PARTS_PAD: tl.constexpr,
 ):  # fmt: skip
-    """y = conv(x, w), and of each block of pixels the mean and the sum of squared deviations per channel."""
+    """y = conv(x, w), and the statistics of y over the batch."""
     block = tl.program_id(0)
+    parts = tl.num_programs(0)
     pixel = block * BLOCK + tl.arange(0, BLOCK)
     column = pixel % W_OUT
     row = (pixel // W_OUT) % H_OUT
@@ -41,43 +67,47 @@ def conv_forward(
         else:
             x = tl.load(x_at, mask=inside[:, None] & (ci < CI)[None, :], other=0.0)
             w = tl.load(w_at, mask=(ci < CI)[:, None], other=0.0)
+        if NORMALISED:
+            x = tl.where(inside[:, None], normalised(x, x_norm_ptr, ci, CI), 0.0).to(x_ptr.dtype.element_ty)
         total = tl.dot(x, w, total, input_precision="ieee")
     tl.store(y_ptr + pixel[:, None] * CO + co[None, :], total.to(y_ptr.dtype.element_ty))
+    # Means and squared deviations of blocks, not sums and squares: merging them loses no digits.
     mean = tl.sum(total, axis=0) / BLOCK
     away = total - mean[None, :]
-    tl.store(mean_ptr + block * CO + co, mean)
-    tl.store(m2_ptr + block * CO + co, tl.sum(away * away, axis=0))
+    tl.store(part_ptr + block * 2 * CO + co, mean)
+    tl.store(part_ptr + (block * 2 + 1) * CO + co, tl.sum(away * away, axis=0))
+    if finished_last(ticket_ptr, parts):
+        part = tl.arange(0, PARTS_PAD)
+        inside_parts = (part < parts)[:, None]
+        at = part_ptr + part[:, None] * 2 * CO + co[None, :]
+        means = tl.load(at, mask=inside_parts, other=0.0, cache_modifier=".cg")
+        m2s = tl.load(at + CO, mask=inside_parts, other=0.0, cache_modifier=".cg")
+        mean = tl.sum(means, axis=0) / parts
+        between = tl.where(inside_parts, means - mean[None, :], 0.0)
+        m2 = tl.sum(m2s, axis=0) + tl.sum(between * between, axis=0) * BLOCK
+        pixels = parts * BLOCK
+        inverse = 1.0 / tl.sqrt(m2 / pixels + eps)
+        scale = tl.load(gamma_ptr + co) * inverse
+        tl.store(norm_ptr + co, mean)
+        tl.store(norm_ptr + CO + co, inverse)
+        tl.store(norm_ptr + 2 * CO + co, scale)
+        tl.store(norm_ptr + 3 * CO + co, tl.load(beta_ptr + co) - mean * scale)
+        old_mean = tl.load(running_mean_ptr + co)
+        old_var = tl.load(running_var_ptr + co)
+        tl.store(running_mean_ptr + co, old_mean + momentum * (mean - old_mean))
+        tl.store(running_var_ptr + co, old_var + momentum * (m2 / (pixels - 1) - old_var))
 
 
-@triton.jit(do_not_specialize=["pixels", "parts"])
-def normalise(
-    y_ptr, mean_ptr, m2_ptr, gamma_ptr, beta_ptr, residual_ptr, out_ptr, saved_ptr, running_mean_ptr, running_var_ptr,
-    pixels, parts, momentum, eps,
-    C: tl.constexpr, PARTS_PAD: tl.constexpr, HAS_RESIDUAL: tl.constexpr, BLOCK: tl.constexpr,
+@triton.jit
+def activate(
+    y_ptr, norm_ptr, residual_ptr, out_ptr, C: tl.constexpr, HAS_RESIDUAL: tl.constexpr, BLOCK: tl.constexpr
 ):  # fmt: skip
-    """out = relu(batch_norm(y) + residual); merges the partial statistics, the first program keeps them."""
-    block = tl.program_id(0)
+    """out = relu(batch_norm(y) + residual)."""
     c = tl.arange(0, C)
-    part = tl.arange(0, PARTS_PAD)
-    inside = (part < parts)[:, None]
-    at = part[:, None] * C + c[None, :]
-    means = tl.load(mean_ptr + at, mask=inside, other=0.0)
-    mean = tl.sum(means, axis=0) / parts
-    away = tl.where(inside, means - mean[None, :], 0.0)
-    m2 = tl.sum(tl.load(m2_ptr + at, mask=inside, other=0.0), axis=0) + tl.sum(away * away, axis=0) * (pixels / parts)
-    variance = m2 / pixels
-    inverse = 1.0 / tl.sqrt(variance + eps)
-    if block == 0:
-        tl.store(saved_ptr + c, mean)
-        tl.store(saved_ptr + C + c, inverse)
-        old_mean = tl.load(running_mean_ptr + c)
-        old_var = tl.load(running_var_ptr + c)
-        tl.store(running_mean_ptr + c, old_mean + momentum * (mean - old_mean))
-        tl.store(running_var_ptr + c, old_var + momentum * (m2 / (pixels - 1) - old_var))
-    scale = tl.load(gamma_ptr + c) * inverse
-    shift = tl.load(beta_ptr + c) - mean * scale
-    pixel = block * BLOCK + tl.arange(0, BLOCK)
+    pixel = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     at = pixel[:, None] * C + c[None, :]
+    scale = tl.load(norm_ptr + 2 * C + c)
+    shift = tl.load(norm_ptr + 3 * C + c)
     z = tl.load(y_ptr + at).to(tl.float32) * scale[None, :] + shift[None, :]
     if HAS_RESIDUAL:
         z += tl.load(residual_ptr + at).to(tl.float32)
@@ -85,59 +115,72 @@ def normalise(
 
 
 @triton.jit
+def merged_sums(dz, y, norm_ptr, part_ptr, ticket_ptr, affine_ptr, c, C: tl.constexpr, PARTS_PAD: tl.constexpr):
+    """affine [2, channels]: the sums over the batch of dz times x-hat and of dz, the gradients of gamma and beta."""
+    block = tl.program_id(0)
+    parts = tl.num_programs(0)
+    mean = tl.load(norm_ptr + c)
+    inverse = tl.load(norm_ptr + C + c)
+    x_hat = (y.to(tl.float32) - mean[None, :]) * inverse[None, :]
+    tl.store(part_ptr + block * 2 * C + c, tl.sum(dz * x_hat, axis=0))
+    tl.store(part_ptr + (block * 2 + 1) * C + c, tl.sum(dz, axis=0))
+    if finished_last(ticket_ptr, parts):
+        part = tl.arange(0, PARTS_PAD)
+        inside = (part < parts)[:, None]
+        at = part_ptr + part[:, None] * 2 * C + c[None, :]
+        tl.store(affine_ptr + c, tl.sum(tl.load(at, mask=inside, other=0.0, cache_modifier=".cg"), axis=0))
+        tl.store(affine_ptr + C + c, tl.sum(tl.load(at + C, mask=inside, other=0.0, cache_modifier=".cg"), axis=0))
+
+
+@triton.jit
 def backward_sums(
-    dout_ptr, out_ptr, y_ptr, saved_ptr, sum_ptr, C: tl.constexpr, BLOCK: tl.constexpr
+    dout_ptr, out_ptr, y_ptr, norm_ptr, part_ptr, ticket_ptr, affine_ptr,
+    C: tl.constexpr, BLOCK: tl.constexpr, PARTS_PAD: tl.constexpr,
 ):  # fmt: skip
-    """Of each block of pixels, per channel: the sum of the gradient behind the ReLU, and of it times x-hat."""
-    block = tl.program_id(0)
+    """The gradients of gamma and beta, from the gradient of out = relu(...)."""
     c = tl.arange(0, C)
-    pixel = block * BLOCK + tl.arange(0, BLOCK)
+    pixel = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     at = pixel[:, None] * C + c[None, :]
     dz = tl.where(tl.load(out_ptr + at).to(tl.float32) > 0, tl.load(dout_ptr + at).to(tl.float32), 0.0)
-    mean = tl.load(saved_ptr + c)
-    inverse = tl.load(saved_ptr + C + c)
-    x_hat = (tl.load(y_ptr + at).to(tl.float32) - mean[None, :]) * inverse[None, :]
-    tl.store(sum_ptr + (block * 2) * C + c, tl.sum(dz, axis=0))
-    tl.store(sum_ptr + (block * 2 + 1) * C + c, tl.sum(dz * x_hat, axis=0))
+    merged_sums(dz, tl.load(y_ptr + at), norm_ptr, part_ptr, ticket_ptr, affine_ptr, c, C, PARTS_PAD)
 
 
-@triton.jit(do_not_specialize=["pixels", "parts"])
+@triton.jit(do_not_specialize=["pixels"])
 def backward_normalise(
-    dout_ptr, out_ptr, y_ptr, saved_ptr, sum_ptr, gamma_ptr, dy_ptr, dresidual_ptr, dgamma_ptr, dbeta_ptr,
-    pixels, parts,
-    C: tl.constexpr, PARTS_PAD: tl.constexpr, HAS_RESIDUAL: tl.constexpr, BLOCK: tl.constexpr,
+    dout_ptr, out_ptr, y_ptr, norm_ptr, affine_ptr, dy_ptr, dresidual_ptr, pixels,
+    C: tl.constexpr, BEHIND_RELU: tl.constexpr, HAS_RESIDUAL: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
-    """Gradients of the convolution's output, of the residual and of the affine parameters."""
-    block = tl.program_id(0)
+    """Gradient of the convolution's output, and of the residual; `dout` is already behind the ReLU, or `out` tells."""
     c = tl.arange(0, C)
-    part = tl.arange(0, PARTS_PAD)
-    inside = (part < parts)[:, None]
-    parts_at = part[:, None] * (2 * C) + c[None, :]
-    sum_dz = tl.sum(tl.load(sum_ptr + parts_at, mask=inside, other=0.0), axis=0)
-    sum_dz_x = tl.sum(tl.load(sum_ptr + C + parts_at, mask=inside, other=0.0), axis=0)
-    if block == 0:
-        tl.store(dgamma_ptr + c, sum_dz_x)
-        tl.store(dbeta_ptr + c, sum_dz)
-    pixel = block * BLOCK + tl.arange(0, BLOCK)
+    pixel = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     at = pixel[:, None] * C + c[None, :]
-    dz = tl.where(tl.load(out_ptr + at).to(tl.float32) > 0, tl.load(dout_ptr + at).to(tl.float32), 0.0)
+    dz = tl.load(dout_ptr + at).to(tl.float32)
+    if not BEHIND_RELU:
+        dz = tl.where(tl.load(out_ptr + at).to(tl.float32) > 0, dz, 0.0)
     if HAS_RESIDUAL:
         tl.store(dresidual_ptr + at, dz.to(dresidual_ptr.dtype.element_ty))
-    mean = tl.load(saved_ptr + c)
-    inverse = tl.load(saved_ptr + C + c)
+    mean = tl.load(norm_ptr + c)
+    inverse = tl.load(norm_ptr + C + c)
+    scale = tl.load(norm_ptr + 2 * C + c)
+    mean_dz_x = tl.load(affine_ptr + c) / pixels
+    mean_dz = tl.load(affine_ptr + C + c) / pixels
     x_hat = (tl.load(y_ptr + at).to(tl.float32) - mean[None, :]) * inverse[None, :]
-    scale = tl.load(gamma_ptr + c) * inverse
-    dy = scale[None, :] * (dz - (sum_dz / pixels)[None, :] - x_hat * (sum_dz_x / pixels)[None, :])
+    dy = scale[None, :] * (dz - mean_dz[None, :] - x_hat * mean_dz_x[None, :])
     tl.store(dy_ptr + at, dy.to(dy_ptr.dtype.element_ty))
 
 
 @triton.jit
 def conv_backward_input(
-    dy_ptr, w_ptr, dx_ptr,
+    dy_ptr, w_ptr, dx_ptr, dout_ptr, out_ptr, y_ptr, norm_ptr, part_ptr, ticket_ptr, affine_ptr,
     H_IN: tl.constexpr, W_IN: tl.constexpr, H_OUT: tl.constexpr, W_OUT: tl.constexpr,
-    CI: tl.constexpr, CO: tl.constexpr, STRIDE: tl.constexpr, BLOCK: tl.constexpr,
+    CI: tl.constexpr, CO: tl.constexpr, STRIDE: tl.constexpr, NORMALISED: tl.constexpr, SHORTCUT: tl.constexpr,
+    BLOCK: tl.constexpr, PARTS_PAD: tl.constexpr,
 ):  # fmt: skip
-    """dx: each input pixel gathers from the up to nine output pixels it took part in."""
+    """dx: each input pixel gathers from the up to nine output pixels it took part in.
+
+    NORMALISED: the input was relu(batch_norm(y)); dx is the gradient behind that ReLU, and the gradients of that
+    layer's gamma and beta are made on the way. SHORTCUT: the gradient dout of out = relu(... + input) joins in.
+    """
     pixel = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     column = pixel % W_IN
     row = (pixel // W_IN) % H_IN
@@ -159,39 +202,71 @@ def conv_backward_input(
         )
         w = tl.load(w_ptr + (co[:, None] * 9 + tap) * CI + ci[None, :])
         total = tl.dot(dy, w, total, input_precision="ieee")
-    tl.store(dx_ptr + pixel[:, None] * CI + ci[None, :], total.to(dx_ptr.dtype.element_ty))
+    at = pixel[:, None] * CI + ci[None, :]
+    if SHORTCUT:
+        total += tl.where(tl.load(out_ptr + at).to(tl.float32) > 0, tl.load(dout_ptr + at).to(tl.float32), 0.0)
+    if NORMALISED:
+        y = tl.load(y_ptr + at)
+        total = tl.where(normalised(y, norm_ptr, ci, CI) > 0, total, 0.0)
+        dz = total.to(dx_ptr.dtype.element_ty)
+        tl.store(dx_ptr + at, dz)
+        merged_sums(dz.to(tl.float32), y, norm_ptr, part_ptr, ticket_ptr, affine_ptr, ci, CI, PARTS_PAD)
+    else:
+        tl.store(dx_ptr + at, total.to(dx_ptr.dtype.element_ty))
 
 
 @triton.jit
-def conv_backward_weight(
-    x_ptr, dy_ptr, part_ptr,
-    H_IN: tl.constexpr, W_IN: tl.constexpr, H_OUT: tl.constexpr, W_OUT: tl.constexpr,
-    CI: tl.constexpr, CI_PAD: tl.constexpr, CO: tl.constexpr, STRIDE: tl.constexpr, BLOCK: tl.constexpr,
-    BLOCKS: tl.constexpr,
+def tap_input(
+    x_ptr, x_norm_ptr, real, image, r, c, ci,
+    H_IN: tl.constexpr, W_IN: tl.constexpr, CI: tl.constexpr, CI_PAD: tl.constexpr, NORMALISED: tl.constexpr,
 ):  # fmt: skip
-    """Partial weight gradients: program (part, tap) sums over BLOCKS blocks of output pixels."""
+    """The input [pixels, channels] under one tap, zero outside the image."""
+    inside = real & (r >= 0) & (r < H_IN) & (c >= 0) & (c < W_IN)
+    x_at = x_ptr + ((image * H_IN + r) * W_IN + c)[:, None] * CI + ci[None, :]
+    if CI == CI_PAD:
+        x = tl.load(x_at, mask=inside[:, None], other=0.0)
+    else:
+        x = tl.load(x_at, mask=inside[:, None] & (ci < CI)[None, :], other=0.0)
+    if NORMALISED:
+        x = tl.where(inside[:, None], normalised(x, x_norm_ptr, ci, CI), 0.0).to(x_ptr.dtype.element_ty)
+    return x
+
+
+@triton.jit(do_not_specialize=["pixels"])
+def conv_backward_weight(
+    x_ptr, x_norm_ptr, dy_ptr, part_ptr, pixels,
+    H_IN: tl.constexpr, W_IN: tl.constexpr, H_OUT: tl.constexpr, W_OUT: tl.constexpr,
+    CI: tl.constexpr, CI_PAD: tl.constexpr, CO: tl.constexpr, STRIDE: tl.constexpr, NORMALISED: tl.constexpr,
+    BLOCK: tl.constexpr, BLOCKS: tl.constexpr,
+):  # fmt: skip
+    """Partial weight gradients: program (part, row of taps) sums over BLOCKS blocks of output pixels.
+
+    The three taps of a row share the loads of dy, and find each other's x in the nearest cache.
+    """
     part = tl.program_id(0)
-    tap = tl.program_id(1)
+    taps = tl.program_id(1)
     ci = tl.arange(0, CI_PAD)
     co = tl.arange(0, CO)
-    total = tl.zeros((CI_PAD, CO), dtype=tl.float32)
+    left = tl.zeros((CI_PAD, CO), dtype=tl.float32)
+    middle = tl.zeros((CI_PAD, CO), dtype=tl.float32)
+    right = tl.zeros((CI_PAD, CO), dtype=tl.float32)
     for step in range(BLOCKS):
         pixel = (part * BLOCKS + step) * BLOCK + tl.arange(0, BLOCK)
-        column = pixel % W_OUT
-        row = (pixel // W_OUT) % H_OUT
+        c = pixel % W_OUT * STRIDE
+        r = (pixel // W_OUT) % H_OUT * STRIDE + taps - 1
         image = pixel // (W_OUT * H_OUT)
-        r = row * STRIDE + tap // 3 - 1
-        c = column * STRIDE + tap % 3 - 1
-        inside = (r >= 0) & (r < H_IN) & (c >= 0) & (c < W_IN)
-        x_at = x_ptr + ((image * H_IN + r) * W_IN + c)[:, None] * CI + ci[None, :]
-        if CI == CI_PAD:
-            x = tl.load(x_at, mask=inside[:, None], other=0.0)
-        else:
-            x = tl.load(x_at, mask=inside[:, None] & (ci < CI)[None, :], other=0.0)
-        dy = tl.load(dy_ptr + pixel[:, None] * CO + co[None, :])
-        total = tl.dot(tl.trans(x), dy, total, input_precision="ieee")
-    at = part_ptr + (part * 9 + tap) * (CI_PAD * CO) + ci[:, None] * CO + co[None, :]
-    tl.store(at, total)
+        real = pixel < pixels
+        dy = tl.load(dy_ptr + pixel[:, None] * CO + co[None, :], mask=real[:, None], other=0.0)
+        x = tap_input(x_ptr, x_norm_ptr, real, image, r, c - 1, ci, H_IN, W_IN, CI, CI_PAD, NORMALISED)
+        left = tl.dot(tl.trans(x), dy, left, input_precision="ieee")
+        x = tap_input(x_ptr, x_norm_ptr, real, image, r, c, ci, H_IN, W_IN, CI, CI_PAD, NORMALISED)
+        middle = tl.dot(tl.trans(x), dy, middle, input_precision="ieee")
+        x = tap_input(x_ptr, x_norm_ptr, real, image, r, c + 1, ci, H_IN, W_IN, CI, CI_PAD, NORMALISED)
+        right = tl.dot(tl.trans(x), dy, right, input_precision="ieee")
+    at = part_ptr + (part * 9 + taps * 3) * (CI_PAD * CO) + ci[:, None] * CO + co[None, :]
+    tl.store(at, left)
+    tl.store(at + CI_PAD * CO, middle)
+    tl.store(at + 2 * CI_PAD * CO, right)
 
 
 @triton.jit(do_not_specialize=["parts"])

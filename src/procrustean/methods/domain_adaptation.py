@@ -18,8 +18,7 @@ from .base import Method, Stage
 class ConditionalWeights(Objective):
     """Plain cross-entropy at first; then class weights plus a weight per sample from one look ahead."""
 
-    capturable = False  # two different steps, and a gradient of a gradient in the second
-    second_order = True
+    compilable = False  # the compiler drops gradients of gradients
     class_weights: Tensor
 
     def __init__(self, class_weights: Tensor, *, start: float, rate: float) -> None:
@@ -27,8 +26,15 @@ class ConditionalWeights(Objective):
         self.register_buffer("class_weights", class_weights)
         self.start, self.rate = start, rate
 
+    @property
+    def second_order(self) -> bool:  # type: ignore[override]
+        return self.phase == 1
+
+    def phase_at(self, epoch: int, epochs: int) -> int:
+        return int(epoch >= int(self.start * epochs + 1e-9))
+
     def forward(self, net: nn.Module, batch: Batch, clock: Clock) -> Tensor:
-        if int(clock.epoch) < int(self.start * clock.epochs + 1e-9):
+        if self.phase == 0:
             return F.cross_entropy(net(batch.x), batch.y)
         weights = self.class_weights[batch.y] + self.corrections(net, batch, clock)
         return torch.mean(weights * F.cross_entropy(net(batch.x), batch.y, reduction="none"))

@@ -28,7 +28,7 @@ START, STEPS, LENGTH, NOISE = 0.8, 10, 0.1, 0.5
 class Translating(Classify):
     """The usual loss at first; then of the second stream, in which some images are replaced by translated ones."""
 
-    capturable = False  # two different steps, and modes that change within the second
+    compilable = False  # the network changes its mode within a step
     counts: Tensor
 
     def __init__(self, counts: Sequence[int], *, beta: float, gamma: float, lam: float, loss: nn.Module | None) -> None:
@@ -42,8 +42,11 @@ class Translating(Classify):
         """Take a copy of the network as g."""
         self.first = copy.deepcopy(net).eval().requires_grad_(False)
 
+    def phase_at(self, epoch: int, epochs: int) -> int:
+        return int(epoch >= int(START * epochs + 1e-9))
+
     def forward(self, net: nn.Module, batch: Batch, clock: Clock) -> Tensor:
-        if int(clock.epoch) < int(START * clock.epochs + 1e-9):
+        if self.phase == 0:
             return super().forward(net, batch, clock)
         assert batch.extra is not None
         x, y = batch.extra

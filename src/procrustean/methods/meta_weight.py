@@ -55,7 +55,7 @@ class WeightNet(nn.Module):
 class MetaWeighted(Objective):
     """Cross-entropy weighted by a network that has just learnt from the second stream of images."""
 
-    capturable = False  # a gradient of a gradient, over a network that exists for one step
+    compilable = False  # the compiler drops gradients of gradients
     second_order = True
 
     def __init__(self, *, norm: bool) -> None:

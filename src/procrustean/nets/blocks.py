@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+
+if TYPE_CHECKING:
+    from ..kernels.passes import Norm
 
 
 class ConvNormReLU(nn.Module):
@@ -16,30 +21,49 @@ class ConvNormReLU(nn.Module):
         self.norm = BatchNorm(outputs)
         self.stride = stride
         self.fused = False  # set by use_fused_kernels
+        self.tickets: Tensor | None = None  # made by the first fused forward pass
 
     def forward(self, x: Tensor, residual: Tensor | None = None) -> Tensor:
-        if self.fused and self._can_fuse(x):
+        if self.can_fuse(x):
             return self._fused_forward(x, residual)
         y = self.norm(self.conv(x))
         return F.relu(y if residual is None else y + residual)
 
-    def _can_fuse(self, x: Tensor) -> bool:
-        from ..kernels.conv_bn_relu import supported
+    def can_fuse(self, x: Tensor) -> bool:
+        """Whether the hand-written kernels may take this unit's place for this input."""
+        if not (self.fused and self.training):  # evaluation uses the running statistics
+            return False
+        # The kernels bypass the two modules, so a hook on them would be lost.
+        if self.conv._forward_hooks or self.norm._forward_hooks:
+            return False
+        from ..kernels.passes import supported
 
-        # The kernels bypass the two modules, so a hook on them would be lost; evaluation uses running statistics.
-        hooked = self.conv._forward_hooks or self.norm._forward_hooks
-        return self.training and not hooked and supported(x, self.conv.weight, self.stride)
+        return supported(x, self.conv.weight, self.stride)
+
+    def kernel_norm(self) -> Norm:
+        """What the kernels need of the normalisation."""
+        from ..kernels.passes import Norm
+
+        norm = self.norm
+        if self.tickets is None or self.tickets.device != norm.weight.device:
+            self.tickets = torch.zeros(2, dtype=torch.int32, device=norm.weight.device)
+        assert norm.running_mean is not None
+        assert norm.running_var is not None
+        assert norm.momentum is not None
+        return Norm(
+            norm.weight, norm.bias, norm.running_mean, norm.running_var, norm.momentum, norm.eps, self.tickets
+        )  # fmt: skip
 
     def _fused_forward(self, x: Tensor, residual: Tensor | None) -> Tensor:
         from ..kernels.conv_bn_relu import ConvBnReLU
 
         if residual is not None:
             residual = residual.to(x.dtype).contiguous(memory_format=torch.channels_last)
+        x = x.contiguous(memory_format=torch.channels_last)
         norm = self.norm
         out: Tensor = ConvBnReLU.apply(  # type: ignore[no-untyped-call]
-            x.contiguous(memory_format=torch.channels_last), self.conv.weight, norm.weight, norm.bias, residual,
-            norm.running_mean, norm.running_var, self.stride, norm.momentum, norm.eps,
-        )  # fmt: skip
+            x, self.conv.weight, norm.weight, norm.bias, residual, self.kernel_norm(), self.stride
+        )
         return out
 
 

@@ -63,12 +63,50 @@ def reference(inputs: list[Tensor | None], upstream: Tensor, stride: int) -> tup
     return [out, *torch.autograd.grad(out, wanted, upstream.double())], mean, variance
 
 
+def fresh_norm(gamma: Tensor, beta: Tensor) -> Any:
+    from procrustean.kernels.passes import Norm
+
+    tickets = torch.zeros(2, dtype=torch.int32, device=gamma.device)
+    return Norm(gamma, beta, torch.zeros_like(gamma), torch.ones_like(gamma), 0.1, 1e-5, tickets)
+
+
+def block_distances(device: str, dtype: torch.dtype, images: int, channels: int, side: int) -> list[float]:
+    """Relative distances to float64 of a residual block's output and gradients; statistics are checked on the way."""
+    from procrustean.kernels.residual_block import ResidualBlock
+
+    sizes = (images, channels, channels, side, 1)
+    (x, *first, _), upstream = layer_inputs(*sizes, False, dtype, device)
+    (_, *second, _), _ = layer_inputs(*sizes[:-2], side + 1, 1, False, dtype, device)
+    inputs = [x, *first, *second]
+    norms = [fresh_norm(*first[1:]), fresh_norm(*second[1:])]
+    out = ResidualBlock.apply(*inputs, *norms)
+    found = [out, *torch.autograd.grad(out, inputs, upstream)]
+    assert not any(norm.tickets.any() for norm in norms)
+
+    twins = [t.detach().double().requires_grad_() for t in inputs]
+    running = [(torch.zeros_like(twins[2]), torch.ones_like(twins[2])) for _ in norms]
+    z = twins[0]
+    for (weight, gamma, beta), (mean, variance) in zip((twins[1:4], twins[4:7]), running, strict=True):
+        y = F.conv2d(z, weight, padding=1)
+        z = F.batch_norm(y, mean, variance, gamma, beta, True, 0.1, 1e-5)
+        z = F.relu(z) if weight is twins[1] else F.relu(z + twins[0])
+    wanted = [z, *torch.autograd.grad(z, twins, upstream.double())]
+    # The input of the second normalisation has been rounded already.
+    for norm, (mean, variance), bound in zip(
+        norms, running, (1e-5, 1e-5 if dtype == torch.float32 else 1e-2), strict=True
+    ):
+        assert distance(norm.running_mean, mean) < bound
+        assert distance(norm.running_var, variance) < bound
+    return [distance(f, w) for f, w in zip(found, wanted, strict=True)]
+
+
 def fused(inputs: list[Tensor | None], upstream: Tensor, stride: int) -> tuple[list[Tensor], Tensor, Tensor]:
     from procrustean.kernels.conv_bn_relu import ConvBnReLU
 
     x, weight, gamma, beta, residual = inputs
-    mean, variance = torch.zeros_like(gamma), torch.ones_like(gamma)
-    out = ConvBnReLU.apply(x, weight, gamma, beta, residual, mean, variance, stride, 0.1, 1e-5)
+    norm = fresh_norm(gamma, beta)
+    mean, variance = norm.running_mean, norm.running_var
+    out = ConvBnReLU.apply(x, weight, gamma, beta, residual, norm, stride)
     wanted = [t for t in inputs if t is not None and t.requires_grad]
     return [out, *torch.autograd.grad(out, wanted, upstream)], mean, variance
 
@@ -98,6 +136,9 @@ spec.loader.exec_module(tests)
 for layer in tests.LAYERS:
     output, gradients = tests.worst_distance("cpu", tests.torch.float32, layer)
     assert output < 1e-6 and gradients < 1e-6, (layer, output, gradients)
+for channels in (16, 32, 64):
+    distances = tests.block_distances("cpu", tests.torch.float32, 3, channels, 8)
+    assert max(distances) < 2e-6, (channels, distances)
 tests.check_combine("cpu", tests.torch.float32, 1e-6)
 print("all layers agree")
 """
@@ -144,6 +185,15 @@ def test_bf16_on_the_gpu_is_as_close_as_the_librarys(layer: tuple[Any, ...]) -> 
 
 @needs_triton
 @pytest.mark.gpu
+@pytest.mark.parametrize(("images", "channels", "side"), [(128, 16, 32), (118, 32, 16), (5, 64, 8), (128, 64, 8)])
+def test_a_residual_block_in_bf16_on_the_gpu(images: int, channels: int, side: int) -> None:
+    output, *gradients = block_distances("cuda", torch.bfloat16, images, channels, side)
+    assert output < 1e-2
+    assert max(gradients) < 8e-2
+
+
+@needs_triton
+@pytest.mark.gpu
 def test_repeated_calls_give_the_same_bits() -> None:
     inputs, upstream = layer_inputs(64, 32, 32, 16, 1, True, torch.bfloat16, "cuda")
     first, second = fused(inputs, upstream, 1)[0], fused(inputs, upstream, 1)[0]
@@ -163,7 +213,7 @@ def test_combine_on_the_gpu(dtype: torch.dtype) -> None:
     [(torch.float32, 16, "float32"), (torch.bfloat16, 48, "48 channels"), (torch.bfloat16, 16, "no GPU")],
 )
 def test_layers_the_kernels_do_not_cover(dtype: torch.dtype, outputs: int, reason: str) -> None:
-    from procrustean.kernels.conv_bn_relu import supported
+    from procrustean.kernels.passes import supported
 
     x, weight = torch.zeros(2, 16, 8, 8, dtype=dtype), torch.zeros(outputs, 16, 3, 3, dtype=dtype)
     assert not supported(x, weight, 1), reason

@@ -159,9 +159,11 @@ def test_the_last_fifth_learns_from_the_translated_second_stream() -> None:
     f, _ = nets()
     made, batch = objective(), batch_of([0, 1, 2, 2, 1, 0, 2, 1, 2, 0])
     twin = copy.deepcopy(f)
+    assert [made.phase_at(epoch, 10) for epoch in (0, 7, 8, 9)] == [0, 0, 1, 1]
     torch.testing.assert_close(made(f, batch, clock(7)), F.cross_entropy(twin(batch.x), batch.y))
     translated = made.translated(twin, batch)
     assert batch.extra is not None
+    made.phase = 1
     torch.testing.assert_close(made(f, batch, clock(8)), F.cross_entropy(twin(translated), batch.extra.y))
     assert f.training
     # Statistics have followed the two real forward passes and no image on its way.

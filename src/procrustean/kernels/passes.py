@@ -1,0 +1,207 @@
+"""The kernels as functions of tensors: each launches one and allocates what it returns."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from . import device_code as kernels
+from .launching import launch
+
+#: Pixels per program of the convolutions, by channels; measured on an H200.
+CONV_BLOCK = {16: 512, 32: 256, 64: 64}
+#: Pixels per part of a weight gradient, by output channels: enough parts to fill the chip, few enough to sum cheaply.
+WEIGHT_PART = {16: 512, 32: 512, 64: 256}
+#: Most numbers of a tile of partial statistics that a program can hold in registers.
+LARGEST_TILE = 16384
+
+
+class Layer(NamedTuple):
+    """The sizes of a convolution, which the kernels are compiled for."""
+
+    H_IN: int
+    W_IN: int
+    H_OUT: int
+    W_OUT: int
+    CI: int
+    CO: int
+    STRIDE: int
+
+    @classmethod
+    def of(cls, x: Tensor, weight: Tensor, stride: int) -> Layer:
+        height, width = x.shape[2:]
+        sizes = (height, width, (height - 1) // stride + 1, (width - 1) // stride + 1)
+        return cls(*sizes, weight.shape[1], weight.shape[0], stride)
+
+    @property
+    def pixels_out(self) -> int:
+        """Of one image."""
+        return self.H_OUT * self.W_OUT
+
+    @property
+    def ci_padded(self) -> int:
+        """Tensor cores need at least 16 channels; the three of an image are filled up with zeros in registers."""
+        return max(16, self.CI)
+
+
+class Norm(NamedTuple):
+    """A batch normalisation in training: its parameters, running statistics, and what the kernels count with."""
+
+    gamma: Tensor  # [C] float32
+    beta: Tensor
+    running_mean: Tensor
+    running_var: Tensor
+    momentum: float
+    eps: float
+    tickets: Tensor  # [2] int32 zeros, for forward and backward: programs that have finished their part
+
+
+def conv(x: Tensor, x_norm: Tensor | None, weight: Tensor, norm: Norm, layer: Layer) -> tuple[Tensor, Tensor]:
+    """The convolution's output y and its statistics [4, CO]; running statistics are updated.
+
+    With `x_norm` the input is relu(batch_norm(x)) with these statistics.
+    """
+    y = torch.empty(
+        (len(x), layer.CO, layer.H_OUT, layer.W_OUT), dtype=x.dtype, device=x.device, memory_format=torch.channels_last
+    )
+    block = block_of(layer.pixels_out, CONV_BLOCK[layer.CO])
+    parts = len(x) * layer.pixels_out // block
+    partial = torch.empty((parts, 2, layer.CO), device=x.device)
+    statistics = torch.empty((4, layer.CO), device=x.device)
+    launch(
+        kernels.conv_forward, (parts,), x, x_norm, weight, y, partial, norm.tickets, norm.gamma, norm.beta, statistics,
+        norm.running_mean, norm.running_var, norm.momentum, norm.eps,
+        **layer._asdict(), CI_PAD=layer.ci_padded, NORMALISED=x_norm is not None,
+        BLOCK=block, PARTS_PAD=padded(parts), num_warps=4, num_stages=3,
+    )  # fmt: skip
+    return y, statistics
+
+
+def activate(y: Tensor, statistics: Tensor, residual: Tensor | None) -> Tensor:
+    """relu(batch_norm(y) + residual)."""
+    out = torch.empty_like(y)
+    rows, programs = _rows(y)
+    launch(
+        kernels.activate, (programs,), y, statistics, residual, out,
+        C=y.shape[1], HAS_RESIDUAL=residual is not None, BLOCK=rows, num_warps=4,
+    )  # fmt: skip
+    return out
+
+
+def affine_gradients(dout: Tensor, out: Tensor, y: Tensor, statistics: Tensor, tickets: Tensor) -> Tensor:
+    """[2, C]: the gradients of gamma and beta."""
+    rows, programs = _rows(y)
+    partial = torch.empty((programs, 2, y.shape[1]), device=y.device)
+    affine = torch.empty((2, y.shape[1]), device=y.device)
+    launch(
+        kernels.backward_sums, (programs,), dout, out, y, statistics, partial, tickets[1:], affine,
+        C=y.shape[1], BLOCK=rows, PARTS_PAD=padded(programs), num_warps=4,
+    )  # fmt: skip
+    return affine
+
+
+def through_norm(
+    dout: Tensor, out: Tensor | None, y: Tensor, statistics: Tensor, affine: Tensor, dresidual: Tensor | None = None
+) -> Tensor:
+    """The gradient of y; `dout` is behind the ReLU already where there is no `out`. Fills `dresidual` if given."""
+    rows, programs = _rows(y)
+    dy = torch.empty_like(y)
+    launch(
+        kernels.backward_normalise, (programs,),
+        dout, out, y, statistics, affine, dy, dresidual, y.numel() // y.shape[1],
+        C=y.shape[1], BEHIND_RELU=out is None, HAS_RESIDUAL=dresidual is not None, BLOCK=rows, num_warps=4,
+    )  # fmt: skip
+    return dy
+
+
+def input_gradient(dy: Tensor, weight: Tensor, layer: Layer, shortcut: tuple[Tensor, Tensor] | None = None) -> Tensor:
+    """The gradient of the input; `shortcut` is (dout, out) of out = relu(... + input)."""
+    dx, programs, options = _input_gradient_launch(dy, layer)
+    launch(
+        kernels.conv_backward_input, (programs,), dy, weight, dx, *(shortcut or (None, None)), *[None] * 5,
+        NORMALISED=False, SHORTCUT=shortcut is not None, **options,
+    )  # fmt: skip
+    return dx
+
+
+def input_gradient_through_norm(
+    dy: Tensor, weight: Tensor, layer: Layer, y: Tensor, statistics: Tensor, tickets: Tensor
+) -> tuple[Tensor, Tensor]:
+    """Where the input was relu(batch_norm(y)): the gradient behind that ReLU, and of gamma and beta [2, CI]."""
+    dz, programs, options = _input_gradient_launch(dy, layer)
+    partial = torch.empty((programs, 2, layer.CI), device=y.device)
+    affine = torch.empty((2, layer.CI), device=y.device)
+    launch(
+        kernels.conv_backward_input, (programs,),
+        dy, weight, dz, None, None, y, statistics, partial, tickets[1:], affine,
+        NORMALISED=True, SHORTCUT=False, **options,
+    )  # fmt: skip
+    return dz, affine
+
+
+def weight_gradient(x: Tensor, x_norm: Tensor | None, dy: Tensor, weight: Tensor, layer: Layer) -> Tensor:
+    ci_pad, co = layer.ci_padded, layer.CO
+    pixels, block = len(x) * layer.pixels_out, 64
+    blocks = WEIGHT_PART[co] // block
+    parts = -(-pixels // (block * blocks))
+    partial = torch.empty((parts, 9, ci_pad, co), device=x.device)
+    launch(
+        kernels.conv_backward_weight, (parts, 3), x, x_norm, dy, partial, pixels,
+        **layer._asdict(), CI_PAD=ci_pad, NORMALISED=x_norm is not None, BLOCK=block, BLOCKS=blocks,
+        num_warps=1 if co == 16 else 4, num_stages=2,
+    )  # fmt: skip
+    gradient = torch.empty_like(weight, memory_format=torch.channels_last)
+    launch(
+        kernels.sum_weight_parts, (9 * ci_pad * co // 32,), partial, gradient, parts,
+        PARTS_PAD=padded(parts), CI=layer.CI, CI_PAD=ci_pad, CO=co, BLOCK=32, num_warps=4,
+    )  # fmt: skip
+    return gradient
+
+
+def supported(x: Tensor, weight: Tensor, stride: int) -> bool:
+    """Whether the kernels cover this layer: a GPU, bf16, few channels, images that fall into whole blocks."""
+    co, ci = weight.shape[:2]
+    if not (x.is_cuda and x.dtype == weight.dtype == torch.bfloat16 and co in CONV_BLOCK):
+        return False
+    if ci not in CONV_BLOCK and (ci > 16 or x.requires_grad):
+        return False
+    layer = Layer.of(x, weight, stride)
+    sides = ((layer.pixels_out, co), (layer.H_IN * layer.W_IN, ci))
+    blocks = [(block_of(pixels, CONV_BLOCK[c]), pixels, c) for pixels, c in sides if c in CONV_BLOCK]
+    return all(block >= 32 and padded(len(x) * pixels // block) * c <= LARGEST_TILE for block, pixels, c in blocks)
+
+
+def block_of(pixels_per_image: int, largest: int) -> int:
+    """Pixels per program: the largest power of two up to `largest` that divides the pixels of an image."""
+    block = 1
+    while block * 2 <= largest and pixels_per_image % (block * 2) == 0:
+        block *= 2
+    return block
+
+
+def padded(parts: int) -> int:
+    """Tile size for a number of partial sums; small ones share one, so that a short last batch compiles nothing."""
+    return max(128, 1 << (parts - 1).bit_length())
+
+
+def _rows(y: Tensor) -> tuple[int, int]:
+    """Pixels per program of a pass without taps, and the number of programs."""
+    images, channels, height, width = y.shape
+    rows = block_of(height * width, 8192 // channels)
+    return rows, images * height * width // rows
+
+
+def _input_gradient_launch(dy: Tensor, layer: Layer) -> tuple[Tensor, int, dict[str, int]]:
+    dx = torch.empty(
+        (len(dy), layer.CI, layer.H_IN, layer.W_IN),
+        dtype=dy.dtype, device=dy.device, memory_format=torch.channels_last,
+    )  # fmt: skip
+    block = block_of(layer.H_IN * layer.W_IN, CONV_BLOCK[layer.CI])
+    programs = dx.numel() // layer.CI // block
+    return (
+        dx,
+        programs,
+        {**layer._asdict(), "BLOCK": block, "PARTS_PAD": padded(programs), "num_warps": 4, "num_stages": 3},
+    )
