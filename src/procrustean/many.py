@@ -38,12 +38,17 @@ class Outcome:
 
 
 def fit_many(
-    configs: Sequence[RunConfig], *, width: int | None = None, reporter: Reporter | None = None
+    configs: Sequence[RunConfig],
+    *,
+    splits: Splits | None = None,
+    width: int | None = None,
+    reporter: Reporter | None = None,
 ) -> list[Outcome]:
     """Train all runs; one that fails does not touch the others, one that is finished already is not repeated.
 
     Args:
         configs: the runs, any mix of methods, data and settings.
+        splits: the data of all runs; by default each loads its source.
         width: most runs at a time; by default 8 on a GPU, 1 on a CPU.
         reporter: where progress goes; silent by default.
     """
@@ -58,7 +63,7 @@ def fit_many(
     load = lru_cache(maxsize=4)(load_source)
 
     def splits_of(config: RunConfig) -> Splits:
-        return load(config.source, data_dir=config.data_dir, image_size=config.image_size, say=reporter.say)
+        return splits or load(config.source, data_dir=config.data_dir, image_size=config.image_size, say=reporter.say)
 
     with stop_on_signal(reporter.say) as stop:
         members = [

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from procrustean.bench import speed
+from procrustean.bench import method_costs, speed
 from procrustean.bench.peer import PerImageDataset, measure_peer
 from procrustean.cli import main
 from procrustean.data.imageset import ImageSet, Splits
@@ -78,3 +78,31 @@ def test_the_command_keeps_every_measurement(
     monkeypatch.setattr(speed, "_single", cut_short)
     assert main([*arguments, "--output", str(tmp_path / "cut.json")]) == 130
     assert json.loads((tmp_path / "cut.json").read_text())["peer"]["best"] > 0
+
+
+def test_whole_runs_are_timed_one_by_one_and_as_a_fleet(tiny: Splits, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(speed, "WHOLE_RUNS", 2)
+    found = speed.whole_runs(tiny, "erm", epochs=1, device="cpu")
+    assert found["runs"] == 2
+    assert found["ratio"] == pytest.approx(found["seconds"]["one_by_one"] / found["seconds"]["fleet"])
+
+
+def test_the_cost_of_a_method_covers_all_its_stages_and_phases(
+    tiny: Splits, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    output = tmp_path / "costs.json"
+    found = method_costs.bench_methods(
+        device="cpu",
+        methods=("crt", "domain_adaptation"),
+        steps=1,
+        repeats=1,
+        keep=lambda r: output.write_text(json.dumps(r)),
+    )
+    assert json.loads(output.read_text()) == found
+    erm, crt, adapted = found["methods"]
+    assert erm["relative_to_erm"] == 1
+    assert [part["stage"] for part in crt["parts"]] == ["features", "classifier"]
+    assert [(part["phase"], part["share"]) for part in adapted["parts"]] == [(0, 0.8), (1, pytest.approx(0.2))]
+    for row in found["methods"]:
+        whole = sum(part["share"] * part["microseconds_per_image"] for part in row["parts"])
+        assert row["microseconds_per_image"] == pytest.approx(whole)

@@ -7,10 +7,12 @@ import os
 import platform
 import statistics
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import product
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -22,11 +24,14 @@ from ..engine.device import machine, own_stream
 from ..engine.engines import Engine, choose_engine
 from ..engine.images import ImageStore
 from ..engine.stage import StageRun
+from ..many import fit_many
 from ..preparing import Prepared, prepare
 from .peer import measure_peer
 
 #: Least time per image of ResNet-32 in bf16 on an H200: bytes moved at 4.3 TB/s, multiply-adds at 790 TFLOP/s.
 FLOORS = {"memory": 465_000.0, "arithmetic": 1_900_000.0}
+#: Runs of the comparison from start to result.
+WHOLE_RUNS = 8
 
 
 @dataclass(frozen=True)
@@ -86,7 +91,7 @@ class Measured:
         )
         self.stage.begin_epoch(10)
         self.stage.advance(0, 1)
-        _wait(device)
+        wait(device)
         self.first_step_seconds = time.perf_counter() - began
 
     def time(self, steps: int, repeats: int) -> list[float]:
@@ -95,10 +100,10 @@ class Measured:
         times = []
         for repeat in range(repeats):
             self.stage.begin_epoch(11 + repeat)
-            _wait(self.device)
+            wait(self.device)
             began = time.perf_counter()
             self.stage.advance(0, steps)
-            _wait(self.device)
+            wait(self.device)
             times.append(1e3 * (time.perf_counter() - began) / steps)
         return times
 
@@ -128,7 +133,7 @@ def bench_speed(
     place, batch = first.placement.device, first.recipe.batch_size
     on_gpu = place.type == "cuda"
     mean, std = first.recipe.normalisation
-    result = _blank(place)
+    result = blank_record(place)
     for count in workers:
         speed = measure_peer(
             first.data.train, device=place, workers=count, steps=steps, batch_size=batch, mean=mean, std=std
@@ -146,17 +151,24 @@ def bench_speed(
             say(f"{method}, {variant.name}: {row['images_per_second']:,.0f} images/s, {row['ratio_to_peer']:.1f} x")
 
     singles(GPU_VARIANTS if on_gpu else CPU_VARIANTS)
+    result["extra_time"] = _extra_time([prepared(method, DEFAULT) for method in methods], steps, 3 * repeats)
+    keep(result)
+    say(f"{methods[-1]} over {methods[0]}, timed in turns: {100 * result['extra_time']['median']:+.1f} %")
     for width in fleets if on_gpu else ():
         row = _fleet([prepared(methods[-1], DEFAULT) for _ in range(width)], steps, repeats, peer, batch)
         result["fleet"].append(row)
         keep(result)
         say(f"fleet of {width}: {row['images_per_second']:,.0f} images/s in all, {row['ratio_to_peer']:.1f} x")
+    if on_gpu and WHOLE_RUNS in fleets:
+        result["whole_runs"] = whole_runs(splits, methods[-1])
+        keep(result)
+        say(f"{WHOLE_RUNS} whole runs, fleet against one by one: {result['whole_runs']['ratio']:.2f} x")
     # Last, because it compiles for a minute.
     singles((COMPILED,) if on_gpu else ())
     return result
 
 
-def _blank(device: torch.device) -> dict[str, Any]:
+def blank_record(device: torch.device) -> dict[str, Any]:
     on_gpu = device.type == "cuda"
     return {
         "format": 1,
@@ -179,7 +191,7 @@ def _blank(device: torch.device) -> dict[str, Any]:
 def _single(
     prepared: Prepared, method: str, variant: Variant, steps: int, repeats: int, peer: float, batch: int
 ) -> dict[str, Any]:
-    _clear()
+    clear_memory()
     engine = choose_engine(variant.engine, variant.kernels, prepared.placement, prepared.method)
     with own_stream(prepared.placement.device):
         run = Measured(prepared, engine)
@@ -194,12 +206,12 @@ def _single(
         "ratio_to_peer": speed / peer,
         "share_of_memory_floor": speed / FLOORS["memory"] if run.device.type == "cuda" else None,
         "first_step_seconds": run.first_step_seconds,
-        "memory_gib": _memory(run.device),
+        "memory_gib": memory(run.device),
     }
 
 
 def _fleet(prepared: list[Prepared], steps: int, repeats: int, peer: float, batch: int) -> dict[str, Any]:
-    _clear()
+    clear_memory()
     device = prepared[0].placement.device
     members = []
     for seed, one in enumerate(prepared):
@@ -228,20 +240,55 @@ def _fleet(prepared: list[Prepared], steps: int, repeats: int, peer: float, batc
         "images_per_second": speed,
         "ratio_to_peer": speed / peer,
         "share_of_memory_floor": speed / FLOORS["memory"],
-        "memory_gib": _memory(device),
+        "memory_gib": memory(device),
     }
 
 
-def _memory(device: torch.device) -> float | None:
+def _extra_time(prepared: list[Prepared], steps: int, rounds: int) -> dict[str, Any]:
+    """How much longer a step of the last run takes than one of the first, timed in turns: clocks drift."""
+    clear_memory()
+    device = prepared[0].placement.device
+    with own_stream(device):
+        engines = [choose_engine("auto", "auto", one.placement, one.method) for one in prepared]
+        runs = [Measured(one, engine) for one, engine in zip(prepared, engines, strict=True)]
+        times = [[run.time(steps, 1)[0] for run in runs] for _ in range(rounds)]
+    extra = [turn[-1] / turn[0] - 1 for turn in times]
+    return {"median": statistics.median(extra), "by_round": extra}
+
+
+def whole_runs(splits: Splits, method: str, *, epochs: int = 12, device: str = "auto") -> dict[str, Any]:
+    """Seconds of runs from start to result, with set-up, evaluation and records: one by one, and as a fleet."""
+    seconds = {}
+    with tempfile.TemporaryDirectory() as folder:
+        for name, width in (("one_by_one", 1), ("fleet", WHOLE_RUNS)):
+            clear_memory()
+            configs = [
+                RunConfig(
+                    source="cifar10", imbalance="long_tailed", rho=100.0, device=device, method=method,  # type: ignore[arg-type]
+                    epochs=epochs, seed=seed, track_training=False, run_dir=Path(folder) / name / str(seed),
+                )
+                for seed in range(WHOLE_RUNS)
+            ]  # fmt: skip
+            began = time.perf_counter()
+            outcomes = fit_many(configs, width=width, splits=splits)
+            seconds[name] = time.perf_counter() - began
+            for outcome in outcomes:
+                if outcome.error is not None:
+                    raise outcome.error
+    ratio = seconds["one_by_one"] / seconds["fleet"]
+    return {"runs": WHOLE_RUNS, "epochs": epochs, "seconds": seconds, "ratio": ratio}
+
+
+def memory(device: torch.device) -> float | None:
     return torch.cuda.memory_reserved(device) / 2**30 if device.type == "cuda" else None
 
 
-def _clear() -> None:
+def clear_memory() -> None:
     gc.collect()
     if torch.cuda.is_available():
         torch.cuda.empty_cache()
 
 
-def _wait(device: torch.device) -> None:
+def wait(device: torch.device) -> None:
     if device.type == "cuda":
         torch.cuda.synchronize(device)

@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import tyro
+
+if TYPE_CHECKING:
+    from ..report.formats import Table
 
 
 @dataclass(frozen=True)
 class Bench:
-    """Measure training speed against the plain loop of the research codes, in one run: engines, kernels, fleets.
+    """Measure training speed. `speed`: engines, kernels and fleets against the plain loop of the research codes.
+    `methods`: what a step of each method costs relative to ERM.
 
     Example: procrustean bench speed --output results/speed.json
     """
 
-    what: tyro.conf.Positional[Literal["speed"]]
+    what: tyro.conf.Positional[Literal["speed", "methods"]]
     """What to measure."""
     device: Literal["auto", "cpu", "cuda"] = "auto"
     """Where to measure."""
@@ -26,14 +31,13 @@ class Bench:
     repeats: int = 5
     """Timings of each variant; their median counts."""
     workers: tuple[int, ...] = (4, 8, 16)
-    """Worker processes tried for the plain loop; its best counts."""
+    """Worker processes tried for the plain loop of `speed`; its best counts."""
     fleets: tuple[int, ...] = (2, 4, 8, 16)
-    """Numbers of runs side by side (GPU only)."""
+    """Numbers of runs side by side in `speed` (GPU only)."""
     output: Path | None = None
     """Also write the numbers as JSON, after each measurement."""
 
     def run(self) -> int:
-        from ..bench.speed import bench_speed
         from ..console import make_reporter, write_result
         from ..engine.checkpoint import write_atomically
 
@@ -44,22 +48,50 @@ class Bench:
 
         reporter = make_reporter()
         try:
-            result = bench_speed(
-                device=self.device,
-                steps=self.steps,
-                repeats=self.repeats,
-                workers=self.workers,
-                fleets=self.fleets,
-                say=reporter.say,
-                keep=keep,
-            )
+            write_result(self._speed(reporter.say, keep) if self.what == "speed" else self._methods(reporter.say, keep))
         finally:
             reporter.close()
-        write_result(_table(result))
         return 0
 
+    def _speed(self, say: Callable[[str], None], keep: Callable[[dict[str, Any]], None]) -> Table:
+        from ..bench.speed import bench_speed
 
-def _table(result: dict[str, Any]) -> Any:
+        result = bench_speed(
+            device=self.device,
+            steps=self.steps,
+            repeats=self.repeats,
+            workers=self.workers,
+            fleets=self.fleets,
+            say=say,
+            keep=keep,
+        )
+        return _speed_table(result)
+
+    def _methods(self, say: Callable[[str], None], keep: Callable[[dict[str, Any]], None]) -> Table:
+        from ..bench.method_costs import bench_methods
+
+        result = bench_methods(device=self.device, steps=self.steps, repeats=self.repeats, say=say, keep=keep)
+        return _costs_table(result)
+
+
+def _costs_table(result: dict[str, Any]) -> Table:
+    from ..report.formats import Cell, Column, Table
+
+    rows = tuple(
+        (
+            Cell(row["method"]),
+            Cell(f"{row['relative_to_erm']:.2f}"),
+            Cell(f"{row['microseconds_per_image']:.1f}"),
+            Cell(row["engine"]),
+        )
+        for row in result["methods"]
+    )
+    names = ("method", "time relative to ERM", "microseconds per image", "engine")
+    headings = tuple(Column(name, name, numeric=name not in ("method", "engine")) for name in names)
+    return Table(f"Cost of a step on {result['environment']['machine']}: ResNet-32, batch 128", headings, rows)
+
+
+def _speed_table(result: dict[str, Any]) -> Table:
     from ..report.formats import Cell, Column, Table
 
     def cells(name: str, row: dict[str, Any]) -> tuple[Cell, ...]:

@@ -1,0 +1,121 @@
+"""What each method costs: the time of its steps relative to ERM's, measured one after the other in one process."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ..config import RunConfig
+from ..data.imageset import ImageSet
+from ..data.meta import meta_set
+from ..engine.device import own_stream
+from ..engine.images import ImageStore
+from ..engine.stage import MetaImages, StageRun
+from ..engine.stages import reshape_for, stage_epochs
+from ..methods import METHODS
+from ..preparing import Prepared, prepare
+from . import speed
+
+
+def bench_methods(
+    *,
+    device: str = "auto",
+    methods: Sequence[str] = tuple(METHODS),
+    steps: int = 60,
+    repeats: int = 3,
+    say: Callable[[str], None] = lambda text: None,
+    keep: Callable[[dict[str, Any]], None] = lambda result: None,
+) -> dict[str, Any]:
+    """Time per image of every stage and phase of each method, and of a whole training, relative to ERM.
+
+    All with ResNet-32 in batches of 128 on CIFAR-10 LT100 in shape, and with as many epochs as the method is given by
+    the paper's recipe, so that the ratio is the price of the step alone.
+    """
+    splits = speed.synthetic_cifar()
+    result = speed.blank_record(torch.device("cpu")) | {"methods": []}
+    for name in dict.fromkeys(["erm", *methods]):
+        config = RunConfig(source="cifar10", imbalance="long_tailed", rho=100.0, device=device, method=name)  # type: ignore[arg-type]
+        prepared = prepare(config, splits=splits)
+        if name == "erm":
+            result = speed.blank_record(prepared.placement.device) | {"methods": []}
+        parts = list(_timed_parts(prepared, steps, repeats))
+        whole = sum(part["share"] * part["microseconds_per_image"] for part in parts)
+        erm = result["methods"][0]["microseconds_per_image"] if result["methods"] else whole
+        row = {
+            "method": name,
+            "engine": prepared.engine.name,
+            "microseconds_per_image": whole,
+            "relative_to_erm": whole / erm,
+            "parts": parts,
+            "memory_gib": speed.memory(prepared.placement.device),
+        }
+        result["methods"].append(row)
+        keep(result)
+        say(f"{name}: {row['relative_to_erm']:.2f} times ERM ({row['engine']})")
+    return result
+
+
+def _timed_parts(prepared: Prepared, steps: int, repeats: int) -> Iterator[dict[str, Any]]:
+    """Every stage and phase of a method, with its share of the epochs and its time per image."""
+    device, recipe, method = prepared.placement.device, prepared.recipe, prepared.method
+    mean, std = recipe.normalisation
+    speed.clear_memory()
+
+    def store(images: ImageSet) -> ImageStore:
+        return ImageStore(images, device=device, mean=mean, std=std, padding=recipe.padding)
+
+    images = store(prepared.data.train)
+
+    @torch.no_grad()
+    def clean_batches() -> Iterator[tuple[Tensor, Tensor]]:
+        for start in range(0, len(images), 500):
+            stop = min(start + 500, len(images))
+            yield images.clean(start, stop), images.labels[start:stop]
+
+    net = prepared.build_net()
+    lengths = stage_epochs(method, recipe.epochs)
+    with own_stream(device):
+        for number, (stage, epochs) in enumerate(zip(method.stages, lengths, strict=True)):
+            reshape_for(net, method, number, prepared.config.seed)
+            net.to(device, memory_format=torch.channels_last)  # type: ignore[call-overload]
+            if stage.begin is not None:
+                stage.begin(net, clean_batches)
+            meta = None
+            if stage.extra_from == "meta":
+                chosen = meta_set(prepared.data, stage.meta_per_class, 0)
+                meta = MetaImages(chosen, store(chosen.images))
+            run = StageRun(
+                stage, number, net=net, train=prepared.data.train, images=images, recipe=recipe, epochs=epochs,
+                seed=0, placement=prepared.placement, engine=prepared.engine, meta=meta,
+            )  # fmt: skip
+            phases = [stage.objective.phase_at(epoch, epochs) for epoch in range(epochs)]
+            for phase in dict.fromkeys(phases):
+                seconds = _seconds(run, phases.index(phase), steps, repeats)
+                yield {
+                    "stage": stage.name,
+                    "phase": phase,
+                    "share": phases.count(phase) / recipe.epochs,
+                    "microseconds_per_image": 1e6 * seconds / run.planner.batch_size,
+                }
+            run.finish()
+
+
+def _seconds(run: StageRun, epoch: int, steps: int, repeats: int) -> float:
+    """Median seconds of a step of a whole batch in the phase of an epoch."""
+    steps = min(steps, run.planner.full_steps)
+    run.begin_epoch(epoch)
+    run.advance(0, 1)  # captures
+    times = []
+    for _ in range(repeats):
+        run.begin_epoch(epoch)
+        speed.wait(run.device)
+        began = time.perf_counter()
+        run.advance(0, steps)
+        speed.wait(run.device)
+        times.append((time.perf_counter() - began) / steps)
+    return statistics.median(times)
