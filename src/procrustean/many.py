@@ -20,7 +20,7 @@ from .engine.record import identity_of
 from .engine.run_directory import RunDirectory
 from .engine.stopping import stop_on_signal
 from .engine.training import Interrupted
-from .errors import ConfigError
+from .errors import ConfigError, ProcrusteanError
 from .preparing import check_identity, prepare
 from .recipes import recipe_for
 
@@ -60,10 +60,19 @@ def fit_many(
     for path in paths:
         if places.count(path.resolve()) > 1:
             raise ConfigError(f"two runs would be kept in {path}; give each its own run_dir or seed")
-    load = lru_cache(maxsize=4)(load_source)
+
+    @lru_cache(maxsize=4)
+    def load(source: str, data_dir: Path | None, image_size: int | None) -> Splits | ProcrusteanError:
+        try:
+            return load_source(source, data_dir=data_dir, image_size=image_size, say=reporter.say)
+        except ProcrusteanError as error:  # kept, too: the next run is not to try a failed download again
+            return error
 
     def splits_of(config: RunConfig) -> Splits:
-        return splits or load(config.source, data_dir=config.data_dir, image_size=config.image_size, say=reporter.say)
+        loaded = splits or load(config.source, config.data_dir, config.image_size)
+        if isinstance(loaded, ProcrusteanError):
+            raise loaded
+        return loaded
 
     with stop_on_signal(reporter.say) as stop:
         members = [

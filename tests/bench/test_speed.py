@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 
-from procrustean.bench import method_costs, speed
+from procrustean.bench import method_costs, speed, whole_runs
 from procrustean.bench.peer import PerImageDataset, measure_peer
 from procrustean.cli import main
 from procrustean.data.imageset import ImageSet, Splits
@@ -80,13 +81,6 @@ def test_the_command_keeps_every_measurement(
     assert json.loads((tmp_path / "cut.json").read_text())["peer"]["best"] > 0
 
 
-def test_whole_runs_are_timed_one_by_one_and_as_a_fleet(tiny: Splits, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(speed, "WHOLE_RUNS", 2)
-    found = speed.whole_runs(tiny, "erm", epochs=1, device="cpu")
-    assert found["runs"] == 2
-    assert found["ratio"] == pytest.approx(found["seconds"]["one_by_one"] / found["seconds"]["fleet"])
-
-
 def test_the_cost_of_a_method_covers_all_its_stages_and_phases(
     tiny: Splits, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -106,3 +100,11 @@ def test_the_cost_of_a_method_covers_all_its_stages_and_phases(
     for row in found["methods"]:
         whole = sum(part["share"] * part["microseconds_per_image"] for part in row["parts"])
         assert row["microseconds_per_image"] == pytest.approx(whole)
+
+
+def test_whole_runs_are_timed_one_by_one_and_as_a_fleet(tiny: Splits) -> None:
+    kept: list[dict[str, Any]] = []
+    found = whole_runs.bench_runs(device="cpu", runs=2, epochs=1, keep=lambda result: kept.append(dict(result)))
+    assert kept[-1] == found
+    assert found["runs"] == 2
+    assert found["ratio"] == pytest.approx(found["seconds"]["one_by_one"] / found["seconds"]["fleet"])

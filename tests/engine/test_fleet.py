@@ -352,3 +352,18 @@ def test_runs_side_by_side_on_a_gpu_equal_runs_alone(
             same_run(outcome.path, fit(config(f"alone/{kind['method']}", **kind)).path)
     finally:
         torch.use_deterministic_algorithms(False)
+
+
+def test_a_source_that_cannot_be_loaded_is_tried_once(
+    config: Callable[..., RunConfig], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tried = []
+
+    def unavailable(source: str, **options: Any) -> None:
+        tried.append(source)
+        raise RunError("no connection")
+
+    monkeypatch.setattr(many, "load_source", unavailable)
+    outcomes = fit_many([config(seed=seed, run_dir=tmp_path / str(seed)) for seed in range(3)])
+    assert [str(outcome.error) for outcome in outcomes] == ["no connection"] * 3
+    assert len(tried) == 1

@@ -7,12 +7,10 @@ import os
 import platform
 import statistics
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import product
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -24,14 +22,11 @@ from ..engine.device import machine, own_stream
 from ..engine.engines import Engine, choose_engine
 from ..engine.images import ImageStore
 from ..engine.stage import StageRun
-from ..many import fit_many
 from ..preparing import Prepared, prepare
 from .peer import measure_peer
 
 #: Least time per image of ResNet-32 in bf16 on an H200: bytes moved at 4.3 TB/s, multiply-adds at 790 TFLOP/s.
 FLOORS = {"memory": 465_000.0, "arithmetic": 1_900_000.0}
-#: Runs of the comparison from start to result.
-WHOLE_RUNS = 8
 
 
 @dataclass(frozen=True)
@@ -159,10 +154,6 @@ def bench_speed(
         result["fleet"].append(row)
         keep(result)
         say(f"fleet of {width}: {row['images_per_second']:,.0f} images/s in all, {row['ratio_to_peer']:.1f} x")
-    if on_gpu and WHOLE_RUNS in fleets:
-        result["whole_runs"] = whole_runs(splits, methods[-1])
-        keep(result)
-        say(f"{WHOLE_RUNS} whole runs, fleet against one by one: {result['whole_runs']['ratio']:.2f} x")
     # Last, because it compiles for a minute.
     singles((COMPILED,) if on_gpu else ())
     return result
@@ -254,29 +245,6 @@ def _extra_time(prepared: list[Prepared], steps: int, rounds: int) -> dict[str, 
         times = [[run.time(steps, 1)[0] for run in runs] for _ in range(rounds)]
     extra = [turn[-1] / turn[0] - 1 for turn in times]
     return {"median": statistics.median(extra), "by_round": extra}
-
-
-def whole_runs(splits: Splits, method: str, *, epochs: int = 12, device: str = "auto") -> dict[str, Any]:
-    """Seconds of runs from start to result, with set-up, evaluation and records: one by one, and as a fleet."""
-    seconds = {}
-    with tempfile.TemporaryDirectory() as folder:
-        for name, width in (("one_by_one", 1), ("fleet", WHOLE_RUNS)):
-            clear_memory()
-            configs = [
-                RunConfig(
-                    source="cifar10", imbalance="long_tailed", rho=100.0, device=device, method=method,  # type: ignore[arg-type]
-                    epochs=epochs, seed=seed, track_training=False, run_dir=Path(folder) / name / str(seed),
-                )
-                for seed in range(WHOLE_RUNS)
-            ]  # fmt: skip
-            began = time.perf_counter()
-            outcomes = fit_many(configs, width=width, splits=splits)
-            seconds[name] = time.perf_counter() - began
-            for outcome in outcomes:
-                if outcome.error is not None:
-                    raise outcome.error
-    ratio = seconds["one_by_one"] / seconds["fleet"]
-    return {"runs": WHOLE_RUNS, "epochs": epochs, "seconds": seconds, "ratio": ratio}
 
 
 def memory(device: torch.device) -> float | None:

@@ -17,12 +17,12 @@ if TYPE_CHECKING:
 @dataclass(frozen=True)
 class Bench:
     """Measure training speed. `speed`: engines, kernels and fleets against the plain loop of the research codes.
-    `methods`: what a step of each method costs relative to ERM.
+    `runs`: eight whole runs one by one and as a fleet. `methods`: what a step of each method costs relative to ERM.
 
     Example: procrustean bench speed --output results/speed.json
     """
 
-    what: tyro.conf.Positional[Literal["speed", "methods"]]
+    what: tyro.conf.Positional[Literal["speed", "runs", "methods"]]
     """What to measure."""
     device: Literal["auto", "cpu", "cuda"] = "auto"
     """Where to measure."""
@@ -48,7 +48,8 @@ class Bench:
 
         reporter = make_reporter()
         try:
-            write_result(self._speed(reporter.say, keep) if self.what == "speed" else self._methods(reporter.say, keep))
+            measure = {"speed": self._speed, "runs": self._runs, "methods": self._methods}[self.what]
+            write_result(measure(reporter.say, keep))
         finally:
             reporter.close()
         return 0
@@ -67,11 +68,26 @@ class Bench:
         )
         return _speed_table(result)
 
+    def _runs(self, say: Callable[[str], None], keep: Callable[[dict[str, Any]], None]) -> Table:
+        from ..bench.whole_runs import bench_runs
+
+        return _runs_table(bench_runs(device=self.device, say=say, keep=keep))
+
     def _methods(self, say: Callable[[str], None], keep: Callable[[dict[str, Any]], None]) -> Table:
         from ..bench.method_costs import bench_methods
 
         result = bench_methods(device=self.device, steps=self.steps, repeats=self.repeats, say=say, keep=keep)
         return _costs_table(result)
+
+
+def _runs_table(result: dict[str, Any]) -> Table:
+    from ..report.formats import Cell, Column, Table
+
+    seconds = result["seconds"]
+    rows = tuple((Cell(name.replace("_", " ")), Cell(f"{value:.1f}")) for name, value in seconds.items())
+    headings = (Column("how", "how", numeric=False), Column("seconds", "seconds", numeric=True))
+    title = f"{result['runs']} runs of {result['epochs']} epochs on {result['environment']['machine']}"
+    return Table(f"{title}: the fleet takes 1/{result['ratio']:.2f} of the time", headings, rows)
 
 
 def _costs_table(result: dict[str, Any]) -> Table:

@@ -23,6 +23,7 @@ from .device import Placement
 from .engines import Engine
 from .evaluate import evaluate_net
 from .images import ImageStore
+from .pace import Pace
 from .run_directory import RunDirectory
 from .stage import MetaImages, StageRun
 from .stages import reshape_for, stage_epochs
@@ -75,6 +76,7 @@ class Training:
         self.evaluate_every, self.track_training = evaluate_every, track_training
         self.checkpoint_every, self.directory, self.reporter = checkpoint_every, directory, reporter
         self.stop_requested = stop_requested
+        self.pace = Pace(placement.device)
         self.epochs = stage_epochs(method, recipe.epochs)
         self.counts: list[int] = [int(n) for n in data.counts]
         mean, std = recipe.normalisation
@@ -188,7 +190,8 @@ class Training:
         self._mark = time.monotonic()
         earlier, first_step = position.seconds["train"], position.step
         while position.step < stage.steps_per_epoch:
-            position.step += stage.advance(position.step, self._chunk)
+            yield from self.pace.until_few_are_queued()
+            position.step += self.pace.queue(lambda count: stage.advance(position.step, count))
             if not position.seconds["first_step"]:
                 self._wait()
                 position.seconds["first_step"] = time.monotonic() - self._started
@@ -215,10 +218,6 @@ class Training:
         position.records, position.epoch, position.step = position.records + 1, position.epoch + 1, 0
         if not last:
             self._boundary(stage)
-
-    @property
-    def _chunk(self) -> int:
-        return 32 if self.placement.device.type == "cuda" else 1
 
     def _prepare(self, number: int) -> None:
         reshape_for(self.net, self.method, number, self.seed)
@@ -278,11 +277,7 @@ class Training:
 
     def _until_done(self) -> Iterator[None]:
         """Let the other runs of a fleet take their turns while the device works off what this one has queued."""
-        if self.placement.device.type == "cuda":
-            queued = torch.cuda.Event()
-            queued.record()
-            while not queued.query():
-                yield
+        yield from self.pace.until_all_is_done()
 
     def _wait(self) -> None:
         if self.placement.device.type == "cuda":
