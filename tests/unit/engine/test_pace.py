@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import pytest
 import torch
 
@@ -12,7 +14,7 @@ from procrustean.engine.pace import Pace
 class Event:
     """A stand-in for torch.cuda.Event that is done when told."""
 
-    made: list[Event] = []
+    made: ClassVar[list[Event]] = []
 
     def __init__(self) -> None:
         self.done = False
