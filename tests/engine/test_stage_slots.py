@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from procrustean import preparing
-from procrustean.api import fit
+from procrustean.api import Stopped, fit, resume
 from procrustean.data.imageset import ImageSet, Splits
 from procrustean.engine import stage
 from procrustean.engine.device import Placement
@@ -160,19 +160,44 @@ def test_statistics_of_a_frozen_backbone(
     assert torch.equal(now, kept[0]) == (norm == "eval")
 
 
-def test_compiling_kernels_ahead_leaves_no_trace_in_statistics(
-    splits: Splits, run_settings: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The network is called for it, on values that are not computed."""
-    settings = {**run_settings, "method": "deconfound"}
-    plain = fit(splits, **{**settings, "run_dir": tmp_path / "plain"})
+@pytest.fixture
+def compiling_ahead(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Runs take the way of those with kernels of their own, which are compiled before the first step."""
     launching = ModuleType("procrustean.kernels.launching")
     launching.compile_in_parallel = nullcontext  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, launching.__name__, launching)
     monkeypatch.setattr(stage, "use_fused_kernels", lambda net, on: None)
     monkeypatch.setattr(preparing, "choose_engine", lambda *arguments: Engine("eager", "for a test", kernels=True))
+
+
+def test_compiling_kernels_ahead_leaves_no_trace_in_statistics(
+    splits: Splits, run_settings: dict[str, Any], tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    """The network is called for it, on values that are not computed."""
+    settings = {**run_settings, "method": "deconfound"}
+    plain = fit(splits, **{**settings, "run_dir": tmp_path / "plain"})
+    request.getfixturevalue("compiling_ahead")
     ahead = fit(splits, **{**settings, "run_dir": tmp_path / "ahead"})
     assert (ahead.path / "model.safetensors").read_bytes() == (plain.path / "model.safetensors").read_bytes()
+
+
+@pytest.mark.usefixtures("compiling_ahead")
+@pytest.mark.parametrize("step", [2, 3])
+def test_kernels_are_compiled_ahead_wherever_in_an_epoch_a_run_goes_on(
+    step: int,
+    splits: Splits,
+    run_settings: dict[str, Any],
+    tmp_path: Path,
+    stop_after: Callable[[int], None],
+    same_run: Callable[[Path, Path], None],
+) -> None:
+    """Also behind its last whole batch, where only the incomplete one is left."""
+    whole = fit(splits, **{**run_settings, "run_dir": tmp_path / "whole"})
+    stop_after(step)
+    with pytest.raises(Stopped):
+        fit(splits, **{**run_settings, "run_dir": tmp_path / "run"})
+    stop_after(0)
+    same_run(resume(tmp_path / "run", splits=splits).path, whole.path)
 
 
 def test_problem_is_all_a_method_sees() -> None:

@@ -153,14 +153,14 @@ class StageRun:
         self._runners: list[Runner] = []
 
     def _make_runners(self) -> None:
-        if self._own_kernels:
-            self._compile_kernels()
-        # Capturing tries the steps out. A run that goes on in the middle of an epoch may stand behind the last whole
-        # batch, so the trial starts at the beginning of the plan.
+        # Compiling and capturing try the steps out. A run that goes on in the middle of an epoch may stand behind the
+        # last whole batch, so the trial starts at the beginning of the plan.
         cursors = [part.inputs.cursor for part in self.steps]
         places = [cursor.clone() for cursor in cursors]
         for cursor in cursors:
             cursor.zero_()
+        if self._own_kernels:
+            self._compile_kernels()
         self._runners = self.engine.runners(self.steps, self.changing())
         for cursor, place in zip(cursors, places, strict=True):
             cursor.copy_(place)
