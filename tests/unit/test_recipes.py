@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from procrustean.errors import ConfigError
-from procrustean.recipes import Recipe, ldam_schedule, lr_table, recipe_for
+from procrustean.publications import ldam_schedule
+from procrustean.recipes import Recipe, lr_table, recipe_for
 
 CIFAR = recipe_for("cifar10")
 
