@@ -138,7 +138,9 @@ class TestGroups:
         assert last[1] * net.backbone.shrinks == 64
 
     def test_the_second_group_of_each(self) -> None:
-        second = {name: layers_of(name).groups["group2"] for name in ("resnet10", "resnext50", "resnet12", "densenet121")}
+        second = {
+            name: layers_of(name).groups["group2"] for name in ("resnet10", "resnext50", "resnet12", "densenet121")
+        }
         assert second == {
             "resnet10": "layer1", "resnext50": "layer1", "resnet12": "layer2", "densenet121": "denseblock1",
         }  # fmt: skip
@@ -229,9 +231,7 @@ class TestInitialWeights:
         assert not bias.any()
 
     def test_a_function_of_the_seed_down_to_the_noise(self) -> None:
-        one, same, other = (
-            build_net("resnet12", channels=3, classes=5, seed=seed).state_dict() for seed in (0, 0, 1)
-        )
+        one, same, other = (build_net("resnet12", channels=3, classes=5, seed=seed).state_dict() for seed in (0, 0, 1))
         assert all(torch.equal(one[key], same[key]) for key in one)
         for key in ("backbone.layer1.0.conv1.weight", "backbone.layer1.0.drop.key", "backbone.layer4.0.drop.key"):
             assert not torch.equal(one[key], other[key])

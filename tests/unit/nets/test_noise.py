@@ -32,7 +32,12 @@ class TestNumbers:
         for _ in range(4):
             noise(torch.ones(1))
             rows.append(noise.uniforms(50_000))
-        for one, other in [(rows[0][1:], rows[0][:-1]), (rows[0], rows[1]), (rows[1], rows[3]), (rows[0][256:], rows[0][:-256])]:
+        for one, other in [
+            (rows[0][1:], rows[0][:-1]),
+            (rows[0], rows[1]),
+            (rows[1], rows[3]),
+            (rows[0][256:], rows[0][:-256]),
+        ]:
             assert abs(torch.corrcoef(torch.stack((one, other)))[0, 1]) < 0.02
 
     def test_a_function_of_key_and_call(self) -> None:
@@ -58,7 +63,10 @@ class TestNumbers:
         assert all(buffer.is_floating_point() for buffer in DropBlock(0.1).buffers())
 
 
-@pytest.mark.parametrize("layer", [Dropout(0.3), DropPath(0.3), DropBlock(0.3, ramp=1)])
+LAYERS = (seeded(0, Dropout, 0.3), seeded(1, DropPath, 0.3), seeded(2, DropBlock, 0.3, ramp=1))
+
+
+@pytest.mark.parametrize("layer", LAYERS, ids=lambda layer: type(layer).__name__)
 class TestAll:
     def test_evaluation_changes_and_counts_nothing(self, layer: Noise) -> None:
         x, calls = torch.randn(3, 4, 6, 6), layer.calls.clone()
@@ -68,8 +76,8 @@ class TestAll:
         layer.train()
 
     def test_the_mean_stays(self, layer: Noise) -> None:
-        means = torch.stack([layer(torch.ones(64, 8, 10, 10)).mean() for _ in range(20)])
-        assert means.mean().item() == pytest.approx(1, abs=0.03)
+        means = torch.stack([layer(torch.ones(256, 8, 6, 6)).mean() for _ in range(20)])
+        assert means.mean().item() == pytest.approx(1, abs=0.03)  # 3 deviations of the one that drops whole samples
 
     def test_gradients_flow_through_what_is_kept(self, layer: Noise) -> None:
         x = torch.ones(16, 4, 8, 8, requires_grad=True)
