@@ -42,8 +42,8 @@ _CIFAR_STRONG = replace(_CIFAR, name="cifar-strong", augment="strong")
 #: Supplement, three numbers. Not told: the stem and the schedule.
 _CIFAR_DENSENET = replace(_CIFAR, name="cifar-densenet121", net="densenet121-s1")
 
-#: Supplement. Not told: the stem (with that for 224 x 224 pixels others reach 20 % where 34 % are published), the
-#: weight decay (here that of Cao et al., whom the paper follows) and the normalisation.
+#: Supplement. Not told: the stem (see docs/networks.md), the weight decay (here that of Cao et al., whom the paper
+#: follows) and the normalisation.
 _TINY_IMAGENET = replace(
     _CIFAR, name="tiny-imagenet", net="resnet18-s1", epochs=200, warmup_epochs=0, padding=8, **_IMAGENET
 )

@@ -15,6 +15,8 @@ from safetensors.torch import load_file
 
 from procrustean.api import Stopped, evaluate, fit, resume
 from procrustean.data.imageset import ImageSet, Splits
+from procrustean.engine.capture import EagerRunner
+from procrustean.engine.engines import Engine
 from procrustean.errors import ConfigError, RunError
 from procrustean.nets import NETS, build_net
 from procrustean.nets.densenet import DenseNet
@@ -96,6 +98,40 @@ class TestMethods:
         stop_after(0)
         parts = resume(tmp_path / "parts", splits=colours)
         same_run(whole.path, parts.path)
+
+    def test_steps_that_are_undone_leave_no_trace(
+        self,
+        colours: Splits,
+        tmp_path: Path,
+        same_run: Callable[[Path, Path], None],
+        monkeypatch: pytest.MonkeyPatch,
+    ) -> None:
+        """What capturing does before it records: random layers count those steps no more than the statistics do."""
+        settings = {**SETTINGS, "net": "resnet12", "method": "mfw"}
+        plain = fit(colours, **settings, run_dir=tmp_path / "plain")
+
+        def rehearsed(self: Engine, steps: Any, state: Any) -> list[EagerRunner]:
+            before = [tensor.clone() for tensor in state]
+            for step in steps:
+                step()
+                with torch.no_grad():
+                    for tensor, value in zip(state, before, strict=True):
+                        tensor.copy_(value)
+            return [EagerRunner(step) for step in steps]
+
+        monkeypatch.setattr(Engine, "runners", rehearsed)
+        same_run(fit(colours, **settings, run_dir=tmp_path / "rehearsed").path, plain.path)
+
+    @pytest.mark.gpu
+    @pytest.mark.parametrize("net", NARROW)
+    def test_captured_steps_are_those_of_eager_ones(self, net: str, colours: Splits, tmp_path: Path) -> None:
+        settings = {**SETTINGS, "device": "cuda", "net": net, "method": "mfw"}
+        eager, captured = (
+            fit(colours, **settings, engine=engine, run_dir=tmp_path / engine) for engine in ("eager", "captured")
+        )
+        assert captured.result["environment"]["engine"] == "captured"
+        wanted = eager.result["curves"]["loss"]
+        assert captured.result["curves"]["loss"] == pytest.approx(wanted, rel=1e-2)
 
     def test_the_noise_of_a_run_is_its_seeds(self, colours: Splits, tmp_path: Path) -> None:
         runs = [fit(colours, **SETTINGS, net="resnet12", run_dir=tmp_path / str(n)) for n in range(2)]
