@@ -36,8 +36,7 @@ class RunConfig:
     drw: bool = False
     """Deferred re-weighting: weight the classes by effective numbers in the last 20 % of the epochs."""
     recipe: str = "auto"
-    """The numbers of training: auto for the data set's (the MFW paper's, where it has one: paper), own for those the
-    method was published with, or a name; `procrustean recipes` lists them."""
+    """Numbers of training: auto (the data set's), paper, own (the method's) or a name; see `procrustean recipes`."""
     net: str | None = None
     """Network: resnet32, resnet18-s1, resnet50, timm:NAME, torchvision:NAME, ...; `procrustean nets` lists them."""
     pretrained: str | None = None

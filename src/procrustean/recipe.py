@@ -92,8 +92,9 @@ class Recipe:
             "steps": f"times {self.decay:g} after {' and '.join(f'{100 * m:.0f} %' for m in self.milestones)}",
         }[self.schedule]
         warm = f" after {self.warmup_epochs} of warm-up" if self.warmup_epochs else ""
+        epochs = f"{self.epochs} epoch{'s' * (self.epochs > 1)}"
         return (
-            f"{self.net}, {self.epochs} epochs, batch {self.batch_size}, rate {self.lr:g} {falls}{warm}, "
+            f"{self.net}, {epochs}, batch {self.batch_size}, rate {self.lr:g} {falls}{warm}, "
             f"weight decay {self.weight_decay:g}, {self.augment}"
         )
 

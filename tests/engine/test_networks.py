@@ -205,6 +205,6 @@ class TestForeign:
     def test_a_size_it_cannot_take(self, colours: Splits, tmp_path: Path, timm: ModuleType) -> None:
         from procrustean.config import RunConfig
 
-        config = RunConfig(source="colours", net="torchvision:alexnet", epochs=1)
-        with pytest.raises(ConfigError, match="torchvision:alexnet cannot take images of 16 x 16 pixels"):
+        config = RunConfig(source="colours", net="timm:test_convnext", epochs=1)
+        with pytest.raises(ConfigError, match="timm:test_convnext cannot take images of 16 x 16 pixels"):
             prepare(config, splits=colours)

@@ -13,6 +13,7 @@ from procrustean.api import fit
 from procrustean.console import SilentReporter
 from procrustean.data.imageset import Splits
 from procrustean.engine.threads import sane_threads
+from procrustean.nets import NETS
 from procrustean.objectives import Classify
 
 
@@ -30,11 +31,12 @@ def flushes() -> bool:
 
 @pytest.mark.usefixtures("two_threads")
 class TestThreads:
-    @pytest.mark.parametrize(("net", "threads"), [("small", 1), ("resnet20", 2)])
+    @pytest.mark.parametrize(("net", "threads"), [("small", 1), ("another", 2)])
     def test_inside_and_outside(
         self, net: str, threads: int, splits: Splits, tiny: dict[str, Any], tmp_path: Path,
         monkeypatch: pytest.MonkeyPatch,
     ) -> None:  # fmt: skip
+        monkeypatch.setitem(NETS, "another", NETS["small"])
         seen = set()
         forward = Classify.forward
 
