@@ -147,7 +147,7 @@ def prepare(
         mean, std = channel_statistics(data.train)
         recipe = recipe.changed({"mean": mean, "std": std})
     placement = place(config.device, config.precision, small=recipe.net in _SMALL_NETS)
-    engine = choose_engine(config.engine, config.kernels, placement, method)
+    engine = choose_engine(config.engine, config.kernels, placement, method, layers)
     weights = read_pretrained(config.pretrained, recipe.net) if config.pretrained and to_train else None
     prepared = Prepared(config, data, splits, method, options, recipe, placement, engine, weights)
     stage_epochs(method, recipe.epochs)  # refuses too few

@@ -16,13 +16,16 @@ from safetensors.torch import load_file
 from procrustean.api import Stopped, evaluate, fit, resume
 from procrustean.data.imageset import ImageSet, Splits
 from procrustean.engine.capture import EagerRunner
-from procrustean.engine.engines import Engine
+from procrustean.engine.device import Placement
+from procrustean.engine.engines import Engine, choose_engine
 from procrustean.errors import ConfigError, RunError
-from procrustean.nets import NETS, build_net
+from procrustean.methods import make_method
+from procrustean.nets import NETS, build_net, layers_of
 from procrustean.nets.densenet import DenseNet
 from procrustean.nets.resnet import Basic, Bottleneck, ResNet
 from procrustean.nets.resnet12 import ResNet12
 from procrustean.preparing import prepare
+from procrustean.types import Batch, Clock, Problem
 
 #: The same networks, narrow and shallow.
 NARROW = {
@@ -208,3 +211,40 @@ class TestForeign:
         config = RunConfig(source="colours", net="timm:test_convnext", epochs=1)
         with pytest.raises(ConfigError, match="timm:test_convnext cannot take images of 16 x 16 pixels"):
             prepare(config, splits=colours)
+
+
+class TestKernels:
+    """Hand-written ones exist for the units of the small residual networks."""
+
+    GPU = Placement(torch.device("cuda"), "bf16", "for a test")
+
+    @pytest.mark.parametrize(("net", "kernels"), [("resnet32", True), ("small", True), ("resnet50", False)])
+    def test_where_they_are_used(self, net: str, kernels: bool) -> None:
+        method = make_method("mfw", Problem((20, 5), "step"))
+        assert choose_engine("auto", "auto", self.GPU, method, layers_of(net)).kernels is kernels
+
+    def test_where_they_are_asked_for_in_vain(self) -> None:
+        method = make_method("mfw", Problem((20, 5), "step"))
+        with pytest.raises(
+            ConfigError, match="kernels 'on' received, but this network has no layers that they are for"
+        ):
+            choose_engine("auto", "on", self.GPU, method, layers_of("resnet18"))
+
+
+@pytest.mark.usefixtures("narrow")
+@pytest.mark.parametrize("net", ["resnet12", "densenet121"])
+def test_one_graph(net: str) -> None:
+    """What the compiled engine asks of a network, with its random layers and at the layer where MFW mixes."""
+    problem = Problem((6, 2), "step", layers=tuple(layers_of(net).groups))
+    objective = make_method("mfw", problem).stages[0].objective
+    model = build_net(net, channels=3, classes=2, seed=0)
+    objective.bind(model)
+    partner = torch.tensor([1, 0, 3, 2])
+    y = torch.tensor([0, 0, 0, 1])
+    batch = Batch(torch.randn(4, 3, 16, 16), y, partner, partner.clone(), {"mfw": torch.rand(4)})
+    clock = Clock(torch.tensor(0), torch.tensor(0.1), 2)
+    state = {key: value.clone() for key, value in model.state_dict().items()}
+    wanted = objective(model, batch, clock)
+    model.load_state_dict(state)
+    compiled = torch.compile(objective, backend="aot_eager", fullgraph=True)
+    torch.testing.assert_close(compiled(model, batch, clock), wanted)

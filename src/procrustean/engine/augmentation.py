@@ -26,6 +26,6 @@ def check_augmentation(recipe: Recipe, size: tuple[int, ...]) -> None:
         if side is not None and tuple(size) != (side, side):
             raise ConfigError(
                 f"the recipe {recipe.name!r} shows the network {side} x {side} pixels ({name}) of images of "
-                f"{size[1]} x {size[0]}, which cannot be carried out here; give images of that size (--image-size {side} "
-                "for a folder)"
+                f"{size[1]} x {size[0]}, which cannot be carried out here; give images of that size (for a folder: "
+                f"--image-size {side})"
             )
