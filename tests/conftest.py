@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import typing
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 import torch
@@ -14,6 +16,7 @@ from hypothesis import settings
 
 CHECKOUT = Path(__file__).resolve().parents[1]
 CIFAR10 = "cifar-10-batches-py"
+_DECLARED: list[torch.library.Library] = []
 
 # Parallel test processes on few cores must start no threads of their own; child processes get the variables.
 torch.set_num_threads(1)
@@ -49,6 +52,22 @@ def cifar10_dir(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPat
         return Path(given)
     shared: Path = request.getfixturevalue("shared_dir")
     return restored_cifar10(shared, session_root(tmp_path_factory) / "cifar10")
+
+
+@pytest.fixture(scope="session")
+def torchvision() -> ModuleType:
+    """torchvision, and with it timm, which no wheel of PyPI is next to a CPU-only torch: two operators are missing."""
+    if not hasattr(torch.ops.torchvision, "nms"):
+        library = torch.library.Library("torchvision", "DEF")
+        for name in ("nms", "qnms"):
+            library.define(f"{name}(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
+        _DECLARED.append(library)  # they last as long as the object does
+    return typing.cast(ModuleType, pytest.importorskip("torchvision"))
+
+
+@pytest.fixture(scope="session")
+def timm(torchvision: ModuleType) -> ModuleType:
+    return typing.cast(ModuleType, pytest.importorskip("timm"))
 
 
 def session_root(factory: pytest.TempPathFactory) -> Path:

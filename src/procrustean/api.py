@@ -16,10 +16,13 @@ from .engine.record import identity_of, make_result
 from .engine.run_directory import RunDirectory
 from .engine.stages import reshape_for
 from .engine.stopping import stop_on_signal
+from .engine.threads import sane_threads
 from .engine.training import HELD_OUT_WEIGHTS, Interrupted, Training
 from .errors import ConfigError, RunError
 from .nets.classifier import Classifier
 from .preparing import Prepared, check_identity, prepare
+
+_OVER = object()
 
 
 class Stopped(RunError):
@@ -120,7 +123,7 @@ def load_run(run: str | Path, *, weights: str = "last", splits: Splits | None = 
     if not path.exists():
         reason = "was trained without --hold-out" if weights == "held_out" else "is not finished"
         raise RunError(f"{run} has no {path.name}: it {reason}")
-    prepared = _prepare_again(run, config, splits)
+    prepared = _prepare_again(run, config, splits, to_train=False)
     check_identity(Path(run), identity, prepared, "be used")
     net = prepared.build_net()
     for number in range(len(prepared.method.stages)):
@@ -133,11 +136,16 @@ def load_run(run: str | Path, *, weights: str = "last", splits: Splits | None = 
 
 
 def _prepare_again(
-    run: str | Path, config: RunConfig, splits: Splits | None, say: Callable[[str], None] = lambda text: None
+    run: str | Path,
+    config: RunConfig,
+    splits: Splits | None,
+    say: Callable[[str], None] = lambda text: None,
+    *,
+    to_train: bool = True,
 ) -> Prepared:
     """Prepare a run that exists; one that was trained on arrays needs them handed in again."""
     try:
-        return prepare(config, splits=splits, say=say)
+        return prepare(config, splits=splits, say=say, to_train=to_train)
     except ConfigError as error:
         if splits is None and "source" in str(error):
             raise ConfigError(f"{error} If {run} was trained on arrays, give them again: splits=...") from error
@@ -180,6 +188,7 @@ class OngoingRun:
         how = f"{engine.name}: {engine.reason}{', own kernels' * engine.kernels}"
         self.reporter.say_once(f"{prepared.placement.reason}; {how}")
         self.reporter.say_once(prepared.data_text())
+        self.reporter.say_once(prepared.recipe_text())
         net = prepared.build_net()
         training = Training(
             net=net,
@@ -199,7 +208,14 @@ class OngoingRun:
         )
         if self.resume:
             training.restore()
-        yield from training.run()
+        steps = training.run()
+        going = True
+        while going:
+            # Between its turns a run leaves the process as it found it.
+            with sane_threads(prepared.recipe.net):
+                going = next(steps, _OVER) is not _OVER
+            if going:
+                yield
         self.directory.save_weights("model.safetensors", net.state_dict())
         result = make_result(prepared, training)
         self.directory.finish(result)

@@ -8,12 +8,15 @@ import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from .errors import ConfigError, did_you_mean
+from .recipes import Augment, check_recipe
 
 #: Settings that say where and how a run is carried out, not what it computes.
 _CARRIED_OUT = ("run_dir", "data_dir", "device", "engine", "kernels", "checkpoint_every")
+#: Settings that came later: unset, they leave the hash of a run as it was before.
+_LATER = ("pretrained", "augment")
 
 
 @dataclass(frozen=True)
@@ -32,10 +35,12 @@ class RunConfig:
     """Options of the method, as KEY=VALUE; `procrustean methods NAME` explains them."""
     drw: bool = False
     """Deferred re-weighting: weight the classes by effective numbers in the last 20 % of the epochs."""
-    recipe: Literal["paper", "own"] = "paper"
-    """Schedule: the MFW paper's for this data set, or the one the method was published with."""
+    recipe: str = "auto"
+    """Numbers of training: auto (the data set's), paper, own (the method's) or a name; see `procrustean recipes`."""
     net: str | None = None
-    """Network: resnet20, resnet32, resnet44, resnet56 or small."""
+    """Network: resnet32, resnet18-s1, resnet50, timm:NAME, torchvision:NAME, ...; `procrustean nets` lists them."""
+    pretrained: str | None = None
+    """Weights to start from: a file with a state dict, or cache for what timm or torchvision has downloaded."""
     epochs: int | None = None
     """Passes over the training data."""
     batch_size: int | None = None
@@ -44,6 +49,8 @@ class RunConfig:
     """Peak learning rate."""
     weight_decay: float | None = None
     """L2 penalty."""
+    augment: Augment | None = None
+    """How training images are changed at random."""
     seed: int = 0
     """Seed of the training: weights, order, augmentation, mixing."""
     data_seed: int = 0
@@ -88,6 +95,7 @@ class RunConfig:
             )
         if self.imbalance != "natural" and self.rho is None:
             raise ConfigError(f"imbalance {self.imbalance!r} needs its ratio: give rho, for example --rho 100")
+        check_recipe(self.recipe)
         for name, least in (
             ("hold_out", 0),
             ("evaluate_every", 1),
@@ -101,7 +109,9 @@ class RunConfig:
     @property
     def hash(self) -> str:
         """Twelve hexadecimal digits that name what the run computes."""
-        kept = {k: v for k, v in self.to_json().items() if k not in _CARRIED_OUT}
+        kept = {k: v for k, v in self.to_json().items() if k not in _CARRIED_OUT and (k not in _LATER or v is not None)}
+        # The recipe of a data set is the paper's where there is one: two names for the same computation.
+        kept["recipe"] = "paper" if self.recipe == "auto" else self.recipe
         return hashlib.sha256(json.dumps(kept, sort_keys=True).encode()).hexdigest()[:12]
 
     @property
@@ -136,20 +146,21 @@ _WHOLE = ("epochs", "batch_size", "seed", "data_seed", "hold_out", "image_size",
 _NUMBER = ("rho", "lr", "weight_decay", "checkpoint_every")
 _CHOICE = {
     "imbalance": ("natural", "long_tailed", "step"),
-    "recipe": ("paper", "own"),
     "device": ("auto", "cpu", "cuda"),
     "precision": ("auto", "fp32", "bf16"),
     "engine": ("auto", "eager", "captured", "compiled"),
     "kernels": ("auto", "on", "off"),
+    "augment": get_args(Augment),
 }
 _REQUIRED = ("seed", "data_seed", "hold_out", "checkpoint_every")
+_SAID = ("drw", "track_training", "method", "options", "recipe")  # never left open
 
 
 def _typed(key: str, value: Any, origin: str) -> Any:
     def refuse(wanted: str) -> ConfigError:
         return ConfigError(f"{origin}: {key} = {value!r} received; it has to be {wanted}")
 
-    if value is None and key not in (*_REQUIRED, *_CHOICE, "drw", "track_training", "method", "options"):
+    if value is None and (key == "augment" or key not in (*_REQUIRED, *_CHOICE, *_SAID)):
         return None
     if key in _WHOLE:
         if isinstance(value, bool) or not isinstance(value, int):

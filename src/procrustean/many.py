@@ -22,7 +22,7 @@ from .engine.stopping import stop_on_signal
 from .engine.training import Interrupted
 from .errors import ConfigError, ProcrusteanError
 from .preparing import check_identity, prepare
-from .recipes import recipe_for
+from .recipes import RECIPES, recipe_for
 
 #: Runs at a time on a GPU. More hide each other's launch gaps until the multiprocessors are full; docs/performance.md.
 GPU_WIDTH = 8
@@ -125,4 +125,5 @@ def _starter(
 
 def _cost(config: RunConfig) -> float:
     """Predicted length in epochs: within one grid the data differ less than the epochs do."""
-    return float(config.epochs or recipe_for(config.source).epochs)
+    recipe, *_ = RECIPES.get(config.recipe, (recipe_for(config.source),))
+    return float(config.epochs or recipe.epochs)

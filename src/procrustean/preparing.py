@@ -12,6 +12,7 @@ from .counts import Kind, imbalance_kind
 from .data.imageset import Splits
 from .data.imbalance import Imbalanced, build
 from .data.sources import load_source
+from .engine.augmentation import check_augmentation
 from .engine.device import Placement, place
 from .engine.engines import Engine, choose_engine
 from .engine.images import channel_statistics
@@ -22,9 +23,13 @@ from .methods import checked_options, make_method, option_defaults
 from .methods.base import Method
 from .nets import build_net, check_net, layers_of
 from .nets.classifier import Classifier
-from .recipes import Recipe, recipe_for
+from .nets.pretrained import Pretrained, read_pretrained
+from .nets.probing import check_size
+from .recipes import RECIPES, Recipe, chosen_recipe, recipe_label
 from .types import Problem
 
+#: Settings that change the recipe.
+_FLAGS = ("net", "epochs", "batch_size", "lr", "weight_decay", "augment")
 #: Networks so small that float32 is faster than bf16 on a CPU.
 _SMALL_NETS = ("small",)
 
@@ -41,6 +46,7 @@ class Prepared:
     recipe: Recipe
     placement: Placement
     engine: Engine
+    pretrained: Pretrained | None = None
 
     @property
     def name(self) -> str:
@@ -60,6 +66,28 @@ class Prepared:
             text += f"; fewer than 5 test images of {', '.join(hardly)}: their results say little"
         return text
 
+    @property
+    def source(self) -> str:
+        """The data set, if it is a known one."""
+        return _known(self.splits, self.config)
+
+    @property
+    def recipe_name(self) -> str:
+        """The recipe in records and tables."""
+        return recipe_label(self.config.recipe, self.recipe, self.source)
+
+    def recipe_text(self) -> str:
+        """How training goes, in one line."""
+        recipe, name = self.recipe, self.recipe.name
+        whose = f"{name} as the method was published" if self.config.recipe == "own" else f"{name}, {RECIPES[name][1]}"
+        return f"recipe {whose}: {recipe.text()}"
+
+    @property
+    def image_size(self) -> tuple[int, int]:
+        """Height and width of what the network is shown."""
+        height, width = self.data.train.images.shape[1:3]
+        return (self.recipe.crop or height, self.recipe.crop or width)
+
     def build_net(self) -> Classifier:
         """The network with its initial weights."""
         return build_net(
@@ -68,16 +96,28 @@ class Prepared:
             classes=len(self.data.train.classes),
             seed=self.config.seed,
             head=self.method.head,
+            size=self.image_size,
+            pretrained=self.pretrained,
         )
 
 
 def prepare(
-    config: RunConfig, *, splits: Splits | None = None, say: Callable[[str], None] = lambda text: None
+    config: RunConfig,
+    *,
+    splits: Splits | None = None,
+    say: Callable[[str], None] = lambda text: None,
+    to_train: bool = True,
 ) -> Prepared:
-    """Load the data and resolve every setting; all that can be wrong with them is said here, before training."""
+    """Load the data and resolve every setting; all that can be wrong with them is said here, before training.
+
+    Args:
+        config: the settings.
+        splits: the images, where the user has handed them over.
+        say: called with one line of progress at a time.
+        to_train: whether the network will need the weights it starts from.
+    """
+    recipe_of(config)  # what is wrong with the settings is said before images are loaded
     options = _options(config)
-    if config.net is not None:
-        check_net(config.net)
     if splits is None:
         splits = load_source(config.source, data_dir=config.data_dir, image_size=config.image_size, say=say)
     if splits.note:
@@ -91,15 +131,14 @@ def prepare(
     )
     if data.left_out_classes:
         say(f"classes with too few images to hold any out: {', '.join(data.left_out_classes)}")
-    # A folder of the user's that happens to be called cifar10 is not CIFAR-10.
-    known = splits.name if splits.name == config.source else ""
-    recipe = recipe_for(known)
+    known = _known(splits, config)
+    recipe = chosen_recipe(config.recipe, known)
     layers = layers_of(config.net or recipe.net)
     problem = Problem(
         counts=tuple(int(n) for n in data.counts),
         kind=imbalance_kind([int(n) for n in data.counts]) if data.kind == "natural" else cast(Kind, data.kind),
         source=known,
-        layers=layers.groups,
+        layers=tuple(layers.groups),
         second_group=layers.second_group,
     )
     method = make_method(config.method, problem, options)
@@ -108,10 +147,12 @@ def prepare(
         mean, std = channel_statistics(data.train)
         recipe = recipe.changed({"mean": mean, "std": std})
     placement = place(config.device, config.precision, small=recipe.net in _SMALL_NETS)
-    engine = choose_engine(config.engine, config.kernels, placement, method)
-    prepared = Prepared(config, data, splits, method, options, recipe, placement, engine)
+    engine = choose_engine(config.engine, config.kernels, placement, method, layers)
+    weights = read_pretrained(config.pretrained, recipe.net) if config.pretrained and to_train else None
+    prepared = Prepared(config, data, splits, method, options, recipe, placement, engine, weights)
     stage_epochs(method, recipe.epochs)  # refuses too few
-    _check_batches(recipe, data.train.images.shape, layers_of(recipe.net).shrinks)
+    check_augmentation(recipe, data.train.images.shape[1:3])
+    _check_batches(recipe, (len(data.train), *prepared.image_size), layers.shrinks)
     _check_layers(prepared)
     return prepared
 
@@ -127,8 +168,9 @@ def _check_batches(recipe: Recipe, shape: tuple[int, ...], shrinks: int) -> None
 
 
 def _check_layers(prepared: Prepared) -> None:
-    """Refuse a layer that the network does not have before anything is written."""
+    """Refuse a layer that the network does not have, or images it cannot take, before anything is written."""
     net = prepared.build_net()
+    check_size(net, prepared.data.train.images.shape[3], prepared.image_size, prepared.recipe.net)
     for number, stage in enumerate(prepared.method.stages):
         reshape_for(net, prepared.method, number, prepared.config.seed)
         stage.objective.bind(net)
@@ -142,7 +184,12 @@ def recipe_of(config: RunConfig) -> Recipe:
     method = make_method(config.method, problem, _options(config))
     if config.net is not None:
         check_net(config.net)
-    return _resolved(recipe_for(config.source), config, method)
+    return _resolved(chosen_recipe(config.recipe, config.source), config, method)
+
+
+def _known(splits: Splits, config: RunConfig) -> str:
+    # A folder of the user's that happens to be called cifar10 is not CIFAR-10.
+    return splits.name if splits.name == config.source else ""
 
 
 def _options(config: RunConfig) -> dict[str, Any]:
@@ -151,15 +198,24 @@ def _options(config: RunConfig) -> dict[str, Any]:
 
 
 def _resolved(recipe: Recipe, config: RunConfig, method: Method) -> Recipe:
-    recipe = recipe.changed(method.own if config.recipe == "own" else method.paper)
-    chosen = {name: getattr(config, name) for name in ("net", "epochs", "batch_size", "lr", "weight_decay")}
-    return recipe.changed({name: value for name, value in chosen.items() if value is not None})
+    changes = method.own if config.recipe == "own" else method.paper
+    if changes is None:
+        raise ConfigError(
+            f"recipe 'own' received, but {config.method} was not published on {config.source} with a recipe known "
+            f"here; leave --recipe out to train by {recipe.name!r}, {RECIPES[recipe.name][1]}"
+        )
+    chosen = {name: getattr(config, name) for name in _FLAGS}
+    return recipe.changed(changes).changed({name: value for name, value in chosen.items() if value is not None})
 
 
 def check_identity(run: Path, identity: Mapping[str, Any], prepared: Prepared, purpose: str = "go on") -> None:
     """Refuse a run whose data, classes or defaults have changed since it began."""
     before, now = _flat(identity), _flat(identity_of(prepared))
-    changed = {k: (before.get(k), now.get(k)) for k in {**before, **now} if before.get(k) != now.get(k)}
+    # A number that recipes did not have when the run began cannot have changed since.
+    both = [k for k in {**before, **now} if k in before or not k.startswith("recipe.")]
+    if prepared.pretrained is None and prepared.config.pretrained:
+        both.remove("pretrained")  # a trained network no longer needs the weights it started from
+    changed = {k: (before.get(k), now.get(k)) for k in both if before.get(k) != now.get(k)}
     if changed:
         listed = "; ".join(f"{k}: {_short(a)} when it began, {_short(b)} now" for k, (a, b) in changed.items())
         raise RunError(f"{run} cannot {purpose}: the data or the library's defaults have changed ({listed})")

@@ -1,108 +1,20 @@
-"""Training recipes: the numbers around a method, by data set; chosen by `--recipe`, changed by flags."""
+"""The recipes by name, and which one a run takes: `--recipe` chooses, flags change, `procrustean recipes` shows."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields, replace
-from typing import Any, Literal
+from dataclasses import replace
+from typing import Any
 
 from .errors import ConfigError, did_you_mean
+from .recipe import Augment as Augment
+from .recipe import Recipe as Recipe
+from .recipe import lr_table as lr_table
 
-
-@dataclass(frozen=True)
-class Recipe:
-    """Everything about training that is neither data nor method."""
-
-    net: str
-    epochs: int
-    batch_size: int
-    lr: float
-    momentum: float
-    nesterov: bool
-    weight_decay: float
-    schedule: Literal["cosine", "steps", "constant"]
-    milestones: tuple[float, ...]  # shares of the epochs after which "steps" multiplies the rate by `decay`
-    decay: float
-    warmup_epochs: int  # linear, ending at `lr`
-    padding: int  # random crop: zero pixels added on each side, 0 for none
-    flip: bool  # random horizontal flip
-    mean: tuple[float, ...] | None  # per channel, of pixels scaled to 0..1; None: measured on the training images
-    std: tuple[float, ...] | None
-
-    def changed(self, changes: Mapping[str, Any]) -> Recipe:
-        """The recipe with some numbers replaced."""
-        known = [f.name for f in fields(self)]
-        for name in changes:
-            if name not in known:
-                raise ConfigError(f"a recipe has no {name!r}. {did_you_mean(name, known)}")
-        return replace(self, **changes).checked()
-
-    def checked(self) -> Recipe:
-        """Itself, or a ConfigError naming the number that cannot be."""
-        schedules = ("cosine", "steps", "constant")
-        rules: dict[str, tuple[bool, str]] = {
-            "epochs": (self.epochs >= 1, "at least 1"),
-            "batch_size": (self.batch_size >= 1, "at least 1"),
-            "lr": (math.isfinite(self.lr) and self.lr > 0, "above 0"),
-            "momentum": (0 <= self.momentum < 1, "from 0 to below 1"),
-            "weight_decay": (math.isfinite(self.weight_decay) and self.weight_decay >= 0, "0 or more"),
-            "schedule": (self.schedule in schedules, "one of " + ", ".join(schedules)),
-            "warmup_epochs": (self.warmup_epochs >= 0, "0 or more"),
-            "padding": (self.padding >= 0, "0 or more"),
-        }
-        for name, (fine, wanted) in rules.items():
-            if not fine:
-                raise ConfigError(f"{name} = {getattr(self, name)!r} received; it has to be {wanted}")
-        return self
-
-    @property
-    def normalisation(self) -> tuple[tuple[float, ...], tuple[float, ...]]:
-        """Mean and standard deviation per channel, once they are known."""
-        if self.mean is None or self.std is None:
-            raise ConfigError("the recipe leaves mean and std to the data, and they have not been measured yet")
-        return self.mean, self.std
-
-    def to_json(self) -> dict[str, Any]:
-        return asdict(self)
-
-
-def lr_table(recipe: Recipe, epochs: int) -> list[float]:
-    """The learning rate of every epoch: linear warm-up, then the schedule over the rest.
-
-    Cosine falls to 0 over the epochs after the warm-up. Steps count their milestones over all epochs, as Cao
-    et al. do: milestones (0.8, 0.9) of 200 epochs keep the full rate for epochs 1 to 160.
-    """
-    warm = min(recipe.warmup_epochs, epochs - 1)
-    rates = []
-    for epoch in range(epochs):
-        if epoch < warm:
-            factor = (epoch + 1) / warm
-        elif recipe.schedule == "cosine":
-            factor = 0.5 * (1 + math.cos(math.pi * (epoch - warm) / (epochs - warm)))
-        elif recipe.schedule == "steps":
-            # int() of the product, with a hair's breadth added: 0.7 * 90 must be 63, not 62.
-            factor = recipe.decay ** sum(epoch >= int(m * epochs + 1e-9) for m in recipe.milestones)
-        else:
-            factor = 1.0
-        rates.append(recipe.lr * factor)
-    return rates
-
-
-def ldam_schedule() -> dict[str, Any]:
-    """The schedule Cao et al. (2019) published LDAM with and re-ran ERM, focal and class-balanced with."""
-    return {"epochs": 200, "schedule": "steps", "milestones": (0.8, 0.9), "decay": 0.01}
-
-
-def label_mixing_schedule(source: str) -> dict[str, Any]:
-    """The schedule Cheng and Lin published MAMix with and re-ran Remix with: longer where there are more classes."""
-    if source in ("cifar100", "tiny_imagenet"):
-        return {"epochs": 300, "schedule": "steps", "milestones": (150 / 300, 250 / 300), "decay": 0.1}
-    return ldam_schedule()
-
+_IMAGENET: dict[str, Any] = {"mean": (0.485, 0.456, 0.406), "std": (0.229, 0.224, 0.225)}
 
 #: Sec. 5.1, supplement: ResNet-32, SGD, 5 warm-up epochs, cosine, crop, flip; 200 epochs but for MFW's 300.
 _CIFAR = Recipe(
+    name="cifar",
     net="resnet32",
     epochs=200,
     batch_size=128,
@@ -114,15 +26,80 @@ _CIFAR = Recipe(
     milestones=(),
     decay=0.1,
     warmup_epochs=5,
+    augment="pad_crop_flip",
+    crop=None,
+    evaluation_crop=None,
     padding=4,
     flip=True,
+    colour_jitter=0.0,
     mean=(0.4914, 0.4822, 0.4465),
     std=(0.2023, 0.1994, 0.2010),
+)
+
+#: Supplement: the stronger augmentation of Tan et al. (2020), with which one number is given; all else as before.
+_CIFAR_STRONG = replace(_CIFAR, name="cifar-strong", augment="strong")
+
+#: Supplement, three numbers. Not told: the stem and the schedule.
+_CIFAR_DENSENET = replace(_CIFAR, name="cifar-densenet121", net="densenet121-s1")
+
+#: Supplement. Not told: the stem (see docs/networks.md), the weight decay (here that of Cao et al., whom the paper
+#: follows) and the normalisation.
+_TINY_IMAGENET = replace(
+    _CIFAR, name="tiny-imagenet", net="resnet18-s1", epochs=200, warmup_epochs=0, padding=8, **_IMAGENET
+)
+
+#: Supplement. Not told: the weight decay and the normalisation (here those of Lee et al., whose code the paper adapts).
+_TIERED_IMAGENET = replace(
+    _CIFAR,
+    name="tiered-imagenet",
+    net="resnet12",
+    epochs=180,
+    batch_size=512,
+    lr=0.2,
+    weight_decay=5e-4,
+    warmup_epochs=0,
+    padding=8,
+    mean=(0.4721, 0.4533, 0.4100),
+    std=(0.2772, 0.2678, 0.2845),
+)
+
+#: Supplement: images of 256 x 256 pixels, random parts of 224 x 224. Not told: the weight decay (here that of Kang
+#: et al.) and the normalisation.
+_IMAGENET_LT = replace(
+    _CIFAR,
+    name="imagenet-lt",
+    net="resnet10",
+    epochs=200,
+    batch_size=256,
+    weight_decay=5e-4,
+    warmup_epochs=0,
+    padding=0,
+    crop=224,
+    evaluation_crop=224,
+    **_IMAGENET,
+)
+
+#: Supplement: rate times 0.1 after epochs 60 and 80 of 90, or 120 and 160 of 180. Not told: the weight decay (here
+#: that of Zhou et al., whose code the paper adapts); the normalisation is measured on the training images.
+_INATURALIST = replace(
+    _IMAGENET_LT,
+    name="inaturalist18",
+    net="resnet50",
+    epochs=90,
+    batch_size=128,
+    lr=0.05,
+    weight_decay=1e-4,
+    schedule="steps",
+    milestones=(60 / 90, 80 / 90),
+    decay=0.1,
+    mean=(0.466, 0.471, 0.380),
+    std=(0.195, 0.194, 0.192),
 )
 
 #: 8 x 8 digits on a CPU: small batches, since images are few; no flip: a mirrored digit is another sign.
 _DIGITS = replace(
     _CIFAR,
+    name="digits",
     net="small",
     epochs=60,
     batch_size=32,
@@ -135,9 +112,86 @@ _DIGITS = replace(
 )
 
 #: Images of a user, about which nothing is known.
-_IMAGES = replace(_CIFAR, net="resnet20", epochs=100, batch_size=64, lr=0.05, weight_decay=5e-4, mean=None, std=None)
+_IMAGES = replace(
+    _CIFAR,
+    name="images",
+    net="resnet20",
+    epochs=100,
+    batch_size=64,
+    lr=0.05,
+    weight_decay=5e-4,
+    mean=None,
+    std=None,
+)
+
+#: name -> the recipe and, in a line, what it is for.
+RECIPES: dict[str, tuple[Recipe, str]] = {
+    recipe.name: (recipe, about)
+    for recipe, about in (
+        (_CIFAR, "the paper's for CIFAR-10 and CIFAR-100"),
+        (_CIFAR_STRONG, "the paper's for CIFAR with AutoAugment and Cutout"),
+        (_CIFAR_DENSENET, "the paper's for CIFAR with DenseNet-121"),
+        (_TINY_IMAGENET, "the paper's for Tiny-ImageNet, long-tailed and step"),
+        (_TIERED_IMAGENET, "the paper's for step-imbalanced Tiered-ImageNet"),
+        (_IMAGENET_LT, "the paper's for ImageNet-LT with ResNet-10"),
+        (
+            replace(_IMAGENET_LT, name="imagenet-lt-resnext50", net="resnext50"),
+            "the paper's for ImageNet-LT with ResNeXt-50",
+        ),
+        (_INATURALIST, "the paper's for iNaturalist 2018, 90 epochs"),
+        (replace(_INATURALIST, name="inaturalist18-180", epochs=180), "the paper's for iNaturalist 2018, 180 epochs"),
+        (_DIGITS, "this library's for the bundled digits"),
+        (_IMAGES, "this library's for images of your own"),
+    )
+}
+
+#: Data sets of the paper -> the recipe of its main tables.
+PAPER = {
+    "cifar10": "cifar",
+    "cifar100": "cifar",
+    "tiny-imagenet": "tiny-imagenet",
+    "tiered-imagenet": "tiered-imagenet",
+    "imagenet-lt": "imagenet-lt",
+    "inaturalist18": "inaturalist18",
+}
+
+#: What `--recipe` takes beside the names: the data set's, the same if the paper has one, the method's own.
+CHOICES = ("auto", "paper", "own")
 
 
 def recipe_for(source: str) -> Recipe:
-    """The recipe of a data set: the paper's where the paper has one."""
-    return {"cifar10": _CIFAR, "cifar100": _CIFAR, "digits": _DIGITS}.get(source, _IMAGES)
+    """The recipe of a data set: the paper's where the paper has one, else this library's."""
+    return RECIPES[PAPER.get(source, "digits" if source == "digits" else "images")][0]
+
+
+def chosen_recipe(choice: str, source: str) -> Recipe:
+    """The recipe that `--recipe` stands for on a data set, before the method changes it.
+
+    Args:
+        choice: auto, paper, own or the name of a recipe.
+        source: a data set's name; anything else is images of a user.
+    """
+    check_recipe(choice)
+    if choice == "paper" and source not in PAPER:
+        raise ConfigError(
+            f"recipe 'paper' received, but the paper does not train on {source or 'these images'}. Leave it out to "
+            f"train by {recipe_for(source).name!r}, {RECIPES[recipe_for(source).name][1]}, or name one of the "
+            "paper's; procrustean recipes lists them"
+        )
+    return recipe_for(source) if choice in CHOICES else RECIPES[choice][0]
+
+
+def check_recipe(choice: str) -> None:
+    """ConfigError for a recipe that is not there."""
+    if choice not in CHOICES and choice not in RECIPES:
+        known = (*CHOICES, *RECIPES)
+        raise ConfigError(
+            f"there is no recipe {choice!r}. {did_you_mean(choice, known)} procrustean recipes lists them"
+        )
+
+
+def recipe_label(choice: str, recipe: Recipe, source: str) -> str:
+    """The recipe's name in tables: own, paper for the data set's of the paper, else its own name."""
+    if choice == "own":
+        return "own"
+    return "paper" if PAPER.get(source) == recipe.name else recipe.name

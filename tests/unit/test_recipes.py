@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from procrustean.errors import ConfigError
-from procrustean.recipes import Recipe, ldam_schedule, lr_table, recipe_for
+from procrustean.publications import ldam_schedule
+from procrustean.recipes import PAPER, RECIPES, Recipe, chosen_recipe, lr_table, recipe_for, recipe_label
 
 CIFAR = recipe_for("cifar10")
 
@@ -88,14 +89,100 @@ class TestNumbersOfThePaper:
         assert recipe.mean == (0.4914, 0.4822, 0.4465)
         assert recipe.std == (0.2023, 0.1994, 0.2010)
 
-    @pytest.mark.parametrize("source", ["cifar10", "cifar100", "digits", "my photographs"])
-    def test_every_recipe_is_sound_and_plain_data(self, source: str) -> None:
-        recipe = recipe_for(source)
+    @pytest.mark.parametrize(
+        ("source", "net", "numbers"),
+        [  # epochs, batch, rate, weight decay, padding, crop
+            ("tiny-imagenet", "resnet18-s1", (200, 128, 0.1, 2e-4, 8, None)),
+            ("tiered-imagenet", "resnet12", (180, 512, 0.2, 5e-4, 8, None)),
+            ("imagenet-lt", "resnet10", (200, 256, 0.1, 5e-4, 0, 224)),
+            ("inaturalist18", "resnet50", (90, 128, 0.05, 1e-4, 0, 224)),
+        ],
+    )
+    def test_larger_data_sets(self, source: str, net: str, numbers: tuple[Any, ...]) -> None:
+        r = recipe_for(source)
+        assert r.net == net
+        assert (r.epochs, r.batch_size, r.lr, r.weight_decay, r.padding, r.crop) == numbers
+        assert (r.momentum, r.nesterov, r.warmup_epochs) == (0.9, False, 0)
+        assert r.schedule == ("steps" if source == "inaturalist18" else "cosine")
+        assert (r.augment, r.flip, r.evaluation_crop) == ("pad_crop_flip", True, r.crop)
+
+    @pytest.mark.parametrize(("epochs", "drops"), [(90, (60, 80)), (180, (120, 160))])
+    def test_the_steps_of_inaturalist(self, epochs: int, drops: tuple[int, int]) -> None:
+        name = "inaturalist18" if epochs == 90 else "inaturalist18-180"
+        recipe = RECIPES[name][0]
+        first, second = drops
+        wanted = [0.05] * first + [0.005] * (second - first) + [0.0005] * (epochs - second)
+        assert lr_table(recipe, recipe.epochs) == pytest.approx(wanted)
+        assert lr_table(recipe_for("inaturalist18"), epochs) == pytest.approx(wanted)  # --epochs 180
+
+    @pytest.mark.parametrize("name", RECIPES)
+    def test_every_recipe_is_sound_and_plain_data(self, name: str) -> None:
+        recipe, about = RECIPES[name]
         assert recipe.checked() is recipe
+        assert recipe.name == name
         assert json.loads(json.dumps(recipe.to_json()))["net"] == recipe.net
+        assert about.startswith(("the paper's", "this library's"))
+        assert recipe.net in recipe.text()
+
+    def test_variants_differ_from_their_base_in_what_their_name_says(self) -> None:
+        def differences(one: str, other: str) -> dict[str, Any]:
+            base, variant = (RECIPES[name][0].to_json() for name in (one, other))
+            return {k: v for k, v in variant.items() if v != base[k] and k != "name"}
+
+        assert differences("cifar", "cifar-strong") == {"augment": "strong"}
+        assert differences("cifar", "cifar-densenet121") == {"net": "densenet121-s1"}
+        assert differences("imagenet-lt", "imagenet-lt-resnext50") == {"net": "resnext50"}
+        assert differences("inaturalist18", "inaturalist18-180") == {"epochs": 180}
 
     def test_digits_are_not_mirrored(self) -> None:
         assert not recipe_for("digits").flip
+
+
+class TestChoice:
+    def test_of_a_data_set(self) -> None:
+        for source, name in PAPER.items():
+            assert chosen_recipe("auto", source) == chosen_recipe("paper", source) == RECIPES[name][0]
+            assert recipe_label("auto", recipe_for(source), source) == "paper"
+        for source, name in (("digits", "digits"), ("", "images"), ("my photographs", "images")):
+            assert chosen_recipe("auto", source).name == name
+            assert recipe_label("auto", recipe_for(source), source) == name
+            with pytest.raises(ConfigError, match=f"Leave it out to train by '{name}', this library's for"):
+                chosen_recipe("paper", source)
+
+    def test_by_name_on_any_data(self) -> None:
+        recipe = chosen_recipe("cifar-strong", "cifar10")
+        assert (recipe.augment, recipe_label("cifar-strong", recipe, "cifar10")) == ("strong", "cifar-strong")
+        assert chosen_recipe("tiny-imagenet", "") == recipe_for("tiny-imagenet")
+        assert recipe_label("tiny-imagenet", recipe_for("tiny-imagenet"), "") == "tiny-imagenet"
+
+    def test_own_changes_that_of_the_data_set(self) -> None:
+        assert chosen_recipe("own", "imagenet-lt") == recipe_for("imagenet-lt")
+        assert recipe_label("own", recipe_for("imagenet-lt"), "imagenet-lt") == "own"
+
+    def test_unknown(self) -> None:
+        with pytest.raises(ConfigError, match=r"there is no recipe 'cifra'\. Did you mean 'cifar'"):
+            chosen_recipe("cifra", "cifar10")
+
+
+class TestAugment:
+    def test_another_way_brings_what_it_implies(self) -> None:
+        assert (CIFAR.padding, CIFAR.flip) == (4, True)
+        found = {name: CIFAR.changed({"augment": name}) for name in ("flip", "none", "strong", "random_resized_crop")}
+        assert {name: (r.padding, r.flip) for name, r in found.items()} == {
+            "flip": (0, True), "none": (0, False), "strong": (4, True), "random_resized_crop": (0, True),
+        }  # fmt: skip
+
+    @pytest.mark.parametrize(
+        "changes",
+        [
+            {"augment": "none", "flip": True},
+            {"augment": "flip", "padding": 4},
+            {"augment": "random_resized_crop", "padding": 1},
+        ],
+    )
+    def test_contradictions(self, changes: dict[str, Any]) -> None:
+        with pytest.raises(ConfigError, match=f"it has to be .* with augment '{changes['augment']}'"):
+            CIFAR.changed(changes)
 
 
 class TestChanges:
@@ -128,6 +215,10 @@ class TestChanges:
             ("warmup_epochs", -1),
             ("padding", -1),
             ("schedule", "cosin"),
+            ("augment", "mirror"),
+            ("crop", 0),
+            ("evaluation_crop", -1),
+            ("colour_jitter", 1.5),
         ],
     )
     def test_values_that_cannot_be(self, name: str, value: Any) -> None:

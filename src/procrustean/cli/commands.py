@@ -17,7 +17,9 @@ from .demo import Demo
 from .evaluate import Evaluate
 from .fleet import Fleet
 from .methods import Methods
+from .nets import Nets
 from .options import KEY_VALUE
+from .recipes import Recipes
 from .resume import Resume
 from .train import Train
 
@@ -51,6 +53,8 @@ def parse(arguments: Sequence[str]) -> Command:
         command(Adjust, "adjust"),
         command(Compare, "compare"),
         command(Methods, "methods"),
+        command(Recipes, "recipes"),
+        command(Nets, "nets"),
         command(Data, "data"),
         command(Fleet, "fleet"),
         command(Bench, "bench"),

@@ -22,10 +22,7 @@ class Demo:
     def run(self) -> int:
         from ..console import make_reporter, write_result
         from ..demo import run_demo
-        from ..recipes import recipe_for
-        from .threads import use_sane_threads
 
-        use_sane_threads(recipe_for("digits"))
         reporter = make_reporter(quiet=self.quiet)
         try:
             outcome = run_demo(self.output, seeds=self.seeds, epochs=self.epochs, reporter=reporter)

@@ -45,10 +45,7 @@ class Fleet:
             write_result("---\n".join(config_as_yaml(config) for config in configs))
             return 0
         from ..many import fit_many
-        from ..preparing import recipe_of
-        from .threads import use_sane_threads
 
-        use_sane_threads(recipe_of(configs[0]))
         reporter = make_reporter(quiet=self.quiet)
         try:
             outcomes = fit_many(configs, width=self.width, reporter=reporter)

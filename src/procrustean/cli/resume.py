@@ -20,13 +20,8 @@ class Resume:
     def run(self) -> int:
         from ..api import resume
         from ..console import make_reporter
-        from ..engine.run_directory import RunDirectory
-        from ..preparing import recipe_of
         from .outcome import show
-        from .threads import use_sane_threads
 
-        _, config, _ = RunDirectory.open(self.run_dir)
-        use_sane_threads(recipe_of(config))
         reporter = make_reporter(quiet=self.quiet)
         try:
             run = resume(self.run_dir, reporter=reporter)

@@ -46,18 +46,18 @@ class Train(RunConfig):
         if self.print_config:
             from ..console import write_result
             from ..preparing import recipe_of
+            from ..recipes import RECIPES
 
             recipe = recipe_of(config)
-            comments = "".join(f"# {name}: {value}\n" for name, value in recipe.to_json().items())
-            write_result(config_as_yaml(config) + "# The recipe these settings resolve to:\n" + comments)
+            comments = "".join(f"# {name}: {value}\n" for name, value in recipe.to_json().items() if name != "name")
+            own = f", as {config.method} was published" * (config.recipe == "own")
+            title = f"# The recipe these settings resolve to: {recipe.name}, {RECIPES[recipe.name][1]}{own}\n"
+            write_result(config_as_yaml(config) + title + comments)
             return 0
         from ..api import fit
         from ..console import make_reporter
-        from ..preparing import recipe_of
         from .outcome import show
-        from .threads import use_sane_threads
 
-        use_sane_threads(recipe_of(config))
         reporter = make_reporter(quiet=self.quiet)
         try:
             run = fit(config, reporter=reporter)

@@ -8,10 +8,11 @@ from importlib.util import find_spec
 from typing import Literal
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from ..errors import ConfigError
 from ..methods.base import Method
+from ..nets.blocks import ConvNormReLU
 from .capture import EagerRunner, GraphRunner, Runner
 from .device import Placement
 from .step import TrainStep
@@ -40,10 +41,12 @@ class Engine:
             return [GraphRunner(step, state, pool) for step in steps]
 
 
-def choose_engine(asked: str, kernels: str, placement: Placement, method: Method) -> Engine:
-    """The engine that is asked for, or the fastest one that the device and the method allow."""
+def choose_engine(
+    asked: str, kernels: str, placement: Placement, method: Method, net: nn.Module | None = None
+) -> Engine:
+    """The engine that is asked for, or the fastest one that the device, the method and the network allow."""
     name, reason = _engine_name(asked, placement.device, method)
-    missing = _without_kernels(placement, name, method)
+    missing = _without_kernels(placement, name, method) or ("" if net is None else _without_units(net))
     if kernels == "on" and missing:
         raise ConfigError(f"kernels 'on' received, but {missing}; use --kernels auto or off")
     return Engine(name, reason, kernels=kernels != "off" and not missing)
@@ -72,6 +75,11 @@ def _without_kernels(placement: Placement, engine: EngineName, method: Method) -
     if all(stage.objective.second_order for stage in method.stages):
         return f"{method.label} differentiates gradients, which they cannot"
     return "" if find_spec("triton") else "Triton is not installed"
+
+
+def _without_units(net: nn.Module) -> str:
+    found = any(isinstance(module, ConvNormReLU) for module in net.modules())
+    return "" if found else "this network has no layers that they are for, as resnet20 to resnet56 have"
 
 
 def _hindrance(asked: str, device: torch.device, method: Method) -> str:

@@ -27,6 +27,7 @@ def identity_of(prepared: Prepared) -> dict[str, Any]:
         "stages": [stage.name for stage in prepared.method.stages],
         "recipe": _plain(prepared.recipe.to_json()),
         "precision": prepared.placement.precision,
+        **({} if prepared.pretrained is None else {"pretrained": prepared.pretrained.sha256}),
     }
 
 
@@ -41,7 +42,12 @@ def make_result(prepared: Prepared, training: Training) -> dict[str, Any]:
         "label": prepared.method.label,
         "status": "complete",
         "config": prepared.config.to_json(),
-        "recipe": {"name": prepared.config.recipe, **_plain(prepared.recipe.to_json())},
+        "recipe": {
+            **_plain(prepared.recipe.to_json()),
+            "name": prepared.recipe_name,
+            "changed_from": prepared.recipe.name,
+        },
+        "pretrained": None if prepared.pretrained is None else prepared.pretrained.to_json(),
         "data": {
             "source": prepared.splits.name,
             "classes": list(data.train.classes),

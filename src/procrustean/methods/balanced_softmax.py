@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ..losses import BalancedSoftmax
 from ..objectives import Classify
-from ..recipes import ldam_schedule
+from ..publications import ldam_schedule, published
 from ..types import Problem
 from .base import Method, Stage
 
@@ -15,4 +15,4 @@ def balanced_softmax(problem: Problem) -> Method:
     Formula: loss = -log softmax(z + log N)_y, N the class counts; test: argmax z. It is logit_adjustment with tau = 1.
     """
     objective = Classify(loss=BalancedSoftmax(problem.counts, reduction="none"))
-    return Method(stages=(Stage(objective),), label="Balanced softmax", own=ldam_schedule())
+    return Method(stages=(Stage(objective),), label="Balanced softmax", own=published(problem.source, ldam_schedule()))

@@ -82,7 +82,8 @@ class Method:
             accuracy on the held-out images of the network as it is then, or None if none are held out; what it
             returns goes into the record.
         paper: what the MFW paper changes in its recipe for this method ({"epochs": 300}).
-        own: what the method's own publication changes in the recipe (`--recipe own`).
+        own: what the method's own publication changes in the recipe (`--recipe own`); None if it has nothing on this
+            data set.
     """
 
     stages: tuple[Stage, ...]
@@ -90,4 +91,4 @@ class Method:
     head: Callable[[int, int], nn.Module] | None = None
     finish: Callable[[Classifier, Judge | None], dict[str, Any]] | None = None
     paper: Mapping[str, Any] = field(default_factory=dict)
-    own: Mapping[str, Any] = field(default_factory=dict)
+    own: Mapping[str, Any] | None = field(default_factory=dict)

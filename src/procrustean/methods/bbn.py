@@ -11,6 +11,7 @@ from ..losses import CrossEntropy
 from ..nets.bilateral import BilateralBackbone
 from ..nets.classifier import Classifier
 from ..objectives import Objective
+from ..publications import published
 from ..samplers import reversed_frequency
 from ..types import Batch, Clock, Problem
 from .base import Method, Stage
@@ -52,8 +53,11 @@ def bbn(problem: Problem) -> Method:
     """
 
     def fork(net: Classifier) -> None:
-        net.backbone = BilateralBackbone(net.backbone)
+        net.backbone = BilateralBackbone(net.backbone, alike=net.pretrained is not None)
         net.head = nn.Linear(net.backbone.features, problem.classes)
 
-    own = {"epochs": 200, "schedule": "steps", "milestones": (0.6, 0.8), "decay": 0.01, "nesterov": True}
+    cifar = {"epochs": 200, "schedule": "steps", "milestones": (0.6, 0.8), "decay": 0.01, "nesterov": True}
+    # The MFW paper takes its schedule on iNaturalist from here; the authors' code crops parts of random size.
+    inaturalist = {"nesterov": True, "augment": "random_resized_crop"}
+    own = published(problem.source, cifar, {"inaturalist18": inaturalist})
     return Method(stages=(Stage(Bilateral(), extra=reversed_frequency, reshape=fork),), label="BBN", own=own)

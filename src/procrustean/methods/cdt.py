@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ..losses import CDT
 from ..objectives import Classify
-from ..recipes import ldam_schedule
+from ..publications import ldam_recipe
 from ..types import Problem
 from ..weights import deferred
 from .base import Method, Stage
@@ -24,4 +24,4 @@ def cdt(problem: Problem, *, gamma: float | None = None, drw: bool = False) -> M
         gamma = 0.1 if problem.source == "inaturalist18" else 0.2
     loss = CDT(problem.counts, gamma, reduction="none")
     objective = Classify(loss=loss, weight=deferred(problem.counts, drw))
-    return Method(stages=(Stage(objective),), label="CDT" + "-DRW" * drw, own=ldam_schedule())
+    return Method(stages=(Stage(objective),), label="CDT" + "-DRW" * drw, own=ldam_recipe(problem.source))

@@ -7,7 +7,7 @@ from ..losses import ClassBalanced
 from ..losses.class_balanced import Form
 from ..nets.heads import SigmoidHead
 from ..objectives import Classify
-from ..recipes import ldam_schedule
+from ..publications import ldam_recipe
 from ..types import Problem
 from ..weights import DeferredWeights
 from .base import Method, Stage
@@ -43,5 +43,5 @@ def class_balanced(
         stages=(Stage(objective, no_decay=() if form == "softmax" else ("head.bias",)),),
         label="CB" + f"-{form}" * (form != "softmax") + "-DRW" * drw,
         head=None if form == "softmax" else SigmoidHead,
-        own=ldam_schedule(),
+        own=ldam_recipe(problem.source),
     )

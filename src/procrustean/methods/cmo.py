@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from ..errors import ConfigError
 from ..losses import BalancedSoftmax
 from ..objectives import Classify, Reduction
-from ..recipes import ldam_schedule
+from ..publications import ldam_schedule, published
 from ..samplers import class_balanced
 from ..types import Batch, Clock, Problem
 from ..weights import deferred
@@ -91,4 +91,6 @@ def cmo(
         reduction=reduction,
     )
     stage = Stage(objective, extra=class_balanced)
-    return Method(stages=(stage,), label="CMO" + "-BS" * balanced + "-DRW" * drw, own=ldam_schedule())
+    return Method(
+        stages=(stage,), label="CMO" + "-BS" * balanced + "-DRW" * drw, own=published(problem.source, ldam_schedule())
+    )

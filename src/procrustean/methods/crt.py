@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Literal
 
 from torch import nn
 
 from ..nets.classifier import Classifier
 from ..objectives import Classify
-from ..recipes import ldam_schedule
+from ..publications import decoupling
 from ..samplers import class_aware
 from ..types import Problem
 from .base import Method, Stage
-
-#: Epochs of the two stages on CIFAR (Zhang et al., Bag of tricks, AAAI 2021).
-EPOCHS = (200, 30)
-#: Recipe of the second stage, from there too; the rate falls in steps only where the schedule says so.
-SECOND_STAGE: dict[str, Any] = {"milestones": (1 / 3, 2 / 3), "decay": 0.1, "weight_decay": 5e-4}
 
 
 def crt(problem: Problem, *, bn_mode: Literal["train", "eval"] = "train") -> Method:
@@ -29,20 +24,19 @@ def crt(problem: Problem, *, bn_mode: Literal["train", "eval"] = "train") -> Met
         bn_mode: whether the statistics of batch normalisation follow the balanced batches of stage 2 (train), as in
             the authors' code, or stay (eval).
     """
-    total = sum(EPOCHS)
-    features = Stage(Classify(), name="features", share=EPOCHS[0] / total)
+    parts = decoupling(problem.source, imagenet=10, inaturalist=30)
+    features = Stage(Classify(), name="features", share=parts.features)
     classifier = Stage(
         Classify(),
         name="classifier",
-        share=EPOCHS[1] / total,
+        share=parts.classifier,
         sampler=class_aware,
         trainable="head",
         norm=bn_mode,
         reshape=_new_head,
-        recipe=SECOND_STAGE,
+        recipe=parts.second_stage,
     )
-    paper = {"epochs": total} if problem.source in ("cifar10", "cifar100") else {}
-    return Method((features, classifier), label="cRT", paper=paper, own={**ldam_schedule(), "epochs": total})
+    return Method((features, classifier), label="cRT", paper=parts.paper, own=parts.own)
 
 
 def _new_head(net: Classifier) -> None:

@@ -8,6 +8,7 @@ from ..nets.bilateral import BilateralBackbone
 from ..nets.classifier import Classifier
 from ..nets.heads import CausalHead
 from ..objectives import Classify
+from ..publications import decoupling_recipes, published
 from ..types import Problem
 from .base import Method, Stage
 
@@ -45,11 +46,17 @@ def deconfound(
     head = partial(CausalHead, parts=heads, scale=scale, gamma=gamma, momentum=momentum, effect=alpha if tde else 0.0)
 
     def fork(net: Classifier) -> None:
-        net.backbone = BilateralBackbone(net.backbone)
+        net.backbone = BilateralBackbone(net.backbone, alike=net.pretrained is not None)
         net.head = head(net.backbone.features, problem.classes)
 
     own = {"epochs": 200, "schedule": "steps", "milestones": (0.6, 0.8), "decay": 0.01}
     if problem.source in ("cifar10", "cifar100"):
         own |= {"batch_size": 256, "lr": 0.2, "weight_decay": 5e-4}
+    own_elsewhere = {"imagenet-lt": decoupling_recipes()["imagenet-lt"]}
     stage = Stage(Classify(), reshape=fork if two_branches else None)
-    return Method(stages=(stage,), label="De-confound" + "-TDE" * tde, head=head, own=own)
+    return Method(
+        stages=(stage,),
+        label="De-confound" + "-TDE" * tde,
+        head=head,
+        own=published(problem.source, own, own_elsewhere),
+    )

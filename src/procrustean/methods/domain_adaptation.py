@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from ..errors import ConfigError
 from ..lookahead import Lookahead
 from ..objectives import Objective
+from ..publications import published
 from ..samplers import in_turn
 from ..types import Batch, Clock, Problem
 from ..weights import effective_number
@@ -74,4 +75,4 @@ def domain_adaptation(problem: Problem, *, beta: float = 0.9999, start: float = 
         "epochs": 200, "batch_size": 100, "nesterov": True, "weight_decay": 5e-4, "warmup_epochs": 0,
         "schedule": "steps", "milestones": (0.8, 0.9), "decay": 0.01,
     }  # fmt: skip
-    return Method((Stage(objective, extra=in_turn, extra_from="meta"),), label="DA", own=own)
+    return Method((Stage(objective, extra=in_turn, extra_from="meta"),), label="DA", own=published(problem.source, own))

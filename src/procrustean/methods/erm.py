@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ..objectives import Classify
-from ..recipes import ldam_schedule
+from ..publications import ldam_recipe
 from ..types import Problem
 from ..weights import deferred
 from .base import Method, Stage
@@ -20,5 +20,5 @@ def erm(problem: Problem, *, drw: bool = False) -> Method:
     return Method(
         stages=(Stage(Classify(weight=deferred(problem.counts, drw))),),
         label="ERM" + "-DRW" * drw,
-        own=ldam_schedule(),
+        own=ldam_recipe(problem.source),
     )

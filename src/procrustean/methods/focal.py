@@ -6,7 +6,7 @@ from ..losses import Focal
 from ..losses.focal import Form
 from ..nets.heads import SigmoidHead
 from ..objectives import Classify
-from ..recipes import ldam_schedule
+from ..publications import ldam_recipe
 from ..types import Problem
 from ..weights import deferred
 from .base import Method, Stage
@@ -30,5 +30,5 @@ def focal(problem: Problem, *, gamma: float = 1.0, form: Form = "softmax", drw: 
         stages=(Stage(objective, no_decay=("head.bias",) if form == "sigmoid" else ()),),
         label="Focal" + "-sigmoid" * (form == "sigmoid") + "-DRW" * drw,
         head=SigmoidHead if form == "sigmoid" else None,
-        own=ldam_schedule(),
+        own=ldam_recipe(problem.source),
     )

@@ -6,7 +6,7 @@ import math
 
 from ..losses import LabelAwareSmoothing
 from ..objectives import Classify
-from ..recipes import ldam_schedule
+from ..publications import ldam_schedule, published
 from ..types import Problem
 from ..weights import deferred
 from .base import Method, Stage
@@ -45,5 +45,5 @@ def label_aware_smoothing(
     return Method(
         stages=(Stage(objective),),
         label="Label-aware smoothing" + "-DRW" * drw,
-        own={**ldam_schedule(), "decay": 0.1},
+        own=published(problem.source, {**ldam_schedule(), "decay": 0.1}),
     )

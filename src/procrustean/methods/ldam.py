@@ -5,7 +5,7 @@ from __future__ import annotations
 from ..losses import LDAM
 from ..nets.heads import CosineHead
 from ..objectives import Classify
-from ..recipes import ldam_schedule
+from ..publications import ldam_recipe
 from ..types import Problem
 from ..weights import deferred
 from .base import Method, Stage
@@ -26,4 +26,6 @@ def ldam(problem: Problem, *, max_margin: float | None = None, scale: float = 30
         max_margin = 0.3 if problem.source == "inaturalist18" else 0.5
     loss = LDAM(problem.counts, max_margin, scale, reduction="none")
     objective = Classify(loss=loss, weight=deferred(problem.counts, drw))
-    return Method(stages=(Stage(objective),), label="LDAM" + "-DRW" * drw, head=CosineHead, own=ldam_schedule())
+    return Method(
+        stages=(Stage(objective),), label="LDAM" + "-DRW" * drw, head=CosineHead, own=ldam_recipe(problem.source)
+    )

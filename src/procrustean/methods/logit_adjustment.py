@@ -6,7 +6,7 @@ from typing import Any
 
 from ..losses import LogitAdjusted
 from ..objectives import Classify
-from ..recipes import ldam_schedule
+from ..publications import ldam_schedule, published
 from ..types import Problem
 from .base import Method, Stage
 
@@ -26,9 +26,9 @@ def logit_adjustment(problem: Problem, *, tau: float = 1.0) -> Method:
     return Method(stages=(Stage(objective),), label="Logit adjustment", own=_published(problem.source))
 
 
-def _published(source: str) -> dict[str, Any]:
+def _published(source: str) -> dict[str, Any] | None:
     if source not in SCHEDULES:
-        return ldam_schedule()
+        return published(source, ldam_schedule())
     warmup, drops, epochs = SCHEDULES[source]
     return {
         "epochs": epochs,

@@ -9,11 +9,10 @@ from torch import nn
 from ..nets.classifier import Classifier
 from ..nets.heads import ScaledHead
 from ..objectives import Classify
-from ..recipes import ldam_schedule
+from ..publications import decoupling
 from ..samplers import class_aware
 from ..types import Problem
 from .base import Method, Stage
-from .crt import EPOCHS, SECOND_STAGE
 
 
 def lws(problem: Problem, *, bn_mode: Literal["train", "eval"] = "train") -> Method:
@@ -26,20 +25,19 @@ def lws(problem: Problem, *, bn_mode: Literal["train", "eval"] = "train") -> Met
         bn_mode: whether the statistics of batch normalisation follow the balanced batches of stage 2 (train), as in
             the authors' code, or stay (eval).
     """
-    total = sum(EPOCHS)
-    features = Stage(Classify(), name="features", share=EPOCHS[0] / total)
+    parts = decoupling(problem.source, imagenet=5, inaturalist=5)
+    features = Stage(Classify(), name="features", share=parts.features)
     scales = Stage(
         Classify(),
         name="scales",
-        share=EPOCHS[1] / total,
+        share=parts.classifier,
         sampler=class_aware,
         trainable="head.scale",
         norm=bn_mode,
         reshape=_with_scales,
-        recipe=SECOND_STAGE,
+        recipe=parts.second_stage,
     )
-    paper = {"epochs": total} if problem.source in ("cifar10", "cifar100") else {}
-    return Method((features, scales), label="LWS", paper=paper, own={**ldam_schedule(), "epochs": total})
+    return Method((features, scales), label="LWS", paper=parts.paper, own=parts.own)
 
 
 def _with_scales(net: Classifier) -> None:

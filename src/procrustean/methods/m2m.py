@@ -16,7 +16,8 @@ from ..nets import restart
 from ..nets.classifier import Classifier
 from ..nets.heads import CosineHead
 from ..objectives import Classify
-from ..recipes import ldam_schedule
+from ..publications import ldam_schedule, published
+from ..recipes import PAPER, recipe_for
 from ..samplers import class_balanced
 from ..types import Batch, Clock, Problem
 from .base import Method, Stage
@@ -126,6 +127,6 @@ def m2m(problem: Problem, *, beta: float = 0.999, gamma: float = 0.9, lam: float
 
     first = Stage(Classify(), name="g", share=0.5)
     second = Stage(objective, name="f", share=0.5, extra=class_balanced, reshape=start_again)
-    paper = {"epochs": 400} if problem.source in ("cifar10", "cifar100") else {}
-    own = {**ldam_schedule(), "epochs": 400}
+    paper = {"epochs": 2 * recipe_for(problem.source).epochs} if problem.source in PAPER else {}
+    own = published(problem.source, {**ldam_schedule(), "epochs": 400})
     return Method((first, second), label="M2m" + "-LDAM" * ldam, paper=paper, own=own)

@@ -11,7 +11,7 @@ from torch import Tensor
 from ..counts import checked_counts
 from ..errors import ConfigError
 from ..objectives import Classify, Reduction
-from ..recipes import label_mixing_schedule
+from ..publications import label_mixing_recipe
 from ..types import Problem
 from ..weights import deferred
 from .base import Method, Stage
@@ -63,5 +63,5 @@ def mamix(
         weight=deferred(problem.counts, drw),
         reduction=reduction,
     )
-    own = label_mixing_schedule(problem.source)
+    own = label_mixing_recipe(problem.source)
     return Method(stages=(Stage(objective),), label="MAMix" + "-DRW" * drw, own=own)

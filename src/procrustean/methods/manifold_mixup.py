@@ -10,7 +10,7 @@ from ..beta import beta_quantiles, from_uniform
 from ..errors import ConfigError
 from ..mixing import Mix
 from ..objectives import Classify, Mixer, Mixture, Reduction
-from ..recipes import ldam_schedule
+from ..publications import ldam_schedule, published
 from ..types import Batch, Problem
 from ..weights import deferred
 from .base import Method, Stage
@@ -60,7 +60,7 @@ def manifold_mixup(
         raise ConfigError(f"layers = {layers!r} received; name different layers, separated by commas: input,group2")
     mixer = LayerMixing(alpha, places)
     objective = Classify(mixer=mixer, weight=deferred(problem.counts, drw), reduction=reduction)
-    own = {**ldam_schedule(), "epochs": 400}  # as mixup
+    own = published(problem.source, {**ldam_schedule(), "epochs": 400})  # as mixup
     return Method(stages=(Stage(objective),), label="manifold mixup" + "-DRW" * drw, own=own)
 
 

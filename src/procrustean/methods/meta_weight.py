@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from ..lookahead import Lookahead
 from ..nets.classifier import Classifier
 from ..objectives import Objective
+from ..publications import published
 from ..samplers import in_turn
 from ..types import Batch, Clock, Problem
 from .base import Method, Stage
@@ -100,4 +101,4 @@ def meta_weight(problem: Problem, *, norm: bool = True) -> Method:
         "epochs": 100, "batch_size": 100, "nesterov": True, "weight_decay": 5e-4, "warmup_epochs": 0,
         "schedule": "steps", "milestones": (0.8, 0.9), "decay": 0.1,
     }  # fmt: skip
-    return Method(stages=(stage,), label="Meta-Weight", own=own)
+    return Method(stages=(stage,), label="Meta-Weight", own=published(problem.source, own))

@@ -11,7 +11,7 @@ from ..losses import LabelAwareSmoothing
 from ..nets.classifier import Classifier
 from ..nets.heads import ScaledHead
 from ..objectives import Classify
-from ..recipes import ldam_schedule
+from ..publications import ldam_schedule, published
 from ..samplers import class_aware
 from ..types import Problem
 from .base import Method, Stage
@@ -76,7 +76,7 @@ def mislas(
         recipe={"schedule": "cosine", "warmup_epochs": 0},
     )
     paper = {"epochs": total} if problem.source in PUBLISHED else {}
-    own = {**ldam_schedule(), "decay": 0.1, "epochs": total}
+    own = published(problem.source, {**ldam_schedule(), "decay": 0.1, "epochs": total})
     return Method((features, classifier), label="MiSLAS", paper=paper, own=own)
 
 

@@ -9,7 +9,7 @@ from torch import Tensor
 from ..beta import beta_quantiles, from_uniform
 from ..mixing import Mix
 from ..objectives import Classify, Mixer, Mixture, Reduction
-from ..recipes import ldam_schedule
+from ..publications import ldam_schedule, published
 from ..types import Batch, Problem
 from ..weights import deferred
 from .base import Method, Stage
@@ -49,5 +49,5 @@ def mixup(problem: Problem, *, alpha: float = 1.0, reduction: Reduction = "weigh
     """
     objective = Classify(mixer=ImageMixing(alpha), weight=deferred(problem.counts, drw), reduction=reduction)
     # Long-tailed CIFAR needs twice the epochs of cross-entropy (Zhang et al., Bag of tricks, AAAI 2021).
-    own = {**ldam_schedule(), "epochs": 400}
+    own = published(problem.source, {**ldam_schedule(), "epochs": 400})
     return Method(stages=(Stage(objective),), label="mixup" + "-DRW" * drw, own=own)

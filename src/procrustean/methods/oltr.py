@@ -13,6 +13,7 @@ from ..nets.attended import AttendedBackbone
 from ..nets.classifier import Classifier
 from ..nets.memory import MemoryHead, squared_distances, widened
 from ..objectives import Classify, Objective
+from ..publications import decoupling_recipes, published
 from ..samplers import class_aware
 from ..types import Batch, Clock, Problem
 from .base import CleanBatches, Method, Stage
@@ -79,8 +80,14 @@ def oltr(problem: Problem, *, plain_gradient: bool = False) -> Method:
         reshape=_with_memory,
         begin=_remember_means,
     )
-    own = {"schedule": "steps", "milestones": (1 / 3, 2 / 3), "decay": 0.1, "warmup_epochs": 0, "weight_decay": 5e-4}
-    return Method((features, memory), label="OLTR", own={**own, "epochs": total, "lr": 0.1, "nesterov": False})
+    usual = {
+        "epochs": total, "lr": 0.1, "schedule": "steps", "milestones": (1 / 3, 2 / 3), "decay": 0.1,
+        "warmup_epochs": 0, "weight_decay": 5e-4, "nesterov": False,
+    }  # fmt: skip
+    # Kang et al. took the augmentation from here.
+    imagenet = {**decoupling_recipes()["imagenet-lt"], **usual, "batch_size": 128}
+    own = published(problem.source, usual, {"imagenet-lt": imagenet})
+    return Method((features, memory), label="OLTR", own=own)
 
 
 def _with_memory(net: Classifier) -> None:

@@ -12,7 +12,7 @@ from torch import Tensor
 from ..counts import checked_counts
 from ..errors import ConfigError
 from ..objectives import Classify, Reduction
-from ..recipes import label_mixing_schedule
+from ..publications import label_mixing_recipe
 from ..types import Problem
 from ..weights import deferred
 from .base import Method, Stage
@@ -72,5 +72,5 @@ def remix(
         weight=deferred(problem.counts, drw),
         reduction=reduction,
     )
-    own = label_mixing_schedule(problem.source) | ({"batch_size": 256} if problem.source == "inaturalist18" else {})
+    own = label_mixing_recipe(problem.source)
     return Method(stages=(Stage(objective),), label="Remix" + "-DRW" * drw, own=own)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ..losses import SEQL
 from ..objectives import Classify
-from ..recipes import ldam_schedule
+from ..publications import ldam_schedule, published
 from ..types import Problem
 from ..weights import deferred
 from .base import Method, Stage
@@ -27,4 +27,6 @@ def seql(problem: Problem, *, gamma: float = 0.9, lam: float | None = None, drw:
     """
     loss = SEQL(problem.counts, gamma, LAM.get(problem.source) if lam is None else lam, reduction="none")
     objective = Classify(loss=loss, weight=deferred(problem.counts, drw))
-    return Method(stages=(Stage(objective),), label="SEQL" + "-DRW" * drw, own=ldam_schedule())
+    return Method(
+        stages=(Stage(objective),), label="SEQL" + "-DRW" * drw, own=published(problem.source, ldam_schedule())
+    )

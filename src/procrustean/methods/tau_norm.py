@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from ..errors import ConfigError
 from ..nets.classifier import Classifier
 from ..objectives import Classify
-from ..recipes import ldam_schedule
+from ..publications import decoupling_recipes, ldam_schedule, published
 from ..types import Problem
 from .base import Judge, Method, Stage
 
@@ -66,4 +66,5 @@ def tau_norm(problem: Problem, *, tau: float | None = None, keep_bias: bool = Fa
     """
     if tau is not None and not 0 <= tau < math.inf:
         raise ConfigError(f"tau = {tau!r} received; it has to be 0 (as trained) or more")
-    return Method(stages=(Stage(Classify()),), label="tau-norm", finish=Rescaling(tau, keep_bias), own=ldam_schedule())
+    own = published(problem.source, ldam_schedule(), decoupling_recipes())
+    return Method(stages=(Stage(Classify()),), label="tau-norm", finish=Rescaling(tau, keep_bias), own=own)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ..losses import VS
 from ..objectives import Classify
-from ..recipes import ldam_schedule
+from ..publications import ldam_schedule, published
 from ..types import Problem
 from .base import Method, Stage
 
@@ -19,4 +19,4 @@ def vs(problem: Problem, *, gamma: float = 0.2, tau: float = 1.2) -> Method:
         tau: strength of the shift; 0 leaves cdt.
     """
     objective = Classify(loss=VS(problem.counts, gamma, tau, reduction="none"))
-    return Method(stages=(Stage(objective),), label="VS", own=ldam_schedule())
+    return Method(stages=(Stage(objective),), label="VS", own=published(problem.source, ldam_schedule()))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING
 
 import torch
 from torch import nn
@@ -12,8 +12,25 @@ from torch import nn
 from ..errors import ConfigError, did_you_mean
 from ..rng import torch_seed
 from .classifier import Backbone, Classifier
+from .densenet import DenseNet
+from .noise import Noise
+from .resnet import Basic, Bottleneck, ResNet, Stem
+from .resnet12 import ResNet12
 from .resnet_cifar import ResNetCifar
 from .small import SmallNet
+
+if TYPE_CHECKING:
+    from .pretrained import Pretrained
+
+#: Networks with a choice of stem. Behind their names, -s1 and -s2 stand for the stems for small images.
+_WITH_STEMS: dict[str, Callable[..., Backbone]] = {
+    "resnet10": partial(ResNet, block=Basic, blocks=(1, 1, 1, 1)),
+    "resnet18": partial(ResNet, block=Basic, blocks=(2, 2, 2, 2)),
+    "resnet50": partial(ResNet, block=Bottleneck, blocks=(3, 4, 6, 3)),
+    "resnext50": partial(ResNet, block=Bottleneck, blocks=(3, 4, 6, 3), cardinality=32, group_width=4),
+    "densenet121": partial(DenseNet, blocks=(6, 12, 24, 16)),
+}
+_STEMS: dict[str, Stem] = {"": "imagenet", "-s2": "s2", "-s1": "s1"}
 
 #: name -> backbone factory; each takes `channels`, the number of colour channels.
 NETS: dict[str, Callable[..., Backbone]] = {
@@ -22,6 +39,11 @@ NETS: dict[str, Callable[..., Backbone]] = {
     "resnet44": partial(ResNetCifar, blocks=7),
     "resnet56": partial(ResNetCifar, blocks=9),
     "small": SmallNet,
+    "resnet12": ResNet12,
+    "resnet12-plain": partial(ResNet12, drops=False),
+    **{
+        name + suffix: partial(make, stem=stem) for name, make in _WITH_STEMS.items() for suffix, stem in _STEMS.items()
+    },
 }
 
 
@@ -32,49 +54,84 @@ def build_net(
     classes: int,
     seed: int,
     head: Callable[[int, int], nn.Module] | None = None,
+    size: tuple[int, int] | None = None,
+    pretrained: Pretrained | None = None,
 ) -> Classifier:
-    """A network with its initial weights, a function of the seed alone; no global generator is changed."""
+    """A network with its initial weights, a function of the seed alone; no global generator is changed.
+
+    Args:
+        name: one of `NETS`, "timm:NAME" or "torchvision:NAME".
+        channels, classes: of the images.
+        seed: of the weights.
+        head: builds the head from (features, classes); a linear layer by default.
+        size: height and width of the images, which some networks of timm are made for.
+        pretrained: weights for the backbone; the head starts anew.
+    """
     check_net(name)
     with torch.random.fork_rng(devices=[]):
         # torch.manual_seed would also reseed the generators of all GPUs.
         torch.default_generator.manual_seed(torch_seed(seed, "weights"))
-        backbone = NETS[name](channels=channels)
-        net = Classifier(backbone, (head or nn.Linear)(backbone.features, classes))
-        initialise(net)
+        backbone = build_backbone(name, channels=channels, size=size)
+        state = None if pretrained is None else pretrained.state
+        net = Classifier(backbone, (head or nn.Linear)(backbone.features, classes), state)
+        backbone.initialise(net)
+        _take_pretrained(net)
     return net
 
 
-def layers_of(name: str) -> type[Backbone]:
-    """The class of a network, which publishes its mixable layers, without building one."""
+def build_backbone(name: str, *, channels: int = 3, size: tuple[int, int] | None = None) -> Backbone:
+    """A network up to its features, with PyTorch's initial values from torch's generator."""
+    if ":" not in name:
+        return NETS[name](channels=channels)
+    from .foreign import foreign_backbone
+
+    return foreign_backbone(name, channels=channels, size=size)
+
+
+def layers_of(name: str) -> Backbone:
+    """A network that shows its mixable layers and sizes, and has no weights worth using."""
     check_net(name)
-    factory: Any = NETS[name]
-    made: type[Backbone] = getattr(factory, "func", factory)  # a partial hides its class
-    return made
+    if ":" not in name:
+        with torch.device("meta"):
+            return build_backbone(name)
+    with torch.random.fork_rng(devices=[]):
+        return build_backbone(name)
 
 
 def check_net(name: str) -> None:
-    """ConfigError for a network that is not in the table."""
-    if name not in NETS:
-        raise ConfigError(f"there is no network {name!r}. {did_you_mean(name, NETS)}")
+    """ConfigError for a network that is not there."""
+    if ":" in name:
+        from .foreign import check_foreign
+
+        check_foreign(name)
+    elif name not in NETS:
+        raise ConfigError(
+            f"there is no network {name!r}. {did_you_mean(name, NETS)} Those of other libraries are called "
+            "timm:NAME and torchvision:NAME"
+        )
 
 
 @torch.no_grad()
-def restart(net: nn.Module) -> None:
+def restart(net: Classifier) -> None:
     """Initial weights and statistics once more, from torch's generator; heads that are no linear layers stay."""
-    for module in net.modules():
+    fresh = net.backbone.rebuilt()
+    if fresh is not None:
+        net.backbone.load_state_dict(fresh.state_dict())
+    for module in (net if fresh is None else net.head).modules():
         if isinstance(module, nn.BatchNorm2d):
             module.weight.fill_(1)
             module.bias.zero_()
             if module.running_mean is not None and module.running_var is not None:
                 module.running_mean.zero_()
                 module.running_var.fill_(1)
-        elif isinstance(module, nn.Conv2d | nn.Linear):
+        elif isinstance(module, nn.Conv2d | nn.Linear | Noise):
             module.reset_parameters()
-    initialise(net)
+    net.backbone.initialise(net)
+    _take_pretrained(net)
 
 
-def initialise(net: nn.Module) -> None:
-    """Kaiming-normal weights (fan-in) of convolutions and linear layers, the head's too, not of biases."""
-    for module in net.modules():
-        if isinstance(module, nn.Conv2d | nn.Linear):
-            nn.init.kaiming_normal_(module.weight)
+def _take_pretrained(net: Classifier) -> None:
+    if net.pretrained is not None:
+        from .pretrained import load_pretrained
+
+        load_pretrained(net.backbone, net.pretrained)

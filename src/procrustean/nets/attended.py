@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from .classifier import Backbone
+from .classifier import Backbone, refuse_closed
 
 
 class ModulatedAttention(nn.Module):
@@ -55,21 +55,20 @@ def averaging(size: tuple[int, int], wanted: tuple[int, int], like: Tensor) -> T
 class AttendedBackbone(Backbone):
     """A trained backbone with attention on its last map; the feature is relu(W mean + b), as wide as before.
 
-    It takes over the groups of the backbone it is made from, under their names. That backbone has to be a chain of
-    its groups and a mean over the pixels.
+    It takes over the children of the backbone it is made from, under their names. That backbone has to be a chain of
+    children and a mean over the pixels.
     """
 
     def __init__(self, backbone: Backbone) -> None:
         super().__init__()
+        refuse_closed(backbone, "a network with attention on its last feature map")
         self.groups, self.second_group, self.shrinks = backbone.groups, backbone.second_group, backbone.shrinks
-        self.features = backbone.features
-        for name in self.groups:
+        self.chain, self.features = backbone.chain, backbone.features
+        for name in self.chain:
             setattr(self, name, getattr(backbone, name))
         self.attention = ModulatedAttention(self.features)
         self.direct = nn.Linear(self.features, self.features)
 
     def forward(self, x: Tensor) -> Tensor:
-        for name in self.groups:
-            x = getattr(self, name)(x)
-        feature: Tensor = self.direct(self.attention(x).mean((2, 3))).relu()
+        feature: Tensor = self.direct(self.attention(self.map(x)).mean((2, 3))).relu()
         return feature

@@ -8,14 +8,14 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from . import initialise
-from .classifier import Backbone
+from .classifier import Backbone, refuse_closed
+from .noise import Noise
 
 Branch = Literal["conventional", "rebalancing"]
 
 
 class ForkedGroup(nn.Module):
-    """A group of blocks whose last one, or only one, gets a twin with initial weights of its own."""
+    """A group of blocks whose last one, or only one, has a twin."""
 
     def __init__(self, group: nn.Module) -> None:
         super().__init__()
@@ -23,7 +23,9 @@ class ForkedGroup(nn.Module):
         self.shared = nn.Sequential(*blocks[:-1])
         self.conventional = blocks[-1]
         self.rebalancing = copy.deepcopy(blocks[-1])
-        initialise(self.rebalancing)
+        for module in self.rebalancing.modules():
+            if isinstance(module, Noise):
+                module.reset_parameters()
 
     def forward(self, x: Tensor) -> Tensor:
         z = self.shared(x)
@@ -38,32 +40,39 @@ class ForkedGroup(nn.Module):
 class BilateralBackbone(Backbone):
     """An untrained backbone with its last group forked: the features of both branches, side by side.
 
-    It takes over the groups of the backbone it is made from, under their names. That backbone has to be a chain of
-    its groups and a mean over the pixels.
+    It takes over the children of the backbone it is made from, under their names.
+
+    Args:
+        backbone: a chain of children and a mean over the pixels.
+        alike: whether the twin starts with the weights of the block it repeats, as behind pretrained weights it
+            should, instead of weights of its own.
     """
 
-    def __init__(self, backbone: Backbone) -> None:
+    def __init__(self, backbone: Backbone, *, alike: bool = False) -> None:
         super().__init__()
-        self.groups, self.second_group, self.shrinks = backbone.groups, backbone.second_group, backbone.shrinks
-        *trunk, last = self.groups
+        refuse_closed(backbone, "a network whose last block exists twice")
+        self.second_group, self.shrinks = backbone.second_group, backbone.shrinks
+        trunk, repeated = backbone.chain[: -backbone.fork], backbone.chain[-backbone.fork :]
         for name in trunk:
             setattr(self, name, getattr(backbone, name))
-        setattr(self, last, ForkedGroup(getattr(backbone, last)))
+        parts = [getattr(backbone, name) for name in repeated]
+        forked = ForkedGroup(parts[0] if len(parts) == 1 else nn.Sequential(nn.Sequential(*parts)))
+        if not alike:
+            backbone.initialise(forked.rebalancing)
+        setattr(self, repeated[0], forked)
+        self.chain = (*trunk, repeated[0])
+        self.groups = {name: repeated[0] if child in repeated else child for name, child in backbone.groups.items()}
         self.features = 2 * backbone.features
 
     @property
     def forked(self) -> ForkedGroup:
         """The last group."""
-        group: ForkedGroup = getattr(self, self.groups[-1])
+        group: ForkedGroup = getattr(self, self.chain[-1])
         return group
-
-    def forward(self, x: Tensor) -> Tensor:
-        z: Tensor = self.forked(self.trunk(x))
-        return z.mean((2, 3))
 
     def trunk(self, x: Tensor) -> Tensor:
         """The map before the last group."""
-        for name in self.groups[:-1]:
+        for name in self.chain[:-1]:
             x = getattr(self, name)(x)
         return x
 

@@ -7,7 +7,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from .blocks import ConvNormReLU
-from .classifier import Backbone
+from .classifier import Backbone, with_own_names
 
 
 class Shortcut(nn.Module):
@@ -58,8 +58,8 @@ class BasicBlock(nn.Module):
 class ResNetCifar(Backbone):
     """Stem and three stages of `blocks` residual blocks: group1 to group4 of the paper."""
 
-    groups = ("input", "group1", "group2", "group3", "group4")
-    second_group = "group2"
+    groups = with_own_names("input", "group1", "group2", "group3", "group4")
+    chain = tuple(groups)
     shrinks = 4
 
     def __init__(self, *, blocks: int, channels: int = 3, width: int = 16) -> None:
@@ -70,10 +70,6 @@ class ResNetCifar(Backbone):
         self.group3 = _stage(width, 2 * width, blocks, stride=2)
         self.group4 = _stage(2 * width, 4 * width, blocks, stride=2)
         self.features = 4 * width
-
-    def forward(self, x: Tensor) -> Tensor:
-        z: Tensor = self.group4(self.group3(self.group2(self.group1(self.input(x)))))
-        return z.mean((2, 3))
 
 
 def _stage(inputs: int, outputs: int, blocks: int, stride: int) -> nn.Sequential:

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from torch import Tensor, nn
+from torch import nn
 
 from .blocks import ConvNormReLU
-from .classifier import Backbone
+from .classifier import Backbone, with_own_names
 
 
 class SmallNet(Backbone):
     """Three groups of 3 x 3 convolution, batch normalisation, ReLU; the second and third halve the image."""
 
-    groups = ("input", "group1", "group2", "group3")
-    second_group = "group2"
+    groups = with_own_names("input", "group1", "group2", "group3")
+    chain = tuple(groups)
     shrinks = 4
 
     def __init__(self, *, channels: int = 1, width: int = 16) -> None:
@@ -22,7 +22,3 @@ class SmallNet(Backbone):
         self.group2 = ConvNormReLU(width, 2 * width, stride=2)
         self.group3 = ConvNormReLU(2 * width, 4 * width, stride=2)
         self.features = 4 * width
-
-    def forward(self, x: Tensor) -> Tensor:
-        z: Tensor = self.group3(self.group2(self.group1(self.input(x))))
-        return z.mean((2, 3))

@@ -1,0 +1,36 @@
+"""procrustean recipes"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import tyro
+
+
+@dataclass(frozen=True)
+class Recipes:
+    """List the training recipes, or show all numbers of one."""
+
+    name: tyro.conf.Positional[str | None] = None
+    """Recipe to show; without it all are listed."""
+
+    def run(self) -> int:
+        import yaml
+
+        from ..console import write_result
+        from ..errors import ConfigError, did_you_mean
+        from ..recipes import PAPER, RECIPES
+
+        if self.name is None:
+            width = max(map(len, RECIPES))
+            lines = [f"{name:{width}}  {about}" for name, (_, about) in RECIPES.items()]
+            write_result("\n".join([*lines, "", "procrustean recipes NAME shows one; train --recipe NAME takes it."]))
+            return 0
+        if self.name not in RECIPES:
+            raise ConfigError(f"there is no recipe {self.name!r}. {did_you_mean(self.name, RECIPES)}")
+        recipe, about = RECIPES[self.name]
+        sources = [source for source, name in PAPER.items() if name == self.name]
+        taken = f"# taken by itself on {', '.join(sources)}\n" if sources else ""
+        numbers = {k: list(v) if isinstance(v, tuple) else v for k, v in recipe.to_json().items()}
+        write_result(f"# {about}\n{taken}{yaml.safe_dump(numbers, sort_keys=False, default_flow_style=None)}".rstrip())
+        return 0

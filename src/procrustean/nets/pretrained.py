@@ -1,0 +1,158 @@
+"""Weights that a backbone starts from: a state dict in a file, found, read without running code, and checked."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from pickle import UnpicklingError
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ..errors import ConfigError
+from .classifier import Backbone
+from .foreign import check_foreign, imported
+from .noise import Noise
+
+#: What stands for the file that timm or torchvision has downloaded for the network.
+CACHE = "cache"
+#: Wrappers of research codes around a state dict, and prefixes of the names in it.
+_WRAPPERS, _PREFIXES = ("state_dict", "model", "params"), ("module.", "backbone.")
+#: How linear heads are called.
+_HEADS = ("head.", "heads.", "fc.", "classifier.", "linear.")
+
+
+@dataclass(frozen=True)
+class Pretrained:
+    """A state dict and where it comes from."""
+
+    state: Mapping[str, Tensor]
+    path: Path
+    sha256: str
+
+    def to_json(self) -> dict[str, str]:
+        return {"path": str(self.path), "sha256": self.sha256}
+
+
+def read_pretrained(choice: str, net: str) -> Pretrained:
+    """The weights that `--pretrained` names.
+
+    Args:
+        choice: a .safetensors file, a file of torch.save, or "cache" for what timm or torchvision has downloaded.
+        net: the network they are for.
+    """
+    path = _cached(net) if choice == CACHE else Path(choice).expanduser()
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise ConfigError(f"cannot read the pretrained weights {path} ({error.strerror})") from error
+    return Pretrained(_state(path), path, hashlib.sha256(content).hexdigest())
+
+
+def load_pretrained(backbone: Backbone, state: Mapping[str, Tensor]) -> None:
+    """Put a state dict into a backbone; every weight has to be there and to fit, a head is left out."""
+    named = {_own_name(backbone, key): value for key, value in state.items()}
+    noise = {f"{path}.{key}" for path, m in backbone.named_modules() if isinstance(m, Noise) for key in m._buffers}
+    wanted = {key: value for key, value in backbone.state_dict().items() if key not in noise}
+    # Counters of batches are in some files and not in others, and nothing depends on them.
+    missing = [key for key in wanted if key not in named and not key.endswith("num_batches_tracked")]
+    left_over = [
+        key
+        for key in named
+        if key not in wanted
+        and key not in noise
+        and not key.removeprefix("net.").startswith(_HEADS)
+        and not key.endswith("num_batches_tracked")
+    ]
+    if missing or left_over:
+        raise ConfigError(
+            f"these pretrained weights are of another network: {_some(missing)} missing in the file, "
+            f"{_some(left_over)} unknown to the network"
+        )
+    for key, value in wanted.items():
+        if key in named and named[key].shape != value.shape:
+            raise ConfigError(
+                f"these pretrained weights do not fit: {key} has shape {list(named[key].shape)} in the file and "
+                f"{list(value.shape)} in the network (another stem, another number of channels or image size)"
+            )
+    backbone.load_state_dict({key: named[key] for key in wanted if key in named}, strict=False)
+
+
+def _own_name(backbone: Backbone, key: str) -> str:
+    own = key
+    for prefix in _PREFIXES:
+        own = own.removeprefix(prefix)
+    return own if key.startswith("backbone.") else backbone.published_name(own)
+
+
+def _some(keys: list[str]) -> str:
+    return "nothing" if not keys else ", ".join(keys[:3]) + (f" and {len(keys) - 3} more" if len(keys) > 3 else "")
+
+
+def _state(path: Path) -> dict[str, Tensor]:
+    content: Any
+    try:
+        if path.suffix == ".safetensors":
+            from safetensors.torch import load_file
+
+            content = load_file(path)
+        else:
+            content = torch.load(path, map_location="cpu", weights_only=True)
+    except UnpicklingError as error:
+        raise ConfigError(
+            f"{path} holds more than tensors, or is no file of torch.save; only plain state dicts are read, because "
+            f"others can run code. Save one with: torch.save(model.state_dict(), ...) ({str(error).splitlines()[0]})"
+        ) from error
+    except Exception as error:  # the readers raise errors of many kinds on a damaged file
+        raise ConfigError(f"{path} is damaged or no file of weights ({error})") from error
+    for wrapper in _WRAPPERS:
+        if isinstance(content, dict) and isinstance(content.get(wrapper), dict):
+            content = content[wrapper]
+    if not isinstance(content, dict) or not content or not all(isinstance(v, Tensor) for v in content.values()):
+        raise ConfigError(f"{path} holds no state dict: names with a tensor each")
+    return content
+
+
+def _cached(net: str) -> Path:
+    library, colon, model = net.partition(":")
+    if not colon:
+        raise ConfigError(
+            f"--pretrained cache is for networks of timm and torchvision; for {net} name a file of weights, which may "
+            "be torchvision's where the architecture is the same"
+        )
+    check_foreign(net)
+    hub = Path(torch.hub.get_dir()) / "checkpoints"
+    if library == "torchvision":
+        weights = imported("torchvision").models.get_model_weights(model).DEFAULT
+        path = hub / str(weights.url).rpartition("/")[2]
+        found, sought = path if path.exists() else None, str(path)
+        how = f"torchvision.models.get_model({model!r}, weights='DEFAULT')"
+    else:
+        found, sought = _cached_of_timm(model, hub)
+        how = f"timm.create_model({model!r}, pretrained=True)"
+    if found is None:
+        raise ConfigError(
+            f"the pretrained weights of {net} are not in the cache (looked for {sought}). Nothing is downloaded here: "
+            f'where there is a network, fetch them once by python -c "import {library}; {how}", or name a file'
+        )
+    return found
+
+
+def _cached_of_timm(model: str, hub: Path) -> tuple[Path | None, str]:
+    config = imported("timm").get_pretrained_cfg(model)
+    if config is None or not (config.hf_hub_id or config.url):
+        raise ConfigError(f"timm offers no pretrained weights for {model!r}")
+    if config.hf_hub_id:
+        from huggingface_hub import try_to_load_from_cache
+
+        repository, _, revision = config.hf_hub_id.partition("@")
+        for name in filter(None, (config.hf_hub_filename, "model.safetensors", "pytorch_model.bin")):
+            found = try_to_load_from_cache(repository, name, revision=revision or None)
+            if isinstance(found, str):
+                return Path(found), name
+        return None, f"model.safetensors of {config.hf_hub_id}"
+    path = hub / config.url.rpartition("/")[2]
+    return (path if path.exists() else None), str(path)

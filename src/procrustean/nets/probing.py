@@ -1,0 +1,38 @@
+"""Try a network on images of a size, without computing anything."""
+
+from __future__ import annotations
+
+import copy
+
+import torch
+from torch import Tensor
+
+from ..errors import ConfigError
+from .classifier import Classifier
+
+
+@torch.no_grad()
+def check_size(net: Classifier, channels: int, size: tuple[int, int], name: str) -> None:
+    """ConfigError for images that the network cannot take, or a network that gives something else than features.
+
+    Args:
+        net: the network; it is left as it is.
+        channels: of the images.
+        size: height and width of the images.
+        name: the network's, for the message.
+    """
+    shapes = copy.deepcopy(net.backbone).to("meta").train()
+    images = torch.empty(2, channels, *size, device="meta")
+    try:
+        features = shapes(images)
+    except (RuntimeError, ValueError, AssertionError, TypeError) as error:
+        raise ConfigError(
+            f"the network {name} cannot take images of {size[1]} x {size[0]} pixels: {error}. Choose another --net, "
+            "one for small images for example (procrustean nets), or another --image-size"
+        ) from error
+    found = tuple(features.shape) if isinstance(features, Tensor) else type(features).__name__
+    if found != (2, net.backbone.features):
+        raise ConfigError(
+            f"the network {name} gives {found} for two images instead of two features of {net.backbone.features} "
+            "numbers, so it cannot be trained here; choose another --net"
+        )

@@ -1,0 +1,124 @@
+"""What a recipe is: the numbers around a method. Those of the data sets are in `recipes`."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields, replace
+from typing import Any, Literal, get_args
+
+from .errors import ConfigError, did_you_mean
+
+#: How training images are changed: cropped after zero pixels are added on each side and mirrored; a part of random
+#: size and shape, mirrored; the first with AutoAugment's policy for CIFAR and Cutout; mirrored; not at all.
+Augment = Literal["pad_crop_flip", "random_resized_crop", "strong", "flip", "none"]
+#: What some of them leave no choice about.
+_IMPLIED: dict[str, dict[str, Any]] = {
+    "random_resized_crop": {"padding": 0},
+    "flip": {"padding": 0, "flip": True},
+    "none": {"padding": 0, "flip": False},
+}
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """Everything about training that is neither data nor method."""
+
+    name: str  # of the recipe this one is, or was changed from
+    net: str
+    epochs: int
+    batch_size: int
+    lr: float
+    momentum: float
+    nesterov: bool
+    weight_decay: float
+    schedule: Literal["cosine", "steps", "constant"]
+    milestones: tuple[float, ...]  # shares of the epochs after which "steps" multiplies the rate by `decay`
+    decay: float
+    warmup_epochs: int  # linear, ending at `lr`
+    augment: Augment
+    crop: int | None  # side of what the network is shown while training; None: that of the image
+    evaluation_crop: int | None  # side of the middle part that it is tested on; None: the whole image
+    padding: int  # zero pixels added on each side before the crop
+    flip: bool  # random horizontal flip
+    colour_jitter: float  # largest relative change of brightness, contrast and saturation
+    mean: tuple[float, ...] | None  # per channel, of pixels scaled to 0..1; None: measured on the training images
+    std: tuple[float, ...] | None
+
+    def changed(self, changes: Mapping[str, Any]) -> Recipe:
+        """The recipe with some numbers replaced; another way to augment brings what it implies."""
+        known = [f.name for f in fields(self)]
+        for name in changes:
+            if name not in known:
+                raise ConfigError(f"a recipe has no {name!r}. {did_you_mean(name, known)}")
+        return replace(self, **{**_IMPLIED.get(changes.get("augment", ""), {}), **changes}).checked()
+
+    def checked(self) -> Recipe:
+        """Itself, or a ConfigError naming the number that cannot be."""
+        schedules, augments = ("cosine", "steps", "constant"), get_args(Augment)
+        rules: dict[str, tuple[bool, str]] = {
+            "epochs": (self.epochs >= 1, "at least 1"),
+            "batch_size": (self.batch_size >= 1, "at least 1"),
+            "lr": (math.isfinite(self.lr) and self.lr > 0, "above 0"),
+            "momentum": (0 <= self.momentum < 1, "from 0 to below 1"),
+            "weight_decay": (math.isfinite(self.weight_decay) and self.weight_decay >= 0, "0 or more"),
+            "schedule": (self.schedule in schedules, "one of " + ", ".join(schedules)),
+            "warmup_epochs": (self.warmup_epochs >= 0, "0 or more"),
+            "augment": (self.augment in augments, "one of " + ", ".join(augments)),
+            "crop": (self.crop is None or self.crop >= 1, "at least 1"),
+            "evaluation_crop": (self.evaluation_crop is None or self.evaluation_crop >= 1, "at least 1"),
+            "padding": (self.padding >= 0, "0 or more"),
+            "colour_jitter": (0 <= self.colour_jitter <= 1, "from 0 to 1"),
+        }
+        for name, value in _IMPLIED.get(self.augment, {}).items():
+            rules[name] = (getattr(self, name) == value, f"{value} with augment {self.augment!r}")
+        for name, (fine, wanted) in rules.items():
+            if not fine:
+                raise ConfigError(f"{name} = {getattr(self, name)!r} received; it has to be {wanted}")
+        return self
+
+    @property
+    def normalisation(self) -> tuple[tuple[float, ...], tuple[float, ...]]:
+        """Mean and standard deviation per channel, once they are known."""
+        if self.mean is None or self.std is None:
+            raise ConfigError("the recipe leaves mean and std to the data, and they have not been measured yet")
+        return self.mean, self.std
+
+    def text(self) -> str:
+        """The most important numbers in a line."""
+        falls = {
+            "cosine": "cosine to 0",
+            "constant": "constant",
+            "steps": f"times {self.decay:g} after {' and '.join(f'{100 * m:.0f} %' for m in self.milestones)}",
+        }[self.schedule]
+        warm = f" after {self.warmup_epochs} of warm-up" if self.warmup_epochs else ""
+        epochs = f"{self.epochs} epoch{'s' * (self.epochs > 1)}"
+        return (
+            f"{self.net}, {epochs}, batch {self.batch_size}, rate {self.lr:g} {falls}{warm}, "
+            f"weight decay {self.weight_decay:g}, {self.augment}"
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def lr_table(recipe: Recipe, epochs: int) -> list[float]:
+    """The learning rate of every epoch: linear warm-up, then the schedule over the rest.
+
+    Cosine falls to 0 over the epochs after the warm-up. Steps count their milestones over all epochs, as Cao
+    et al. do: milestones (0.8, 0.9) of 200 epochs keep the full rate for epochs 1 to 160.
+    """
+    warm = min(recipe.warmup_epochs, epochs - 1)
+    rates = []
+    for epoch in range(epochs):
+        if epoch < warm:
+            factor = (epoch + 1) / warm
+        elif recipe.schedule == "cosine":
+            factor = 0.5 * (1 + math.cos(math.pi * (epoch - warm) / (epochs - warm)))
+        elif recipe.schedule == "steps":
+            # int() of the product, with a hair's breadth added: 0.7 * 90 must be 63, not 62.
+            factor = recipe.decay ** sum(epoch >= int(m * epochs + 1e-9) for m in recipe.milestones)
+        else:
+            factor = 1.0
+        rates.append(recipe.lr * factor)
+    return rates

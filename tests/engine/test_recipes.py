@@ -1,0 +1,104 @@
+"""A training step of every recipe with its own network, at full width on small images."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+import torch
+
+from procrustean.data.imageset import ImageSet
+from procrustean.engine.augmentation import AUGMENTS, check_augmentation
+from procrustean.engine.device import place
+from procrustean.engine.engines import Engine
+from procrustean.engine.images import ImageStore
+from procrustean.engine.stage import StageRun
+from procrustean.errors import ConfigError
+from procrustean.methods import make_method
+from procrustean.nets import build_net, layers_of
+from procrustean.recipes import PAPER, RECIPES, Recipe, lr_table, recipe_for
+from procrustean.types import Problem
+
+CPU = torch.device("cpu")
+
+
+def at_small_size(recipe: Recipe) -> Recipe:
+    """The recipe for 16 x 16 pixels, as they are."""
+    changes = {"batch_size": 4, "crop": None, "evaluation_crop": None}
+    if recipe.augment not in AUGMENTS:
+        changes["augment"] = "pad_crop_flip"
+    if recipe.mean is None:
+        changes |= {"mean": (0.5,) * 3, "std": (0.25,) * 3}
+    return recipe.changed(changes)
+
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_a_step_of_each_network_in_its_recipe(name: str) -> None:
+    recipe = at_small_size(RECIPES[name][0])
+    images = np.random.RandomState(0).randint(0, 256, (4, 16, 16, 3), dtype=np.uint8)
+    train = ImageSet(images, np.array([0, 0, 0, 1]), ("a", "b"))
+    layers = layers_of(recipe.net)
+    problem = Problem((3, 1), "step", layers=tuple(layers.groups), second_group=layers.second_group)
+    net = build_net(recipe.net, channels=3, classes=2, seed=0).to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+    before = {key: value.clone() for key, value in net.state_dict().items()}
+    mean, std = recipe.normalisation
+    stage = StageRun(
+        make_method("mfw", problem).stages[0],
+        0,
+        net=net,
+        train=train,
+        images=ImageStore(train, device=CPU, mean=mean, std=std, padding=recipe.padding),
+        recipe=recipe,
+        epochs=recipe.epochs,
+        seed=0,
+        placement=place("cpu", "fp32"),
+        engine=Engine("eager", "a test"),
+    )
+    stage.begin_epoch(0)
+    assert stage.advance(0, 1) == 1
+    assert stage.non_finite(0) is None
+    assert 0 < stage.mean_loss() < 20
+    assert float(stage.clock.lr) == pytest.approx(lr_table(recipe, recipe.epochs)[0])
+    after = stage.weights()
+    moved = [key for key, _ in net.named_parameters() if not torch.equal(before[key], after[key])]
+    assert len(moved) == len(list(net.parameters()))
+    # A first step of SGD is the rate times the gradient, the penalty included.
+    optimizer = stage.optimizer
+    step = float(stage.clock.lr) * optimizer.velocity * (1 + recipe.momentum * recipe.nesterov)
+    key = "head.bias"
+    change = dict(stage.parameters.named(step))[key]
+    torch.testing.assert_close(before[key] - after[key], change, atol=1e-6, rtol=1e-4)
+
+
+class TestWhatIsCarriedOut:
+    @pytest.mark.parametrize("source", ["digits", "cifar10", "tiny-imagenet", "tiered-imagenet", "my images"])
+    def test_recipes_that_work(self, source: str) -> None:
+        check_augmentation(recipe_for(source), (64, 64))
+
+    def test_parts_of_larger_images(self) -> None:
+        recipe = recipe_for("imagenet-lt")
+        check_augmentation(recipe, (224, 224))
+        with pytest.raises(ConfigError, match=r"'imagenet-lt' shows the network 224 x 224 pixels \(crop\)"):
+            check_augmentation(recipe, (256, 256))
+
+    @pytest.mark.parametrize(
+        "changes", [{"augment": "strong"}, {"augment": "random_resized_crop"}, {"colour_jitter": 0.4}]
+    )
+    def test_what_is_not(self, changes: dict[str, object]) -> None:
+        with pytest.raises(ConfigError, match="cannot be carried out here; choose --augment pad_crop_flip, flip or"):
+            check_augmentation(recipe_for("cifar10").changed(changes), (32, 32))
+
+
+def test_every_recipe_of_the_paper_has_its_schedule() -> None:
+    """First, middle and last rates, to be seen beside each other."""
+    found = {}
+    for source in PAPER:
+        recipe = recipe_for(source)
+        rates = lr_table(recipe, recipe.epochs)
+        found[source] = (rates[0], rates[recipe.epochs // 2], rates[-1])
+        assert not math.isclose(rates[0], rates[-1])
+    assert found["tiny-imagenet"] == pytest.approx((0.1, 0.05, 6.17e-6), rel=1e-2)
+    assert found["tiered-imagenet"] == pytest.approx((0.2, 0.1, 1.52e-5), rel=1e-2)
+    assert found["imagenet-lt"] == pytest.approx((0.1, 0.05, 6.17e-6), rel=1e-2)
+    assert found["inaturalist18"] == pytest.approx((0.05, 0.05, 5e-4))

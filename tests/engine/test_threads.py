@@ -1,0 +1,66 @@
+"""Threads of a run: as many from Python as from the command line, and as before when it is over."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from procrustean.api import fit
+from procrustean.console import SilentReporter
+from procrustean.data.imageset import Splits
+from procrustean.engine.threads import sane_threads
+from procrustean.nets import NETS
+from procrustean.objectives import Classify
+
+
+@pytest.fixture
+def two_threads() -> Iterator[None]:
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    yield
+    torch.set_num_threads(before)
+
+
+def flushes() -> bool:
+    return bool(torch.tensor(1e-40) * 1.0 == 0)
+
+
+@pytest.mark.usefixtures("two_threads")
+class TestThreads:
+    @pytest.mark.parametrize(("net", "threads"), [("small", 1), ("another", 2)])
+    def test_inside_and_outside(
+        self, net: str, threads: int, splits: Splits, tiny: dict[str, Any], tmp_path: Path,
+        monkeypatch: pytest.MonkeyPatch,
+    ) -> None:  # fmt: skip
+        monkeypatch.setitem(NETS, "another", NETS["small"])
+        seen = set()
+        forward = Classify.forward
+
+        def noted(self: Classify, *arguments: Any) -> torch.Tensor:
+            seen.add((torch.get_num_threads(), flushes()))
+            return forward(self, *arguments)
+
+        monkeypatch.setattr(Classify, "forward", noted)
+        fit(splits, **{**tiny, "net": net, "epochs": 1}, run_dir=tmp_path / "run", reporter=SilentReporter())
+        assert seen == {(threads, True)}
+        assert torch.get_num_threads() == 2
+        assert not flushes()
+
+    def test_after_a_failure(self) -> None:
+        with pytest.raises(KeyError), sane_threads("small"):
+            raise KeyError
+        assert torch.get_num_threads() == 2
+        assert not flushes()
+
+    def test_what_the_user_had_set_stays(self) -> None:
+        torch.set_flush_denormal(True)
+        try:
+            with sane_threads("small"):
+                assert flushes()
+            assert flushes()
+        finally:
+            torch.set_flush_denormal(False)
