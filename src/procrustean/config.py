@@ -13,7 +13,7 @@ from typing import Any, Literal
 from .errors import ConfigError, did_you_mean
 
 #: Settings that say where and how a run is carried out, not what it computes.
-_CARRIED_OUT = ("run_dir", "data_dir", "device", "engine", "kernels", "checkpoint_every")
+_CARRIED_OUT = ("run_dir", "data_dir", "device", "engine", "kernels", "images", "workers", "checkpoint_every")
 
 
 @dataclass(frozen=True)
@@ -64,6 +64,10 @@ class RunConfig:
     """How steps are carried out: one by one, as a captured CUDA graph, or compiled and captured."""
     kernels: Literal["auto", "on", "off"] = "auto"
     """Hand-written GPU kernels for small residual networks; auto uses them where they apply."""
+    images: Literal["auto", "resident", "streamed"] = "auto"
+    """Where the images are: resident on the device, or streamed to it; auto keeps them there while there is room."""
+    workers: int | None = None
+    """Threads and processes that feed streamed images; default all cores but one."""
     data_dir: Path | None = None
     """Where data sets are found or downloaded to; default $PROCRUSTEAN_DATA or the user's cache."""
     run_dir: Path | None = None
@@ -93,6 +97,7 @@ class RunConfig:
             ("evaluate_every", 1),
             ("checkpoint_every", 0),
             ("image_size", 1),
+            ("workers", 1),
         ):
             value = getattr(self, name)
             if value is not None and not least <= value < math.inf:
@@ -132,7 +137,7 @@ def typed_settings(data: Mapping[str, Any], *, origin: str) -> dict[str, Any]:
     return {key: _typed(key, value, origin) for key, value in data.items()}
 
 
-_WHOLE = ("epochs", "batch_size", "seed", "data_seed", "hold_out", "image_size", "evaluate_every")
+_WHOLE = ("epochs", "batch_size", "seed", "data_seed", "hold_out", "image_size", "evaluate_every", "workers")
 _NUMBER = ("rho", "lr", "weight_decay", "checkpoint_every")
 _CHOICE = {
     "imbalance": ("natural", "long_tailed", "step"),
@@ -141,6 +146,7 @@ _CHOICE = {
     "precision": ("auto", "fp32", "bf16"),
     "engine": ("auto", "eager", "captured", "compiled"),
     "kernels": ("auto", "on", "off"),
+    "images": ("auto", "resident", "streamed"),
 }
 _REQUIRED = ("seed", "data_seed", "hold_out", "checkpoint_every")
 

@@ -17,6 +17,7 @@ from .engine.engines import Engine, choose_engine
 from .engine.images import channel_statistics
 from .engine.record import identity_of
 from .engine.stages import reshape_for, stage_epochs
+from .engine.stores import ImageStores, augmentation_of
 from .errors import ConfigError, RunError
 from .methods import checked_options, make_method, option_defaults
 from .methods.base import Method
@@ -59,6 +60,10 @@ class Prepared:
         if hardly:
             text += f"; fewer than 5 test images of {', '.join(hardly)}: their results say little"
         return text
+
+    def stores(self) -> ImageStores:
+        """What keeps the images of the run, on the device or beside it."""
+        return ImageStores(self.recipe, self.placement, images=self.config.images, workers=self.config.workers)
 
     def build_net(self) -> Classifier:
         """The network with its initial weights."""
@@ -111,7 +116,8 @@ def prepare(
     engine = choose_engine(config.engine, config.kernels, placement, method)
     prepared = Prepared(config, data, splits, method, options, recipe, placement, engine)
     stage_epochs(method, recipe.epochs)  # refuses too few
-    _check_batches(recipe, data.train.images.shape, layers_of(recipe.net).shrinks)
+    seen = augmentation_of(recipe, data.train).size  # refuses a crop that the images do not have
+    _check_batches(recipe, (len(data.train), *seen), layers_of(recipe.net).shrinks)
     _check_layers(prepared)
     return prepared
 

@@ -29,6 +29,9 @@ class Recipe:
     flip: bool  # random horizontal flip
     mean: tuple[float, ...] | None  # per channel, of pixels scaled to 0..1; None: measured on the training images
     std: tuple[float, ...] | None
+    augment: str = "pad_crop_flip"  # one of procrustean.augment.NAMES
+    crop: int | None = None  # side of what the network sees of an image; None: all of it
+    jitter: float = 0.0  # brightness, contrast and saturation change by factors from 1 - jitter to 1 + jitter
 
     def changed(self, changes: Mapping[str, Any]) -> Recipe:
         """The recipe with some numbers replaced."""
@@ -40,6 +43,8 @@ class Recipe:
 
     def checked(self) -> Recipe:
         """Itself, or a ConfigError naming the number that cannot be."""
+        from .augment import NAMES
+
         schedules = ("cosine", "steps", "constant")
         rules: dict[str, tuple[bool, str]] = {
             "epochs": (self.epochs >= 1, "at least 1"),
@@ -50,6 +55,9 @@ class Recipe:
             "schedule": (self.schedule in schedules, "one of " + ", ".join(schedules)),
             "warmup_epochs": (self.warmup_epochs >= 0, "0 or more"),
             "padding": (self.padding >= 0, "0 or more"),
+            "augment": (self.augment in NAMES, "one of " + ", ".join(NAMES)),
+            "crop": (self.crop is None or self.crop >= 1, "at least 1"),
+            "jitter": (0 <= self.jitter < 1, "from 0 to below 1"),
         }
         for name, (fine, wanted) in rules.items():
             if not fine:

@@ -10,8 +10,11 @@ import torch
 from torch import Tensor, nn
 
 from ..metrics import metrics_from_confusion
-from .images import ImageStore
 from .step import precision
+from .stores import AnyImages
+
+#: Images larger than this are tested in smaller batches, which take the same memory.
+LARGEST_SIDE = 64
 
 
 @contextmanager
@@ -27,18 +30,19 @@ def evaluation_mode(net: nn.Module) -> Iterator[None]:
 
 @torch.no_grad()
 def predictions(
-    net: nn.Module, images: ImageStore, low_precision: torch.dtype | None
+    net: nn.Module, images: AnyImages, low_precision: torch.dtype | None
 ) -> Iterator[tuple[Tensor, Tensor]]:
     """Scores and labels by the batch, in order: ([n, C] float32, [n])."""
     device = images.labels.device
     # Large batches fill a GPU; a CPU is as fast with those that stay in its cache.
-    size = 2000 if device.type == "cuda" else 250
+    most = 2000 if device.type == "cuda" else 250
+    height, width = images.augmentation.size
+    size = max(1, min(most, most * LARGEST_SIDE**2 // (height * width)))
     with evaluation_mode(net):
-        for start in range(0, len(images), size):
-            stop = min(start + size, len(images))
+        for x, labels in images.clean_batches(size):
             with precision(device, low_precision):
-                scores = net(images.clean(start, stop))
-            yield scores.float(), images.labels[start:stop]
+                scores = net(x)
+            yield scores.float(), labels
 
 
 def confusion(batches: Iterable[tuple[Tensor, Tensor]], classes: int) -> tuple[Tensor, Tensor]:
@@ -65,7 +69,7 @@ def metrics_of(batches: Iterable[tuple[Tensor, Tensor]], counts: Sequence[int]) 
 
 
 def evaluate_net(
-    net: nn.Module, images: ImageStore, counts: Sequence[int], low_precision: torch.dtype | None
+    net: nn.Module, images: AnyImages, counts: Sequence[int], low_precision: torch.dtype | None
 ) -> dict[str, Any]:
     """All metrics of a network on a set of images; `counts` are the training images per class."""
     return metrics_of(predictions(net, images, low_precision), counts)

@@ -85,7 +85,7 @@ def make_result(prepared: Prepared, training: Training) -> dict[str, Any]:
     }
 
 
-def environment(prepared: Prepared, training: Training) -> dict[str, str]:
+def environment(prepared: Prepared, training: Training) -> dict[str, Any]:
     """Versions and machine."""
     from .. import __version__
 
@@ -98,6 +98,7 @@ def environment(prepared: Prepared, training: Training) -> dict[str, str]:
         "engine": training.engine.name,
         "engine_reason": training.engine.reason,
         "kernels": "own" if training.engine.kernels else "library",
+        "images": training.stores.where,
         "torch": torch.__version__,
         "python": platform.python_version(),
         "procrustean": __version__,
