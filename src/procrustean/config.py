@@ -21,7 +21,7 @@ class RunConfig:
     """Everything that determines a training run. None means: taken from the recipe or decided from the data."""
 
     source: str
-    """Data set: digits, cifar10, cifar100, an .npz file, or a folder of images (one folder per class)."""
+    """Data set: a name of `procrustean data sources`, an .npz file, or a folder of images (one folder per class)."""
     imbalance: Literal["natural", "long_tailed", "step"] = "natural"
     """Make the training set imbalanced: long_tailed, step, or natural to take it as it is."""
     rho: float | None = None
@@ -51,7 +51,7 @@ class RunConfig:
     hold_out: int = 0
     """Training images per class set aside to choose the epoch on; 0 trains on all of them."""
     image_size: int | None = None
-    """Side length to which images of a folder are resized."""
+    """Side length to which images of a folder are resized, or at which a data set was prepared."""
     evaluate_every: int | None = None
     """Epochs between evaluations; by default about a hundred evaluations in all."""
     track_training: bool = False

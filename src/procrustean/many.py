@@ -58,7 +58,13 @@ def fit_many(
     load = lru_cache(maxsize=4)(load_source)
 
     def splits_of(config: RunConfig) -> Splits:
-        return load(config.source, data_dir=config.data_dir, image_size=config.image_size, say=reporter.say)
+        return load(
+            config.source,
+            data_dir=config.data_dir,
+            image_size=config.image_size,
+            data_seed=config.data_seed,
+            say=reporter.say,
+        )
 
     with stop_on_signal(reporter.say) as stop:
         members = [

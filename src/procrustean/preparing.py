@@ -9,6 +9,7 @@ from typing import Any, cast
 
 from .config import RunConfig
 from .counts import Kind, imbalance_kind
+from .data.description import some_names
 from .data.imageset import Splits
 from .data.imbalance import Imbalanced, build
 from .data.sources import load_source
@@ -58,7 +59,7 @@ class Prepared:
         )
         hardly = [name for name, count in zip(self.data.test.classes, tested, strict=True) if count < 5]
         if hardly:
-            text += f"; fewer than 5 test images of {', '.join(hardly)}: their results say little"
+            text += f"; fewer than 5 test images of {some_names(hardly)}: their results say little"
         return text
 
     def stores(self) -> ImageStores:
@@ -84,7 +85,13 @@ def prepare(
     if config.net is not None:
         check_net(config.net)
     if splits is None:
-        splits = load_source(config.source, data_dir=config.data_dir, image_size=config.image_size, say=say)
+        splits = load_source(
+            config.source,
+            data_dir=config.data_dir,
+            image_size=config.image_size,
+            data_seed=config.data_seed,
+            say=say,
+        )
     if splits.note:
         say(splits.note)
     data = build(
@@ -95,7 +102,7 @@ def prepare(
         hold_out=config.hold_out,
     )
     if data.left_out_classes:
-        say(f"classes with too few images to hold any out: {', '.join(data.left_out_classes)}")
+        say(f"classes with too few images to hold any out: {some_names(data.left_out_classes)}")
     # A folder of the user's that happens to be called cifar10 is not CIFAR-10.
     known = splits.name if splits.name == config.source else ""
     recipe = recipe_for(known)

@@ -104,7 +104,7 @@ def ldam_schedule() -> dict[str, Any]:
 
 def label_mixing_schedule(source: str) -> dict[str, Any]:
     """The schedule Cheng and Lin published MAMix with and re-ran Remix with: longer where there are more classes."""
-    if source in ("cifar100", "tiny_imagenet"):
+    if source in ("cifar100", "tiny-imagenet"):
         return {"epochs": 300, "schedule": "steps", "milestones": (150 / 300, 250 / 300), "decay": 0.1}
     return ldam_schedule()
 
@@ -148,4 +148,5 @@ _IMAGES = replace(_CIFAR, net="resnet20", epochs=100, batch_size=64, lr=0.05, we
 
 def recipe_for(source: str) -> Recipe:
     """The recipe of a data set: the paper's where the paper has one."""
-    return {"cifar10": _CIFAR, "cifar100": _CIFAR, "digits": _DIGITS}.get(source, _IMAGES)
+    known = {"cifar10": _CIFAR, "cifar100": _CIFAR, "digits": _DIGITS}
+    return known.get(source.removesuffix("-tuning"), _IMAGES)

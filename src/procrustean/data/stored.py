@@ -48,7 +48,11 @@ class StoredImages:
 
     def take(self, indices: Indices) -> StoredImages:
         """A selection of the selection; nothing is read."""
-        return StoredImages(self._array, self._digest, self.rows[indices])
+        return self.with_rows(self.rows[indices])
+
+    def with_rows(self, rows: Indices) -> StoredImages:
+        """Other images of the same file."""
+        return StoredImages(self._array, self._digest, rows)
 
     def read(self, indices: Indices, out: Images) -> None:
         """Read images into an array of their shape."""

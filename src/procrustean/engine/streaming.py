@@ -19,10 +19,10 @@ from ..augment.device import with_border
 from ..augment.host import NUMBERS
 from ..augment.spec import Arrays, Augmentation
 from ..data.imageset import ImageSet
+from ..data.prefetch import Job, Prefetcher
 from ..data.stored import read_images
 from ..data.workers import WorkerPool
 from .images import LabelledImages
-from .prefetch import Job, Prefetcher
 
 Indices = npt.NDArray[np.int64]
 

@@ -8,7 +8,7 @@ from functools import partial
 
 import pytest
 
-from procrustean.engine.prefetch import Prefetcher
+from procrustean.data.prefetch import Prefetcher
 
 
 @pytest.mark.parametrize("threads", [1, 4])
