@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
+
+import torch
 
 from .config import RunConfig
 from .counts import Kind, imbalance_kind
@@ -18,7 +21,7 @@ from .engine.engines import Engine, choose_engine
 from .engine.images import channel_statistics
 from .engine.record import identity_of
 from .engine.stages import reshape_for, stage_epochs
-from .engine.stores import ImageStores, augmentation_of
+from .engine.stores import ImageStores, augmentation_of, free_bytes
 from .errors import ConfigError, RunError
 from .methods import checked_options, make_method, option_defaults
 from .methods.base import Method
@@ -126,6 +129,7 @@ def prepare(
     seen = augmentation_of(recipe, data.train).size  # refuses a crop that the images do not have
     _check_batches(recipe, (len(data.train), *seen), layers_of(recipe.net).shrinks)
     _check_layers(prepared)
+    _check_draws(method, len(data.train))
     return prepared
 
 
@@ -146,6 +150,18 @@ def _check_layers(prepared: Prepared) -> None:
         reshape_for(net, prepared.method, number, prepared.config.seed)
         stage.objective.bind(net)
         stage.objective.unbind()
+
+
+def _check_draws(method: Method, images: int) -> None:
+    """Refuse a method whose random numbers of an epoch, all drawn ahead, do not fit the memory."""
+    for stage in method.stages:
+        per_image = sum(math.prod(shape) for shape in stage.objective.draws.values())
+        needed, free = 12 * per_image * images, free_bytes(torch.device("cpu"))  # 4 bytes each, 8 while they are drawn
+        if needed > free:
+            raise ConfigError(
+                f"{method.label} draws {per_image:,} random numbers for each of {images:,} images, {needed / 1e9:.3g} "
+                f"GB an epoch, and {free / 1e9:.3g} GB of memory are free; choose another method for so many classes"
+            )
 
 
 def recipe_of(config: RunConfig) -> Recipe:

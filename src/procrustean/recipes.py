@@ -30,8 +30,9 @@ class Recipe:
     mean: tuple[float, ...] | None  # per channel, of pixels scaled to 0..1; None: measured on the training images
     std: tuple[float, ...] | None
     augment: str = "pad_crop_flip"  # one of procrustean.augment.NAMES
-    crop: int | None = None  # side of what the network sees of an image; None: all of it
-    jitter: float = 0.0  # brightness, contrast and saturation change by factors from 1 - jitter to 1 + jitter
+    crop: int | None = None  # side of what the network is shown while training; None: that of the image
+    evaluation_crop: int | None = None  # side of the middle part that it is tested on; None: the whole image
+    colour_jitter: float = 0.0  # largest relative change of brightness, contrast and saturation
 
     def changed(self, changes: Mapping[str, Any]) -> Recipe:
         """The recipe with some numbers replaced."""
@@ -57,7 +58,8 @@ class Recipe:
             "padding": (self.padding >= 0, "0 or more"),
             "augment": (self.augment in NAMES, "one of " + ", ".join(NAMES)),
             "crop": (self.crop is None or self.crop >= 1, "at least 1"),
-            "jitter": (0 <= self.jitter < 1, "from 0 to below 1"),
+            "evaluation_crop": (self.evaluation_crop is None or self.evaluation_crop >= 1, "at least 1"),
+            "colour_jitter": (0 <= self.colour_jitter <= 1, "from 0 to 1"),
         }
         for name, (fine, wanted) in rules.items():
             if not fine:

@@ -60,7 +60,8 @@ def augmented(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
     """`augmented(augment=..., crop=...)` changes the recipe of unknown images."""
 
     def change(**changes: Any) -> None:
-        recipe = recipe_for("colours").changed({"padding": 2, **changes})
+        padding = 2 if changes.get("augment", "strong") in ("pad_crop_flip", "strong") else 0
+        recipe = recipe_for("colours").changed({"padding": padding, **changes})
         monkeypatch.setattr("procrustean.preparing.recipe_for", lambda source: recipe)
 
     return change
@@ -70,9 +71,9 @@ def augmented(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
     "changes",
     [
         {},
-        {"crop": 8, "padding": 0},
-        {"augment": "random_resized_crop", "crop": 8, "jitter": 0.4},
-        {"augment": "flip", "crop": 16},
+        {"crop": 8, "padding": 0, "evaluation_crop": 10},
+        {"augment": "random_resized_crop", "crop": 8, "evaluation_crop": 8, "colour_jitter": 0.4},
+        {"augment": "flip", "crop": 16, "evaluation_crop": 16},
     ],
     ids=["pad_crop_flip", "window", "random_resized_crop", "enlarged"],
 )
@@ -200,7 +201,15 @@ def test_strong_augmentation_is_always_streamed(colours: Splits) -> None:
 
 def test_evaluation_sees_the_middle(colours: Splits) -> None:
     recipe = recipe_for("colours").changed(
-        {"mean": (0.0,) * 3, "std": (1 / 255,) * 3, "augment": "random_resized_crop", "crop": 8, "jitter": 0.4}
+        {
+            "mean": (0.0,) * 3,
+            "std": (1 / 255,) * 3,
+            "padding": 0,
+            "augment": "random_resized_crop",
+            "crop": 6,
+            "evaluation_crop": 8,
+            "colour_jitter": 0.4,
+        }
     )
     for how in ("resident", "streamed"):
         store = made(recipe, images=how).evaluation(colours.test)

@@ -22,7 +22,7 @@ class DeviceAugmentation:
         self._columns = torch.arange(spec.size[1], device=device)
         self._orders = torch.tensor(ORDERS, device=device)
         self._whole = torch.tensor([[0, 0, *spec.stored]], device=device)
-        self._smaller = any(side < seen for side, seen in zip(spec.stored, spec.size, strict=True))
+        self._enlarged = _smaller(spec.stored, spec.size)
 
     def __call__(self, pixels: Tensor, index: Tensor, numbers: Mapping[str, Tensor]) -> Tensor:
         """Images of which the network sees `spec.size`, [B, channels, h, w], 0..255, not normalised.
@@ -37,8 +37,8 @@ class DeviceAugmentation:
             x = pixels[index].permute(0, 3, 1, 2)
         elif spec.resized:
             x = resampled(pixels[index], numbers["box"], spec.size, numbers.get("flip"))
-        elif self._smaller:
-            x = self._stretched(pixels[index], numbers.get("flip"))
+        elif self._enlarged:
+            x = resampled(pixels[index], self._whole.expand(len(index), -1), spec.size, numbers.get("flip"))
         else:
             x = self._window(pixels, index, numbers)
         if spec.jitter:
@@ -46,37 +46,40 @@ class DeviceAugmentation:
         return holed(x, numbers["hole"], spec.cutout) if spec.cutout else x
 
     def middle(self, pixels: Tensor, padding: int) -> Tensor:
-        """What evaluation sees of images, [n, channels, h, w]: their middle; all of them where they are smaller.
+        """What images are tested on, [n, channels, h, w]: their middle; all of them, enlarged, where they are smaller.
 
         Args:
             pixels: uint8 [n, H, W, channels].
             padding: black pixels around each image.
         """
-        if self._smaller:
-            height, width = self.spec.stored
-            return self._stretched(pixels[:, padding : padding + height, padding : padding + width])
-        top, left = (offset + padding for offset in self._offsets)
-        height, width = self.spec.size
+        stored, tested = self.spec.stored, self.spec.tested
+        if _smaller(stored, tested):
+            inside = pixels[:, padding : padding + stored[0], padding : padding + stored[1]]
+            return resampled(inside, self._whole.expand(len(pixels), -1), tested)
+        top, left = (offset + padding for offset in _middle(stored, tested))
+        height, width = tested
         return pixels[:, top : top + height, left : left + width].permute(0, 3, 1, 2)
-
-    @property
-    def _offsets(self) -> tuple[int, int]:
-        down, right = (round((side - seen) / 2) for side, seen in zip(self.spec.stored, self.spec.size, strict=True))
-        return down, right
 
     def _window(self, pixels: Tensor, index: Tensor, numbers: Mapping[str, Tensor]) -> Tensor:
         spec = self.spec
         top, left, flip = numbers.get("top"), numbers.get("left"), numbers.get("flip")
-        rows = self._rows + (self._offsets[0] + spec.padding if top is None else top[:, None])
+        down, right = _middle(spec.stored, spec.size)
+        rows = self._rows + (down + spec.padding if top is None else top[:, None])
         columns = self._columns
         if flip is not None:
             columns = torch.where(flip[:, None], spec.size[1] - 1 - columns, columns)
-        columns = columns + (self._offsets[1] + spec.padding if left is None else left[:, None])
+        columns = columns + (right + spec.padding if left is None else left[:, None])
         rows, columns = rows.expand(len(index), -1), columns.expand(len(index), -1)
         return pixels[index[:, None, None], rows[:, :, None], columns[:, None, :]].permute(0, 3, 1, 2)
 
-    def _stretched(self, pixels: Tensor, flip: Tensor | None = None) -> Tensor:
-        return resampled(pixels, self._whole.expand(len(pixels), -1), self.spec.size, flip)
+
+def _smaller(stored: tuple[int, int], seen: tuple[int, int]) -> bool:
+    return stored[0] < seen[0] or stored[1] < seen[1]
+
+
+def _middle(stored: tuple[int, int], seen: tuple[int, int]) -> tuple[int, int]:
+    """Top and left of the middle part, as torchvision's CenterCrop has them."""
+    return round((stored[0] - seen[0]) / 2), round((stored[1] - seen[1]) / 2)
 
 
 def with_border(pixels: Tensor, padding: int) -> Tensor:

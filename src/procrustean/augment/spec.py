@@ -15,7 +15,7 @@ from .boxes import resized_crop_boxes
 
 Arrays = dict[str, npt.NDArray[Any]]
 
-#: What a recipe's `augment` may be. `padding`, `flip`, `crop` and `jitter` are fields of the recipe too.
+#: What a recipe's `augment` may be. `padding`, `flip`, `crop` and `colour_jitter` are fields of the recipe too.
 NAMES = {
     "pad_crop_flip": "black pixels added on each side, a random window of it, flipped or not",
     "random_resized_crop": "a random part of 8 to 100 % of the area, brought to size, flipped or not",
@@ -28,10 +28,11 @@ CUTOUT_SIDE = 16
 
 @dataclass(frozen=True)
 class Augmentation:
-    """What is done to each image. The middle of the stored image, at `size`, is what evaluation sees."""
+    """What is done to each image."""
 
     stored: tuple[int, int]  # height and width of the images as they are kept
-    size: tuple[int, int]  # height and width of what the network sees
+    size: tuple[int, int]  # height and width of what the network sees in training
+    tested: tuple[int, int]  # height and width of the middle, which is what it is tested on
     padding: int = 0  # black pixels added on each side before a window is cut out
     window: bool = False  # cut a random window out of the padded image
     resized: bool = False  # bring a random part of the image to `size`
@@ -86,6 +87,7 @@ def make_augmentation(
     stored: tuple[int, int],
     channels: int,
     crop: int | None = None,
+    evaluation_crop: int | None = None,
     padding: int = 0,
     flip: bool = True,
     jitter: float = 0.0,
@@ -96,15 +98,16 @@ def make_augmentation(
         name: one of `NAMES`.
         stored: height and width of the images as they are kept.
         channels: of the images, 1 or 3.
-        crop: side of what the network sees; None for the whole image.
+        crop: side of what the network sees in training; None for that of the image.
+        evaluation_crop: side of the middle that it is tested on; None for the whole image.
         padding: black pixels on each side, for "pad_crop_flip" and "strong".
         flip: whether images are mirrored, where the name says that they may be.
         jitter: brightness, contrast and saturation are multiplied by numbers from 1 - jitter to 1 + jitter.
     """
     if name not in NAMES:
         raise ConfigError(f"there is no augmentation {name!r}. {did_you_mean(name, NAMES)}")
-    if not 0 <= jitter < 1:
-        raise ConfigError(f"jitter = {jitter!r} received; it has to be from 0 (none) to below 1")
+    if not 0 <= jitter <= 1:
+        raise ConfigError(f"jitter = {jitter!r} received; it has to be from 0 (none) to 1")
     size = stored if crop is None else (crop, crop)
     window = name in ("pad_crop_flip", "strong")
     padding = padding if window else 0
@@ -118,6 +121,7 @@ def make_augmentation(
     return Augmentation(
         stored=stored,
         size=size,
+        tested=stored if evaluation_crop is None else (evaluation_crop, evaluation_crop),
         padding=padding,
         window=window,
         resized=name == "random_resized_crop",

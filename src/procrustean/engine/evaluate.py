@@ -36,7 +36,7 @@ def predictions(
     device = images.labels.device
     # Large batches fill a GPU; a CPU is as fast with those that stay in its cache.
     most = 2000 if device.type == "cuda" else 250
-    height, width = images.augmentation.size
+    height, width = images.augmentation.tested
     size = max(1, min(most, most * LARGEST_SIDE**2 // (height * width)))
     with evaluation_mode(net):
         for x, labels in images.clean_batches(size):

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from ..augment.device import DeviceAugmentation
-from ..augment.spec import Augmentation
+from ..augment.spec import Augmentation, make_augmentation
 from ..data.imageset import ImageSet
 from ..data.stored import StoredImages, read_images
 from ..types import PixelRange
@@ -40,7 +40,7 @@ class LabelledImages:
         augmentation: Augmentation | None = None,
     ) -> None:
         height, width = images.images.shape[1:3]
-        self.augmentation = augmentation or Augmentation(stored=(height, width), size=(height, width))
+        self.augmentation = augmentation or make_augmentation("none", stored=(height, width), channels=len(mean))
         self.device = device
         self.labels = _tensor(images.labels).to(device)  # [N]
         self.augment = DeviceAugmentation(self.augmentation, device)

@@ -44,7 +44,10 @@ class ImageStores:
 
     def evaluation(self, images: ImageSet, name: str = "test") -> AnyImages:
         """The store of a set that is looked at as it is."""
-        return self._made(images, augmentation_of(self._recipe.changed({"augment": "none", "jitter": 0}), images), name)
+        height, width, channels = images.images.shape[1:]
+        side = self._recipe.evaluation_crop
+        as_it_is = make_augmentation("none", stored=(height, width), channels=channels, evaluation_crop=side)
+        return self._made(images, as_it_is, name)
 
     def _made(self, images: ImageSet, augmentation: Augmentation, name: str) -> AnyImages:
         resident, why = self._choice(images, augmentation)
@@ -80,9 +83,10 @@ def augmentation_of(recipe: Recipe, images: ImageSet) -> Augmentation:
         stored=(height, width),
         channels=channels,
         crop=recipe.crop,
+        evaluation_crop=recipe.evaluation_crop,
         padding=recipe.padding,
         flip=recipe.flip,
-        jitter=recipe.jitter,
+        jitter=recipe.colour_jitter,
     )
 
 

@@ -7,7 +7,7 @@ import pytest
 import torch
 from PIL import Image, ImageEnhance
 
-from procrustean.augment import Augmentation, make_augmentation
+from procrustean.augment import make_augmentation
 from procrustean.augment.colour import ORDERS, holed, jittered
 from procrustean.augment.device import DeviceAugmentation
 from procrustean.augment.resample import resampled
@@ -106,7 +106,7 @@ def test_windows_of_larger_images_against_one_at_a_time(name: str) -> None:
 
 def test_the_middle_is_that_of_a_centre_crop() -> None:
     pixels = np.random.default_rng(0).integers(0, 256, (2, 256, 256, 3), dtype=np.uint8)
-    spec = Augmentation((256, 256), (224, 224))
+    spec = make_augmentation("none", stored=(256, 256), channels=3, evaluation_crop=224)
     found = DeviceAugmentation(spec, CPU).middle(torch.from_numpy(pixels), padding=0)
     assert np.array_equal(found.permute(0, 2, 3, 1).numpy(), pixels[:, 16:240, 16:240])
 
@@ -114,13 +114,13 @@ def test_the_middle_is_that_of_a_centre_crop() -> None:
 def test_images_smaller_than_what_is_seen_are_enlarged() -> None:
     pixels = smooth(3, 20, 20)
     for name in ("none", "flip", "random_resized_crop"):
-        spec = make_augmentation(name, stored=(20, 20), channels=3, crop=28)
+        spec = make_augmentation(name, stored=(20, 20), channels=3, crop=28, evaluation_crop=28)
         middle = DeviceAugmentation(spec, CPU).middle(torch.from_numpy(pixels), padding=0).permute(0, 2, 3, 1)
         for image, ours in zip(pixels, middle, strict=True):
             theirs = np.asarray(Image.fromarray(image).resize((28, 28), Image.Resampling.BILINEAR))
             np.testing.assert_allclose(ours.numpy(), theirs.astype(np.float64), atol=1.01)
     mirrored = {"flip": torch.tensor([True] * 3)}
-    spec = make_augmentation("flip", stored=(20, 20), channels=3, crop=28)
+    spec = make_augmentation("flip", stored=(20, 20), channels=3, crop=28, evaluation_crop=28)
     device = DeviceAugmentation(spec, CPU)
     flipped = device(torch.from_numpy(pixels), torch.arange(3), mirrored)
     torch.testing.assert_close(flipped.flip(3), device.middle(torch.from_numpy(pixels), padding=0))

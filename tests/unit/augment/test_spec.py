@@ -71,7 +71,7 @@ def test_one_number_does_not_disturb_another() -> None:
         ("strnog", {}, "there is no augmentation 'strnog'. Did you mean 'strong'"),
         ("pad_crop_flip", {"crop": 40}, r"windows of 40 x 40 pixels, but the images are 32 x 32; prepare them larger"),
         ("strong", {"channels": 1}, r"'strong' is for colour images, got 1 channel"),
-        ("none", {"jitter": 1.0}, "jitter = 1.0 received"),
+        ("none", {"jitter": 1.5}, "jitter = 1.5 received"),
     ],
 )
 def test_what_cannot_be_is_refused(name: str, changes: dict[str, object], message: str) -> None:

@@ -20,7 +20,7 @@ LABELS = np.arange(53, dtype=np.int64) % 4
 def planner(
     images: int = 53, batch_size: int = 8, *, padding: int = 4, flip: bool = True, **changes: object
 ) -> EpochPlanner:
-    augmentation = Augmentation((32, 32), (32, 32), padding=padding, window=True, flip=flip)
+    augmentation = Augmentation((32, 32), (32, 32), (32, 32), padding=padding, window=True, flip=flip)
     settings: dict[str, object] = {"draws": {"mfw": (), "mask": (3,)}, **changes}
     return EpochPlanner(np.resize(LABELS, images), batch_size, augmentation, **settings)  # type: ignore[arg-type]
 

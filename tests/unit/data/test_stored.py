@@ -84,7 +84,7 @@ def test_blocks_cover_all_rows_and_stores_are_equal(
     assert [len(rows) for rows in row_blocks(stored.shape)] == [7, 7, 6]
     labels = np.repeat(np.arange(2), 10)
     for padding in (0, 2):
-        spec = Augmentation((5, 6), (5, 6), padding=padding, window=True)
+        spec = Augmentation((5, 6), (5, 6), (5, 6), padding=padding, window=True)
         stores = [
             ImageStore(
                 ImageSet(images, labels, ("a", "b")),

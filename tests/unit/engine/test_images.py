@@ -25,7 +25,7 @@ def made_set(count: int = 7, height: int = 6, width: int = 5, channels: int = 3)
 
 def made_store(images: ImageSet, padding: int) -> ImageStore:
     channels, size = images.images.shape[3], images.images.shape[1:3]
-    augmentation = Augmentation(size, size, padding=padding, window=True, flip=True)
+    augmentation = Augmentation(size, size, size, padding=padding, window=True, flip=True)
     return ImageStore(images, device=CPU, mean=MEAN[:channels], std=STD[:channels], augmentation=augmentation)
 
 
