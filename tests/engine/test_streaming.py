@@ -230,3 +230,59 @@ def test_a_crop_larger_than_the_images_is_refused_before_training(
     with pytest.raises(ConfigError, match="windows of 16 x 16 pixels, but the images are 12 x 12"):
         fit(colours, method="erm", **SETTINGS, run_dir=tmp_path / "run")
     assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("augment", ["pad_crop_flip", "random_resized_crop"])
+def test_batches_on_a_busy_gpu_are_those_of_the_resident_store(augment: str, from_file: Splits) -> None:
+    from procrustean.data.plan import EpochPlanner
+
+    device = torch.device("cuda")
+    padding = 2 if augment == "pad_crop_flip" else 0
+    spec = make_augmentation(augment, stored=(12, 12), channels=3, crop=10, padding=padding)
+    settings: dict[str, Any] = {"device": device, "mean": (0.5,) * 3, "std": (0.2,) * 3, "augmentation": spec}
+    resident = ImageStore(from_file.train, **settings)
+    feed = StreamedImages(from_file.train, **settings, threads=3).feed(4)
+    planner = EpochPlanner(from_file.train.labels, 4, spec)
+    try:
+        for epoch in range(3):
+            plan = planner.draw(0, 0, epoch)
+            tensors = {name: torch.from_numpy(values).to(device) for name, values in plan.items()}
+            feed.begin(plan, "", step=0)
+            found, wanted = [], []
+            for step in range(planner.steps):
+                feed.advance()
+                torch.cuda._sleep(2_000_000)  # the host runs ahead of the device
+                row = {name: values[4 * step : 4 * step + 4] for name, values in tensors.items()}
+                found.append(feed.augmented(row["index"], row))
+                wanted.append(resident.augmented(row["index"], row))
+            assert torch.equal(torch.cat(found), torch.cat(wanted))
+    finally:
+        feed.close()
+
+
+@pytest.mark.gpu
+def test_tests_of_streamed_images_on_a_busy_gpu(from_file: Splits) -> None:
+    settings: dict[str, Any] = {"device": torch.device("cuda"), "mean": (0.5,) * 3, "std": (0.2,) * 3}
+    resident, streamed = ImageStore(from_file.train, **settings), StreamedImages(from_file.train, **settings, threads=2)
+    found = []
+    for x, _ in streamed.clean_batches(4):
+        torch.cuda._sleep(2_000_000)
+        found.append(x)
+    assert torch.equal(torch.cat(found), resident.clean(0, 57))
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("engine", ["eager", "captured"])
+@pytest.mark.parametrize("augment", ["pad_crop_flip", "random_resized_crop", "strong"])
+def test_streamed_runs_on_a_gpu_learn_the_same(
+    augment: str, engine: str, from_file: Splits, augmented: Callable[..., None], tmp_path: Path
+) -> None:
+    augmented(augment=augment)
+    settings: dict[str, Any] = {**SETTINGS, "device": "cuda", "method": "mfw"}
+    reference = "streamed" if augment != "strong" else "auto"
+    on_gpu = fit(from_file, **settings, engine=engine, images=reference, workers=3, run_dir=tmp_path / "gpu")
+    on_cpu = fit(from_file, **{**settings, "device": "cpu"}, run_dir=tmp_path / "cpu")
+    losses = [run.result["curves"]["loss"] for run in (on_gpu, on_cpu)]
+    np.testing.assert_allclose(losses[0], losses[1], rtol=2e-3)
+    assert on_gpu.result["environment"]["images"]["train"].startswith("streamed")

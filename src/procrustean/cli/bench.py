@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import tyro
 
 
 @dataclass(frozen=True)
-class Bench:
+class Speed:
     """Measure training speed against the plain loop of the research codes, in one run: engines, kernels, fleets.
 
     Example: procrustean bench speed --output results/speed.json
     """
 
-    what: tyro.conf.Positional[Literal["speed"]]
-    """What to measure."""
     device: Literal["auto", "cpu", "cuda"] = "auto"
     """Where to measure."""
     steps: int = 90
@@ -35,12 +34,6 @@ class Bench:
     def run(self) -> int:
         from ..bench.speed import bench_speed
         from ..console import make_reporter, write_result
-        from ..engine.checkpoint import write_atomically
-
-        def keep(result: dict[str, Any]) -> None:
-            if self.output is not None:
-                self.output.parent.mkdir(parents=True, exist_ok=True)
-                write_atomically(self.output, (json.dumps(result, indent=1) + "\n").encode())
 
         reporter = make_reporter()
         try:
@@ -51,12 +44,115 @@ class Bench:
                 workers=self.workers,
                 fleets=self.fleets,
                 say=reporter.say,
-                keep=keep,
+                keep=_keeper(self.output),
             )
         finally:
             reporter.close()
         write_result(_table(result))
         return 0
+
+
+@dataclass(frozen=True)
+class FeedSpeed:
+    """Measure what feeding images costs: resident and streamed stores against a network that is fed nothing.
+
+    Example: procrustean bench data --cases tiny-imagenet imagenet-lt --output results/data-speed.json
+    """
+
+    cases: tuple[Literal["tiny-imagenet", "imagenet-lt", "imagenet-lt-resized", "cifar-strong"], ...] = (
+        "tiny-imagenet",
+        "imagenet-lt",
+        "imagenet-lt-resized",
+        "cifar-strong",
+    )
+    """Which networks and stores: ResNet-18 at 64 pixels, ResNet-50 at 224 with plain and resized crops, ResNet-32
+    with AutoAugment."""
+    net: str | None = None
+    """Another network for all cases."""
+    images: int | None = None
+    """Another number of images in the stores; by default that of the data set."""
+    batch_size: int | None = None
+    """Another number of images per step."""
+    device: Literal["auto", "cpu", "cuda"] = "auto"
+    """Where to measure."""
+    workers: tuple[int, ...] = (1, 2, 4, 8, 16)
+    """Numbers of threads and processes that feed streamed images."""
+    steps: int = 60
+    """Steps per timing."""
+    repeats: int = 3
+    """Timings of each variant; their median counts."""
+    folder: Path | None = None
+    """Where the files of the stores, up to 23 GB, are written and removed again; default the system's."""
+    output: Path | None = None
+    """Also write the numbers as JSON, after each measurement."""
+
+    def run(self) -> int:
+        from dataclasses import replace
+
+        from ..bench.data import CASES, bench_data
+        from ..console import make_reporter, write_result
+
+        changes: dict[str, Any] = {
+            name: value for name in ("net", "images", "batch_size") if (value := getattr(self, name)) is not None
+        }
+        reporter = make_reporter()
+        try:
+            result = bench_data(
+                {name: replace(CASES[name], **changes) for name in self.cases},
+                device=self.device,
+                workers=self.workers,
+                steps=self.steps,
+                repeats=self.repeats,
+                folder=self.folder,
+                say=reporter.say,
+                keep=_keeper(self.output),
+            )
+        finally:
+            reporter.close()
+        write_result(_feed_table(result))
+        return 0
+
+
+@dataclass(frozen=True)
+class Bench:
+    """Measure speed on this machine."""
+
+    what: Annotated[Speed, tyro.conf.subcommand("speed")] | Annotated[FeedSpeed, tyro.conf.subcommand("data")]
+
+    def run(self) -> int:
+        return self.what.run()
+
+
+def _keeper(output: Path | None) -> Callable[[dict[str, Any]], None]:
+    """What writes a result to its file, whenever there is more of it."""
+
+    def keep(result: dict[str, Any]) -> None:
+        from ..engine.checkpoint import write_atomically
+
+        if output is not None:
+            output.parent.mkdir(parents=True, exist_ok=True)
+            write_atomically(output, (json.dumps(result, indent=1) + "\n").encode())
+
+    return keep
+
+
+def _feed_table(result: dict[str, Any]) -> Any:
+    from ..report.formats import Cell, Column, Table
+
+    rows = [
+        (
+            Cell(f"{name}, {case['net']} at {case['crop']}"),
+            Cell(str(row["variant"])),
+            Cell(f"{row['images_per_second']:,.0f}"),
+            Cell(f"{100 * row['share']:.0f} %"),
+            Cell(f"{row['cores_busy']:.1f}"),
+        )
+        for name, case in result["cases"].items()
+        for row in case["rows"]
+    ]
+    columns = ("case", "images", "images/s", "of the network's own speed", "cores busy")
+    headings = tuple(Column(name, name, numeric=name not in ("case", "images")) for name in columns)
+    return Table(f"Training from stores on {result['environment']['machine']}", headings, tuple(rows))
 
 
 def _table(result: dict[str, Any]) -> Any:
