@@ -35,7 +35,7 @@ def test_every_variant_is_measured_against_the_network_alone(tmp_path: Path) -> 
         keep=lambda so_far: kept.append(sum(len(case["rows"]) for case in so_far["cases"].values())),
     )
     variants = [[row["variant"] for row in case["rows"]] for case in result["cases"].values()]
-    streamed = ["streamed, 1 workers", "streamed, 2 workers"]
+    streamed = ["streamed, 1 worker", "streamed, 2 workers"]
     assert variants == [["ready batch", "resident", *streamed]] * 2 + [["ready batch", *streamed]]
     for case in result["cases"].values():
         own = case["rows"][0]["images_per_second"]

@@ -179,13 +179,21 @@ def _measured(
             stage.close()
     streamed = isinstance(variant, int)
     return {
-        "variant": f"streamed, {variant} workers" if streamed else {"ready": "ready batch"}.get(str(variant), variant),
+        "variant": _named(variant),
+        if streamed
+        else {"ready": "ready batch"}.get(str(variant), variant),
         "workers": variant if streamed else None,
         "cores_busy": busy,
         "ms_per_step": times,
         "images_per_second": 1e3 * case.batch_size / statistics.median(times),
         "memory_gib": torch.cuda.memory_reserved(placement.device) / 2**30 if placement.device.type == "cuda" else None,
     }
+
+
+def _named(variant: str | int) -> str:
+    if isinstance(variant, int):
+        return f"streamed, {variant} worker{'s' * (variant != 1)}"
+    return "ready batch" if variant == "ready" else variant
 
 
 def _store(case: Case, images: ImageSet, placement: Placement, variant: str | int) -> ImageStore | StreamedImages:

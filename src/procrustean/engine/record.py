@@ -44,6 +44,7 @@ def make_result(prepared: Prepared, training: Training) -> dict[str, Any]:
         "recipe": {"name": prepared.config.recipe, **_plain(prepared.recipe.to_json())},
         "data": {
             "source": prepared.splits.name,
+            "note": prepared.splits.note,
             "classes": list(data.train.classes),
             "counts": [int(n) for n in data.counts],
             "kind": data.kind,

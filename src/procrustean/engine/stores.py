@@ -56,7 +56,7 @@ class ImageStores:
         if resident:
             self.where[name] = f"resident, {size}: {why}"
             return ImageStore(images, device=self._device, mean=mean, std=std, augmentation=augmentation)
-        self.where[name] = f"streamed, {size}, {self.workers} workers: {why}"
+        self.where[name] = f"streamed, {size}, {self.workers} worker{'s' * (self.workers > 1)}: {why}"
         return StreamedImages(
             images, device=self._device, mean=mean, std=std, augmentation=augmentation, threads=self.workers
         )

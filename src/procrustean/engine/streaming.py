@@ -79,6 +79,7 @@ class StreamedImages(LabelledImages):
                 yield x, self.labels[start : start + size]
         finally:
             ahead.close()
+            hand_over.close()
 
     def _middle(self, pixels: Tensor) -> Tensor:
         return self.normalised(self.augment.middle(pixels, padding=0))
@@ -130,6 +131,7 @@ class BatchFeed:
     def close(self) -> None:
         """End the threads and worker processes."""
         self._ahead.close()
+        self._hand_over.close()
         if self._pool is not None:
             self._pool.close()
 
@@ -193,3 +195,8 @@ class HandOver:
         """What reads the batch is queued on the current stream."""
         if self._on_gpu:
             self._used[slot].record()
+
+    def close(self) -> None:
+        """Wait for what is on its way: the memory it goes to is about to be given back."""
+        if self._on_gpu:
+            self._stream.synchronize()

@@ -103,11 +103,11 @@ class Building:
             pool.close()
         return problems
 
-    def finish(self, left_out: list[Problem], *, groups: bool) -> Store:
+    def finish(self, problems: list[Problem], *, groups: bool) -> Store:
         """Write labels, splits and manifest, and move the whole to its place.
 
         Args:
-            left_out: what is told of in the manifest.
+            problems: with the data set, which the manifest tells of.
             groups: every class has images in one split only, so no class needs training images.
         """
         labels = np.concatenate([part.labels for part in self.listing.parts.values()]).astype(np.int64)
@@ -135,7 +135,7 @@ class Building:
                 split: int(((splits == number) & (labels >= 0)).sum())
                 for number, split in enumerate(self.listing.parts)
             },
-            "left_out": [vars(problem) for problem in left_out],
+            "problems": [vars(problem) for problem in problems],
             "classes_left_out": sorted(set(self.listing.classes) - set(names)),
             "converted_to_rgb": self._converted(),
             "listing": self.listing_digest,

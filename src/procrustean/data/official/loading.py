@@ -58,6 +58,7 @@ def _stores(root: Path, layout: Layout) -> list[Path]:
 
 
 def _notes(note: str, store: Store) -> str:
-    left_out = len(store.manifest["left_out"]) + len(store.manifest["classes_left_out"])
-    incomplete = f"prepared with --on-bad-image skip, {left_out:,} images or classes left out" if left_out else ""
-    return "; ".join(text for text in (note, incomplete) if text)
+    problems = len(store.manifest["problems"])
+    plural = "s" * (problems > 1)
+    skipped = f"prepared with --on-bad-image skip in spite of {problems:,} problem{plural}" if problems else ""
+    return "; ".join(text for text in (note, skipped) if text)

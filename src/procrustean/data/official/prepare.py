@@ -123,8 +123,7 @@ def prepare(
         problems += damaged
         if on_bad_image == "error":
             _refuse(problems, planned)
-        left_out = [problem for problem in problems if problem.kind != "count"]
-        store = building.finish(left_out, groups=layout.groups)
+        store = building.finish(problems, groups=layout.groups)
     if problems:
         _tell_of_skipping(problems, planned, store, say)
     return store

@@ -49,7 +49,7 @@ def test_a_complete_data_set_is_stored_as_it_is(name: str, miniature: Make, tmp_
     store = prepare(plans)
     assert store.path == store_path(tmp_path / "data", mini.name, 24)
     assert store.manifest["converted_to_rgb"] == {"CMYK": 1, "L": 1}
-    assert store.manifest["left_out"] == []
+    assert store.manifest["problems"] == []
     assert sorted(store.classes) == sorted({c for files in mini.images.values() for c in files.values()})
     for split, files in mini.images.items():
         found = store.split(split)
@@ -102,7 +102,7 @@ def test_skipping_leaves_out_what_is_at_fault_and_counts_again(name: str, miniat
     told = "\n".join(said)
     assert "counted again" in told
     assert "not comparable with published" in told
-    named = [problem["where"] for problem in store.manifest["left_out"]]
+    named = [problem["where"] for problem in store.manifest["problems"]]
     assert mini.faults["truncated"] in named
 
 
