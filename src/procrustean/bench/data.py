@@ -177,12 +177,9 @@ def _measured(
             times, busy = _times(stage, placement.device, steps, repeats)
         finally:
             stage.close()
-    streamed = isinstance(variant, int)
     return {
         "variant": _named(variant),
-        if streamed
-        else {"ready": "ready batch"}.get(str(variant), variant),
-        "workers": variant if streamed else None,
+        "workers": variant if isinstance(variant, int) else None,
         "cores_busy": busy,
         "ms_per_step": times,
         "images_per_second": 1e3 * case.batch_size / statistics.median(times),
