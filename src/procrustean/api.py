@@ -11,7 +11,6 @@ from .config import RunConfig
 from .console import Reporter, SilentReporter, headline_text
 from .data.imageset import Splits
 from .engine.device import own_stream
-from .engine.images import ImageStore
 from .engine.record import identity_of, make_result
 from .engine.run_directory import RunDirectory
 from .engine.stages import reshape_for
@@ -104,8 +103,7 @@ def evaluate(run: str | Path, *, weights: str = "last", splits: Splits | None = 
     prepared, net = load_run(run, weights=weights, splits=splits)
     from .engine.evaluate import evaluate_net
 
-    mean, std = prepared.recipe.normalisation
-    images = ImageStore(prepared.data.test, device=prepared.placement.device, mean=mean, std=std)
+    images = prepared.stores().evaluation(prepared.data.test)
     counts = [int(n) for n in prepared.data.counts]
     return evaluate_net(net, images, counts, prepared.placement.low_precision)
 
@@ -190,6 +188,7 @@ class OngoingRun:
         self.reporter.say_once(prepared.data_text())
         self.reporter.say_once(prepared.recipe_text())
         net = prepared.build_net()
+        stores = prepared.stores()
         training = Training(
             net=net,
             name=prepared.name,
@@ -199,6 +198,7 @@ class OngoingRun:
             seed=config.seed,
             placement=prepared.placement,
             engine=engine,
+            stores=stores,
             evaluate_every=config.evaluate_every or max(1, prepared.recipe.epochs // 100),
             track_training=config.track_training,
             checkpoint_every=config.checkpoint_every,
@@ -206,6 +206,8 @@ class OngoingRun:
             reporter=self.reporter,
             stop_requested=self.stop,
         )
+        if "streamed" in (where := stores.where["train"]):
+            self.reporter.say_once(f"training images {where}")
         if self.resume:
             training.restore()
         steps = training.run()

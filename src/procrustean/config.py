@@ -14,7 +14,7 @@ from .errors import ConfigError, did_you_mean
 from .recipes import Augment, check_recipe
 
 #: Settings that say where and how a run is carried out, not what it computes.
-_CARRIED_OUT = ("run_dir", "data_dir", "device", "engine", "kernels", "checkpoint_every")
+_CARRIED_OUT = ("run_dir", "data_dir", "device", "engine", "kernels", "images", "workers", "checkpoint_every")
 #: Settings that came later: unset, they leave the hash of a run as it was before.
 _LATER = ("pretrained", "augment")
 
@@ -24,7 +24,7 @@ class RunConfig:
     """Everything that determines a training run. None means: taken from the recipe or decided from the data."""
 
     source: str
-    """Data set: digits, cifar10, cifar100, an .npz file, or a folder of images (one folder per class)."""
+    """Data set: a name of `procrustean data sources`, an .npz file, or a folder of images (one folder per class)."""
     imbalance: Literal["natural", "long_tailed", "step"] = "natural"
     """Make the training set imbalanced: long_tailed, step, or natural to take it as it is."""
     rho: float | None = None
@@ -58,7 +58,7 @@ class RunConfig:
     hold_out: int = 0
     """Training images per class set aside to choose the epoch on; 0 trains on all of them."""
     image_size: int | None = None
-    """Side length to which images of a folder are resized."""
+    """Side length to which images of a folder are resized, or at which a data set was prepared."""
     evaluate_every: int | None = None
     """Epochs between evaluations; by default about a hundred evaluations in all."""
     track_training: bool = False
@@ -71,6 +71,10 @@ class RunConfig:
     """How steps are carried out: one by one, as a captured CUDA graph, or compiled and captured."""
     kernels: Literal["auto", "on", "off"] = "auto"
     """Hand-written GPU kernels for small residual networks; auto uses them where they apply."""
+    images: Literal["auto", "resident", "streamed"] = "auto"
+    """Where the images are: resident on the device, or streamed to it; auto keeps them there while there is room."""
+    workers: int | None = None
+    """Threads and processes that feed streamed images; default all cores but one."""
     data_dir: Path | None = None
     """Where data sets are found or downloaded to; default $PROCRUSTEAN_DATA or the user's cache."""
     run_dir: Path | None = None
@@ -101,6 +105,7 @@ class RunConfig:
             ("evaluate_every", 1),
             ("checkpoint_every", 0),
             ("image_size", 1),
+            ("workers", 1),
         ):
             value = getattr(self, name)
             if value is not None and not least <= value < math.inf:
@@ -142,7 +147,7 @@ def typed_settings(data: Mapping[str, Any], *, origin: str) -> dict[str, Any]:
     return {key: _typed(key, value, origin) for key, value in data.items()}
 
 
-_WHOLE = ("epochs", "batch_size", "seed", "data_seed", "hold_out", "image_size", "evaluate_every")
+_WHOLE = ("epochs", "batch_size", "seed", "data_seed", "hold_out", "image_size", "evaluate_every", "workers")
 _NUMBER = ("rho", "lr", "weight_decay", "checkpoint_every")
 _CHOICE = {
     "imbalance": ("natural", "long_tailed", "step"),
@@ -151,6 +156,7 @@ _CHOICE = {
     "engine": ("auto", "eager", "captured", "compiled"),
     "kernels": ("auto", "on", "off"),
     "augment": get_args(Augment),
+    "images": ("auto", "resident", "streamed"),
 }
 _REQUIRED = ("seed", "data_seed", "hold_out", "checkpoint_every")
 _SAID = ("drw", "track_training", "method", "options", "recipe")  # never left open

@@ -62,14 +62,14 @@ def fit_many(
             raise ConfigError(f"two runs would be kept in {path}; give each its own run_dir or seed")
 
     @lru_cache(maxsize=4)
-    def load(source: str, data_dir: Path | None, image_size: int | None) -> Splits | ProcrusteanError:
+    def load(source: str, data_dir: Path | None, image_size: int | None, data_seed: int) -> Splits | ProcrusteanError:
         try:
-            return load_source(source, data_dir=data_dir, image_size=image_size, say=reporter.say)
+            return load_source(source, data_dir=data_dir, image_size=image_size, data_seed=data_seed, say=reporter.say)
         except ProcrusteanError as error:  # kept, too: the next run is not to try a failed download again
             return error
 
     def splits_of(config: RunConfig) -> Splits:
-        loaded = splits or load(config.source, config.data_dir, config.image_size)
+        loaded = splits or load(config.source, config.data_dir, config.image_size, config.data_seed)
         if isinstance(loaded, ProcrusteanError):
             raise loaded
         return loaded

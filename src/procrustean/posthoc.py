@@ -13,7 +13,6 @@ from torch import Tensor
 from .api import load_run
 from .data.imageset import ImageSet, Splits
 from .engine.evaluate import metrics_of, predictions
-from .engine.images import ImageStore
 from .errors import ConfigError
 from .losses import VS
 from .nets.classifier import Classifier
@@ -79,8 +78,7 @@ def _chosen(prepared: Prepared, net: Classifier, counts: list[int]) -> tuple[flo
 
 
 def _scored(prepared: Prepared, net: Classifier, images: ImageSet) -> Scored:
-    mean, std = prepared.recipe.normalisation
-    store = ImageStore(images, device=prepared.placement.device, mean=mean, std=std)
+    store = prepared.stores().evaluation(images)
     return list(predictions(net, store, prepared.placement.low_precision))
 
 

@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
+import torch
+
 from .config import RunConfig
 from .counts import Kind, imbalance_kind
+from .data.description import some_names
 from .data.imageset import Splits
 from .data.imbalance import Imbalanced, build
 from .data.sources import load_source
-from .engine.augmentation import check_augmentation
 from .engine.device import Placement, place
 from .engine.engines import Engine, choose_engine
 from .engine.images import channel_statistics
 from .engine.record import identity_of
 from .engine.stages import reshape_for, stage_epochs
+from .engine.stores import ImageStores, augmentation_of, free_bytes
 from .errors import ConfigError, RunError
 from .methods import checked_options, make_method, option_defaults
 from .methods.base import Method
@@ -63,7 +67,7 @@ class Prepared:
         )
         hardly = [name for name, count in zip(self.data.test.classes, tested, strict=True) if count < 5]
         if hardly:
-            text += f"; fewer than 5 test images of {', '.join(hardly)}: their results say little"
+            text += f"; fewer than 5 test images of {some_names(hardly)}: their results say little"
         return text
 
     @property
@@ -84,9 +88,12 @@ class Prepared:
 
     @property
     def image_size(self) -> tuple[int, int]:
-        """Height and width of what the network is shown."""
-        height, width = self.data.train.images.shape[1:3]
-        return (self.recipe.crop or height, self.recipe.crop or width)
+        """Height and width of what the network is shown; refuses a crop that the images do not have."""
+        return augmentation_of(self.recipe, self.data.train).size
+
+    def stores(self) -> ImageStores:
+        """What keeps the images of the run, on the device or beside it."""
+        return ImageStores(self.recipe, self.placement, images=self.config.images, workers=self.config.workers)
 
     def build_net(self) -> Classifier:
         """The network with its initial weights."""
@@ -119,7 +126,13 @@ def prepare(
     recipe_of(config)  # what is wrong with the settings is said before images are loaded
     options = _options(config)
     if splits is None:
-        splits = load_source(config.source, data_dir=config.data_dir, image_size=config.image_size, say=say)
+        splits = load_source(
+            config.source,
+            data_dir=config.data_dir,
+            image_size=config.image_size,
+            data_seed=config.data_seed,
+            say=say,
+        )
     if splits.note:
         say(splits.note)
     data = build(
@@ -130,7 +143,7 @@ def prepare(
         hold_out=config.hold_out,
     )
     if data.left_out_classes:
-        say(f"classes with too few images to hold any out: {', '.join(data.left_out_classes)}")
+        say(f"classes with too few images to hold any out: {some_names(data.left_out_classes)}")
     known = _known(splits, config)
     recipe = chosen_recipe(config.recipe, known)
     layers = layers_of(config.net or recipe.net)
@@ -151,9 +164,9 @@ def prepare(
     weights = read_pretrained(config.pretrained, recipe.net) if config.pretrained and to_train else None
     prepared = Prepared(config, data, splits, method, options, recipe, placement, engine, weights)
     stage_epochs(method, recipe.epochs)  # refuses too few
-    check_augmentation(recipe, data.train.images.shape[1:3])
     _check_batches(recipe, (len(data.train), *prepared.image_size), layers.shrinks)
     _check_layers(prepared)
+    _check_draws(method, len(data.train))
     return prepared
 
 
@@ -175,6 +188,18 @@ def _check_layers(prepared: Prepared) -> None:
         reshape_for(net, prepared.method, number, prepared.config.seed)
         stage.objective.bind(net)
         stage.objective.unbind()
+
+
+def _check_draws(method: Method, images: int) -> None:
+    """Refuse a method whose random numbers of an epoch, all drawn ahead, do not fit the memory."""
+    for stage in method.stages:
+        per_image = sum(math.prod(shape) for shape in stage.objective.draws.values())
+        needed, free = 12 * per_image * images, free_bytes(torch.device("cpu"))  # 4 bytes each, 8 while they are drawn
+        if needed > free:
+            raise ConfigError(
+                f"{method.label} draws {per_image:,} random numbers for each of {images:,} images, {needed / 1e9:.3g} "
+                f"GB an epoch, and {free / 1e9:.3g} GB of memory are free; choose another method for so many classes"
+            )
 
 
 def recipe_of(config: RunConfig) -> Recipe:

@@ -161,7 +161,7 @@ CHOICES = ("auto", "paper", "own")
 
 def recipe_for(source: str) -> Recipe:
     """The recipe of a data set: the paper's where the paper has one, else this library's."""
-    return RECIPES[PAPER.get(source, "digits" if source == "digits" else "images")][0]
+    return RECIPES[PAPER.get(source.removesuffix("-tuning"), "digits" if source == "digits" else "images")][0]
 
 
 def chosen_recipe(choice: str, source: str) -> Recipe:

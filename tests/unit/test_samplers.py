@@ -20,6 +20,7 @@ from hypothesis import strategies as st
 from torch.utils.data import DataLoader, TensorDataset
 
 from procrustean import samplers
+from procrustean.augment import make_augmentation
 from procrustean.data.plan import EpochPlanner
 from procrustean.errors import ConfigError, DataError
 from procrustean.rng import Stream
@@ -133,7 +134,9 @@ class TestDraws:
 
     @every_draw
     def test_a_training_stage_can_use_it(self, draw: Callable[..., Any]) -> None:
-        planner = EpochPlanner(LABELS, batch_size=16, padding=0, flip=False, sampler=draw)
+        planner = EpochPlanner(
+            LABELS, batch_size=16, augmentation=make_augmentation("none", stored=(8, 8), channels=1), sampler=draw
+        )
         plans = [planner.draw(0, 0, epoch)["index"] for epoch in (0, 0, 1)]
         assert np.array_equal(plans[0], plans[1])
         assert not np.array_equal(plans[0], plans[2])

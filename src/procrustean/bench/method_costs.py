@@ -11,10 +11,8 @@ import torch
 from torch import Tensor
 
 from ..config import RunConfig
-from ..data.imageset import ImageSet
 from ..data.meta import meta_set
 from ..engine.device import own_stream
-from ..engine.images import ImageStore
 from ..engine.stage import MetaImages, StageRun
 from ..engine.stages import reshape_for, stage_epochs
 from ..methods import METHODS
@@ -68,13 +66,9 @@ def bench_methods(
 def _timed_parts(prepared: Prepared, steps: int, repeats: int) -> Iterator[dict[str, Any]]:
     """Every stage and phase of a method, with its share of the epochs and its time per image."""
     device, recipe, method = prepared.placement.device, prepared.recipe, prepared.method
-    mean, std = recipe.normalisation
     speed.clear_memory()
-
-    def store(images: ImageSet) -> ImageStore:
-        return ImageStore(images, device=device, mean=mean, std=std, padding=recipe.padding)
-
-    images = store(prepared.data.train)
+    stores = prepared.stores()
+    images = stores.training(prepared.data.train)
 
     @torch.no_grad()
     def clean_batches() -> Iterator[tuple[Tensor, Tensor]]:
@@ -93,7 +87,7 @@ def _timed_parts(prepared: Prepared, steps: int, repeats: int) -> Iterator[dict[
             meta = None
             if stage.extra_from == "meta":
                 chosen = meta_set(prepared.data, stage.meta_per_class, 0)
-                meta = MetaImages(chosen, store(chosen.images))
+                meta = MetaImages(chosen, stores.training(chosen.images, "meta"))
             run = StageRun(
                 stage, number, net=net, train=prepared.data.train, images=images, recipe=recipe, epochs=epochs,
                 seed=0, placement=prepared.placement, engine=prepared.engine, meta=meta,

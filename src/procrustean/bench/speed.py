@@ -20,7 +20,6 @@ from ..config import RunConfig
 from ..data.imageset import ImageSet, Splits
 from ..engine.device import machine, own_stream
 from ..engine.engines import Engine, choose_engine
-from ..engine.images import ImageStore
 from ..engine.stage import StageRun
 from ..preparing import Prepared, prepare
 from .peer import measure_peer
@@ -70,8 +69,7 @@ class Measured:
         self.device = device
         began = time.perf_counter()
         net = prepared.build_net().to(device, memory_format=torch.channels_last)  # type: ignore[call-overload]
-        mean, std = prepared.recipe.normalisation
-        images = ImageStore(prepared.data.train, device=device, mean=mean, std=std, padding=prepared.recipe.padding)
+        images = prepared.stores().training(prepared.data.train)
         self.stage = StageRun(
             prepared.method.stages[0],
             0,

@@ -8,6 +8,8 @@ from typing import Annotated, Literal
 
 import tyro
 
+from .prepare import Prepare, Verify
+
 
 @dataclass(frozen=True)
 class Describe:
@@ -17,7 +19,7 @@ class Describe:
     """
 
     source: Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="SOURCE")]
-    """Data set: digits, cifar10, cifar100, an .npz file, or a folder of images (one folder per class)."""
+    """Data set: a name of `procrustean data sources`, an .npz file, or a folder of images (one folder per class)."""
     imbalance: Literal["natural", "long_tailed", "step"] = "natural"
     """Make the training set imbalanced: long_tailed, step, or natural to take it as it is."""
     rho: float | None = None
@@ -27,7 +29,7 @@ class Describe:
     hold_out: int = 0
     """Training images per class set aside."""
     image_size: int | None = None
-    """Side length to which images of a folder are resized."""
+    """Side length to which images of a folder are resized, or at which a data set was prepared."""
     data_dir: Path | None = None
     """Where data sets are found or downloaded to; default $PROCRUSTEAN_DATA or the user's cache."""
 
@@ -38,7 +40,13 @@ class Describe:
         from ..data.sources import load_source
 
         reporter = make_reporter()
-        splits = load_source(self.source, data_dir=self.data_dir, image_size=self.image_size, say=reporter.say)
+        splits = load_source(
+            self.source,
+            data_dir=self.data_dir,
+            image_size=self.image_size,
+            data_seed=self.data_seed,
+            say=reporter.say,
+        )
         data = build(splits, imbalance=self.imbalance, rho=self.rho, data_seed=self.data_seed, hold_out=self.hold_out)
         write_result(describe(splits, data))
         return 0
@@ -52,15 +60,20 @@ class Sources:
         from ..console import write_result
         from ..data.sources import describe_sources
 
-        write_result("\n".join(f"{name:12} {text}" for name, text in describe_sources().items()))
+        write_result("\n".join(f"{name:22} {text}" for name, text in describe_sources().items()))
         return 0
 
 
 @dataclass(frozen=True)
 class Data:
-    """Look at data sets."""
+    """Look at data sets, and prepare the larger ones."""
 
-    command: Annotated[Describe, tyro.conf.subcommand("describe")] | Annotated[Sources, tyro.conf.subcommand("sources")]
+    command: (
+        Annotated[Describe, tyro.conf.subcommand("describe")]
+        | Annotated[Sources, tyro.conf.subcommand("sources")]
+        | Annotated[Prepare, tyro.conf.subcommand("prepare")]
+        | Annotated[Verify, tyro.conf.subcommand("verify")]
+    )
 
     def run(self) -> int:
         return self.command.run()

@@ -21,7 +21,7 @@ class Train(RunConfig):
     """
 
     source: Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="SOURCE")]
-    """Data set: digits, cifar10, cifar100, an .npz file, or a folder of images (one folder per class)."""
+    """Data set: a name of `procrustean data sources`, an .npz file, or a folder of images (one folder per class)."""
     config: Path | None = None
     """YAML file with settings; flags override it."""
     print_config: bool = False

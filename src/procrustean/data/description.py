@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from ..counts import geometric_mean, imbalance_kind
 from ..metrics import class_groups
 from .imageset import Splits
@@ -29,8 +31,17 @@ def describe(splits: Splits, data: Imbalanced) -> str:
     if splits.note:
         lines.append(splits.note)
     if data.left_out_classes:
-        lines.append("too few images to hold any out: " + ", ".join(data.left_out_classes))
+        lines.append("too few images to hold any out: " + some_names(data.left_out_classes))
     return "\n".join([*lines, "", *_bars(data.train.classes, counts)])
+
+
+def some_names(names: Sequence[str], most: int = 10) -> str:
+    """The first names, and how many there are in all.
+
+    >>> some_names(["cat", "dog", "fox"], most=2)
+    'cat, dog ... (3 in all)'
+    """
+    return ", ".join(names[:most]) + (f" ... ({len(names):,} in all)" if len(names) > most else "")
 
 
 def _bars(names: tuple[str, ...], counts: list[int]) -> list[str]:

@@ -57,7 +57,7 @@ def download(
     problems: list[str] = []
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
-        with _one_process_at_a_time(target.parent, tell):
+        with one_process_at_a_time(target.parent, tell):
             if target.exists() and file_md5(target) == md5:
                 return target
             for url in urls:
@@ -191,7 +191,7 @@ def _require_secure(url: str) -> None:
 
 
 @contextmanager
-def _one_process_at_a_time(folder: Path, say: Say) -> Iterator[None]:
+def one_process_at_a_time(folder: Path, say: Say) -> Iterator[None]:
     """Runs started side by side must not write the same part; without locks the md5 check alone guards."""
     try:
         import fcntl

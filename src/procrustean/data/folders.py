@@ -135,7 +135,7 @@ def _sizes(files: list[_File], bad: dict[Path, str]) -> dict[Path, tuple[int, in
                 with Image.open(file.path, formats=FORMATS) as image:
                     sizes[file.path] = image.size
             except Exception as error:  # decoders raise nearly anything on damaged files
-                bad[file.path] = _reason(file.path, error)
+                bad[file.path] = reason(file.path, error)
     return sizes
 
 
@@ -162,16 +162,16 @@ def _decode(file: _File, out: Images, size: int) -> str:
     """Write the image into `out`; the answer is the problem, empty when there is none."""
     try:
         with Image.open(file.path, formats=FORMATS) as image:
-            upright = _convertible(ImageOps.exif_transpose(image)).convert("RGB")
+            upright = convertible(ImageOps.exif_transpose(image)).convert("RGB")
         if upright.size != (size, size):
             upright = upright.resize((size, size), Image.Resampling.BILINEAR)
         out[:] = np.asarray(upright)
     except Exception as error:  # decoders raise nearly anything on damaged files
-        return _reason(file.path, error)
+        return reason(file.path, error)
     return ""
 
 
-def _convertible(image: Image.Image) -> Image.Image:
+def convertible(image: Image.Image) -> Image.Image:
     """An image whose conversion to RGB neither warns nor cuts bright pixels off."""
     if image.mode.startswith("I;16"):
         return Image.fromarray((np.asarray(image).astype(np.uint16) >> 8).astype(np.uint8))
@@ -180,7 +180,8 @@ def _convertible(image: Image.Image) -> Image.Image:
     return image.convert("RGBA") if image.mode == "P" else image
 
 
-def _reason(path: Path, error: Exception) -> str:
+def reason(path: Path, error: Exception) -> str:
+    """Why an image file cannot be used, in words."""
     if path.stat().st_size == 0:
         return "empty file"
     if isinstance(error, UnidentifiedImageError):

@@ -11,6 +11,7 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
+from procrustean.data.stored import StoredImages
 from procrustean.errors import ConfigError, DataError
 
 Images = npt.NDArray[np.uint8]
@@ -27,7 +28,7 @@ class ImageSet:
     [1, 1]
     """
 
-    images: Images  # uint8 [N, H, W, channels], channels 1 or 3
+    images: Images | StoredImages  # uint8 [N, H, W, channels], channels 1 or 3
     labels: Labels  # int64 [N], positions in `classes`
     classes: tuple[str, ...]
 
@@ -46,17 +47,24 @@ class ImageSet:
 
     @cached_property
     def hash(self) -> str:
-        """sha256 (hex) of shape, class names, pixels and labels, in this order of images."""
+        """sha256 (hex) of shape, class names, pixels and labels, in this order of images.
+
+        Of images that stay in a file it is the hash that the file was written with which counts, not the pixels.
+        """
         head = json.dumps([list(self.images.shape), list(self.classes)], separators=(",", ":"))
         digest = hashlib.sha256(head.encode("ascii"))
-        digest.update(np.ascontiguousarray(self.images).data)
+        if isinstance(self.images, StoredImages):
+            digest.update(self.images.digest.encode("ascii"))
+        else:
+            digest.update(np.ascontiguousarray(self.images).data)
         digest.update(np.ascontiguousarray(self.labels, dtype="<i8").data)
         return digest.hexdigest()
 
     def subset(self, indices: npt.ArrayLike) -> ImageSet:
         """The images at `indices`, in that order, with the same classes."""
         chosen = np.asarray(indices, dtype=np.int64)
-        return ImageSet(self.images[chosen], self.labels[chosen], self.classes)
+        images = self.images.take(chosen) if isinstance(self.images, StoredImages) else self.images[chosen]
+        return ImageSet(images, self.labels[chosen], self.classes)
 
     def relabelled(self, order: Sequence[int] | Indices) -> ImageSet:
         """The same images with the classes in another order: new class i is the present class `order[i]`."""
@@ -100,8 +108,8 @@ class Splits:
 
 
 def _check_images(images: object) -> None:
-    if not isinstance(images, np.ndarray) or images.dtype != np.uint8:
-        kind = images.dtype if isinstance(images, np.ndarray) else type(images).__name__
+    if not isinstance(images, np.ndarray | StoredImages) or images.dtype != np.uint8:
+        kind = images.dtype if isinstance(images, np.ndarray | StoredImages) else type(images).__name__
         raise DataError(f"images must be a numpy array of uint8 (0..255), got {kind}; convert them first")
     if images.ndim != 4 or images.shape[3] not in (1, 3) or 0 in images.shape[1:3]:
         raise DataError(f"images must have the shape [N, height, width, 1 or 3 channels], got {images.shape}")

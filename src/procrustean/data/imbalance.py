@@ -12,6 +12,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from procrustean.data.grouping import positions_by_class
 from procrustean.data.imageset import ImageSet, Indices, Labels, Splits
 from procrustean.errors import ConfigError, DataError, did_you_mean
 
@@ -52,8 +53,7 @@ def select(labels: npt.ArrayLike, counts: Sequence[int] | Labels, seed: int = 0)
     targets = _checked_labels(labels, len(counts))
     random = np.random.RandomState(_checked_seed(seed))
     chosen = []
-    for label, count in enumerate(counts):
-        positions = np.flatnonzero(targets == label)
+    for label, (count, positions) in enumerate(zip(counts, positions_by_class(targets, len(counts)), strict=True)):
         if not 0 <= count <= len(positions):
             raise DataError(
                 f"class {label} has {len(positions)} images, {count} were asked for; ask for 0 to {len(positions)}"
@@ -83,8 +83,7 @@ def hold_out(labels: npt.ArrayLike, per_class: int, classes: int, seed: int = 0)
     key = np.random.SeedSequence([HOLD_OUT_STREAM, _checked_seed(seed)])
     random = np.random.RandomState(key.generate_state(8))
     held, left_out = [], []
-    for label in range(classes):
-        positions = np.flatnonzero(targets == label)
+    for label, positions in enumerate(positions_by_class(targets, classes)):
         if len(positions) <= per_class:
             left_out.append(label)
             continue

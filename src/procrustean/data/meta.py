@@ -9,8 +9,10 @@ import numpy as np
 
 from ..errors import ConfigError
 from ..rng import Stream
-from .imageset import ImageSet
+from .grouping import Indices, positions_by_class
+from .imageset import Images, ImageSet
 from .imbalance import Imbalanced
+from .stored import StoredImages
 
 
 @dataclass(frozen=True)
@@ -35,13 +37,28 @@ def meta_set(data: Imbalanced, per_class: int, seed: int) -> MetaSet:
     if per_class < 1:
         raise ConfigError(f"meta_per_class = {per_class!r} received; a balanced set needs at least 1 image per class")
     stream = Stream(seed, "meta")
-    images, labels, spare = [], [], 0
+    parts: list[tuple[ImageSet, Indices]] = []
+    spare = 0
+    of_train, of_spare = _positions(data.train), _positions(data.spare)
     for label, _ in enumerate(data.train.classes):
         enough = data.spare is not None and int(data.spare.counts[label]) >= per_class
         among = data.spare if data.spare is not None and enough else data.train
-        positions = np.flatnonzero(among.labels == label)
+        positions = of_spare[label] if among is data.spare else of_train[label]
         chosen = np.resize(positions[stream.permutation(len(positions))], per_class)
-        images.append(among.images[chosen])
-        labels.append(among.labels[chosen])
+        parts.append((among, chosen))
         spare += per_class * enough
-    return MetaSet(ImageSet(np.concatenate(images), np.concatenate(labels), data.train.classes), per_class, spare)
+    labels = np.concatenate([among.labels[chosen] for among, chosen in parts])
+    return MetaSet(ImageSet(_together(parts), labels, data.train.classes), per_class, spare)
+
+
+def _together(parts: list[tuple[ImageSet, Indices]]) -> Images | StoredImages:
+    """The images of all parts; those of a file stay in it."""
+    first = parts[0][0].images
+    if isinstance(first, StoredImages):
+        rows = [among.images.rows[chosen] for among, chosen in parts if isinstance(among.images, StoredImages)]
+        return first.with_rows(np.concatenate(rows))
+    return np.concatenate([among.images[chosen] for among, chosen in parts])
+
+
+def _positions(images: ImageSet | None) -> list[Indices]:
+    return [] if images is None else positions_by_class(images.labels, len(images.classes))

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
+from ..augment.spec import Arrays as Arrays
+from ..augment.spec import Augmentation
 from ..rng import Stream
 
 if TYPE_CHECKING:
     from ..methods.base import Sampler
-
-Arrays = dict[str, npt.NDArray[Any]]
 
 
 @dataclass(frozen=True)
@@ -23,8 +23,7 @@ class EpochPlanner:
 
     labels: npt.NDArray[np.int64]  # of the training set
     batch_size: int
-    padding: int
-    flip: bool
+    augmentation: Augmentation
     draws: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     sampler: Sampler | None = None
     extra: Sampler | None = None  # draws a second stream of images
@@ -58,23 +57,18 @@ class EpochPlanner:
             "partner": self._partners(stream("partner")),
         }
         plan["inverse"] = self._by_batch(plan["partner"])
-        plan |= self._augmentation("", stream)
+        plan |= self._augmented("", stream)
         if self.extra is not None:
             among = self.labels if self.extra_labels is None else self.extra_labels
             plan["extra.index"] = self.extra(among, n, stream("extra.order"))
-            plan |= self._augmentation("extra.", stream)
+            plan |= self._augmented("extra.", stream)
         for name, shape in self.draws.items():
             plan[f"u.{name}"] = stream(f"u.{name}").uniforms(n, *shape)
         return plan
 
-    def _augmentation(self, prefix: str, stream: Callable[[str], Stream]) -> Arrays:
-        plan: Arrays = {}
-        if self.padding:
-            offsets = stream(prefix + "crop").integers(2 * self.padding + 1, 2, self.images)
-            plan[prefix + "top"], plan[prefix + "left"] = offsets[0], offsets[1]
-        if self.flip:
-            plan[prefix + "flip"] = stream(prefix + "flip").uniforms(self.images) < 0.5
-        return plan
+    def _augmented(self, prefix: str, stream: Callable[[str], Stream]) -> Arrays:
+        numbers = self.augmentation.draw(self.images, lambda purpose: stream(prefix + purpose))
+        return {prefix + name: values for name, values in numbers.items()}
 
     def _partners(self, stream: Stream) -> npt.NDArray[np.int64]:
         full, size = self.full_steps, self.batch_size

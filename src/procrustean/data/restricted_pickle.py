@@ -1,7 +1,7 @@
 """Read a pickle that can become nothing but arrays of numbers, dicts, lists, strings, bytes and integers.
 
-A pickle may call any importable function. Here the only names it can reach are the three that numpy's own
-arrays are pickled with, and each of them leads to a stand-in of this module that stores numbers.
+A pickle may call any importable function. Here the only names it can reach are the five that numpy's own
+arrays and numbers and bytes are pickled with, and each of them leads to a stand-in of this module that stores numbers.
 """
 
 from __future__ import annotations
@@ -9,7 +9,8 @@ from __future__ import annotations
 import io
 import pickle
 import re
-from typing import Any, Literal
+from pathlib import Path
+from typing import IO, Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -22,8 +23,21 @@ PLAIN = (str, bytes, int)
 
 def load(data: bytes, *, name: str, encoding: Literal["latin1", "bytes"] = "latin1") -> Any:
     """The object pickled in `data`; `name` (a file name) begins every error message."""
+    return _load(io.BytesIO(data), name, encoding)
+
+
+def load_file(path: Path, *, encoding: Literal["latin1", "bytes"] = "latin1") -> Any:
+    """The object pickled in a file, which may be large: it is not read into memory beside what is made of it."""
     try:
-        loaded = _Unpickler(io.BytesIO(data), name, encoding).load()
+        with path.open("rb") as file:
+            return _load(file, str(path), encoding)
+    except OSError as error:
+        raise DataError(f"{path}: {error.strerror or error}") from error
+
+
+def _load(file: IO[bytes], name: str, encoding: str) -> Any:
+    try:
+        loaded = _Unpickler(file, name, encoding).load()
     except DataError:
         raise
     except Exception as error:  # a broken pickle can raise nearly anything
@@ -81,11 +95,18 @@ class _StandIn:
         self.kind = kind
         self.name = name
 
-    def __call__(self, *arguments: Any) -> _Array | _Dtype:
+    def __call__(self, *arguments: Any) -> _Array | _Dtype | int | float | bytes:
         if self.kind == "dtype":
             return _Dtype(self.name, arguments[0])
         if self.kind == "_reconstruct":
             return _Array(self.name)
+        if self.kind == "encode" and isinstance(arguments[0], str):
+            # How Python 3 writes bytes for older readers.
+            return arguments[0].encode("latin1")
+        if self.kind == "scalar" and isinstance(arguments[0], _Dtype):
+            raw = arguments[1].encode("latin1") if isinstance(arguments[1], str) else arguments[1]
+            number: int | float = np.frombuffer(raw, arguments[0].value)[0].item()
+            return number
         raise DataError(f"{self.name}: the pickle calls numpy.{self.kind}; refused")
 
     def __setstate__(self, state: Any) -> None:
@@ -93,13 +114,15 @@ class _StandIn:
 
 
 class _Unpickler(pickle.Unpickler):
-    def __init__(self, file: io.BytesIO, name: str, encoding: str) -> None:
+    def __init__(self, file: IO[bytes], name: str, encoding: str) -> None:
         super().__init__(file, encoding=encoding)
         self.name = name
 
     def find_class(self, module: str, name: str, /) -> Any:
         arrays = module in ("numpy.core.multiarray", "numpy._core.multiarray")
-        if (arrays and name == "_reconstruct") or (module == "numpy" and name in ("ndarray", "dtype")):
+        if (arrays and name in ("_reconstruct", "scalar")) or (module == "numpy" and name in ("ndarray", "dtype")):
+            return _StandIn(name, self.name)
+        if (module, name) == ("_codecs", "encode"):
             return _StandIn(name, self.name)
         raise DataError(
             f"{self.name}: the pickle asks for {module}.{name}, which is refused: only arrays of numbers, "

@@ -17,6 +17,13 @@ NAMED = {
     "cifar10": "60000 photographs, 32x32, 10 classes; official files, downloaded if not found (163 MiB)",
     "cifar100": "60000 photographs, 32x32, 100 classes; official files, downloaded if not found (161 MiB)",
 }
+PREPARED = {
+    "tiny-imagenet": "Tiny-ImageNet, 110000 photographs, 64x64, 200 classes",
+    "tiered-imagenet": "Step Tiered-ImageNet of the MFW paper, 84x84, 351 large and 160 small classes",
+    "tiered-imagenet-tuning": "the same with 97 other small classes, to tune on",
+    "imagenet-lt": "ImageNet-LT, 115846 training photographs of 1000 classes",
+    "inaturalist18": "iNaturalist 2018, 437513 training photographs of 8142 species",
+}
 PATHS = {
     "FILE.npz": "arrays train_images, train_labels and, if there are, test_*, val_* and classes",
     "FOLDER": "image files as FOLDER/class/image or FOLDER/{train,val,test}/class/image",
@@ -25,7 +32,8 @@ PATHS = {
 
 def describe_sources() -> dict[str, str]:
     """What `load_source` accepts, each with one line of help."""
-    return {**NAMED, **PATHS}
+    prepared = {name: f"{text}; see procrustean data prepare --help" for name, text in PREPARED.items()}
+    return {**NAMED, **prepared, **PATHS}
 
 
 def load_source(
@@ -34,21 +42,27 @@ def load_source(
     data_dir: Path | None = None,
     image_size: int | None = None,
     download: bool = True,
+    data_seed: int = 0,
     say: Callable[[str], None] | None = None,
 ) -> Splits:
     """Load the images that `source` names.
 
     Args:
-        source: "digits", "cifar10", "cifar100", or the path of a .npz file or an image folder. A known name
+        source: a name that `describe_sources` lists, or the path of a .npz file or an image folder. A known name
             stands for the data set even if a folder is called so: write ./digits for the folder.
-        data_dir: where CIFAR is looked for first and downloaded to.
-        image_size: side in pixels to which the images of a folder are resized.
+        data_dir: where data sets are looked for first and CIFAR is downloaded to.
+        image_size: side in pixels to which the images of a folder are resized, or at which a data set was prepared.
         download: whether CIFAR may be downloaded if it is not found.
+        data_seed: which images are for what, where the data set leaves that open (tiered-imagenet).
         say: called with one line of progress at a time.
 
     >>> load_source("digits").train.counts.tolist()
     [100, 100, 100, 100, 100, 100, 100, 100, 100, 100]
     """
+    if source in PREPARED:
+        from procrustean.data.official.loading import load_prepared
+
+        return load_prepared(source, data_dir=data_dir, image_size=image_size, data_seed=data_seed)
     path = Path(source).expanduser()
     if source not in NAMED and path.is_dir():
         from procrustean.data.folders import load_folder

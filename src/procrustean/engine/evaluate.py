@@ -9,9 +9,12 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ..metrics import metrics_from_confusion
-from .images import ImageStore
+from ..metrics import LARGEST_STORED_CONFUSION, metrics_from_confusion, metrics_from_totals
 from .step import precision
+from .stores import AnyImages
+
+#: Images larger than this are tested in smaller batches, which take the same memory.
+LARGEST_SIDE = 64
 
 
 @contextmanager
@@ -27,18 +30,19 @@ def evaluation_mode(net: nn.Module) -> Iterator[None]:
 
 @torch.no_grad()
 def predictions(
-    net: nn.Module, images: ImageStore, low_precision: torch.dtype | None
+    net: nn.Module, images: AnyImages, low_precision: torch.dtype | None
 ) -> Iterator[tuple[Tensor, Tensor]]:
     """Scores and labels by the batch, in order: ([n, C] float32, [n])."""
     device = images.labels.device
     # Large batches fill a GPU; a CPU is as fast with those that stay in its cache.
-    size = 2000 if device.type == "cuda" else 250
+    most = 2000 if device.type == "cuda" else 250
+    height, width = images.augmentation.tested
+    size = max(1, min(most, most * LARGEST_SIDE**2 // (height * width)))
     with evaluation_mode(net):
-        for start in range(0, len(images), size):
-            stop = min(start + size, len(images))
+        for x, labels in images.clean_batches(size):
             with precision(device, low_precision):
-                scores = net(images.clean(start, stop))
-            yield scores.float(), images.labels[start:stop]
+                scores = net(x)
+            yield scores.float(), labels
 
 
 def confusion(batches: Iterable[tuple[Tensor, Tensor]], classes: int) -> tuple[Tensor, Tensor]:
@@ -52,20 +56,43 @@ def confusion(batches: Iterable[tuple[Tensor, Tensor]], classes: int) -> tuple[T
     for scores, labels in batches:
         matrix, top5 = matrix.to(labels.device), top5.to(labels.device)
         matrix += torch.bincount(labels * classes + scores.argmax(1), minlength=classes * classes)
-        own = scores.gather(1, labels[:, None])
-        top5 += ((scores > own).sum(1) < 5).sum()
+        top5 += _among_top5(scores, labels)
     return matrix.view(classes, classes), top5
+
+
+def class_totals(batches: Iterable[tuple[Tensor, Tensor]], classes: int) -> tuple[Tensor, Tensor]:
+    """Images of each class that are classified correctly, that there are, and that are predicted to be of it, [3, C],
+    and the number of images whose class is among the top 5, 0-d: all that metrics need where C x C is too much.
+    """
+    totals, top5 = torch.zeros(3, classes, dtype=torch.int64), torch.zeros((), dtype=torch.int64)
+    for scores, labels in batches:
+        totals, top5 = totals.to(labels.device), top5.to(labels.device)
+        found = scores.argmax(1)
+        # The wrong ones are counted in a class of their own: indexing by which are right would wait for the device.
+        right = torch.where(found == labels, labels, classes)
+        totals += torch.stack([torch.bincount(of, minlength=classes + 1)[:classes] for of in (right, labels, found)])
+        top5 += _among_top5(scores, labels)
+    return totals, top5
+
+
+def _among_top5(scores: Tensor, labels: Tensor) -> Tensor:
+    own = scores.gather(1, labels[:, None])
+    return ((scores > own).sum(1) < 5).sum()
 
 
 def metrics_of(batches: Iterable[tuple[Tensor, Tensor]], counts: Sequence[int]) -> dict[str, Any]:
     """All metrics of scores and labels, as `predictions` yields them; `counts` are the training images per class."""
     classes = len(counts)
+    if classes > LARGEST_STORED_CONFUSION:
+        totals, top5 = class_totals(batches, classes)
+        correct, true, predicted = totals.cpu().numpy()
+        return metrics_from_totals(correct, true, predicted, counts, top5_correct=int(top5))
     matrix, top5 = confusion(batches, classes)
     return metrics_from_confusion(matrix.cpu().numpy(), counts, top5_correct=int(top5) if classes > 5 else None)
 
 
 def evaluate_net(
-    net: nn.Module, images: ImageStore, counts: Sequence[int], low_precision: torch.dtype | None
+    net: nn.Module, images: AnyImages, counts: Sequence[int], low_precision: torch.dtype | None
 ) -> dict[str, Any]:
     """All metrics of a network on a set of images; `counts` are the training images per class."""
     return metrics_of(predictions(net, images, low_precision), counts)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -9,11 +10,59 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from ..augment.device import DeviceAugmentation
+from ..augment.spec import Augmentation, make_augmentation
 from ..data.imageset import ImageSet
+from ..data.stored import StoredImages, read_images
 from ..types import PixelRange
 
+#: Images are brought to the device and measured in blocks of about this size.
+BLOCK_BYTES = 64 << 20
 
-class ImageStore:
+
+class LabelledImages:
+    """What a set of images on a device and one that streams to it have in common: labels and normalisation.
+
+    Args:
+        images: the set.
+        device: where it is used.
+        mean, std: per channel, of pixels scaled to 0..1.
+        augmentation: what training does to the images and how much of them is seen; None for all of them, as they are.
+    """
+
+    def __init__(
+        self,
+        images: ImageSet,
+        *,
+        device: torch.device,
+        mean: tuple[float, ...],
+        std: tuple[float, ...],
+        augmentation: Augmentation | None = None,
+    ) -> None:
+        height, width = images.images.shape[1:3]
+        self.augmentation = augmentation or make_augmentation("none", stored=(height, width), channels=len(mean))
+        self.device = device
+        self.labels = _tensor(images.labels).to(device)  # [N]
+        self.augment = DeviceAugmentation(self.augmentation, device)
+        # (pixel / 255 - mean) / std as one multiply and add.
+        scale = torch.tensor([1 / (255 * s) for s in std], dtype=torch.float32, device=device)
+        shift = torch.tensor([-m / s for m, s in zip(mean, std, strict=True)], dtype=torch.float32, device=device)
+        self.scale, self.shift = scale.view(-1, 1, 1), shift.view(-1, 1, 1)
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    @property
+    def pixel_range(self) -> PixelRange:
+        """What pixels of 0 and 255 become."""
+        return PixelRange(self.shift, self.shift + 255 * self.scale)
+
+    def normalised(self, x: Tensor) -> Tensor:
+        """Pixels [B, channels, H, W], 0..255, as the network takes them: channels last in memory."""
+        return (x * self.scale + self.shift).contiguous(memory_format=torch.channels_last)
+
+
+class ImageStore(LabelledImages):
     """All images of a set on one device, padded once, read by gathers of fixed shape.
 
     Random crop pads with black pixels before normalisation, as torchvision's RandomCrop does on images.
@@ -26,51 +75,58 @@ class ImageStore:
         device: torch.device,
         mean: tuple[float, ...],
         std: tuple[float, ...],
-        padding: int = 0,
+        augmentation: Augmentation | None = None,
     ) -> None:
-        p = padding
-        padded = np.pad(images.images, ((0, 0), (p, p), (p, p), (0, 0))) if p else images.images
-        self.pixels = _tensor(padded).to(device)  # uint8 [N, H + 2p, W + 2p, channels]
-        self.labels = _tensor(images.labels).to(device)  # [N]
-        self.height, self.width, self.padding = images.images.shape[1], images.images.shape[2], padding
-        # (pixel / 255 - mean) / std as one multiply and add.
-        self.scale = torch.tensor([1 / (255 * s) for s in std], dtype=torch.float32, device=device)
-        self.shift = torch.tensor([-m / s for m, s in zip(mean, std, strict=True)], dtype=torch.float32, device=device)
-        self._rows = torch.arange(self.height, device=device)
-        self._columns = torch.arange(self.width, device=device)
+        super().__init__(images, device=device, mean=mean, std=std, augmentation=augmentation)
+        self.padding = self.augmentation.needs_padding
+        self.pixels = _on_device(images.images, self.padding, device)  # uint8 [N, H + 2p, W + 2p, channels]
 
-    @property
-    def pixel_range(self) -> PixelRange:
-        """What pixels of 0 and 255 become."""
-        black = self.shift.view(-1, 1, 1)
-        return PixelRange(black, black + 255 * self.scale.view(-1, 1, 1))
-
-    def __len__(self) -> int:
-        return len(self.labels)
-
-    def augmented(self, index: Tensor, top: Tensor | None, left: Tensor | None, flip: Tensor | None) -> Tensor:
-        """Cropped and flipped images [B, channels, H, W], channels last in memory.
+    def augmented(self, index: Tensor, numbers: Mapping[str, Tensor]) -> Tensor:
+        """Augmented and normalised images [B, channels, h, w].
 
         Args:
             index: which images, [B].
-            top, left: corner of the crop in the padded image, [B]; None for the middle.
-            flip: which are mirrored, bool [B]; None for none.
+            numbers: the random numbers of the augmentation for them, as `Augmentation.draw` names them.
         """
-        rows = self._rows + (self.padding if top is None else top[:, None])
-        columns = self._columns
-        if flip is not None:
-            columns = torch.where(flip[:, None], self.width - 1 - columns, columns)
-        columns = columns + (self.padding if left is None else left[:, None])
-        rows, columns = rows.expand(len(index), -1), columns.expand(len(index), -1)
-        return self._normalised(self.pixels[index[:, None, None], rows[:, :, None], columns[:, None, :]])
+        return self.normalised(self.augment(self.pixels, index, numbers))
 
     def clean(self, start: int, stop: int) -> Tensor:
-        """Images start to stop as they are, [n, channels, H, W]."""
-        p = self.padding
-        return self._normalised(self.pixels[start:stop, p : p + self.height, p : p + self.width])
+        """The middle of images start to stop as it is, [n, channels, h, w]."""
+        return self.normalised(self.augment.middle(self.pixels[start:stop], self.padding))
 
-    def _normalised(self, pixels: Tensor) -> Tensor:
-        return (pixels * self.scale + self.shift).permute(0, 3, 1, 2)
+    def clean_batches(self, size: int) -> Iterator[tuple[Tensor, Tensor]]:
+        """All images as they are, in order, with their labels, `size` at a time."""
+        for start in range(0, len(self), size):
+            stop = min(start + size, len(self))
+            yield self.clean(start, stop), self.labels[start:stop]
+
+
+def bytes_on_device(images: ImageSet, augmentation: Augmentation | None) -> int:
+    """Memory that an `ImageStore` takes for its pixels."""
+    count, height, width, channels = images.images.shape
+    border = 2 * augmentation.needs_padding if augmentation else 0
+    return count * (height + border) * (width + border) * channels
+
+
+def _on_device(images: npt.NDArray[np.uint8] | StoredImages, padding: int, device: torch.device) -> Tensor:
+    if isinstance(images, np.ndarray) and not padding:
+        return _tensor(images).to(device)
+    count, height, width, channels = images.shape
+    shape = (count, height + 2 * padding, width + 2 * padding, channels)
+    pixels = torch.zeros(shape, dtype=torch.uint8, device=device)
+    inside = pixels[:, padding : padding + height, padding : padding + width]
+    for rows in row_blocks(images.shape):
+        block = np.empty((len(rows), *images.shape[1:]), np.uint8)
+        read_images(images, rows, block)
+        inside[rows[0] : rows[-1] + 1].copy_(torch.from_numpy(block))
+    return pixels
+
+
+def row_blocks(shape: tuple[int, ...]) -> Iterator[npt.NDArray[np.int64]]:
+    """The rows of an array of bytes, in order, so many at a time that a block is not large."""
+    step = max(1, BLOCK_BYTES // int(np.prod(shape[1:])))
+    for start in range(0, shape[0], step):
+        yield np.arange(start, min(start + step, shape[0]))
 
 
 def _tensor(values: npt.NDArray[Any]) -> Tensor:
@@ -80,7 +136,12 @@ def _tensor(values: npt.NDArray[Any]) -> Tensor:
 
 def channel_statistics(images: ImageSet) -> tuple[tuple[float, ...], tuple[float, ...]]:
     """Mean and standard deviation of each channel over all pixels, scaled to 0..1."""
-    histogram = [np.bincount(images.images[..., c].reshape(-1), minlength=256) for c in range(images.images.shape[3])]
+    channels = images.images.shape[3]
+    histogram = np.zeros((channels, 256), np.int64)
+    for rows in row_blocks(images.images.shape):
+        block = np.asarray(images.images[slice(int(rows[0]), int(rows[-1]) + 1)])
+        for channel in range(channels):
+            histogram[channel] += np.bincount(block[..., channel].reshape(-1), minlength=256)
     levels = np.arange(256) / 255.0
     means = [float((h * levels).sum() / h.sum()) for h in histogram]
     deviations = [

@@ -50,6 +50,7 @@ def make_result(prepared: Prepared, training: Training) -> dict[str, Any]:
         "pretrained": None if prepared.pretrained is None else prepared.pretrained.to_json(),
         "data": {
             "source": prepared.splits.name,
+            "note": prepared.splits.note,
             "classes": list(data.train.classes),
             "counts": [int(n) for n in data.counts],
             "kind": data.kind,
@@ -91,7 +92,7 @@ def make_result(prepared: Prepared, training: Training) -> dict[str, Any]:
     }
 
 
-def environment(prepared: Prepared, training: Training) -> dict[str, str]:
+def environment(prepared: Prepared, training: Training) -> dict[str, Any]:
     """Versions and machine."""
     from .. import __version__
 
@@ -104,6 +105,7 @@ def environment(prepared: Prepared, training: Training) -> dict[str, str]:
         "engine": training.engine.name,
         "engine_reason": training.engine.reason,
         "kernels": "own" if training.engine.kernels else "library",
+        "images": training.stores.where,
         "torch": torch.__version__,
         "python": platform.python_version(),
         "procrustean": __version__,

@@ -25,6 +25,7 @@ from .images import ImageStore
 from .parameters import FlatBuffers, FlatParameters
 from .sgd import SGD
 from .step import StepInputs, TrainStep, precision
+from .streaming import BatchFeed, StreamedImages
 
 
 @dataclass(frozen=True)
@@ -41,7 +42,7 @@ class MetaImages:
     """The small balanced set a stage draws its second stream from."""
 
     chosen: MetaSet
-    store: ImageStore
+    store: ImageStore | StreamedImages
 
 
 class StageRun:
@@ -54,7 +55,7 @@ class StageRun:
         *,
         net: Classifier,
         train: ImageSet,
-        images: ImageStore,
+        images: ImageStore | StreamedImages,
         recipe: Recipe,
         epochs: int,
         seed: int,
@@ -69,8 +70,7 @@ class StageRun:
         self.planner = EpochPlanner(
             labels=train.labels,
             batch_size=min(recipe.batch_size, len(train)),
-            padding=images.padding,
-            flip=recipe.flip,
+            augmentation=images.augmentation,
             draws=stage.objective.draws,
             sampler=stage.sampler,
             extra=stage.extra,
@@ -91,6 +91,11 @@ class StageRun:
         )
         self.objective = stage.objective.to(device)
         self.objective.bind(net)
+        self.feeds: dict[str, BatchFeed] = {}  # by the stream they feed, "" or "extra."
+        own = self._source("", images)
+        extra = own
+        if stage.extra is not None:
+            extra = self._source("extra.", images if meta is None else meta.store)
         tail = self.planner.images - self.planner.full_steps * self.planner.batch_size
         shapes = [(self.planner.full_steps, self.planner.batch_size), (1 if tail else 0, tail)]
         self.steps = [
@@ -98,8 +103,8 @@ class StageRun:
                 net=net,
                 objective=self.objective,
                 optimizer=self.optimizer,
-                images=images,
-                extra_images=images if meta is None else meta.store,
+                images=own,
+                extra_images=extra,
                 inputs=StepInputs(device, count, size),
                 clock=self.clock,
                 losses=torch.zeros(count, device=device),
@@ -112,6 +117,13 @@ class StageRun:
         self.plan: Arrays = {}
         self.engine = engine
         self._enter_phase(self.objective.phase_at(0, epochs))
+
+    def _source(self, prefix: str, images: ImageStore | StreamedImages) -> ImageStore | BatchFeed:
+        """What the steps read a stream of images from."""
+        if isinstance(images, ImageStore):
+            return images
+        self.feeds[prefix] = images.feed(self.planner.batch_size)
+        return self.feeds[prefix]
 
     @property
     def steps_per_epoch(self) -> int:
@@ -133,6 +145,8 @@ class StageRun:
             part.inputs.cursor.fill_(min(max(step - first_step, 0), part.inputs.steps))
             first_image += part.inputs.steps * part.inputs.batch
             first_step += part.inputs.steps
+        for prefix, feed in self.feeds.items():
+            feed.begin(self.plan, prefix, step)
 
     def advance(self, step: int, count: int) -> int:
         """Run up to `count` steps from `step` on, of one batch size; returns how many were run."""
@@ -142,7 +156,13 @@ class StageRun:
         if step >= self.steps[0].inputs.steps:
             step, part = step - self.steps[0].inputs.steps, 1
         count = min(count, self.steps[part].inputs.steps - step)
-        self._runners[part](count)
+        if not self.feeds:
+            self._runners[part](count)
+            return count
+        for _ in range(count):
+            for feed in self.feeds.values():
+                feed.advance()
+            self._runners[part](1)
         return count
 
     def _enter_phase(self, phase: int) -> None:
@@ -220,6 +240,11 @@ class StageRun:
     def weights(self) -> dict[str, Tensor]:
         """The network's state dict in float32: masters instead of working copies."""
         return {**self.net.state_dict(), **dict(self.parameters.named(self.parameters.master))}
+
+    def close(self) -> None:
+        """End the threads and processes that read images; a stage that is given up needs no more."""
+        for feed in self.feeds.values():
+            feed.close()
 
     def finish(self) -> None:
         """Give the network its own parameters back and take the objective's hooks off."""

@@ -15,6 +15,7 @@ from ..objectives import Objective
 from ..types import Batch, Clock, Images
 from .images import ImageStore
 from .sgd import SGD
+from .streaming import BatchFeed
 
 
 class StepInputs:
@@ -49,8 +50,8 @@ class TrainStep:
         net: nn.Module,
         objective: Objective,
         optimizer: SGD,
-        images: ImageStore,
-        extra_images: ImageStore,
+        images: ImageStore | BatchFeed,
+        extra_images: ImageStore | BatchFeed,
         inputs: StepInputs,
         clock: Clock,
         losses: Tensor,
@@ -94,11 +95,11 @@ class TrainStep:
         own = self.gathered(row, "", self.images)
         return Batch(*own, row["partner"], row["inverse"], u, extra, self.images.pixel_range)
 
-    def gathered(self, row: dict[str, Tensor], prefix: str, images: ImageStore) -> Images:
+    def gathered(self, row: dict[str, Tensor], prefix: str, images: ImageStore | BatchFeed) -> Images:
         """The images of one stream, augmented."""
         index = row[prefix + "index"]
-        offsets = (row.get(prefix + name) for name in ("top", "left", "flip"))
-        x = images.augmented(index, *offsets)
+        numbers = {name.removeprefix(prefix): values for name, values in row.items() if name.startswith(prefix)}
+        x = images.augmented(index, numbers)
         return Images(x if self.low_precision is None else x.to(self.low_precision), images.labels[index])
 
 

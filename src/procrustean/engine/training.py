@@ -11,7 +11,6 @@ import torch
 from torch import Tensor
 
 from ..console import Reporter
-from ..data.imageset import ImageSet
 from ..data.imbalance import Imbalanced
 from ..data.meta import meta_set
 from ..errors import RunError
@@ -22,11 +21,11 @@ from .checkpoint import cpu_copy
 from .device import Placement
 from .engines import Engine
 from .evaluate import evaluate_net
-from .images import ImageStore
 from .pace import Pace
 from .run_directory import RunDirectory
 from .stage import MetaImages, StageRun
 from .stages import reshape_for, stage_epochs
+from .stores import ImageStores
 
 HELD_OUT_WEIGHTS = "held_out.safetensors"
 
@@ -62,6 +61,7 @@ class Training:
         seed: int,
         placement: Placement,
         engine: Engine,
+        stores: ImageStores,
         evaluate_every: int,
         track_training: bool,
         checkpoint_every: float,
@@ -79,19 +79,15 @@ class Training:
         self.pace = Pace(placement.device)
         self.epochs = stage_epochs(method, recipe.epochs)
         self.counts: list[int] = [int(n) for n in data.counts]
-        mean, std = recipe.normalisation
-
-        def store(images: ImageSet, padding: int = 0) -> ImageStore:
-            return ImageStore(images, device=placement.device, mean=mean, std=std, padding=padding)
-
-        self.train_images = store(data.train, recipe.padding)
-        self.test_images = store(data.test)
-        self.held_out_images = store(data.held_out) if data.held_out is not None else None
+        self.stores = stores
+        self.train_images = stores.training(data.train)
+        self.test_images = stores.evaluation(data.test)
+        self.held_out_images = stores.evaluation(data.held_out, "held_out") if data.held_out is not None else None
         self.meta: list[MetaImages | None] = [None] * len(method.stages)
         for number, stage in enumerate(method.stages):
             if stage.extra_from == "meta":
                 chosen = meta_set(data, stage.meta_per_class, seed)
-                self.meta[number] = MetaImages(chosen, store(chosen.images, recipe.padding))
+                self.meta[number] = MetaImages(chosen, stores.training(chosen.images, "meta"))
         self.position = Position()
         self.records: list[dict[str, Any]] = []
         self.finished: dict[str, Any] = {}
@@ -152,10 +148,7 @@ class Training:
 
     @torch.no_grad()
     def _clean_batches(self) -> Iterator[tuple[Tensor, Tensor]]:
-        size = 500
-        for start in range(0, len(self.train_images), size):
-            stop = min(start + size, len(self.train_images))
-            yield self.train_images.clean(start, stop), self.train_images.labels[start:stop]
+        yield from self.train_images.clean_batches(500)
 
     def _run_stage(self, number: int) -> Iterator[None]:
         position = self.position
@@ -177,12 +170,15 @@ class Training:
             engine=self.engine,
             meta=self.meta[number],
         )
-        if self._pending is not None:
-            stage.load_state(self._pending)
-            self._pending = None
-        while position.epoch < stage.epochs:
-            stage.begin_epoch(position.epoch, position.step)
-            yield from self._run_epoch(stage)
+        try:
+            if self._pending is not None:
+                stage.load_state(self._pending)
+                self._pending = None
+            while position.epoch < stage.epochs:
+                stage.begin_epoch(position.epoch, position.step)
+                yield from self._run_epoch(stage)
+        finally:
+            stage.close()
         stage.finish()
 
     def _run_epoch(self, stage: StageRun) -> Iterator[None]:

@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import numpy.typing as npt
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from procrustean.augment import Augmentation
 from procrustean.data.plan import Arrays, EpochPlanner
 from procrustean.rng import Stream
 
 LABELS = np.arange(53, dtype=np.int64) % 4
 
 
-def planner(images: int = 53, batch_size: int = 8, **changes: object) -> EpochPlanner:
-    settings: dict[str, object] = {"padding": 4, "flip": True, "draws": {"mfw": (), "mask": (3,)}, **changes}
-    return EpochPlanner(np.resize(LABELS, images), batch_size, **settings)  # type: ignore[arg-type]
+def planner(
+    images: int = 53, batch_size: int = 8, *, padding: int = 4, flip: bool = True, **changes: object
+) -> EpochPlanner:
+    augmentation = Augmentation((32, 32), (32, 32), (32, 32), padding=padding, window=True, flip=flip)
+    settings: dict[str, object] = {"draws": {"mfw": (), "mask": (3,)}, **changes}
+    return EpochPlanner(np.resize(LABELS, images), batch_size, augmentation, **settings)  # type: ignore[arg-type]
 
 
 def equal(a: Arrays, b: Arrays) -> bool:
@@ -106,7 +112,7 @@ def test_drawing_ahead_or_again_makes_no_difference() -> None:
 @pytest.mark.parametrize(
     "changes", [{"draws": {"mfw": (), "more": (2,)}}, {"padding": 0}, {"flip": False}, {"draws": {}}]
 )
-def test_one_purpose_does_not_disturb_another(changes: dict[str, object]) -> None:
+def test_one_purpose_does_not_disturb_another(changes: dict[str, Any]) -> None:
     one, other = planner().draw(0, 0, 0), planner(**changes).draw(0, 0, 0)
     shared = one.keys() & other.keys()
     assert {"index", "partner", "inverse"} <= shared

@@ -81,7 +81,7 @@ def test_python_2_pickles_as_latin1_and_as_bytes():
         (np.array([1, "x"], dtype=object), "array type 'O8' is refused"),
         (np.zeros(2, dtype=[("a", "i4")]), "array type 'V4' is refused"),
         (np.array(["text"]), "array type 'U4' is refused"),
-        (np.float64(1), r"numpy.*\.scalar"),
+        (np.float64(1), "holds a float"),
         (1.5, "holds a float"),
         (None, "holds a NoneType"),
         ((1, 2), "holds a tuple"),

@@ -8,10 +8,12 @@ import numpy as np
 import pytest
 import torch
 
+from procrustean.augment import Augmentation
 from procrustean.data.imageset import ImageSet
 from procrustean.engine.images import ImageStore, channel_statistics
 
 CPU = torch.device("cpu")
+Numbers = dict[str, torch.Tensor]
 MEAN, STD = (0.4914, 0.4822, 0.4465), (0.2023, 0.1994, 0.2010)
 
 
@@ -22,8 +24,14 @@ def made_set(count: int = 7, height: int = 6, width: int = 5, channels: int = 3)
 
 
 def made_store(images: ImageSet, padding: int) -> ImageStore:
-    channels = images.images.shape[3]
-    return ImageStore(images, device=CPU, mean=MEAN[:channels], std=STD[:channels], padding=padding)
+    channels, size = images.images.shape[3], images.images.shape[1:3]
+    augmentation = Augmentation(size, size, size, padding=padding, window=True, flip=True)
+    return ImageStore(images, device=CPU, mean=MEAN[:channels], std=STD[:channels], augmentation=augmentation)
+
+
+def numbers(top: list[int] | None = None, left: list[int] | None = None, flip: list[bool] | None = None) -> Numbers:
+    given = {"top": top, "left": left, "flip": flip}
+    return {name: torch.as_tensor(values) for name, values in given.items() if values is not None}
 
 
 def by_hand(images: ImageSet, index: int, padding: int, top: int, left: int, flip: bool) -> np.ndarray:
@@ -50,12 +58,7 @@ def test_augmented_against_one_image_at_a_time(channels: int, padding: int, flip
     index = random.randint(0, 7, 40)
     top, left = random.randint(0, 2 * padding + 1, (2, 40))
     flip = random.rand(40) < 0.5
-    found = made_store(images, padding).augmented(
-        torch.from_numpy(index),
-        torch.from_numpy(top),
-        torch.from_numpy(left),
-        torch.from_numpy(flip) if flips else None,
-    )
+    found = made_store(images, padding).augmented(torch.from_numpy(index), numbers(top, left, flip if flips else None))
     wanted = [by_hand(images, i, padding, t, x, f and flips) for i, t, x, f in zip(index, top, left, flip, strict=True)]
     assert found.shape == (40, channels, 6, 5)
     assert found.dtype == torch.float32
@@ -64,9 +67,7 @@ def test_augmented_against_one_image_at_a_time(channels: int, padding: int, flip
 
 def test_the_border_is_black_before_normalisation() -> None:
     images = ImageSet(np.full((1, 4, 4, 3), 255, np.uint8), np.zeros(1, np.int64), ("a",))
-    corner = made_store(images, 2).augmented(
-        torch.tensor([0]), torch.tensor([0]), torch.tensor([0]), torch.tensor([False])
-    )
+    corner = made_store(images, 2).augmented(torch.tensor([0]), numbers([0], [0], [False]))
     np.testing.assert_allclose(corner[0, :, 0, 0], [-m / s for m, s in zip(MEAN, STD, strict=True)], atol=1e-6)
     np.testing.assert_allclose(corner[0, :, 3, 3], [(1 - m) / s for m, s in zip(MEAN, STD, strict=True)], atol=2e-6)
 
@@ -75,7 +76,7 @@ def test_the_border_is_black_before_normalisation() -> None:
 def test_without_crop_and_flip_images_are_clean(padding: int) -> None:
     store = made_store(made_set(), padding)
     index = torch.tensor([6, 0, 3])
-    found = store.augmented(index, None, None, None)
+    found = store.augmented(index, {})
     assert torch.equal(found, store.clean(0, 7)[index])
 
 
@@ -90,7 +91,7 @@ def test_clean(padding: int) -> None:
 
 def test_flip_without_padding() -> None:
     images = made_set()
-    found = made_store(images, 0).augmented(torch.tensor([1, 1]), None, None, torch.tensor([True, False]))
+    found = made_store(images, 0).augmented(torch.tensor([1, 1]), numbers(flip=[True, False]))
     assert torch.equal(found[0], found[1].flip(2))
     assert not torch.equal(found[0], found[1])
 
@@ -98,9 +99,8 @@ def test_flip_without_padding() -> None:
 @pytest.mark.parametrize("padding", [0, 2])
 def test_memory_is_channels_last(padding: int) -> None:
     store = made_store(made_set(), padding)
-    zero = torch.zeros(3, dtype=torch.int64)
-    crop = (zero, zero) if padding else (None, None)
-    found = store.augmented(torch.tensor([0, 1, 2]), *crop, torch.tensor([True, False, True]))
+    crop = ([0] * 3, [0] * 3) if padding else (None, None)
+    found = store.augmented(torch.tensor([0, 1, 2]), numbers(*crop, [True, False, True]))
     assert found.is_contiguous(memory_format=torch.channels_last)
     assert not found.is_contiguous()
     assert store.clean(0, 4).is_contiguous(memory_format=torch.channels_last)

@@ -1,0 +1,126 @@
+"""procrustean data prepare and procrustean data verify"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+import tyro
+
+if TYPE_CHECKING:
+    from ..data.official.prepare import Plan
+
+Name = Literal["tiny-imagenet", "tiered-imagenet", "imagenet-lt", "inaturalist18"]
+
+
+@dataclass(frozen=True)
+class Prepare:
+    """Check an official data set against its published counts and decode it, once, into a store that training reads.
+
+    Says where to get the data set if no --source is given. A call that was stopped goes on where it was.
+
+    Example: procrustean data prepare tiny-imagenet --source ~/tiny-imagenet-200
+    """
+
+    name: tyro.conf.Positional[Name]
+    """Data set."""
+    source: Path | None = None
+    """Folder of the unpacked data set."""
+    lists: Path | None = None
+    """Folder of the list files, where they are not in the source."""
+    download: bool = False
+    """Download it first, where its licence allows that and its publisher gives checksums."""
+    size: int | None = None
+    """Side length of the stored images; default 64 (tiny-imagenet), 84 (tiered-imagenet), 256 (the others)."""
+    resize: Literal["crop", "stretch"] | None = None
+    """How images become square: the middle of them, or all of them stretched; default what is usual for the data."""
+    on_bad_image: Literal["error", "skip"] = "error"
+    """Refuse a data set with missing, damaged or wrongly labelled images, or leave them out and count again."""
+    workers: int | None = None
+    """Processes that decode; default all cores."""
+    data_dir: Path | None = None
+    """Where the store is kept; default $PROCRUSTEAN_DATA or the user's cache."""
+    dry_run: bool = False
+    """Only check and estimate."""
+
+    def run(self) -> int:
+        from ..console import make_reporter, write_result
+        from ..data.cifar import data_roots
+        from ..data.official.fetch import command, fetch
+        from ..data.official.layouts import layout_of
+        from ..data.official.prepare import plan, prepare
+        from ..data.official.problems import told
+        from ..errors import ConfigError, DataError
+        from .counting import counting
+
+        layout, root = layout_of(self.name), data_roots(self.data_dir)[0]
+        for name, value in (("size", self.size), ("workers", self.workers)):
+            if value is not None and value < 1:
+                raise ConfigError(f"{name} = {value} received; it has to be at least 1")
+        reporter = make_reporter()
+        source = self.source.expanduser() if self.source else None
+        if self.download:
+            source = fetch(layout, root, reporter.say)
+        if source is None:
+            raise DataError(f"no --source received. {layout.obtain}\nThen: {command(layout)}")
+        planned = plan(
+            layout,
+            source,
+            root=root,
+            lists=self.lists,
+            size=self.size,
+            resize=self.resize,
+            workers=self.workers,
+        )
+        reporter.say(_estimate(planned))
+        if self.dry_run:
+            write_result("\n".join(told(planned.problems)) or "complete: every image that is expected is there")
+            return 2 if planned.problems and self.on_bad_image == "error" else 0
+        with counting("decoding", reporter.say) as progress:
+            store = prepare(planned, on_bad_image=self.on_bad_image, say=reporter.say, progress=progress)
+        counts = ", ".join(f"{count:,} {split}" for split, count in store.manifest["splits"].items())
+        write_result(
+            f"{layout.title}: {counts} images of {len(store.classes):,} classes, sha256 {store.digest[:16]}, in\n"
+            f"{store.path}\nTrain on it with: procrustean train {layout.name}"
+            + (f" --data-dir {self.data_dir}" if self.data_dir else "")
+        )
+        return 0
+
+
+@dataclass(frozen=True)
+class Verify:
+    """Read a prepared data set as a whole and compare it with the hashes it was written with.
+
+    Example: procrustean data verify tiny-imagenet
+    """
+
+    name: tyro.conf.Positional[Name]
+    """Data set."""
+    size: int | None = None
+    """Side length at which it is stored; default that of the data set."""
+    data_dir: Path | None = None
+    """Where the store is; default $PROCRUSTEAN_DATA or the user's cache."""
+
+    def run(self) -> int:
+        from ..console import write_result
+        from ..data.cifar import data_roots
+        from ..data.official.layouts import layout_of
+        from ..data.official.loading import found_store
+        from ..data.official.store import verify
+
+        store = found_store(layout_of(self.name), data_roots(self.data_dir), self.size)
+        images = verify(store.path)
+        write_result(f"{store.path}: all {images:,} images are as they were written")
+        return 0
+
+
+def _estimate(planned: Plan) -> str:
+    from ..console import duration_text
+
+    return (
+        f"{planned.layout.title}: {planned.images:,} images of {len(planned.listing.classes):,} classes, "
+        f"{planned.gigabytes:.3g} GB at {planned.size} x {planned.size} in {planned.target} "
+        f"({planned.free_gigabytes:.3g} GB free), about {duration_text(planned.seconds)} with {planned.workers} "
+        f"process{'es' * (planned.workers > 1)}"
+    )

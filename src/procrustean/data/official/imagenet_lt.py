@@ -1,0 +1,53 @@
+"""ImageNet-LT (Liu et al. 2019): three lists of `path label` over the folders train and val of ImageNet."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from ...errors import DataError
+from .listing import Listing, Problem
+from .lists import Line, found_file, listing_of, majority, read_lines
+
+SPLITS = ("train", "val", "test")
+
+
+def read(source: Path, lists: Path | None) -> Listing:
+    """The images of ImageNet that the lists name.
+
+    Args:
+        source: root of ImageNet (ILSVRC 2012), with the folders train and val. The images of val may be in a folder
+            per class, as the list has them, or all in one, as ImageNet publishes them.
+        lists: folder of the list files; by default `source`, or ImageNet_LT in it.
+    """
+    folders = [lists] if lists else [source, source / "ImageNet_LT"]
+    problems: list[Problem] = []
+    lines: dict[str, list[Line]] = {}
+    for split in SPLITS:
+        name = f"ImageNet_LT_{split}.txt"
+        path = found_file(name, folders)
+        if path is None:
+            raise DataError(
+                f"{name} was not found in {' or '.join(map(str, folders))}; put the three lists of ImageNet-LT there, "
+                "or name their folder with --lists"
+            )
+        lines[split] = list(read_lines(path, problems))
+    every = [line for of_split in lines.values() for line in of_split]
+    # Nothing says which class a label is but the folder that most of its images are in.
+    label_of = majority((_folder(line.path), line.label) for line in every)
+    folder_of = majority((line.label, _folder(line.path)) for line in every)
+    classes = tuple(folder_of.get(label, f"label {label}") for label in range(len(label_of)))
+
+    def fault(line: Line) -> str:
+        usual = label_of[_folder(line.path)]
+        return "" if line.label == usual else f"label {line.label}, but others of {_folder(line.path)} have {usual}"
+
+    return listing_of(source, lines, classes, fault=fault, elsewhere=_flat, problems=problems)
+
+
+def _folder(path: str) -> str:
+    return path.rpartition("/")[0].rpartition("/")[2]
+
+
+def _flat(path: str) -> str:
+    first, _, rest = path.partition("/")
+    return f"{first}/{rest.rpartition('/')[2]}"

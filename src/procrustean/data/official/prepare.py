@@ -1,0 +1,186 @@
+"""From an official layout to a store: check, estimate, decode in parallel, and put the whole in place at once."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+
+from ...errors import DataError
+from ..download import Say, one_process_at_a_time
+from .building import Building, Progress
+from .decode import decode
+from .known import Known, known_counts
+from .layouts import Layout, Resize
+from .listing import Listing, Problem
+from .problems import count_problems, told, write_list
+from .store import Store, open_store, store_path
+
+OnBadImage = Literal["error", "skip"]
+SAMPLE = 24
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What is going to be done, and what it takes."""
+
+    layout: Layout
+    listing: Listing
+    problems: tuple[Problem, ...]
+    target: Path  # where the store will be
+    size: int
+    resize: Resize
+    images: int
+    gigabytes: float
+    free_gigabytes: float
+    seconds: float  # predicted for decoding
+    workers: int
+
+
+def plan(
+    layout: Layout,
+    source: Path,
+    *,
+    root: Path,
+    lists: Path | None = None,
+    size: int | None = None,
+    resize: Resize | None = None,
+    workers: int | None = None,
+    known: Known | None = None,
+) -> Plan:
+    """Read a layout, compare it with the published counts, and estimate what its store takes; nothing is written.
+
+    Args:
+        layout: which data set.
+        source: its folder.
+        root: folder of data sets, below which the store will be.
+        lists: folder of the list files, where they are not in `source`.
+        size: side of the stored images; default the layout's.
+        resize: how images become square; default the layout's.
+        workers: processes that decode; default all cores.
+        known: the published counts; default those that the package carries.
+    """
+    if not source.is_dir():
+        raise DataError(f"{source}: there is no such folder; name the unpacked data set with --source")
+    listing = layout.read(source, lists)
+    problems = [*listing.problems, *count_problems(listing, known or known_counts(layout.name))]
+    side, how = size or layout.size, resize or layout.resize
+    images = sum(len(part.labels) for part in listing.parts.values())
+    count = workers or os.cpu_count() or 1
+    return Plan(
+        layout=layout,
+        listing=listing,
+        problems=tuple(problems),
+        target=store_path(root, layout.name, side),
+        size=side,
+        resize=how,
+        images=images,
+        gigabytes=images * side * side * 3 / 1e9,
+        free_gigabytes=shutil.disk_usage(_existing(root)).free / 1e9,
+        seconds=_seconds_per_image(listing, side, how) * images / count,
+        workers=count,
+    )
+
+
+def prepare(
+    planned: Plan,
+    *,
+    on_bad_image: OnBadImage = "error",
+    say: Say = lambda text: None,
+    progress: Progress = lambda done, total: None,
+) -> Store:
+    """Decode everything that was planned into a store and open it. What an earlier call has decoded is kept.
+
+    Args:
+        planned: what `plan` gave.
+        on_bad_image: "error" refuses a data set in which anything is wrong, "skip" leaves the images at fault out,
+            counts the classes again and says so.
+        say: called with one line at a time.
+        progress: told how many images are done.
+    """
+    layout, problems = planned.layout, list(planned.problems)
+    if on_bad_image == "error":
+        _refuse(problems, planned)
+    building = Building(planned.listing, planned.target, name=layout.name, size=planned.size, resize=planned.resize)
+    planned.target.parent.mkdir(parents=True, exist_ok=True)
+    with one_process_at_a_time(planned.target.parent, say):
+        if planned.target.exists():
+            store = open_store(planned.target)
+            building.refuse_other(store)
+            say(f"{planned.target} is complete already; remove the folder to prepare it again")
+            return store
+        if planned.free_gigabytes < planned.gigabytes - building.bytes_on_disk / 1e9:
+            raise DataError(
+                f"{planned.target.parent}: {planned.free_gigabytes:.3g} GB free, {planned.gigabytes:.3g} GB needed; "
+                "make room, or choose another place with --data-dir or a smaller --size"
+            )
+        damaged = building.decode_all(planned.workers, keep_damaged=on_bad_image == "skip", say=say, progress=progress)
+        problems += damaged
+        if on_bad_image == "error":
+            _refuse(problems, planned)
+        store = building.finish(problems, groups=layout.groups)
+    if problems:
+        _tell_of_skipping(problems, planned, store, say)
+    return store
+
+
+def _refuse(problems: list[Problem], planned: Plan) -> None:
+    if not problems:
+        return
+    path = planned.target.with_name(planned.target.name + ".problems.txt")
+    write_list(problems, path)
+    lines = [f"{planned.layout.title} cannot be prepared: {len(problems):,} problem{'s' * (len(problems) > 1)}"]
+    lines += [f"  {line}" for line in told(problems)]
+    lines += [
+        f"All of them: {path}",
+        "Mend them (an incomplete data set is best unpacked again), or leave these images out with "
+        "--on-bad-image skip, which counts the classes again",
+    ]
+    raise DataError("\n".join(lines))
+
+
+def _tell_of_skipping(problems: list[Problem], planned: Plan, store: Store, say: Say) -> None:
+    path = planned.target.with_name(planned.target.name + ".problems.txt")
+    write_list(problems, path)
+    for line in told(problems, shown=2):
+        say(line)
+    changed = {split: _changed(planned, store, split) for split in planned.listing.parts}
+    for split, classes in changed.items():
+        if classes:
+            shown = ", ".join(f"{name} {now} of {before}" for name, before, now in classes[:5])
+            more = f" and {len(classes) - 5:,} more" if len(classes) > 5 else ""
+            say(f"{split} images counted again, {len(classes):,} classes have fewer than listed: {shown}{more}")
+    say(f"{planned.layout.title} is not complete, results are not comparable with published ones; all problems: {path}")
+
+
+def _changed(planned: Plan, store: Store, split: str) -> list[tuple[str, int, int]]:
+    """Classes of which fewer images are in the store than the layout names: name, named, stored."""
+    listed = planned.listing.listed[split]
+    kept = dict(zip(store.classes, np.bincount(store.split(split).labels, minlength=len(store.classes)), strict=True))
+    pairs = zip(planned.listing.classes, listed.tolist(), strict=True)
+    return [(name, named, int(kept.get(name, 0))) for name, named in pairs if kept.get(name, 0) < named]
+
+
+def _seconds_per_image(listing: Listing, size: int, resize: Resize) -> float:
+    """Time that one process takes for an image, from a few spread over the data set."""
+    out = np.empty((size, size, 3), np.uint8)
+    began, tried = time.perf_counter(), 0
+    for part in listing.parts.values():
+        count = len(part.labels)
+        for row in range(0, count, max(1, count * len(listing.parts) // SAMPLE)):
+            (image,) = part.sources.payload(row, row + 1)
+            tried += 1
+            try:
+                decode(image, out, resize)
+            except Exception:  # it will be told of when its turn comes
+                continue
+    return (time.perf_counter() - began) / max(tried, 1)
+
+
+def _existing(path: Path) -> Path:
+    return path if path.exists() else _existing(path.parent)
