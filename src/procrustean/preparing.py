@@ -26,7 +26,7 @@ from .recipes import Recipe, recipe_for
 from .types import Problem
 
 #: Networks so small that float32 is faster than bf16 on a CPU.
-_SMALL_NETS = ("small",)
+_SMALL_NETS = ("small", "small-2d")
 
 
 @dataclass(frozen=True)
@@ -82,6 +82,8 @@ def prepare(
         splits = load_source(config.source, data_dir=config.data_dir, image_size=config.image_size, say=say)
     if splits.note:
         say(splits.note)
+    if config.classes:
+        splits = splits.only(config.classes)
     data = build(
         splits,
         imbalance=config.imbalance,
@@ -111,6 +113,11 @@ def prepare(
     engine = choose_engine(config.engine, config.kernels, placement, method)
     prepared = Prepared(config, data, splits, method, options, recipe, placement, engine)
     stage_epochs(method, recipe.epochs)  # refuses too few
+    if config.features_at and max(config.features_at) > recipe.epochs:
+        raise ConfigError(
+            f"features_at = {list(config.features_at)} received, but the run has {recipe.epochs} epochs; "
+            "name epochs from 1 to that"
+        )
     _check_batches(recipe, data.train.images.shape, layers_of(recipe.net).shrinks)
     _check_layers(prepared)
     return prepared

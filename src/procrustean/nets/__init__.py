@@ -12,6 +12,7 @@ from torch import nn
 from ..errors import ConfigError, did_you_mean
 from ..rng import torch_seed
 from .classifier import Backbone, Classifier
+from .projected import Projected
 from .resnet_cifar import ResNetCifar
 from .small import SmallNet
 
@@ -22,6 +23,9 @@ NETS: dict[str, Callable[..., Backbone]] = {
     "resnet44": partial(ResNetCifar, blocks=7),
     "resnet56": partial(ResNetCifar, blocks=9),
     "small": SmallNet,
+    # With features of width 2, as in the paper's illustration.
+    "resnet32-2d": Projected(partial(ResNetCifar, blocks=5), ResNetCifar),
+    "small-2d": Projected(SmallNet, SmallNet),
 }
 
 

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from . import initialise
 from .classifier import Backbone
+from .projected import refuse_projected
 
 Branch = Literal["conventional", "rebalancing"]
 
@@ -44,6 +45,7 @@ class BilateralBackbone(Backbone):
 
     def __init__(self, backbone: Backbone) -> None:
         super().__init__()
+        refuse_projected(backbone, "BBN")
         self.groups, self.second_group, self.shrinks = backbone.groups, backbone.second_group, backbone.shrinks
         *trunk, last = self.groups
         for name in trunk:
