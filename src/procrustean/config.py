@@ -41,7 +41,7 @@ class RunConfig:
     recipe: Literal["paper", "own"] = "paper"
     """Schedule: the MFW paper's for this data set, or the one the method was published with."""
     net: str | None = None
-    """Network: resnet20, resnet32, resnet44, resnet56 or small; resnet32-2d and small-2d have features of width 2."""
+    """Network: resnet20, resnet32, resnet44, resnet56 or small; resnet32_2d and small_2d have features of width 2."""
     epochs: int | None = None
     """Passes over the training data."""
     batch_size: int | None = None

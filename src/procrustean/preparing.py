@@ -26,7 +26,7 @@ from .recipes import Recipe, recipe_for
 from .types import Problem
 
 #: Networks so small that float32 is faster than bf16 on a CPU.
-_SMALL_NETS = ("small", "small-2d")
+_SMALL_NETS = ("small", "small_2d")
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,7 @@ SETTING: dict[str, Any] = {
     "classes": ["airplane", "automobile", "bird", "cat"],
     "imbalance": "step",
     "rho": 100.0,
-    "net": "resnet32-2d",
+    "net": "resnet32_2d",
     "epochs": 200,
     # Two numbers carry all that the head sees: bf16 would round them visibly.
     "precision": "fp32",

@@ -17,7 +17,7 @@ class Figures:
 
     progress: training accuracy and classification ratio along the epochs. gradients: norm of the loss gradient at the
     mixing layer. deviation: distance between training and test features. tsne: features of the largest and the
-    smallest class. bars: accuracy of every class. toy: features in the plane and decision regions (--net resnet32-2d).
+    smallest class. bars: accuracy of every class. toy: features in the plane and decision regions (--net resnet32_2d).
     alpha, beta: accuracy of MFW along its options.
 
     Example: procrustean figures progress runs/erm runs/mfw --output figures

@@ -12,6 +12,6 @@ def use_sane_threads(recipe: Recipe) -> None:
     """
     import torch
 
-    if recipe.net in ("small", "small-2d"):
+    if recipe.net in ("small", "small_2d"):
         torch.set_num_threads(1)
     torch.set_flush_denormal(True)

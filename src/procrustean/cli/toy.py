@@ -22,7 +22,7 @@ class Toy:
     """Four or fewer classes, the large half first; default airplane automobile bird cat."""
     rho: float = 100.0
     """Images of a large class per image of a small one."""
-    net: Literal["resnet32-2d", "small-2d"] = "resnet32-2d"
+    net: Literal["resnet32_2d", "small_2d"] = "resnet32_2d"
     """Network with features of width 2."""
     epochs: int = 200
     """Passes over the training data."""

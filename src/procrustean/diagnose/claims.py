@@ -39,7 +39,7 @@ def sorted_runs(results: Sequence[Result]) -> Runs:
         if data["source"] != "cifar10" or data.get("rho") != 100 or config.get("drw"):
             continue
         options = {name: v for name, v in method["options"].items() if v is not None}
-        if net == "resnet32-2d" and len(data["classes"]) == 4:
+        if net == "resnet32_2d" and len(data["classes"]) == 4:
             runs.results.setdefault(("toy", method["name"]), []).append(result)
         elif net == "resnet32" and len(data["classes"]) == 10 and not config.get("hold_out"):
             if method["name"] == "mfw":

@@ -78,9 +78,9 @@ def _progress(curves: Curves, major: Mask, minor: Mask) -> Finding:
         )
         return Finding("progress", text, numbers)
     text = (
-        f"{ever.sum()} of {classes} are under-fitted at first: after epoch {curves.at[widest]} of {curves.epochs} "
-        f"the minor classes are at {_percent(small[widest])} training accuracy, the major ones at "
-        f"{_percent(ahead[widest])}."
+        f"{ever.sum()} of {classes} {'are' if ever.sum() > 1 else 'is'} under-fitted at first: after epoch "
+        f"{curves.at[widest]} of {curves.epochs} the minor classes are at {_percent(small[widest])} training accuracy, "
+        f"the major ones at {_percent(ahead[widest])}."
     )
     if caught:
         first, last = min(caught.values()), max(caught.values())
@@ -93,7 +93,8 @@ def _progress(curves: Curves, major: Mask, minor: Mask) -> Finding:
         at_end = ", ".join(
             f"{curves.classes[c]!r} {_percent(curves.train_recall[-1, c])}" for c in _few(np.flatnonzero(never))
         )
-        text += f" {never.sum()} never do{_more(never.sum())}: {at_end} after the last epoch."
+        do = "do" if never.sum() > 1 else "does"
+        text += f" {never.sum()} never {do}{_more(never.sum())}: {at_end} after the last epoch."
     return Finding("progress", text, numbers)
 
 

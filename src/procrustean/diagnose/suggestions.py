@@ -23,9 +23,11 @@ def suggestions(curves: Curves, found: Mapping[str, Mapping[str, Any]]) -> list[
     unfitted_major = fit["major_train"] < UNFITTED
     texts = []
     if progress["still_behind"] and not unfitted_major:
+        behind = len(progress["still_behind"])
         texts.append(
-            f"{len(progress['still_behind'])} classes are still under-fitted after {curves.epochs} epochs although the "
-            f"major ones are at {100 * fit['major_train']:.1f} %: try deferred re-weighting (--drw), or more epochs."
+            f"{behind} {'classes are' if behind > 1 else 'class is'} still under-fitted after {curves.epochs} epochs "
+            f"although the major ones are at {100 * fit['major_train']:.1f} %: try deferred re-weighting (--drw), or "
+            "more epochs."
         )
     if unfitted_major:
         change = f", or a smaller alpha (now {_alpha(curves)})" if weakening else ""

@@ -24,8 +24,8 @@ NETS: dict[str, Callable[..., Backbone]] = {
     "resnet56": partial(ResNetCifar, blocks=9),
     "small": SmallNet,
     # With features of width 2, as in the paper's illustration.
-    "resnet32-2d": Projected(partial(ResNetCifar, blocks=5), ResNetCifar),
-    "small-2d": Projected(SmallNet, SmallNet),
+    "resnet32_2d": Projected(partial(ResNetCifar, blocks=5), ResNetCifar),
+    "small_2d": Projected(SmallNet, SmallNet),
 }
 
 

@@ -46,5 +46,5 @@ def refuse_projected(backbone: Backbone, method: str) -> None:
     if isinstance(backbone, ProjectedBackbone):
         raise ConfigError(
             f"{method} puts layers of its own behind the last feature map, so a network with features of width "
-            f"{backbone.features} is not one for it; choose a --net without -2d"
+            f"{backbone.features} is not one for it; choose a --net without _2d"
         )

@@ -88,12 +88,14 @@ def frame(panel: Axes) -> None:
 
 
 def legend(figure: Figure, handles: Sequence[Artist], names: Sequence[str], columns: int = 4) -> Legend:
-    """One legend for all panels, below them."""
+    """One legend for all panels, below them, in as many columns as fit."""
+    longest = max(map(len, names), default=0)
+    columns = max(1, min(columns, len(names), int(figure.get_figwidth() / (0.6 + 0.075 * longest))))
     made = figure.legend(
         handles,
         names,
         loc="outside lower center",
-        ncols=min(columns, len(names)),
+        ncols=columns,
         frameon=False,
         fontsize=9,
         handlelength=1.8,

@@ -92,7 +92,7 @@ def _in_the_plane(run: Path, epoch: int) -> KeptFeatures:
     if kept.train.shape[1] != 2 or kept.head_weight is None or kept.head_bias is None:
         raise RunError(
             f"the features of {run} have width {kept.train.shape[1]}, not 2 with a linear layer behind them; "
-            "train with --net resnet32-2d or small-2d"
+            "train with --net resnet32_2d or small_2d"
         )
     return kept
 
