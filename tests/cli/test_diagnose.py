@@ -1,11 +1,15 @@
 from __future__ import annotations
 
 import json
+import typing
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+
+from procrustean.cli.figures import Figures
+from procrustean.diagnose.figures import FIGURES
 
 TINY = ("--net", "small", "--epochs", "4", "--batch-size", "16", "--device", "cpu", "--precision", "fp32", "--quiet")
 
@@ -64,6 +68,11 @@ def test_diagnose_writes_nothing_into_the_run(call: Any, runs: list[str]) -> Non
     assert answer.code == 2
     assert "is inside the run" in answer.err
     assert call("diagnose", "nowhere").code == 2
+
+
+def test_the_command_offers_every_figure() -> None:
+    hints = typing.get_type_hints(Figures)
+    assert set(typing.get_args(hints["name"])) == set(FIGURES)
 
 
 def test_figures_from_folders_of_runs(call: Any, runs: list[str]) -> None:

@@ -46,6 +46,17 @@ def test_the_feature_keeps_its_digits_under_autocast() -> None:
     assert not torch.equal(feature, feature.bfloat16().float())
 
 
+def test_the_narrow_layers_start_with_small_weights() -> None:
+    """Kaiming weights of a layer with 2 inputs have a standard deviation of 1, and training breaks down."""
+    planar = build_net("resnet32_2d", channels=3, classes=4, seed=0)
+    assert planar.head.weight.abs().max() <= 1 / 2**0.5
+    assert planar.backbone.projection.weight.abs().max() <= 1 / 64**0.5
+    again = build_net("resnet32_2d", channels=3, classes=4, seed=0)
+    assert torch.equal(planar.head.weight, again.head.weight)
+    wide = build_net("resnet32", channels=3, classes=4, seed=0)
+    assert wide.head.weight.abs().max() > 2 / 64**0.5  # normal, as ever
+
+
 @pytest.mark.parametrize("method", ["bbn", "oltr"])
 def test_methods_that_rebuild_the_network_refuse_it(method: str, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"features of width 2 .*choose a --net without _2d"):

@@ -12,7 +12,7 @@ from torch import nn
 from ..errors import ConfigError, did_you_mean
 from ..rng import torch_seed
 from .classifier import Backbone, Classifier
-from .projected import Projected
+from .projected import Projected, keeps_plain_weights
 from .resnet_cifar import ResNetCifar
 from .small import SmallNet
 
@@ -80,5 +80,5 @@ def restart(net: nn.Module) -> None:
 def initialise(net: nn.Module) -> None:
     """Kaiming-normal weights (fan-in) of convolutions and linear layers, the head's too, not of biases."""
     for module in net.modules():
-        if isinstance(module, nn.Conv2d | nn.Linear):
+        if isinstance(module, nn.Conv2d | nn.Linear) and not keeps_plain_weights(module):
             nn.init.kaiming_normal_(module.weight)
