@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .config import RunConfig
 from .console import Reporter, SilentReporter, headline_text
@@ -20,6 +20,9 @@ from .engine.training import HELD_OUT_WEIGHTS, Interrupted, Training
 from .errors import ConfigError, RunError
 from .nets.classifier import Classifier
 from .preparing import Prepared, check_identity, prepare
+
+if TYPE_CHECKING:
+    from .diagnose.probing import Probing
 
 _OVER = object()
 
@@ -87,7 +90,7 @@ def resume(run: str | Path, *, splits: Splits | None = None, reporter: Reporter 
     directory, config, identity = RunDirectory.open(Path(run))
     if directory.finished:
         raise RunError(f"{run} is finished already; see: procrustean compare {run}")
-    prepared = _prepare_again(run, config, splits, reporter.say)
+    prepared = prepare_again(run, config, splits, reporter.say)
     check_identity(Path(run), identity, prepared)
     return _train(prepared, directory, reporter, resume=True)
 
@@ -121,7 +124,7 @@ def load_run(run: str | Path, *, weights: str = "last", splits: Splits | None = 
     if not path.exists():
         reason = "was trained without --hold-out" if weights == "held_out" else "is not finished"
         raise RunError(f"{run} has no {path.name}: it {reason}")
-    prepared = _prepare_again(run, config, splits, to_train=False)
+    prepared = prepare_again(run, config, splits, to_train=False)
     check_identity(Path(run), identity, prepared, "be used")
     net = prepared.build_net()
     for number in range(len(prepared.method.stages)):
@@ -133,7 +136,7 @@ def load_run(run: str | Path, *, weights: str = "last", splits: Splits | None = 
     return prepared, net.to(prepared.placement.device).eval()
 
 
-def _prepare_again(
+def prepare_again(
     run: str | Path,
     config: RunConfig,
     splits: Splits | None,
@@ -204,10 +207,13 @@ class OngoingRun:
             checkpoint_every=config.checkpoint_every,
             directory=self.directory,
             reporter=self.reporter,
+            keep_weights_every=config.keep_weights_every,
             stop_requested=self.stop,
         )
         if "streamed" in (where := stores.where["train"]):
             self.reporter.say_once(f"training images {where}")
+        if config.probing:
+            training.probing = self._probing(training)
         if self.resume:
             training.restore()
         steps = training.run()
@@ -224,3 +230,18 @@ class OngoingRun:
         self.finished = FinishedRun(self.directory.path, result, net.eval())
         outcome = f"{headline_text(self.finished.metrics)}, kept in {self.directory.path}"
         self.reporter.run_finished(prepared.name, outcome)
+
+    def _probing(self, training: Training) -> Probing:
+        from .diagnose.probes import Probe
+        from .diagnose.probing import Probing, default_spacing
+
+        config, counts = self.prepared.config, training.counts
+        probe = Probe(
+            train=training.train_images,
+            test=training.test_images,
+            classes=len(counts),
+            seed=config.seed,
+            low_precision=self.prepared.placement.low_precision,
+        )
+        every = config.probe_every or default_spacing(counts, len(training.test_images))
+        return Probing(probe, every=every, features_at=config.features_at, directory=self.directory)

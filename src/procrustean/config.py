@@ -16,7 +16,7 @@ from .recipes import Augment, check_recipe
 #: Settings that say where and how a run is carried out, not what it computes.
 _CARRIED_OUT = ("run_dir", "data_dir", "device", "engine", "kernels", "images", "workers", "checkpoint_every")
 #: Settings that came later: unset, they leave the hash of a run as it was before.
-_LATER = ("pretrained", "augment")
+_LATER = ("pretrained", "augment", "classes", "probes", "probe_every", "features_at", "keep_weights_every")
 
 
 @dataclass(frozen=True)
@@ -29,6 +29,8 @@ class RunConfig:
     """Make the training set imbalanced: long_tailed, step, or natural to take it as it is."""
     rho: float | None = None
     """Imbalance ratio, largest over smallest class; needed with long_tailed and step."""
+    classes: tuple[str, ...] = ()
+    """Use only these classes of the data set, in this order; all of them by default."""
     method: str = "mfw"
     """Training method; `procrustean methods` lists them."""
     options: dict[str, Any] = field(default_factory=dict)
@@ -63,6 +65,14 @@ class RunConfig:
     """Epochs between evaluations; by default about a hundred evaluations in all."""
     track_training: bool = False
     """Also measure the accuracy on clean training images per class at every evaluation."""
+    probes: bool = False
+    """Measure progress, classification ratio, gradient norms and feature deviation per class; `diagnose` shows them."""
+    probe_every: int | None = None
+    """Epochs between these measurements; by default as many as keep their time below 10 % of the training's."""
+    features_at: tuple[int, ...] = ()
+    """Epochs, from 1, after which features of up to 250 images per class are kept, for pictures."""
+    keep_weights_every: int | None = None
+    """Epochs between weights that are kept, for `diagnose`; by default only the last ones are."""
     device: Literal["auto", "cpu", "cuda"] = "auto"
     """Where to train."""
     precision: Literal["auto", "fp32", "bf16"] = "auto"
@@ -106,15 +116,25 @@ class RunConfig:
             ("checkpoint_every", 0),
             ("image_size", 1),
             ("workers", 1),
+            ("probe_every", 1),
+            ("keep_weights_every", 1),
         ):
             value = getattr(self, name)
             if value is not None and not least <= value < math.inf:
                 raise ConfigError(f"{name} = {value} received; it has to be at least {least}, and finite")
+        if any(epoch < 1 for epoch in self.features_at):
+            raise ConfigError(f"features_at = {list(self.features_at)} received; epochs count from 1")
+
+    @property
+    def probing(self) -> bool:
+        """Whether the run is measured on its way: asked for by itself, or by saying when."""
+        return self.probes or self.probe_every is not None or bool(self.features_at)
 
     @property
     def hash(self) -> str:
         """Twelve hexadecimal digits that name what the run computes."""
-        kept = {k: v for k, v in self.to_json().items() if k not in _CARRIED_OUT and (k not in _LATER or v is not None)}
+        settings = self.to_json()
+        kept = {k: v for k, v in settings.items() if k not in _CARRIED_OUT and (k not in _LATER or v)}
         # The recipe of a data set is the paper's where there is one: two names for the same computation.
         kept["recipe"] = "paper" if self.recipe == "auto" else self.recipe
         return hashlib.sha256(json.dumps(kept, sort_keys=True).encode()).hexdigest()[:12]
@@ -128,7 +148,13 @@ class RunConfig:
 
     def to_json(self) -> dict[str, Any]:
         """Plain data for JSON and YAML."""
-        return {k: str(v) if isinstance(v, Path) else v for k, v in asdict(self).items()}
+
+        def plain(value: Any) -> Any:
+            if isinstance(value, Path):
+                return str(value)
+            return list(value) if isinstance(value, tuple) else value
+
+        return {name: plain(value) for name, value in asdict(self).items()}
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any], *, origin: str = "the configuration") -> RunConfig:
@@ -147,7 +173,20 @@ def typed_settings(data: Mapping[str, Any], *, origin: str) -> dict[str, Any]:
     return {key: _typed(key, value, origin) for key, value in data.items()}
 
 
-_WHOLE = ("epochs", "batch_size", "seed", "data_seed", "hold_out", "image_size", "evaluate_every", "workers")
+_WHOLE = (
+    "epochs",
+    "batch_size",
+    "seed",
+    "data_seed",
+    "hold_out",
+    "image_size",
+    "evaluate_every",
+    "probe_every",
+    "keep_weights_every",
+    "workers",
+)
+_SWITCH = ("drw", "track_training", "probes")
+_SEVERAL: dict[str, type] = {"classes": str, "features_at": int}
 _NUMBER = ("rho", "lr", "weight_decay", "checkpoint_every")
 _CHOICE = {
     "imbalance": ("natural", "long_tailed", "step"),
@@ -166,7 +205,7 @@ def _typed(key: str, value: Any, origin: str) -> Any:
     def refuse(wanted: str) -> ConfigError:
         return ConfigError(f"{origin}: {key} = {value!r} received; it has to be {wanted}")
 
-    if value is None and (key == "augment" or key not in (*_REQUIRED, *_CHOICE, *_SAID)):
+    if value is None and (key == "augment" or key not in (*_REQUIRED, *_CHOICE, *_SWITCH, *_SEVERAL, *_SAID)):
         return None
     if key in _WHOLE:
         if isinstance(value, bool) or not isinstance(value, int):
@@ -178,9 +217,15 @@ def _typed(key: str, value: Any, origin: str) -> Any:
     elif key in _CHOICE:
         if value not in _CHOICE[key]:
             raise refuse("one of " + ", ".join(_CHOICE[key]))
-    elif key in ("drw", "track_training"):
+    elif key in _SWITCH:
         if not isinstance(value, bool):
             raise refuse("true or false")
+    elif key in _SEVERAL:
+        kind = _SEVERAL[key]
+        listed = isinstance(value, list | tuple)
+        if not listed or not all(isinstance(v, kind) and not isinstance(v, bool) for v in value):
+            raise refuse("a list of " + ("names" if kind is str else "whole numbers"))
+        return tuple(value)
     elif key == "options":
         if not isinstance(value, dict) or not all(isinstance(k, str) for k in value):
             raise refuse("a mapping of option names to values")

@@ -18,7 +18,7 @@ def expand(grid: Mapping[str, Any], output: Path, *, origin: str = "the grid") -
     """All runs of a grid, each kept in a folder of its own below `output`.
 
     A grid has three parts: `base`, settings of all runs; `runs`, a list of settings, one for each kind of run; `grid`,
-    lists of values that every kind is combined with.
+    lists of values that every kind is combined with. A run that names its folder (run_dir) gets it below `output`.
 
     >>> grid = {"base": {"source": "digits"}, "runs": [{"method": "erm"}, {"method": "mfw"}], "grid": {"seed": [0, 1]}}
     >>> [(c.method, c.seed) for c in expand(grid, Path("runs"))]
@@ -39,5 +39,5 @@ def expand(grid: Mapping[str, Any], output: Path, *, origin: str = "the grid") -
             raise ConfigError(f"{origin}: {kind!r} received under runs; each has to be a mapping of settings")
         settings = {**base, **dict(zip(axes, values, strict=True)), **kind}
         config = RunConfig.from_json(settings, origin=origin)
-        configs.append(replace(config, run_dir=output / config.slug))
+        configs.append(replace(config, run_dir=output / (config.run_dir or config.slug)))
     return configs

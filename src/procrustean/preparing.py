@@ -35,7 +35,7 @@ from .types import Problem
 #: Settings that change the recipe.
 _FLAGS = ("net", "epochs", "batch_size", "lr", "weight_decay", "augment")
 #: Networks so small that float32 is faster than bf16 on a CPU.
-_SMALL_NETS = ("small",)
+_SMALL_NETS = ("small", "small-2d")
 
 
 @dataclass(frozen=True)
@@ -135,6 +135,8 @@ def prepare(
         )
     if splits.note:
         say(splits.note)
+    if config.classes:
+        splits = splits.only(config.classes)
     data = build(
         splits,
         imbalance=config.imbalance,
@@ -164,6 +166,11 @@ def prepare(
     weights = read_pretrained(config.pretrained, recipe.net) if config.pretrained and to_train else None
     prepared = Prepared(config, data, splits, method, options, recipe, placement, engine, weights)
     stage_epochs(method, recipe.epochs)  # refuses too few
+    if config.features_at and max(config.features_at) > recipe.epochs:
+        raise ConfigError(
+            f"features_at = {list(config.features_at)} received, but the run has {recipe.epochs} epochs; "
+            "name epochs from 1 to that"
+        )
     _check_batches(recipe, (len(data.train), *prepared.image_size), layers.shrinks)
     _check_layers(prepared)
     _check_draws(method, len(data.train))

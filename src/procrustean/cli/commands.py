@@ -10,17 +10,21 @@ import tyro
 
 from .adjust import Adjust
 from .bench import Bench
+from .claims import Claims
 from .compare import Compare
 from .config_file import config_argument, read_config
 from .data import Data
 from .demo import Demo
+from .diagnose import Diagnose
 from .evaluate import Evaluate
+from .figures import Figures
 from .fleet import Fleet
 from .methods import Methods
 from .nets import Nets
 from .options import KEY_VALUE
 from .recipes import Recipes
 from .resume import Resume
+from .toy import Toy
 from .train import Train
 
 DESCRIPTION = (
@@ -52,6 +56,9 @@ def parse(arguments: Sequence[str]) -> Command:
         command(Evaluate, "evaluate"),
         command(Adjust, "adjust"),
         command(Compare, "compare"),
+        command(Diagnose, "diagnose"),
+        command(Figures, "figures"),
+        command(Claims, "claims"),
         command(Methods, "methods"),
         command(Recipes, "recipes"),
         command(Nets, "nets"),
@@ -59,6 +66,7 @@ def parse(arguments: Sequence[str]) -> Command:
         command(Fleet, "fleet"),
         command(Bench, "bench"),
         command(Demo, "demo"),
+        command(Toy, "toy"),
     )
     any_of: Any = Union[choices]  # noqa: UP007 (built at run time)
     parsed: Command = tyro.cli(

@@ -16,7 +16,9 @@ def finished_runs(paths: Sequence[Path]) -> list[Path]:
     """The finished runs among the paths and in folders of runs; the others are named on stderr and left out."""
     found: list[Path] = []
     for path in paths:
-        inside = sorted(p.parent for p in path.glob("*/config.json")) if not (path / "config.json").exists() else []
+        # A run that was copied for its record alone has a result and nothing else.
+        itself = any((path / name).exists() for name in ("config.json", "result.json"))
+        inside = [] if itself else sorted({p.parent for n in ("config", "result") for p in path.glob(f"*/{n}.json")})
         for run in inside or [path]:
             if run.is_dir() and (run / "config.json").exists() and not (run / "result.json").exists():
                 sys.stderr.write(

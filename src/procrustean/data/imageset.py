@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from procrustean.data.stored import StoredImages
-from procrustean.errors import ConfigError, DataError
+from procrustean.errors import ConfigError, DataError, did_you_mean
 
 Images = npt.NDArray[np.uint8]
 Labels = npt.NDArray[np.int64]
@@ -66,6 +66,19 @@ class ImageSet:
         images = self.images.take(chosen) if isinstance(self.images, StoredImages) else self.images[chosen]
         return ImageSet(images, self.labels[chosen], self.classes)
 
+    def only(self, classes: Sequence[str]) -> ImageSet:
+        """The images of some classes, which become classes 0, 1, ... in the order given."""
+        for name in classes:
+            if name not in self.classes:
+                raise ConfigError(f"there is no class {name!r}. {did_you_mean(name, self.classes)}")
+        if len(set(classes)) < len(classes):
+            raise ConfigError(f"classes {_some(classes)} received; name each of them once")
+        new = np.full(len(self.classes), -1)
+        new[[self.classes.index(name) for name in classes]] = np.arange(len(classes))
+        labels = new[self.labels]
+        kept = np.flatnonzero(labels >= 0)
+        return ImageSet(self.subset(kept).images, labels[kept].astype(np.int64), tuple(classes))
+
     def relabelled(self, order: Sequence[int] | Indices) -> ImageSet:
         """The same images with the classes in another order: new class i is the present class `order[i]`."""
         old = np.asarray(order, dtype=np.int64)
@@ -99,6 +112,11 @@ class Splits:
                     f"{self.name}: images of the {split} split are {images.images.shape[1:]}, of the train "
                     f"split {self.train.images.shape[1:]} (height, width, channels); bring them to one shape"
                 )
+
+    def only(self, classes: Sequence[str]) -> Splits:
+        """The same splits with some of the classes alone."""
+        val = None if self.val is None else self.val.only(classes)
+        return Splits(self.name, self.train.only(classes), self.test.only(classes), val, self.note)
 
     @cached_property
     def hash(self) -> str:

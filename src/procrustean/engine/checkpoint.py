@@ -82,6 +82,11 @@ def load_checkpoint(folder: Path) -> tuple[dict[str, Tensor], dict[str, Any], in
     return None
 
 
+def kept_checkpoints(folder: Path) -> list[dict[str, Any]]:
+    """The checkpoints that count, oldest first: file, sha256 and position of each."""
+    return _entries(folder)
+
+
 def remove_leftovers(folder: Path) -> None:
     """Drop half-written files of a run that was killed while saving."""
     for path in folder.glob(".*.tmp"):

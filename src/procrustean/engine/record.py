@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import platform
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -86,9 +87,22 @@ def make_result(prepared: Prepared, training: Training) -> dict[str, Any]:
             "test_recall": [r["test"]["recall"] for r in evaluated],
             "train_recall": [r["train"]["recall"] if "train" in r else None for r in evaluated],
         },
-        "seconds": {"total": round(seconds["train"] + seconds["evaluate"], 3), **seconds},
+        "probes": probes_of(records),
+        "seconds": {"total": round(sum(v for k, v in seconds.items() if k != "first_step"), 3), **seconds},
         "images_per_second": round(shown / max(position.seconds["train"], 1e-9), 1),
         "environment": environment(prepared, training),
+    }
+
+
+def probes_of(records: Sequence[dict[str, Any]]) -> dict[str, Any] | None:
+    """What was measured on the way, as curves; None if nothing was."""
+    probed = [record for record in records if "probe" in record]
+    if not probed:
+        return None
+    names = probed[0]["probe"]
+    return {
+        "epochs": [record["epoch"] for record in probed],
+        **{name: [record["probe"][name] for record in probed] for name in names},
     }
 
 

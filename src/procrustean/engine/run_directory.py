@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 from torch import Tensor
 
 from ..config import RunConfig
@@ -125,6 +128,12 @@ class RunDirectory:
             return None
         tensors, position, self._number = loaded
         return tensors, position
+
+    def save_arrays(self, name: str, arrays: Mapping[str, npt.NDArray[Any]]) -> None:
+        """Write numpy arrays as one compressed file."""
+        content = io.BytesIO()
+        np.savez_compressed(content, allow_pickle=False, **arrays)
+        checkpoint.write_atomically(self.file(name), content.getvalue())
 
     def save_weights(self, name: str, weights: Mapping[str, Tensor]) -> None:
         checkpoint.save_tensors(self.file(name), weights)

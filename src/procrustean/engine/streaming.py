@@ -54,7 +54,10 @@ class StreamedImages(LabelledImages):
 
     def clean(self, start: int, stop: int) -> Tensor:
         """The middle of images start to stop as it is, [n, channels, h, w]."""
-        rows = np.arange(start, min(stop, len(self)))
+        return self.picked(np.arange(start, min(stop, len(self))))
+
+    def picked(self, rows: Indices) -> Tensor:
+        """The middle of some images as it is, [n, channels, h, w]."""
         block = np.empty((len(rows), *self.images.images.shape[1:]), np.uint8)
         read_images(self.images.images, rows, block)
         return self._middle(torch.from_numpy(block).to(self.device))

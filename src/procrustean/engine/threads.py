@@ -8,7 +8,7 @@ from contextlib import contextmanager
 import torch
 
 #: Networks whose layers are shorter than the hand-over between threads.
-_ONE_THREAD = ("small",)
+_ONE_THREAD = ("small", "small-2d")
 
 
 @contextmanager

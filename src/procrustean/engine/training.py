@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
 from torch import Tensor
@@ -27,7 +27,17 @@ from .stage import MetaImages, StageRun
 from .stages import reshape_for, stage_epochs
 from .stores import ImageStores
 
+if TYPE_CHECKING:
+    from ..diagnose.probing import Probing
+
+Measured = TypeVar("Measured")
+
 HELD_OUT_WEIGHTS = "held_out.safetensors"
+
+
+def weights_file(epochs: int) -> str:
+    """Where the weights after so many epochs are kept in a run directory, if they are asked for."""
+    return f"weights-{epochs:06d}.safetensors"
 
 
 class Interrupted(Exception):
@@ -67,6 +77,7 @@ class Training:
         checkpoint_every: float,
         directory: RunDirectory,
         reporter: Reporter,
+        keep_weights_every: int | None = None,
         stop_requested: Callable[[], bool] = lambda: False,
     ) -> None:
         self.net = net.to(placement.device, memory_format=torch.channels_last)  # type: ignore[call-overload]
@@ -75,6 +86,8 @@ class Training:
         self.engine = engine
         self.evaluate_every, self.track_training = evaluate_every, track_training
         self.checkpoint_every, self.directory, self.reporter = checkpoint_every, directory, reporter
+        self.keep_weights_every = keep_weights_every
+        self.probing: Probing | None = None  # set where the run is measured on its way
         self.stop_requested = stop_requested
         self.pace = Pace(placement.device)
         self.epochs = stage_epochs(method, recipe.epochs)
@@ -145,6 +158,11 @@ class Training:
         self.finished = finish(self.net, None if self.held_out_images is None else judge)
         self.position.best = {"held_out": None, "oracle": None}
         self._evaluate(self.records[-1])
+        if self.probing is not None:
+            record = self.records[-1]
+            measuring = self.probing.measure(self.net, self.method.stages[-1], record["epoch"], last=True)
+            record["probe"] = run_to_end(measuring)
+            self._lap("probe")
 
     @torch.no_grad()
     def _clean_batches(self) -> Iterator[tuple[Tensor, Tensor]]:
@@ -208,6 +226,11 @@ class Training:
         last = position.epoch == stage.epochs - 1
         if last or (position.records + 1) % self.evaluate_every == 0:
             self._evaluate(record, stage)
+        if self.probing is not None and self.probing.due(position.records, last):
+            record["probe"] = yield from self.probing.measure(self.net, stage.stage, position.records, last)
+            self._lap("probe")
+        if self.keep_weights_every and (position.records + 1) % self.keep_weights_every == 0:
+            self.directory.save_weights(weights_file(position.records + 1), stage.weights())
         self.records.append(record)
         self.directory.append(record)
         self.reporter.epoch_done(self.name, position.records, record)
@@ -258,7 +281,7 @@ class Training:
     def _lap(self, kind: str) -> None:
         """Add the time since the last mark to a kind of work."""
         now = time.monotonic()
-        self.position.seconds[kind] += now - self._mark
+        self.position.seconds[kind] = self.position.seconds.get(kind, 0.0) + now - self._mark
         self._mark = now
 
     def _refuse_non_finite(self, stage: StageRun) -> None:
@@ -278,6 +301,16 @@ class Training:
     def _wait(self) -> None:
         if self.placement.device.type == "cuda":
             torch.cuda.current_stream().synchronize()
+
+
+def run_to_end(measuring: Generator[None, None, Measured]) -> Measured:
+    """The result of a measurement that no other run waits for."""
+    while True:
+        try:
+            next(measuring)
+        except StopIteration as end:
+            result: Measured = end.value
+            return result
 
 
 def _better(value: float, best: dict[str, Any] | None, *, or_equal: bool = False) -> bool:

@@ -14,6 +14,7 @@ from ..rng import torch_seed
 from .classifier import Backbone, Classifier
 from .densenet import DenseNet
 from .noise import Noise
+from .projected import Projected
 from .resnet import Basic, Bottleneck, ResNet, Stem
 from .resnet12 import ResNet12
 from .resnet_cifar import ResNetCifar
@@ -44,6 +45,9 @@ NETS: dict[str, Callable[..., Backbone]] = {
     **{
         name + suffix: partial(make, stem=stem) for name, make in _WITH_STEMS.items() for suffix, stem in _STEMS.items()
     },
+    # With features of width 2, as in the paper's illustration.
+    "resnet32-2d": Projected(partial(ResNetCifar, blocks=5)),
+    "small-2d": Projected(SmallNet),
 }
 
 

@@ -9,6 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from .classifier import Backbone, refuse_closed
+from .projected import refuse_projected
 
 
 class ModulatedAttention(nn.Module):
@@ -61,6 +62,7 @@ class AttendedBackbone(Backbone):
 
     def __init__(self, backbone: Backbone) -> None:
         super().__init__()
+        refuse_projected(backbone, "OLTR")
         refuse_closed(backbone, "a network with attention on its last feature map")
         self.groups, self.second_group, self.shrinks = backbone.groups, backbone.second_group, backbone.shrinks
         self.chain, self.features = backbone.chain, backbone.features

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from .classifier import Backbone, refuse_closed
 from .noise import Noise
+from .projected import refuse_projected
 
 Branch = Literal["conventional", "rebalancing"]
 
@@ -50,6 +51,7 @@ class BilateralBackbone(Backbone):
 
     def __init__(self, backbone: Backbone, *, alike: bool = False) -> None:
         super().__init__()
+        refuse_projected(backbone, "BBN")
         refuse_closed(backbone, "a network whose last block exists twice")
         self.second_group, self.shrinks = backbone.second_group, backbone.shrinks
         trunk, repeated = backbone.chain[: -backbone.fork], backbone.chain[-backbone.fork :]

@@ -106,7 +106,7 @@ def _draw(groups: Sequence[Group], curves: Sequence[tuple[NDArray[Any], NDArray[
 
     counts = groups[0].counts
     order = sorted(range(len(counts)), key=lambda index: (-counts[index], index))
-    colours = _major_to_minor([counts[index] for index in order])
+    colours = major_to_minor([counts[index] for index in order])
     for panel, group, label, (epochs, mean, sd) in zip(panels, groups, distinct_labels(groups), curves, strict=False):
         for rank, index in enumerate(order):
             colour = colours(rank)
@@ -162,7 +162,7 @@ def _style(panel: Axes) -> None:
         panel.spines[side].set_color("#b5b9bf")
 
 
-def _major_to_minor(counts: Sequence[int]) -> ListedColormap:
+def major_to_minor(counts: Sequence[int]) -> ListedColormap:
     """One colour per class from largest to smallest, ordered in lightness and safe for colour-blind readers.
 
     Rank keeps classes of equal size apart, the logarithm of the count keeps the two levels of a step apart.
@@ -188,7 +188,7 @@ def _explain_colours(
     if len(order) <= MOST_LEGEND_ENTRIES:
         handles = [Line2D([], [], color=colours(rank), linewidth=2.4) for rank in range(len(order))]
         largest = group.counts[order[0]]
-        names = [f"{_aligned(group.counts[index], largest)}  {_shortened(group.classes[index])}" for index in order]
+        names = [f"{_aligned(group.counts[index], largest)}  {shortened(group.classes[index])}" for index in order]
         legend = figure.legend(
             handles,
             names,
@@ -224,6 +224,7 @@ def _aligned(count: int, largest: int) -> str:
     return "".join(spaces.get(char, "\N{FIGURE SPACE}") for char in template[: len(template) - len(text)]) + text
 
 
-def _shortened(name: str) -> str:
+def shortened(name: str) -> str:
+    """A class name that fits into a legend."""
     name = "".join(char if char.isprintable() else " " for char in name)
     return name if len(name) <= LONGEST_CLASS_NAME else name[: LONGEST_CLASS_NAME - 1] + "…"

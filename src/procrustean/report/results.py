@@ -33,6 +33,11 @@ NOT_PART_OF_THE_SETTING = frozenset(
         "options",
         "checkpoint_every",
         "track_training",
+        "classes",
+        "probes",
+        "probe_every",
+        "features_at",
+        "keep_weights_every",
     }
 )
 #: Fields of a recipe that may be measured on the training images and then differ with the data seed.

@@ -110,3 +110,21 @@ def test_splits_hash_covers_every_split():
     hashes = {Splits("a", *parts).hash for parts in ((base, base), (other, base), (base, other), (base, base, base))}
     assert len(hashes) == 4
     assert Splits("b", base, base, note="n").hash in hashes
+
+
+def test_only_keeps_some_classes_in_the_order_given():
+    base = make()
+    kept = base.only((base.classes[2], base.classes[0]))
+    assert kept.classes == (base.classes[2], base.classes[0])
+    expected = [i for i, label in enumerate(base.labels) if label in (0, 2)]
+    assert np.array_equal(kept.images, base.images[expected])
+    assert kept.labels.tolist() == [0 if base.labels[i] == 2 else 1 for i in expected]
+    assert base.only(base.classes).hash == base.hash
+
+
+@pytest.mark.parametrize(("classes", "message"), [(("nobody",), "no class 'nobody'"), (("twice",), "name each")])
+def test_only_refuses_unknown_and_repeated_classes(classes, message):
+    base = make()
+    chosen = (base.classes[0],) * 2 if classes == ("twice",) else classes
+    with pytest.raises(ConfigError, match=message):
+        base.only(chosen)

@@ -11,7 +11,7 @@ import pytest
 from PIL import Image
 
 from procrustean.errors import RunError
-from procrustean.report.figures import _draw, _major_to_minor, _mean_and_spread, training_progress
+from procrustean.report.figures import _draw, _mean_and_spread, major_to_minor, training_progress
 from procrustean.report.results import Group, Result, group_results
 
 Make = Callable[..., Result]
@@ -76,8 +76,8 @@ def test_the_line_of_a_class_has_the_colour_of_its_legend_entry(result: Make) ->
 
 
 @pytest.mark.parametrize("counts", [[1000] * 5 + [20] * 5, [5000, 1000, 200, 40, 8], [7] * 6, list(range(100, 0, -1))])
-def test_colours_get_lighter_from_major_to_minor_and_stay_dark_enough(counts: list[int]) -> None:
-    colours = np.array([_major_to_minor(counts)(rank)[:3] for rank in range(len(counts))])
+def test_colours_get_lighter_frommajor_to_minor_and_stay_dark_enough(counts: list[int]) -> None:
+    colours = np.array([major_to_minor(counts)(rank)[:3] for rank in range(len(counts))])
     linear = np.where(colours <= 0.04045, colours / 12.92, ((colours + 0.055) / 1.055) ** 2.4)
     luminance = linear @ [0.2126, 0.7152, 0.0722]
     assert (np.diff(luminance) > 0).all()
@@ -85,7 +85,7 @@ def test_colours_get_lighter_from_major_to_minor_and_stay_dark_enough(counts: li
 
 
 def test_the_levels_of_a_step_are_apart() -> None:
-    colours = np.array([_major_to_minor([1000] * 5 + [20] * 5)(rank)[:3] for rank in range(10)])
+    colours = np.array([major_to_minor([1000] * 5 + [20] * 5)(rank)[:3] for rank in range(10)])
     jumps = np.abs(np.diff(colours, axis=0)).sum(axis=1)
     assert jumps[4] > 3 * np.delete(jumps, 4).max()
 

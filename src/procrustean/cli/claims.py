@@ -1,0 +1,40 @@
+"""procrustean claims"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import tyro
+
+from ..errors import RunError
+from .outcome import finished_runs
+
+
+@dataclass(frozen=True)
+class Claims:
+    """Compare what the paper claims about its figures with finished runs on CIFAR-10 at ratio 100.
+
+    Example: procrustean claims results/analysis --page docs/analysis.md
+    """
+
+    runs: tyro.conf.Positional[tuple[Path, ...]] = ()
+    """Folders of runs, or folders of such folders; claims without runs are said to be not measured yet."""
+    page: Path | None = None
+    """Put the table into this page, between its marks, instead of the terminal."""
+
+    def run(self) -> int:
+        from ..console import write_result
+        from ..diagnose.claims import claims_table, replaced
+        from ..report.formats import to_markdown
+        from ..report.results import load_result
+
+        table = claims_table([load_result(run) for run in finished_runs(self.runs)])
+        if self.page is None:
+            write_result(table)
+            return 0
+        try:
+            self.page.write_text(replaced(self.page.read_text(), to_markdown(table)))
+        except OSError as error:
+            raise RunError(f"cannot change {self.page} ({error.strerror})") from error
+        return 0

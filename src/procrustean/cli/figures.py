@@ -1,0 +1,47 @@
+"""procrustean figures"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import tyro
+
+from .outcome import finished_runs
+
+
+@dataclass(frozen=True)
+class Figures:
+    """Draw a figure of the paper from finished runs that were trained with --probes, as PNG and SVG.
+
+    progress: training accuracy and classification ratio along the epochs. gradients: norm of the loss gradient at the
+    mixing layer. deviation: distance between training and test features. tsne: features of the largest and the
+    smallest class. bars: accuracy of every class. toy: features in the plane and decision regions (--net resnet32-2d).
+    alpha, beta: accuracy of MFW along its options.
+
+    Example: procrustean figures progress runs/erm runs/mfw --output figures
+    """
+
+    name: tyro.conf.Positional[Literal["progress", "gradients", "deviation", "tsne", "bars", "toy", "alpha", "beta"]]
+    """Which figure."""
+    runs: tyro.conf.Positional[tuple[Path, ...]]
+    """Folders of runs, or folders of such folders; one panel per setting, in this order."""
+    output: Path = Path("figures")
+    """Folder to write to."""
+    stem: str | None = None
+    """Name of the files without their ending; default the name of the figure."""
+    all_classes: bool = False
+    """Draw every class, not only the largest and the smallest (progress, gradients, deviation)."""
+    epochs: tuple[int, ...] = ()
+    """Epochs that the toy shows; default 20, 60, 120 and 160 if they were kept, else all that were."""
+
+    def run(self) -> int:
+        from ..console import write_result
+        from ..diagnose.figures import draw
+        from ..report.results import load_result
+
+        results = [load_result(run) for run in finished_runs(self.runs)]
+        files = draw(self.name, results, self.output, all_classes=self.all_classes, epochs=self.epochs, stem=self.stem)
+        write_result("\n".join(map(str, files)))
+        return 0

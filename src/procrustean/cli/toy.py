@@ -1,0 +1,57 @@
+"""procrustean toy"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+
+@dataclass(frozen=True)
+class Toy:
+    """The paper's illustration: ERM and MFW on four classes of CIFAR-10, two of them small, with features in the plane.
+
+    Draws features and decision regions at four epochs, training above test, and compares the accuracies.
+    """
+
+    output: Path = Path("toy")
+    """Folder for the runs and the figures; runs that are there already are not repeated."""
+    source: str = "cifar10"
+    """Data set; with another one than cifar10, give its classes."""
+    classes: tuple[str, ...] = ()
+    """Four or fewer classes, the large half first; default airplane automobile bird cat."""
+    rho: float = 100.0
+    """Images of a large class per image of a small one."""
+    net: Literal["resnet32-2d", "small-2d"] = "resnet32-2d"
+    """Network with features of width 2."""
+    epochs: int = 200
+    """Passes over the training data."""
+    seed: int = 0
+    """Seed of the training."""
+    data_dir: Path | None = None
+    """Where data sets are found or downloaded to; default $PROCRUSTEAN_DATA or the user's cache."""
+    quiet: bool = False
+    """No progress."""
+
+    def run(self) -> int:
+        from ..console import make_reporter, write_result
+        from ..toy import run_toy
+
+        reporter = make_reporter(quiet=self.quiet)
+        try:
+            outcome = run_toy(
+                self.output,
+                reporter=reporter,
+                source=self.source,
+                classes=list(self.classes) or None,
+                rho=self.rho,
+                net=self.net,
+                epochs=self.epochs,
+                seed=self.seed,
+                data_dir=self.data_dir,
+            )
+        finally:
+            reporter.close()
+        write_result(outcome.table)
+        write_result("Pictures: " + ", ".join(map(str, outcome.figures)))
+        return 0

@@ -1,0 +1,114 @@
+"""What the paper claims about its figures, beside what was measured; "not measured yet" where there is no run."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+from ..errors import RunError
+from ..report.formats import NOTHING, Cell, Column, Table
+from ..report.results import Result
+from .figures.ablation import SPREADS, Line, lines_along
+from .paper_claims import CLAIMS, Claim, Setting
+
+NOT_YET = "not measured yet"
+BEGIN, END = "<!-- claims: begin -->", "<!-- claims: end -->"
+
+
+@dataclass(frozen=True)
+class Runs:
+    """The runs that the claims are about, by setting and method; repeats are averaged."""
+
+    results: dict[tuple[Setting, str], list[Result]] = field(default_factory=dict)
+    mfw: list[Result] = field(default_factory=list)  # all runs of MFW on ten classes, for the ablations
+
+    def values(self, setting: Setting, method: str, of: Callable[[Result], float | None]) -> list[float]:
+        """What was measured on the runs of one kind."""
+        found = (of(result) for result in self.results.get((setting, method), []))
+        return [value for value in found if value is not None]
+
+
+def sorted_runs(results: Sequence[Result]) -> Runs:
+    """The runs that belong to the paper's figures: CIFAR-10 at ratio 100, defaults of the methods, no DRW."""
+    runs = Runs()
+    for result in results:
+        record, config = result.record, result.config
+        data, method, net = record["data"], record["method"], record["recipe"].get("net")
+        if data["source"] != "cifar10" or data.get("rho") != 100 or config.get("drw"):
+            continue
+        options = {name: v for name, v in method["options"].items() if v is not None}
+        if net == "resnet32-2d" and len(data["classes"]) == 4:
+            runs.results.setdefault(("toy", method["name"]), []).append(result)
+        elif net == "resnet32" and len(data["classes"]) == 10 and not config.get("hold_out"):
+            if method["name"] == "mfw":
+                runs.mfw.append(result)
+            plain = all(v in (False, "geometric", "sample", "weighted_mean") for v in options.values())
+            if plain and record.get("probes") and data["kind"] in ("long_tailed", "step"):
+                runs.results.setdefault((data["kind"], method["name"]), []).append(result)
+    return runs
+
+
+def claims_table(results: Sequence[Result]) -> Table:
+    """Every claim with the values of ERM and MFW and whether it was seen."""
+    runs = sorted_runs(results)
+    columns = (
+        Column("place", "paper", numeric=False),
+        Column("claim", "claim", numeric=False),
+        Column("measured", "measured", numeric=False),
+        Column("erm", "ERM"),
+        Column("mfw", "MFW"),
+        Column("published", "published"),
+        Column("seen", "seen", numeric=False),
+    )
+    rows = [_row(claim, runs) for claim in CLAIMS]
+    rows += [_best_of(runs, "alpha", "geometric"), *(_best_of(runs, "beta", std) for std in SPREADS)]
+    return Table("The paper's claims", columns, tuple(tuple(Cell(text) for text in row) for row in rows))
+
+
+def replaced(page: str, table: str) -> str:
+    """A page with the table put between its two marks."""
+    if page.count(BEGIN) != 1 or page.count(END) != 1 or page.index(BEGIN) > page.index(END):
+        raise RunError(f"the page has no place for the table: write {BEGIN} and {END} into it, each on a line, once")
+    before, _, rest = page.partition(BEGIN)
+    return f"{before}{BEGIN}\n{table.strip()}\n{END}{rest.partition(END)[2]}"
+
+
+def _row(claim: Claim, runs: Runs) -> list[str]:
+    values = {method: runs.values(claim.setting, method, claim.of) for method in claim.methods}
+    texts = [_text(values[method], claim.form) if method in values else NOTHING for method in ("erm", "mfw")]
+    if all(values.values()):
+        means = [statistics.fmean(values[m]) if m in values else float("nan") for m in ("erm", "mfw")]
+        seen = "yes" if claim.seen(*means) else "no"
+    else:
+        seen = NOT_YET
+    return [claim.place, claim.text, claim.measured, *texts, claim.published, seen]
+
+
+def _text(values: Sequence[float], form: str) -> str:
+    if not values:
+        return NOTHING
+    mean = format(statistics.fmean(values), form)
+    return mean if len(values) == 1 else f"{mean} ± {statistics.stdev(values):{form}}"
+
+
+def _best_of(runs: Runs, option: Literal["alpha", "beta"], std: str) -> list[str]:
+    """Where the accuracy is best along an option under one reading of the standard deviation, long-tailed and step."""
+    text, published = {
+        "alpha": ("long-tailed counts prefer a smaller alpha than step counts", "1 and 5"),
+        "beta": ("long-tailed counts prefer a larger beta than step counts", "2 and 0.01"),
+    }[option]
+    best: dict[str, Line | None] = {"long_tailed": None, "step": None}
+    varied = [r for r in runs.mfw if r.record["method"]["options"].get(option) is not None]
+    for line in lines_along(varied, option) if varied else []:
+        if len(line.points) > 1 and line.std == std and line.kind in best:
+            best[line.kind] = line
+    shown = [max(line.points, key=lambda point: point[1])[0] for line in best.values() if line is not None]
+    if len(shown) < 2:
+        found, seen = NOTHING, NOT_YET
+    else:
+        found = f"{shown[0]:g} and {shown[1]:g}"
+        seen = "yes" if (shown[0] < shown[1]) == (option == "alpha") and shown[0] != shown[1] else "no"
+    measured = f"best {option}, long-tailed and step, by the last epoch; {std} standard deviation"
+    return ["supplement", text, measured, NOTHING, found, published, seen]

@@ -1,0 +1,90 @@
+"""What was measured along a training, as arrays; read from a run's record, without torch."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ..errors import RunError
+from ..metrics import class_groups
+
+Rows = npt.NDArray[np.float64]  # [measured epochs, C], nan where undefined
+
+MEASURED = ("train_recall", "test_recall", "classification_ratio", "gradient_norm", "feature_deviation")
+
+
+@dataclass(frozen=True, eq=False)
+class Curves:
+    """The measurements of one run, classes as in the run: largest first."""
+
+    label: str  # of the method, as in tables
+    method: str
+    options: Mapping[str, Any]
+    classes: tuple[str, ...]
+    counts: tuple[int, ...]  # training images
+    epochs: int  # length of the training
+    at: tuple[int, ...]  # epochs after which it was measured, counted from 1
+    layer: str  # where gradients were measured
+    train_recall: Rows
+    test_recall: Rows
+    classification_ratio: Rows
+    gradient_norm: Rows  # nothing mixed
+    gradient_norm_mixed: Rows | None  # mixed as in training; None for methods that do not mix
+    feature_deviation: Rows
+
+    @property
+    def gradient_norm_trained(self) -> Rows:
+        """The gradient norms that training has: mixed where the method mixes."""
+        return self.gradient_norm if self.gradient_norm_mixed is None else self.gradient_norm_mixed
+
+    @property
+    def groups(self) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.bool_]]:
+        """Which classes are major, at least the geometric mean of the counts, and which minor; [C] each."""
+        groups = class_groups(self.counts)
+        return groups["major"], groups["minor"]
+
+    @property
+    def extremes(self) -> tuple[int, int]:
+        """The largest class, the first of equals, and the smallest, the last of equals."""
+        counts = np.array(self.counts)
+        return int(counts.argmax()), int(len(counts) - 1 - counts[::-1].argmin())
+
+
+def curves_of(record: Mapping[str, Any], *, place: str = "the run") -> Curves:
+    """The measurements in the content of a result.json.
+
+    Raises:
+        RunError: if the run was trained without probes.
+    """
+    probes = record.get("probes")
+    if not probes:
+        raise RunError(
+            f"{place} was not measured while it was trained. Train it with --probes, or measure the weights "
+            "it has kept: procrustean diagnose RUN"
+        )
+    missing = [name for name in ("epochs", "layer", *MEASURED) if name not in probes]
+    if missing:
+        raise RunError(f"the probes of {place} are incomplete: they lack {', '.join(missing)}")
+    mixed = probes.get("gradient_norm_mixed") or []
+    return Curves(
+        label=str(record["label"]),
+        method=str(record["method"]["name"]),
+        options=dict(record["method"].get("options") or {}),
+        classes=tuple(map(str, record["data"]["classes"])),
+        counts=tuple(map(int, record["data"]["counts"])),
+        epochs=int(record["recipe"]["epochs"]),
+        at=tuple(int(epoch) + 1 for epoch in probes["epochs"]),
+        layer=str(probes["layer"][-1]),
+        **{name: rows(probes[name]) for name in MEASURED},
+        # A method may mix in its first stage only.
+        gradient_norm_mixed=rows(mixed) if mixed and all(row is not None for row in mixed) else None,
+    )
+
+
+def rows(values: Sequence[Sequence[float | None]]) -> Rows:
+    """Numbers of a JSON file as an array, null as nan."""
+    return np.array([[np.nan if value is None else value for value in row] for row in values], dtype=np.float64)

@@ -1,0 +1,71 @@
+"""The paper's figures, drawn from the records of runs; matplotlib and scikit-learn are imported when one is drawn."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ...errors import ConfigError, did_you_mean
+
+if TYPE_CHECKING:
+    from ...report.results import Result
+
+#: Name -> what it shows.
+FIGURES = {
+    "progress": "training accuracy and classification ratio per class along the epochs",
+    "gradients": "norm of the loss gradient at the mixing layer along the epochs",
+    "deviation": "distance between training and test features along the epochs",
+    "tsne": "t-SNE of training and test features of the largest and the smallest class",
+    "bars": "training and test accuracy of every class at the end",
+    "toy": "features in the plane and decision regions along the epochs, one figure per run",
+    "alpha": "accuracy of MFW along alpha",
+    "beta": "weight function and accuracy of MFW along beta",
+}
+
+
+def draw(
+    name: str,
+    results: Sequence[Result],
+    output: Path,
+    *,
+    all_classes: bool = False,
+    epochs: Sequence[int] = (),
+    stem: str | None = None,
+) -> list[Path]:
+    """Draw a figure and write it as PNG and SVG; returns the files.
+
+    Args:
+        name: one of FIGURES.
+        results: finished runs; repeats of a setting are drawn as mean and spread.
+        output: folder.
+        all_classes: draw every class, not only the largest and the smallest (progress, gradients, deviation).
+        epochs: which epochs the toy shows, counted from 1.
+        stem: name of the files without their ending; by default that of the figure.
+    """
+    if name not in FIGURES:
+        raise ConfigError(f"there is no figure {name!r}. {did_you_mean(name, FIGURES)}")
+    from . import ablation, bars, embedding, lines, plane
+    from .canvas import save
+    from .panels import panels_of
+
+    stem = stem or name
+    if name == "toy":
+        files = []
+        for number, result in enumerate(results):
+            own = result.record["method"]["name"]
+            same = sum(other.record["method"]["name"] == own for other in results[:number])
+            files += save(plane.toy(result, epochs), output / f"{stem}-{own}{f'-{same + 1}' * bool(same)}")
+        return files
+    if name in ("alpha", "beta"):
+        figure = ablation.alpha(results) if name == "alpha" else ablation.beta(results)
+    else:
+        panels = panels_of(results)
+        if name == "bars":
+            figure = bars.bars(panels)
+        elif name == "tsne":
+            figure = embedding.tsne(panels)
+        else:
+            along = {"progress": lines.progress, "gradients": lines.gradients, "deviation": lines.deviation}[name]
+            figure = along(panels, all_classes=all_classes)
+    return save(figure, output / stem)

@@ -1,0 +1,122 @@
+"""What all figures share: a sheet of panels in one style, colours that colour-blind readers can tell apart, files."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ...errors import RunError
+from ...report.figures import GRID, INK, MUTED
+
+if TYPE_CHECKING:
+    from matplotlib.artist import Artist
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+    from matplotlib.legend import Legend
+
+#: Largest and smallest class: blue and vermilion of Okabe and Ito.
+LARGEST, SMALLEST = "#0072b2", "#d55e00"
+#: Further colours of theirs, in an order in which neighbours differ in lightness too.
+COLOURS = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00")
+MARKERS = ("o", "s", "^", "D", "v", "P")
+
+
+def sheet(
+    rows: int,
+    columns: int,
+    *,
+    width: float = 2.9,
+    height: float = 2.6,
+    margin: tuple[float, float] = (0.6, 0.7),
+    share_y: bool | str = "row",
+) -> tuple[Figure, list[list[Axes]]]:
+    """A white figure with panels, row by row; panels of a row share their y axis."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    size = (width * columns + margin[0], height * rows + margin[1])
+    figure = Figure(figsize=size, layout="constrained", facecolor="white")
+    FigureCanvasAgg(figure)
+    axes = figure.subplots(rows, columns, sharey=share_y, squeeze=False)  # type: ignore[arg-type]
+    for panel in axes.flat:
+        style(panel)
+    return figure, [list(row) for row in axes]
+
+
+def style(panel: Axes) -> None:
+    """Light grid, no frame."""
+    panel.grid(True, color=GRID, linewidth=0.8)
+    panel.set_axisbelow(True)
+    panel.tick_params(labelsize=8.5, colors=MUTED, length=0, labelleft=True)
+    for side in ("top", "right"):
+        panel.spines[side].set_visible(False)
+    for side in ("left", "bottom"):
+        panel.spines[side].set_color("#b5b9bf")
+
+
+def title(panel: Axes, text: str, small: str = "") -> None:
+    """What a panel shows; names of users are never taken for formulas."""
+    panel.set_title(text, loc="left", fontsize=10.5, fontweight="bold", color=INK, parse_math=False)
+    if small:
+        panel.set_title(small, loc="right", fontsize=8.5, color=MUTED, parse_math=False)
+
+
+def axis_labels(panel: Axes, x: str = "", y: str = "") -> None:
+    """What the axes measure."""
+    if x:
+        panel.set_xlabel(x, fontsize=9.5, color=INK)
+    if y:
+        panel.set_ylabel(y, fontsize=9.5, color=INK)
+
+
+def from_zero(panels: Sequence[Axes]) -> None:
+    """Let the common y axis of drawn panels begin at 0 and end above all of their lines."""
+    highest = max((panel.dataLim.ymax for panel in panels), default=1.0)
+    for panel in panels:
+        panel.set_ylim(0, 1.05 * highest if highest > 0 else 1.0)
+
+
+def frame(panel: Axes) -> None:
+    """A panel without scales, for a picture whose axes mean nothing."""
+    panel.set_xticks([])
+    panel.set_yticks([])
+    panel.grid(False)
+    for side in panel.spines.values():
+        side.set_visible(True)
+        side.set_color("#b5b9bf")
+
+
+def legend(figure: Figure, handles: Sequence[Artist], names: Sequence[str], columns: int = 4) -> Legend:
+    """One legend for all panels, below them, in as many columns as fit."""
+    longest = max(map(len, names), default=0)
+    columns = max(1, min(columns, len(names), int(figure.get_figwidth() / (0.6 + 0.075 * longest))))
+    made = figure.legend(
+        handles,
+        names,
+        loc="outside lower center",
+        ncols=columns,
+        frameon=False,
+        fontsize=9,
+        handlelength=1.8,
+    )
+    for text in made.get_texts():
+        text.set_parse_math(False)
+        text.set_color(INK)
+    return made
+
+
+def save(figure: Figure, stem: Path) -> list[Path]:
+    """Write the figure as PNG and SVG; returns the two files."""
+    import matplotlib as mpl
+
+    paths = [stem.with_name(stem.name + ending) for ending in (".png", ".svg")]
+    try:
+        stem.parent.mkdir(parents=True, exist_ok=True)
+        # The names of shapes in an SVG are drawn at random unless they are salted: the same figure, the same file.
+        with mpl.rc_context({"svg.hashsalt": "procrustean"}):
+            figure.savefig(paths[0], dpi=200)
+            figure.savefig(paths[1], metadata={"Date": None})
+    except OSError as error:
+        raise RunError(f"The figure cannot be written to {stem}: {error.strerror or error}.") from error
+    return paths

@@ -1,0 +1,116 @@
+"""Curves along the epochs, of the largest and the smallest class: training progress, gradients, feature deviation."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from ...report.figures import INK, MUTED, major_to_minor
+from .canvas import LARGEST, SMALLEST, axis_labels, from_zero, legend, sheet, title
+from .panels import Panel, class_name, extreme_names
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+    from matplotlib.typing import ColorType
+
+#: More classes than this are too many to name; their colours run from the largest to the smallest.
+MOST_NAMED = 12
+
+
+def progress(panels: Sequence[Panel], *, all_classes: bool = False) -> Figure:
+    """Training accuracy above, classification ratio below, one column per setting (Fig. 1, Fig. 3, supplement)."""
+    figure, axes = sheet(2, len(panels))
+    for column, panel in enumerate(panels):
+        title(axes[0][column], panel.title, panel.seeds)
+        _draw(axes[0][column], panel, "train_recall", all_classes, scale=100)
+        _draw(axes[1][column], panel, "classification_ratio", all_classes, scale=100)
+        axes[0][column].set_ylim(-3, 103)
+        axes[1][column].axhline(100, color=MUTED, linewidth=1, linestyle=(0, (1, 2)), zorder=1)
+        axis_labels(axes[1][column], "epoch")
+    from_zero(axes[1])
+    axis_labels(axes[0][0], y="training set accuracy (%)")
+    axis_labels(axes[1][0], y="classification ratio (%)")
+    _legend(figure, panels, all_classes)
+    return figure
+
+
+def gradients(panels: Sequence[Panel], *, all_classes: bool = False) -> Figure:
+    """Length of the loss gradient at the mixing layer, one panel per setting (Fig. 4)."""
+    figure, (axes,) = sheet(1, len(panels))
+    mixes = False
+    for axis, panel in zip(axes, panels, strict=True):
+        title(axis, panel.title, ", ".join(filter(None, (f"at {panel.first.layer}", panel.seeds))))
+        _draw(axis, panel, "gradient_norm_trained", all_classes)
+        if all(curves.gradient_norm_mixed is not None for curves in panel.curves):
+            mixes = True
+            _draw(axis, panel, "gradient_norm", all_classes, dashed=True)
+        axis_labels(axis, "epoch")
+    from_zero(axes)
+    axis_labels(axes[0], y=r"feature gradient norm $\|\nabla_{g(x)}\,\ell\|_2$")
+    _legend(figure, panels, all_classes, dashed="same weights, nothing mixed" if mixes else "")
+    return figure
+
+
+def deviation(panels: Sequence[Panel], *, all_classes: bool = False) -> Figure:
+    """Distance between training and test features, one panel per setting (Fig. 7)."""
+    figure, (axes,) = sheet(1, len(panels))
+    for axis, panel in zip(axes, panels, strict=True):
+        title(axis, panel.title, panel.seeds)
+        _draw(axis, panel, "feature_deviation", all_classes)
+        axis_labels(axis, "epoch")
+    from_zero(axes)
+    axis_labels(axes[0], y="feature deviation")
+    _legend(figure, panels, all_classes)
+    return figure
+
+
+def _draw(axis: Axes, panel: Panel, name: str, all_classes: bool, *, scale: float = 1.0, dashed: bool = False) -> None:
+    from matplotlib.ticker import MaxNLocator
+
+    epochs, mean, spread = panel.measured(name)
+    for index, colour in _shown(panel, all_classes):
+        values, band = scale * mean[:, index], scale * spread[:, index]
+        axis.plot(
+            epochs,
+            values,
+            color=colour,
+            linewidth=1.1 if dashed or all_classes else 1.9,
+            linestyle=(0, (3, 2)) if dashed else "-",
+            marker="o" if len(epochs) == 1 else None,
+            zorder=3,
+            solid_capstyle="round",
+        )
+        if len(panel.curves) > 1 and not dashed:
+            axis.fill_between(epochs, values - band, values + band, color=colour, alpha=0.14, linewidth=0, zorder=2)
+    axis.set_xlim(0, max(float(epochs[-1]), 1.0))
+    axis.xaxis.set_major_locator(MaxNLocator(nbins=6, integer=True))
+
+
+def _shown(panel: Panel, all_classes: bool) -> list[tuple[int, ColorType]]:
+    """The classes that are drawn, with their colours."""
+    if not all_classes:
+        largest, smallest = panel.first.extremes
+        return [(largest, LARGEST), (smallest, SMALLEST)]
+    counts = panel.first.counts
+    order = sorted(range(len(counts)), key=lambda index: (-counts[index], index))
+    colours = major_to_minor([counts[index] for index in order])
+    return [(index, colours(rank)) for rank, index in enumerate(order)]
+
+
+def _legend(figure: Figure, panels: Sequence[Panel], all_classes: bool, dashed: str = "") -> None:
+    from matplotlib.lines import Line2D
+
+    shown, first = _shown(panels[0], all_classes), panels[0].first
+    if not all_classes:
+        names = extreme_names(panels)
+    elif len(shown) <= MOST_NAMED:
+        names = [class_name(first, index) for index, _ in shown]
+    else:
+        classes, shown = len(shown), [shown[0], shown[-1]]
+        names = [f"{class_name(first, index)}, of {classes} classes by size" for index, _ in shown]
+    handles = [Line2D([], [], color=colour, linewidth=2.4) for _, colour in shown]
+    if dashed:
+        handles.append(Line2D([], [], color=INK, linewidth=1.1, linestyle=(0, (3, 2))))
+        names.append(dashed)
+    legend(figure, handles, names)

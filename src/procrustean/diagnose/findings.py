@@ -1,0 +1,189 @@
+"""The verdict: what the measurements of a run say about its classes, in words, with the numbers it rests on."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from .curves import Curves, Rows
+from .suggestions import suggestions
+
+#: A class is under-fitted while its training accuracy is this far below that of the major classes.
+BEHIND = 0.2
+
+Mask = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One statement and its numbers (fractions, not percent)."""
+
+    topic: str  # progress, ratio, gradients, deviation, fit or suggestion
+    text: str
+    numbers: dict[str, Any] = field(default_factory=dict)
+
+
+def verdict(curves: Curves) -> list[Finding]:
+    """What the curves show, one finding per topic, then what they suggest."""
+    major, minor = curves.groups
+    if not minor.any():
+        text = f"All {len(curves.counts)} classes have about {curves.counts[0]} images: nothing is minor here."
+        return [Finding("progress", text, {"minor_classes": 0})]
+    found = [
+        _progress(curves, major, minor),
+        _ratio(curves),
+        _gradients(curves, major, minor),
+        _deviation(curves, major, minor),
+        _fit(curves, major, minor),
+    ]
+    numbers = {finding.topic: finding.numbers for finding in found}
+    return [*found, *(Finding("suggestion", text) for text in suggestions(curves, numbers))]
+
+
+def group_mean(rows: Rows, group: Mask) -> npt.NDArray[np.float64]:
+    """Mean over the classes of a group at every epoch, without those that are undefined."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)  # a mean of nothing is nan, as it should be
+        mean: npt.NDArray[np.float64] = np.nanmean(rows[:, group], axis=1)
+    return mean
+
+
+def _progress(curves: Curves, major: Mask, minor: Mask) -> Finding:
+    ahead, small = group_mean(curves.train_recall, major), group_mean(curves.train_recall, minor)
+    behind = (ahead[:, None] - curves.train_recall > BEHIND) & minor
+    ever, never = behind.any(0), behind[-1]
+    widest = int(np.nanargmax(ahead - small))
+    caught = {int(c): curves.at[int(np.flatnonzero(behind[:, c])[-1]) + 1] for c in np.flatnonzero(ever & ~never)}
+    numbers: dict[str, Any] = {
+        "minor_classes": int(minor.sum()),
+        "under_fitted": int(ever.sum()),
+        "widest_gap_epoch": curves.at[widest],
+        "major_then": float(ahead[widest]),
+        "minor_then": float(small[widest]),
+        "major_last": float(ahead[-1]),
+        "caught_up": {curves.classes[c]: epoch for c, epoch in caught.items()},
+        "still_behind": [curves.classes[c] for c in np.flatnonzero(never)],
+        "share_of_training": 1.0 if never.any() else max(caught.values(), default=0) / curves.epochs,
+    }
+    classes = f"the {minor.sum()} minor classes"
+    if not ever.any():
+        text = (
+            f"No class is under-fitted: {classes} stay within {100 * BEHIND:.0f} points of the major ones in training "
+            f"accuracy at each of the {len(curves.at)} measured epochs (the first is {curves.at[0]})."
+        )
+        return Finding("progress", text, numbers)
+    text = (
+        f"{ever.sum()} of {classes} {'are' if ever.sum() > 1 else 'is'} under-fitted at first: after epoch "
+        f"{curves.at[widest]} of {curves.epochs} the minor classes are at {_percent(small[widest])} training accuracy, "
+        f"the major ones at {_percent(ahead[widest])}."
+    )
+    if caught:
+        first, last = min(caught.values()), max(caught.values())
+        when = f"by epoch {last}" if first == last else f"between epochs {first} and {last}"
+        text += (
+            f" {'All' if not never.any() else len(caught)} of them catch up to within {100 * BEHIND:.0f} points "
+            f"{when}, the last at {100 * last / curves.epochs:.0f} % of the training."
+        )
+    if never.any():
+        at_end = ", ".join(
+            f"{curves.classes[c]!r} {_percent(curves.train_recall[-1, c])}" for c in _few(np.flatnonzero(never))
+        )
+        do = "do" if never.sum() > 1 else "does"
+        text += f" {never.sum()} never {do}{_more(never.sum())}: {at_end} after the last epoch."
+    return Finding("progress", text, numbers)
+
+
+def _ratio(curves: Curves) -> Finding:
+    largest, smallest = curves.extremes
+    first, last = curves.classification_ratio[0], curves.classification_ratio[-1]
+    numbers = {
+        "epoch": curves.at[0],
+        "largest_then": float(first[largest]),
+        "smallest_then": float(first[smallest]),
+        "largest_last": float(last[largest]),
+        "smallest_last": float(last[smallest]),
+    }
+    text = (
+        f"Classification ratio (100 % is balanced): {curves.classes[largest]!r}, {curves.counts[largest]} images, "
+        f"{_percent(first[largest])} after epoch {curves.at[0]} and {_percent(last[largest])} at the end; "
+        f"{curves.classes[smallest]!r}, {curves.counts[smallest]} images, {_percent(first[smallest])} and "
+        f"{_percent(last[smallest])}."
+    )
+    return Finding("ratio", text, numbers)
+
+
+def _gradients(curves: Curves, major: Mask, minor: Mask) -> Finding:
+    def ratio(rows: Rows) -> npt.NDArray[np.float64]:
+        large, small = group_mean(rows, major), group_mean(rows, minor)
+        return small / np.maximum(large, np.finfo(np.float64).tiny)
+
+    trained = curves.gradient_norm_trained
+    ratios = ratio(trained)
+    peak = int(np.nanargmax(group_mean(trained, minor)))
+    numbers: dict[str, Any] = {
+        "epoch": curves.at[peak],
+        "major_then": float(group_mean(trained, major)[peak]),
+        "minor_then": float(group_mean(trained, minor)[peak]),
+        "ratio_then": float(ratios[peak]),
+        "ratio_last": float(ratios[-1]),
+        "unmixed_ratio_then": float(ratio(curves.gradient_norm)[peak]),
+    }
+    text = (
+        f"The loss pulls hardest at the features of the minor classes ({curves.layer}) after epoch {curves.at[peak]}: "
+        f"the gradients are {numbers['minor_then']:.3g} long on average, those of the major classes "
+        f"{numbers['major_then']:.3g}, a ratio of {ratios[peak]:.1f}; at the end it is {ratios[-1]:.1f}."
+    )
+    if curves.gradient_norm_mixed is not None:
+        text += f" Without the mixing the same weights would give {numbers['unmixed_ratio_then']:.1f}."
+    return Finding("gradients", text, numbers)
+
+
+def _deviation(curves: Curves, major: Mask, minor: Mask) -> Finding:
+    large, small = (group_mean(curves.feature_deviation, group) for group in (major, minor))
+    ratio = float(small[-1] / max(large[-1], np.finfo(np.float64).tiny))
+    numbers = {
+        "epoch": curves.at[0],
+        "major_first": float(large[0]),
+        "minor_first": float(small[0]),
+        "major_last": float(large[-1]),
+        "minor_last": float(small[-1]),
+        "ratio": ratio,
+    }
+    grown = "" if len(curves.at) == 1 else f" After epoch {curves.at[0]} they were {small[0]:.2f} and {large[0]:.2f}."
+    text = (
+        f"Test features of the minor classes lie {small[-1]:.2f} from their training features at the end, those of the "
+        f"major classes {large[-1]:.2f}: {ratio:.1f} times as far, in features of unit length.{grown}"
+    )
+    return Finding("deviation", text, numbers)
+
+
+def _fit(curves: Curves, major: Mask, minor: Mask) -> Finding:
+    train, test = curves.train_recall, curves.test_recall
+    numbers = {
+        f"{name}_{split}": float(group_mean(rows, group)[-1])
+        for name, group in (("major", major), ("minor", minor))
+        for split, rows in (("train", train), ("test", test))
+    }
+    text = (
+        f"At the end the minor classes have {_percent(numbers['minor_train'])} training and "
+        f"{_percent(numbers['minor_test'])} test accuracy, the major ones {_percent(numbers['major_train'])} and "
+        f"{_percent(numbers['major_test'])}."
+    )
+    return Finding("fit", text, numbers)
+
+
+def _percent(value: float) -> str:
+    return "an unknown" if np.isnan(value) else f"{100 * value:.1f} %"
+
+
+def _few(classes: npt.NDArray[np.int64]) -> Sequence[int]:
+    return [int(c) for c in classes[:5]]
+
+
+def _more(count: int) -> str:
+    return f" (the first 5 of {count})" if count > 5 else ""

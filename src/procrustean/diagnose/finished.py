@@ -1,0 +1,195 @@
+"""Diagnose a run: what was measured on its way, and what its weights still tell."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+from itertools import accumulate
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file
+from torch import Tensor
+
+from ..api import prepare_again
+from ..data.imageset import ImageSet, Splits
+from ..engine.checkpoint import kept_checkpoints
+from ..engine.images import ImageStore
+from ..engine.record import probes_of
+from ..engine.run_directory import RunDirectory
+from ..engine.stages import reshape_for, stage_epochs
+from ..engine.training import HELD_OUT_WEIGHTS, run_to_end
+from ..errors import RunError
+from ..preparing import Prepared, check_identity
+from .curves import Curves, curves_of
+from .findings import Finding, verdict
+from .probes import Probe
+
+
+@dataclass(frozen=True)
+class Diagnosis:
+    """The measurements of a run and what they say."""
+
+    record: dict[str, Any]  # label, data, method, recipe and probes, as in result.json
+    curves: Curves
+    findings: list[Finding]
+    measured_now: dict[int, str]  # epoch, counted from 1 -> the file whose weights were measured
+
+    def to_json(self) -> dict[str, Any]:
+        """All of it as plain data."""
+        return {
+            **{name: self.record[name] for name in ("label", "method", "data", "recipe", "probes")},
+            "measured_now": {str(epoch): name for epoch, name in self.measured_now.items()},
+            "findings": [asdict(finding) for finding in self.findings],
+        }
+
+
+@dataclass(frozen=True)
+class Weights:
+    """Weights that a run directory holds."""
+
+    path: Path
+    epoch: int  # epochs trained when they were saved; one in progress counts
+    stage: int
+    prefix: str = ""  # of their names in the file
+
+    def load(self) -> dict[str, Tensor]:
+        tensors = load_file(self.path)
+        return {name[len(self.prefix) :]: t for name, t in tensors.items() if name.startswith(self.prefix)}
+
+
+def diagnose_run(
+    run: str | Path, *, splits: Splits | None = None, say: Callable[[str], None] = lambda text: None
+) -> Diagnosis:
+    """Bring together what a run has measured and what can be measured on the weights it holds.
+
+    A finished run holds its last weights, those chosen on held-out images if it has some, and those kept by
+    `keep_weights_every`; an unfinished one its last two checkpoints instead of its last weights. Epochs that were
+    measured during the training are not measured again.
+
+    Args:
+        run: run directory.
+        splits: the data, for a run that was trained on a `Splits`.
+        say: told what is being measured.
+    """
+    directory, config, identity = RunDirectory.open(Path(run))
+    record = directory.read("result.json") if directory.finished else None
+    recorded = _recorded(directory, record)
+    new: dict[int, Weights] = {}
+    if record is not None:
+        new = _new(_weights_of_finished(directory, record), recorded)
+        if not new:  # then neither the images nor the network are needed
+            return _diagnosis(record, recorded, {})
+    prepared = prepare_again(run, config, splits, say)
+    check_identity(Path(run), identity, prepared, "be diagnosed")
+    if record is None:
+        new = _new(_weights_of_unfinished(directory, prepared), recorded)
+    if not recorded and not new:
+        raise RunError(f"{run} holds neither measurements nor weights yet; let it train until its first checkpoint")
+    probe = _probe(prepared)
+    for epoch, weights in new.items():
+        say(f"measuring {weights.path.name} (epoch {epoch})")
+        recorded[epoch] = _measured(prepared, probe, weights)
+    return _diagnosis(record or _begun(prepared), recorded, {epoch: w.path.name for epoch, w in new.items()})
+
+
+def _new(held: list[Weights], recorded: Mapping[int, Any]) -> dict[int, Weights]:
+    """The weights of epochs that are not recorded, by epoch; of several of one epoch the last counts."""
+    by_epoch = {weights.epoch: weights for weights in held}
+    return {epoch: by_epoch[epoch] for epoch in sorted(by_epoch) if epoch not in recorded}
+
+
+def _diagnosis(record: Mapping[str, Any], recorded: Mapping[int, Any], measured_now: dict[int, str]) -> Diagnosis:
+    probes = probes_of([{"epoch": epoch - 1, "probe": recorded[epoch]} for epoch in sorted(recorded)])
+    complete = {**record, "probes": probes}
+    curves = curves_of(complete)
+    return Diagnosis(complete, curves, verdict(curves), measured_now)
+
+
+def _recorded(directory: RunDirectory, record: Mapping[str, Any] | None) -> dict[int, Any]:
+    """What was measured during the training: epoch, counted from 1 -> values."""
+    if record is None:
+        return {line["epoch"] + 1: line["probe"] for line in directory.records() if "probe" in line}
+    probes = record.get("probes") or {"epochs": []}
+    names = [name for name in probes if name != "epochs"]
+    return {epoch + 1: {name: probes[name][row] for name in names} for row, epoch in enumerate(probes["epochs"])}
+
+
+def _begun(prepared: Prepared) -> dict[str, Any]:
+    """What the record of a run in progress can say already."""
+    data = prepared.data
+    return {
+        "label": prepared.method.label,
+        "method": {"name": prepared.config.method, "options": prepared.options},
+        "data": {
+            "source": prepared.splits.name,
+            "classes": list(data.train.classes),
+            "counts": [int(n) for n in data.counts],
+            "kind": data.kind,
+            "rho": float(data.rho),
+        },
+        "recipe": {"epochs": prepared.recipe.epochs, "net": prepared.recipe.net},
+    }
+
+
+def _weights_of_finished(directory: RunDirectory, record: Mapping[str, Any]) -> list[Weights]:
+    ends = list(accumulate(int(stage["epochs"]) for stage in record["method"]["stages"]))
+    found, chosen = _kept(directory, ends), record["selections"]["held_out"]
+    files = {directory.file("model.safetensors"): ends[-1]}
+    if chosen is not None:
+        files = {directory.file(HELD_OUT_WEIGHTS): chosen["epoch"] + 1, **files}
+    # Of a run that was copied without its weights, what it measured is all there is.
+    return [*found, *(_of_file(path, epoch, ends) for path, epoch in files.items() if path.exists())]
+
+
+def _weights_of_unfinished(directory: RunDirectory, prepared: Prepared) -> list[Weights]:
+    found = _kept(directory, list(accumulate(stage_epochs(prepared.method, prepared.recipe.epochs))))
+    for entry in kept_checkpoints(directory.path):
+        position = entry["position"]
+        between_stages = position["epoch"] == 0 and position["step"] == 0
+        epoch = position["records"] + (position["step"] > 0)
+        if epoch:
+            path = directory.path / entry["file"]
+            found.append(Weights(path, epoch, position["stage"] - between_stages, prefix="net."))
+    return found
+
+
+def _kept(directory: RunDirectory, ends: list[int]) -> list[Weights]:
+    paths = sorted(directory.path.glob("weights-*.safetensors"))
+    return [_of_file(path, int(path.stem.partition("-")[2]), ends) for path in paths]
+
+
+def _of_file(path: Path, epoch: int, ends: list[int]) -> Weights:
+    return Weights(path, epoch, next(number for number, end in enumerate(ends) if epoch <= end))
+
+
+def _probe(prepared: Prepared) -> Probe:
+    placement, data = prepared.placement, prepared.data
+    mean, std = prepared.recipe.normalisation
+
+    def store(images: ImageSet) -> ImageStore:
+        return ImageStore(images, device=placement.device, mean=mean, std=std)
+
+    return Probe(
+        train=store(data.train),
+        test=store(data.test),
+        classes=len(data.train.classes),
+        seed=prepared.config.seed,
+        low_precision=placement.low_precision,
+    )
+
+
+def _measured(prepared: Prepared, probe: Probe, weights: Weights) -> dict[str, Any]:
+    net = prepared.build_net()
+    for number in range(weights.stage + 1):
+        reshape_for(net, prepared.method, number, prepared.config.seed)
+    try:
+        net.load_state_dict(weights.load())
+    except (OSError, SafetensorError, RuntimeError) as error:
+        raise RunError(f"{weights.path} is damaged or of another network ({error})") from error
+    stage = prepared.method.stages[weights.stage]
+    stage.objective.to(prepared.placement.device)
+    net = net.to(prepared.placement.device, memory_format=torch.channels_last)  # type: ignore[call-overload]
+    return run_to_end(probe.measure(net, stage)).values

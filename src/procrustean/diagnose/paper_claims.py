@@ -1,0 +1,238 @@
+"""The statements of the paper about its figures, and how each is measured and judged."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+
+from ..report.formats import NOTHING
+from ..report.results import METRICS, Result, Selection
+from .curves import Curves, curves_of
+
+Setting = Literal["long_tailed", "step", "toy"]
+#: Decides from the values of ERM and MFW whether a claim was seen; nan for one that the claim is not about.
+Judge = Callable[[float, float], bool]
+
+
+@dataclass(frozen=True)
+class Claim:
+    """One statement of the paper and how it is judged."""
+
+    place: str  # in the paper
+    text: str
+    measured: str
+    setting: Setting
+    of: Callable[[Result], float | None]
+    seen: Judge
+    form: str = ".1f"
+    methods: tuple[str, ...] = ("erm", "mfw")
+    published: str = NOTHING
+
+
+def _of_curves(measure: Callable[[Curves], float]) -> Callable[[Result], float | None]:
+    return lambda result: measure(curves_of(result.record))
+
+
+def _gap(name: str) -> Callable[[Curves], float]:
+    """Mean over the epochs of the distance between the largest and the smallest class, in points."""
+
+    def measure(curves: Curves) -> float:
+        largest, smallest = curves.extremes
+        rows = getattr(curves, name)
+        return 100 * float(np.abs(rows[:, largest] - rows[:, smallest]).mean())
+
+    return measure
+
+
+def _early(name: str, rank: int) -> Callable[[Curves], float]:
+    """The value of the largest (0) or smallest (1) class after about a tenth of the training, in %."""
+
+    def measure(curves: Curves) -> float:
+        row = int(np.abs(np.array(curves.at) - curves.epochs / 10).argmin())
+        return 100 * float(getattr(curves, name)[row, curves.extremes[rank]])
+
+    return measure
+
+
+def _of_smallest(name: str, row: int, scale: float = 1.0) -> Callable[[Curves], float]:
+    return lambda curves: scale * float(getattr(curves, name)[row, curves.extremes[1]])
+
+
+def _mean_gradient(curves: Curves) -> float:
+    return float(curves.gradient_norm_trained[:, curves.extremes[1]].mean())
+
+
+def _gradient_ratio(curves: Curves) -> float:
+    """Gradient norm of the smallest class over that of the largest, each averaged over the epochs."""
+    largest, smallest = curves.extremes
+    means = curves.gradient_norm_trained.mean(0)
+    return float(means[smallest] / means[largest])
+
+
+def _growth(curves: Curves) -> float:
+    deviation = curves.feature_deviation[:, curves.extremes[1]]
+    return float(deviation[-1] / deviation[0])
+
+
+def _accuracy(metric: str, selection: Selection = "last") -> Callable[[Result], float | None]:
+    assert metric in METRICS
+
+    def measure(result: Result) -> float | None:
+        metrics: dict[str, Any] | None = result.metrics(selection)
+        if metrics is None:
+            return None
+        # Runs of the toy that hold images out are there for that selection alone.
+        if selection != "held_out" and result.config.get("hold_out"):
+            return None
+        value = metrics["groups"][metric] if metric in metrics["groups"] else metrics[metric]
+        return None if value is None else 100 * float(value)
+
+    return measure
+
+
+def _less(erm: float, mfw: float) -> bool:
+    return mfw < erm
+
+
+def _more(erm: float, mfw: float) -> bool:
+    return mfw > erm
+
+
+SELECTIONS: dict[Selection, str] = {
+    "last": "last epoch",
+    "held_out": "chosen on held-out images",
+    "oracle": "best on the test set",
+}
+CLAIMS: tuple[Claim, ...] = (
+    Claim(
+        "Fig. 1 a",
+        "ERM hardly fits the smallest class in early epochs",
+        "training accuracy of the smallest class after 10 % of the epochs, %; seen below 50",
+        "long_tailed",
+        _of_curves(_early("train_recall", 1)),
+        lambda erm, mfw: erm < 50,
+        methods=("erm",),
+        published="low",
+    ),
+    Claim(
+        "Fig. 1 a",
+        "ERM fits the smallest class in the end",
+        "its training accuracy after the last epoch, %; seen from 95 on",
+        "long_tailed",
+        _of_curves(_of_smallest("train_recall", -1, 100)),
+        lambda erm, mfw: erm >= 95,
+        methods=("erm",),
+        published="almost 100",
+    ),
+    Claim(
+        "Fig. 1 b",
+        "early, ERM classifies too many images into the largest class",
+        "its classification ratio after 10 % of the epochs, %; seen above 100",
+        "long_tailed",
+        _of_curves(_early("classification_ratio", 0)),
+        lambda erm, mfw: erm > 100,
+        methods=("erm",),
+        published="above 100",
+    ),
+    Claim(
+        "Fig. 1 b",
+        "and hardly any into the smallest",
+        "its classification ratio after 10 % of the epochs, %; seen below 50",
+        "long_tailed",
+        _of_curves(_early("classification_ratio", 1)),
+        lambda erm, mfw: erm < 50,
+        methods=("erm",),
+        published="about 0",
+    ),
+    *(
+        Claim(
+            "Fig. 3",
+            f"MFW makes the training progress more equal ({kind.replace('_', '-')})",
+            "distance of the training accuracies of largest and smallest class, mean over the epochs, points",
+            kind,
+            _of_curves(_gap("train_recall")),
+            _less,
+        )
+        for kind in ("long_tailed", "step")
+    ),
+    Claim(
+        "supplement",
+        "and the classification ratios",
+        "distance of the ratios of largest and smallest class, mean over the epochs, points",
+        "long_tailed",
+        _of_curves(_gap("classification_ratio")),
+        _less,
+    ),
+    Claim(
+        "Fig. 4",
+        "MFW decreases the gradient norm of the smallest class",
+        "its mean over the epochs, mixed as in training",
+        "long_tailed",
+        _of_curves(_mean_gradient),
+        _less,
+        form=".3g",
+    ),
+    Claim(
+        "Fig. 4",
+        "and balances the norms across classes",
+        "smallest over largest class, each averaged over the epochs",
+        "long_tailed",
+        _of_curves(_gradient_ratio),
+        _less,
+        form=".2f",
+    ),
+    Claim(
+        "Fig. 7",
+        "the feature deviation of the smallest class grows along the epochs",
+        "last over first measured epoch; seen above 1 for ERM",
+        "long_tailed",
+        _of_curves(_growth),
+        lambda erm, mfw: erm > 1,
+        form=".2f",
+    ),
+    *(
+        Claim(
+            "Fig. 7",
+            f"MFW reduces it ({kind.replace('_', '-')})",
+            "feature deviation of the smallest class after the last epoch",
+            kind,
+            _of_curves(_of_smallest("feature_deviation", -1)),
+            _less,
+            form=".3f",
+        )
+        for kind in ("long_tailed", "step")
+    ),
+    Claim(
+        "supplement",
+        "MFW raises the test accuracy of the minor classes (step)",
+        "mean over them, last epoch, %",
+        "step",
+        _accuracy("minor"),
+        _more,
+        published="40 and over 60",
+    ),
+    Claim(
+        "supplement",
+        "with a slight decrease for the major classes",
+        "mean over them, last epoch, %; seen if less than 5 points are lost",
+        "step",
+        _accuracy("major"),
+        lambda erm, mfw: mfw > erm - 5,
+    ),
+    *(
+        Claim(
+            "Sec. 4",
+            f"MFW is better on the four-class illustration ({shown})",
+            f"test accuracy, {shown}, %",
+            "toy",
+            _accuracy("accuracy", selection),
+            _more,
+            form=".2f",
+            published="78.30 and 83.65",
+        )
+        for selection, shown in SELECTIONS.items()
+    ),
+)

@@ -1,0 +1,85 @@
+"""Probes in the course of a run: when they are due, and what is kept of them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Generator, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor, nn
+
+from ..engine.run_directory import RunDirectory
+from ..methods.base import Stage
+from ..nets.classifier import Classifier
+from .kept_features import features_file
+from .probes import GRADIENT_IMAGES, Measurement, Probe, chosen_per_class
+
+#: Time for probes at the default spacing, as a share of the time for training.
+SHARE = 0.1
+#: Work for an image relative to training on it once: a forward pass; gradients at a layer, unmixed and mixed.
+FORWARD, GRADIENTS = 0.5, 2.1
+#: Most images per class whose features are kept for pictures.
+FEATURE_IMAGES = 250
+
+
+def default_spacing(counts: Sequence[int], test_images: int) -> int:
+    """Epochs between probes that keep their time below a tenth of the training's.
+
+    >>> default_spacing([5000, 2997, 1796, 1077, 645, 387, 232, 139, 83, 50], 10_000)
+    13
+    """
+    gradients = sum(min(count, GRADIENT_IMAGES) for count in counts)
+    work = FORWARD * (sum(counts) + test_images) + GRADIENTS * gradients
+    return max(1, math.ceil(work / sum(counts) / SHARE))
+
+
+class Probing:
+    """Measures a run's network at chosen epochs.
+
+    Args:
+        probe: what measures.
+        every: epochs between two probes; the last epoch of a stage is always measured.
+        features_at: epochs, counted from 1, after which features are kept too; those of the last epoch always are.
+        directory: where they are kept.
+    """
+
+    def __init__(self, probe: Probe, *, every: int, features_at: Sequence[int], directory: RunDirectory) -> None:
+        self.probe, self.every, self.directory = probe, every, directory
+        self.features_at = frozenset(features_at)
+
+    def due(self, epoch: int, last: bool) -> bool:
+        """Whether the network is measured after this epoch, counted from 0; `last` of its stage."""
+        return last or (epoch + 1) % self.every == 0 or epoch + 1 in self.features_at
+
+    def measure(self, net: Classifier, stage: Stage, epoch: int, last: bool) -> Generator[None, None, dict[str, Any]]:
+        """The measurements for the record of an epoch; yields between batches."""
+        found = yield from self.probe.measure(net, stage)
+        if last or epoch + 1 in self.features_at:
+            self.directory.save_arrays(features_file(epoch + 1), self.kept_features(net, found))
+        return found.values
+
+    def kept_features(self, net: Classifier, found: Measurement) -> dict[str, npt.NDArray[Any]]:
+        """Features and labels of some images of each class, and the linear layer that classifies them."""
+        probe = self.probe
+        arrays: dict[str, npt.NDArray[Any]] = {}
+        for name, features, images in (
+            ("train", found.train_features, probe.train),
+            ("test", found.test_features, probe.test),
+        ):
+            labels = images.labels.cpu().numpy()
+            kept = np.sort(chosen_per_class(labels, probe.classes, FEATURE_IMAGES, probe.seed, f"probe.{name}"))
+            # Half precision is plenty for a picture; features in the plane are the picture, and cost nothing.
+            kind = np.float32 if features.shape[1] <= 2 else np.float16
+            arrays[f"{name}_features"] = _host(features)[kept].astype(kind)
+            arrays[f"{name}_labels"] = labels[kept].astype(np.int32)
+        if isinstance(net.head, nn.Linear):
+            arrays |= {"head_weight": _host(net.head.weight), "head_bias": _host(net.head.bias)}
+        return arrays
+
+
+def _host(values: Tensor) -> npt.NDArray[np.float32]:
+    array: npt.NDArray[np.float32] = values.detach().to("cpu", torch.float32).numpy()
+    return array

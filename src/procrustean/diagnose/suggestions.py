@@ -1,0 +1,62 @@
+"""What to try next, from what was found. Each suggestion gives its reason in numbers; it is a guess, not a promise."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from .curves import Curves
+
+#: Shares and ratios from which something is worth a suggestion.
+LATE, DRIFT, UNFITTED, GAP = 0.25, 1.5, 0.9, 0.25
+
+
+def suggestions(curves: Curves, found: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    """What the findings, by topic, suggest; one sentence each.
+
+    The rules are those of the paper's argument: classes that are fitted late are then pushed too far (feature
+    deviation), and weakening the features of the major classes evens both out.
+    """
+    progress, deviation, fit = found["progress"], found["deviation"], found["fit"]
+    weakening = curves.method == "mfw"
+    late, drift = progress["share_of_training"], deviation["ratio"]
+    unfitted_major = fit["major_train"] < UNFITTED
+    texts = []
+    if progress["still_behind"] and not unfitted_major:
+        behind = len(progress["still_behind"])
+        texts.append(
+            f"{behind} {'classes are' if behind > 1 else 'class is'} still under-fitted after {curves.epochs} epochs "
+            f"although the major ones are at {100 * fit['major_train']:.1f} %: try deferred re-weighting (--drw), or "
+            "more epochs."
+        )
+    if unfitted_major:
+        change = f", or a smaller alpha (now {_alpha(curves)})" if weakening else ""
+        texts.append(
+            f"Even the major classes end at {100 * fit['major_train']:.1f} % training accuracy: try more epochs than "
+            f"{curves.epochs}{change}."
+        )
+    reasons = []
+    if late > LATE:
+        reasons.append(f"the minor classes need {100 * late:.0f} % of the training to catch up")
+    if drift > DRIFT:
+        reasons.append(f"their test features drift {drift:.1f} times as far as those of the major classes")
+    if reasons and not weakening:
+        texts.append(f"Try --method mfw, which evens out the training progress: {' and '.join(reasons)}.")
+    elif drift > DRIFT and weakening and not unfitted_major:
+        texts.append(
+            f"Test features of the minor classes still drift {drift:.1f} times as far: try a larger alpha (now "
+            f"{_alpha(curves)}; step imbalance prefers it), another layer (--options layer=..., now {curves.layer}), "
+            "or --drw; choose among them on held-out images (--hold-out 3)."
+        )
+    gap = fit["major_train"] - fit["major_test"]
+    if gap > GAP:
+        texts.append(
+            f"Even the major classes lose {100 * gap:.0f} points from training to test images: more images or "
+            "regularisation would help all classes, which balancing cannot."
+        )
+    return texts or ["Nothing stands out that another method, alpha or layer would be expected to mend."]
+
+
+def _alpha(curves: Curves) -> str:
+    alpha = curves.options.get("alpha")
+    return "the default" if alpha is None else f"{alpha:g}"

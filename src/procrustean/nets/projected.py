@@ -1,0 +1,73 @@
+"""A network with a narrow feature: a linear layer takes that of another network to the plane, where it can be drawn."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor, nn
+
+from ..errors import ConfigError
+from .classifier import Backbone
+
+
+class Projection(nn.Linear):
+    """The linear layer to a narrow feature.
+
+    It and the head behind it keep PyTorch's initial weights: with the larger ones of the other layers nothing bounds
+    the feature, and training at a rate of 0.1 breaks down in its first epochs.
+    """
+
+
+def keeps_plain_weights(layer: nn.Module) -> bool:
+    """Whether a layer belongs to a narrow feature: the projection, or a linear head on one or two numbers."""
+    return isinstance(layer, Projection) or (isinstance(layer, nn.Linear) and layer.in_features <= 2)
+
+
+class ProjectedBackbone(Backbone):
+    """W f(x) + b, f the feature of another backbone, whose groups it takes over under their names."""
+
+    def __init__(self, backbone: Backbone, features: int = 2) -> None:
+        super().__init__()
+        self.groups, self.second_group, self.shrinks = backbone.groups, backbone.second_group, backbone.shrinks
+        # Not a chain: what is built behind its last map would lose the projection.
+        self.chain, self.inner = (), backbone.chain
+        for name in self.inner:
+            setattr(self, name, getattr(backbone, name))
+        self.projection = Projection(backbone.features, features)
+        self.features = features
+
+    def map(self, x: Tensor) -> Tensor:
+        for name in self.inner:
+            x = getattr(self, name)(x)
+        return x
+
+    def initialise(self, part: nn.Module) -> None:
+        for module in part.modules():
+            if isinstance(module, nn.Conv2d | nn.Linear) and not keeps_plain_weights(module):
+                nn.init.kaiming_normal_(module.weight)
+
+    def forward(self, x: Tensor) -> Tensor:
+        wide = self.map(x).mean((2, 3))
+        # In float32: two numbers carry all that the head sees, and bf16 would leave them two or three digits.
+        with torch.autocast("cpu" if wide.is_meta else wide.device.type, enabled=False):
+            return nn.functional.linear(wide.float(), self.projection.weight.float(), self.projection.bias.float())
+
+
+class Projected:
+    """Builds projected networks of one kind."""
+
+    def __init__(self, make: Callable[..., Backbone]) -> None:
+        self.make = make
+
+    def __call__(self, *, channels: int) -> ProjectedBackbone:
+        return ProjectedBackbone(self.make(channels=channels))
+
+
+def refuse_projected(backbone: Backbone, method: str) -> None:
+    """ConfigError for a method that rebuilds the network behind its last map and would lose the projection."""
+    if isinstance(backbone, ProjectedBackbone):
+        raise ConfigError(
+            f"{method} puts layers of its own behind the last feature map, so a network with features of width "
+            f"{backbone.features} is not one for it; choose a --net without -2d"
+        )

@@ -1,0 +1,168 @@
+from __future__ import annotations
+
+import json
+import typing
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from procrustean.cli.figures import Figures
+from procrustean.diagnose.figures import FIGURES
+
+TINY = ("--net", "small", "--epochs", "4", "--batch-size", "16", "--device", "cpu", "--precision", "fp32", "--quiet")
+
+
+@pytest.fixture
+def runs(call: Any, npz: Path) -> list[str]:
+    """Two finished runs with probes."""
+    for method in ("erm", "mfw"):
+        answer = call("train", npz, *TINY, "--method", method, "--probe-every", 2, "--run-dir", f"runs/{method}")
+        assert answer.code == 0, answer.err
+    return ["runs/erm", "runs/mfw"]
+
+
+def test_diagnose_says_what_it_found_and_leaves_the_run_alone(call: Any, runs: list[str], files_of: Any) -> None:
+    before = files_of(Path("runs/mfw"))
+    answer = call("diagnose", "runs/mfw")
+    assert answer.code == 0, answer.err
+    assert answer.out.startswith("MFW: ")
+    assert "- Classification ratio (100 % is balanced): '0', 24 images" in answer.out
+    assert "gradient, mixed" in answer.out
+    assert "Classes after epoch 4 of 4" in answer.out
+    folder = Path("diagnosis/mfw")
+    names = {
+        f"{name}.{ending}"
+        for name in ("progress", "gradients", "deviation", "bars", "tsne")
+        for ending in ("png", "svg")
+    }
+    assert {path.name for path in folder.iterdir()} == {"diagnosis.json", *names}
+    record = json.loads((folder / "diagnosis.json").read_text())
+    assert record["probes"]["epochs"] == [1, 3]
+    assert [finding["topic"] for finding in record["findings"]][:5] == [
+        "progress",
+        "ratio",
+        "gradients",
+        "deviation",
+        "fit",
+    ]
+    assert all(finding["text"] in answer.out for finding in record["findings"])
+    assert files_of(Path("runs/mfw")) == before
+
+
+def test_diagnose_measures_weights_of_a_run_without_probes(call: Any, npz: Path) -> None:
+    call("train", npz, *TINY, "--method", "erm", "--keep-weights-every", 2, "--run-dir", "plain")
+    answer = call("diagnose", "plain", "--output", "here")
+    assert answer.code == 0, answer.err
+    assert "measuring weights-000002.safetensors (epoch 2)" in answer.err
+    assert json.loads(Path("here/diagnosis.json").read_text())["measured_now"] == {
+        "2": "weights-000002.safetensors",
+        "4": "model.safetensors",
+    }
+    assert not Path("here/tsne.png").exists()
+
+
+def test_diagnose_writes_nothing_into_the_run(call: Any, runs: list[str]) -> None:
+    answer = call("diagnose", "runs/erm", "--output", "runs/erm/diagnosis")
+    assert answer.code == 2
+    assert "is inside the run" in answer.err
+    assert call("diagnose", "nowhere").code == 2
+
+
+def test_the_command_offers_every_figure() -> None:
+    hints = typing.get_type_hints(Figures)
+    assert set(typing.get_args(hints["name"])) == set(FIGURES)
+
+
+def test_figures_from_folders_of_runs(call: Any, runs: list[str]) -> None:
+    answer = call("figures", "progress", "runs", "--output", "pictures", "--stem", "both", "--all-classes")
+    assert answer.code == 0, answer.err
+    assert answer.out.split() == ["pictures/both.png", "pictures/both.svg"]
+    assert call("figures", "tsne", *runs).out.split() == ["figures/tsne.png", "figures/tsne.svg"]
+    assert call("figures", "alpha", *runs).code == 2  # natural counts: alpha was left to them
+    wrong = call("figures", "progres", *runs)
+    assert wrong.code == 2
+    assert "progress" in wrong.err + wrong.out
+
+
+def test_figures_need_the_records_alone(call: Any, runs: list[str]) -> None:
+    for run in runs:
+        copy = Path("copies") / Path(run).name
+        copy.mkdir(parents=True)
+        for name in ("result.json", "features-000004.npz"):
+            (copy / name).write_bytes((Path(run) / name).read_bytes())
+    assert call("figures", "tsne", "copies").code == 0
+    assert call("compare", "copies").code == 0
+
+
+def test_figures_of_runs_without_probes_say_what_to_do(call: Any, npz: Path) -> None:
+    call("train", npz, *TINY, "--method", "erm", "--run-dir", "plain")
+    answer = call("figures", "progress", "plain")
+    assert answer.code == 2
+    assert "was not measured while it was trained. Train it with --probes" in answer.err
+    assert not Path("figures").exists()
+
+
+def test_the_toy_on_four_digits(call: Any) -> None:
+    arguments = ("--source", "digits", "--classes", 1, 0, 8, 9, "--rho", 20, "--net", "small-2d", "--epochs", 10)
+    answer = call("toy", *arguments, "--output", "toy", "--quiet")
+    assert answer.code == 0, answer.err
+    assert "small\\_2d" in answer.out or "small-2d" in answer.out
+    folders = sorted(path for path in Path("toy").iterdir() if path.is_dir())
+    records = [json.loads((folder / "result.json").read_text()) for folder in folders]
+    assert [record["label"] for record in records] == ["ERM", "MFW"]
+    for record, folder in zip(records, folders, strict=True):
+        assert record["data"]["classes"] == ["1", "0", "8", "9"]
+        assert record["data"]["counts"] == [100, 100, 5, 5]
+        assert record["probes"]["epochs"] == [0, 2, 5, 7, 9]
+        kept = np.load(folder / "features-000006.npz")
+        assert kept["train_features"].shape == (210, 2)
+        assert kept["head_weight"].shape == (4, 2)
+    assert records[1]["method"]["options"]["major_strength"] == 0.5
+    assert {path.name for path in Path("toy").glob("toy-*")} == {
+        f"toy-{method}.{ending}" for method in ("erm", "mfw") for ending in ("png", "svg")
+    }
+    again = call("toy", *arguments, "--output", "toy")  # nothing is trained twice
+    assert again.code == 0
+    assert "epochs" not in again.err
+    assert call("diagnose", folders[0], "--quiet").code == 0
+    assert Path("diagnosis", folders[0].name, "plane.png").exists()
+
+
+def test_claims_fill_a_page(call: Any) -> None:
+    page = Path("page.md")
+    page.write_text("# A\n<!-- claims: begin -->\n<!-- claims: end -->\n")
+    assert call("claims", "--page", page).code == 0
+    assert page.read_text().count("not measured yet") > 15
+    assert "not measured yet" in call("claims").out
+    page.write_text("# A\n")
+    answer = call("claims", "--page", page)
+    assert answer.code == 2
+    assert "no place for the table" in answer.err
+    assert page.read_text() == "# A\n"
+    assert call("claims", "--page", "nowhere.md").code == 2
+
+
+def test_settings_of_probes_in_a_file(call: Any, npz: Path) -> None:
+    Path("run.yaml").write_text(f"source: {npz}\nfeatures_at: [1, 2]\nclasses: ['0', '3']\n")
+    answer = call("train", "--config", "run.yaml", *TINY[:-1], "--quiet", "--method", "erm", "--run-dir", "run")
+    assert answer.code == 0, answer.err
+    record = json.loads(Path("run/result.json").read_text())
+    assert record["data"]["counts"] == [24, 6]
+    assert record["config"]["features_at"] == [1, 2]
+    Path("run.yaml").write_text(f"source: {npz}\nclasses: '0'\n")
+    answer = call("train", "--config", "run.yaml")
+    assert answer.code == 2
+    assert "classes = '0' received; it has to be a list of names" in answer.err
+
+
+def test_a_grid_may_name_its_folders(call: Any, npz: Path) -> None:
+    settings = "net: small, epochs: 1, device: cpu, precision: fp32"
+    Path("grid.yaml").write_text(
+        f"base: {{source: {npz}, {settings}}}\nruns:\n  - {{method: erm, run_dir: plain}}\n  - {{method: mfw}}\n"
+    )
+    assert call("fleet", "grid.yaml", "--output", "out", "--quiet").code == 0
+    names = sorted(path.name for path in Path("out").iterdir())
+    assert names[0] == "plain" or names[1] == "plain"
+    assert any(name.startswith("stripes-natural-mfw-seed0-") for name in names)

@@ -1,0 +1,173 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from procrustean.diagnose.claims import BEGIN, END, NOT_YET, claims_table, replaced
+from procrustean.errors import RunError
+from procrustean.report.formats import NOTHING, to_markdown
+from procrustean.report.results import Result, load_result
+
+Make = Callable[..., Result]
+PROJECT = Path(__file__).resolve().parents[3]
+
+LONG_TAILED = [5000, 2997, 1796, 1077, 645, 387, 232, 139, 83, 50]
+STEP = [5000] * 5 + [50] * 5
+AT = (20, 100, 200)
+
+
+def rows(results: list[Result]) -> dict[str, dict[str, str]]:
+    table = claims_table(results)
+    names = [column.name for column in table.columns]
+    return {row[1].text: dict(zip(names, (cell.text for cell in row), strict=True)) for row in table.rows}
+
+
+def curve(*extremes: tuple[float, float]) -> np.ndarray:
+    """Values of the largest and the smallest class at each epoch; those between do not matter."""
+    made = np.full((len(extremes), 10), 0.5)
+    made[:, 0], made[:, -1] = zip(*extremes, strict=True)
+    return made
+
+
+@pytest.fixture
+def main_runs(result: Make) -> list[Result]:
+    common: dict[str, Any] = {"source": "cifar10", "rho": 100.0, "net": "resnet32", "epochs": 200, "at": AT}
+    runs = []
+    for kind, counts in (("long_tailed", LONG_TAILED), ("step", STEP)):
+        erm = {
+            "train": curve((0.9, 0.1), (1.0, 0.6), (1.0, 1.0)),
+            "ratio": curve((1.4, 0.0), (1.1, 0.5), (1.0, 1.0)),
+            "gradient": curve((0.5, 4.0), (0.5, 3.0), (0.5, 2.0)),
+            "deviation": curve((0.1, 0.2), (0.1, 0.4), (0.1, 0.6)),
+            "test": np.array([0.9] * 5 + [0.4] * 5),
+        }
+        mfw = {
+            "train": curve((0.7, 0.6), (0.9, 0.8), (1.0, 1.0)),
+            "ratio": curve((1.0, 0.8), (1.0, 0.9), (1.0, 1.0)),
+            "gradient": curve((9.0, 9.0), (9.0, 9.0), (9.0, 9.0)),
+            "mixed": curve((0.5, 2.0), (0.5, 2.0), (0.5, 2.0)),
+            "deviation": curve((0.1, 0.2), (0.1, 0.3), (0.1, 0.3)),
+            "test": np.array([0.88] * 5 + [0.65] * 5),
+        }
+        runs.append(result(label="ERM", kind=kind, counts=counts, **common, **erm))
+        runs.append(result(label="MFW", method="mfw", kind=kind, counts=counts, **common, **mfw))
+    return runs
+
+
+def test_without_runs_nothing_is_claimed() -> None:
+    for row in rows([]).values():
+        assert row["seen"] == NOT_YET
+        assert row["erm"] == row["mfw"] == NOTHING
+
+
+def test_claims_are_judged_by_the_numbers(main_runs: list[Result]) -> None:
+    found = rows(main_runs)
+    expected = {
+        "ERM hardly fits the smallest class in early epochs": ("10.0", NOTHING, "yes"),
+        "ERM fits the smallest class in the end": ("100.0", NOTHING, "yes"),
+        "early, ERM classifies too many images into the largest class": ("140.0", NOTHING, "yes"),
+        "and hardly any into the smallest": ("0.0", NOTHING, "yes"),
+        # (80 + 40 + 0) / 3 and (10 + 10 + 0) / 3 points
+        "MFW makes the training progress more equal (long-tailed)": ("40.0", "6.7", "yes"),
+        "MFW makes the training progress more equal (step)": ("40.0", "6.7", "yes"),
+        "and the classification ratios": ("66.7", "10.0", "yes"),
+        "MFW decreases the gradient norm of the smallest class": ("3", "2", "yes"),
+        "and balances the norms across classes": ("6.00", "4.00", "yes"),
+        "the feature deviation of the smallest class grows along the epochs": ("3.00", "1.50", "yes"),
+        "MFW reduces it (long-tailed)": ("0.600", "0.300", "yes"),
+        "MFW reduces it (step)": ("0.600", "0.300", "yes"),
+        "MFW raises the test accuracy of the minor classes (step)": ("40.0", "65.0", "yes"),
+        "with a slight decrease for the major classes": ("90.0", "88.0", "yes"),
+    }
+    for claim, (erm, mfw, seen) in expected.items():
+        assert (found[claim]["erm"], found[claim]["mfw"], found[claim]["seen"]) == (erm, mfw, seen), claim
+
+
+def test_a_claim_that_is_not_borne_out_is_said_to_be_so(main_runs: list[Result]) -> None:
+    exchanged = []
+    for run in main_runs:
+        other = {"ERM": ("MFW", "mfw"), "MFW": ("ERM", "erm")}[run.label]
+        record = {**run.record, "label": other[0], "method": {**run.record["method"], "name": other[1]}}
+        exchanged.append(Result(record))
+    found = rows(exchanged)
+    for claim in ("MFW reduces it (step)", "and the classification ratios", "and balances the norms across classes"):
+        assert found[claim]["seen"] == "no"
+
+
+def test_one_method_alone_is_not_enough(main_runs: list[Result]) -> None:
+    found = rows(main_runs[:1])
+    assert found["ERM fits the smallest class in the end"]["seen"] == "yes"
+    row = found["MFW reduces it (long-tailed)"]
+    assert (row["erm"], row["mfw"], row["seen"]) == ("0.600", NOTHING, NOT_YET)
+
+
+def test_seeds_are_averaged_and_other_settings_left_out(main_runs: list[Result], result: Make) -> None:
+    common: dict[str, Any] = {"source": "cifar10", "rho": 100.0, "net": "resnet32", "epochs": 200, "at": AT}
+    second = result(
+        seed=1, kind="long_tailed", counts=LONG_TAILED, deviation=curve((0.1, 0.2), (0.1, 0.2), (0.1, 0.8)), **common
+    )
+    foreign = [
+        result(kind="long_tailed", counts=LONG_TAILED, deviation=9.0, **{**common, **changes})
+        for changes in ({"rho": 10.0}, {"source": "cifar100"}, {"net": "resnet20"}, {"drw": True}, {"hold_out": 3})
+    ]
+    odd = result(method="mfw", options={"alpha": 0.1}, kind="step", counts=STEP, deviation=9.0, **common)
+    found = rows([*main_runs, second, *foreign, odd])
+    assert found["MFW reduces it (long-tailed)"]["erm"] == "0.700 ± 0.141"
+    assert found["MFW reduces it (step)"]["mfw"] == "0.300"
+
+
+def test_the_illustration_has_its_three_selections_apart(result: Make) -> None:
+    common: dict[str, Any] = {"source": "cifar10", "rho": 100.0, "net": "resnet32-2d", "counts": [5000, 5000, 50, 50]}
+    runs = []
+    for label, method, accuracy in (("ERM", "erm", 0.78), ("MFW", "mfw", 0.84)):
+        run = result(label=label, method=method, accuracy=accuracy, **common)
+        run.record["selections"]["oracle"] = result(accuracy=accuracy + 0.02).record["selections"]["last"]
+        chosen = result(label=label, method=method, accuracy=0.1, hold_out=3, **common)
+        chosen.record["selections"]["held_out"] = result(accuracy=accuracy - 0.01).record["selections"]["last"]
+        runs += [run, chosen]
+    found = rows(runs)
+    shown = {
+        "last epoch": ("78.00", "84.00"),
+        "chosen on held-out images": ("77.00", "83.00"),
+        "best on the test set": ("80.00", "86.00"),
+    }
+    for selection, (erm, mfw) in shown.items():
+        row = found[f"MFW is better on the four-class illustration ({selection})"]
+        assert (row["erm"], row["mfw"], row["published"], row["seen"]) == (erm, mfw, "78.30 and 83.65", "yes")
+
+
+def test_the_best_values_of_the_options(result: Make) -> None:
+    common: dict[str, Any] = {"source": "cifar10", "rho": 100.0, "net": "resnet32", "label": "MFW", "method": "mfw"}
+    best = {"long_tailed": 1.0, "step": 5.0}
+    runs = [
+        result(kind=kind, counts=counts, options={"alpha": value, "std": "geometric"},
+               accuracy=0.7 + 0.05 * (value == best[kind]), **common)
+        for kind, counts in (("long_tailed", LONG_TAILED), ("step", STEP))
+        for value in (0.1, 1.0, 5.0)
+    ]  # fmt: skip
+    row = rows(runs)["long-tailed counts prefer a smaller alpha than step counts"]
+    assert (row["mfw"], row["seen"]) == ("1 and 5", "yes")
+    only_step = rows(runs[3:])["long-tailed counts prefer a smaller alpha than step counts"]
+    assert only_step["seen"] == NOT_YET
+
+
+def test_the_table_takes_the_place_of_the_old_one() -> None:
+    page = f"before\n{BEGIN}\nold\n{END}\nafter\n"
+    changed = replaced(page, "new\n")
+    assert changed == f"before\n{BEGIN}\nnew\n{END}\nafter\n"
+    assert replaced(changed, "new") == changed
+    for wrong in ("nothing", f"{END}{BEGIN}", page + page):
+        with pytest.raises(RunError, match="no place for the table"):
+            replaced(wrong, "new")
+
+
+def test_the_page_shows_what_the_records_of_this_repository_say() -> None:
+    """docs/analysis.md is true at every moment: `procrustean claims results/analysis --page docs/analysis.md`."""
+    folders = [PROJECT / "results" / name for name in ("analysis", "ablation-alpha", "ablation-beta")]
+    files = sorted(file for folder in folders for file in folder.glob("*/result.json"))
+    page = (PROJECT / "docs" / "analysis.md").read_text()
+    assert replaced(page, to_markdown(claims_table([load_result(file) for file in files]))) == page

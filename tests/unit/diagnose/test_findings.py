@@ -1,0 +1,180 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from procrustean.diagnose import Finding, verdict
+from procrustean.diagnose.curves import Curves, curves_of
+from procrustean.errors import RunError
+
+Make = Callable[..., Curves]
+
+
+def by_topic(found: list[Finding]) -> dict[str, Finding]:
+    return {finding.topic: finding for finding in found}
+
+
+def suggestions(found: list[Finding]) -> list[str]:
+    return [finding.text for finding in found if finding.topic == "suggestion"]
+
+
+def late(*minor: tuple[float, ...]) -> np.ndarray:
+    """Training accuracies: both major classes are fitted at once, the two minor ones as given, one row per epoch."""
+    return np.array([(1.0, 0.9, *row) for row in minor])
+
+
+def test_minor_classes_that_catch_up_late(curves: Make) -> None:
+    train = late((0.0, 0.1), (0.2, 0.0), (0.9, 0.3), (0.9, 0.7), (1.0, 1.0))
+    progress = by_topic(verdict(curves(train=train)))["progress"]
+    # Behind is more than 20 points below the mean of the major classes, 95 %; epochs 10, 20, 40, 80, 100.
+    assert progress.numbers["caught_up"] == {"class 2": 40, "class 3": 100}
+    assert progress.numbers["share_of_training"] == 1.0
+    assert progress.numbers["still_behind"] == []
+    assert progress.text == (
+        "2 of the 2 minor classes are under-fitted at first: after epoch 10 of 100 the minor classes are at 5.0 % "
+        "training accuracy, the major ones at 95.0 %. All of them catch up to within 20 points between epochs 40 and "
+        "100, the last at 100 % of the training."
+    )
+
+
+def test_a_class_that_falls_back_has_not_caught_up_before(curves: Make) -> None:
+    train = late((0.0, 0.9), (0.9, 0.9), (0.1, 0.9), (0.9, 0.9), (0.9, 0.9))
+    progress = by_topic(verdict(curves(train=train)))["progress"]
+    assert progress.numbers["caught_up"] == {"class 2": 80}
+    assert progress.text.startswith("1 of the 2 minor classes is under-fitted")
+    assert "by epoch 80, the last at 80 % of the training" in progress.text
+
+
+def test_classes_that_never_catch_up_are_named(curves: Make) -> None:
+    train = late(*[(0.0, 0.0)] * 3, (0.9, 0.1), (1.0, 0.4))
+    found = verdict(curves(train=train))
+    progress = by_topic(found)["progress"]
+    assert progress.numbers["still_behind"] == ["class 3"]
+    assert "1 never does: 'class 3' 40.0 % after the last epoch." in progress.text
+    (text,) = (text for text in suggestions(found) if "still under-fitted" in text)
+    assert text.startswith("1 class is still under-fitted after 100 epochs although the major ones are at 95.0 %")
+    assert "--drw" in text
+
+
+def test_only_five_of_many_are_named(curves: Make) -> None:
+    train = np.array([[1.0] * 4 + [0.0] * 8] * 5)
+    progress = by_topic(verdict(curves(train=train, counts=[100] * 4 + [5] * 8)))["progress"]
+    assert "8 never do (the first 5 of 8)" in progress.text
+    assert progress.text.count("'class ") == 5
+
+
+def test_equal_progress_is_said_to_be_so(curves: Make) -> None:
+    found = verdict(curves(train=0.97, test=0.95, deviation=0.1))
+    progress = by_topic(found)["progress"]
+    assert progress.numbers["under_fitted"] == 0
+    assert progress.text.startswith("No class is under-fitted: the 2 minor classes stay within 20 points")
+    assert "5 measured epochs (the first is 10)" in progress.text
+    assert suggestions(found) == ["Nothing stands out that another method, alpha or layer would be expected to mend."]
+
+
+def test_balanced_counts_have_no_minor_classes(curves: Make) -> None:
+    (only,) = verdict(curves(counts=[50, 50, 50]))
+    assert only.text == "All 3 classes have about 50 images: nothing is minor here."
+
+
+def test_the_ratio_of_the_extremes(curves: Make) -> None:
+    ratio = np.array([[1.3, 1.0, 0.5, 0.02]] + [[1.1, 1.0, 0.9, 0.5]] * 3 + [[1.0, 1.0, 1.0, 0.8]])
+    found = by_topic(verdict(curves(ratio=ratio)))["ratio"]
+    assert "'class 0', 100 images, 130.0 % after epoch 10 and 100.0 % at the end" in found.text
+    assert "'class 3', 5 images, 2.0 % and 80.0 %" in found.text
+    assert found.numbers["smallest_then"] == 0.02
+
+
+def test_the_pull_of_the_loss(curves: Make) -> None:
+    gradient = np.array(
+        [[0.2, 0.2, 1, 1], [0.1, 0.1, 2, 2], [0.1, 0.1, 1, 1], [0.1, 0.1, 0.5, 0.5], [0.1, 0.1, 0.4, 0.4]]
+    )
+    found = by_topic(verdict(curves(gradient=gradient)))["gradients"]
+    assert found.numbers["epoch"] == 20
+    assert found.numbers["ratio_then"] == pytest.approx(20)
+    assert found.numbers["ratio_last"] == pytest.approx(4)
+    assert "(group2) after epoch 20" in found.text
+    assert "a ratio of 20.0; at the end it is 4.0." in found.text
+    assert "Without the mixing" not in found.text
+    mixed = by_topic(verdict(curves(gradient=gradient, mixed=np.array([0.5, 0.5, 1, 1]))))["gradients"]
+    assert mixed.numbers["epoch"] == 10  # the peak of the gradients that training has
+    assert mixed.numbers["ratio_then"] == pytest.approx(2)
+    assert mixed.text.endswith("Without the mixing the same weights would give 5.0.")
+
+
+def test_how_far_features_drift_and_what_it_suggests(curves: Make) -> None:
+    deviation = np.array([[0.1, 0.1, 0.15, 0.15]] * 4 + [[0.2, 0.2, 0.5, 0.7]])
+    found = verdict(curves(train=0.99, deviation=deviation))
+    drift = by_topic(found)["deviation"]
+    assert drift.numbers["ratio"] == pytest.approx(3.0)
+    assert "lie 0.60 from their training features at the end, those of the major classes 0.20: 3.0 times" in drift.text
+    assert "After epoch 10 they were 0.15 and 0.10." in drift.text
+    (text,) = suggestions(found)
+    assert text.startswith("Try --method mfw")
+    assert "their test features drift 3.0 times as far" in text
+    weakened = suggestions(verdict(curves(train=0.99, deviation=deviation, method="mfw", options={"alpha": 1.0})))
+    assert len(weakened) == 1
+    assert "larger alpha (now 1;" in weakened[0]
+    assert "now group2" in weakened[0]
+
+
+def test_fitting_late_suggests_weakening(curves: Make) -> None:
+    train = late((0.0, 0.0), (0.1, 0.1), (0.9, 0.9), (0.9, 0.9), (0.9, 0.9))
+    (text,) = suggestions(verdict(curves(train=train, deviation=0.1)))
+    assert text == (
+        "Try --method mfw, which evens out the training progress: the minor classes need 40 % of the training to "
+        "catch up."
+    )
+    assert suggestions(verdict(curves(train=train, deviation=0.1, method="mfw")))[0].startswith("Nothing stands out")
+
+
+def test_major_classes_that_are_not_fitted_need_epochs_or_less_weakening(curves: Make) -> None:
+    train = np.array([[0.5, 0.5, 0.5, 0.5]] * 5)
+    plain, weakened = (suggestions(verdict(curves(train=train, test=0.5, method=m))) for m in ("erm", "mfw"))
+    assert "end at 50.0 % training accuracy: try more epochs than 100." in plain[0]
+    assert "or a smaller alpha (now the default)" in weakened[0]
+
+
+def test_over_fitted_major_classes_are_beyond_balancing(curves: Make) -> None:
+    texts = suggestions(verdict(curves(train=1.0, test=0.6, deviation=0.1)))
+    assert any("lose 40 points from training to test images" in text for text in texts)
+
+
+def test_undefined_values_do_not_spread(curves: Make) -> None:
+    deviation = np.array([0.1, 0.1, 0.4, np.nan])
+    found = by_topic(verdict(curves(deviation=deviation, test=np.array([0.9, 0.9, 0.5, np.nan]), accuracy=0.9)))
+    assert found["deviation"].numbers["minor_last"] == pytest.approx(0.4)
+    assert found["fit"].numbers["minor_test"] == pytest.approx(0.5)
+    nothing = by_topic(verdict(curves(test=np.array([0.9, 0.9, np.nan, np.nan]), accuracy=0.9)))
+    assert "an unknown test accuracy" in nothing["fit"].text
+
+
+def test_one_measurement_is_enough(curves: Make) -> None:
+    found = by_topic(verdict(curves(at=(100,), train=np.array([[1.0, 1.0, 0.1, 0.1]]))))
+    assert found["progress"].numbers["still_behind"] == ["class 2", "class 3"]
+    assert "After epoch" not in found["deviation"].text
+
+
+def test_runs_without_measurements_are_refused(record: Callable[..., dict[str, Any]]) -> None:
+    made = record()
+    for probes in (None, {}):
+        with pytest.raises(RunError, match=r"runs/a was not measured .*--probes, or .*procrustean diagnose"):
+            curves_of({**made, "probes": probes}, place="runs/a")
+    del made["probes"]["feature_deviation"]
+    with pytest.raises(RunError, match="lack feature_deviation"):
+        curves_of(made)
+
+
+def test_extremes_are_the_first_of_the_largest_and_the_last_of_the_smallest(curves: Make) -> None:
+    assert curves(counts=[50, 50, 5, 5]).extremes == (0, 3)
+    assert curves(counts=[5, 50, 20, 9]).extremes == (1, 0)
+
+
+def test_verdicts_need_no_torch() -> None:
+    code = "import sys, procrustean.diagnose.findings, procrustean.diagnose.claims; print('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "False\n"
