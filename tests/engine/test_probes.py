@@ -199,10 +199,13 @@ def test_kept_features_are_those_of_the_network(measured: tuple[Splits, Path]) -
     assert np.array_equal(kept.head_weight, net.head.weight.detach().numpy())
 
 
-def _pixels(images: ImageSet, prepared: Any) -> Tensor:
+def _store(images: ImageSet, prepared: Any) -> ImageStore:
     mean, std = prepared.recipe.normalisation
-    store = ImageStore(images, device=torch.device("cpu"), mean=mean, std=std)
-    return store.clean(0, len(images))
+    return ImageStore(images, device=torch.device("cpu"), mean=mean, std=std)
+
+
+def _pixels(images: ImageSet, prepared: Any) -> Tensor:
+    return _store(images, prepared).clean(0, len(images))
 
 
 def _scores(net: Any, images: ImageSet, prepared: Any) -> Tensor:
@@ -312,8 +315,7 @@ def test_on_a_gpu_they_change_nothing_and_find_what_a_cpu_finds(
     assert (tmp_path / "plain/model.safetensors").read_bytes() == (tmp_path / "probed/model.safetensors").read_bytes()
     if precision == "fp32":
         prepared, network = load_run(tmp_path / "probed", splits=splits)
-        train, test = (ImageStore(images, device=torch.device("cpu"), mean=prepared.recipe.mean, std=prepared.recipe.std)
-                       for images in (prepared.data.train, prepared.data.test))  # fmt: skip
+        train, test = (_store(images, prepared) for images in (prepared.data.train, prepared.data.test))
         probe = Probe(train=train, test=test, classes=4, seed=0, low_precision=None)
         stage = prepared.method.stages[0]
         stage.objective.cpu()
