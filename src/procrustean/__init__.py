@@ -24,6 +24,7 @@ __all__ = [
     "__version__",
     "adjust",
     "data",
+    "diagnose",
     "evaluate",
     "fit",
     "make_method",
@@ -46,7 +47,7 @@ _HOMES = {
 }
 
 if TYPE_CHECKING:
-    from procrustean import data
+    from procrustean import data, diagnose
     from procrustean.api import evaluate, fit
     from procrustean.config import RunConfig
     from procrustean.data.imageset import ImageSet

@@ -2,7 +2,8 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,10 +19,11 @@ from procrustean.data.imageset import ImageSet, Splits
 from procrustean.diagnose.curves import MEASURED, curves_of
 from procrustean.diagnose.finished import diagnose_run
 from procrustean.diagnose.kept_features import kept_epochs, load_features
-from procrustean.diagnose.probes import chosen_per_class
+from procrustean.diagnose.probes import Probe, chosen_per_class
 from procrustean.diagnose.probing import Probing, default_spacing
 from procrustean.engine.images import ImageStore
 from procrustean.engine.run_directory import RunDirectory
+from procrustean.engine.training import run_to_end
 from procrustean.errors import ConfigError, RunError
 from procrustean.many import fit_many
 from procrustean.methods import METHODS
@@ -197,10 +199,13 @@ def test_kept_features_are_those_of_the_network(measured: tuple[Splits, Path]) -
     assert np.array_equal(kept.head_weight, net.head.weight.detach().numpy())
 
 
-def _pixels(images: ImageSet, prepared: Any) -> Tensor:
+def _store(images: ImageSet, prepared: Any) -> ImageStore:
     mean, std = prepared.recipe.normalisation
-    store = ImageStore(images, device=torch.device("cpu"), mean=mean, std=std)
-    return store.clean(0, len(images))
+    return ImageStore(images, device=torch.device("cpu"), mean=mean, std=std)
+
+
+def _pixels(images: ImageSet, prepared: Any) -> Tensor:
+    return _store(images, prepared).clean(0, len(images))
 
 
 def _scores(net: Any, images: ImageSet, prepared: Any) -> Tensor:
@@ -287,6 +292,36 @@ def test_probes_cost_a_tenth_of_the_training_at_most(tmp_path: Path) -> None:
     result = fit(splits, net="resnet20", epochs=4, method="mfw", device="cpu", probe_every=1, run_dir=tmp_path / "run")
     seconds = result.result["seconds"]
     assert seconds["probe"] <= 0.1 * default_spacing(counts, 64) * seconds["train"]
+
+
+@pytest.fixture
+def deterministic(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setitem(os.environ, "CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+    torch.use_deterministic_algorithms(True)
+    yield
+    torch.use_deterministic_algorithms(False)
+
+
+@pytest.mark.gpu
+@pytest.mark.usefixtures("deterministic")
+@pytest.mark.parametrize("net", ["small", "resnet20", "small-2d"])
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+def test_on_a_gpu_they_change_nothing_and_find_what_a_cpu_finds(
+    net: str, precision: str, splits: Splits, tiny: dict[str, Any], tmp_path: Path
+) -> None:
+    settings = {**tiny, "method": "mfw", "device": "cuda", "net": net, "precision": precision}
+    trained(splits, tmp_path / "plain", settings)
+    probed = trained(splits, tmp_path / "probed", settings, probe_every=1, keep_weights_every=3)
+    assert (tmp_path / "plain/model.safetensors").read_bytes() == (tmp_path / "probed/model.safetensors").read_bytes()
+    if precision == "fp32":
+        prepared, network = load_run(tmp_path / "probed", splits=splits)
+        train, test = (_store(images, prepared) for images in (prepared.data.train, prepared.data.test))
+        probe = Probe(train=train, test=test, classes=4, seed=0, low_precision=None)
+        stage = prepared.method.stages[0]
+        stage.objective.cpu()
+        found = run_to_end(probe.measure(network.cpu(), stage)).values
+        for name in ("train_recall", "classification_ratio", "gradient_norm", "gradient_norm_mixed"):
+            assert found[name] == pytest.approx(probed["probes"][name][-1], rel=0.02, abs=1e-4), name
 
 
 # Afterwards

@@ -74,7 +74,7 @@ def test_type_checkers_see_the_same_names_in_the_same_places() -> None:
         if node.module != "procrustean"
     }
     assert seen == procrustean._HOMES
-    assert set(procrustean.__all__) == {*seen, "data", "__version__"}
+    assert set(procrustean.__all__) == {*seen, "data", "diagnose", "__version__"}
 
 
 def test_no_public_name_is_also_a_submodule() -> None:

@@ -21,20 +21,19 @@ class Claims:
     runs: tyro.conf.Positional[tuple[Path, ...]] = ()
     """Folders of runs, or folders of such folders; claims without runs are said to be not measured yet."""
     page: Path | None = None
-    """Put the table into this page, between its marks, instead of the terminal."""
+    """Put the table, and the pictures in figures/analysis beside it, into this page, between its marks."""
 
     def run(self) -> int:
         from ..console import write_result
-        from ..diagnose.claims import claims_table, replaced
-        from ..report.formats import to_markdown
+        from ..diagnose.claims import block_for, claims_table, replaced
         from ..report.results import load_result
 
-        table = claims_table([load_result(run) for run in finished_runs(self.runs)])
+        results = [load_result(run) for run in finished_runs(self.runs)]
         if self.page is None:
-            write_result(table)
+            write_result(claims_table(results))
             return 0
         try:
-            self.page.write_text(replaced(self.page.read_text(), to_markdown(table)))
+            self.page.write_text(replaced(self.page.read_text(), block_for(self.page, results)))
         except OSError as error:
             raise RunError(f"cannot change {self.page} ({error.strerror})") from error
         return 0

@@ -5,10 +5,11 @@ from __future__ import annotations
 import statistics
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Literal
 
 from ..errors import RunError
-from ..report.formats import NOTHING, Cell, Column, Table
+from ..report.formats import NOTHING, Cell, Column, Table, to_markdown
 from ..report.results import Result
 from .figures.ablation import SPREADS, Line, lines_along
 from .paper_claims import CLAIMS, Claim, Setting
@@ -67,12 +68,38 @@ def claims_table(results: Sequence[Result]) -> Table:
     return Table("The paper's claims", columns, tuple(tuple(Cell(text) for text in row) for row in rows))
 
 
-def replaced(page: str, table: str) -> str:
-    """A page with the table put between its two marks."""
+#: The figures of the analyses, by the names of their files -> what they show.
+PICTURES = {
+    "progress-long-tailed": "Training accuracy and classification ratio of the largest and the smallest class along "
+    "the epochs, long-tailed CIFAR-10 at ratio 100, ERM and MFW",
+    "progress-step": "The same on step-imbalanced CIFAR-10",
+    "gradients-long-tailed": "Norm of the loss gradient at the mixing layer along the epochs, long-tailed, ERM and MFW",
+    "gradients-step": "The same on step imbalance",
+    "deviation": "Feature deviation along the epochs, long-tailed and step, ERM and MFW",
+    "tsne": "t-SNE of training and test features of the largest and the smallest class after the last epoch",
+    "bars-step": "Training and test accuracy of every class, step, ERM above MFW",
+    "toy-erm": "Features in the plane and decision regions along the epochs, ERM, training above test",
+    "toy-mfw": "The same for MFW",
+    "alpha": "Test accuracy of MFW along alpha",
+    "beta": "Weight function and test accuracy of MFW along beta, under both standard deviations",
+}
+
+
+def block_for(page: Path, results: Sequence[Result]) -> str:
+    """What stands between the marks of a page: the table, and the pictures in figures/analysis beside the page."""
+    lines = [to_markdown(claims_table(results)).strip()]
+    for stem, text in PICTURES.items():
+        if (page.parent / "figures" / "analysis" / f"{stem}.png").exists():
+            lines.append(f"![{text}.](figures/analysis/{stem}.png)")
+    return "\n\n".join(lines)
+
+
+def replaced(page: str, block: str) -> str:
+    """A page with the block put between its two marks."""
     if page.count(BEGIN) != 1 or page.count(END) != 1 or page.index(BEGIN) > page.index(END):
         raise RunError(f"the page has no place for the table: write {BEGIN} and {END} into it, each on a line, once")
     before, _, rest = page.partition(BEGIN)
-    return f"{before}{BEGIN}\n{table.strip()}\n{END}{rest.partition(END)[2]}"
+    return f"{before}{BEGIN}\n{block.strip()}\n{END}{rest.partition(END)[2]}"
 
 
 def _row(claim: Claim, runs: Runs) -> list[str]:

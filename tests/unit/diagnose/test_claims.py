@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from procrustean.diagnose.claims import BEGIN, END, NOT_YET, claims_table, replaced
+from procrustean.diagnose.claims import BEGIN, END, NOT_YET, block_for, claims_table, replaced
 from procrustean.errors import RunError
-from procrustean.report.formats import NOTHING, to_markdown
+from procrustean.report.formats import NOTHING
 from procrustean.report.results import Result, load_result
 
 Make = Callable[..., Result]
@@ -165,9 +165,18 @@ def test_the_table_takes_the_place_of_the_old_one() -> None:
             replaced(wrong, "new")
 
 
+def test_pictures_are_shown_once_they_are_there(tmp_path: Path) -> None:
+    page = tmp_path / "analysis.md"
+    assert "![" not in block_for(page, [])
+    (tmp_path / "figures" / "analysis").mkdir(parents=True)
+    (tmp_path / "figures" / "analysis" / "deviation.png").touch()
+    (line,) = (line for line in block_for(page, []).splitlines() if line.startswith("!["))
+    assert line.endswith("(figures/analysis/deviation.png)")
+
+
 def test_the_page_shows_what_the_records_of_this_repository_say() -> None:
     """docs/analysis.md is true at every moment: `procrustean claims results/analysis --page docs/analysis.md`."""
     folders = [PROJECT / "results" / name for name in ("analysis", "ablation-alpha", "ablation-beta")]
     files = sorted(file for folder in folders for file in folder.glob("*/result.json"))
-    page = (PROJECT / "docs" / "analysis.md").read_text()
-    assert replaced(page, to_markdown(claims_table([load_result(file) for file in files]))) == page
+    page = PROJECT / "docs" / "analysis.md"
+    assert replaced(page.read_text(), block_for(page, [load_result(file) for file in files])) == page.read_text()

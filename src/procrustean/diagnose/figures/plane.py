@@ -58,7 +58,7 @@ def toy(result: Result, epochs: Sequence[int] | None = None) -> Figure:
     legend(figure, handles, names)
     accuracy = 100 * result.record["selections"]["last"]["metrics"]["balanced_accuracy"]
     figure.suptitle(
-        f"{result.label}: test accuracy {accuracy:.1f} % after the last epoch",
+        f"{result.label}: test accuracy {accuracy:.1f} %{' ' if len(shown) > 2 else chr(10)}after the last epoch",
         x=0.01,
         ha="left",
         fontsize=10,
