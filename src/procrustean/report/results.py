@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import statistics
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,14 +12,17 @@ from procrustean.errors import RunError, did_you_mean
 from procrustean.report.result_file import Result, Selection, check_record, load_result, place_of
 
 __all__ = [
+    "GROUP_METRICS",
     "METRICS",
     "Group",
     "Result",
     "Selection",
     "Statistic",
+    "data_parts",
     "data_text",
     "distinct_labels",
     "group_results",
+    "joined_data",
     "load_result",
     "split_by_data",
     "summarise",
@@ -173,22 +176,36 @@ def split_by_data(groups: Iterable[Group]) -> list[list[Group]]:
     return list(parts.values())
 
 
-def data_text(group: Group) -> str:
-    """The data of a group in words.
+def data_parts(group: Group) -> dict[str, str]:
+    """The data of a group in words, part by part: source, imbalance, ratio, images held out.
 
     Held-out images are named because they were not trained on.
     """
     data = group.data
     kind, rho, held_out = data.get("kind"), data.get("rho"), group.config.get("hold_out")
-    parts = [str(data["source"])]
+    parts = {"source": str(data["source"])}
     if kind is not None:
-        imbalance = str(kind).replace("_", "-")
-        parts.append(
-            f"{imbalance} \N{GREEK SMALL LETTER RHO}={rho:g}" if rho is not None and kind != "natural" else imbalance
-        )
+        parts["imbalance"] = str(kind).replace("_", "-")
+        if rho is not None and kind != "natural":
+            parts["rho"] = f"\N{GREEK SMALL LETTER RHO}={rho:g}"
     if held_out:
-        parts.append(f"{held_out} per class held out")
-    return ", ".join(parts)
+        parts["held_out"] = f"{held_out} per class held out"
+    return parts
+
+
+def data_text(group: Group) -> str:
+    """The data of a group in words."""
+    return joined_data(data_parts(group))
+
+
+def joined_data(parts: Mapping[str, str]) -> str:
+    """Some or all of the parts of `data_parts` as one text.
+
+    >>> joined_data({"source": "digits", "imbalance": "step", "rho": "\N{GREEK SMALL LETTER RHO}=20"})
+    'digits, step \N{GREEK SMALL LETTER RHO}=20'
+    """
+    made = " ".join(parts[name] for name in ("imbalance", "rho") if name in parts)
+    return ", ".join(text for text in (parts.get("source"), made, parts.get("held_out")) if text)
 
 
 def distinct_labels(groups: Sequence[Group], *, shown_beside: Collection[str] = ()) -> list[str]:
