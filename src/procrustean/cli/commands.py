@@ -18,6 +18,7 @@ from .evaluate import Evaluate
 from .fleet import Fleet
 from .methods import Methods
 from .options import KEY_VALUE
+from .report import Report
 from .resume import Resume
 from .train import Train
 
@@ -50,6 +51,7 @@ def parse(arguments: Sequence[str]) -> Command:
         command(Evaluate, "evaluate"),
         command(Adjust, "adjust"),
         command(Compare, "compare"),
+        command(Report, "report"),
         command(Methods, "methods"),
         command(Data, "data"),
         command(Fleet, "fleet"),

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Literal
 
 from ..errors import RunError
+from ..report.result_file import runs_in
 
 Format = Literal["table", "markdown", "csv", "latex"]
 
@@ -16,8 +17,7 @@ def finished_runs(paths: Sequence[Path]) -> list[Path]:
     """The finished runs among the paths and in folders of runs; the others are named on stderr and left out."""
     found: list[Path] = []
     for path in paths:
-        inside = sorted(p.parent for p in path.glob("*/config.json")) if not (path / "config.json").exists() else []
-        for run in inside or [path]:
+        for run in runs_in(path):
             if run.is_dir() and (run / "config.json").exists() and not (run / "result.json").exists():
                 sys.stderr.write(
                     f"procrustean: {run} is not finished and left out; go on with: procrustean resume {run}\n"

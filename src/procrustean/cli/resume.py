@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 import tyro
 
@@ -14,6 +15,8 @@ class Resume:
 
     run_dir: tyro.conf.Positional[Path]
     """Folder of the run."""
+    log: Literal["tensorboard", "wandb", "trackio"] | None = None
+    """Also log the numbers of every epoch to one of these; each needs its package."""
     quiet: bool = False
     """No progress."""
 
@@ -22,12 +25,13 @@ class Resume:
         from ..console import make_reporter
         from ..engine.run_directory import RunDirectory
         from ..preparing import recipe_of
+        from ..tracking import tracked
         from .outcome import show
         from .threads import use_sane_threads
 
         _, config, _ = RunDirectory.open(self.run_dir)
         use_sane_threads(recipe_of(config))
-        reporter = make_reporter(quiet=self.quiet)
+        reporter = tracked(make_reporter(quiet=self.quiet), self.log, self.run_dir)
         try:
             run = resume(self.run_dir, reporter=reporter)
         finally:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import tyro
 
@@ -26,6 +26,8 @@ class Train(RunConfig):
     """YAML file with settings; flags override it."""
     print_config: bool = False
     """Print all settings as YAML and the recipe they resolve to as comments, then stop."""
+    log: Literal["tensorboard", "wandb", "trackio"] | None = None
+    """Also log the numbers of every epoch to one of these; each needs its package."""
     quiet: bool = False
     """No progress."""
 
@@ -51,14 +53,15 @@ class Train(RunConfig):
             comments = "".join(f"# {name}: {value}\n" for name, value in recipe.to_json().items())
             write_result(config_as_yaml(config) + "# The recipe these settings resolve to:\n" + comments)
             return 0
-        from ..api import fit
+        from ..api import fit, run_directory_of
         from ..console import make_reporter
         from ..preparing import recipe_of
+        from ..tracking import tracked
         from .outcome import show
         from .threads import use_sane_threads
 
         use_sane_threads(recipe_of(config))
-        reporter = make_reporter(quiet=self.quiet)
+        reporter = tracked(make_reporter(quiet=self.quiet), self.log, run_directory_of(config))
         try:
             run = fit(config, reporter=reporter)
         finally:

@@ -109,7 +109,7 @@ def to_markdown(table: Table) -> str:
         text = _markdown(cell.text)
         return f"**{text}**" if cell.best else text
 
-    table = _readable(table)
+    table = readable(table)
     lines = [[_markdown(column.heading) for column in table.columns]]
     lines += [[shown(cell) for cell in row] for row in table.rows]
     widths = [max(3, *(len(line[i]) for line in lines)) for i in range(len(table.columns))]
@@ -163,7 +163,7 @@ def to_latex(table: Table) -> str:
     def joined(cells: Sequence[str]) -> str:
         return "    " + " & ".join(cells) + r" \\"
 
-    table = _readable(table)
+    table = readable(table)
     alignment = "".join("r" if column.numeric else "l" for column in table.columns)
     caption = " ".join(part for part in (table.title.rstrip(".") + ".", table.note) if part)
     lines = [
@@ -192,14 +192,15 @@ def to_rich(table: Table, *, width: int | None = None) -> rich.console.Group:
     from rich.console import Group
     from rich.text import Text
 
-    table = _readable(table)
+    table = readable(table)
     title, note = Text(_printable(table.title), style="bold"), Text(_printable(table.note), style="dim")
     parts = [_rich_part(part, width) for part in _parts(table, width)]
     spaced = [item for part in parts for item in (Text(), part)]
     return Group(title, *spaced, Text(), *([note, Text()] if table.note else []))
 
 
-def _readable(table: Table) -> Table:
+def readable(table: Table) -> Table:
+    """The table without the columns that only CSV has."""
     return _with_columns(table, [index for index, column in enumerate(table.columns) if not column.csv_only])
 
 

@@ -11,16 +11,24 @@ from procrustean.errors import RunError
 
 RESULT_FILE = "result.json"
 KNOWN_FORMATS = (1,)
+UNFINISHED = "unfinished"  # the status of a run that still goes on, as far as its files tell
 
 Selection = Literal["last", "held_out", "oracle"]
 
 
 @dataclass(frozen=True)
 class Result:
-    """One finished run: the content of its result.json and where it came from (None when never saved)."""
+    """One run: the content of its result.json and where it came from (None when never saved).
+
+    A run that still goes on has a record of the same form, see `procrustean.report.ongoing`.
+    """
 
     record: dict[str, Any] = field(repr=False)
     path: Path | None = None
+
+    @property
+    def unfinished(self) -> bool:
+        return bool(self.record["status"] == UNFINISHED)
 
     @property
     def label(self) -> str:
@@ -45,6 +53,19 @@ class Result:
         """The metrics of one selection, None when the run does not have it."""
         chosen = self.record["selections"].get(selection)
         return None if chosen is None else chosen["metrics"]
+
+
+def runs_in(path: Path) -> list[Path]:
+    """A run, by its folder or its result file, stands for itself; a folder of runs stands for those in it.
+
+    Raises:
+        RunError: when there is nothing at the path.
+    """
+    if not path.exists():
+        raise RunError(f"There is no run at {path}. Give a run directory or a {RESULT_FILE}.")
+    if path.is_file() or any((path / name).exists() for name in ("config.json", RESULT_FILE)):
+        return [path]
+    return sorted(file.parent for file in path.glob("*/config.json")) or [path]
 
 
 def load_result(path: str | Path) -> Result:
@@ -72,7 +93,14 @@ def load_result(path: str | Path) -> Result:
     return Result(record=record, path=file.resolve())
 
 
-def check_record(record: Any, place: str) -> None:
+def check_record(record: Any, place: str, *, unfinished: bool = False) -> None:
+    """Refuse a record that lacks what every result has.
+
+    Args:
+        record: the content of a result.json.
+        place: where it came from, for the message.
+        unfinished: whether a run that still goes on is accepted.
+    """
     if not isinstance(record, dict) or "format" not in record:
         raise RunError(f"{place} is not a result of procrustean: it has no format number.")
     if record["format"] not in KNOWN_FORMATS:
@@ -81,7 +109,7 @@ def check_record(record: Any, place: str) -> None:
             f"{place} has format {record['format']!r}; this version reads format {known}. "
             "Use the version of procrustean that wrote it, or a newer one."
         )
-    if record.get("status") != "complete":
+    if record.get("status") != "complete" and not (unfinished and record.get("status") == UNFINISHED):
         raise RunError(
             f"{place} is of a run that is not complete (status {record.get('status')!r}). "
             "Finish it with: procrustean resume RUN"
@@ -108,4 +136,5 @@ def check_record(record: Any, place: str) -> None:
 
 
 def place_of(result: Result) -> str:
+    """Where a result came from, for messages."""
     return str(result.path) if result.path is not None else f"an unsaved run of {result.label}"

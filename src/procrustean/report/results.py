@@ -156,7 +156,7 @@ def group_results(results: Iterable[Result]) -> list[Group]:
     """
     settings: dict[str, dict[tuple[Any, Any], Result]] = {}
     for result in results:
-        check_record(result.record, place_of(result))
+        check_record(result.record, place_of(result), unfinished=True)
         repeats = settings.setdefault(_comparable(_setting(result)), {})
         known = repeats.setdefault(result.repeat, result)
         if known is not result and (known.path is None or known.path != result.path):

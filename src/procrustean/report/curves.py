@@ -1,0 +1,143 @@
+"""Curves along the epochs: mean and spread over the repeats of a setting."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from procrustean.report.class_sizes import recall_by_size
+from procrustean.report.results import GROUP_METRICS, Group, Result
+
+ACCURACIES = ("test_accuracy", "test_balanced_accuracy", "held_out_balanced_accuracy")
+MOST_NUMBERS = 100_000  # of one quantity; with thousands of classes fewer epochs are kept
+
+#: What one run measured: the values by epoch, counted from 0.
+Series = Mapping[int, Sequence[float | None]]
+
+
+@dataclass(frozen=True)
+class Curve:
+    """Values along the epochs measured in all repeats; undefined ones are NaN."""
+
+    epochs: NDArray[np.int64]  # from 1, [T]
+    mean: NDArray[np.float64]  # [T, lines]
+    sd: NDArray[np.float64] | None  # [T, lines]; None for a single run
+    measured: int  # epochs there were before thinning
+
+    def to_json(self, *, percent: bool) -> dict[str, Any]:
+        """Plain lists; shares in percent, other values with five digits that count."""
+        shown = shown_percent if percent else five_digits
+
+        def plain(values: NDArray[np.float64]) -> list[list[float | None]]:
+            return [[shown(value) for value in row] for row in values.tolist()]
+
+        return {
+            "epochs": self.epochs.tolist(),
+            "mean": plain(self.mean),
+            "sd": None if self.sd is None else plain(self.sd),
+            "measured": self.measured,
+        }
+
+
+def overall_curves(group: Group) -> dict[str, Curve]:
+    """One line each: loss, lr, test and held-out accuracies, recall by class size."""
+    found = {
+        "loss": _curve(group, partial(_per_epoch, name="loss")),
+        "lr": _curve(group, partial(_per_epoch, name="lr")),
+        **{name: _curve(group, partial(_evaluated, name=name)) for name in ACCURACIES},
+        **{size: _curve(group, partial(_of_size, size=size)) for size in GROUP_METRICS},
+    }
+    return {name: curve for name, curve in found.items() if curve is not None}
+
+
+def class_curves(group: Group) -> dict[str, Curve]:
+    """One line per class: recalls on test and training images, and what was probed."""
+    found = {
+        "test_recall": _curve(group, partial(_evaluated, name="test_recall")),
+        "train_recall": _curve(group, partial(_evaluated, name="train_recall")),
+        "classification_ratio": _curve(group, partial(_probed, name="classification_ratio")),
+        "gradient_norm_on": _curve(group, partial(_probed, name="gradient_norm", part="on")),
+        "gradient_norm_off": _curve(group, partial(_probed, name="gradient_norm", part="off")),
+        "feature_deviation": _curve(group, partial(_probed, name="feature_deviation")),
+    }
+    return {name: curve for name, curve in found.items() if curve is not None}
+
+
+def _per_epoch(result: Result, name: str) -> Series:
+    values = result.record["curves"].get(name) or []
+    return {epoch: [value] for epoch, value in enumerate(values)}
+
+
+def _evaluated(result: Result, name: str) -> Series:
+    curves = result.record["curves"]
+    return _by_epoch(curves.get("evaluated"), curves.get(name))
+
+
+def _of_size(result: Result, size: str) -> Series:
+    counts = [int(count) for count in result.data["counts"]]
+    rows = {
+        epoch: [recall_by_size(recall, counts)[size]] for epoch, recall in _evaluated(result, "test_recall").items()
+    }
+    return {epoch: row for epoch, row in rows.items() if row[0] is not None}
+
+
+def _probed(result: Result, name: str, part: str | None = None) -> Series:
+    probes = result.record.get("probes") or {}
+    rows = probes.get(name)
+    if part is not None and rows is not None:
+        rows = rows.get(part)
+    return _by_epoch(probes.get("epochs"), rows)
+
+
+def _by_epoch(epochs: Sequence[int] | None, rows: Sequence[Any] | None) -> Series:
+    return {
+        int(epoch): row if isinstance(row, list) else [row]
+        for epoch, row in zip(epochs or (), rows or (), strict=False)
+        if row is not None
+    }
+
+
+def _curve(group: Group, series_of: Callable[[Result], Series]) -> Curve | None:
+    """Mean and sample standard deviation over the runs, at the epochs that all of them measured."""
+    runs = [series_of(result) for result in group.results]
+    epochs = sorted(set.intersection(*(set(run) for run in runs)))
+    if not epochs:
+        return None
+    measured = len(epochs)
+    lines = len(runs[0][epochs[0]])
+    kept = max(2, MOST_NUMBERS // lines)
+    if measured > kept:
+        epochs = [epochs[i] for i in np.unique(np.linspace(0, measured - 1, kept).round().astype(int))]
+    values = np.array(
+        [[[np.nan if v is None else v for v in run[epoch]] for epoch in epochs] for run in runs], dtype=np.float64
+    )
+    return Curve(
+        epochs=np.array(epochs, dtype=np.int64) + 1,
+        mean=values.mean(axis=0),
+        sd=values.std(axis=0, ddof=1) if len(runs) > 1 else None,
+        measured=measured,
+    )
+
+
+def shown_percent(share: float | None) -> float | None:
+    """A share in percent with three decimals, which every way of rounding to one decimal shows as Python does.
+
+    >>> shown_percent(0.7645), f"{100 * 0.7645:.1f}"
+    (76.449, '76.4')
+    """
+    if share is None or not np.isfinite(share):
+        return None
+    value = 100 * share
+    thousandths = round(1000 * value)
+    if abs(thousandths) % 100 == 50:
+        thousandths += 1 if float(f"{value:.1f}") > thousandths / 1000 else -1
+    return thousandths / 1000
+
+
+def five_digits(value: float) -> float | None:
+    return float(f"{value:.5g}") if np.isfinite(value) else None
