@@ -220,9 +220,17 @@ def test_it_prints_without_controls_and_with_everything_open(browser: Browser, r
     assert browser.all("details[open]") == []
     browser.medium("print", "dark")
     assert browser.run("return getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
-    for selector in (".controls", ".picker", ".downloads", "#theme"):
+    for selector in (".toolbar", ".downloads", "#theme", "#layout-1", "#classes-0"):
         assert not browser.one(selector).is_displayed(), selector
+    assert browser.one("#layout-0").is_displayed(), "what is shown has to be said"
     assert browser.run("return getComputedStyle(document.querySelector('.scroll')).overflowX") == "visible"
+
+
+def test_nothing_is_cut_off_on_paper(browser: Browser, report: Path) -> None:
+    browser.open(report.as_uri(), width=720)
+    browser.medium("print")
+    browser.run("dispatchEvent(new Event('beforeprint'))")
+    assert browser.run("return document.documentElement.scrollWidth") <= 720
 
 
 def test_the_data_in_the_page_are_those_of_the_runs(report: Path, runs: list[Path]) -> None:

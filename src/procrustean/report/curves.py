@@ -59,10 +59,11 @@ def class_curves(group: Group) -> dict[str, Curve]:
     """One line per class: recalls on test and training images, and what was probed."""
     found = {
         "test_recall": _curve(group, partial(_evaluated, name="test_recall")),
-        "train_recall": _curve(group, partial(_evaluated, name="train_recall")),
+        "train_recall": _curve(group, partial(_evaluated, name="train_recall"))
+        or _curve(group, partial(_probed, name="train_recall")),
         "classification_ratio": _curve(group, partial(_probed, name="classification_ratio")),
-        "gradient_norm_on": _curve(group, partial(_probed, name="gradient_norm", part="on")),
-        "gradient_norm_off": _curve(group, partial(_probed, name="gradient_norm", part="off")),
+        "gradient_norm_on": _curve(group, partial(_gradient_norms, mixing="on")),
+        "gradient_norm_off": _curve(group, partial(_gradient_norms, mixing="off")),
         "feature_deviation": _curve(group, partial(_probed, name="feature_deviation")),
     }
     return {name: curve for name, curve in found.items() if curve is not None}
@@ -86,12 +87,18 @@ def _of_size(result: Result, size: str) -> Series:
     return {epoch: row for epoch, row in rows.items() if row[0] is not None}
 
 
-def _probed(result: Result, name: str, part: str | None = None) -> Series:
+def _probed(result: Result, name: str) -> Series:
     probes = result.record.get("probes") or {}
-    rows = probes.get(name)
-    if part is not None and rows is not None:
-        rows = rows.get(part)
-    return _by_epoch(probes.get("epochs"), rows)
+    return _by_epoch(probes.get("epochs"), probes.get(name))
+
+
+def _gradient_norms(result: Result, mixing: str) -> Series:
+    """Norms with mixing on or off: under `gradient_norm` by these names, or mixed ones apart from unmixed ones."""
+    probes = result.record.get("probes") or {}
+    norms = probes.get("gradient_norm")
+    if isinstance(norms, Mapping):
+        return _by_epoch(probes.get("epochs"), norms.get(mixing))
+    return _probed(result, "gradient_norm_mixed" if mixing == "on" else "gradient_norm")
 
 
 def _by_epoch(epochs: Sequence[int] | None, rows: Sequence[Any] | None) -> Series:

@@ -25,12 +25,15 @@ SCRIPTS = (
     "numbers.js",
     "colours.js",
     "tip.js",
+    "chart_parts.js",
     "line_chart.js",
     "selection_plot.js",
     "confusion.js",
     "tables.js",
     "class_picker.js",
+    "frame.js",
     "sections.js",
+    "curve_sections.js",
     "main.js",
 )
 MADE_BY = '<meta name="generator" content="procrustean '

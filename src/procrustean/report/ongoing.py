@@ -111,8 +111,18 @@ def _record(
             "test_recall": [record["test"]["recall"] for record in evaluated],
             "train_recall": [record["train"]["recall"] if "train" in record else None for record in evaluated],
         },
+        "probes": _probes(records),
         "environment": {"precision": identity.get("precision")},
     }
+
+
+def _probes(records: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:
+    probed = [record for record in records if record.get("probe")]
+    if not probed:
+        return None
+    names = probed[0]["probe"]
+    curves = {name: [record["probe"].get(name) for record in probed] for name in names}
+    return {"epochs": [record["epoch"] for record in probed], **curves}
 
 
 def _selections(evaluated: Sequence[Mapping[str, Any]], counts: Sequence[int]) -> dict[str, Any]:

@@ -155,11 +155,16 @@ def _method(group: Group, label: str, finder: ExampleFinder | None) -> dict[str,
             "pictures": {f"{true}-{predicted}": uris for (true, predicted), uris in examples.pictures.items()},
         },
         "verdicts": [
-            {"seed": result.repeat[0], "sentences": [str(sentence) for sentence in result.record["verdict"]]}
+            {"seed": result.repeat[0], "sentences": sentences}
             for result in group.results
-            if result.record.get("verdict")
+            if (sentences := _verdict(result))
         ],
     }
+
+
+def _verdict(result: Result) -> list[str]:
+    """What the curves of a run say in words, where its record has it."""
+    return [str(sentence) for sentence in result.record.get("verdict") or ()]
 
 
 def _selected(group: Group, selection: Selection) -> dict[str, Any] | None:
@@ -181,8 +186,8 @@ def _selected(group: Group, selection: Selection) -> dict[str, Any] | None:
         "mean": shown_percent(statistic.mean),
         "sd": shown_percent(statistic.sd),
         "runs": runs,
-        "recall": [None if one is None else shown_percent(one.mean) for one in recall],
-        "recallSd": [None if one is None else shown_percent(one.sd) for one in recall],
+        "recall": [one and shown_percent(one.mean) for one in recall],
+        "recallSd": None if statistic.sd is None else [one and shown_percent(one.sd) for one in recall],
     }
 
 

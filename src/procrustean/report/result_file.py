@@ -65,7 +65,8 @@ def runs_in(path: Path) -> list[Path]:
         raise RunError(f"There is no run at {path}. Give a run directory or a {RESULT_FILE}.")
     if path.is_file() or any((path / name).exists() for name in ("config.json", RESULT_FILE)):
         return [path]
-    return sorted(file.parent for file in path.glob("*/config.json")) or [path]
+    # A run that was copied for its record alone has a result and nothing else.
+    return sorted({file.parent for name in ("config.json", RESULT_FILE) for file in path.glob(f"*/{name}")}) or [path]
 
 
 def load_result(path: str | Path) -> Result:

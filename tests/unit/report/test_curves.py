@@ -61,6 +61,23 @@ def test_probes_become_curves_per_class(result: Make) -> None:
     assert found["classification_ratio"].to_json(percent=False)["mean"] == [[1.5, 0.5], [1.0, 1.0]]
 
 
+def test_mixed_and_unmixed_gradients_may_also_be_kept_apart(result: Make) -> None:
+    run = result(counts=[10, 5], classes=["a", "b"])
+    run.record["curves"]["train_recall"] = None
+    run.record["probes"] = {
+        "epochs": [4],
+        "train_recall": [[0.75, 0.5]],
+        "gradient_norm": [[0.1, 0.2]],
+        "gradient_norm_mixed": [[0.3, None]],
+    }
+    found = class_curves(group_results([run])[0])
+    assert found["gradient_norm_off"].mean.tolist() == [[0.1, 0.2]]
+    assert found["gradient_norm_on"].to_json(percent=False)["mean"] == [[0.3, None]]
+    assert found["train_recall"].mean.tolist() == [[0.75, 0.5]]
+    run.record["probes"]["gradient_norm_mixed"] = [None]
+    assert "gradient_norm_on" not in class_curves(group_results([run])[0])
+
+
 def test_a_repeat_without_probes_leaves_them_out(result: Make) -> None:
     runs = [result(seed=0), result(seed=1)]
     runs[0].record["probes"] = {"epochs": [0], "classification_ratio": [[1.0] * 10]}

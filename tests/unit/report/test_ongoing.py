@@ -66,6 +66,17 @@ def test_a_run_that_goes_on_reads_like_a_result(tmp_path: Path) -> None:
     assert comparison(group_results([run.result])).rows[0][0].text == run.label
 
 
+def test_probes_so_far_are_read(tmp_path: Path) -> None:
+    probe = {"classification_ratio": [1.5, 1.0, 0.5], "gradient_norm_mixed": None}
+    run = load_ongoing(begin(tmp_path / "run", [epoch([9, 5, 1], probe=probe), epoch([9, 5, 1])])).result
+    assert run is not None
+    assert run.record["probes"] == {
+        "epochs": [0],
+        "classification_ratio": [[1.5, 1.0, 0.5]],
+        "gradient_norm_mixed": [None],
+    }
+
+
 def test_selections_follow_the_rules_of_a_finished_run(tmp_path: Path) -> None:
     held_out = [{"balanced_accuracy": value} for value in (0.5, 0.7, 0.7, 0.6)]
     correct = [[10, 9, 9], [9, 9, 9], [10, 9, 9], [8, 8, 8]]

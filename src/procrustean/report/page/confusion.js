@@ -67,7 +67,7 @@ function matrixCell(share, images, row, column, cell, label) {
   const hue = row === column ? "var(--right)" : "var(--wrong)";
   const number = cell >= 25 && share !== null && share >= 0.5
     ? shape("text", {
-      class: strength > 62 ? "cell-value strong" : "cell-value", "text-anchor": "middle",
+      class: strength > 72 ? "cell-value strong" : "cell-value", "text-anchor": "middle",
       x: label + (column + 0.5) * cell, y: (row + 0.5) * cell + 4,
     }, share.toFixed(0))
     : null;
