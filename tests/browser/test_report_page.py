@@ -51,8 +51,9 @@ def test_the_page_opens_without_network_and_without_errors(
     assert browser.console() == []
 
 
-def test_hovering_shows_the_measured_values(browser: Browser, report: Path, runs: list[Path]) -> None:
-    browser.open(report.as_uri())
+@pytest.mark.parametrize("width", [1280, 390])
+def test_hovering_shows_the_measured_values(browser: Browser, report: Path, runs: list[Path], width: int) -> None:
+    browser.open(report.as_uri(), width=width)
     browser.hover("#epochs svg.chart", 0.5, 0.5)
     tip = browser.one("#tip")
     assert tip.is_displayed()
@@ -73,11 +74,12 @@ def test_the_cursor_of_one_panel_shows_in_all(browser: Browser, report: Path) ->
     assert [len(panel.find_elements("css selector", ".cursor circle")) for panel in browser.all(PANELS)] == [10, 10]
 
 
-def test_classes_are_picked_and_methods_compared(browser: Browser, report: Path) -> None:
+@pytest.mark.parametrize("width", [1280, 390])
+def test_classes_are_picked_and_methods_compared(browser: Browser, report: Path, width: int) -> None:
     def lines() -> list[int]:
         return [len(panel.find_elements("css selector", ".line")) for panel in browser.all(PANELS)]
 
-    browser.open(report.as_uri())
+    browser.open(report.as_uri(), width=width)
     assert lines() == [10, 10]
     browser.click("#class-3")
     assert browser.one("#class-3").get_attribute("aria-pressed") == "false"
@@ -135,7 +137,7 @@ def test_the_three_selections_stand_side_by_side(browser: Browser, report: Path)
     ]
     assert len({round(panel.rect["y"]) for panel in panels}) == 1
     browser.click("#classes-selection-2")
-    assert "oracle" in browser.one("#classes figcaption").text
+    assert "oracle" in browser.one("#classes .table-title").text
     assert not browser.all(".pictures"), "the examples are of the last epoch"
 
 

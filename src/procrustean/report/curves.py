@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -46,25 +45,26 @@ class Curve:
 
 def overall_curves(group: Group) -> dict[str, Curve]:
     """One line each: loss, lr, test and held-out accuracies, recall by class size."""
+    by_size = [_by_size(result) for result in group.results]
     found = {
-        "loss": _curve(group, partial(_per_epoch, name="loss")),
-        "lr": _curve(group, partial(_per_epoch, name="lr")),
-        **{name: _curve(group, partial(_evaluated, name=name)) for name in ACCURACIES},
-        **{size: _curve(group, partial(_of_size, size=size)) for size in GROUP_METRICS},
+        "loss": _curve([_per_epoch(result, "loss") for result in group.results]),
+        "lr": _curve([_per_epoch(result, "lr") for result in group.results]),
+        **{name: _curve([_evaluated(result, name) for result in group.results]) for name in ACCURACIES},
+        **{size: _curve([run[size] for run in by_size]) for size in GROUP_METRICS},
     }
     return {name: curve for name, curve in found.items() if curve is not None}
 
 
 def class_curves(group: Group) -> dict[str, Curve]:
     """One line per class: recalls on test and training images, and what was probed."""
+    runs = group.results
     found = {
-        "test_recall": _curve(group, partial(_evaluated, name="test_recall")),
-        "train_recall": _curve(group, partial(_evaluated, name="train_recall"))
-        or _curve(group, partial(_probed, name="train_recall")),
-        "classification_ratio": _curve(group, partial(_probed, name="classification_ratio")),
-        "gradient_norm_on": _curve(group, partial(_gradient_norms, mixing="on")),
-        "gradient_norm_off": _curve(group, partial(_gradient_norms, mixing="off")),
-        "feature_deviation": _curve(group, partial(_probed, name="feature_deviation")),
+        "test_recall": _curve([_evaluated(run, "test_recall") for run in runs]),
+        "train_recall": _curve([_evaluated(run, "train_recall") or _probed(run, "train_recall") for run in runs]),
+        "classification_ratio": _curve([_probed(run, "classification_ratio") for run in runs]),
+        "gradient_norm_on": _curve([_gradient_norms(run, "on") for run in runs]),
+        "gradient_norm_off": _curve([_gradient_norms(run, "off") for run in runs]),
+        "feature_deviation": _curve([_probed(run, "feature_deviation") for run in runs]),
     }
     return {name: curve for name, curve in found.items() if curve is not None}
 
@@ -79,12 +79,13 @@ def _evaluated(result: Result, name: str) -> Series:
     return _by_epoch(curves.get("evaluated"), curves.get(name))
 
 
-def _of_size(result: Result, size: str) -> Series:
+def _by_size(result: Result) -> dict[str, Series]:
+    """The mean recall of every class size along the epochs, without epochs at which it is undefined."""
     counts = [int(count) for count in result.data["counts"]]
-    rows = {
-        epoch: [recall_by_size(recall, counts)[size]] for epoch, recall in _evaluated(result, "test_recall").items()
+    means = {epoch: recall_by_size(row, counts) for epoch, row in _evaluated(result, "test_recall").items()}
+    return {
+        size: {epoch: [mean[size]] for epoch, mean in means.items() if mean[size] is not None} for size in GROUP_METRICS
     }
-    return {epoch: row for epoch, row in rows.items() if row[0] is not None}
 
 
 def _probed(result: Result, name: str) -> Series:
@@ -109,9 +110,8 @@ def _by_epoch(epochs: Sequence[int] | None, rows: Sequence[Any] | None) -> Serie
     }
 
 
-def _curve(group: Group, series_of: Callable[[Result], Series]) -> Curve | None:
+def _curve(runs: Sequence[Series]) -> Curve | None:
     """Mean and sample standard deviation over the runs, at the epochs that all of them measured."""
-    runs = [series_of(result) for result in group.results]
     epochs = sorted(set.intersection(*(set(run) for run in runs)))
     if not epochs:
         return None

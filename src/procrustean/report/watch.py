@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import threading
+import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from http import HTTPStatus
@@ -26,13 +27,16 @@ class Watched:
 
     Args:
         paths: run directories, or folders of run directories, in which new ones may turn up.
+        rest: how long to leave the runs alone after the page was made, in multiples of the time that took: the
+            training needs the machine.
 
     Raises:
         RunError: when there is no run, or one whose files are damaged.
     """
 
-    def __init__(self, paths: Sequence[Path]) -> None:
-        self.paths = tuple(paths)
+    def __init__(self, paths: Sequence[Path], *, rest: float = 10) -> None:
+        self.paths, self.rest = tuple(paths), rest
+        self._resting_until = 0.0
         self._lock = threading.Lock()
         self._signature: tuple[Any, ...] | None = None
         self._data: dict[str, Any] = {}
@@ -42,6 +46,9 @@ class Watched:
     def current(self) -> tuple[dict[str, Any], str]:
         """The data of the page, and a text that is another one whenever they are others."""
         with self._lock:
+            started = time.monotonic()
+            if started < self._resting_until:
+                return self._data, self._version
             runs = [run for path in self.paths for run in runs_in(path)]
             signature = tuple(_state(run) for run in runs)
             if signature != self._signature:
@@ -50,6 +57,7 @@ class Watched:
                 content = {name: value for name, value in self._data.items() if name != "made"}
                 self._version = hashlib.sha256(json.dumps(content).encode()).hexdigest()[:16]
                 self._signature = signature
+                self._resting_until = time.monotonic() + self.rest * (time.monotonic() - started)
             return self._data, self._version
 
 

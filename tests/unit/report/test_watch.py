@@ -22,7 +22,7 @@ def run(saved: Save) -> Path:
 
 @pytest.fixture
 def port(run: Path) -> Iterator[int]:
-    with make_server(Watched([run]), 0) as server:
+    with make_server(Watched([run], rest=0), 0) as server:
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
         thread.start()
         yield server.server_port
@@ -100,10 +100,19 @@ def test_a_run_that_became_unreadable_is_told_and_forgiven(port: int, run: Path)
 def test_new_runs_of_a_folder_turn_up(saved: Save, tmp_path: Path) -> None:
     first = saved("fleet/a")
     (first / "config.json").write_text("{}")
-    watched = Watched([tmp_path / "fleet"])
+    watched = Watched([tmp_path / "fleet"], rest=0)
     assert watched.current()[0]["runs"] == 1
     (saved("fleet/b", seed=1) / "config.json").write_text("{}")
     assert watched.current()[0]["runs"] == 2
+
+
+def test_the_training_is_left_alone_for_a_while(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    now = iter([0.0, 1.0, 1.0, 10.9, 11.1, 11.1, 11.1])  # the page takes a second to make
+    monkeypatch.setattr("procrustean.report.watch.time.monotonic", lambda: next(now))
+    watched = Watched([run], rest=10)
+    (run / "result.json").write_text((run / "result.json").read_text().replace('"ERM"', '"Other"'))
+    assert watched.current()[0]["title"] == "ERM on digits"
+    assert watched.current()[0]["title"] == "Other on digits"
 
 
 def test_no_run_is_an_error_at_once(tmp_path: Path) -> None:

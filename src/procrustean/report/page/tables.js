@@ -12,7 +12,7 @@ function table(content, { caption = true } = {}) {
   })));
   return element("figure", { class: "table" },
     element("div", { class: "table-bar" },
-      caption ? element("figcaption", {}, content.title) : null,
+      caption ? element("p", { class: "table-title" }, content.title) : null,
       content.csv ? element("div", { class: "downloads" },
         download("CSV", `${content.name}.csv`, "text/csv", content.csv, content.title),
         download("LaTeX", `${content.name}.tex`, "application/x-tex", content.latex, content.title)) : null),
