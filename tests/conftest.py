@@ -35,6 +35,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.skip(reason="no CUDA device on this machine"))
 
 
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    skipped = [report for report in terminalreporter.stats.get("skipped", ()) if "tests/browser" in report.nodeid]
+    if skipped:
+        terminalreporter.write_line(f"{len(skipped)} browser tests were skipped: {skipped[0].longrepr[2]}")
+
+
 @pytest.fixture(scope="session")
 def shared_dir() -> Path:
     """Large material outside the repository: $PROCRUSTEAN_SHARED, or `shared` beside the checkout."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -79,9 +79,13 @@ def fit(
             {"source": splits.name if splits else source, **settings}, origin="the call of fit"
         )
     prepared = prepare(config, splits=splits, say=reporter.say)
-    path = config.run_dir or Path("runs") / config.slug
-    directory = RunDirectory.create(path, config, identity_of(prepared))
+    directory = RunDirectory.create(run_directory_of(config), config, identity_of(prepared))
     return _train(prepared, directory, reporter)
+
+
+def run_directory_of(config: RunConfig) -> Path:
+    """Where the run of these settings is kept."""
+    return config.run_dir or Path("runs") / config.slug
 
 
 def resume(run: str | Path, *, splits: Splits | None = None, reporter: Reporter | None = None) -> FinishedRun:
@@ -111,8 +115,17 @@ def evaluate(run: str | Path, *, weights: str = "last", splits: Splits | None = 
     return evaluate_net(net, images, counts, prepared.placement.low_precision)
 
 
-def load_run(run: str | Path, *, weights: str = "last", splits: Splits | None = None) -> tuple[Prepared, Classifier]:
-    """A finished run's data and trained network, on its device, in evaluation mode."""
+def load_run(
+    run: str | Path, *, weights: str = "last", splits: Splits | None = None, anywhere: bool = False
+) -> tuple[Prepared, Classifier]:
+    """A finished run's data and trained network, on its device, in evaluation mode.
+
+    Args:
+        run: run directory.
+        weights: "last" for those of the last epoch, "held_out" for those chosen on the held-out set.
+        splits: the data, for a run that was trained on a `Splits`.
+        anywhere: take the device of this machine where the run was trained on another kind of machine.
+    """
     from safetensors import SafetensorError
     from safetensors.torch import load_file
 
@@ -120,6 +133,8 @@ def load_run(run: str | Path, *, weights: str = "last", splits: Splits | None = 
     if weights not in files:
         raise ConfigError(f"weights = {weights!r} received; accepted: 'last', 'held_out'")
     directory, config, identity = RunDirectory.open(Path(run))
+    if anywhere:
+        config = replace(config, device="auto", engine="auto", kernels="auto", precision=identity["precision"])
     path = directory.file(files[weights])
     if not path.exists():
         reason = "was trained without --hold-out" if weights == "held_out" else "is not finished"

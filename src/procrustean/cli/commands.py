@@ -23,6 +23,7 @@ from .methods import Methods
 from .nets import Nets
 from .options import KEY_VALUE
 from .recipes import Recipes
+from .report import Report
 from .resume import Resume
 from .toy import Toy
 from .train import Train
@@ -59,6 +60,7 @@ def parse(arguments: Sequence[str]) -> Command:
         command(Diagnose, "diagnose"),
         command(Figures, "figures"),
         command(Claims, "claims"),
+        command(Report, "report"),
         command(Methods, "methods"),
         command(Recipes, "recipes"),
         command(Nets, "nets"),

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Literal
 
 from ..errors import RunError
+from ..report.result_file import runs_in
 
 Format = Literal["table", "markdown", "csv", "latex"]
 
@@ -16,10 +17,7 @@ def finished_runs(paths: Sequence[Path]) -> list[Path]:
     """The finished runs among the paths and in folders of runs; the others are named on stderr and left out."""
     found: list[Path] = []
     for path in paths:
-        # A run that was copied for its record alone has a result and nothing else.
-        itself = any((path / name).exists() for name in ("config.json", "result.json"))
-        inside = [] if itself else sorted({p.parent for n in ("config", "result") for p in path.glob(f"*/{n}.json")})
-        for run in inside or [path]:
+        for run in runs_in(path):
             if run.is_dir() and (run / "config.json").exists() and not (run / "result.json").exists():
                 sys.stderr.write(
                     f"procrustean: {run} is not finished and left out; go on with: procrustean resume {run}\n"

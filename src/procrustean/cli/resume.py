@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 import tyro
 
@@ -14,15 +15,18 @@ class Resume:
 
     run_dir: tyro.conf.Positional[Path]
     """Folder of the run."""
+    log: Literal["tensorboard", "wandb", "trackio"] | None = None
+    """Also log the numbers of every epoch to one of these; each needs its package."""
     quiet: bool = False
     """No progress."""
 
     def run(self) -> int:
         from ..api import resume
         from ..console import make_reporter
+        from ..tracking import tracked
         from .outcome import show
 
-        reporter = make_reporter(quiet=self.quiet)
+        reporter = tracked(make_reporter(quiet=self.quiet), self.log, self.run_dir)
         try:
             run = resume(self.run_dir, reporter=reporter)
         finally:

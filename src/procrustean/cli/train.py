@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import tyro
 
@@ -26,6 +26,8 @@ class Train(RunConfig):
     """YAML file with settings; flags override it."""
     print_config: bool = False
     """Print all settings as YAML and the recipe they resolve to as comments, then stop."""
+    log: Literal["tensorboard", "wandb", "trackio"] | None = None
+    """Also log the numbers of every epoch to one of these; each needs its package."""
     quiet: bool = False
     """No progress."""
 
@@ -54,11 +56,12 @@ class Train(RunConfig):
             title = f"# The recipe these settings resolve to: {recipe.name}, {RECIPES[recipe.name][1]}{own}\n"
             write_result(config_as_yaml(config) + title + comments)
             return 0
-        from ..api import fit
+        from ..api import fit, run_directory_of
         from ..console import make_reporter
+        from ..tracking import tracked
         from .outcome import show
 
-        reporter = make_reporter(quiet=self.quiet)
+        reporter = tracked(make_reporter(quiet=self.quiet), self.log, run_directory_of(config))
         try:
             run = fit(config, reporter=reporter)
         finally:

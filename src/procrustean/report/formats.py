@@ -56,6 +56,8 @@ class Column:
     numeric: bool = True
     measured: bool = False
     """Whether the cells hold statistics; CSV then gives mean, sd and n a column each."""
+    csv_only: bool = False
+    """For a column without anything to read: programs find it where they expect it."""
 
 
 @dataclass(frozen=True)
@@ -65,6 +67,8 @@ class Cell:
     text: str
     best: bool = False
     statistic: Statistic | None = None
+    whole: str | None = None
+    """What CSV holds where the text leaves out what the title says."""
 
 
 @dataclass(frozen=True)
@@ -105,6 +109,7 @@ def to_markdown(table: Table) -> str:
         text = _markdown(cell.text)
         return f"**{text}**" if cell.best else text
 
+    table = readable(table)
     lines = [[_markdown(column.heading) for column in table.columns]]
     lines += [[shown(cell) for cell in row] for row in table.rows]
     widths = [max(3, *(len(line[i]) for line in lines)) for i in range(len(table.columns))]
@@ -138,7 +143,7 @@ def to_csv(table: Table) -> str:
         values: list[object] = [text for _, text in table.shared]
         for column, cell in zip(table.columns, row, strict=True):
             if not column.measured:
-                values.append("" if cell.text == NOTHING else cell.text)
+                values.append("" if cell.text == NOTHING else cell.whole or cell.text)
             elif cell.statistic is None:
                 values += ["", "", ""]
             else:
@@ -158,6 +163,7 @@ def to_latex(table: Table) -> str:
     def joined(cells: Sequence[str]) -> str:
         return "    " + " & ".join(cells) + r" \\"
 
+    table = readable(table)
     alignment = "".join("r" if column.numeric else "l" for column in table.columns)
     caption = " ".join(part for part in (table.title.rstrip(".") + ".", table.note) if part)
     lines = [
@@ -186,10 +192,16 @@ def to_rich(table: Table, *, width: int | None = None) -> rich.console.Group:
     from rich.console import Group
     from rich.text import Text
 
+    table = readable(table)
     title, note = Text(_printable(table.title), style="bold"), Text(_printable(table.note), style="dim")
     parts = [_rich_part(part, width) for part in _parts(table, width)]
     spaced = [item for part in parts for item in (Text(), part)]
     return Group(title, *spaced, Text(), *([note, Text()] if table.note else []))
+
+
+def readable(table: Table) -> Table:
+    """The table without the columns that only CSV has."""
+    return _with_columns(table, [index for index, column in enumerate(table.columns) if not column.csv_only])
 
 
 def _parts(table: Table, width: int | None) -> list[Table]:

@@ -1,18 +1,33 @@
-"""Result files read back, and repeats of one setting brought together."""
+"""Repeats of one setting brought together, and what sets the settings apart."""
 
 from __future__ import annotations
 
 import json
 import statistics
-from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any, Literal
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
 
 from procrustean.errors import RunError, did_you_mean
+from procrustean.report.result_file import Result, Selection, check_record, load_result, place_of
 
-RESULT_FILE = "result.json"
-KNOWN_FORMATS = (1,)
+__all__ = [
+    "GROUP_METRICS",
+    "METRICS",
+    "Group",
+    "Result",
+    "Selection",
+    "Statistic",
+    "data_parts",
+    "data_text",
+    "distinct_labels",
+    "group_results",
+    "joined_data",
+    "load_result",
+    "split_by_data",
+    "summarise",
+]
+
 GROUP_METRICS = ("many", "medium", "few", "major", "minor")
 METRICS = ("headline", "accuracy", "balanced_accuracy", "macro_f1", "top5", *GROUP_METRICS)
 
@@ -42,40 +57,6 @@ NOT_PART_OF_THE_SETTING = frozenset(
 )
 #: Fields of a recipe that may be measured on the training images and then differ with the data seed.
 MEASURED_ON_THE_IMAGES = frozenset({"mean", "std"})
-
-Selection = Literal["last", "held_out", "oracle"]
-
-
-@dataclass(frozen=True)
-class Result:
-    """One finished run: the content of its result.json and where it came from (None when never saved)."""
-
-    record: dict[str, Any] = field(repr=False)
-    path: Path | None = None
-
-    @property
-    def label(self) -> str:
-        return str(self.record["label"])
-
-    @property
-    def config(self) -> dict[str, Any]:
-        config: dict[str, Any] = self.record["config"]
-        return config
-
-    @property
-    def data(self) -> dict[str, Any]:
-        data: dict[str, Any] = self.record["data"]
-        return data
-
-    @property
-    def repeat(self) -> tuple[Any, Any]:
-        """(seed, data_seed): what numbers the repeats of one setting."""
-        return self.config.get("seed"), self.config.get("data_seed")
-
-    def metrics(self, selection: Selection) -> dict[str, Any] | None:
-        """The metrics of one selection, None when the run does not have it."""
-        chosen = self.record["selections"].get(selection)
-        return None if chosen is None else chosen["metrics"]
 
 
 @dataclass(frozen=True)
@@ -169,31 +150,6 @@ def summarise(values: Iterable[float | None]) -> Statistic | None:
     return Statistic(mean=statistics.fmean(known), sd=sd, n=len(known))
 
 
-def load_result(path: str | Path) -> Result:
-    """The result of a finished run, from its directory or from a result.json.
-
-    Raises:
-        RunError: when it is missing, unfinished, broken or written in a format this version does not know.
-    """
-    path = Path(path)
-    file = path / RESULT_FILE if path.is_dir() else path
-    if not path.exists():
-        raise RunError(f"There is no run at {path}. Give a run directory or a {RESULT_FILE}.")
-    if not file.exists():
-        raise RunError(
-            f"{path} holds no {RESULT_FILE}: the run is not finished, or this is not a run directory. "
-            f"Finish a run with: procrustean resume {path}"
-        )
-    try:
-        record = json.loads(file.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise RunError(f"{file} cannot be read: {error.strerror or error}.") from error
-    except ValueError as error:
-        raise RunError(f"{file} is not valid JSON ({error}). Restore it, or run the training again.") from error
-    _check(record, str(file))
-    return Result(record=record, path=file.resolve())
-
-
 def group_results(results: Iterable[Result]) -> list[Group]:
     """Brings together the runs that differ only in their seeds, in the order of first appearance.
 
@@ -205,13 +161,13 @@ def group_results(results: Iterable[Result]) -> list[Group]:
     """
     settings: dict[str, dict[tuple[Any, Any], Result]] = {}
     for result in results:
-        _check(result.record, _place(result))
+        check_record(result.record, place_of(result), unfinished=True)
         repeats = settings.setdefault(_comparable(_setting(result)), {})
         known = repeats.setdefault(result.repeat, result)
         if known is not result and (known.path is None or known.path != result.path):
             seed, data_seed = result.repeat
             raise RunError(
-                f"{_place(known)} and {_place(result)} are the same run ({result.label}, seed {seed}, "
+                f"{place_of(known)} and {place_of(result)} are the same run ({result.label}, seed {seed}, "
                 f"data seed {data_seed}). Give only one of them."
             )
     return [Group(tuple(repeats.values())) for repeats in settings.values()]
@@ -225,22 +181,36 @@ def split_by_data(groups: Iterable[Group]) -> list[list[Group]]:
     return list(parts.values())
 
 
-def data_text(group: Group) -> str:
-    """The data of a group in words.
+def data_parts(group: Group) -> dict[str, str]:
+    """The data of a group in words, part by part: source, imbalance, ratio, images held out.
 
     Held-out images are named because they were not trained on.
     """
     data = group.data
     kind, rho, held_out = data.get("kind"), data.get("rho"), group.config.get("hold_out")
-    parts = [str(data["source"])]
+    parts = {"source": str(data["source"])}
     if kind is not None:
-        imbalance = str(kind).replace("_", "-")
-        parts.append(
-            f"{imbalance} \N{GREEK SMALL LETTER RHO}={rho:g}" if rho is not None and kind != "natural" else imbalance
-        )
+        parts["imbalance"] = str(kind).replace("_", "-")
+        if rho is not None and kind != "natural":
+            parts["rho"] = f"\N{GREEK SMALL LETTER RHO}={rho:g}"
     if held_out:
-        parts.append(f"{held_out} per class held out")
-    return ", ".join(parts)
+        parts["held_out"] = f"{held_out} per class held out"
+    return parts
+
+
+def data_text(group: Group) -> str:
+    """The data of a group in words."""
+    return joined_data(data_parts(group))
+
+
+def joined_data(parts: Mapping[str, str]) -> str:
+    """Some or all of the parts of `data_parts` as one text.
+
+    >>> joined_data({"source": "digits", "imbalance": "step", "rho": "\N{GREEK SMALL LETTER RHO}=20"})
+    'digits, step \N{GREEK SMALL LETTER RHO}=20'
+    """
+    made = " ".join(parts[name] for name in ("imbalance", "rho") if name in parts)
+    return ", ".join(text for text in (parts.get("source"), made, parts.get("held_out")) if text)
 
 
 def distinct_labels(groups: Sequence[Group], *, shown_beside: Collection[str] = ()) -> list[str]:
@@ -264,45 +234,6 @@ def distinct_labels(groups: Sequence[Group], *, shown_beside: Collection[str] = 
 
 def _option_text(value: Any) -> str:
     return "default" if value is None else str(value)
-
-
-def _check(record: Any, place: str) -> None:
-    if not isinstance(record, dict) or "format" not in record:
-        raise RunError(f"{place} is not a result of procrustean: it has no format number.")
-    if record["format"] not in KNOWN_FORMATS:
-        known = ", ".join(str(number) for number in KNOWN_FORMATS)
-        raise RunError(
-            f"{place} has format {record['format']!r}; this version reads format {known}. "
-            "Use the version of procrustean that wrote it, or a newer one."
-        )
-    if record.get("status") != "complete":
-        raise RunError(
-            f"{place} is of a run that is not complete (status {record.get('status')!r}). "
-            "Finish it with: procrustean resume RUN"
-        )
-    needed = {
-        "": ("label", "config", "recipe", "data", "method", "selections", "curves"),
-        "data": ("source", "classes", "counts"),
-        "recipe": ("epochs",),
-        "selections": ("last",),
-    }
-    for part, names in needed.items():
-        inside = record[part] if part else record
-        missing = [name for name in names if not isinstance(inside, dict) or inside.get(name) is None]
-        if missing:
-            where = f" in its {part!r}" if part else ""
-            raise RunError(f"{place} is incomplete: it lacks {', '.join(map(repr, missing))}{where}.")
-    for name, selection in record["selections"].items():
-        metrics = selection.get("metrics") if isinstance(selection, dict) else None
-        if selection is not None and not (
-            isinstance(metrics, dict)
-            and {"headline", "accuracy", "balanced_accuracy", "groups", "recall"} <= set(metrics)
-        ):
-            raise RunError(f"{place} is incomplete: its selection {name!r} has no metrics.")
-
-
-def _place(result: Result) -> str:
-    return str(result.path) if result.path is not None else f"an unsaved run of {result.label}"
 
 
 def _data_setting(result: Result) -> dict[str, Any]:

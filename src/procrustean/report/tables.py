@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from procrustean.errors import RunError
+from procrustean.metrics import class_groups
 from procrustean.report.formats import (
     Cell,
     Column,
@@ -15,12 +17,23 @@ from procrustean.report.formats import (
     to_markdown,
     to_rich,
 )
-from procrustean.report.results import Group, Selection, Statistic, data_text, distinct_labels, split_by_data
+from procrustean.report.results import (
+    GROUP_METRICS,
+    Group,
+    Selection,
+    Statistic,
+    data_parts,
+    data_text,
+    distinct_labels,
+    joined_data,
+    split_by_data,
+)
 
 __all__ = [
     "Cell",
     "Column",
     "Table",
+    "by_class_size",
     "comparison",
     "per_class",
     "to_csv",
@@ -42,45 +55,27 @@ def comparison(groups: Sequence[Group]) -> Table:
     """One row per setting, with the mean and sample standard deviation over its seeds.
 
     The headline metric stands under each of the three ways to choose an epoch; the other columns are of the
-    last epoch. What all rows share of data and network is in the title, what differs gets a column. The best
-    mean of each column is marked among the rows with the same data; these stand together.
+    last epoch. What all rows share is in the title, what differs gets a column. The best mean of each column
+    is marked among the rows with the same data; these stand together.
     """
     groups = _at_least_one(groups)
     blocks = split_by_data(groups)
     groups = [group for block in blocks for group in block]
     block_of = [number for number, block in enumerate(blocks) for _ in block]
     metric = _common_headline(groups)
+    described = _describe(groups, blocks)
 
-    texts: list[tuple[Column, list[str]]] = [
-        (
-            Column("method", "method", numeric=False),
-            distinct_labels(groups, shown_beside=("recipe", "epochs", "net")),
-        ),
-        (
-            Column("recipe", "recipe", numeric=False),
-            [group.recipe for group in groups],
-        ),
-        (Column("epochs", "epochs"), [str(group.epochs) for group in groups]),
-        (Column("seeds", "seeds"), [str(len(group.results)) for group in groups]),
-    ]
-    data = _data_texts(blocks)
-    nets = [group.net for group in groups]
-    shared = []
-    for position, (name, values) in enumerate((("data", data), ("network", nets))):
-        if len(set(values)) == 1:
-            shared.append((name, values[0]))
-        else:
-            texts.insert(position, (Column(name, name, numeric=False), values))
-
-    numbers = [
-        (Column(name, heading, measured=True), [group.statistic(metric, name) for group in groups])
-        for name, heading in SELECTIONS.items()
-    ]
+    numbers = []
+    for selection, heading in SELECTIONS.items():
+        statistics = [group.statistic(metric, selection) for group in groups]
+        # An empty column would only make the table wider; the note says why it is not there.
+        empty = selection == "held_out" and not any(statistics)
+        numbers.append((Column(selection, heading, measured=True, csv_only=empty), statistics))
     for name, heading in _last_epoch_columns(groups):
         numbers.append((Column(name, heading, measured=True), [group.statistic(name) for group in groups]))
 
-    columns = [column for column, _ in texts] + [column for column, _ in numbers]
-    cells = [[Cell(text) for text in values] for _, values in texts]
+    columns = [column for column, _ in described.columns] + [column for column, _ in numbers]
+    cells = [texts for _, texts in described.columns]
     for _, statistics in numbers:
         best = _best(statistics, block_of)
         cells.append(
@@ -89,17 +84,52 @@ def comparison(groups: Sequence[Group]) -> Table:
                 for statistic, group, is_best in zip(statistics, groups, best, strict=True)
             ]
         )
-    setting = ", ".join(text for _, text in shared)
     heading = f"Test {HEADLINES[metric]} in %"
+    held_out = any(column.name == "held_out" and not column.csv_only for column in columns)
     return Table(
-        title=f"{heading}: {setting}" if setting else heading,
+        title=f"{heading}: {described.title}" if described.title else heading,
         columns=tuple(columns),
         rows=tuple(zip(*cells, strict=True)),
         note=_note(groups)
+        + ("" if held_out else " No images were held out to choose an epoch on.")
         + " Columns right of the oracle are of the last epoch; group columns are mean recalls. The oracle is"
         " the epoch that was best on the test set, so it is not a fair estimate.",
-        shared=tuple(shared),
+        shared=described.shared,
     )
+
+
+@dataclass(frozen=True)
+class _Described:
+    """What the rows are, apart from their numbers: columns of what differs, and what is the same in all."""
+
+    columns: list[tuple[Column, list[Cell]]]
+    title: str
+    shared: tuple[tuple[str, str], ...]
+
+
+def _describe(groups: Sequence[Group], blocks: Sequence[Sequence[Group]]) -> _Described:
+    common, differing, whole = _data_texts(blocks)
+    labels = distinct_labels(groups, shown_beside=("recipe", "epochs", "net"))
+    columns = [(Column("method", "method", numeric=False), [Cell(label) for label in labels])]
+    titles, shared = [common], []
+    if len(set(whole)) > 1:
+        cells = [Cell(text, whole=all_of_it) for text, all_of_it in zip(differing, whole, strict=True)]
+        columns.insert(0, (Column("data", "data", numeric=False), cells))
+    else:
+        shared.append(("data", whole[0]))
+    others = (
+        (Column("network", "network", numeric=False), [group.net for group in groups], "{}"),
+        (Column("recipe", "recipe", numeric=False), [group.recipe for group in groups], "{} recipe"),
+        (Column("epochs", "epochs"), [str(group.epochs) for group in groups], "{} epochs"),
+        (Column("seeds", "seeds"), [str(len(group.results)) for group in groups], ""),  # the note says how many
+    )
+    for column, values, title in others:
+        if len(set(values)) > 1:
+            columns.append((column, [Cell(value) for value in values]))
+        else:
+            shared.append((column.name, values[0]))
+            titles.append(title.format(values[0]))
+    return _Described(columns, ", ".join(text for text in titles if text), tuple(shared))
 
 
 def per_class(groups: Sequence[Group], selection: Selection = "last") -> Table:
@@ -108,13 +138,7 @@ def per_class(groups: Sequence[Group], selection: Selection = "last") -> Table:
     Raises:
         RunError: when the groups were not trained on the same data; use `split_by_data` first.
     """
-    groups = _at_least_one(groups)
-    if len(split_by_data(groups)) > 1:
-        found = "; ".join(sorted({data_text(group) for group in groups}))
-        raise RunError(
-            "A table per class needs runs on the same data with the same counts, but these differ: "
-            f"{found}. Compare the runs of one data setting at a time."
-        )
+    groups = _of_the_same_data(groups)
     first = groups[0]
     labels = distinct_labels(groups)
     columns = [Column("class", "class", numeric=False), Column("train_images", "training images")]
@@ -136,6 +160,60 @@ def per_class(groups: Sequence[Group], selection: Selection = "last") -> Table:
         note=_note(groups),
         shared=(("data", data_text(first)),),
     )
+
+
+def by_class_size(groups: Sequence[Group], selection: Selection = "last") -> Table:
+    """One row per setting with the mean recall of its large and its small classes; the best of each is marked.
+
+    Raises:
+        RunError: when the groups were not trained on the same data; use `split_by_data` first.
+    """
+    groups = _of_the_same_data(groups)
+    first = groups[0]
+    members = class_groups(first.counts)
+    columns = [Column("method", "method", numeric=False)]
+    cells: list[list[Cell]] = [[Cell(label) for label in distinct_labels(groups)]]
+    for name in GROUP_METRICS:
+        statistics = [group.statistic(name, selection) for group in groups]
+        columns.append(Column(name, name, measured=True))
+        cells.append(
+            [
+                measured_cell(statistic, runs=len(group.results), best=is_best)
+                for statistic, group, is_best in zip(
+                    statistics, groups, _best(statistics, [0] * len(groups)), strict=True
+                )
+            ]
+        )
+    sizes = {
+        "many": "more than 100 training images",
+        "medium": "20 to 100",
+        "few": "fewer than 20",
+        "major": "at least the geometric mean of the counts",
+        "minor": "the rest",
+    }
+    listed = "; ".join(f"{name}: {sizes[name]} ({_classes(int(members[name].sum()))})" for name in GROUP_METRICS)
+    return Table(
+        title=f"Test recall by class size in %, {SELECTIONS[selection]}: {data_text(first)}",
+        columns=tuple(columns),
+        rows=tuple(zip(*cells, strict=True)),
+        note=f"{_note(groups)} Means over the classes of a group. {listed}.",
+        shared=(("data", data_text(first)),),
+    )
+
+
+def _classes(number: int) -> str:
+    return "no class" if number == 0 else "1 class" if number == 1 else f"{number} classes"
+
+
+def _of_the_same_data(groups: Sequence[Group]) -> list[Group]:
+    groups = _at_least_one(groups)
+    if len(split_by_data(groups)) > 1:
+        found = "; ".join(sorted({data_text(group) for group in groups}))
+        raise RunError(
+            "A table per class or class size needs runs on the same data with the same counts, but these differ: "
+            f"{found}. Compare the runs of one data setting at a time."
+        )
+    return groups
 
 
 def _at_least_one(groups: Sequence[Group]) -> list[Group]:
@@ -171,16 +249,24 @@ def _best(statistics: Sequence[Statistic | None], blocks: Sequence[int]) -> list
     return best
 
 
-def _data_texts(blocks: Sequence[Sequence[Group]]) -> list[str]:
-    """One text per group that differs between blocks even where two data sets go by the same name."""
-    plain = [data_text(block[0]) for block in blocks]
-    texts = []
-    for block, text in zip(blocks, plain, strict=True):
-        if plain.count(text) > 1:
+def _data_texts(blocks: Sequence[Sequence[Group]]) -> tuple[str, list[str], list[str]]:
+    """What all blocks share of their data, and for each group the rest and the whole.
+
+    The texts differ between blocks even where two data sets go by the same name.
+    """
+    parts = [data_parts(block[0]) for block in blocks]
+    common = {name: text for name, text in parts[0].items() if all(other.get(name) == text for other in parts)}
+    whole = [joined_data(part) for part in parts]
+    differing, complete = [], []
+    for block, part, text in zip(blocks, parts, whole, strict=True):
+        rest = joined_data({name: own for name, own in part.items() if name not in common})
+        if whole.count(text) > 1:
             digest = str(block[0].data.get("source_hash", "unknown"))[:8]
-            text += f", {sum(block[0].counts)} images, source {digest}"
-        texts += [text] * len(block)
-    return texts
+            remark = f"{sum(block[0].counts)} images, source {digest}"
+            rest, text = f"{rest}, {remark}" if rest else remark, f"{text}, {remark}"
+        differing += [rest or "as in the title"] * len(block)
+        complete += [text] * len(block)
+    return joined_data(common), differing, complete
 
 
 def _note(groups: Sequence[Group]) -> str:

@@ -15,6 +15,7 @@ from procrustean.report.tables import (
     Cell,
     Column,
     Table,
+    by_class_size,
     comparison,
     per_class,
     to_csv,
@@ -38,7 +39,7 @@ def groups(result: Make) -> list[Group]:
 
 
 def headings(table: Table) -> list[str]:
-    return [column.heading for column in table.columns]
+    return [column.heading for column in table.columns if not column.csv_only]
 
 
 def column(table: Table, name: str) -> list[Cell]:
@@ -55,24 +56,26 @@ def drawn(table: Table, width: int) -> list[str]:
 
 def test_comparison_has_the_columns_of_the_three_selections(groups: list[Group]) -> None:
     table = comparison(groups)
-    assert headings(table) == [
-        "method",
-        "recipe",
-        "epochs",
-        "seeds",
-        "last epoch",
-        "held-out selected",
-        "oracle",
-        "major",
-        "minor",
-        "macro-F1",
-    ]
-    assert table.title == "Test accuracy in %: digits, step ρ=50, small"
+    assert headings(table) == ["method", "last epoch", "oracle", "major", "minor", "macro-F1"]
+    assert table.title == "Test accuracy in %: digits, step ρ=50, small, paper recipe, 20 epochs"
     assert [cell.text for cell in column(table, "last")] == ["61.0 ± 1.0", "71.0 ± 1.0", "66.0 ± 1.0"]
-    assert [cell.text for cell in column(table, "held_out")] == ["—"] * 3
     assert [cell.text for cell in column(table, "oracle")] == ["66.0 ± 1.0", "76.0 ± 1.0", "71.0 ± 1.0"]
-    assert [cell.text for cell in column(table, "seeds")] == ["3"] * 3
-    assert "n=3 runs" in table.note
+    assert ("seeds", "3") in table.shared
+    assert "n=3 runs. No images were held out" in table.note
+
+
+def test_what_differs_gets_a_column(result: Make) -> None:
+    runs = [
+        result(label="ERM", recipe="own", held_out_recall=0.4),
+        result(label="MFW", epochs=30),
+        result(label="MFW", epochs=30, seed=1),
+    ]
+    table = comparison(group_results(runs))
+    assert headings(table)[:6] == ["method", "recipe", "epochs", "seeds", "last epoch", "held-out selected"]
+    assert table.title == "Test accuracy in %: digits, step ρ=50, small"
+    assert [cell.text for cell in column(table, "held_out")] == ["40.0", "—"]
+    assert [cell.text for cell in column(table, "epochs")] == ["20", "30"]
+    assert "held out" not in table.note
 
 
 def test_the_best_of_a_column_is_marked_unless_all_are_equal(groups: list[Group]) -> None:
@@ -114,9 +117,11 @@ def test_different_data_become_a_column_and_are_not_ranked_against_each_other(re
         result(label="MFW", recall=0.4, kind="long_tailed", net="resnet20"),
     ]
     table = comparison(group_results(runs))
-    assert table.title == "Test accuracy in %"
-    assert headings(table)[:4] == ["data", "network", "method", "recipe"]
-    assert [cell.text for cell in column(table, "data")] == ["digits, step ρ=50"] * 2 + ["digits, long-tailed ρ=50"] * 2
+    assert table.title == "Test accuracy in %: digits, ρ=50, paper recipe, 20 epochs"
+    assert headings(table)[:4] == ["data", "method", "network", "last epoch"]
+    assert [cell.text for cell in column(table, "data")] == ["step"] * 2 + ["long-tailed"] * 2
+    in_csv = [row["data"] for row in csv.DictReader(io.StringIO(to_csv(table)))]
+    assert in_csv == ["digits, step ρ=50"] * 2 + ["digits, long-tailed ρ=50"] * 2
     assert [cell.text for cell in column(table, "method")] == ["ERM", "MFW", "ERM", "MFW"]
     assert [cell.best for cell in column(table, "last")] == [True, False, False, True]
 
@@ -163,9 +168,32 @@ def test_per_class_marks_the_best_method_of_each_class(groups: list[Group]) -> N
     assert "oracle" in per_class(groups, "oracle").title
 
 
-def test_per_class_needs_the_same_data(result: Make) -> None:
+def test_recall_by_class_size(result: Make) -> None:
+    counts = [500, 101, 100, 20, 19, 1]
+    recall = [0.9, 0.8, 0.7, 0.6, 0.5, 0.4]
+    runs = [
+        result(label=label, counts=counts, recall=[share + up for share in recall])
+        for label, up in (("ERM", 0.0), ("MFW", 0.05))
+    ]
+    table = by_class_size(group_results(runs))
+    assert headings(table) == ["method", "many", "medium", "few", "major", "minor"]
+    assert [cell.text for cell in table.rows[0]] == ["ERM", "85.0", "65.0", "45.0", "80.0", "50.0"]
+    assert [cell.best for cell in table.rows[1]] == [False] + [True] * 5
+    assert "few: fewer than 20 (2 classes)" in table.note
+    assert "minor: the rest (3 classes)" in table.note
+    assert [cell.text for cell in by_class_size(group_results(runs), "oracle").rows[0]][1] == "90.0"
+
+
+def test_a_class_size_without_classes_is_said_to_have_none(result: Make) -> None:
+    table = by_class_size(group_results([result()]))
+    assert column(table, "few")[0].text == "—"
+    assert "few: fewer than 20 (no class)" in table.note
+
+
+@pytest.mark.parametrize("table", [per_class, by_class_size])
+def test_tables_of_classes_need_the_same_data(result: Make, table: Callable[[list[Group]], Table]) -> None:
     with pytest.raises(RunError, match=r"same data.*long-tailed.*step"):
-        per_class(group_results([result(), result(kind="long_tailed")]))
+        table(group_results([result(), result(kind="long_tailed")]))
 
 
 def test_nothing_to_compare_is_an_error() -> None:
@@ -178,8 +206,8 @@ def test_nothing_to_compare_is_an_error() -> None:
 def test_markdown(result: Make) -> None:
     text = to_markdown(comparison(group_results([result(label="A", recall=0.5), result(label="B", recall=0.25)])))
     lines = text.splitlines()
-    assert lines[0] == "**Test accuracy in %: digits, step ρ=50, small**"
-    assert re.fullmatch(r"\|-+\|-+\|-+:\|(-+:\|)+", lines[3])
+    assert lines[0] == "**Test accuracy in %: digits, step ρ=50, small, paper recipe, 20 epochs**"
+    assert re.fullmatch(r"\|-+\|(-+:\|)+", lines[3])
     assert len({len(line) for line in lines[2:6]}) == 1
     assert "| **50.0** |" in lines[4]
     assert "|     25.0 |" in lines[5]
@@ -200,10 +228,10 @@ def test_csv_has_raw_numbers(groups: list[Group]) -> None:
 
 def test_latex_uses_booktabs_and_escapes(groups: list[Group]) -> None:
     text = to_latex(comparison(groups))
-    assert r"\begin{tabular}{llrrrrrrrr}" in text
+    assert r"\begin{tabular}{lrrrrr}" in text
     assert text.index(r"\toprule") < text.index(r"\midrule") < text.index(r"\bottomrule")
     assert r"\textbf{71.0 $\pm$ 1.0}" in text
-    assert r"Test accuracy in \%: digits, step $\rho$=50, small." in text
+    assert r"Test accuracy in \%: digits, step $\rho$=50, small, paper recipe, 20 epochs." in text
     assert text.isascii()
 
 
@@ -261,11 +289,26 @@ def test_no_number_is_lost_on_a_narrow_terminal(result: Make, width: int) -> Non
     assert max(map(len, lines)) <= width
     words = " ".join(lines).split()
     for row in table.rows:
-        for cell in row[4:]:
+        for cell, column_ in zip(row, table.columns, strict=True):
+            if column_.csv_only:
+                continue
             for word in cell.text.replace("± ", "±").split():
                 assert word in words
-    for column_ in table.columns:
-        assert set(column_.heading.split()) <= set(words)
+    for heading in headings(table):
+        assert set(heading.split()) <= set(words)
+
+
+def test_a_row_of_the_usual_comparison_fits_a_line_of_a_hundred_characters(result: Make) -> None:
+    settings = [
+        {"label": label, "kind": kind, "epochs": epochs, "seed": seed, "recall": 0.5 + 0.01 * seed}
+        for kind in ("step", "long_tailed")
+        for label, epochs, seeds in (("ERM", 200, 2), ("MFW", 300, 3), ("MFW w/ DRW", 300, 3))
+        for seed in range(seeds)
+    ]
+    lines = drawn(comparison(group_results(result(rho=100.0, **setting) for setting in settings)), 100)
+    rows = [line for line in lines if line.startswith(("step", "long-tailed"))]
+    assert len(rows) == 6
+    assert all(row.count("±") == 5 for row in rows)
 
 
 def test_a_wide_terminal_keeps_each_row_on_a_line(groups: list[Group]) -> None:

@@ -1,0 +1,74 @@
+"""procrustean report"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import tyro
+
+from ..errors import ConfigError
+
+DEFAULT_OUTPUT = Path("report.html")
+
+
+@dataclass(frozen=True)
+class Report:
+    """Make one HTML page of finished runs that opens anywhere, without a network; or serve it while they train.
+
+    Example: procrustean report runs/* --output report.html
+    """
+
+    runs: tyro.conf.Positional[tuple[Path, ...]]
+    """Folders of runs, or their result.json files."""
+    output: Path | None = None
+    """File to write; default report.html. Another report is overwritten, any other file is not."""
+    examples: int = 5
+    """Example images for each of the worst confusions, where test images and network are found; 0 for none."""
+    data_dir: Path | None = None
+    """Where data sets are found; default as in training. Nothing is downloaded."""
+    watch: bool = False
+    """Serve the page to this machine and keep it current while the runs go on, until Ctrl-C."""
+    port: int = 8723
+    """Port of the page with --watch; 0 for any that is free."""
+    quiet: bool = False
+    """No progress."""
+
+    def run(self) -> int:
+        if not self.runs:
+            raise ConfigError("no run received; name at least one folder of a run: procrustean report RUN")
+        if self.examples < 0:
+            raise ConfigError(f"examples = {self.examples} received; it has to be 0 or more")
+        if not self.watch:
+            return self._write()
+        if self.output is not None:
+            raise ConfigError("--watch serves the page and writes no file; leave --output out, or --watch")
+        return self._serve()
+
+    def _serve(self) -> int:
+        from ..console import make_reporter, write_result
+        from ..report.watch import Watched, serve
+
+        serve(
+            Watched(self.runs),
+            self.port,
+            lambda address: write_result(f"the report is at {address} and follows the training; Ctrl-C ends it"),
+        )
+        make_reporter(quiet=self.quiet).say("the report is no longer served")
+        return 0
+
+    def _write(self) -> int:
+        from ..console import make_reporter, write_result
+        from ..report.html_page import write_report
+        from .outcome import finished_runs
+
+        output = self.output or DEFAULT_OUTPUT
+        write_report(
+            finished_runs(self.runs),
+            output,
+            examples=self.examples,
+            data_dir=self.data_dir,
+            say=make_reporter(quiet=self.quiet).say,
+        )
+        write_result(f"{output} ({output.stat().st_size / 1e6:.1f} MB): open it in any browser")
+        return 0

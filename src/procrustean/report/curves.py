@@ -1,0 +1,150 @@
+"""Curves along the epochs: mean and spread over the repeats of a setting."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from procrustean.report.class_sizes import recall_by_size
+from procrustean.report.results import GROUP_METRICS, Group, Result
+
+ACCURACIES = ("test_accuracy", "test_balanced_accuracy", "held_out_balanced_accuracy")
+MOST_NUMBERS = 100_000  # of one quantity; with thousands of classes fewer epochs are kept
+
+#: What one run measured: the values by epoch, counted from 0.
+Series = Mapping[int, Sequence[float | None]]
+
+
+@dataclass(frozen=True)
+class Curve:
+    """Values along the epochs measured in all repeats; undefined ones are NaN."""
+
+    epochs: NDArray[np.int64]  # from 1, [T]
+    mean: NDArray[np.float64]  # [T, lines]
+    sd: NDArray[np.float64] | None  # [T, lines]; None for a single run
+    measured: int  # epochs there were before thinning
+
+    def to_json(self, *, percent: bool) -> dict[str, Any]:
+        """Plain lists; shares in percent, other values with five digits that count."""
+        shown = shown_percent if percent else five_digits
+
+        def plain(values: NDArray[np.float64]) -> list[list[float | None]]:
+            return [[shown(value) for value in row] for row in values.tolist()]
+
+        return {
+            "epochs": self.epochs.tolist(),
+            "mean": plain(self.mean),
+            "sd": None if self.sd is None else plain(self.sd),
+            "measured": self.measured,
+        }
+
+
+def overall_curves(group: Group) -> dict[str, Curve]:
+    """One line each: loss, lr, test and held-out accuracies, recall by class size."""
+    by_size = [_by_size(result) for result in group.results]
+    found = {
+        "loss": _curve([_per_epoch(result, "loss") for result in group.results]),
+        "lr": _curve([_per_epoch(result, "lr") for result in group.results]),
+        **{name: _curve([_evaluated(result, name) for result in group.results]) for name in ACCURACIES},
+        **{size: _curve([run[size] for run in by_size]) for size in GROUP_METRICS},
+    }
+    return {name: curve for name, curve in found.items() if curve is not None}
+
+
+def class_curves(group: Group) -> dict[str, Curve]:
+    """One line per class: recalls on test and training images, and what was probed."""
+    runs = group.results
+    found = {
+        "test_recall": _curve([_evaluated(run, "test_recall") for run in runs]),
+        "train_recall": _curve([_evaluated(run, "train_recall") or _probed(run, "train_recall") for run in runs]),
+        "classification_ratio": _curve([_probed(run, "classification_ratio") for run in runs]),
+        "gradient_norm_on": _curve([_gradient_norms(run, "on") for run in runs]),
+        "gradient_norm_off": _curve([_gradient_norms(run, "off") for run in runs]),
+        "feature_deviation": _curve([_probed(run, "feature_deviation") for run in runs]),
+    }
+    return {name: curve for name, curve in found.items() if curve is not None}
+
+
+def _per_epoch(result: Result, name: str) -> Series:
+    values = result.record["curves"].get(name) or []
+    return {epoch: [value] for epoch, value in enumerate(values)}
+
+
+def _evaluated(result: Result, name: str) -> Series:
+    curves = result.record["curves"]
+    return _by_epoch(curves.get("evaluated"), curves.get(name))
+
+
+def _by_size(result: Result) -> dict[str, Series]:
+    """The mean recall of every class size along the epochs, without epochs at which it is undefined."""
+    counts = [int(count) for count in result.data["counts"]]
+    means = {epoch: recall_by_size(row, counts) for epoch, row in _evaluated(result, "test_recall").items()}
+    return {
+        size: {epoch: [mean[size]] for epoch, mean in means.items() if mean[size] is not None} for size in GROUP_METRICS
+    }
+
+
+def _probed(result: Result, name: str) -> Series:
+    probes = result.record.get("probes") or {}
+    return _by_epoch(probes.get("epochs"), probes.get(name))
+
+
+def _gradient_norms(result: Result, mixing: str) -> Series:
+    """Norms with mixing on or off: under `gradient_norm` by these names, or mixed ones apart from unmixed ones."""
+    probes = result.record.get("probes") or {}
+    norms = probes.get("gradient_norm")
+    if isinstance(norms, Mapping):
+        return _by_epoch(probes.get("epochs"), norms.get(mixing))
+    return _probed(result, "gradient_norm_mixed" if mixing == "on" else "gradient_norm")
+
+
+def _by_epoch(epochs: Sequence[int] | None, rows: Sequence[Any] | None) -> Series:
+    return {
+        int(epoch): row if isinstance(row, list) else [row]
+        for epoch, row in zip(epochs or (), rows or (), strict=False)
+        if row is not None
+    }
+
+
+def _curve(runs: Sequence[Series]) -> Curve | None:
+    """Mean and sample standard deviation over the runs, at the epochs that all of them measured."""
+    epochs = sorted(set.intersection(*(set(run) for run in runs)))
+    if not epochs:
+        return None
+    measured = len(epochs)
+    lines = len(runs[0][epochs[0]])
+    kept = max(2, MOST_NUMBERS // lines)
+    if measured > kept:
+        epochs = [epochs[i] for i in np.unique(np.linspace(0, measured - 1, kept).round().astype(int))]
+    values = np.array(
+        [[[np.nan if v is None else v for v in run[epoch]] for epoch in epochs] for run in runs], dtype=np.float64
+    )
+    return Curve(
+        epochs=np.array(epochs, dtype=np.int64) + 1,
+        mean=values.mean(axis=0),
+        sd=values.std(axis=0, ddof=1) if len(runs) > 1 else None,
+        measured=measured,
+    )
+
+
+def shown_percent(share: float | None) -> float | None:
+    """A share in percent with three decimals, which every way of rounding to one decimal shows as Python does.
+
+    >>> shown_percent(0.7645), f"{100 * 0.7645:.1f}"
+    (76.449, '76.4')
+    """
+    if share is None or not np.isfinite(share):
+        return None
+    value = 100 * share
+    thousandths = round(1000 * value)
+    if abs(thousandths) % 100 == 50:
+        thousandths += 1 if float(f"{value:.1f}") > thousandths / 1000 else -1
+    return thousandths / 1000
+
+
+def five_digits(value: float) -> float | None:
+    return float(f"{value:.5g}") if np.isfinite(value) else None

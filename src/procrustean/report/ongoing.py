@@ -1,0 +1,140 @@
+"""A run that still goes on, read from the files it has written so far, in the form of a result."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from procrustean.errors import RunError
+from procrustean.report.class_sizes import recall_by_size
+from procrustean.report.result_file import KNOWN_FORMATS, UNFINISHED, Result
+
+CONFIG_FILE, EPOCHS_FILE = "config.json", "epochs.jsonl"
+
+
+@dataclass(frozen=True)
+class Ongoing:
+    """How far a run is, and its result so far: None before the first test."""
+
+    label: str
+    path: Path
+    epochs_done: int
+    epochs: int
+    result: Result | None
+
+
+def load_ongoing(directory: Path) -> Ongoing:
+    """What the files of an unfinished run say.
+
+    Such a run is no repeat of any other: it stands for itself under a label with its seed.
+
+    Raises:
+        RunError: when the folder holds no run or its files are damaged.
+    """
+    file = directory / CONFIG_FILE
+    begun = _parsed(file, _content(file))
+    if not isinstance(begun, dict) or not {"config", "identity", "format"} <= set(begun):
+        raise RunError(f"{file} is not the configuration of a run: it lacks format, config or identity.")
+    if begun["format"] not in KNOWN_FORMATS:
+        raise RunError(f"{file} has format {begun['format']!r}; this version of procrustean does not read it.")
+    config, identity = begun["config"], begun["identity"]
+    records = _epochs(directory / EPOCHS_FILE)
+    label = f"{identity['method']} (seed {config['seed']}, unfinished)"
+    tested = any("test" in record for record in records)
+    return Ongoing(
+        label=label,
+        path=directory,
+        epochs_done=len(records),
+        epochs=int(identity["recipe"]["epochs"]),
+        result=Result(_record(label, config, identity, records), directory / CONFIG_FILE) if tested else None,
+    )
+
+
+def _content(file: Path) -> bytes:
+    try:
+        return file.read_bytes()
+    except (FileNotFoundError, NotADirectoryError):
+        raise RunError(f"There is no run at {file.parent}: it has no {file.name}.") from None
+    except OSError as error:
+        raise RunError(f"{file} cannot be read: {error.strerror or error}.") from error
+
+
+def _parsed(file: Path, content: bytes) -> Any:
+    try:
+        return json.loads(content)
+    except ValueError as error:
+        raise RunError(f"{file} is damaged ({error}). Start the run again in a new folder.") from error
+
+
+def _epochs(file: Path) -> list[dict[str, Any]]:
+    """The epochs so far; a last line that is just being written does not count."""
+    if not file.exists():
+        return []
+    return [_parsed(file, line) for line in _content(file).split(b"\n")[:-1]]
+
+
+def _record(
+    label: str, config: Mapping[str, Any], identity: Mapping[str, Any], records: Sequence[Mapping[str, Any]]
+) -> dict[str, Any]:
+    counts = [int(count) for count in identity["counts"]]
+    evaluated = [record for record in records if "test" in record]
+    source = str(config["source"])
+    return {
+        "format": KNOWN_FORMATS[-1],
+        "label": label,
+        "status": UNFINISHED,
+        "config": dict(config),
+        "recipe": {"name": config.get("recipe"), **identity["recipe"]},
+        "data": {
+            "source": Path(source).stem if source.endswith(".npz") else Path(source).name or source,
+            "classes": list(identity["classes"]),
+            "counts": counts,
+            "kind": config.get("imbalance"),
+            "rho": config.get("rho") or max(counts) / min(counts),
+            "split_hash": identity.get("split_hash"),
+            "source_hash": None,  # known when the run ends
+        },
+        "method": {"name": config.get("method"), "options": config.get("options") or {}},
+        "selections": _selections(evaluated, counts),
+        "curves": {
+            "loss": [record.get("loss") for record in records],
+            "lr": [record.get("lr") for record in records],
+            "evaluated": [record["epoch"] for record in evaluated],
+            "test_accuracy": [record["test"]["accuracy"] for record in evaluated],
+            "test_balanced_accuracy": [record["test"]["balanced_accuracy"] for record in evaluated],
+            "held_out_balanced_accuracy": [record["held_out"]["balanced_accuracy"] for record in evaluated]
+            if all("held_out" in record for record in evaluated)
+            else None,
+            "test_recall": [record["test"]["recall"] for record in evaluated],
+            "train_recall": [record["train"]["recall"] if "train" in record else None for record in evaluated],
+        },
+        "probes": _probes(records),
+        "environment": {"precision": identity.get("precision")},
+    }
+
+
+def _probes(records: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:
+    probed = [record for record in records if record.get("probe")]
+    if not probed:
+        return None
+    names = probed[0]["probe"]
+    curves = {name: [record["probe"].get(name) for record in probed] for name in names}
+    return {"epochs": [record["epoch"] for record in probed], **curves}
+
+
+def _selections(evaluated: Sequence[Mapping[str, Any]], counts: Sequence[int]) -> dict[str, Any]:
+    """The three selections among the epochs of the present stage, by the rules of a finished run."""
+    present = [record for record in evaluated if record.get("stage") == evaluated[-1].get("stage")]
+
+    def selection(record: Mapping[str, Any]) -> dict[str, Any]:
+        test = record["test"]
+        return {"epoch": record["epoch"], "metrics": {**test, "groups": recall_by_size(test["recall"], counts)}}
+
+    chosen = None
+    if all("held_out" in record for record in present):
+        chosen = selection(max(reversed(present), key=lambda record: record["held_out"]["balanced_accuracy"]))
+    best = max(present, key=lambda record: record["test"][record["test"]["headline"]])
+    return {"last": selection(present[-1]), "held_out": chosen, "oracle": selection(best)}

@@ -1,0 +1,110 @@
+// The parts of the page. Each is a function of the data and of what the reader has chosen.
+
+function resultSection(page) {
+  const { setting, methods, width } = page;
+  const values = methods.flatMap(({ method }) => Object.values(method.selections).filter(Boolean).flatMap(({ mean, sd, runs }) =>
+    [mean - (sd ?? 0), mean + (sd ?? 0), ...runs.map((run) => run.value)]));
+  const domain = span(values, 0);
+  const columns = width >= 820 ? 3 : 1;
+  const panel = Math.floor((width - (columns - 1) * GAP) / columns);
+  return section("result", "Result",
+    `Test ${setting.headline} in %, one dot per seed, mean and standard deviation. ${imagesText(setting)}`,
+    element("div", { class: "selections" }, page.data.selections.map(({ key }) =>
+      selectionPlot(key, methods, domain, panel, setting.headline))),
+    table(setting.tables.comparison));
+}
+
+function imagesText(setting) {
+  const test = setting.test === null ? "" : `, ${whole(setting.test)} test images`;
+  const sizes = [Math.max(...setting.counts), Math.min(...setting.counts)].map(whole);
+  return `${setting.classes.length} classes of ${sizes[0]} to ${sizes[1]} training images${test}.`;
+}
+
+function verdictSection(page) {
+  const told = page.methods.filter(({ method }) => method.verdicts.length);
+  if (!told.length) return null;
+  const { columns } = evenColumns(page.width, told.length, 264);
+  return section("verdict", "What the curves say", "Drawn from the measured curves, with the numbers it rests on.",
+    element("div", { class: "panels", style: { "--columns": String(columns) } }, told.map(({ method, look, number }) => element("div", { class: "verdict" },
+      methodHeading(method, look, `seed ${method.verdicts[0].seed}`),
+      sentenceList(method.verdicts[0]),
+      method.verdicts.length > 1
+        ? details(`verdict-${number}`, "The other seeds", page, () => method.verdicts.slice(1).map((verdict) => [
+          element("h4", {}, `Seed ${verdict.seed}`), sentenceList(verdict)]))
+        : null))));
+}
+
+function sentenceList({ sentences }) {
+  return element("ul", {}, sentences.map((sentence) => element("li", {}, sentence)));
+}
+
+function classesSection(page) {
+  const { setting, methods, width, state, look } = page;
+  const order = look.order;
+  const lines = methods
+    .filter(({ method }) => method.selections[state.selection])
+    .map(({ method, look: { colour, mark } }) => {
+      const { recall, recallSd } = method.selections[state.selection];
+      return {
+        label: method.label, colour, mark, dash: "", x: order.map((_, position) => position),
+        y: order.map((index) => recall[index]), sd: recallSd ? order.map((index) => recallSd[index]) : null,
+      };
+    });
+  const chart = lines.length
+    ? element("figure", { class: "panel" }, lineChart({
+      width, height: 340, lines, title: "Test recall of every class", unit: "%", show: oneDecimal, domain: [0, 103],
+      names: order.map((index) => setting.classes[index]),
+      bars: { values: order.map((index) => setting.counts[index]), label: "images" },
+      heading: (position) => `${setting.classes[order[position]]}: ${whole(setting.counts[order[position]])} training images`,
+    }), legend(methods))
+    : element("p", { class: "empty" }, "No run has this selection: no images were held out.");
+  return section("classes", "Large and small classes",
+    "Test recall from the largest class to the smallest; the bars below are training images, on a logarithmic scale.",
+    selectionChoice(page, "classes"), chart,
+    table(setting.tables.sizes[state.selection]),
+    details("per-class", "Recall of every class as a table", page, () => table(setting.tables.classes[state.selection])));
+}
+
+function confusionSection(page) {
+  const { setting, methods, width, state } = page;
+  const { columns, width: panel } = evenColumns(width, methods.length, 340);
+  const drawn = methods.map(({ method, look }) => {
+    const matrix = method.confusion[state.selection];
+    const examples = state.selection === "last" ? method.examples : null;
+    return element("div", { class: "panel" },
+      methodHeading(method, look),
+      matrix ? confusionMatrix(matrix, setting.classes, panel, `Confusion matrix of ${method.label}`) : null,
+      element("h4", {}, "Worst confusions"),
+      worstConfusions(method, state.selection, setting.classes, matrix ? 6 : 12),
+      examples?.reason ? element("p", { class: "note" }, `No example images. ${examples.reason}`) : null,
+      examples?.runs.length ? element("p", { class: "note" }, `Example images confused by ${examples.runs.join(", ")}.`) : null);
+  });
+  return section("confusion", "Confusions",
+    (setting.matrix ? "Shares of the test images of a class in %, over all seeds. " : "With this many classes only the worst pairs are shown. ")
+    + "A worst confusion is one that takes the largest share of a class.",
+    selectionChoice(page, "confusion"),
+    element("div", { class: "panels", style: { "--columns": String(columns) } }, drawn),
+    methods.every(({ method }) => method.examples === null)
+      ? element("p", { class: "note" }, page.data.live ? "Example images are shown by a report without --watch." : "Example images were not asked for.")
+      : null);
+}
+
+function settingsSection(page) {
+  const { setting, methods } = page;
+  const numbers = methods.map(({ number }) => number);
+  const labels = methods.map(({ method }) => method.label);
+  const rows = setting.configuration.map(({ part, name, values }) => ({ part, name, values: numbers.map((number) => values[number]) }));
+  const same = rows.filter(({ values }) => values.every((value) => value === values[0]));
+  const differing = rows.filter(({ values }) => values.some((value) => value !== values[0]));
+  const columns = Object.keys(setting.provenance[0] ?? {});
+  const runs = setting.provenance.filter((run) => labels.includes(run.method));
+  const used = columns.filter((column) => runs.some((run) => run[column]));
+  return section("settings", "Settings and provenance", null,
+    differing.length
+      ? textTable("Settings that differ", ["", "setting", ...labels], differing.map(({ part, name, values }) => [part, name, ...values.map((value) => value ?? "—")]))
+      : null,
+    details("same-settings", methods.length > 1 ? "Settings that all share" : "All settings", page,
+      () => textTable("Shared settings", ["", "setting", "value"], same.map(({ part, name, values }) => [part, name, values[0] ?? ""]), { caption: false })),
+    details("runs", `Runs (${runs.length}): machine, time, versions, files`, page,
+      () => textTable("Runs", used, runs.map((run) => used.map((column) => run[column])), { caption: false })));
+}

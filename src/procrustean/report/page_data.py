@@ -1,0 +1,210 @@
+"""What the page of a report shows, as plain data for its script."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from procrustean import __version__
+from procrustean.metrics import class_groups
+from procrustean.report.confusions import summed_confusion, worst_confusions
+from procrustean.report.curves import class_curves, overall_curves, shown_percent
+from procrustean.report.examples import ExampleFinder
+from procrustean.report.formats import Table, readable, to_csv, to_latex
+from procrustean.report.ongoing import Ongoing
+from procrustean.report.provenance import configuration, run_rows
+from procrustean.report.results import (
+    Group,
+    Result,
+    Selection,
+    data_text,
+    distinct_labels,
+    group_results,
+    split_by_data,
+)
+from procrustean.report.tables import HEADLINES, SELECTIONS, by_class_size, comparison, per_class
+
+LARGEST_MATRIX = 30  # classes; beyond, only the worst confusions are shown
+WORST_SHOWN = 12
+
+#: Quantities per class along the epochs: title, unit, and the curves they consist of with what sets these apart.
+QUANTITIES: tuple[tuple[str, str, tuple[tuple[str, str], ...]], ...] = (
+    ("Test accuracy", "%", (("test_recall", ""),)),
+    ("Training accuracy", "%", (("train_recall", ""),)),
+    ("Classification ratio", "", (("classification_ratio", ""),)),
+    ("Gradient norm", "", (("gradient_norm_on", "mixing on"), ("gradient_norm_off", "mixing off"))),
+    ("Feature deviation", "", (("feature_deviation", ""),)),
+)
+
+
+def page_data(
+    results: Iterable[Result], *, ongoing: Sequence[Ongoing] = (), finder: ExampleFinder | None = None
+) -> dict[str, Any]:
+    """Everything the page shows.
+
+    Args:
+        results: finished runs.
+        ongoing: runs that still go on.
+        finder: finds example images of confusions; without it there are none.
+    """
+    known = [*results, *(run.result for run in ongoing if run.result is not None)]
+    groups = group_results(_with_source_hash(known))
+    blocks = split_by_data(groups)
+    return {
+        "title": _title(groups),
+        "made": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
+        "version": __version__,
+        "runs": sum(len(group.results) for group in groups),
+        "ongoing": [
+            {"label": run.label, "path": str(run.path), "done": run.epochs_done, "epochs": run.epochs}
+            for run in ongoing
+        ],
+        "selections": [{"key": key, "title": title} for key, title in SELECTIONS.items()],
+        "quantities": [
+            {"title": title, "unit": unit, "parts": [{"key": key, "title": part} for key, part in parts]}
+            for title, unit, parts in QUANTITIES
+        ],
+        "settings": [_setting(block, finder) for block in blocks],
+    }
+
+
+def _with_source_hash(results: Sequence[Result]) -> list[Result]:
+    """A run that goes on does not know the hash of its images yet; it takes that of finished runs on the same data."""
+
+    def named(result: Result) -> tuple[Any, ...]:
+        data = result.data
+        return (data["source"], data.get("kind"), data.get("rho"), tuple(data["classes"]), tuple(data["counts"]))
+
+    hashes = {named(result): result.data.get("source_hash") for result in results if not result.unfinished}
+    filled = []
+    for result in results:
+        if result.unfinished:
+            data = {**result.data, "source_hash": hashes.get(named(result))}
+            result = Result({**result.record, "data": data}, result.path)
+        filled.append(result)
+    return filled
+
+
+def _title(groups: Sequence[Group]) -> str:
+    labels = list(dict.fromkeys(group.label for group in groups))
+    sources = ", ".join(dict.fromkeys(str(group.data["source"]) for group in groups))
+    if not labels:
+        return "Training"
+    named = labels[0] if len(labels) == 1 else f"{', '.join(labels[:-1])} and {labels[-1]}"
+    return f"{named if len(labels) <= 3 else f'{len(labels)} methods'} on {sources}"
+
+
+def _setting(groups: Sequence[Group], finder: ExampleFinder | None) -> dict[str, Any]:
+    """All groups of one data setting."""
+    first = groups[0]
+    labels = distinct_labels(groups)
+    members = class_groups(first.counts)
+    return {
+        "name": data_text(first),
+        "headline": HEADLINES[first.headline],
+        "classes": list(first.classes),
+        "counts": list(first.counts),
+        "sizes": [
+            next(name for name in ("many", "medium", "few") if members[name][index])
+            for index in range(len(first.classes))
+        ],
+        "train": sum(first.counts),
+        "test": (first.results[0].metrics("last") or {}).get("images"),
+        "matrix": len(first.classes) <= LARGEST_MATRIX,
+        "methods": [_method(group, label, finder) for group, label in zip(groups, labels, strict=True)],
+        "tables": {
+            "comparison": _table(comparison(groups), "comparison"),
+            "sizes": {name: _table(by_class_size(groups, name), f"class-sizes-{name}") for name in SELECTIONS},
+            "classes": {name: _table(per_class(groups, name), f"classes-{name}") for name in SELECTIONS},
+        },
+        "configuration": configuration(groups),
+        "provenance": run_rows(groups, labels),
+    }
+
+
+def _method(group: Group, label: str, finder: ExampleFinder | None) -> dict[str, Any]:
+    matrices = {name: summed_confusion(group, name) for name in SELECTIONS}
+    worst = {name: [] if m is None else worst_confusions(m, WORST_SHOWN) for name, m in matrices.items()}
+    examples = None if finder is None else finder.find(group, worst["last"])
+    small = len(group.classes) <= LARGEST_MATRIX
+    return {
+        "label": label,
+        "seeds": list(group.seeds),
+        "epochs": group.epochs,
+        "unfinished": group.results[0].unfinished,
+        "selections": {name: _selected(group, name) for name in SELECTIONS},
+        "overall": {
+            name: curve.to_json(percent=name not in ("loss", "lr")) for name, curve in overall_curves(group).items()
+        },
+        "perClass": {
+            name: curve.to_json(percent=name.endswith("recall")) for name, curve in class_curves(group).items()
+        },
+        "confusion": {
+            name: matrix.tolist() if matrix is not None and small else None for name, matrix in matrices.items()
+        },
+        "worst": {
+            name: [{"true": c.true, "predicted": c.predicted, "images": c.images, "of": c.of} for c in pairs]
+            for name, pairs in worst.items()
+        },
+        "examples": None
+        if examples is None
+        else {
+            "reason": examples.reason,
+            "runs": list(examples.runs),
+            "pictures": {f"{true}-{predicted}": uris for (true, predicted), uris in examples.pictures.items()},
+        },
+        "verdicts": [
+            {"seed": result.repeat[0], "sentences": sentences}
+            for result in group.results
+            if (sentences := _verdict(result))
+        ],
+    }
+
+
+def _verdict(result: Result) -> list[str]:
+    """What the curves of a run say in words: as its record has it, else from its probes."""
+    if said := result.record.get("verdict"):
+        return [str(sentence) for sentence in said]
+    if not result.record.get("probes"):
+        return []
+    from ..diagnose import curves_of, verdict
+
+    return [finding.text for finding in verdict(curves_of(result.record))]
+
+
+def _selected(group: Group, selection: Selection) -> dict[str, Any] | None:
+    """The headline under one selection, run by run and together, and the recall of every class. In percent."""
+    statistic = group.statistic("headline", selection)
+    if statistic is None:
+        return None
+    runs = [
+        {
+            "seed": result.repeat[0],
+            "epoch": chosen["epoch"] + 1,
+            "value": shown_percent(chosen["metrics"][group.headline]),
+        }
+        for result in group.results
+        if (chosen := result.record["selections"].get(selection)) is not None
+    ]
+    recall = group.recall(selection)
+    return {
+        "mean": shown_percent(statistic.mean),
+        "sd": shown_percent(statistic.sd),
+        "runs": runs,
+        "recall": [one and shown_percent(one.mean) for one in recall],
+        "recallSd": None if statistic.sd is None else [one and shown_percent(one.sd) for one in recall],
+    }
+
+
+def _table(table: Table, name: str) -> dict[str, Any]:
+    shown = readable(table)
+    return {
+        "title": table.title,
+        "note": table.note,
+        "columns": [{"heading": column.heading, "numeric": column.numeric} for column in shown.columns],
+        "rows": [[{"text": cell.text, "best": cell.best} for cell in row] for row in shown.rows],
+        "name": name,
+        "csv": to_csv(table),
+        "latex": to_latex(table),
+    }

@@ -1,0 +1,110 @@
+"""procrustean report, and logging while training."""
+
+from __future__ import annotations
+
+import json
+import re
+import signal
+import subprocess
+import sys
+import urllib.request
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+Call = Callable[..., Any]
+TRAIN = ("--net", "small", "--epochs", "2", "--batch-size", "16", "--device", "cpu", "--precision", "fp32", "--quiet")
+
+
+@pytest.fixture
+def run(npz: Path, call: Call) -> str:
+    assert call("train", npz, *TRAIN, "--method", "erm", "--run-dir", "runs/a").code == 0
+    return "runs/a"
+
+
+def data_of(page: Path) -> dict[str, Any]:
+    found = re.search(r'id="data">(.*?)</script>', page.read_text())
+    assert found is not None
+    data: dict[str, Any] = json.loads(found[1])
+    return data
+
+
+def test_a_report_is_written(run: str, call: Call) -> None:
+    answer = call("report", run)
+    assert answer.code == 0
+    assert answer.out.startswith("report.html (0.")
+    (method,) = data_of(Path("report.html"))["settings"][0]["methods"]
+    assert method["label"] == "ERM"
+    assert method["examples"]["reason"] == ""
+    assert any(method["examples"]["pictures"].values())
+    assert "looking for examples" in answer.err
+    again = call("report", f"{run}/result.json", "--output", "again.html", "--examples", "0", "--quiet")
+    assert (again.code, again.err) == (0, "")
+    assert data_of(Path("again.html"))["settings"][0]["methods"][0]["examples"] is None
+
+
+def test_a_folder_of_runs_and_unfinished_ones(run: str, call: Call) -> None:
+    Path("runs/b").mkdir()
+    Path("runs/b/config.json").write_text("{}")
+    answer = call("report", "runs")
+    assert answer.code == 0
+    assert "runs/b is not finished and left out" in answer.err
+    assert data_of(Path("report.html"))["runs"] == 1
+
+
+def test_result_files_alone_are_enough(run: str, call: Call) -> None:
+    content = Path(run, "result.json").read_text()
+    Path("kept.json").write_text(content)
+    assert call("report", "kept.json").code == 0
+    assert "not beside the result" in data_of(Path("report.html"))["settings"][0]["methods"][0]["examples"]["reason"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ((), "no run received"),
+        (("nowhere",), "There is no run at nowhere"),
+        (("runs/a", "--examples", "-1"), "examples = -1 received"),
+        (("runs/a", "--watch", "--output", "x.html"), "writes no file"),
+        (("runs/a", "--output", "stripes.npz"), "exists and is not a report"),
+        (("nowhere", "--watch"), "There is no run at nowhere"),
+    ],
+)
+def test_wrong_input_is_named(run: str, call: Call, arguments: tuple[str, ...], message: str) -> None:
+    answer = call("report", *arguments)
+    assert (answer.code, answer.out) == (2, "")
+    assert message in answer.err
+
+
+def test_watching_serves_until_ctrl_c(run: str, work: Path) -> None:
+    command = [sys.executable, "-m", "procrustean", "report", run, "--watch", "--port", "0"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        found = re.search(r"http://127\.0\.0\.1:\d+/", process.stdout.readline())
+        assert found is not None
+        with urllib.request.urlopen(found[0], timeout=10) as page:
+            assert b"ERM on stripes" in page.read()
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=10)
+    assert process.returncode == 0
+    assert out == ""
+    assert err == "the report is no longer served\n"
+
+
+def test_training_can_be_logged(npz: Path, call: Call) -> None:
+    answer = call("train", npz, *TRAIN, "--method", "erm", "--run-dir", "logged", "--log", "tensorboard")
+    assert answer.code == 0
+    assert list(Path("logged/tensorboard").glob("events.*"))
+    assert "log" not in json.loads(Path("logged/config.json").read_text())["config"]
+
+
+def test_a_missing_logging_package_stops_before_anything_is_written(
+    npz: Path, call: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "wandb", None)
+    answer = call("train", npz, *TRAIN, "--run-dir", "logged", "--log", "wandb")
+    assert answer.code == 2
+    assert "pip install 'procrustean[wandb]'" in answer.err
+    assert not Path("logged").exists()
