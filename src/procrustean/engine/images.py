@@ -94,6 +94,10 @@ class ImageStore(LabelledImages):
         """The middle of images start to stop as it is, [n, channels, h, w]."""
         return self.normalised(self.augment.middle(self.pixels[start:stop], self.padding))
 
+    def clean_at(self, index: Tensor) -> Tensor:
+        """The middle of the images at `index`, [n], as it is, [n, channels, h, w]."""
+        return self.normalised(self.augment.middle(self.pixels[index], self.padding))
+
     def clean_batches(self, size: int) -> Iterator[tuple[Tensor, Tensor]]:
         """All images as they are, in order, with their labels, `size` at a time."""
         for start in range(0, len(self), size):
