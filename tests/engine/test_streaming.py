@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 
-from procrustean import api
+from procrustean import api, preparing
 from procrustean.api import fit, resume
 from procrustean.augment import make_augmentation
 from procrustean.augment.host import augment_batch
@@ -60,10 +60,13 @@ def augmented(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
     """`augmented(augment=..., crop=...)` changes the recipe of unknown images."""
 
     def change(**changes: Any) -> None:
-        padding = 2 if changes.get("augment", "strong") in ("pad_crop_flip", "strong") else 0
-        recipe = recipe_for("colours").changed({"padding": padding, **changes})
-        monkeypatch.setattr("procrustean.preparing.recipe_for", lambda source: recipe)
+        def resolved(*arguments: Any) -> Recipe:
+            padding = 2 if changes.get("augment", "strong") in ("pad_crop_flip", "strong") else 0
+            return before(*arguments).changed({"padding": padding, **changes})
 
+        monkeypatch.setattr(preparing, "_resolved", resolved)
+
+    before = preparing._resolved
     return change
 
 
@@ -219,6 +222,7 @@ def test_evaluation_sees_the_middle(colours: Splits) -> None:
         wanted = np.asarray(colours.test.images)[:, 2:10, 2:10].transpose(0, 3, 1, 2)
         torch.testing.assert_close(x, torch.from_numpy(wanted).float())
         torch.testing.assert_close(store.clean(3, 5), x[3:5])
+        torch.testing.assert_close(store.clean_at(torch.tensor([9, 0, 9])), x[[9, 0, 9]])
         assert torch.cat([y for _, y in batches]).tolist() == colours.test.labels.tolist()
         assert x.is_contiguous(memory_format=torch.channels_last)
 

@@ -133,14 +133,13 @@ class Probe:
             companions = stream.integers(len(self.labels), len(chosen))
         else:
             companions = stage.sampler(self.labels, len(chosen), stream)
-        rows = np.stack([chosen, companions], axis=1).reshape(-1)
-        index = torch.from_numpy(rows).to(self.device)
+        index = torch.from_numpy(np.stack([chosen, companions], axis=1).reshape(-1)).to(self.device)
         order = torch.arange(n, device=self.device)
         u = {
             name: torch.from_numpy(Stream(self.seed, "probe.u", name, number).uniforms(n, *shape)).to(self.device)
             for name, shape in stage.objective.draws.items()
         }
-        x = self.train.picked(rows)
+        x = self.train.clean_at(index)
         x = x if self.low_precision is None else x.to(self.low_precision)
         return Batch(x, self.train.labels[index], order.roll(-1), order.roll(1), u)
 

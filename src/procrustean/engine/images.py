@@ -94,10 +94,9 @@ class ImageStore(LabelledImages):
         """The middle of images start to stop as it is, [n, channels, h, w]."""
         return self.normalised(self.augment.middle(self.pixels[start:stop], self.padding))
 
-    def picked(self, rows: npt.NDArray[np.int64]) -> Tensor:
-        """The middle of some images as it is, [n, channels, h, w]."""
-        pixels = self.pixels[torch.from_numpy(rows).to(self.device)]
-        return self.normalised(self.augment.middle(pixels, self.padding))
+    def clean_at(self, index: Tensor) -> Tensor:
+        """The middle of the images at `index`, [n], as it is, [n, channels, h, w]."""
+        return self.normalised(self.augment.middle(self.pixels[index], self.padding))
 
     def clean_batches(self, size: int) -> Iterator[tuple[Tensor, Tensor]]:
         """All images as they are, in order, with their labels, `size` at a time."""
