@@ -50,6 +50,8 @@ class RunConfig:
     """Seed of the data: which images of a class are kept and held out."""
     hold_out: int = 0
     """Training images per class set aside to choose the epoch on; 0 trains on all of them."""
+    hold_out_from: Literal["training", "source"] = "training"
+    """Set them aside from the imbalanced training set, or from the source before it is made imbalanced."""
     image_size: int | None = None
     """Side length to which images of a folder are resized."""
     evaluate_every: int | None = None
@@ -136,6 +138,7 @@ _WHOLE = ("epochs", "batch_size", "seed", "data_seed", "hold_out", "image_size",
 _NUMBER = ("rho", "lr", "weight_decay", "checkpoint_every")
 _CHOICE = {
     "imbalance": ("natural", "long_tailed", "step"),
+    "hold_out_from": ("training", "source"),
     "recipe": ("paper", "own"),
     "device": ("auto", "cpu", "cuda"),
     "precision": ("auto", "fp32", "bf16"),

@@ -18,8 +18,10 @@ from .evaluate import Evaluate
 from .fleet import Fleet
 from .methods import Methods
 from .options import KEY_VALUE
+from .reproduce import Reproduce
 from .resume import Resume
 from .train import Train
+from .tune import Tune
 
 DESCRIPTION = (
     "Train image classifiers on class-imbalanced data: Major Feature Weakening and the methods it is compared with. "
@@ -53,6 +55,8 @@ def parse(arguments: Sequence[str]) -> Command:
         command(Methods, "methods"),
         command(Data, "data"),
         command(Fleet, "fleet"),
+        command(Reproduce, "reproduce"),
+        command(Tune, "tune", **({"default": Tune.with_defaults(settings)} if path else {})),
         command(Bench, "bench"),
         command(Demo, "demo"),
     )
@@ -65,7 +69,7 @@ def parse(arguments: Sequence[str]) -> Command:
         registry=KEY_VALUE,
         config=(tyro.conf.OmitArgPrefixes, tyro.conf.OmitSubcommandPrefixes, tyro.conf.FlagCreatePairsOff),
     )
-    if isinstance(parsed, Train):
+    if isinstance(parsed, Train | Tune):
         # Options of the command line change those of the file one by one.
         return replace(parsed, options={**settings.get("options", {}), **parsed.options})
     return parsed

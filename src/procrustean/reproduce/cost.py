@@ -1,0 +1,56 @@
+"""What a run will cost: images to train on, weighted by how slow its network and method are."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ..config import RunConfig
+from ..preparing import recipe_of
+from .sizes import training_images
+
+#: Time per image relative to ResNet-32 on 32 x 32 images, on a GPU: by multiplications, those of wide layers being
+#: cheaper. Rough; the measured speed corrects the sum.
+NETS = {
+    "small": 0.05,
+    "resnet20": 0.6,
+    "resnet32": 1.0,
+    "resnet44": 1.4,
+    "resnet56": 1.7,
+    "resnet32-2d": 1.0,
+    "densenet121": 12.0,
+    "resnet18": 10.0,
+    "resnet12": 20.0,
+    "resnet10": 8.0,
+    "resnet50": 30.0,
+    "resnext50": 35.0,
+}
+#: Time per image relative to ERM, on a GPU. Methods whose steps cannot be captured are launched one by one from Python
+#: and gain nothing from running side by side: about 20 times as slow before their extra work.
+METHODS = {"bbn": 2.2, "deconfound": 1.2, "m2m": 45.0, "meta_weight": 80.0, "domain_adaptation": 32.0, "oltr": 1.3}
+#: Images of ResNet-32 per second of a whole fleet before anything is measured: on an H200 (docs/performance.md), and
+#: on two CPU cores.
+FIRST_GUESS = {"cuda": 140_000.0, "cpu": 500.0}
+
+
+def trained_images(config: RunConfig) -> int:
+    """Images shown in the whole run."""
+    return recipe_of(config).epochs * training_images(config)
+
+
+def predicted_cost(config: RunConfig) -> float:
+    """Images that ERM with ResNet-32 would train in the same time."""
+    return trained_images(config) * NETS.get(recipe_of(config).net, 1.0) * METHODS.get(config.method, 1.0)
+
+
+def predicted_seconds(costs: Sequence[float], rate: float, width: int) -> float:
+    """Seconds for runs of these costs side by side; a single long run cannot be shared out.
+
+    Args:
+        costs: of the runs that remain.
+        rate: cost per second of the whole fleet.
+        width: runs at a time.
+    """
+    if not costs:
+        return 0.0
+    # Alone, a run reaches about half of what a fleet does.
+    return max(sum(costs) / rate, max(costs) / (rate if width == 1 else 0.6 * rate))
