@@ -97,6 +97,7 @@ class Reproduce:
 
     def _plan(self, definitions: Definitions, parts: list[Part], store: Store) -> Plan:
         from ..errors import ConfigError
+        from ..reproduce.pace import machine_name
         from ..reproduce.plan_text import blocked_lines
         from ..reproduce.planning import make_plan
 
@@ -110,6 +111,7 @@ class Reproduce:
             data_dir=self.data_dir,
             download=self.download or self.dry_run,
             retry=self.retry,
+            device=machine_name()[0],
         )
         if plan.blocked and not plan.runs:
             raise ConfigError("nothing can be trained. " + "; ".join(blocked_lines(plan)))

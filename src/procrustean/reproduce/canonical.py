@@ -16,7 +16,7 @@ from ..preparing import recipe_of
 from .sizes import training_counts
 
 #: Strengths of MFW that differ by less train the same networks as far as anyone can measure.
-SAME_STRENGTH = 1e-6
+SAME_STRENGTH = 1e-4
 _BY_RECIPE = ("net", "epochs", "batch_size", "lr", "weight_decay")
 
 

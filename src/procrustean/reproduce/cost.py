@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Literal
 
 from ..config import RunConfig
 from ..preparing import recipe_of
 from .sizes import training_images
+
+Device = Literal["cuda", "cpu"]
 
 #: Time per image relative to ResNet-32 on 32 x 32 images, on a GPU: by multiplications, those of wide layers being
 #: cheaper. Rough; the measured speed corrects the sum.
@@ -24,12 +27,15 @@ NETS = {
     "resnet50": 30.0,
     "resnext50": 35.0,
 }
-#: Time per image relative to ERM, on a GPU. Methods whose steps cannot be captured are launched one by one from Python
+#: Time per image relative to ERM. On a GPU, methods whose steps cannot be captured are launched one by one from Python
 #: and gain nothing from running side by side: about 20 times as slow before their extra work.
-METHODS = {"bbn": 2.2, "deconfound": 1.2, "m2m": 45.0, "meta_weight": 80.0, "domain_adaptation": 32.0, "oltr": 1.3}
+METHODS = {
+    "cuda": {"bbn": 2.2, "deconfound": 1.2, "m2m": 45.0, "meta_weight": 80.0, "domain_adaptation": 32.0, "oltr": 1.3},
+    "cpu": {"bbn": 2.0, "m2m": 3.0, "meta_weight": 4.0, "domain_adaptation": 1.6, "oltr": 1.2},
+}
 #: Images of ResNet-32 per second of a whole fleet before anything is measured: on an H200 (docs/performance.md), and
 #: on two CPU cores.
-FIRST_GUESS = {"cuda": 140_000.0, "cpu": 500.0}
+FIRST_GUESS: dict[Device, float] = {"cuda": 140_000.0, "cpu": 500.0}
 
 
 def trained_images(config: RunConfig) -> int:
@@ -37,9 +43,9 @@ def trained_images(config: RunConfig) -> int:
     return recipe_of(config).epochs * training_images(config)
 
 
-def predicted_cost(config: RunConfig) -> float:
-    """Images that ERM with ResNet-32 would train in the same time."""
-    return trained_images(config) * NETS.get(recipe_of(config).net, 1.0) * METHODS.get(config.method, 1.0)
+def predicted_cost(config: RunConfig, device: Device = "cuda") -> float:
+    """Images that ERM with ResNet-32 would train in the same time on that kind of device."""
+    return trained_images(config) * NETS.get(recipe_of(config).net, 1.0) * METHODS[device].get(config.method, 1.0)
 
 
 def predicted_seconds(costs: Sequence[float], rate: float, width: int) -> float:

@@ -6,14 +6,14 @@ import json
 from pathlib import Path
 
 from ..engine.checkpoint import write_atomically
-from .cost import FIRST_GUESS
+from .cost import FIRST_GUESS, Device
 
 FILE = "pace.json"
 #: A measurement over less is left out, and older ones count half as much with every newer one.
 SHORTEST, FADE = 20.0, 0.5
 
 
-def machine_name() -> tuple[str, str]:
+def machine_name() -> tuple[Device, str]:
     """Kind of device ("cuda" or "cpu") and its name."""
     import torch
 

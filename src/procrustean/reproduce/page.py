@@ -36,7 +36,7 @@ $ procrustean reproduce cifar --show
 ```
 
 Every run leaves one JSON file in `results/` with its settings, both seeds (that of the data and that of the training),
-counts, curves, confusion matrices, times and versions. [usage.md](usage.md#reproduce-a-table) has the details.
+counts, curves, confusion matrices, times and versions. [tables.md](tables.md) has the details.
 """
 NOTHING_BY_HAND = "Nothing has been written here yet."
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from ..console import duration_text
 from ..report.formats import Cell, Column, Table
 from .availability import absent_data
-from .cost import FIRST_GUESS, predicted_seconds
+from .cost import FIRST_GUESS, predicted_cost, predicted_seconds
 from .planning import Plan, PlannedRun
 
 _STATE = {"done": "done", "begun": "begun", "waiting": "to do", "failed": "failed"}
@@ -47,7 +47,8 @@ def plan_text(plan: Plan, *, rate: float, width: int, machine: str) -> str:
         here = duration_text(predicted_seconds(costs, rate, width))
         lines.append(f"{images / 1e6:.1f} million images to train on, about {here} here ({machine}, {width} at a time)")
         if machine == "cpu":
-            seconds = predicted_seconds(costs, FIRST_GUESS["cuda"], 8)
+            there = [predicted_cost(run.config, "cuda") for run in remaining]
+            seconds = predicted_seconds(there, FIRST_GUESS["cuda"], 8)
             lines += [f"about {duration_text(seconds)} on an H200, 8 at a time"] * (seconds >= 60)
     lines += blocked_lines(plan)
     for run in plan.in_state("failed"):

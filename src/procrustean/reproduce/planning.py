@@ -11,7 +11,7 @@ from ..config import RunConfig
 from ..errors import ConfigError
 from .availability import absent_data, missing_parts
 from .canonical import canonical
-from .cost import predicted_cost, trained_images
+from .cost import Device, predicted_cost, trained_images
 from .definitions import Cell, Definitions, Part
 from .sizes import BALANCED
 from .store import Store
@@ -26,7 +26,7 @@ class PlannedRun:
     config: RunConfig
     cells: tuple[Cell, ...]
     state: State
-    cost: float  # in images of ERM with ResNet-32
+    cost: float  # in images of ERM with ResNet-32 on this kind of device
     images: int  # trained on, each as often as it is shown
 
     @property
@@ -76,6 +76,7 @@ def make_plan(
     data_dir: Path | None = None,
     download: bool = False,
     retry: bool = False,
+    device: Device = "cuda",
     absent: Callable[[str, Path | None], str | None] = absent_data,
 ) -> Plan:
     """Plan the parts in their order: within a part seed by seed, of one seed the longest runs first.
@@ -90,6 +91,7 @@ def make_plan(
         data_dir: where data sets are looked for first.
         download: plan runs on data sets that would have to be downloaded.
         retry: plan runs that failed in an earlier call.
+        device: where the runs are going to be trained.
         absent: says why the images of a source are not on this machine.
     """
     if seeds < 1:
@@ -109,7 +111,7 @@ def make_plan(
                     run = canonical(replace(config, seed=seed, data_dir=data_dir))
                     waiting.setdefault(run.hash, []).append(cell)
                     if run.hash not in keyed:
-                        planned = _planned(run, cell, store, errors, retry)
+                        planned = _planned(run, cell, store, errors if not retry else {}, device)
                         keyed[run.hash] = (number, variant, seed, -planned.cost), planned
     ordered = sorted(keyed.values(), key=lambda item: item[0])
     runs = tuple(replace(run, cells=tuple(dict.fromkeys(waiting[run.config.hash]))) for _, run in ordered)
@@ -122,17 +124,17 @@ def _configs(cell: Cell, data_seed: int, held_out: bool) -> list[RunConfig]:
     return [config] if variant is None else [config, variant]
 
 
-def _planned(config: RunConfig, cell: Cell, store: Store, errors: dict[str, str], retry: bool) -> PlannedRun:
+def _planned(config: RunConfig, cell: Cell, store: Store, errors: dict[str, str], device: Device) -> PlannedRun:
     state: State = "waiting"
     if store.find(config) is not None:
         state = "done"
-    elif config.hash in errors and not retry:
+    elif config.hash in errors:
         state = "failed"
     elif config.hash in store.places:
         state = "begun"
     if store.output is not None:
         config = replace(config, run_dir=store.place(config))
-    return PlannedRun(config, (cell,), state, predicted_cost(config), trained_images(config))
+    return PlannedRun(config, (cell,), state, predicted_cost(config, device), trained_images(config))
 
 
 def _reason(

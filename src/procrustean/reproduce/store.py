@@ -101,11 +101,12 @@ class Store:
     def _add(self, path: Path) -> None:
         try:
             result = load_result(path)
-            config = canonical(RunConfig.from_json(result.config, origin=str(path)))
+            written = RunConfig.from_json(result.config, origin=str(path))
+            config = canonical(written)
         except (ConfigError, RunError) as error:
             self._say(f"left out: {error}")
             return
-        if not record_matches(result.record, config):
+        if not record_matches(result.record, written):
             self._say(f"left out: {path} was trained with other defaults than those of this version")
             return
         other = self.kept.get(config.hash)
