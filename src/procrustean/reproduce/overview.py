@@ -7,10 +7,10 @@ from pathlib import Path
 
 from ..engine.checkpoint import write_atomically
 from ..report.formats import Cell, Column, Table, to_markdown
-from .comparison import table_cells
+from .comparison import Beside, table_cells
 from .definitions import Definitions, TableSpec
 from .judging import judge, judgement_table
-from .rendering import LEGEND, column_table, measured_columns
+from .rendering import LEGEND, column_table, held_out_note, measured_columns
 from .store import Store
 
 
@@ -40,11 +40,12 @@ def finished_tables(spec: TableSpec, store: Store, *, data_seed: int = 0) -> lis
         judgements = judge(spec, store, data_seed=data_seed)
         return [piece for j in judgements for piece in (judgement_table(spec, j), j.text())]
     pieces: list[Table | str] = []
+    cells: list[Beside] = []
     for metric in spec.metrics:
         cells = table_cells(spec, store, metric=metric, data_seed=data_seed)
         pieces += [column_table(spec, column, inside) for column, inside in measured_columns(spec, cells).items()]
     if pieces:
-        pieces.append(" ".join([LEGEND, spec.note]).strip())
+        pieces.append(" ".join(text for text in (LEGEND, held_out_note(cells), spec.note) if text))
     return pieces
 
 

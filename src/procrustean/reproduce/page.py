@@ -9,7 +9,7 @@ from .by_hand import by_hand
 from .comparison import SIGNS, Beside, Mark, table_cells
 from .definitions import Definitions, TableSpec
 from .judging import judge, judgement_table, overall
-from .rendering import LEGEND, column_table, measured_columns, overview_table
+from .rendering import LEGEND, column_table, held_out_note, measured_columns, overview_table
 from .store import Store
 from .wrapping import wrapped
 
@@ -114,8 +114,9 @@ def _section(spec: TableSpec, store: Store, cells: list[Beside]) -> str:
     remarks = [f"{c.cell.row}, {c.cell.column}: {c.paper.note}" for c in cells if c.paper and c.paper.note and c.seeds]
     if remarks:
         lines.append(_paragraph("Of the paper's numbers: " + "; ".join(remarks) + "."))
-    if spec.note:
-        lines.append(_paragraph(spec.note))
+    for note in (held_out_note(cells), spec.note):
+        if note:
+            lines.append(_paragraph(note))
     return "\n".join(lines)
 
 

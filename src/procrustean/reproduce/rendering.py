@@ -85,3 +85,13 @@ def measured_columns(spec: TableSpec, cells: Sequence[Beside]) -> dict[str, list
         if any(c.seeds for c in inside):
             found[column] = [c for c in inside if c.seeds or c.paper is not None]
     return found
+
+
+def held_out_note(cells: Sequence[Beside]) -> str:
+    """How many images the runs of the held-out column did not train on; empty without such runs."""
+    found = [cell for cell in cells if cell.held_out is not None and cell.held_out_images]
+    per_class = sorted({cell.held_out_images for cell in found})
+    if not per_class:
+        return ""
+    numbers = " or ".join(map(str, per_class))
+    return f"The runs of the held-out column train without {numbers} images per class, on which they choose the epoch."

@@ -135,3 +135,14 @@ def test_a_factor_does_not_outlive_its_step() -> None:
 def test_mixing_that_would_never_end_is_refused() -> None:
     with pytest.raises(ConfigError, match="keep_mixing = False received without drw"):
         make_method("mfw", Problem(tuple(COUNTS), "step"), {"keep_mixing": False})
+
+
+def test_ending_the_mixing_compiles_to_one_graph_that_stays_valid() -> None:
+    problem = Problem(tuple(COUNTS), "step", layers=("group2",))
+    objective = make_method("mfw", problem, {"drw": True, "keep_mixing": False}).stages[0].objective
+    objective.bind(net := Linear())
+    compiled, batch = torch.compile(objective, fullgraph=True, backend="aot_eager"), made_batch()
+    clocks = [Clock(torch.tensor(epoch), torch.tensor(0.1), 10) for epoch in (7, 8)]
+    torch.testing.assert_close(compiled(net, batch, clocks[0]), objective(net, batch, clocks[0]))
+    with torch.compiler.set_stance("fail_on_recompile"):
+        torch.testing.assert_close(compiled(net, batch, clocks[1]), objective(net, batch, clocks[1]))

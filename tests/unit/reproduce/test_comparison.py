@@ -16,7 +16,7 @@ from procrustean.reproduce.definitions import Cell, Definitions, paper_definitio
 from procrustean.reproduce.overview import finished_tables, listing, write_tables
 from procrustean.reproduce.page import reproduction_page
 from procrustean.reproduce.paper import PaperNumber
-from procrustean.reproduce.rendering import column_table, measured_columns
+from procrustean.reproduce.rendering import column_table, held_out_note, measured_columns
 from procrustean.reproduce.store import Store
 
 PROJECT = Path(__file__).resolve().parents[3]
@@ -68,6 +68,7 @@ def test_a_cell_is_the_mean_over_its_seeds(open_store: OpenStore, write: Write) 
     assert (found.last.mean, found.last.n) == (pytest.approx(0.72), 2)
     assert found.oracle.mean == pytest.approx(0.75)
     assert (found.held_out.mean, found.held_out.n, found.held_out_images) == (pytest.approx(0.70), 1, 50)
+    assert held_out_note([found]).startswith("The runs of the held-out column train without 50 images per class")
     assert found.difference == pytest.approx(75.0 - 78.5)
     assert found.mark == "within noise"
     assert beside(spec, cell, open_store(), data_seed=1).seeds == 1
