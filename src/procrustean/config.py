@@ -104,6 +104,8 @@ class RunConfig:
     def hash(self) -> str:
         """Twelve hexadecimal digits that name what the run computes."""
         kept = {k: v for k, v in self.to_json().items() if k not in _CARRIED_OUT}
+        if self.hold_out_from == "training":
+            del kept["hold_out_from"]  # it came later, and runs keep their names
         return hashlib.sha256(json.dumps(kept, sort_keys=True).encode()).hexdigest()[:12]
 
     @property

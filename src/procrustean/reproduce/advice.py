@@ -74,7 +74,8 @@ def rankings(definitions: Definitions, store: Store) -> list[Ranking]:
     found: dict[str, dict[str, Entry]] = {}
     for spec in definitions.tables.values():
         for cell in spec.cells() if spec.ranked else []:
-            results = [] if cell.missing_settings() else store.repeats_or_none(cell.config())
+            config = cell.config_or_none()
+            results = [] if config is None else store.repeats_or_none(config)
             if results:
                 found.setdefault(cell.column, {}).setdefault(cell.row, Entry(cell.row, Group(tuple(results))))
     return [

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import fields, replace
 from functools import cache
 from typing import Any
 
@@ -17,7 +17,8 @@ from .sizes import training_counts
 
 #: Strengths of MFW that differ by less train the same networks as far as anyone can measure.
 SAME_STRENGTH = 1e-4
-_BY_RECIPE = ("net", "epochs", "batch_size", "lr", "weight_decay")
+_DEFAULTS = {f.name: f.default for f in fields(RunConfig)}
+_BY_RECIPE = tuple({"net", "epochs", "batch_size", "lr", "weight_decay", "augment"} & set(_DEFAULTS))
 
 
 def canonical(config: RunConfig) -> RunConfig:
@@ -26,10 +27,17 @@ def canonical(config: RunConfig) -> RunConfig:
     >>> canonical(RunConfig("cifar10", "step", 100, "mfw", {"alpha": 5, "layer": "group2"}, epochs=300)).options
     {}
     """
+    config = _usual_recipe(config)
     settings = config.to_json()
     key = tuple((name, _hashable(settings[name])) for name in settings if name not in ("run_dir", "data_dir", "seed"))
     changes = _changes(key)
     return replace(config, **changes)
+
+
+def _usual_recipe(config: RunConfig) -> RunConfig:
+    """The recipe of the data set under the name of today; "paper" has always stood for it."""
+    usual: Any = _DEFAULTS["recipe"]
+    return replace(config, recipe=usual) if config.recipe == "paper" else config
 
 
 @cache
@@ -76,7 +84,9 @@ def _without(options: dict[str, Any], *names: str) -> dict[str, Any]:
 
 
 def _hashable(value: Any) -> Any:
-    return tuple(sorted(value.items())) if isinstance(value, dict) else value
+    if isinstance(value, dict):
+        return tuple(sorted(value.items()))
+    return tuple(value) if isinstance(value, list) else value
 
 
 def record_matches(record: dict[str, Any], config: RunConfig) -> bool:
@@ -85,6 +95,7 @@ def record_matches(record: dict[str, Any], config: RunConfig) -> bool:
     A record of an older version may have been trained with other defaults; it is then not the run it looks like.
     Options and numbers that the record does not name came later and stood for what they default to.
     """
+    config = _usual_recipe(config)
     try:
         options = {**option_defaults(config.method), **checked_options(config.method, config.options)}
         recipe = recipe_of(config).to_json()
@@ -96,7 +107,7 @@ def record_matches(record: dict[str, Any], config: RunConfig) -> bool:
     return all(options.get(name) == value for name, value in written.items()) and all(
         _plain(recipe[name]) == value
         for name, value in record["recipe"].items()
-        if name in recipe and recipe[name] is not None
+        if name != "name" and recipe.get(name) is not None
     )
 
 

@@ -76,7 +76,7 @@ class Beside:
 
 def beside(spec: TableSpec, cell: Cell, store: Store, *, metric: str = "top1", data_seed: int = 0) -> Beside:
     """A cell from all finished runs of its settings, whatever their training seeds."""
-    config = cell.config(data_seed=data_seed) if not cell.missing_settings() else None
+    config = cell.config_or_none(data_seed=data_seed)
     results = [] if config is None else store.repeats_or_none(config)
     held_out, images = _held_out_runs(store, config, results)
     first = results[0].record if results else None

@@ -38,6 +38,13 @@ class Cell:
         """The run of this cell, with seeds and the like added."""
         return RunConfig.from_json({**self.settings, **more}, origin=self.place)
 
+    def config_or_none(self, **more: Any) -> RunConfig | None:
+        """The same; None where this version has no such settings."""
+        try:
+            return self.config(**more)
+        except ConfigError:
+            return None
+
 
 @dataclass(frozen=True)
 class Row:

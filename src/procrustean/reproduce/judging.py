@@ -78,7 +78,8 @@ def judge(spec: TableSpec, store: Store, *, data_seed: int = 0) -> list[Judgemen
         seen: dict[tuple[str, ...], str] = {}
         images = 0
         for cell in spec.cells(columns=[column]):
-            results = store.repeats(cell.config(data_seed=data_seed))
+            config = cell.config_or_none(data_seed=data_seed)
+            results = [] if config is None else store.repeats_or_none(config)
             judged = summarise(_last_held_out(result.record) for result in results)
             if judged is None:
                 continue

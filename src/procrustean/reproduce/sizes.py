@@ -9,7 +9,6 @@ from ..data.imbalance import long_tailed_counts, step_counts
 BALANCED = {
     "cifar10": (10, 5000),
     "cifar100": (100, 500),
-    "cifar10-four": (4, 5000),
     "tiny-imagenet": (200, 500),
     "digits": (10, 100),
 }
@@ -24,6 +23,7 @@ def training_counts(config: RunConfig) -> tuple[int, ...] | None:
     if config.source not in BALANCED:
         return None
     classes, largest = BALANCED[config.source]
+    classes = len(getattr(config, "classes", ())) or classes
     if config.hold_out_from == "source":
         largest -= config.hold_out
     if config.imbalance == "natural" or config.rho is None:

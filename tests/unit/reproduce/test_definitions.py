@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from procrustean.config import RunConfig
-from procrustean.data.sources import NAMED
+from procrustean.data.sources import describe_sources
 from procrustean.errors import ConfigError
 from procrustean.mfw import strength_of
 from procrustean.nets import NETS
@@ -105,6 +105,9 @@ def test_what_this_version_lacks_is_named() -> None:
     cell = Cell("t", "r", "c", {"source": "imagenet22k", "net": "resnet999", "sharpness": 3})
     assert missing_parts(cell) == ["the data set 'imagenet22k'", "the network 'resnet999'", "the setting 'sharpness'"]
     assert missing_parts(Cell("t", "r", "c", {"source": "digits", "net": "small"})) == []
+    wrong = Cell("t", "r", "c", {"source": "digits", "recipe": "cold"})
+    assert missing_parts(wrong) == ["the recipe 'cold'"]
+    assert missing_parts(Cell("t", "r", "c", {"source": "digits", "seed": "many"})) == ["other settings"]
 
 
 def test_every_cell_can_be_trained_or_says_what_it_needs() -> None:
@@ -113,7 +116,7 @@ def test_every_cell_can_be_trained_or_says_what_it_needs() -> None:
         for cell in spec.cells():
             if not missing_parts(cell):
                 config = cell.config(seed=0)
-                assert config.source in NAMED
+                assert config.source in describe_sources()
                 assert config.net is None or config.net in NETS
 
 

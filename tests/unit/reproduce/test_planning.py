@@ -183,6 +183,7 @@ def test_slow_methods_and_networks_cost_more() -> None:
     assert predicted_cost(replace(erm, net="small")) < predicted_cost(erm)
     slow = replace(erm, method="meta_weight")
     assert predicted_cost(slow, "cuda") > 5 * predicted_cost(slow, "cpu") > 10 * predicted_cost(erm, "cpu")
+    assert predicted_cost(erm, "cuda") == predicted_cost(erm, "cpu")
 
 
 def test_time_is_shared_out_but_one_run_is_not() -> None:
