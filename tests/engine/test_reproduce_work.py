@@ -200,7 +200,7 @@ def test_a_killed_command_goes_on(tmp_path: Path, content: dict[str, Any], same_
     command = ["reproduce", "mine", "--tables", str(tables), "--seeds", "1", "--quiet", *places]
     environment = {**os.environ, "CUDA_VISIBLE_DEVICES": ""}
     killed = subprocess.Popen([sys.executable, "-m", "procrustean", *command], env=environment)
-    until = time.monotonic() + 60
+    until = time.monotonic() + 120
     while not (epochs := list((tmp_path / "killed" / "runs").glob("*/epochs.jsonl"))) or not epochs[0].read_bytes():
         assert time.monotonic() < until
         time.sleep(0.02)

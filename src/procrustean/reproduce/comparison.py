@@ -54,7 +54,8 @@ class Beside:
         """
         if self.paper is None or self.oracle is None:
             return None
-        return 100 * self.oracle.mean - self.paper.value
+        # Rounded as it is shown, so that the difference is the one a reader computes from the table.
+        return round(round(100 * self.oracle.mean, 1) - self.paper.value, 2)
 
     @property
     def mark(self) -> Mark:
@@ -63,8 +64,7 @@ class Beside:
             return "not measured"
         if self.difference is None:
             return "ours alone"
-        # Rounded as it is shown, so that a difference of 1.0 in the table is one.
-        if abs(round(self.difference, 1)) <= CLOSE:
+        if abs(self.difference) <= CLOSE:
             return "reproduced"
         if self.oracle.sd is not None:
             # The paper's number is one draw, ours the mean of n.
