@@ -149,8 +149,9 @@ class Reproduce:
         finally:
             reporter.close()
         self._show(definitions, parts, store)
-        for name, error in report.errors.items():
-            sys.stderr.write(f"procrustean: {name} failed: {error}\n")
+        for error in dict.fromkeys(report.errors.values()):
+            names = "; ".join(name for name, own in report.errors.items() if own == error)
+            sys.stderr.write(f"procrustean: {names} failed: {error}\n")
         if report.remaining:
             sys.stderr.write(
                 f"procrustean: the time is up, {report.remaining} runs remain, about "
