@@ -19,7 +19,7 @@ NETS = {
     "resnet32": 1.0,
     "resnet44": 1.4,
     "resnet56": 1.7,
-    "resnet32_2d": 1.0,
+    "resnet32-2d": 1.0,
     "densenet121-s1": 12.0,
     "resnet18-s1": 10.0,
     "resnet12": 20.0,
