@@ -59,6 +59,8 @@ class RunConfig:
     """Seed of the data: which images of a class are kept and held out."""
     hold_out: int = 0
     """Training images per class set aside to choose the epoch on; 0 trains on all of them."""
+    hold_out_from: Literal["training", "source"] = "training"
+    """Set them aside from the imbalanced training set, or from the source before it is made imbalanced."""
     image_size: int | None = None
     """Side length to which images of a folder are resized, or at which a data set was prepared."""
     evaluate_every: int | None = None
@@ -137,6 +139,8 @@ class RunConfig:
         kept = {k: v for k, v in settings.items() if k not in _CARRIED_OUT and (k not in _LATER or v)}
         # The recipe of a data set is the paper's where there is one: two names for the same computation.
         kept["recipe"] = "paper" if self.recipe == "auto" else self.recipe
+        if self.hold_out_from == "training":
+            del kept["hold_out_from"]  # it came later, and runs keep their names
         return hashlib.sha256(json.dumps(kept, sort_keys=True).encode()).hexdigest()[:12]
 
     @property
@@ -190,6 +194,7 @@ _SEVERAL: dict[str, type] = {"classes": str, "features_at": int}
 _NUMBER = ("rho", "lr", "weight_decay", "checkpoint_every")
 _CHOICE = {
     "imbalance": ("natural", "long_tailed", "step"),
+    "hold_out_from": ("training", "source"),
     "device": ("auto", "cpu", "cuda"),
     "precision": ("auto", "fp32", "bf16"),
     "engine": ("auto", "eager", "captured", "compiled"),

@@ -23,6 +23,7 @@ from .engine.training import Interrupted
 from .errors import ConfigError, ProcrusteanError
 from .preparing import check_identity, prepare
 from .recipes import RECIPES, recipe_for
+from .run_names import Distinct, differences
 
 #: Runs at a time on a GPU. More hide each other's launch gaps until the multiprocessors are full; docs/performance.md.
 GPU_WIDTH = 8
@@ -33,7 +34,7 @@ class Outcome:
     """How one run of many ended."""
 
     path: Path
-    result: dict[str, Any] | None  # None if it failed
+    result: dict[str, Any] | None  # None if it failed, or was not finished in time
     error: Exception | None
 
 
@@ -43,6 +44,10 @@ def fit_many(
     splits: Splits | None = None,
     width: int | None = None,
     reporter: Reporter | None = None,
+    reporter_of: Callable[[RunConfig], Reporter] | None = None,
+    costs: Sequence[float] | None = None,
+    time_up: Callable[[], bool] = lambda: False,
+    finished: Callable[[RunConfig, Path], None] = lambda config, path: None,
 ) -> list[Outcome]:
     """Train all runs; one that fails does not touch the others, one that is finished already is not repeated.
 
@@ -51,6 +56,10 @@ def fit_many(
         splits: the data of all runs; by default each loads its source.
         width: most runs at a time; by default 8 on a GPU, 1 on a CPU.
         reporter: where progress goes; silent by default.
+        reporter_of: where the progress of one run goes, if not to `reporter`.
+        costs: a number per run; those with higher ones start first. By default their epochs.
+        time_up: once it says so, no run begins, and those in progress save themselves; another call goes on.
+        finished: called with a run and its folder as soon as it is complete.
     """
     reporter = reporter or SilentReporter()
     if width is not None and width < 1:
@@ -60,6 +69,12 @@ def fit_many(
     for path in paths:
         if places.count(path.resolve()) > 1:
             raise ConfigError(f"two runs would be kept in {path}; give each its own run_dir or seed")
+    costs = [_cost(config) for config in configs] if costs is None else costs
+    reporters = (
+        [Distinct(reporter, addition) for addition in differences(configs)]
+        if reporter_of is None
+        else [reporter_of(config) for config in configs]
+    )
 
     @lru_cache(maxsize=4)
     def load(source: str, data_dir: Path | None, image_size: int | None, data_seed: int) -> Splits | ProcrusteanError:
@@ -75,9 +90,13 @@ def fit_many(
         return loaded
 
     with stop_on_signal(reporter.say) as stop:
+
+        def asked_to_stop() -> bool:
+            return stop() or time_up()
+
         members = [
-            Member(config.slug, _cost(config), _starter(config, path, splits_of, reporter, stop))
-            for config, path in zip(configs, paths, strict=True)
+            Member(config.slug, cost, _starter(config, path, splits_of, own, asked_to_stop, finished))
+            for config, path, cost, own in zip(configs, paths, costs, reporters, strict=True)
         ]
         on_gpu = torch.cuda.is_available() and all(config.device != "cpu" for config in configs)
         device = torch.device("cuda", torch.cuda.current_device()) if on_gpu else torch.device("cpu")
@@ -86,7 +105,7 @@ def fit_many(
             width=width or (GPU_WIDTH if on_gpu else 1),
             device=device,
             may_start=memory_allows(device),
-            stop=stop,
+            stop=asked_to_stop,
         )
         if stop() and any(not member.done or isinstance(member.error, Interrupted) for member in members):
             raise Stopped("stopped and saved; give the same command again to go on", stop.exit_code)
@@ -94,7 +113,8 @@ def fit_many(
     for member, path in zip(members, paths, strict=True):
         directory = RunDirectory(path)
         result = directory.read("result.json") if directory.finished and member.error is None else None
-        outcomes.append(Outcome(path, result, member.error))
+        error = None if isinstance(member.error, Interrupted) else member.error
+        outcomes.append(Outcome(path, result, error))
     return outcomes
 
 
@@ -104,13 +124,18 @@ def _starter(
     splits_of: Callable[[RunConfig], Splits],
     reporter: Reporter,
     stop: Callable[[], bool],
+    finished: Callable[[RunConfig, Path], None],
 ) -> Callable[[], Iterator[None]]:
+    def to_the_end(run: OngoingRun) -> Iterator[None]:
+        yield from run.turns()
+        finished(config, path)
+
     def start() -> Iterator[None]:
         begun = (path / "config.json").exists()
         if not begun:
             prepared = prepare(config, splits=splits_of(config), say=reporter.say)
             directory = RunDirectory.create(path, config, identity_of(prepared))
-            return OngoingRun(prepared, directory, reporter, stop=stop).turns()
+            return to_the_end(OngoingRun(prepared, directory, reporter, stop=stop))
         directory, existing, identity = RunDirectory.open(path)
         if existing.hash != config.hash:
             directory.refuse_reuse(config)
@@ -118,7 +143,7 @@ def _starter(
             return iter(())
         prepared = prepare(config, splits=splits_of(config), say=reporter.say)
         check_identity(path, identity, prepared)
-        return OngoingRun(prepared, directory, reporter, stop=stop, resume=True).turns()
+        return to_the_end(OngoingRun(prepared, directory, reporter, stop=stop, resume=True))
 
     return start
 

@@ -143,6 +143,7 @@ def prepare(
         rho=config.rho,
         data_seed=config.data_seed,
         hold_out=config.hold_out,
+        hold_out_from=config.hold_out_from,
     )
     if data.left_out_classes:
         say(f"classes with too few images to hold any out: {some_names(data.left_out_classes)}")

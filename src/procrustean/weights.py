@@ -87,11 +87,14 @@ class DeferredWeights(nn.Module):
         self.register_buffer("weights", weights)
         self.start = start
 
+    def set_in(self, clock: Clock) -> Tensor:
+        """Whether the weights have set in, a 0-d boolean."""
+        # The hair's breadth: 0.7 * 90 is 63 epochs, not the 62 that rounding makes of it.
+        return clock.epoch >= int(self.start * clock.epochs + 1e-9)
+
     def forward(self, clock: Clock) -> Tensor:
         # A `where` on the device, not an `if`: the captured step stays the same before and after.
-        # The hair's breadth: 0.7 * 90 is 63 epochs, not the 62 that rounding makes of it.
-        first = int(self.start * clock.epochs + 1e-9)
-        return torch.where(clock.epoch >= first, self.weights, 1.0)
+        return torch.where(self.set_in(clock), self.weights, 1.0)
 
 
 def deferred(counts: Sequence[int], drw: bool, *, start: float = 0.8, beta: float = 0.9999) -> DeferredWeights | None:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 COMMANDS = {
-    "": ["train", "resume", "evaluate", "adjust", "compare", "methods", "data", "fleet", "demo"],
+    "": ["train", "resume", "evaluate", "adjust", "compare", "methods", "data", "fleet", "reproduce", "tune", "demo"],
     "train": ["--imbalance", "--rho", "--method", "--drw", "--epochs", "--seed", "--run-dir", "--config", "--hold-out"],
     "resume": ["Folder of the run"],
     "evaluate": ["--weights", "{last,held_out}"],
@@ -20,6 +20,8 @@ COMMANDS = {
     "data describe": ["--imbalance", "--rho", "--hold-out"],
     "data sources": ["List the data sets"],
     "fleet": ["--width", "--output"],
+    "reproduce": ["--rows", "--columns", "--seeds", "--minutes", "--dry-run", "--pages"],
+    "tune": ["--over", "--hold-out", "--trials", "--minutes"],
     "demo": ["--seeds", "--epochs", "--output"],
 }
 HEAVY = ("torch", "matplotlib", "sklearn", "scipy", "PIL", "safetensors", "numpy")

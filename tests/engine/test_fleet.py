@@ -12,7 +12,7 @@ import torch
 from procrustean import many
 from procrustean.api import Stopped, fit
 from procrustean.config import RunConfig
-from procrustean.console import SilentReporter
+from procrustean.console import PlainReporter, SilentReporter
 from procrustean.engine.fleet import Member, memory_allows, run_fleet
 from procrustean.errors import ConfigError, ProcrusteanError, RunError
 from procrustean.many import fit_many
@@ -236,6 +236,68 @@ def test_a_fleet_is_at_least_one_run_wide(
 
 def test_no_runs_are_no_error() -> None:
     assert fit_many([]) == []
+
+
+# What the caller decides
+
+
+def test_the_order_may_be_given(config: Callable[..., RunConfig]) -> None:
+    recorder = Recorder()
+    runs = [config("a", method="erm", epochs=1), config("b", method="focal", epochs=3), config("c", method="ldam")]
+    fit_many(runs, reporter=recorder, costs=[3.0, 2.0, 1.0])
+    assert [name for name, _ in recorder.begun] == ["ERM, seed 0", "Focal, seed 0", "LDAM, seed 0"]
+
+
+def test_when_the_time_is_up_runs_save_themselves_and_go_on_later(
+    fleet: list[RunConfig], alone: Callable[[str], Path], same_run: Same
+) -> None:
+    asked = 0
+
+    def time_up() -> bool:
+        nonlocal asked
+        asked += 1
+        return asked > 40
+
+    outcomes = fit_many(fleet, width=2, time_up=time_up)
+    assert all(outcome.error is None for outcome in outcomes)
+    unfinished = [outcome for outcome in outcomes if outcome.result is None]
+    assert 0 < len(unfinished) < len(fleet)
+    recorder = Recorder()
+    for config, outcome in zip(fleet, fit_many(fleet, reporter=recorder), strict=True):
+        assert outcome.error is None
+        same_run(outcome.path, alone(config.method))
+    assert len(recorder.begun) == len(unfinished)
+    assert any(epochs > 0 for _, epochs in recorder.begun)
+
+
+def test_each_result_is_announced_as_soon_as_it_is_there(fleet: list[RunConfig]) -> None:
+    seen: list[tuple[str, int]] = []
+
+    def finished(config: RunConfig, path: Path) -> None:
+        assert (path / "result.json").exists()
+        seen.append((config.method, sum((c.run_dir / "result.json").exists() for c in fleet if c.run_dir)))
+
+    fit_many(fleet, width=1, finished=finished)
+    assert sorted(method for method, _ in seen) == sorted(config.method for config in fleet)
+    assert [number for _, number in seen] == [1, 2, 3, 4]
+
+
+def test_each_run_may_have_a_reporter_of_its_own(fleet: list[RunConfig]) -> None:
+    recorders = {config.method: Recorder() for config in fleet}
+    fit_many(fleet, reporter_of=lambda config: recorders[config.method])
+    assert [len(recorder.begun) for recorder in recorders.values()] == [1] * 4
+
+
+def test_runs_of_one_name_are_told_apart_and_do_not_disturb_each_other(
+    config: Callable[..., RunConfig], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Two runs of one method whose options differ; the shorter one ends first."""
+    runs = [config(f"mfw{a}", method="mfw", options={"alpha": a}, epochs=n) for a, n in ((0.5, 1), (2.0, 3))]
+    outcomes = fit_many(runs, width=2, reporter=PlainReporter())
+    assert [outcome.error for outcome in outcomes] == [None, None]
+    shown = capsys.readouterr().err
+    assert "MFW, seed 0 (epochs=1, alpha=0.5): " in shown
+    assert "MFW, seed 0 (epochs=3, alpha=2): " in shown
 
 
 # Turns

@@ -24,9 +24,11 @@ from .nets import Nets
 from .options import KEY_VALUE
 from .recipes import Recipes
 from .report import Report
+from .reproduce import Reproduce
 from .resume import Resume
 from .toy import Toy
 from .train import Train
+from .tune import Tune
 
 DESCRIPTION = (
     "Train image classifiers on class-imbalanced data: Major Feature Weakening and the methods it is compared with. "
@@ -66,6 +68,8 @@ def parse(arguments: Sequence[str]) -> Command:
         command(Nets, "nets"),
         command(Data, "data"),
         command(Fleet, "fleet"),
+        command(Reproduce, "reproduce"),
+        command(Tune, "tune", **({"default": Tune.with_defaults(settings)} if path else {})),
         command(Bench, "bench"),
         command(Demo, "demo"),
         command(Toy, "toy"),
@@ -79,7 +83,7 @@ def parse(arguments: Sequence[str]) -> Command:
         registry=KEY_VALUE,
         config=(tyro.conf.OmitArgPrefixes, tyro.conf.OmitSubcommandPrefixes, tyro.conf.FlagCreatePairsOff),
     )
-    if isinstance(parsed, Train):
+    if isinstance(parsed, Train | Tune):
         # Options of the command line change those of the file one by one.
         return replace(parsed, options={**settings.get("options", {}), **parsed.options})
     return parsed

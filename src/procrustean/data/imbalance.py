@@ -7,7 +7,7 @@ import json
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -117,7 +117,13 @@ class Imbalanced:
 
 
 def build(
-    splits: Splits, *, imbalance: str, rho: float | None = None, data_seed: int = 0, hold_out: int = 0
+    splits: Splits,
+    *,
+    imbalance: str,
+    rho: float | None = None,
+    data_seed: int = 0,
+    hold_out: int = 0,
+    hold_out_from: Literal["training", "source"] = "training",
 ) -> Imbalanced:
     """Make a source imbalanced.
 
@@ -128,6 +134,9 @@ def build(
         rho: images of the largest class per image of the smallest, at least 1; not for "natural".
         data_seed: which images are chosen; 0 gives those of the LDAM-DRW builder.
         hold_out: images per class set aside from training (0: none; a validation split then takes this role).
+        hold_out_from: set them aside from the imbalanced training set ("training"), as one would in practice, or
+            from the source before it is made imbalanced ("source"): as many as wanted even of the smallest class,
+            for studies that need a precise judgement. The ratio stays; all classes are built from what is left.
 
     Classes are re-indexed so that smaller indices have more training images; equal classes keep their order.
     """
@@ -135,8 +144,17 @@ def build(
     _refuse_empty_classes(splits)
     if hold_out < 0:
         raise ConfigError(f"hold_out must be 0 or the number of images per class, got {hold_out}")
-    indices = _chosen(source, imbalance, rho, data_seed)
-    indices, held, left_out = _parted(source, indices, hold_out, data_seed)
+    everything = np.arange(len(source), dtype=np.int64)
+    if hold_out_from == "source":
+        rest, held, left_out = _parted(source, everything, hold_out, data_seed)
+        if left_out:
+            _refuse_small_source(splits, hold_out, left_out)
+        indices = _chosen(source, rest, imbalance, rho, data_seed)
+    elif hold_out_from == "training":
+        indices = _chosen(source, everything, imbalance, rho, data_seed)
+        indices, held, left_out = _parted(source, indices, hold_out, data_seed)
+    else:
+        raise ConfigError(f"hold_out_from = {hold_out_from!r} received; accepted: 'training', 'source'")
     reduced = np.bincount(source.labels[indices], minlength=len(source.classes))
     order = np.argsort(-reduced, kind="stable")
     counts = reduced[order].astype(np.int64)
@@ -157,17 +175,19 @@ def build(
     )
 
 
-def _chosen(source: ImageSet, imbalance: str, rho: float | None, seed: int) -> Indices:
+def _chosen(source: ImageSet, among: Indices, imbalance: str, rho: float | None, seed: int) -> Indices:
     if imbalance not in KINDS:
         raise ConfigError(f"unknown imbalance {imbalance!r}. {did_you_mean(str(imbalance), KINDS)}")
     if imbalance == "natural":
         if rho is not None:
             raise ConfigError(f"imbalance 'natural' uses the data as they are and takes no rho, got {rho}")
-        return np.arange(len(source), dtype=np.int64)
+        return among
     if rho is None:
         raise ConfigError(f"imbalance {imbalance!r} needs rho, the ratio of the largest to the smallest class")
     rule = long_tailed_counts if imbalance == "long_tailed" else step_counts
-    return select(source.labels, rule(int(source.counts.min()), len(source.classes), rho), seed)
+    labels = source.labels[among]
+    smallest = int(np.bincount(labels, minlength=len(source.classes)).min())
+    return among[select(labels, rule(smallest, len(source.classes), rho), seed)]
 
 
 def _parted(source: ImageSet, indices: Indices, per_class: int, seed: int) -> HoldOut:
@@ -175,6 +195,15 @@ def _parted(source: ImageSet, indices: Indices, per_class: int, seed: int) -> Ho
         return HoldOut(indices, np.zeros(0, np.int64), ())
     kept, held, left_out = hold_out(source.labels[indices], per_class, len(source.classes), seed)
     return HoldOut(indices[kept], indices[held], left_out)
+
+
+def _refuse_small_source(splits: Splits, per_class: int, left_out: Sequence[int]) -> None:
+    names = [splits.train.classes[label] for label in left_out]
+    raise ConfigError(
+        f"{splits.name}: hold_out = {per_class} from the source leaves no image of {', '.join(map(repr, names[:5]))}"
+        + (f" and {len(names) - 5} more" if len(names) > 5 else "")
+        + "; hold out fewer"
+    )
 
 
 def _refuse_empty_classes(splits: Splits) -> None:

@@ -5,12 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Literal
 
+import torch
+from torch import Tensor, nn
+
 from ..counts import Spread, geometric_mean
+from ..errors import ConfigError
 from ..mfw import MFW
 from ..mixing import Mix
-from ..objectives import Classify, Mixer, Mixture
-from ..types import Batch, Problem
-from ..weights import deferred
+from ..objectives import Classify, Mixer, Mixture, Reduction
+from ..types import Batch, Clock, Problem
+from ..weights import DeferredWeights, deferred
 from .base import Method, Stage
 
 #: Best alpha of the paper's table where it differs from the general default: long-tailed CIFAR-100.
@@ -26,10 +30,29 @@ class Weakening(Mixer):
         super().__init__()
         self.mfw = mfw
         self.at = (layer,)
+        self.factor: Tensor | None = None  # of the shares, for as long as an objective sets it
 
     def forward(self, batch: Batch) -> Mixture:
         u = batch.u["mfw"] if self.mfw.draw == "sample" else batch.u["mfw"][:1]
-        return Mixture((Mix(batch.partner, batch.inverse, self.mfw.share(batch.y, u)),), None)
+        share = self.mfw.share(batch.y, u)
+        if self.factor is not None:
+            share = share * self.factor
+        return Mixture((Mix(batch.partner, batch.inverse, share),), None)
+
+
+class WeakenUntil(Classify):
+    """Mixes until the deferred weights set in, and leaves the features alone from then on."""
+
+    def __init__(self, mixer: Weakening, weight: DeferredWeights, reduction: Reduction) -> None:
+        super().__init__(mixer=mixer, weight=weight, reduction=reduction)
+        self.weakening, self.deferred = mixer, weight
+
+    def forward(self, net: nn.Module, batch: Batch, clock: Clock) -> Tensor:
+        # A factor on the device, not an `if`, so that a captured step stays valid.
+        self.weakening.factor = torch.where(self.deferred.set_in(clock), 0.0, 1.0)
+        loss = super().forward(net, batch, clock)
+        self.weakening.factor = None
+        return loss
 
 
 def mfw(
@@ -41,6 +64,8 @@ def mfw(
     draw: Literal["sample", "batch"] = "sample",
     layer: str | None = None,
     major_strength: float | None = None,
+    reduction: Reduction = "weighted_mean",
+    keep_mixing: bool = True,
     drw: bool = False,
 ) -> Method:
     """Weaken the features of major classes to equalise the training progress.
@@ -57,8 +82,12 @@ def mfw(
         layer: where to mix; default the second group of convolutions, as in the paper.
         major_strength: s for classes of at least the geometric mean of the counts, 0 for the others, instead
             of the formula (the paper's toy experiment uses 0.5).
-        drw: weight the classes by effective numbers in the last 20 % of the epochs; the mixing stays on.
+        reduction: with drw, divide by the sum of the weights (weighted_mean) or by the batch size (mean).
+        keep_mixing: with drw, go on mixing while the classes are weighted.
+        drw: weight the classes by effective numbers in the last 20 % of the epochs.
     """
+    if not drw and not keep_mixing:
+        raise ConfigError("keep_mixing = False received without drw, and the mixing would never end; add --drw")
     if alpha is None:
         alpha = ALPHA.get((problem.source, problem.kind))
     strength = None
@@ -67,7 +96,11 @@ def mfw(
         strength = [major_strength * (n >= middle) for n in problem.counts]
     weakening = MFW(problem.counts, alpha=alpha, beta=beta, kind=problem.kind, std=std, draw=draw, strength=strength)
     mixer = Weakening(weakening, layer or problem.second_group)
-    objective = Classify(mixer=mixer, weight=deferred(problem.counts, drw))
+    weight = deferred(problem.counts, drw)
+    if weight is None or keep_mixing:
+        objective = Classify(mixer=mixer, weight=weight, reduction=reduction)
+    else:
+        objective = WeakenUntil(mixer, weight, reduction)
     # The supplement trains MFW for 300 epochs on CIFAR, half as long again as the others.
     schedule = {"epochs": 300} if problem.source in ("cifar10", "cifar100") else {}
     return Method(stages=(Stage(objective),), label="MFW" + " w/ DRW" * drw, paper=schedule, own=schedule)

@@ -57,6 +57,9 @@ NOT_PART_OF_THE_SETTING = frozenset(
 )
 #: Fields of a recipe that may be measured on the training images and then differ with the data seed.
 MEASURED_ON_THE_IMAGES = frozenset({"mean", "std"})
+#: Settings and options that came later, with what the records from before them stand for.
+ADDED_SETTINGS: dict[str, Any] = {"hold_out_from": "training"}
+ADDED_OPTIONS: dict[str, dict[str, Any]] = {"mfw": {"reduction": "weighted_mean", "keep_mixing": True}}
 
 
 @dataclass(frozen=True)
@@ -247,16 +250,18 @@ def _setting(result: Result) -> dict[str, Any]:
     recipe = {name: value for name, value in record["recipe"].items() if name not in MEASURED_ON_THE_IMAGES}
     config = {
         name: value
-        for name, value in result.config.items()
+        for name, value in {**ADDED_SETTINGS, **result.config}.items()
         if name not in NOT_PART_OF_THE_SETTING and name not in recipe  # the recipe holds the final value
     }
+    method = record["method"].get("name")
+    options = record["method"].get("options", result.config.get("options"))
     return {
         "label": result.label,
         "data": _data_setting(result),
         "config": config,
         "recipe": recipe,
-        "method": record["method"].get("name"),
-        "options": record["method"].get("options", result.config.get("options")),
+        "method": method,
+        "options": {**ADDED_OPTIONS.get(method, {}), **(options or {})},
         "precision": record.get("environment", {}).get("precision"),
         "headline": record["selections"]["last"]["metrics"]["headline"],
     }

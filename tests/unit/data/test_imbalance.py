@@ -359,3 +359,60 @@ def test_build_errors(setting, error, message):
 def test_a_class_without_training_images_is_named(setting):
     with pytest.raises(DataError, match="toy: no training image of class 'class 1'"):
         build(toy([30, 0, 5]), **setting)
+
+
+# Held out of the source, before it is made imbalanced
+
+
+def test_held_out_of_the_source_before_it_is_made_imbalanced():
+    splits = toy([40, 50, 60, 44])
+    made = build(splits, imbalance="step", rho=6, hold_out=10, hold_out_from="source")
+    # 30 images are left of the smallest class, so 30 and 5.
+    assert made.counts.tolist() == [30, 30, 5, 5]
+    assert made.held_out.counts.tolist() == [10] * 4
+    assert made.left_out_classes == ()
+    parts = [set(numbers(part)) for part in (made.train, made.held_out, made.spare)]
+    assert sum(map(len, parts)) == len(set.union(*parts)) == 194
+    labels = dict(zip(numbers(splits.train), splits.train.labels, strict=True))
+    for part in (made.train, made.held_out):
+        names = [part.classes[label] for label in part.labels]
+        assert names == [f"class {labels[number]}" for number in numbers(part)]
+
+
+def test_the_smallest_class_gives_as_many_as_the_largest():
+    splits = toy([100] * 4)
+    inside = build(splits, imbalance="step", rho=50, hold_out=3)
+    assert inside.held_out.counts.tolist() == [3, 3, 0, 0]
+    outside = build(splits, imbalance="step", rho=48.5, hold_out=3, hold_out_from="source")
+    assert outside.held_out.counts.tolist() == [3, 3, 3, 3]
+    assert outside.counts.tolist() == [97, 97, 2, 2]
+
+
+def test_the_natural_set_without_the_held_out_images():
+    made = build(toy([10, 6]), imbalance="natural", hold_out=2, hold_out_from="source")
+    assert (made.counts.tolist(), made.held_out.counts.tolist()) == ([8, 4], [2, 2])
+    assert made.spare is None
+
+
+def test_nothing_held_out_of_the_source_is_the_usual_set():
+    splits = toy([40, 50, 60, 44])
+    usual, same = (
+        build(splits, imbalance="long_tailed", rho=4, hold_out_from=place) for place in ("training", "source")
+    )
+    assert usual.split_hash == same.split_hash
+
+
+def test_the_data_seed_decides_what_is_held_out_of_the_source():
+    splits = toy([40, 50, 60, 44])
+    made = [
+        build(splits, imbalance="step", rho=4, hold_out=5, hold_out_from="source", data_seed=seed) for seed in (0, 0, 1)
+    ]
+    held = [numbers(part.held_out).tolist() for part in made]
+    assert held[0] == held[1] != held[2]
+
+
+def test_a_source_too_small_to_hold_out_of_is_refused():
+    with pytest.raises(ConfigError, match=r"hold_out = 5 from the source leaves no image of 'class 1'; hold out fewer"):
+        build(toy([10, 5]), imbalance="natural", hold_out=5, hold_out_from="source")
+    with pytest.raises(ConfigError, match="hold_out_from = 'test' received"):
+        build(toy([10, 5]), imbalance="natural", hold_out=1, hold_out_from="test")

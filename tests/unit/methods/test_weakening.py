@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import pytest
 import torch
+from torch import Tensor, nn
 
+from procrustean.errors import ConfigError
+from procrustean.methods import make_method
 from procrustean.methods.mfw import Weakening
 from procrustean.mfw import MFW
 from procrustean.mixing import inverse_permutation
-from procrustean.types import Batch
+from procrustean.objectives import Classify
+from procrustean.types import Batch, Clock, Problem
+from procrustean.weights import effective_number
 
 COUNTS = [500, 400, 20, 10]
 
@@ -60,3 +66,83 @@ def test_nothing_is_drawn_from_a_generator() -> None:
     state = torch.get_rng_state()
     Weakening(MFW(COUNTS), "group2")(batch)
     assert torch.equal(torch.get_rng_state(), state)
+
+
+# While the classes are weighted (DRW)
+
+
+class Linear(nn.Module):
+    """Scores from the mixed layer itself, so that the mixing shows in the loss."""
+
+    groups = ("group2",)
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.group2, self.head = nn.Identity(), nn.Linear(3, 4)
+
+    def forward(self, x: Tensor) -> Tensor:
+        scores: Tensor = self.head(self.group2(x))
+        return scores
+
+
+def loss_at(epoch: int, **options: object) -> Tensor:
+    problem = Problem(tuple(COUNTS), "step", layers=("group2",))
+    objective = make_method("mfw", problem, {"alpha": 1.0, **options}).stages[0].objective
+    net, generator = Linear(), torch.Generator().manual_seed(3)
+    objective.bind(net)
+    batch = made_batch()._replace(x=torch.randn(9, 3, generator=generator))
+    loss: Tensor = objective(net, batch, Clock(torch.tensor(epoch), torch.tensor(0.1), 10))
+    objective.unbind()
+    return loss.detach()
+
+
+def weighted(epoch: int) -> Tensor:
+    """Cross-entropy without mixing, with the deferred weights from epoch 8 of 10 on."""
+    generator = torch.Generator().manual_seed(3)
+    x, y = torch.randn(9, 3, generator=generator), made_batch().y
+    weights = effective_number(COUNTS) if epoch >= 8 else torch.ones(4)
+    return nn.functional.cross_entropy(Linear()(x), y, weight=weights).detach()
+
+
+def test_the_mixing_goes_on_or_ends_when_the_weights_set_in() -> None:
+    assert torch.equal(loss_at(7, drw=True), loss_at(7, drw=True, keep_mixing=False))
+    on, off = loss_at(8, drw=True), loss_at(8, drw=True, keep_mixing=False)
+    assert not torch.isclose(on, off)
+    torch.testing.assert_close(off, weighted(8))
+    assert not torch.isclose(loss_at(7, drw=True), weighted(7))
+
+
+def test_the_weighted_loss_may_be_divided_by_the_batch_size() -> None:
+    weights = effective_number(COUNTS)[made_batch().y]
+    for keep_mixing in (True, False):
+        by_weights = loss_at(8, drw=True, keep_mixing=keep_mixing)
+        by_size = loss_at(8, drw=True, keep_mixing=keep_mixing, reduction="mean")
+        torch.testing.assert_close(by_size, by_weights * weights.sum() / 9)
+        assert not torch.isclose(by_size, by_weights)
+
+
+def test_a_factor_does_not_outlive_its_step() -> None:
+    problem = Problem(tuple(COUNTS), "step", layers=("group2",))
+    objective = make_method("mfw", problem, {"drw": True, "keep_mixing": False}).stages[0].objective
+    assert isinstance(objective, Classify)
+    assert isinstance(objective.mixer, Weakening)
+    objective.bind(net := Linear())
+    objective(net, made_batch(), Clock(torch.tensor(9), torch.tensor(0.1), 10))
+    assert objective.mixer.factor is None
+
+
+def test_mixing_that_would_never_end_is_refused() -> None:
+    with pytest.raises(ConfigError, match="keep_mixing = False received without drw"):
+        make_method("mfw", Problem(tuple(COUNTS), "step"), {"keep_mixing": False})
+
+
+def test_ending_the_mixing_compiles_to_one_graph_that_stays_valid() -> None:
+    problem = Problem(tuple(COUNTS), "step", layers=("group2",))
+    objective = make_method("mfw", problem, {"drw": True, "keep_mixing": False}).stages[0].objective
+    objective.bind(net := Linear())
+    compiled, batch = torch.compile(objective, fullgraph=True, backend="aot_eager"), made_batch()
+    clocks = [Clock(torch.tensor(epoch), torch.tensor(0.1), 10) for epoch in (7, 8)]
+    torch.testing.assert_close(compiled(net, batch, clocks[0]), objective(net, batch, clocks[0]))
+    with torch.compiler.set_stance("fail_on_recompile"):
+        torch.testing.assert_close(compiled(net, batch, clocks[1]), objective(net, batch, clocks[1]))

@@ -246,3 +246,11 @@ def test_labels_tell_twins_apart(result: Make) -> None:
         "ERM",
     ]
     assert distinct_labels(groups)[1:3] == ["MFW (alpha=2.0, epochs=20)", "MFW (alpha=2.0, epochs=30)"]
+
+
+def test_records_from_before_a_setting_came_go_with_those_after_it(result: Make) -> None:
+    older = result(method="mfw", label="MFW", seed=0, options={"alpha": None})
+    now = {"alpha": None, "reduction": "weighted_mean", "keep_mixing": True}
+    newer = result(method="mfw", label="MFW", seed=1, options=now, hold_out_from="training")
+    other = result(method="mfw", label="MFW", seed=2, options={**now, "reduction": "mean"})
+    assert [group.seeds for group in group_results([older, newer, other])] == [(0, 1), (2,)]

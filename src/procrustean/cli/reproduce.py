@@ -1,0 +1,184 @@
+"""procrustean reproduce"""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import tyro
+
+if TYPE_CHECKING:
+    from ..reproduce.definitions import Definitions, Part
+    from ..reproduce.planning import Plan
+    from ..reproduce.store import Store
+
+
+@dataclass(frozen=True)
+class Reproduce:
+    """Train the cells of the paper's tables and show ours beside its numbers; without a name, list the tables.
+
+    Finished runs are found by what they compute and not repeated; give the same command again to go on.
+
+    Example: procrustean reproduce cifar --rows MFW MFW-DRW --columns 'cifar10-*100' --seeds 3 --minutes 9
+    """
+
+    names: Annotated[tyro.conf.Positional[tuple[str, ...]], tyro.conf.arg(metavar="[TABLE ...]")] = ()
+    """Tables or suites, in the order of their importance."""
+    rows: tuple[str, ...] = ()
+    """Rows of the tables, by name or pattern ('MFW*'); all by default."""
+    columns: tuple[str, ...] = ()
+    """Columns of the tables, by name or pattern ('cifar10-*'); all by default."""
+    seeds: int = 3
+    """Training seeds of each cell: 0, 1, ..."""
+    data_seed: int = 0
+    """Which images of a class are kept; 0 gives the published sets."""
+    held_out: bool = False
+    """Also train each cell with a hundredth of the images held out, for the held-out column."""
+    minutes: float | None = None
+    """Stop after so many minutes with everything saved; the same command goes on later."""
+    width: int | None = None
+    """Most runs at a time; default 8 on a GPU, 1 on a CPU."""
+    output: Path = Path("runs/reproduce")
+    """Folder of the run directories and of the finished tables."""
+    results: Path = Path("results")
+    """Folder of result files, one per run; what is in it, or below, is not trained again."""
+    data_dir: Path | None = None
+    """Where data sets are found or downloaded to; default $PROCRUSTEAN_DATA or the user's cache."""
+    download: bool = False
+    """Download data sets that are not found, instead of leaving their cells out."""
+    retry: bool = False
+    """Try runs again that ended in an error."""
+    dry_run: bool = False
+    """Print the plan and the predicted time, then stop."""
+    show: bool = False
+    """Print the tables from the results there are; train nothing."""
+    pages: Path | None = None
+    """Write reproduction.md and which-method.md into this folder from the results; train nothing."""
+    tables: Path | None = None
+    """YAML file with tables of your own, instead of the paper's."""
+    quiet: bool = False
+    """No progress."""
+
+    def run(self) -> int:
+        import time
+
+        began = time.monotonic()
+        from ..console import make_reporter, write_result
+        from ..reproduce.store import Store
+
+        definitions = self._definitions()
+        parts = definitions.parts(self.names, self.rows, self.columns)
+        reporter = make_reporter(quiet=self.quiet)
+        try:
+            store = Store(self.results, self.output, reporter.say)
+            if self.pages is not None:
+                return self._write_pages(definitions, store)
+            if not self.names:
+                from ..reproduce.overview import listing
+
+                write_result(listing(definitions, store, data_seed=self.data_seed))
+                return 0
+            if self.show:
+                self._show(definitions, parts, store)
+                return 0
+            return self._train(definitions, parts, store, began)
+        finally:
+            reporter.close()
+
+    def _definitions(self) -> Definitions:
+        from ..reproduce.definitions import paper_definitions, read_definitions
+        from .config_file import read_yaml
+
+        if self.tables is None:
+            return paper_definitions()
+        return read_definitions(read_yaml(self.tables), origin=str(self.tables))
+
+    def _plan(self, definitions: Definitions, parts: list[Part], store: Store) -> Plan:
+        from ..errors import ConfigError
+        from ..reproduce.pace import machine_name
+        from ..reproduce.plan_text import blocked_lines
+        from ..reproduce.planning import make_plan
+
+        plan = make_plan(
+            definitions,
+            parts,
+            store,
+            seeds=self.seeds,
+            data_seed=self.data_seed,
+            held_out=self.held_out,
+            data_dir=self.data_dir,
+            download=self.download or self.dry_run,
+            retry=self.retry,
+            device=machine_name()[0],
+        )
+        if plan.blocked and not plan.runs:
+            raise ConfigError("nothing can be trained. " + "; ".join(blocked_lines(plan)))
+        return plan
+
+    def _train(self, definitions: Definitions, parts: list[Part], store: Store, began: float) -> int:
+        from ..console import duration_text, make_reporter, write_result
+        from ..reproduce.pace import expected_rate, machine_name
+        from ..reproduce.plan_text import absence_lines, plan_table, plan_text
+        from ..reproduce.work import carry_out, default_width
+
+        plan = self._plan(definitions, parts, store)
+        width = default_width() if self.width is None else self.width
+        summary = plan_text(plan, rate=expected_rate(self.output), width=width, machine=machine_name()[1])
+        if self.dry_run:
+            write_result(plan_table(plan))
+            write_result("\n".join([summary, *absence_lines(plan, self.data_dir)]))
+            return 0
+
+        reporter = make_reporter(quiet=self.quiet)
+        try:
+            reporter.say(summary)
+            report = carry_out(
+                plan,
+                store,
+                command=" ".join(["procrustean", *sys.argv[1:]]),
+                reporter=reporter,
+                minutes=self.minutes,
+                width=width,
+                began=began,
+            )
+        finally:
+            reporter.close()
+        self._show(definitions, parts, store)
+        for error in dict.fromkeys(report.errors.values()):
+            names = "; ".join(name for name, own in report.errors.items() if own == error)
+            sys.stderr.write(f"procrustean: {names} failed: {error}\n")
+        if report.remaining:
+            sys.stderr.write(
+                f"procrustean: the time is up, {report.remaining} runs remain, about "
+                f"{duration_text(report.seconds_left)}; give the same command again to go on\n"
+            )
+        return 1 if report.errors else 0
+
+    def _show(self, definitions: Definitions, parts: list[Part], store: Store) -> None:
+        from ..console import write_result
+        from ..reproduce.overview import finished_tables, write_tables
+
+        names = list(dict.fromkeys(part.table for part in parts))
+        shown = False
+        for name in names:
+            for piece in finished_tables(definitions.tables[name], store, data_seed=self.data_seed):
+                write_result(piece)
+                shown = True
+        if not shown:
+            write_result("Nothing of this has been measured yet.")
+        if not self.show:
+            write_tables([definitions.tables[name] for name in names], store, self.output, data_seed=self.data_seed)
+
+    def _write_pages(self, definitions: Definitions, store: Store) -> int:
+        from ..reproduce.advice import advice_page
+        from ..reproduce.page import reproduction_page
+
+        assert self.pages is not None
+        self.pages.mkdir(parents=True, exist_ok=True)
+        for name, make in (("reproduction.md", reproduction_page), ("which-method.md", advice_page)):
+            path = self.pages / name
+            path.write_text(make(definitions, store, path.read_text() if path.exists() else ""))
+            sys.stderr.write(f"procrustean: wrote {path}\n")
+        return 0

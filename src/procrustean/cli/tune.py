@@ -1,0 +1,105 @@
+"""procrustean tune"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import tyro
+
+from ..config import RunConfig
+
+if TYPE_CHECKING:
+    from ..report.formats import Table
+    from ..tuning.tune import Tuned
+
+
+@dataclass(frozen=True)
+class Tune(RunConfig):
+    """Choose options of a method on held-out training images, then train on all of them.
+
+    Example: procrustean tune cifar10 --imbalance step --rho 100 --method mfw --over alpha=0.1,0.2,0.5,1,5
+    """
+
+    source: Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="SOURCE")]
+    """Data set: digits, cifar10, cifar100, an .npz file, or a folder of images (one folder per class)."""
+    hold_out: int = 3
+    """Training images per class that decide, and are not trained on while they do."""
+    over: tuple[str, ...] = ()
+    """What to choose from: OPTION=VALUE,VALUE,... each; with --trials also OPTION=LOW..HIGH. Default by method."""
+    repeats: int = 1
+    """Training seeds per candidate."""
+    trials: int | None = None
+    """Candidates that Optuna suggests, instead of the whole grid; needs procrustean[tune]."""
+    final_seeds: int = 1
+    """Training seeds on all images with the chosen options; 0 stops after the choice."""
+    minutes: float | None = None
+    """Stop after so many minutes with everything saved; the same command goes on later."""
+    width: int | None = None
+    """Most runs at a time; default 8 on a GPU, 1 on a CPU."""
+    output: Path = Path("runs/tune")
+    """Folder of the runs and of tuning.json."""
+    run_dir: tyro.conf.Suppress[Path | None] = None
+    config: Path | None = None
+    """YAML file with settings; flags override it."""
+    print_config: bool = False
+    """Print what would be tried, then stop."""
+    quiet: bool = False
+    """No progress."""
+
+    def check(self) -> None:
+        """Settings are judged when all of them are known: those of the file and the flags together."""
+
+    @classmethod
+    def with_defaults(cls, settings: Mapping[str, Any]) -> Tune:
+        """The command with the settings of a file as its defaults."""
+        return cls(**{"source": tyro.MISSING, **settings})
+
+    def run(self) -> int:
+        from ..console import make_reporter, write_result
+        from ..preparing import recipe_of
+        from ..tuning.spaces import default_space, grid, read_space
+        from ..tuning.tune import Budget, tune
+        from .outcome import show
+
+        base = RunConfig(**{f.name: getattr(self, f.name) for f in fields(RunConfig) if f.name != "run_dir"})
+        recipe = recipe_of(base)
+        space = read_space(base.method, self.over) if self.over else default_space(base.method, base.source)
+        if self.print_config:
+            from ..tuning.choosing import options_text
+
+            candidates = [options_text(options) for options in grid(space)] if self.trials is None else [str(space)]
+            write_result("\n".join(candidates))
+            return 0
+        reporter = make_reporter(quiet=self.quiet)
+        budget = Budget(self.repeats, self.final_seeds, self.trials, self.width, self.minutes)
+        try:
+            tuned = tune(base, space, self.output, budget=budget, reporter=reporter)
+        finally:
+            reporter.close()
+        if tuned.choice is not None:
+            write_result(_table(tuned))
+        write_result(tuned.text)
+        if tuned.retrained:
+            show(tuned.retrained)
+        return 0
+
+
+def _table(tuned: Tuned) -> Table:
+    from ..report.formats import Cell, Column, Table
+
+    assert tuned.choice is not None
+    rows = []
+    for score in tuned.scores:
+        numbers = (f"{100 * score.last:.1f}", f"{100 * score.tail:.1f}", str(score.seeds))
+        best = score is tuned.choice.best
+        rows.append((Cell(score.name, best=best), *(Cell(text, best=best) for text in numbers)))
+    columns = (
+        Column("options", "options", numeric=False),
+        Column("last", "last epoch"),
+        Column("tail", "last tenth"),
+        Column("seeds", "seeds"),
+    )
+    return Table(f"Balanced accuracy in % on {tuned.choice.images} held-out images", columns, tuple(rows))

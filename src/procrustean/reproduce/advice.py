@@ -1,0 +1,155 @@
+"""docs/which-method.md: which method did best where, from our own result files."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from ..methods import METHODS
+from ..report.formats import Cell, Column, Table, measured_cell, to_markdown
+from ..report.results import Group, Statistic
+from .by_hand import by_hand
+from .definitions import Definitions
+from .page import NOTHING_BY_HAND
+from .store import Store
+from .wrapping import wrapped
+
+INTRODUCTION = """\
+# Which method
+
+For which kind of imbalance, budget and network, as far as this project has measured it. `procrustean reproduce --pages
+docs` writes the numbers on this page from the files in [results/](../results/); what is between them was written by
+hand and says nothing that they do not.
+"""
+READ = (
+    "Test accuracy (on the digits balanced accuracy) of the last epoch in %, mean ± standard deviation over the seeds, "
+    "best first. *Cost* is the training time relative to ERM in the paper's recipe, from the epochs and the price of a "
+    "step, not measured. *Minor* is the mean recall of the smaller half of the classes. A method with one seed has no "
+    "±, and no rank."
+)
+#: Standard errors that two methods have to be apart to be told apart.
+APART = 2.0
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A method in one setting."""
+
+    name: str
+    group: Group
+
+    @property
+    def last(self) -> Statistic:
+        statistic = self.group.statistic("headline")
+        assert statistic is not None
+        return statistic
+
+    @property
+    def points(self) -> float:
+        """In percent, rounded as in the table, so that differences are those a reader computes from it."""
+        return round(100 * self.last.mean, 1)
+
+
+@dataclass(frozen=True)
+class Ranking:
+    """A setting and the methods measured in it, the best first."""
+
+    column: str
+    entries: tuple[Entry, ...]
+
+    @property
+    def title(self) -> str:
+        data, net = self.entries[0].group.data, self.entries[0].group.net
+        kind = str(data["kind"]).replace("_", "-")
+        ratio = "" if kind == "natural" else f", ratio {float(data['rho']):g}"
+        counts = self.entries[0].group.counts
+        return f"{data['source']}, {kind}{ratio} ({max(counts)} to {min(counts)} images per class), {net}"
+
+    def named(self, name: str) -> Entry | None:
+        return next((entry for entry in self.entries if entry.name == name), None)
+
+
+def rankings(definitions: Definitions, store: Store) -> list[Ranking]:
+    """Settings in which at least two methods have been measured."""
+    found: dict[str, dict[str, Entry]] = {}
+    for spec in definitions.tables.values():
+        for cell in spec.cells() if spec.ranked else []:
+            config = cell.config_or_none()
+            results = [] if config is None else store.repeats_or_none(config)
+            if results:
+                found.setdefault(cell.column, {}).setdefault(cell.row, Entry(cell.row, Group(tuple(results))))
+    return [
+        Ranking(column, tuple(sorted(entries.values(), key=lambda entry: -entry.last.mean)))
+        for column, entries in found.items()
+        if len(entries) > 1
+    ]
+
+
+def advice_page(definitions: Definitions, store: Store, previous: str = "") -> str:
+    """The whole page; parts of the previous one that were written by hand stay."""
+    parts = [INTRODUCTION, "## What to choose\n", by_hand(previous, "choice", NOTHING_BY_HAND)]
+    parts += ["## The numbers\n", wrapped(READ) + "\n"]
+    for ranking in rankings(definitions, store):
+        parts += [to_markdown(ranking_table(ranking)), wrapped(finding(ranking)) + "\n"]
+    parts += ["## What is not known\n", by_hand(previous, "limits", NOTHING_BY_HAND)]
+    return "\n".join(parts).rstrip("\n") + "\n"
+
+
+def ranking_table(ranking: Ranking) -> Table:
+    """The methods of a setting with their price."""
+    columns = (
+        Column("method", "method", numeric=False),
+        Column("epochs", "epochs"),
+        Column("cost", "cost"),
+        Column("seeds", "seeds"),
+        Column("last", "last epoch", measured=True),
+        Column("minor", "minor", measured=True),
+    )
+    rows = []
+    for entry in ranking.entries:
+        seeds = len(entry.group.results)
+        rows.append(
+            (
+                Cell(entry.name),
+                Cell(str(entry.group.epochs)),
+                Cell(f"{relative_cost(entry.group):.1f}"),
+                Cell(str(seeds)),
+                measured_cell(entry.last, runs=seeds, best=entry is ranking.entries[0]),
+                measured_cell(entry.group.statistic("minor"), runs=seeds),
+            )
+        )
+    return Table(ranking.title, columns, tuple(rows))
+
+
+def relative_cost(group: Group) -> float:
+    """Training time relative to ERM in the paper's recipe, from epochs and the price of a step."""
+    from ..recipes import recipe_for
+
+    step = float(METHODS[str(group.results[0].record["method"]["name"])].cost.split(" ")[0])
+    return step * group.epochs / recipe_for(str(group.data["source"])).epochs
+
+
+def finding(ranking: Ranking) -> str:
+    """What can be said about the best of a setting, and how MFW compares with ERM there."""
+    best, *others = ranking.entries
+    equals = [entry.name for entry in others if told_apart(best, entry) is False]
+    unknown = [entry.name for entry in others if told_apart(best, entry) is None]
+    text = f"First: {best.name}, {best.points:.1f}."
+    if equals:
+        text += f" Not told apart from it by these seeds: {', '.join(equals)}."
+    if unknown:
+        text += f" Too few seeds to say whether it is really ahead of: {', '.join(unknown)}."
+    erm = ranking.named("ERM")
+    for name in ("MFW", "MFW-DRW"):
+        entry = ranking.named(name)
+        if erm is not None and entry is not None:
+            text += f" {name} against ERM: {entry.points - erm.points:+.1f}."
+    return text
+
+
+def told_apart(one: Entry, other: Entry) -> bool | None:
+    """Whether two methods differ by more than their seeds explain; None where one has a single run."""
+    a, b = one.last, other.last
+    if a.sd is None or b.sd is None:
+        return None
+    return abs(a.mean - b.mean) > APART * math.sqrt(a.sd**2 / a.n + b.sd**2 / b.n)

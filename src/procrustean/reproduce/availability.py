@@ -1,0 +1,62 @@
+"""What a cell needs that this version or this machine does not have."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from ..data.cifar import CIFAR10, CIFAR100, data_roots
+from ..data.npm_mirror import ARCHIVE
+from ..data.sources import describe_sources
+from ..errors import ConfigError
+from ..nets import check_net
+from .definitions import Cell
+
+_CIFAR = {files.name: files for files in (CIFAR10, CIFAR100)}
+
+
+def missing_parts(cell: Cell) -> list[str]:
+    """Data sets, networks and settings that the cell names and this version does not know."""
+    source, net = str(cell.settings.get("source", "")), cell.settings.get("net")
+    missing = []
+    if source not in describe_sources() and not _is_path(source):
+        missing.append(f"the data set {source!r}")
+    if net is not None and not _is_net(str(net)):
+        missing.append(f"the network {net!r}")
+    missing += [f"the setting {name!r}" for name in cell.missing_settings()]
+    if not missing and cell.config_or_none() is None:
+        missing.append(f"the recipe {cell.settings.get('recipe')!r}" if _recipe_is_wrong(cell) else "other settings")
+    return missing
+
+
+def _recipe_is_wrong(cell: Cell) -> bool:
+    others = {name: value for name, value in cell.settings.items() if name != "recipe"}
+    return replace(cell, settings=others).config_or_none() is not None
+
+
+def _is_net(name: str) -> bool:
+    try:
+        check_net(name)
+    except ConfigError:
+        return False
+    return True
+
+
+def absent_data(source: str, data_dir: Path | None) -> str | None:
+    """Why the images are not on this machine, None if they are, or if only loading them would tell."""
+    files = _CIFAR.get(source)
+    if files is None:
+        return None
+    roots = data_roots(data_dir)
+    names = (files.folder, files.archive, *((ARCHIVE,) if files.mirror_hashes else ()))
+    if any((root / name).exists() or root.name == files.folder for root in roots for name in names):
+        return None
+    return (
+        f"{source} is in none of {', '.join(map(str, roots))}; put {files.archive} there, name its folder by "
+        "--data-dir or $PROCRUSTEAN_DATA, or add --download"
+    )
+
+
+def _is_path(source: str) -> bool:
+    path = Path(source).expanduser()
+    return path.suffix.lower() == ".npz" or path.is_dir()

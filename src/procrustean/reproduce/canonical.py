@@ -1,0 +1,115 @@
+"""One form for settings that compute the same, so that tables share the runs they have in common."""
+
+from __future__ import annotations
+
+from dataclasses import fields, replace
+from functools import cache
+from typing import Any
+
+from ..config import RunConfig
+from ..errors import ConfigError
+from ..methods import checked_options, option_defaults
+from ..methods.mfw import ALPHA
+from ..mfw import DEFAULT_ALPHA, DEFAULT_BETA, strength_of
+from ..nets import layers_of
+from ..preparing import recipe_of
+from .sizes import training_counts
+
+#: Strengths of MFW that differ by less train the same networks as far as anyone can measure.
+SAME_STRENGTH = 1e-4
+_DEFAULTS = {f.name: f.default for f in fields(RunConfig)}
+_BY_RECIPE = tuple({"net", "epochs", "batch_size", "lr", "weight_decay", "augment"} & set(_DEFAULTS))
+
+
+def canonical(config: RunConfig) -> RunConfig:
+    """The same run with everything left out that the defaults would choose anyway.
+
+    >>> canonical(RunConfig("cifar10", "step", 100, "mfw", {"alpha": 5, "layer": "group2"}, epochs=300)).options
+    {}
+    """
+    config = _usual_recipe(config)
+    settings = config.to_json()
+    key = tuple((name, _hashable(settings[name])) for name in settings if name not in ("run_dir", "data_dir", "seed"))
+    changes = _changes(key)
+    return replace(config, **changes)
+
+
+def _usual_recipe(config: RunConfig) -> RunConfig:
+    """The recipe of the data set under the name of today; "paper" has always stood for it."""
+    usual: Any = _DEFAULTS["recipe"]
+    return replace(config, recipe=usual) if config.recipe == "paper" else config
+
+
+@cache
+def _changes(key: tuple[tuple[str, Any], ...]) -> dict[str, Any]:
+    settings = {name: dict(value) if name == "options" else value for name, value in key}
+    config = RunConfig.from_json(settings)
+    unset: dict[str, Any] = dict.fromkeys(_BY_RECIPE)
+    plain = recipe_of(replace(config, **unset))
+    changes: dict[str, Any] = {n: None for n in _BY_RECIPE if getattr(config, n) == getattr(plain, n)}
+    options = checked_options(config.method, config.options)
+    drw = bool(options.pop("drw", False)) or config.drw
+    defaults = option_defaults(config.method)
+    options = {name: value for name, value in options.items() if value != defaults[name]}
+    if config.method == "mfw":
+        options = _mfw_options(config, options)
+    if config.hold_out == 0:
+        changes["hold_out_from"] = "training"
+    return {**changes, "options": options, "drw": drw}
+
+
+def _mfw_options(config: RunConfig, options: dict[str, Any]) -> dict[str, Any]:
+    """Options of MFW without those whose default depends on the data, where they equal it."""
+    net = config.net or recipe_of(config).net
+    if options.get("layer") == layers_of(net).second_group:
+        options = _without(options, "layer")
+    if config.imbalance == "natural":
+        return options
+    kind = config.imbalance
+    if options.get("alpha") == ALPHA.get((config.source, kind), DEFAULT_ALPHA[kind]):
+        options = _without(options, "alpha")
+    counts = training_counts(config)
+    if counts is not None and ("std" in options or "beta" in options):
+        default = strength_of(counts, beta=DEFAULT_BETA[kind])
+        own = strength_of(counts, beta=options.get("beta", DEFAULT_BETA[kind]), std=options.get("std", "geometric"))
+        if max(abs(a - b) for a, b in zip(own, default, strict=True)) < SAME_STRENGTH:
+            return _without(options, "std", "beta")
+    if options.get("beta") == DEFAULT_BETA[kind]:
+        options = _without(options, "beta")
+    return options
+
+
+def _without(options: dict[str, Any], *names: str) -> dict[str, Any]:
+    return {name: value for name, value in options.items() if name not in names}
+
+
+def _hashable(value: Any) -> Any:
+    if isinstance(value, dict):
+        return tuple(sorted(value.items()))
+    return tuple(value) if isinstance(value, list) else value
+
+
+def record_matches(record: dict[str, Any], config: RunConfig) -> bool:
+    """Whether a result was trained with the options and the recipe that its settings stand for today.
+
+    A record of an older version may have been trained with other defaults; it is then not the run it looks like.
+    Options and numbers that the record does not name came later and stood for what they default to.
+    """
+    config = _usual_recipe(config)
+    try:
+        options = {**option_defaults(config.method), **checked_options(config.method, config.options)}
+        recipe = recipe_of(config).to_json()
+    except ConfigError:
+        return False
+    if config.drw:
+        options["drw"] = True
+    written = record["method"].get("options") or {}
+    return all(options.get(name) == value for name, value in written.items()) and all(
+        _plain(recipe[name]) == value
+        for name, value in record["recipe"].items()
+        if name != "name" and recipe.get(name) is not None
+    )
+
+
+def _plain(value: Any) -> Any:
+    return list(value) if isinstance(value, tuple) else value

@@ -1,0 +1,256 @@
+"""Tables as data: which rows and columns they have, and the settings each cell is trained with."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from fnmatch import fnmatchcase
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+from ..config import RunConfig
+from ..errors import ConfigError, did_you_mean
+from .paper import PaperNumber, paper_number, paper_rows
+
+METRICS = ("top1", "top5")
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One place of a table with its settings; seeds are added when it is planned."""
+
+    table: str
+    row: str
+    column: str
+    settings: Mapping[str, Any] = field(compare=False)
+
+    @property
+    def place(self) -> str:
+        return f"{self.table}: {self.row}, {self.column}"
+
+    def missing_settings(self) -> list[str]:
+        """Settings that this version's runs do not have."""
+        known = {f.name for f in fields(RunConfig)}
+        return [name for name in self.settings if name not in known]
+
+    def config(self, **more: Any) -> RunConfig:
+        """The run of this cell, with seeds and the like added."""
+        return RunConfig.from_json({**self.settings, **more}, origin=self.place)
+
+    def config_or_none(self, **more: Any) -> RunConfig | None:
+        """The same; None where this version has no such settings."""
+        try:
+            return self.config(**more)
+        except ConfigError:
+            return None
+
+
+@dataclass(frozen=True)
+class Row:
+    """A row: what is trained, and in which columns (all, unless it says so)."""
+
+    name: str
+    settings: Mapping[str, Any]
+    columns: tuple[str, ...] = ("*",)
+
+
+@dataclass(frozen=True)
+class TableSpec:
+    """A table: every row in every column that it is made for.
+
+    Args:
+        ranked: its rows are methods that one would choose from.
+        aside: it has nothing to do with the paper's tables and is not on their page.
+        judged: its rows are readings of the paper to choose from, on images held out of the source.
+        target: table and row of the paper that such a reading has to reach.
+    """
+
+    name: str
+    title: str
+    place: str
+    base: Mapping[str, Any]
+    columns: Mapping[str, Mapping[str, Any]]
+    rows: tuple[Row, ...]
+    metrics: tuple[str, ...] = ("top1",)
+    note: str = ""
+    ranked: bool = False
+    aside: bool = False
+    judged: bool = False
+    target: tuple[str, str] | None = None
+
+    def paper(self, row: str, column: str, metric: str = "top1") -> PaperNumber | None:
+        """The paper's number for a cell."""
+        table, row = self.target or (self.name, row)
+        return paper_number(table, row, column, metric)
+
+    def cells(self, rows: Sequence[str] = (), columns: Sequence[str] = ()) -> list[Cell]:
+        """The cells of the rows and columns that match, all if none are given; `*` stands for any letters."""
+        names = [row.name for row in self.rows]
+        chosen_rows = _matching(rows, names, f"row of table {self.name!r}")
+        chosen_columns = _matching(columns, list(self.columns), f"column of table {self.name!r}")
+        return [
+            Cell(self.name, row.name, column, _merged(self.base, self.columns[column], row.settings))
+            for row in self.rows
+            if row.name in chosen_rows
+            for column in self.columns
+            if column in chosen_columns and self._has(row, column)
+        ]
+
+    def _has(self, row: Row, column: str) -> bool:
+        if not any(fnmatchcase(column, pattern) for pattern in row.columns):
+            return False
+        published = row.name in paper_rows(self.name)
+        return not published or any(paper_number(self.name, row.name, column, m) for m in self.metrics)
+
+
+@dataclass(frozen=True)
+class Part:
+    """A part of a table: rows and columns by name or pattern, all if none are given."""
+
+    table: str
+    rows: tuple[str, ...] = ()
+    columns: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Suite:
+    """Parts of tables, in the order in which they are to be trained."""
+
+    name: str
+    title: str
+    parts: tuple[Part, ...]
+
+
+@dataclass(frozen=True)
+class Definitions:
+    """Tables and suites by name."""
+
+    tables: Mapping[str, TableSpec]
+    suites: Mapping[str, Suite]
+
+    def parts(self, names: Sequence[str], rows: Sequence[str] = (), columns: Sequence[str] = ()) -> list[Part]:
+        """What names of tables and suites stand for; rows and columns narrow tables, not suites."""
+        known = [*self.tables, *self.suites]
+        found: list[Part] = []
+        for name in names:
+            if name in self.suites:
+                if rows or columns:
+                    raise ConfigError(
+                        f"rows and columns received with the suite {name!r}, which has its own; "
+                        "give them with a table, or leave them out"
+                    )
+                found += self.suites[name].parts
+            elif name in self.tables:
+                found.append(Part(name, tuple(rows), tuple(columns)))
+            else:
+                raise ConfigError(f"there is no table or suite {name!r}. {did_you_mean(name, known)}")
+        return found
+
+    def cells(self, parts: Sequence[Part]) -> list[Cell]:
+        """The cells of the parts in their order, each once."""
+        cells = [cell for part in parts for cell in self.tables[part.table].cells(part.rows, part.columns)]
+        return list(dict.fromkeys(cells))
+
+
+@cache
+def paper_definitions() -> Definitions:
+    """The tables of the paper, and those that go with them."""
+    import yaml
+
+    text = files(__package__).joinpath("tables.yaml").read_text(encoding="utf-8")
+    return read_definitions(yaml.safe_load(text), origin="tables.yaml")
+
+
+def read_definitions(content: Any, *, origin: str) -> Definitions:
+    """Tables and suites from plain data; what is missing or misspelt is refused by name."""
+    _check_keys(content, ("columns", "tables", "suites"), origin, ("tables",))
+    shared: Mapping[str, Any] = content.get("columns") or {}
+    tables = {
+        name: _table(name, table, shared, f"{origin}, table {name!r}") for name, table in content["tables"].items()
+    }
+    suites = {}
+    for name, suite in (content.get("suites") or {}).items():
+        where = f"{origin}, suite {name!r}"
+        _check_keys(suite, ("title", "parts"), where)
+        parts = []
+        for part in suite["parts"]:
+            _check_keys(part, ("table", "rows", "columns"), where)
+            if part["table"] not in tables:
+                raise ConfigError(f"{where} names the table {part['table']!r}. {did_you_mean(part['table'], tables)}")
+            made = Part(part["table"], tuple(part.get("rows", ())), tuple(part.get("columns", ())))
+            tables[made.table].cells(made.rows, made.columns)  # refuses names that match nothing
+            parts.append(made)
+        suites[name] = Suite(name, suite["title"], tuple(parts))
+    return Definitions(tables, suites)
+
+
+def _table(name: str, table: Any, shared: Mapping[str, Any], where: str) -> TableSpec:
+    _check_keys(
+        table,
+        ("title", "place", "base", "columns", "rows", "metrics", "note", "ranked", "aside", "judged", "target"),
+        where,
+        ("rows",),
+    )
+    listed = table.get("columns") or {}
+    own = listed if isinstance(listed, dict) else {column: {} for column in listed}
+    columns = {}
+    for column, settings in own.items():
+        if column not in shared and not settings:
+            raise ConfigError(f"{where} has a column {column!r} without settings; give them, or define the column")
+        columns[column] = _merged(shared.get(column, {}), settings or {})
+    if not columns:
+        raise ConfigError(f"{where} has no columns")
+    metrics = tuple(table.get("metrics", ("top1",)))
+    for metric in metrics:
+        if metric not in METRICS:
+            raise ConfigError(f"{where}: metric {metric!r} received; accepted: {', '.join(METRICS)}")
+    rows = []
+    for row, settings in table["rows"].items():
+        settings = dict(settings or {})
+        rows.append(Row(row, columns=tuple(settings.pop("columns", ("*",))), settings=settings))
+    target = table.get("target")
+    return TableSpec(
+        name,
+        title=table.get("title", name),
+        place=table.get("place", ""),
+        base=table.get("base") or {},
+        columns=columns,
+        rows=tuple(rows),
+        metrics=metrics,
+        note=table.get("note", ""),
+        ranked=bool(table.get("ranked", False)),
+        aside=bool(table.get("aside", False)),
+        judged=bool(table.get("judged", False)),
+        target=None if target is None else (target[0], target[1]),
+    )
+
+
+def _merged(*parts: Mapping[str, Any]) -> dict[str, Any]:
+    """Later settings win; options are merged one by one."""
+    settings: dict[str, Any] = {}
+    for part in parts:
+        options = {**settings.get("options", {}), **part.get("options", {})}
+        settings = {**settings, **part, **({"options": options} if options else {})}
+    return settings
+
+
+def _matching(patterns: Sequence[str], names: Sequence[str], kind: str) -> set[str]:
+    chosen: set[str] = set()
+    for pattern in patterns or ("*",):
+        matching = [name for name in names if fnmatchcase(name, pattern)]
+        if not matching:
+            raise ConfigError(f"there is no {kind} called {pattern!r}. {did_you_mean(pattern, names)}")
+        chosen.update(matching)
+    return chosen
+
+
+def _check_keys(content: Any, known: Sequence[str], where: str, needed: Sequence[str] = ()) -> None:
+    if not isinstance(content, dict):
+        raise ConfigError(f"{where} holds {type(content).__name__}, not a mapping")
+    for key in content:
+        if key not in known:
+            raise ConfigError(f"{where} has an unknown part {key!r}. {did_you_mean(str(key), known)}")
+    for key in needed:
+        if not isinstance(content.get(key), dict) or not content[key]:
+            raise ConfigError(f"{where} has no {key}; give at least one, with its settings")

@@ -1,0 +1,62 @@
+"""What has been measured so far: a list of the tables, and the finished parts of each."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from ..engine.checkpoint import write_atomically
+from ..report.formats import Cell, Column, Table, to_markdown
+from .comparison import Beside, table_cells
+from .definitions import Definitions, TableSpec
+from .judging import judge, judgement_table
+from .rendering import LEGEND, column_table, held_out_note, measured_columns
+from .store import Store
+
+
+def listing(definitions: Definitions, store: Store, *, data_seed: int = 0) -> Table:
+    """All tables and suites, and how many of their cells have been measured."""
+    rows = []
+    for name, spec in definitions.tables.items():
+        cells = table_cells(spec, store, data_seed=data_seed)
+        measured = sum(cell.seeds > 0 for cell in cells)
+        rows.append((Cell(name), Cell(f"{measured} of {len(cells)}"), Cell(spec.title), Cell(spec.place)))
+    for name, suite in definitions.suites.items():
+        parts = ", ".join(dict.fromkeys(part.table for part in suite.parts))
+        count = len(definitions.cells(suite.parts))
+        rows.append((Cell(name), Cell(f"{count} cells"), Cell(suite.title), Cell(f"suite: {parts}")))
+    columns = (
+        Column("table", "table", numeric=False),
+        Column("measured", "measured"),
+        Column("title", "what", numeric=False),
+        Column("place", "where", numeric=False),
+    )
+    return Table("Tables and suites", columns, tuple(rows))
+
+
+def finished_tables(spec: TableSpec, store: Store, *, data_seed: int = 0) -> list[Table | str]:
+    """The measured columns of a table, each in full, and what there is to say about them."""
+    if spec.judged:
+        judgements = judge(spec, store, data_seed=data_seed)
+        return [piece for j in judgements for piece in (judgement_table(spec, j), j.text())]
+    pieces: list[Table | str] = []
+    cells: list[Beside] = []
+    for metric in spec.metrics:
+        cells = table_cells(spec, store, metric=metric, data_seed=data_seed)
+        pieces += [column_table(spec, column, inside) for column, inside in measured_columns(spec, cells).items()]
+    if pieces:
+        pieces.append(" ".join(text for text in (LEGEND, held_out_note(cells), spec.note) if text))
+    return pieces
+
+
+def write_tables(specs: Sequence[TableSpec], store: Store, folder: Path, *, data_seed: int = 0) -> list[Path]:
+    """Write each table that has something measured as markdown, named after it."""
+    written = []
+    for spec in specs:
+        pieces = finished_tables(spec, store, data_seed=data_seed)
+        if pieces:
+            text = "\n".join(p + "\n" if isinstance(p, str) else to_markdown(p) for p in pieces)
+            folder.mkdir(parents=True, exist_ok=True)
+            write_atomically(folder / f"{spec.name}.md", text.encode())
+            written.append(folder / f"{spec.name}.md")
+    return written

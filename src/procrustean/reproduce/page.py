@@ -1,0 +1,162 @@
+"""docs/reproduction.md: our tables beside the paper's, made from result files."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from ..report.formats import Cell, Column, Table, to_markdown
+from .by_hand import by_hand
+from .comparison import SIGNS, Beside, Mark, table_cells
+from .definitions import Definitions, TableSpec
+from .judging import judge, judgement_table, overall
+from .rendering import LEGEND, column_table, held_out_note, measured_columns, overview_table
+from .store import Store
+from .wrapping import wrapped
+
+INTRODUCTION = """\
+# Reproduction
+
+The tables of the MFW paper, run again, each cell beside the paper's number. `procrustean reproduce --pages docs` writes
+this page from the files in [results/](../results/), one per run; nothing in it is typed in but the discussion.
+"""
+AGAIN = """\
+## Do it yourself
+
+`procrustean reproduce` lists the tables and the suites, which are parts of tables in the order in which they are worth
+measuring. A command plans the cells as runs, leaves out those that are in `results/` already, and trains the others
+side by side. With `--minutes` it stops in time with everything saved; the same command goes on where it left off, also
+after a kill. `--dry-run` prints the plan and the predicted time:
+
+```console
+$ procrustean reproduce
+$ procrustean reproduce rho100 --seeds 3 --minutes 9 --dry-run
+$ procrustean reproduce cifar --rows MFW 'MFW-*' --columns 'cifar10-*' --held-out --dry-run
+$ procrustean reproduce fidelity --seeds 3 --minutes 9 --dry-run
+$ procrustean reproduce cifar --show
+```
+
+Every run leaves one JSON file in `results/` with its settings, both seeds (that of the data and that of the training),
+counts, curves, confusion matrices, times and versions. [tables.md](tables.md) has the details.
+"""
+NOTHING_BY_HAND = "Nothing has been written here yet."
+
+
+def reproduction_page(definitions: Definitions, store: Store, previous: str = "") -> str:
+    """The whole page; parts of the previous one that were written by hand stay."""
+    cells = {name: table_cells(spec, store) for name, spec in _pages(definitions).items() if not spec.judged}
+    parts = [
+        INTRODUCTION,
+        "## At a glance\n",
+        _glance(definitions, cells),
+        "## Discussion\n",
+        by_hand(previous, "discussion", NOTHING_BY_HAND),
+        "## How to read the tables\n",
+        _paragraph(LEGEND),
+        *(_section(definitions.tables[name], store, found) for name, found in cells.items() if _seen(found)),
+        _readings(definitions, store),
+        _missing(definitions, cells),
+        AGAIN,
+    ]
+    return "\n".join(part for part in parts if part).rstrip("\n") + "\n"
+
+
+def _paragraph(text: str) -> str:
+    return wrapped(text) + "\n"
+
+
+def _pages(definitions: Definitions) -> dict[str, TableSpec]:
+    return {name: spec for name, spec in definitions.tables.items() if not spec.aside}
+
+
+def _seen(cells: list[Beside]) -> bool:
+    return any(cell.seeds for cell in cells)
+
+
+def _glance(definitions: Definitions, cells: dict[str, list[Beside]]) -> str:
+    lines = [
+        "How many of the cells for which the paper has a number have been measured, and how they compare with it at "
+        "oracle selection (marks as explained below). Tables share cells: ERM and MFW at ratio 100 are in several."
+    ]
+    main = [c for c in cells.get("cifar", []) if c.seeds and c.cell.row in ("MFW", "MFW-DRW")]
+    if main:
+        differences = [c.difference for c in main if c.difference is not None]
+        listed = "; ".join(f"{c.cell.row}, {c.cell.column} {c.difference:+.1f} (n={c.seeds})" for c in main)
+        lines.append(
+            f"MFW and MFW-DRW in the main table differ from the paper by {min(differences):+.1f} to "
+            f"{max(differences):+.1f} points: {listed}."
+        )
+    text = _paragraph(" ".join(lines)) + "\n" + to_markdown(_tally(definitions, cells))
+    if _seen(cells.get("cifar", [])):
+        text += "\n" + to_markdown(overview_table(definitions.tables["cifar"], cells["cifar"]))
+    return text
+
+
+def _tally(definitions: Definitions, cells: dict[str, list[Beside]]) -> Table:
+    order: tuple[Mark, ...] = ("reproduced", "within noise", "higher", "lower")
+    rows = []
+    for name, found in cells.items():
+        published = [cell for cell in found if cell.paper is not None]
+        if published:
+            marks = Counter(cell.mark for cell in published)
+            measured = sum(cell.seeds > 0 for cell in published)
+            counts = [Cell(str(marks[mark])) for mark in order]
+            rows.append((Cell(name), Cell(str(len(published))), Cell(str(measured)), *counts))
+    headings = ("table", "cells", "measured", *(SIGNS[mark] for mark in order))
+    columns = tuple(Column(heading, heading, numeric=heading != "table") for heading in headings)
+    return Table("Cells of the paper's tables", columns, tuple(rows))
+
+
+def _section(spec: TableSpec, store: Store, cells: list[Beside]) -> str:
+    lines = [f"## {spec.title}\n", f"`{spec.name}` ({spec.place}).\n"]
+    for metric in spec.metrics:
+        found = cells if metric == "top1" else table_cells(spec, store, metric=metric)
+        lines += [to_markdown(column_table(spec, name, part)) for name, part in measured_columns(spec, found).items()]
+    remarks = [f"{c.cell.row}, {c.cell.column}: {c.paper.note}" for c in cells if c.paper and c.paper.note and c.seeds]
+    if remarks:
+        lines.append(_paragraph("Of the paper's numbers: " + "; ".join(remarks) + "."))
+    for note in (held_out_note(cells), spec.note):
+        if note:
+            lines.append(_paragraph(note))
+    return "\n".join(lines)
+
+
+def _readings(definitions: Definitions, store: Store) -> str:
+    lines = []
+    for spec in _pages(definitions).values():
+        judgements = judge(spec, store) if spec.judged else []
+        if not judgements:
+            continue
+        lines.append(f"### {spec.title}\n\n`{spec.name}` ({spec.place}).\n")
+        for judgement in judgements:
+            lines += [to_markdown(judgement_table(spec, judgement)), _paragraph(judgement.text())]
+        means = overall(judgements)
+        if len(judgements) > 1 and len(means) > 1:
+            listed = ", ".join(f"{name} {100 * mean:.1f}" for name, mean in means.items())
+            lines.append(_paragraph(f"Mean over these {len(judgements)} settings, held-out images: {listed}."))
+        if spec.note:
+            lines.append(_paragraph(spec.note))
+    if not lines:
+        return ""
+    head = (
+        "## Which reading of the paper\n\n"
+        + _paragraph(
+            "Where the text leaves a choice, each reading is trained on what is left after 5000 images were cut from "
+            "the source, equally of all classes, and judged on those: the standard error of an accuracy near 75 % is "
+            "then 0.6 points, while the paper's three images per class would give 7.9. The test columns stand beside "
+            "for information; nothing was chosen on them. Since a tenth of the images is missing from training, they "
+            "are not comparable with the paper's."
+        )
+        + "\n"
+    )
+    return head + "\n".join(lines)
+
+
+def _missing(definitions: Definitions, cells: dict[str, list[Beside]]) -> str:
+    lines = []
+    for name, found in cells.items():
+        left = [cell for cell in found if not cell.seeds and cell.paper is not None]
+        if left:
+            columns = Counter(cell.cell.column for cell in left)
+            listed = ", ".join(f"{column} ({count})" for column, count in columns.items())
+            lines.append(wrapped(f"- `{name}`: {len(left)} cells: {listed}", indent="  "))
+    return "## Not measured yet\n\n" + "\n".join(lines) + "\n" if lines else ""

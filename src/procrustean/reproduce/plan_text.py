@@ -1,0 +1,71 @@
+"""A plan in words and as a table."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from ..console import duration_text
+from ..report.formats import Cell, Column, Table
+from .availability import absent_data
+from .cost import FIRST_GUESS, predicted_cost, predicted_seconds
+from .planning import Plan, PlannedRun
+
+_STATE = {"done": "done", "begun": "begun", "waiting": "to do", "failed": "failed"}
+
+
+def plan_table(plan: Plan) -> Table:
+    """A line per cell: its seeds with their state, the images of a run."""
+    groups: dict[tuple[str, str, str, int], list[PlannedRun]] = {}
+    for run in plan.runs:
+        first = run.cells[0]
+        groups.setdefault((first.table, first.row, first.column, run.config.hold_out), []).append(run)
+    rows = []
+    for (table, row, column, held_out), runs in groups.items():
+        seeds = ", ".join(f"{run.config.seed} {_STATE[run.state]}" for run in runs)
+        name = f"{row}, {held_out} held out" if held_out else row
+        images = f"{runs[0].images / 1e6:.1f}"
+        rows.append((Cell(table), Cell(name), Cell(column), Cell(seeds), Cell(images)))
+    headings = ("table", "row", "column", "seeds")
+    columns = (
+        *(Column(name, name, numeric=False) for name in headings),
+        Column("images", "million images a run"),
+    )
+    return Table("Plan, in the order of training", columns, tuple(rows))
+
+
+def plan_text(plan: Plan, *, rate: float, width: int, machine: str) -> str:
+    """What the plan comes to, and what stands in its way."""
+    remaining = plan.remaining
+    costs = [run.cost for run in remaining]
+    images = sum(run.images for run in remaining)
+    done, begun, failed = (len(plan.in_state(state)) for state in ("done", "begun", "failed"))
+    lines = [
+        f"{len(plan.runs)} runs: {done} done, {begun} begun, {len(plan.in_state('waiting'))} to do"
+        + (f", {failed} failed (--retry tries them again)" if failed else "")
+    ]
+    if remaining:
+        here = duration_text(predicted_seconds(costs, rate, width))
+        lines.append(f"{images / 1e6:.1f} million images to train on, about {here} here ({machine}, {width} at a time)")
+        if machine == "cpu":
+            there = [predicted_cost(run.config, "cuda") for run in remaining]
+            seconds = predicted_seconds(there, FIRST_GUESS["cuda"], 8)
+            lines += [f"about {duration_text(seconds)} on an H200, 8 at a time"] * (seconds >= 60)
+    lines += blocked_lines(plan)
+    for run in plan.in_state("failed"):
+        lines.append(f"failed: {plan.errors[run.config.hash]}")
+    return "\n".join(lines)
+
+
+def absence_lines(plan: Plan, data_dir: Path | None) -> list[str]:
+    """Data sets of the plan that are not on this machine."""
+    sources = dict.fromkeys(run.config.source for run in plan.remaining)
+    return [reason for source in sources if (reason := absent_data(source, data_dir)) is not None]
+
+
+def blocked_lines(plan: Plan) -> list[str]:
+    """What cannot be trained here, and why."""
+    lines = []
+    for reason, cells in plan.blocked.items():
+        tables = ", ".join(dict.fromkeys(cell.table for cell in cells))
+        lines.append(f"left out: {len(cells)} cell{'s' * (len(cells) != 1)} of {tables}: {reason}")
+    return lines

@@ -1,0 +1,146 @@
+"""From cells to runs: what is to be trained, in which order, what is there already, what cannot be."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Literal
+
+from ..config import RunConfig
+from ..errors import ConfigError
+from .availability import absent_data, missing_parts
+from .canonical import canonical
+from .cost import Device, predicted_cost, trained_images
+from .definitions import Cell, Definitions, Part
+from .sizes import BALANCED
+from .store import Store
+
+State = Literal["done", "begun", "waiting", "failed"]
+
+
+@dataclass(frozen=True)
+class PlannedRun:
+    """A run, and the cells that are waiting for it."""
+
+    config: RunConfig
+    cells: tuple[Cell, ...]
+    state: State
+    cost: float  # in images of ERM with ResNet-32 on this kind of device
+    images: int  # trained on, each as often as it is shown
+
+    @property
+    def name(self) -> str:
+        """The run in words: the first cell that it is for, and its seed."""
+        held_out = f", {self.config.hold_out} held out" if self.config.hold_out else ""
+        return f"{self.cells[0].row}, {self.cells[0].column}{held_out}, seed {self.config.seed}"
+
+
+@dataclass(frozen=True)
+class Plan:
+    """All runs of some cells, in the order in which they are to be trained."""
+
+    runs: tuple[PlannedRun, ...]
+    blocked: dict[str, tuple[Cell, ...]]  # why cells cannot be trained here -> which ones
+    errors: dict[str, str]  # of failed runs, by hash
+
+    def in_state(self, *states: State) -> list[PlannedRun]:
+        return [run for run in self.runs if run.state in states]
+
+    @property
+    def remaining(self) -> list[PlannedRun]:
+        """Runs to be trained, in order."""
+        return self.in_state("begun", "waiting")
+
+
+def held_out_variant(config: RunConfig) -> RunConfig | None:
+    """The run with a hundredth of the source's images held out, for the held-out column.
+
+    They are cut from the source before it is made imbalanced, so that the smallest class loses a hundredth as well and
+    not three of five images. None where the run has held-out images already, or the source is not made imbalanced.
+    """
+    if config.hold_out or config.imbalance == "natural" or config.source not in BALANCED:
+        return None
+    _, largest = BALANCED[config.source]
+    return replace(config, hold_out=max(1, largest // 100), hold_out_from="source")
+
+
+def make_plan(
+    definitions: Definitions,
+    parts: Sequence[Part],
+    store: Store,
+    *,
+    seeds: int = 3,
+    data_seed: int = 0,
+    held_out: bool = False,
+    data_dir: Path | None = None,
+    download: bool = False,
+    retry: bool = False,
+    device: Device = "cuda",
+    absent: Callable[[str, Path | None], str | None] = absent_data,
+) -> Plan:
+    """Plan the parts in their order: within a part seed by seed, of one seed the longest runs first.
+
+    Args:
+        definitions: tables and suites.
+        parts: what to train.
+        store: what is there already.
+        seeds: training seeds 0, 1, ... of each cell.
+        data_seed: which images of a class are kept; 0 gives the published sets.
+        held_out: also plan each cell once more with held-out images.
+        data_dir: where data sets are looked for first.
+        download: plan runs on data sets that would have to be downloaded.
+        retry: plan runs that failed in an earlier call.
+        device: where the runs are going to be trained.
+        absent: says why the images of a source are not on this machine.
+    """
+    if seeds < 1:
+        raise ConfigError(f"seeds = {seeds} received; each cell needs at least one")
+    errors = store.failures()
+    blocked: dict[str, list[Cell]] = {}
+    waiting: dict[str, list[Cell]] = {}
+    keyed: dict[str, tuple[tuple[int, int, int, float], PlannedRun]] = {}
+    for number, part in enumerate(parts):
+        for cell in definitions.cells([part]):
+            reason = _reason(cell, data_dir, download, absent)
+            if reason is not None:
+                blocked.setdefault(reason, []).append(cell)
+                continue
+            for variant, config in enumerate(_configs(cell, data_seed, held_out)):
+                for seed in range(seeds):
+                    run = canonical(replace(config, seed=seed, data_dir=data_dir))
+                    waiting.setdefault(run.hash, []).append(cell)
+                    if run.hash not in keyed:
+                        planned = _planned(run, cell, store, errors if not retry else {}, device)
+                        keyed[run.hash] = (number, variant, seed, -planned.cost), planned
+    ordered = sorted(keyed.values(), key=lambda item: item[0])
+    runs = tuple(replace(run, cells=tuple(dict.fromkeys(waiting[run.config.hash]))) for _, run in ordered)
+    return Plan(runs, {reason: tuple(dict.fromkeys(cells)) for reason, cells in blocked.items()}, errors)
+
+
+def _configs(cell: Cell, data_seed: int, held_out: bool) -> list[RunConfig]:
+    config = cell.config(data_seed=data_seed)
+    variant = held_out_variant(config) if held_out else None
+    return [config] if variant is None else [config, variant]
+
+
+def _planned(config: RunConfig, cell: Cell, store: Store, errors: dict[str, str], device: Device) -> PlannedRun:
+    state: State = "waiting"
+    if store.find(config) is not None:
+        state = "done"
+    elif config.hash in errors:
+        state = "failed"
+    elif config.hash in store.places:
+        state = "begun"
+    if store.output is not None:
+        config = replace(config, run_dir=store.place(config))
+    return PlannedRun(config, (cell,), state, predicted_cost(config, device), trained_images(config))
+
+
+def _reason(
+    cell: Cell, data_dir: Path | None, download: bool, absent: Callable[[str, Path | None], str | None]
+) -> str | None:
+    missing = missing_parts(cell)
+    if missing:
+        return f"{' and '.join(missing)} needed, which this version does not have"
+    return None if download else absent(str(cell.settings["source"]), data_dir)

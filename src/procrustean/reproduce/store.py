@@ -1,0 +1,141 @@
+"""Where finished runs are found and kept: JSON files in a results folder, and run directories."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from ..config import RunConfig
+from ..engine.checkpoint import write_atomically
+from ..errors import ConfigError, RunError
+from ..report.results import Result, load_result
+from .canonical import canonical, record_matches
+
+FAILURES = "failures.json"
+
+
+@dataclass(frozen=True)
+class Stored:
+    """A finished run and its settings in the form by which runs are told apart."""
+
+    config: RunConfig
+    result: Result
+
+
+class Store:
+    """Finished runs by the hash of what they compute.
+
+    Args:
+        results: folder of result files, one per run, in any folders below; new ones are added to it.
+        output: folder of run directories, where training goes on.
+        say: told of files that are left out, and why.
+    """
+
+    def __init__(self, results: Path, output: Path | None, say: Callable[[str], None] = lambda text: None) -> None:
+        self.results, self.output, self._say = results, output, say
+        self.kept: dict[str, Stored] = {}
+        self._repeats: dict[str, list[Stored]] = {}  # the same, whatever the training seed
+        self.places: dict[str, Path] = {}  # run directories, finished or not
+        for path in sorted(results.rglob("*.json")) if results.is_dir() else []:
+            if _is_result(path):
+                self._add(path)
+        for path in sorted(output.glob("*/config.json")) if output is not None else []:
+            self._add_directory(path.parent)
+
+    def find(self, config: RunConfig) -> Stored | None:
+        """The finished run of these settings."""
+        return self.kept.get(canonical(config).hash)
+
+    def repeats(self, config: RunConfig) -> list[Result]:
+        """The finished runs of these settings with any training seed, by seed."""
+        found = self._repeats.get(replace(canonical(config), seed=0).hash, [])
+        return [stored.result for stored in sorted(found, key=lambda s: s.config.seed)]
+
+    def repeats_or_none(self, config: RunConfig) -> list[Result]:
+        """The same; none for settings that name a network or a data set that this version does not have."""
+        try:
+            return self.repeats(config)
+        except ConfigError:
+            return []
+
+    def place(self, config: RunConfig) -> Path:
+        """The directory in which the run goes on, or begins; its name may be that of an older version."""
+        if self.output is None:
+            raise RunError("this store has no folder for run directories")
+        return self.places.get(config.hash, self.output / config.slug)
+
+    def keep(self, directory: Path, folder: str, command: str) -> Stored:
+        """Copy the result of a finished run into the results folder, with the command that made it."""
+        result = load_result(directory)
+        config = canonical(RunConfig.from_json(result.config, origin=str(directory)))
+        path = self.results / folder / f"{config.slug}.json"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        record = {**result.record, "command": command}
+        write_atomically(path, (json.dumps(record, separators=(",", ":")) + "\n").encode())
+        return self._remember(Stored(config, Result(record, path.resolve())))
+
+    def unkept(self) -> dict[str, Path]:
+        """Run directories that are finished but not in the results folder, after a kill for example."""
+        return {h: p for h, p in self.places.items() if h not in self.kept and (p / "result.json").exists()}
+
+    def failures(self) -> dict[str, str]:
+        """Runs that ended in an error in an earlier call, by hash, with the error."""
+        path = self._failures_file
+        found: dict[str, str] = json.loads(path.read_text()) if path is not None and path.exists() else {}
+        return found
+
+    def note_failures(self, failures: dict[str, str]) -> None:
+        """Remember runs that ended in an error, so that they are not tried again and again."""
+        path = self._failures_file
+        if path is not None:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            write_atomically(path, (json.dumps(failures, indent=1) + "\n").encode())
+
+    @property
+    def _failures_file(self) -> Path | None:
+        return None if self.output is None else self.output / FAILURES
+
+    def _add(self, path: Path) -> None:
+        try:
+            result = load_result(path)
+            written = RunConfig.from_json(result.config, origin=str(path))
+            config = canonical(written)
+        except (ConfigError, RunError) as error:
+            self._say(f"left out: {error}")
+            return
+        if not record_matches(result.record, written):
+            self._say(f"left out: {path} was trained with other defaults than those of this version")
+            return
+        other = self.kept.get(config.hash)
+        if other is not None:
+            self._say(f"left out: {path} is the same run as {other.result.path}")
+            return
+        self._remember(Stored(config, result))
+
+    def _remember(self, stored: Stored) -> Stored:
+        self.kept[stored.config.hash] = stored
+        self._repeats.setdefault(replace(stored.config, seed=0).hash, []).append(stored)
+        return stored
+
+    def _add_directory(self, directory: Path) -> None:
+        try:
+            record = json.loads((directory / "config.json").read_text())
+            config = RunConfig.from_json(record["config"], origin=str(directory))
+            made_here = canonical(config).hash == config.hash
+        except (ConfigError, OSError, ValueError, KeyError, TypeError) as error:
+            self._say(f"left out: {directory} ({error})")
+            return
+        if made_here:
+            self.places[config.hash] = directory
+
+
+def _is_result(path: Path) -> bool:
+    """Whether a file looks like the result of a run; other JSON may lie beside them."""
+    try:
+        record: Any = json.loads(path.read_text())
+    except (OSError, ValueError):
+        return False
+    return isinstance(record, dict) and {"format", "status", "config", "selections"} <= set(record)

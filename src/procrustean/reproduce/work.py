@@ -1,0 +1,116 @@
+"""Carry a plan out: several runs at a time, within a time box, every result kept as soon as it is there."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from ..config import RunConfig
+from ..console import Reporter, RichReporter
+from ..errors import ConfigError, DataError
+from ..many import GPU_WIDTH, fit_many
+from .pace import expected_rate, machine_name, note_rate
+from .planning import Plan
+from .progress import Progress
+from .store import Store
+
+#: Seconds kept back from the time box to save runs in progress.
+SAVING = 8.0
+
+
+@dataclass(frozen=True)
+class Report:
+    """What a call has done, and what it left."""
+
+    finished: int  # in this call
+    remaining: int
+    seconds_left: float  # predicted, for what remains
+    errors: dict[str, str]  # name of a run -> why it failed or could not begin
+
+
+def default_width() -> int:
+    """Runs at a time where nobody says otherwise."""
+    return GPU_WIDTH if machine_name()[0] == "cuda" else 1
+
+
+def carry_out(
+    plan: Plan,
+    store: Store,
+    *,
+    command: str,
+    reporter: Reporter,
+    minutes: float | None = None,
+    width: int | None = None,
+    clock: Callable[[], float] = time.monotonic,
+    began: float | None = None,
+) -> Report:
+    """Train what remains of a plan.
+
+    Args:
+        plan: what to train.
+        store: where results are kept.
+        command: kept with each result.
+        reporter: where progress goes.
+        minutes: stop after so long, with everything saved; None trains to the end.
+        width: runs at a time.
+        clock: seconds of a clock that never goes back.
+        began: time of the clock from which the minutes count; now, if nothing is said.
+    """
+    assert store.output is not None
+    _keep_finished(plan, store, command, reporter)
+    runs = [run for run in plan.remaining if store.find(run.config) is None]
+    width = default_width() if width is None else width
+    deadline = None if minutes is None else (clock() if began is None else began) + 60 * minutes
+    progress = Progress(
+        runs,
+        reporter,
+        rate=expected_rate(store.output),
+        width=width,
+        deadline=deadline,
+        details=isinstance(reporter, RichReporter),
+        clock=clock,
+    )
+    by_hash = {run.config.hash: run for run in runs}
+    finished = 0
+
+    def time_up() -> bool:
+        return deadline is not None and clock() >= deadline - min(SAVING, 6 * (minutes or 0.0))
+
+    def keep(config: RunConfig, directory: Path) -> None:
+        nonlocal finished
+        store.keep(directory, by_hash[config.hash].cells[0].table, command)
+        finished += 1
+
+    outcomes = fit_many(
+        [run.config for run in runs],
+        width=width,
+        reporter=reporter,
+        reporter_of=lambda config: progress.of(by_hash[config.hash]),
+        costs=[float(-number) for number in range(len(runs))],
+        time_up=time_up,
+        finished=keep,
+    )
+    note_rate(store.output, progress.earned, progress.seconds)
+    errors, noted = {}, store.failures()
+    for run, outcome in zip(runs, outcomes, strict=True):
+        if outcome.error is None:
+            noted.pop(run.config.hash, None)
+            continue
+        errors[run.name] = str(outcome.error) or type(outcome.error).__name__
+        if not isinstance(outcome.error, ConfigError | DataError):
+            noted[run.config.hash] = f"{run.name}: {errors[run.name]}"
+    if noted != store.failures():
+        store.note_failures(noted)
+    left = len(runs) - finished - len(errors)
+    return Report(finished, left, progress.seconds_left if left else 0.0, errors)
+
+
+def _keep_finished(plan: Plan, store: Store, command: str, reporter: Reporter) -> None:
+    """Results of runs that ended just before a kill, or that another command has trained."""
+    tables = {run.config.hash: run.cells[0].table for run in plan.runs}
+    for hash_, directory in store.unkept().items():
+        if hash_ in tables:
+            store.keep(directory, tables[hash_], command)
+            reporter.say(f"kept the result of {directory}")

@@ -1,0 +1,94 @@
+"""Choose among settings by a few held-out images, and say how much that choice is worth."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from statistics import fmean
+from typing import Any
+
+#: Share of the evaluations, the last ones, whose mean decides between equals.
+TAIL = 0.1
+
+
+@dataclass(frozen=True)
+class Score:
+    """A candidate on the held-out images.
+
+    Args:
+        options: what was tried.
+        last: balanced accuracy in the last epoch, mean over the seeds; what decides.
+        tail: the same over the last tenth of the evaluations; decides between equals.
+        seeds: how many runs.
+    """
+
+    options: Mapping[str, Any]
+    last: float
+    tail: float
+    seeds: int
+
+    @property
+    def name(self) -> str:
+        return options_text(self.options)
+
+
+def options_text(options: Mapping[str, Any]) -> str:
+    """Options as one writes them.
+
+    >>> options_text({"alpha": 0.5, "draw": "batch"})
+    'alpha=0.5, draw=batch'
+    """
+    texts = (f"{k}={v:g}" if isinstance(v, float) else f"{k}={v}" for k, v in options.items())
+    return ", ".join(texts) or "as it is"
+
+
+def score_of(options: Mapping[str, Any], records: Sequence[Mapping[str, Any]]) -> Score:
+    """From the records of a candidate's runs."""
+    curves = [record["curves"]["held_out_balanced_accuracy"] for record in records]
+    tails = [fmean(curve[-max(1, round(TAIL * len(curve))) :]) for curve in curves]
+    return Score(dict(options), fmean(curve[-1] for curve in curves), fmean(tails), len(records))
+
+
+@dataclass(frozen=True)
+class Choice:
+    """The best candidate, and those that are as good as far as the held-out images can tell."""
+
+    best: Score
+    ties: tuple[Score, ...]  # others with the same accuracy in the last epoch
+    close: tuple[Score, ...]  # others that are worse by no more than one standard error
+    images: int
+    error: float  # standard error of the best one's accuracy
+
+    def text(self) -> str:
+        """What was chosen, why, and what it is worth."""
+        best = self.best
+        lines = [f"Chosen: {best.name}, {100 * best.last:.1f} % on {self.images} held-out images."]
+        if self.ties:
+            names = "; ".join(score.name for score in self.ties)
+            how = (
+                f"taken for its mean over the last tenth of the evaluations, {100 * best.tail:.1f} %"
+                if best.tail > max(score.tail for score in self.ties)
+                else "taken because it was tried first"
+            )
+            lines.append(f"Tied with it in the last epoch: {names}; it was {how}.")
+        lines.append(f"One standard error of an accuracy on so few images is {100 * self.error:.1f} points.")
+        if self.close:
+            lines.append(f"Within it, too: {'; '.join(score.name for score in self.close)}.")
+        if self.ties or self.close:
+            lines.append(
+                "These images cannot tell them apart; hold out more, or take more seeds, before you read anything into "
+                "the choice."
+            )
+        return " ".join(lines)
+
+
+def choose(scores: Sequence[Score], images: int) -> Choice:
+    """The highest balanced accuracy in the last epoch; equals by their last evaluations, then by their order."""
+    top = max(score.last for score in scores)
+    ties = [score for score in scores if math.isclose(score.last, top, abs_tol=1e-9)]
+    best = max(ties, key=lambda score: score.tail)  # the first of equals
+    error = math.sqrt(best.last * (1 - best.last) / images)
+    others = [score for score in ties if score is not best]
+    close = [score for score in scores if score not in ties and top - score.last <= error]
+    return Choice(best, tuple(others), tuple(close), images, error)

@@ -1,0 +1,99 @@
+"""What the options of a method are chosen from."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import product
+from typing import Any
+
+from ..errors import ConfigError
+from ..methods import checked_options
+
+
+@dataclass(frozen=True)
+class Range:
+    """All numbers between two; on a logarithmic scale where both are above 0 and a factor of 10 apart."""
+
+    low: float
+    high: float
+
+    @property
+    def log(self) -> bool:
+        return self.low > 0 and self.high >= 10 * self.low
+
+
+Values = tuple[Any, ...] | Range
+Space = Mapping[str, Values]
+
+#: Alpha of MFW: the paper's grid. Gamma of CDT: its authors' ranges. The others: values around the published ones.
+DEFAULTS: dict[str, dict[str, tuple[Any, ...]]] = {
+    "mfw": {"alpha": (0.1, 0.2, 0.5, 1.0, 5.0)},
+    "cdt": {"gamma": (0.0, 0.1, 0.2, 0.3, 0.4)},
+    "focal": {"gamma": (0.5, 1.0, 2.0)},
+    "class_balanced": {"beta": (0.9, 0.99, 0.999, 0.9999)},
+    "ldam": {"max_margin": (0.1, 0.3, 0.5, 0.7)},
+    "seql": {"gamma": (0.5, 0.9, 0.95)},
+    "mixup": {"alpha": (0.2, 0.5, 1.0, 2.0)},
+    "manifold_mixup": {"alpha": (0.5, 1.0, 2.0)},
+    "remix": {"kappa": (2.0, 3.0, 5.0)},
+    "mamix": {"power": (0.0, 0.25, 0.5)},
+    "logit_adjustment": {"tau": (0.5, 0.75, 1.0, 1.25, 1.5)},
+    "vs": {"gamma": (0.05, 0.1, 0.2, 0.3), "tau": (0.75, 1.0, 1.25)},
+}
+#: Their option is chosen on the held-out images after training, so one training is enough for all values.
+AFTER_TRAINING = {"tau_norm": "tau"}
+
+
+def default_space(method: str, source: str) -> Space:
+    """What a method's options are chosen from if nobody says otherwise; empty where one training tells."""
+    if method in AFTER_TRAINING:
+        return {}
+    if method == "cdt" and source in ("cifar100", "tiny-imagenet"):
+        return {"gamma": (0.0, 0.05, 0.1, 0.15, 0.2)}
+    if method == "cdt" and source == "inaturalist18":
+        return {"gamma": (0.0, 0.025, 0.05, 0.075, 0.1)}
+    if method not in DEFAULTS:
+        known = ", ".join([*DEFAULTS, *AFTER_TRAINING])
+        raise ConfigError(f"there is no default grid for {method!r}; give one with --over OPTION=VALUE,... ({known})")
+    return DEFAULTS[method]
+
+
+def read_space(method: str, texts: Sequence[str]) -> Space:
+    """Options and what to try, as they come from the command line: alpha=0.1,1,5 or alpha=0.1..5.
+
+    >>> read_space("mfw", ["alpha=0.1,5", "beta=0.01..5"])
+    {'alpha': (0.1, 5.0), 'beta': Range(low=0.01, high=5.0)}
+    """
+    space: dict[str, Values] = {}
+    for text in texts:
+        name, equals, values = text.partition("=")
+        if not (name and equals and values):
+            raise ConfigError(f"{text!r} received; write OPTION=VALUE,VALUE,... or OPTION=LOW..HIGH")
+        low, dots, high = values.partition("..")
+        if dots:
+            space[name] = _range(text, low, high)
+            checked_options(method, {name: low})
+        else:
+            space[name] = tuple(checked_options(method, {name: value})[name] for value in values.split(","))
+    return space
+
+
+def _range(text: str, low: str, high: str) -> Range:
+    try:
+        made = Range(float(low), float(high))
+    except ValueError:
+        raise ConfigError(f"{text!r} received; both ends of a range are numbers") from None
+    if not (math.isfinite(made.low) and math.isfinite(made.high) and made.low < made.high):
+        raise ConfigError(f"{text!r} received; the first number has to be the smaller one")
+    return made
+
+
+def grid(space: Space) -> list[dict[str, Any]]:
+    """Every combination of the values."""
+    for name, values in space.items():
+        if isinstance(values, Range):
+            raise ConfigError(f"{name} is given as a range, of which a grid has no end; add --trials N, or list values")
+    lists = [values for values in space.values() if not isinstance(values, Range)]
+    return [dict(zip(space, chosen, strict=True)) for chosen in product(*lists)]

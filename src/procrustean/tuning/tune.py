@@ -1,0 +1,190 @@
+"""Tune options on held-out training images, then train on all training images, as the MFW paper does."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from ..config import RunConfig
+from ..console import Reporter, SilentReporter
+from ..engine.checkpoint import write_atomically
+from ..errors import ConfigError, RunError
+from ..many import Outcome, fit_many
+from .choosing import Choice, Score, choose, options_text, score_of
+from .searching import Options, OutOfTime, as_json, search_by_optuna, search_grid
+from .spaces import AFTER_TRAINING, Space
+
+STUDY = "tuning.json"
+
+
+@dataclass(frozen=True)
+class Tuned:
+    """What tuning found; `choice` is None while candidates are unfinished."""
+
+    scores: tuple[Score, ...]
+    choice: Choice | None
+    chosen: Options
+    retrained: tuple[Path, ...]  # run directories on all training images
+    text: str
+
+
+@dataclass(frozen=True)
+class Budget:
+    """How much is tried, and how.
+
+    Args:
+        repeats: training seeds per candidate.
+        final_seeds: training seeds on all images with the chosen options; 0 stops after the choice.
+        trials: candidates that Optuna suggests; None tries the whole grid.
+        width: runs at a time.
+        minutes: stop after so long with everything saved.
+    """
+
+    repeats: int = 1
+    final_seeds: int = 1
+    trials: int | None = None
+    width: int | None = None
+    minutes: float | None = None
+
+
+def tune(
+    base: RunConfig,
+    space: Space,
+    output: Path,
+    *,
+    budget: Budget | None = None,
+    reporter: Reporter | None = None,
+    clock: Callable[[], float] = time.monotonic,
+) -> Tuned:
+    """Choose options by balanced accuracy on held-out images, then train on all images.
+
+    Args:
+        base: all settings but those that are tuned; `hold_out` says how many images per class decide.
+        space: options and what they are chosen from; empty for methods that choose after training.
+        output: where runs are kept; the same call goes on where it was stopped.
+        budget: how much is tried.
+        reporter: where progress goes.
+        clock: seconds of a clock that never goes back.
+    """
+    budget, reporter = budget or Budget(), reporter or SilentReporter()
+    _check(base, budget)
+    tuning = _Tuning(base, output, budget, reporter, clock)
+    try:
+        if budget.trials is None:
+            scores = search_grid(space, tuning.judge)
+        else:
+            at_once = budget.width or 1
+            scores = search_by_optuna(space, tuning.judge, trials=budget.trials, at_once=at_once, seed=base.seed)
+    except OutOfTime:
+        return Tuned(
+            (), None, {}, (), "Not all candidates are finished; everything is saved. Give the same command again."
+        )
+    choice = choose(scores, tuning.images)
+    chosen = {**choice.best.options, **tuning.after_training(choice.best.options)}
+    retrained = tuning.retrain(chosen)
+    text = choice.text() + tuning.remarks(chosen, retrained)
+    tuned = Tuned(tuple(scores), choice, chosen, tuple(retrained), text)
+    _write(output, base, space, tuned, tuning)
+    return tuned
+
+
+class _Tuning:
+    """The runs of one study."""
+
+    def __init__(
+        self, base: RunConfig, output: Path, budget: Budget, reporter: Reporter, clock: Callable[[], float]
+    ) -> None:
+        self.base, self.output, self.budget, self.reporter, self.clock = base, output, budget, reporter, clock
+        self.began = clock()
+        self.images = 0
+        self.left_out: list[str] = []
+        self.records: dict[str, list[dict[str, Any]]] = {}
+
+    def time_up(self) -> bool:
+        return self.budget.minutes is not None and self.clock() - self.began >= 60 * self.budget.minutes
+
+    def judge(self, candidates: Sequence[Options]) -> list[Score | None]:
+        """Train the candidates without the held-out images and see how they do on them."""
+        configs = [self._candidate(options, seed) for options in candidates for seed in range(self.budget.repeats)]
+        outcomes = self._train(configs)
+        scores: list[Score | None] = []
+        for number, options in enumerate(candidates):
+            own = outcomes[number * self.budget.repeats : (number + 1) * self.budget.repeats]
+            records = [outcome.result for outcome in own if outcome.result is not None]
+            if len(records) < len(own):
+                scores.append(None)
+                continue
+            self.images = int(records[0]["data"]["held_out"])
+            self.left_out = list(records[0]["data"].get("left_out_of_hold_out", []))
+            self.records[str(options)] = records
+            scores.append(score_of(options, records))
+        return scores
+
+    def after_training(self, options: Any) -> Options:
+        """What the runs of the best candidate chose themselves when they were trained."""
+        name = AFTER_TRAINING.get(self.base.method)
+        if name is None or name in options:
+            return {}
+        return {name: median(record["method"]["finish"][name] for record in self.records[str(options)])}
+
+    def retrain(self, chosen: Options) -> list[Path]:
+        """Train on all training images with the chosen options; none while the time is up."""
+        base = replace(self.base, hold_out=0, hold_out_from="training", options={**self.base.options, **chosen})
+        configs = [replace(base, seed=self.base.seed + number) for number in range(self.budget.final_seeds)]
+        placed = [replace(config, run_dir=self.output / "final" / config.slug) for config in configs]
+        return [outcome.path for outcome in self._train(placed) if outcome.result is not None]
+
+    def remarks(self, chosen: Options, retrained: Sequence[Path]) -> str:
+        text = ""
+        if self.left_out:
+            text += f" Without a say, because they have too few images: {', '.join(self.left_out)}."
+        own = AFTER_TRAINING.get(self.base.method)
+        if own is not None and own in chosen:
+            text += f" After training, {options_text({own: chosen[own]})} did best on the held-out images."
+        if len(retrained) < self.budget.final_seeds:
+            text += " The training on all images is not finished; give the same command again."
+        return text
+
+    def _candidate(self, options: Options, seed: int) -> RunConfig:
+        config = replace(self.base, options={**self.base.options, **options}, seed=self.base.seed + seed)
+        return replace(config, run_dir=self.output / "candidates" / config.slug)
+
+    def _train(self, configs: Sequence[RunConfig]) -> list[Outcome]:
+        outcomes = fit_many(configs, width=self.budget.width, reporter=self.reporter, time_up=self.time_up)
+        for outcome in outcomes:
+            if outcome.error is not None:
+                raise RunError(f"{outcome.path} failed: {outcome.error}") from outcome.error
+        return outcomes
+
+
+def _check(base: RunConfig, budget: Budget) -> None:
+    if base.hold_out < 1:
+        raise ConfigError(
+            f"hold_out = {base.hold_out} received; tuning needs held-out images, 3 per class in the paper"
+        )
+    if budget.repeats < 1 or budget.final_seeds < 0:
+        raise ConfigError(
+            f"repeats = {budget.repeats}, final_seeds = {budget.final_seeds} received; at least 1 and 0 are needed"
+        )
+
+
+def _write(output: Path, base: RunConfig, space: Space, tuned: Tuned, tuning: _Tuning) -> None:
+    record = {
+        "config": base.to_json(),
+        "space": {name: list(v) if isinstance(v, tuple) else f"{v.low}..{v.high}" for name, v in space.items()},
+        "held_out_images": tuning.images,
+        "scores": [as_json(score) for score in tuned.scores],
+        "chosen": tuned.chosen,
+        "ties": [] if tuned.choice is None else [dict(score.options) for score in tuned.choice.ties],
+        "within_one_standard_error": [] if tuned.choice is None else [dict(s.options) for s in tuned.choice.close],
+        "standard_error": None if tuned.choice is None else tuned.choice.error,
+        "retrained": [str(path) for path in tuned.retrained],
+        "text": tuned.text,
+    }
+    output.mkdir(parents=True, exist_ok=True)
+    write_atomically(output / STUDY, (json.dumps(record, indent=1) + "\n").encode())

@@ -1,0 +1,120 @@
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+Call = Callable[..., Any]
+PROJECT = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture
+def mine(npz: Path) -> str:
+    base = {"net": "small", "epochs": 2, "batch_size": 16, "device": "cpu", "precision": "fp32"}
+    rows: dict[str, Any] = {"ERM": {"method": "erm"}, "MFW": {"method": "mfw", "drw": True}}
+    table = {"title": "Stripes", "base": base, "columns": {"stripes": {"source": str(npz)}}, "rows": rows}
+    Path("mine.yaml").write_text(yaml.safe_dump({"tables": {"mine": table}}))
+    return "mine.yaml"
+
+
+def test_the_tables_are_listed(call: Call) -> None:
+    answer = call("reproduce")
+    assert answer.code == 0
+    for name in ("cifar", "strong-augmentation", "fidelity-mixing", "rho100"):
+        assert f"| {name} " in answer.out
+
+
+def test_a_table_of_one_s_own(mine: str, call: Call) -> None:
+    answer = call("reproduce", "mine", "--tables", mine, "--seeds", 2)
+    assert answer.code == 0, answer.err
+    assert answer.out.startswith("**Stripes: stripes**")
+    assert "4 runs: 0 done, 0 begun, 4 to do" in answer.err
+    assert len(list(Path("results/mine").glob("*.json"))) == 4
+    assert "| ERM " in Path("runs/reproduce/mine.md").read_text()
+    again = call("reproduce", "mine", "--tables", mine, "--seeds", 2)
+    assert "4 runs: 4 done" in again.err
+    assert again.out == answer.out
+    shown = call("reproduce", "mine", "--tables", mine, "--show")
+    assert (shown.code, shown.out) == (0, answer.out)
+    third = call("reproduce", "mine", "--tables", mine, "--rows", "ERM", "--seeds", 3)
+    assert "3 runs: 2 done, 0 begun, 1 to do" in third.err
+
+
+def test_a_dry_run_needs_no_data_and_trains_nothing(call: Call) -> None:
+    answer = call("reproduce", "cifar", "--rows", "MFW", "--columns", "cifar10-lt100", "--dry-run")
+    assert answer.code == 0
+    assert "0 to do, 1 to do, 2 to do" in answer.out
+    assert "11.2 million images" in answer.out  # 3 * 300 * 12406
+    assert "cifar10 is in none of" in answer.out
+    assert not Path("runs").exists()
+    assert not Path("results").exists()
+
+
+def test_the_time_box_says_what_is_left(mine: str, call: Call) -> None:
+    answer = call("reproduce", "mine", "--tables", mine, "--seeds", 1, "--minutes", 0)
+    assert answer.code == 0
+    assert "Nothing of this has been measured yet." in answer.out
+    assert "the time is up, 2 runs remain" in answer.err
+    assert "give the same command again to go on" in answer.err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("cifra",), "no table or suite 'cifra'. Did you mean 'cifar'"),
+        (("cifar", "--rows", "MWF"), "no row of table 'cifar' called 'MWF'"),
+        (("cifar",), "cifar10 is in none of"),
+        (("rho100", "--rows", "ERM"), "rows and columns received with the suite"),
+        (("cifar", "--tables", "nowhere.yaml"), "cannot read the configuration nowhere.yaml"),
+        (("cifar", "--dry-run", "--seeds", "0"), "seeds = 0 received"),
+    ],
+)
+def test_mistakes_are_refused(arguments: tuple[str, ...], message: str, call: Call) -> None:
+    answer = call("reproduce", *arguments)
+    assert answer.code == 2
+    assert message in answer.err
+
+
+def test_a_table_that_needs_more_than_there_is_says_what(call: Call) -> None:
+    Path("big.yaml").write_text(
+        yaml.safe_dump(
+            {"tables": {"big": {"columns": {"c": {"source": "galaxies", "net": "huge"}}, "rows": {"r": {}}}}}
+        )
+    )
+    answer = call("reproduce", "big", "--tables", "big.yaml")
+    assert answer.code == 2
+    assert "the data set 'galaxies' and the network 'huge' needed, which this version does not have" in answer.err
+
+
+def test_a_failing_run_is_named_and_the_others_are_shown(mine: str, call: Call) -> None:
+    content = yaml.safe_load(Path(mine).read_text())
+    content["tables"]["mine"]["rows"]["MFW"]["options"] = {"layer": "nowhere"}
+    Path(mine).write_text(yaml.safe_dump(content))
+    answer = call("reproduce", "mine", "--tables", mine, "--seeds", 1, "--quiet")
+    assert answer.code == 1
+    assert "MFW, stripes, seed 0 failed: layer 'nowhere'" in answer.err
+    assert "| ERM " in answer.out
+
+
+def test_pages_are_made_from_results(call: Call) -> None:
+    shutil.copytree(PROJECT / "results" / "cifar10-rho100", "results")
+    answer = call("reproduce", "--pages", "docs", "--quiet")
+    assert answer.code == 0
+    page = Path("docs/reproduction.md").read_text()
+    assert "| MFW            | 74.4 / 78.5 ▼ |   77.1 / 80.1 ▼ |" in page
+    Path("docs/reproduction.md").write_text(page.replace("Nothing has been written here yet.", "By hand."))
+    call("reproduce", "--pages", "docs", "--quiet")
+    assert "By hand." in Path("docs/reproduction.md").read_text()
+    assert "MFW against ERM: +4.7." in Path("docs/which-method.md").read_text()
+
+
+def test_results_carry_both_seeds(mine: str, call: Call) -> None:
+    call("reproduce", "mine", "--tables", mine, "--rows", "ERM", "--seeds", 1, "--data-seed", 5, "--quiet")
+    (path,) = Path("results/mine").glob("*.json")
+    config = json.loads(path.read_text())["config"]
+    assert (config["seed"], config["data_seed"]) == (0, 5)

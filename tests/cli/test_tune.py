@@ -1,0 +1,111 @@
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+Call = Callable[..., Any]
+TINY = ("--net", "small", "--epochs", "2", "--batch-size", "16", "--device", "cpu", "--precision", "fp32")
+
+
+@pytest.fixture
+def tune(npz: Path, call: Call) -> Call:
+    def run(*arguments: object) -> Any:
+        return call("tune", npz, *TINY, "--hold-out", 2, "--output", "t", *arguments)
+
+    return run
+
+
+def study() -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(Path("t/tuning.json").read_text())
+    return found
+
+
+def configs(folder: str) -> list[dict[str, Any]]:
+    return [json.loads(path.read_text())["config"] for path in sorted(Path("t", folder).glob("*/result.json"))]
+
+
+def test_chosen_on_held_out_images_then_trained_on_all(tune: Call) -> None:
+    answer = tune("--method", "mfw", "--over", "alpha=0.5,2", "--quiet")
+    assert answer.code == 0, answer.err
+    tried = configs("candidates")
+    assert [(c["options"]["alpha"], c["hold_out"]) for c in sorted(tried, key=lambda c: c["options"]["alpha"])] == [
+        (0.5, 2),
+        (2.0, 2),
+    ]
+    (final,) = configs("final")
+    record = study()
+    assert final["hold_out"] == 0
+    assert final["options"] == record["chosen"]
+    scores = {score["options"]["alpha"]: score["last"] for score in record["scores"]}
+    assert scores[record["chosen"]["alpha"]] == max(scores.values())
+    assert record["held_out_images"] == 8
+    assert "held-out images" in answer.out
+    assert "One standard error of an accuracy on so few images" in answer.out
+    assert "| MFW " in answer.out
+
+
+def test_the_scores_are_those_of_the_runs(tune: Call) -> None:
+    tune("--method", "mfw", "--over", "alpha=0.5,2", "--repeats", 2, "--final-seeds", 0, "--quiet")
+    assert not Path("t/final").exists()
+    for score in study()["scores"]:
+        values = []
+        for path in Path("t/candidates").glob("*/result.json"):
+            result = json.loads(path.read_text())
+            if result["config"]["options"] == score["options"]:
+                values.append(result["curves"]["held_out_balanced_accuracy"][-1])
+        assert (len(values), score["seeds"]) == (2, 2)
+        assert score["last"] == pytest.approx(sum(values) / 2)
+
+
+def test_it_goes_on_and_repeats_nothing(tune: Call) -> None:
+    stopped = tune("--method", "mfw", "--over", "alpha=0.5,2", "--minutes", 0, "--quiet")
+    assert stopped.code == 0
+    assert "Give the same command again" in stopped.out
+    assert not Path("t/tuning.json").exists()
+    first = tune("--method", "mfw", "--over", "alpha=0.5,2", "--quiet")
+    before = {path: path.stat().st_mtime_ns for path in Path("t").glob("*/*/result.json")}
+    assert len(before) == 3
+    again = tune("--method", "mfw", "--over", "alpha=0.5,2", "--quiet")
+    assert again.out == first.out
+    assert {path: path.stat().st_mtime_ns for path in before} == before
+
+
+def test_tau_is_chosen_after_one_training(tune: Call) -> None:
+    assert tune("--method", "tau_norm", "--quiet").code == 0
+    (tried,), (final,) = configs("candidates"), configs("final")
+    assert tried["options"] == {}
+    assert final["options"] == study()["chosen"]
+    assert "tau" in final["options"]
+
+
+def test_what_would_be_tried(tune: Call, call: Call, npz: Path) -> None:
+    answer = tune("--method", "cdt", "--print-config")
+    assert answer.out.split() == ["gamma=0", "gamma=0.1", "gamma=0.2", "gamma=0.3", "gamma=0.4"]
+    assert not Path("t").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--method", "mfw", "--hold-out", "0"), "hold_out = 0 received; tuning needs held-out images"),
+        (("--method", "bbn"), "no default grid for 'bbn'"),
+        (("--method", "mfw", "--over", "alhpa=1"), "Did you mean 'alpha'"),
+        (("--method", "mfw", "--repeats", "0"), "repeats = 0"),
+        (("--method", "nothing"), "no method 'nothing'"),
+    ],
+)
+def test_mistakes_are_refused(arguments: tuple[str, ...], message: str, tune: Call) -> None:
+    answer = tune(*arguments)
+    assert answer.code == 2
+    assert message in answer.err
+    assert not Path("t").exists()
+
+
+def test_a_failed_candidate_is_named(tune: Call) -> None:
+    answer = tune("--method", "mfw", "--over", "layer=group2,nowhere", "--quiet")
+    assert answer.code == 2
+    assert "failed: layer 'nowhere'" in answer.err

@@ -1,0 +1,218 @@
+"""Plans carried out on tiny data: packing, the time box, kills, failures."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from procrustean.console import SilentReporter
+from procrustean.reproduce.definitions import Definitions, read_definitions
+from procrustean.reproduce.planning import Plan, make_plan
+from procrustean.reproduce.store import Store
+from procrustean.reproduce.work import Report, carry_out
+
+Same = Callable[[Path, Path], None]
+
+
+class Recorder(SilentReporter):
+    def __init__(self) -> None:
+        self.said: list[str] = []
+        self.finished: list[str] = []
+
+    def say(self, text: str) -> None:
+        self.said.append(text)
+
+    def run_finished(self, name: str, summary: str) -> None:
+        self.finished.append(name)
+
+
+class Steps:
+    """A clock that goes on by a second whenever somebody looks at it."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        self.now += 1.0
+        return self.now
+
+
+@pytest.fixture
+def content(npz: Path, tiny: dict[str, Any]) -> dict[str, Any]:
+    base = {**tiny, "evaluate_every": 1}
+    del base["method"]
+    return {
+        "tables": {
+            "mine": {
+                "base": base,
+                "columns": {"stripes": {"source": str(npz)}},
+                "rows": {"ERM": {"method": "erm"}, "short": {"method": "focal", "epochs": 1}, "MFW": {"method": "mfw"}},
+            },
+            "later": {"base": base, "columns": {"stripes": {"source": str(npz)}}, "rows": {"CB": {"method": "cdt"}}},
+        }
+    }
+
+
+@pytest.fixture
+def definitions(content: dict[str, Any]) -> Definitions:
+    return read_definitions(content, origin="the test")
+
+
+@pytest.fixture
+def work(tmp_path: Path, definitions: Definitions) -> Callable[..., Report]:
+    """`work(folder)` plans and trains what is not there yet."""
+
+    def run(
+        folder: str = "a",
+        *,
+        names: tuple[str, ...] = ("mine",),
+        seeds: int = 1,
+        recorder: Recorder | None = None,
+        retry: bool = False,
+        **more: Any,
+    ) -> Report:
+        plan, store = planned(tmp_path / folder, definitions, names, seeds, retry)
+        return carry_out(plan, store, command="this test", reporter=recorder or Recorder(), **more)
+
+    return run
+
+
+def planned(
+    folder: Path, definitions: Definitions, names: tuple[str, ...], seeds: int, retry: bool = False
+) -> tuple[Plan, Store]:
+    store = Store(folder / "results", folder / "runs")
+    return make_plan(definitions, definitions.parts(names), store, seeds=seeds, retry=retry), store
+
+
+def results(folder: Path) -> dict[str, dict[str, Any]]:
+    return {path.name: json.loads(path.read_text()) for path in sorted(folder.glob("results/*/*.json"))}
+
+
+def test_every_run_leaves_a_file_with_its_seeds_and_its_command(tmp_path: Path, work: Callable[..., Report]) -> None:
+    report = work(seeds=2)
+    assert (report.finished, report.remaining, report.errors) == (6, 0, {})
+    found = list(results(tmp_path / "a").values())
+    assert len(found) == 6
+    assert {(r["config"]["seed"], r["config"]["data_seed"]) for r in found} == {(0, 0), (1, 0)}
+    assert {r["command"] for r in found} == {"this test"}
+    assert {path.parent.name for path in (tmp_path / "a").glob("results/*/*.json")} == {"mine"}
+
+
+def test_in_the_order_of_the_plan_not_of_the_cost(work: Callable[..., Report]) -> None:
+    recorder = Recorder()
+    work(names=("later", "mine"), seeds=2, recorder=recorder, width=1)
+    names = [name.replace(", stripes", "") for name in recorder.finished]
+    assert names[:2] == ["CB, seed 0", "CB, seed 1"]
+    # Within a part seed by seed, of one seed the longest first.
+    assert [name[-1] for name in names[2:]] == ["0"] * 3 + ["1"] * 3
+    assert names[4] == "short, seed 0"
+
+
+def test_what_is_done_is_not_repeated(tmp_path: Path, work: Callable[..., Report]) -> None:
+    work()
+    before = {path: path.stat().st_mtime_ns for path in (tmp_path / "a").rglob("*") if path.is_file()}
+    recorder = Recorder()
+    assert work(recorder=recorder).finished == 0
+    assert recorder.finished == []
+    assert {path: path.stat().st_mtime_ns for path in before} == before
+    # Nor where only the result files were taken along.
+    (tmp_path / "b").mkdir()
+    (tmp_path / "a" / "results").rename(tmp_path / "b" / "results")
+    assert work("b").finished == 0
+
+
+def test_the_time_box_stops_cleanly_and_the_next_call_goes_on(
+    tmp_path: Path, work: Callable[..., Report], same_run: Same
+) -> None:
+    reports = []
+    while not reports or reports[-1].remaining:
+        # Half a minute of a clock that ticks whenever somebody looks: a few steps.
+        reports.append(work(minutes=0.5, clock=Steps()))
+        assert len(reports) < 30
+    assert len(reports) > 2
+    assert sum(report.finished for report in reports) == 3
+    assert all(report.seconds_left > 0 for report in reports[:-1])
+    work("whole")
+    runs = {path.name: path for path in (tmp_path / "whole" / "runs").iterdir() if path.is_dir()}
+    assert len(runs) == 3
+    for name, path in runs.items():
+        same_run(tmp_path / "a" / "runs" / name, path)
+
+
+def test_no_time_is_no_training(tmp_path: Path, work: Callable[..., Report]) -> None:
+    report = work(minutes=0)
+    assert (report.finished, report.remaining) == (0, 3)
+    assert results(tmp_path / "a") == {}
+
+
+def test_a_run_that_fails_is_noted_and_left_alone(
+    tmp_path: Path, work: Callable[..., Report], nan_at: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    nan_at(2)
+    report = work(width=1)
+    monkeypatch.undo()
+    assert report.finished == 2
+    ((name, error),) = report.errors.items()
+    assert "non-finite" in error
+    again = work()
+    assert (again.finished, again.remaining, again.errors) == (0, 0, {})
+    assert work(retry=True).finished == 1
+    assert json.loads((tmp_path / "a" / "runs" / "failures.json").read_text()) == {}
+    assert name in {"ERM, stripes, seed 0", "MFW, stripes, seed 0"}
+
+
+def test_data_that_cannot_be_loaded_are_no_failure_of_the_run(npz: Path, work: Callable[..., Report]) -> None:
+    content = npz.read_bytes()
+    npz.write_bytes(b"no arrays")
+    report = work()
+    assert len(report.errors) == 3
+    npz.write_bytes(content)
+    assert work().finished == 3
+
+
+def test_results_that_a_kill_left_behind_are_kept(tmp_path: Path, work: Callable[..., Report]) -> None:
+    work()
+    for path in (tmp_path / "a").glob("results/*/*.json"):
+        path.unlink()
+    recorder = Recorder()
+    assert work(recorder=recorder).finished == 0
+    assert len(results(tmp_path / "a")) == 3
+    assert len([line for line in recorder.said if line.startswith("kept the result of")]) == 3
+
+
+def test_a_killed_command_goes_on(tmp_path: Path, content: dict[str, Any], same_run: Same) -> None:
+    """Killed without warning in the middle of a run, then given again: bit for bit as if nothing had happened."""
+    content["tables"]["mine"]["base"] |= {"epochs": 15, "checkpoint_every": 0.0}
+    content["tables"]["mine"]["rows"] = {"ERM": {"method": "erm"}, "MFW": {"method": "mfw"}}
+    tables = tmp_path / "mine.yaml"
+    tables.write_text(yaml.safe_dump(content))
+    places = ["--output", str(tmp_path / "killed" / "runs"), "--results", str(tmp_path / "killed" / "results")]
+    command = ["reproduce", "mine", "--tables", str(tables), "--seeds", "1", "--quiet", *places]
+    environment = {**os.environ, "CUDA_VISIBLE_DEVICES": ""}
+    killed = subprocess.Popen([sys.executable, "-m", "procrustean", *command], env=environment)
+    until = time.monotonic() + 120
+    while not (epochs := list((tmp_path / "killed" / "runs").glob("*/epochs.jsonl"))) or not epochs[0].read_bytes():
+        assert time.monotonic() < until
+        time.sleep(0.02)
+    killed.send_signal(signal.SIGKILL)
+    assert killed.wait() == -signal.SIGKILL
+    assert results(tmp_path / "killed") == {}
+    recorder = Recorder()
+    for folder in ("killed", "whole"):
+        definitions = read_definitions(content, origin="the test")
+        plan, store = planned(tmp_path / folder, definitions, ("mine",), seeds=1)
+        assert len(plan.in_state("begun")) == (folder == "killed")
+        carry_out(plan, store, command="this test", reporter=recorder)
+        assert len(results(tmp_path / folder)) == 2
+    for path in (tmp_path / "whole" / "runs").glob("*/result.json"):
+        same_run(tmp_path / "killed" / "runs" / path.parent.name, path.parent)

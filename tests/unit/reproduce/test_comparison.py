@@ -1,0 +1,200 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from procrustean.config import RunConfig
+from procrustean.report.formats import to_markdown
+from procrustean.report.results import Statistic
+from procrustean.reproduce.advice import advice_page, rankings
+from procrustean.reproduce.by_hand import by_hand
+from procrustean.reproduce.comparison import Beside, beside
+from procrustean.reproduce.definitions import Cell, Definitions, paper_definitions
+from procrustean.reproduce.overview import finished_tables, listing, write_tables
+from procrustean.reproduce.page import reproduction_page
+from procrustean.reproduce.paper import PaperNumber
+from procrustean.reproduce.rendering import column_table, held_out_note, measured_columns
+from procrustean.reproduce.store import Store
+
+PROJECT = Path(__file__).resolve().parents[3]
+Write = Callable[..., Path]
+OpenStore = Callable[..., Store]
+
+TAIL: dict[str, Any] = {"source": "cifar10", "imbalance": "long_tailed", "rho": 100, "evaluate_every": 4}
+
+
+def run(method: str, **more: Any) -> RunConfig:
+    return RunConfig.from_json({**TAIL, "method": method, **more})
+
+
+def compared(paper: float | None, mean: float, sd: float | None = None, n: int = 1) -> Beside:
+    number = None if paper is None else PaperNumber("t", "r", "c", "top1", paper, "ran", "")
+    ours = Statistic(mean, sd, n)
+    return Beside(Cell("t", "r", "c", {}), "top1", number, ours, ours, None, 0, 200, "paper")
+
+
+@pytest.mark.parametrize(
+    ("paper", "ours", "mark"),
+    [
+        (78.5, (0.785,), "reproduced"),
+        (78.5, (0.795,), "reproduced"),
+        (78.5, (0.7746,), "reproduced"),  # shown as -1.0
+        (78.5, (0.774,), "lower"),
+        (78.5, (0.80,), "higher"),
+        (78.5, (0.76, 0.01, 3), "lower"),  # 2.5 points, while 2 * 1 * sqrt(4/3) is 2.3
+        (78.5, (0.76, 0.011, 3), "within noise"),
+        (78.5, (0.81, 0.02, 2), "within noise"),
+        (None, (0.8,), "ours alone"),
+    ],
+)
+def test_marks(paper: float | None, ours: tuple[Any, ...], mark: str) -> None:
+    assert compared(paper, *ours).mark == mark
+
+
+def test_a_cell_is_the_mean_over_its_seeds(open_store: OpenStore, write: Write) -> None:
+    write(run("mfw", seed=0), 0.70, 0.72)
+    write(run("mfw", seed=1), 0.74, 0.78)
+    write(run("mfw", seed=0, data_seed=1), 0.1, 0.1)
+    write(run("mfw", seed=0, hold_out=50, hold_out_from="source"), 0.69, 0.71, held_out=0.70)
+    spec = paper_definitions().tables["cifar"]
+    (cell,) = spec.cells(["MFW"], ["cifar10-lt100"])
+    found = beside(spec, cell, open_store())
+    assert found.last is not None
+    assert found.oracle is not None
+    assert found.held_out is not None
+    assert (found.last.mean, found.last.n) == (pytest.approx(0.72), 2)
+    assert found.oracle.mean == pytest.approx(0.75)
+    assert (found.held_out.mean, found.held_out.n, found.held_out_images) == (pytest.approx(0.70), 1, 50)
+    assert held_out_note([found]).startswith("The runs of the held-out column train without 50 images per class")
+    assert found.difference == pytest.approx(75.0 - 78.5)
+    assert found.mark == "within noise"
+    assert beside(spec, cell, open_store(), data_seed=1).seeds == 1
+
+
+def test_a_column_in_full(open_store: OpenStore, write: Write) -> None:
+    write(run("erm"), 0.69, 0.704)
+    write(run("mfw", seed=0), 0.70, 0.72)
+    write(run("mfw", seed=1), 0.74, 0.78)
+    spec, store = paper_definitions().tables["cifar"], open_store()
+    cells = [beside(spec, cell, store) for cell in spec.cells()]
+    (column,) = measured_columns(spec, cells).items()
+    text = to_markdown(column_table(spec, *column))
+    lines = [[part.strip() for part in line.split("|")[1:-1]] for line in text.splitlines() if line.startswith("|")]
+    table = {line[0]: line[1:] for line in lines}
+    assert table["ERM"] == ["200", "1", "69.0", "—", "70.4", "71.1", "ran", "-0.7", "✓"]
+    assert table["MFW"] == ["300", "2", "72.0 ± 2.8", "—", "75.0 ± 4.2", "78.5", "ran", "-3.5", "≈"]
+    assert table["BBN"] == ["—", "—", "—", "—", "—", "79.8", "?", "—", ""]
+
+
+def test_finished_tables_are_written(open_store: OpenStore, write: Write, tmp_path: Path) -> None:
+    write(run("erm"), 0.69, 0.704)
+    specs = [paper_definitions().tables[name] for name in ("cifar", "toy")]
+    written = write_tables(specs, open_store(), tmp_path / "out")
+    assert [path.name for path in written] == ["cifar.md"]
+    assert "70.4 |  71.1 | ran" in written[0].read_text()
+
+
+def test_a_table_of_which_nothing_is_measured_is_empty(open_store: OpenStore) -> None:
+    assert finished_tables(paper_definitions().tables["densenet"], open_store()) == []
+
+
+def test_the_list_counts_measured_cells(open_store: OpenStore, write: Write) -> None:
+    write(run("erm"), 0.69, 0.704)
+    rows = {row[0].text: row[1].text for row in listing(paper_definitions(), open_store()).rows}
+    assert (rows["cifar"], rows["layer"], rows["toy"]) == ("1 of 124", "1 of 24", "0 of 2")
+
+
+class TestReadings:
+    """Chosen on held-out images, whatever the test set says."""
+
+    def judged(self, write: Write, values: dict[str, list[float]]) -> None:
+        options: dict[str, dict[str, Any]] = {
+            "geometric": {},
+            "arithmetic": {"std": "arithmetic"},
+            "batch": {"draw": "batch"},
+        }
+        for name, accuracies in values.items():
+            for seed, accuracy in enumerate(accuracies):
+                config = RunConfig(
+                    "cifar10",
+                    "long_tailed",
+                    100,
+                    "mfw",
+                    options[name],
+                    hold_out=500,
+                    hold_out_from="source",
+                    seed=seed,
+                )
+                # On test images the order is the reverse.
+                write(config, 1 - accuracy, 1 - accuracy, held_out=0.5, judged=accuracy)
+
+    def text(self, definitions: Definitions, store: Store) -> str:
+        table, text = finished_tables(definitions.tables["readings"], store)
+        assert not isinstance(table, str)
+        assert isinstance(text, str)
+        assert "judged on 5000 held-out images" in table.title
+        self.best = [row[0].text for row in table.rows if row[2].best]
+        return text
+
+    def test_clearly(self, definitions: Definitions, open_store: OpenStore, write: Write) -> None:
+        self.judged(write, {"geometric": [0.70, 0.71, 0.72], "arithmetic": [0.60, 0.61, 0.62], "batch": [0.65, 0.66]})
+        text = self.text(definitions, open_store())
+        assert self.best == ["geometric"]
+        assert text == "tail: geometric is best, 5.5 points before batch, more than the seeds explain."
+
+    def test_within_the_seeds(self, definitions: Definitions, open_store: OpenStore, write: Write) -> None:
+        self.judged(write, {"geometric": [0.70, 0.74], "batch": [0.69, 0.76]})
+        assert self.text(definitions, open_store()).endswith("no more than the seeds explain, so undecided.")
+        assert self.best == ["batch"]
+
+    def test_from_single_runs(self, definitions: Definitions, open_store: OpenStore, write: Write) -> None:
+        self.judged(write, {"geometric": [0.70], "batch": [0.60]})
+        assert self.text(definitions, open_store()).endswith("from single runs, so undecided.")
+
+    def test_readings_that_come_to_the_same_runs(
+        self, definitions: Definitions, open_store: OpenStore, write: Write
+    ) -> None:
+        config = RunConfig("cifar10", "step", 100, "mfw", hold_out=500, hold_out_from="source")
+        write(config, 0.6, 0.6, held_out=0.6, judged=0.6)
+        table, text = finished_tables(definitions.tables["readings"], open_store())
+        assert not isinstance(table, str)
+        assert [row[0].text for row in table.rows] == ["geometric", "arithmetic (the same runs as geometric)"]
+        assert text == "step: only one reading has been measured."
+
+
+def test_methods_are_ranked_with_their_doubts(definitions: Definitions, open_store: OpenStore, write: Write) -> None:
+    for seed, accuracy in enumerate((0.70, 0.71, 0.72)):
+        write(run("mfw", seed=seed), accuracy, accuracy)
+        write(run("erm", seed=seed), accuracy - 0.05, accuracy)
+        write(run("erm", seed=seed, epochs=300), accuracy - 0.004, accuracy)
+    (ranking,) = rankings(definitions, open_store())
+    assert [entry.name for entry in ranking.entries] == ["MFW", "long", "ERM"]
+    page = " ".join(advice_page(definitions, open_store()).split())
+    assert "First: MFW, 71.0. Not told apart from it by these seeds: long. MFW against ERM: +5.0." in page
+    assert "| long | 300 | 1.5 | 3 |" in page
+
+
+def test_a_page_keeps_what_people_wrote(open_store: OpenStore, write: Write) -> None:
+    page = reproduction_page(paper_definitions(), open_store())
+    assert "Nothing has been written here yet." in page
+    written = page.replace("Nothing has been written here yet.", "It depends.\n\nReally.")
+    write(run("erm"), 0.69, 0.704)
+    again = reproduction_page(paper_definitions(), open_store(), written)
+    assert "<!-- by hand: discussion -->\n\nIt depends.\n\nReally.\n\n<!-- end of discussion -->" in again
+    assert "70.4 / 71.1 ✓" in again
+    assert reproduction_page(paper_definitions(), open_store(), again) == again
+
+
+def test_parts_by_hand_are_told_apart() -> None:
+    both = by_hand("", "one", "1") + by_hand("", "two", "2")
+    assert by_hand(both, "two", "") == by_hand("", "two", "2")
+
+
+@pytest.mark.parametrize(("name", "make"), [("reproduction.md", reproduction_page), ("which-method.md", advice_page)])
+def test_the_pages_are_what_the_command_makes_of_the_results(name: str, make: Callable[..., str]) -> None:
+    """After new results: procrustean reproduce --pages docs."""
+    page = (PROJECT / "docs" / name).read_text()
+    assert make(paper_definitions(), Store(PROJECT / "results", None), page) == page

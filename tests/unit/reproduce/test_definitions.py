@@ -1,0 +1,130 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from procrustean.config import RunConfig
+from procrustean.data.sources import describe_sources
+from procrustean.errors import ConfigError
+from procrustean.mfw import strength_of
+from procrustean.nets import NETS
+from procrustean.reproduce.availability import missing_parts
+from procrustean.reproduce.definitions import Definitions, paper_definitions, read_definitions
+from procrustean.reproduce.sizes import training_counts
+
+
+def test_a_cell_has_the_settings_of_table_column_and_row() -> None:
+    cell = next(
+        c for c in paper_definitions().tables["fidelity-drw"].cells() if c.row == "by the batch size, mixing off"
+    )
+    assert cell.column == "cifar10-lt100"
+    assert cell.config(seed=2, data_seed=7) == RunConfig(
+        source="cifar10",
+        imbalance="long_tailed",
+        rho=100,
+        method="mfw",
+        drw=True,
+        options={"reduction": "mean", "keep_mixing": False},
+        hold_out=500,
+        hold_out_from="source",
+        evaluate_every=4,
+        seed=2,
+        data_seed=7,
+    )
+
+
+def test_the_tables_of_the_paper_are_all_there() -> None:
+    wanted = "cifar layer alpha beta label-mixing large-rho densenet toy strong-augmentation tiny-imagenet"
+    wanted += " tiered-imagenet imagenet-lt inaturalist18"
+    assert set(wanted.split()) <= set(paper_definitions().tables)
+
+
+def test_rows_of_the_paper_have_its_cells_and_no_others() -> None:
+    cells = paper_definitions().tables["cifar"].cells(rows=["BBN"])
+    assert [cell.column for cell in cells] == ["cifar10-lt100", "cifar10-lt10", "cifar100-lt100", "cifar100-lt10"]
+
+
+def test_rows_and_columns_by_pattern(definitions: Definitions) -> None:
+    small = definitions.tables["small"]
+    assert [(c.row, c.column) for c in small.cells(rows=["M*"], columns=["s*"])] == [("MFW", "step")]
+    assert len(small.cells()) == 6
+
+
+@pytest.mark.parametrize(
+    ("rows", "columns", "message"),
+    [
+        (["MWF"], [], r"no row of table 'small' called 'MWF'. Did you mean 'MFW'"),
+        ([], ["stp"], r"no column of table 'small' called 'stp'. Did you mean 'step'"),
+    ],
+)
+def test_names_that_match_nothing_are_refused(
+    rows: list[str], columns: list[str], message: str, definitions: Definitions
+) -> None:
+    with pytest.raises(ConfigError, match=message):
+        definitions.tables["small"].cells(rows, columns)
+
+
+def test_suites_stand_for_their_parts(definitions: Definitions) -> None:
+    cells = definitions.cells(definitions.parts(["both"]))
+    assert [c.place for c in cells] == [
+        "other: again, tail",
+        "other: new, tail",
+        "small: ERM, tail",
+        "small: ERM, step",
+    ]
+    with pytest.raises(ConfigError, match="rows and columns received with the suite 'both'"):
+        definitions.parts(["both"], rows=["ERM"])
+    with pytest.raises(ConfigError, match=r"no table or suite 'smal'. Did you mean 'small'"):
+        definitions.parts(["smal"])
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"colums": {}}, "unknown part 'colums'. Did you mean 'columns'"),
+        ({"tables": {}}, "has no tables"),
+        ({"tables": {"t": {"rows": {}, "columns": ["tail"]}}}, "table 't' has no rows"),
+        ({"tables": {"t": {"rows": {"r": {}}}}}, "table 't' has no columns"),
+        ({"tables": {"t": {"rows": {"r": {}}, "columns": ["nowhere"]}}}, "column 'nowhere' without settings"),
+        ({"tables": {"t": {"rows": {"r": {}}, "columns": ["tail"], "metrics": ["top3"]}}}, "metric 'top3'"),
+        ({"tables": {"t": {"rows": {"r": {}}, "columns": ["tail"], "titel": "x"}}}, "unknown part 'titel'"),
+        ({"tables": {"t": [1]}}, "table 't' holds list, not a mapping"),
+        ({"suites": {"s": {"title": "", "parts": [{"table": "smal"}]}}}, "suite 's' names the table 'smal'"),
+        ({"suites": {"s": {"title": "", "parts": [{"table": "small", "rows": ["x"]}]}}}, "no row of table 'small'"),
+    ],
+)
+def test_mistakes_are_refused_by_name(change: dict[str, Any], message: str, tables: dict[str, Any]) -> None:
+    with pytest.raises(ConfigError, match=message):
+        read_definitions({**tables, **change}, origin="mine.yaml")
+
+
+def test_what_this_version_lacks_is_named() -> None:
+    from procrustean.reproduce.definitions import Cell
+
+    cell = Cell("t", "r", "c", {"source": "imagenet22k", "net": "resnet999", "sharpness": 3})
+    assert missing_parts(cell) == ["the data set 'imagenet22k'", "the network 'resnet999'", "the setting 'sharpness'"]
+    assert missing_parts(Cell("t", "r", "c", {"source": "digits", "net": "small"})) == []
+    wrong = Cell("t", "r", "c", {"source": "digits", "recipe": "cold"})
+    assert missing_parts(wrong) == ["the recipe 'cold'"]
+    assert missing_parts(Cell("t", "r", "c", {"source": "digits", "seed": "many"})) == ["other settings"]
+
+
+def test_every_cell_can_be_trained_or_says_what_it_needs() -> None:
+    """Settings that exist have the right types; what does not exist yet is a network, a data set or a setting."""
+    for spec in paper_definitions().tables.values():
+        for cell in spec.cells():
+            if not missing_parts(cell):
+                config = cell.config(seed=0)
+                assert config.source in describe_sources()
+                assert config.net is None or config.net in NETS
+
+
+def test_on_cifar10_the_geometric_strengths_are_the_same_for_every_beta() -> None:
+    """Why the table of beta has one row for all of them there."""
+    for column in ("cifar10-lt100", "cifar10-step100"):
+        (cell,) = paper_definitions().tables["beta"].cells(["geometric, the default beta"], [column])
+        counts = training_counts(cell.config())
+        assert counts is not None
+        strengths = [strength_of(counts, beta=beta) for beta in (0.01, 0.1, 0.5, 1, 2, 5)]
+        assert max(abs(a - b) for s in strengths for a, b in zip(s, strengths[0], strict=True)) < 0.005

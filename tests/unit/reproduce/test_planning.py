@@ -1,0 +1,204 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from procrustean.config import RunConfig
+from procrustean.errors import ConfigError
+from procrustean.reproduce.canonical import canonical
+from procrustean.reproduce.cost import predicted_cost, predicted_seconds, trained_images
+from procrustean.reproduce.definitions import Definitions, paper_definitions, read_definitions
+from procrustean.reproduce.plan_text import plan_table, plan_text
+from procrustean.reproduce.planning import Plan, held_out_variant, make_plan
+from procrustean.reproduce.store import Store
+
+OpenStore = Callable[..., Store]
+
+
+def everywhere(source: str, data_dir: Path | None) -> None:
+    """All data are there."""
+
+
+def made(definitions: Definitions, names: list[str], store: Store, **more: Any) -> Plan:
+    return make_plan(definitions, definitions.parts(names), store, **{"absent": everywhere, **more})
+
+
+def order(plan: Plan) -> list[tuple[str, str, int]]:
+    return [(run.cells[0].row, run.cells[0].column, run.config.seed) for run in plan.runs]
+
+
+def test_seed_by_seed_and_the_longest_first(definitions: Definitions, open_store: OpenStore) -> None:
+    plan = made(definitions, ["small"], open_store(), seeds=2)
+    # 300 epochs of 25250 images, of MFW and of ERM, then 200 of them, then the same of 12406.
+    once = [("MFW", "step"), ("long", "step"), ("ERM", "step"), ("MFW", "tail"), ("long", "tail"), ("ERM", "tail")]
+    assert order(plan) == [(*cell, seed) for seed in (0, 1) for cell in once]
+    assert [run.images for run in plan.runs[:3]] == [300 * 25250, 300 * 25250, 200 * 25250]
+
+
+def test_parts_in_the_order_they_are_given(definitions: Definitions, open_store: OpenStore) -> None:
+    plan = made(definitions, ["other", "small"], open_store(), seeds=1)
+    assert order(plan)[:2] == [("again", "tail", 0), ("new", "tail", 0)]
+    assert order(made(definitions, ["small", "other"], open_store(), seeds=1))[-1] == ("new", "tail", 0)
+
+
+def test_tables_share_the_runs_they_have_in_common(definitions: Definitions, open_store: OpenStore) -> None:
+    plan = made(definitions, ["other", "small"], open_store(), seeds=1)
+    assert len(plan.runs) == 7
+    shared = next(run for run in plan.runs if run.cells[0].row == "again")
+    assert [cell.place for cell in shared.cells] == ["other: again, tail", "small: MFW, tail"]
+    assert shared.config.options == {}
+
+
+def test_what_is_in_the_results_is_done(
+    definitions: Definitions, open_store: OpenStore, write: Callable[..., Path]
+) -> None:
+    written = RunConfig("cifar10", "long_tailed", 100, "mfw", {"alpha": 1}, evaluate_every=4, seed=1)
+    write(written, 0.7, 0.75)
+    plan = made(definitions, ["small", "other"], open_store(), seeds=2)
+    assert [(run.cells[0].row, run.config.seed) for run in plan.in_state("done")] == [("MFW", 1)]
+    assert len(plan.remaining) == len(plan.runs) - 1
+
+
+def test_a_result_with_other_defaults_does_not_count(
+    definitions: Definitions, open_store: OpenStore, write: Callable[..., Path]
+) -> None:
+    path = write(RunConfig("cifar10", "step", 100, "erm", evaluate_every=4), 0.6, 0.6)
+    path.write_text(path.read_text().replace('"weight_decay": 0.0002', '"weight_decay": 0.0005'))
+    said: list[str] = []
+    plan = made(definitions, ["small"], open_store(said), seeds=1)
+    assert plan.in_state("done") == []
+    assert "other defaults" in said[0]
+
+
+def test_files_that_are_no_results_are_passed_over(open_store: OpenStore, tmp_path: Path) -> None:
+    (tmp_path / "results" / "deep").mkdir(parents=True)
+    (tmp_path / "results" / "speed.json").write_text('{"peer": 1}')
+    (tmp_path / "results" / "deep" / "broken.json").write_text("{")
+    assert open_store().kept == {}
+
+
+def test_two_files_of_one_run_count_once(open_store: OpenStore, write: Callable[..., Path]) -> None:
+    path = write(RunConfig("cifar10", "step", 100, "erm", evaluate_every=4), 0.6, 0.6)
+    (path.parent / "copy.json").write_text(path.read_text())
+    said: list[str] = []
+    assert len(open_store(said).kept) == 1
+    assert "the same run as" in said[0]
+
+
+def test_a_run_that_has_begun_goes_on_in_its_folder(
+    definitions: Definitions, open_store: OpenStore, tmp_path: Path
+) -> None:
+    import json
+
+    config = canonical(RunConfig("cifar10", "step", 100, "erm", evaluate_every=4))
+    place = tmp_path / "runs" / "called-by-an-older-version"
+    place.mkdir(parents=True)
+    record = {"format": 1, "config": config.to_json(), "identity": {}}
+    (place / "config.json").write_text(json.dumps(record))
+    (begun,) = made(definitions, ["small"], open_store(), seeds=1).in_state("begun")
+    assert begun.config.run_dir == place
+    assert begun.config.hash == config.hash
+
+
+def test_failed_runs_are_not_tried_again_unless_asked(definitions: Definitions, open_store: OpenStore) -> None:
+    store = open_store()
+    failed = canonical(RunConfig("cifar10", "step", 100, "erm", evaluate_every=4))
+    store.note_failures({failed.hash: "ERM: non-finite loss"})
+    plan = made(definitions, ["small"], store, seeds=1)
+    assert [run.cells[0].row for run in plan.in_state("failed")] == ["ERM"]
+    assert "ERM: non-finite loss" in plan_text(plan, rate=1.0, width=1, machine="cpu")
+    assert made(definitions, ["small"], store, seeds=1, retry=True).in_state("failed") == []
+
+
+def test_what_is_missing_is_said_and_the_rest_is_planned(tables: dict[str, Any], open_store: OpenStore) -> None:
+    tables["tables"]["small"]["rows"]["big"] = {"method": "erm", "net": "resnet999"}
+    plan = made(read_definitions(tables, origin="test"), ["small"], open_store(), seeds=1)
+    assert len(plan.runs) == 6
+    ((reason, cells),) = plan.blocked.items()
+    assert "the network 'resnet999' needed" in reason
+    assert [cell.row for cell in cells] == ["big", "big"]
+    text = plan_text(plan, rate=1.0, width=1, machine="cpu")
+    assert "left out: 2 cells of small: the network 'resnet999' needed" in text
+
+
+def test_data_that_are_not_here_are_left_out_unless_they_may_be_downloaded(
+    definitions: Definitions, open_store: OpenStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.delenv("PROCRUSTEAN_DATA", raising=False)
+    parts, store = definitions.parts(["small"]), open_store()
+    plan = make_plan(definitions, parts, store, seeds=1)
+    assert (plan.runs, [len(cells) for cells in plan.blocked.values()]) == ((), [6])
+    assert "cifar-10-python.tar.gz" in next(iter(plan.blocked))
+    assert len(make_plan(definitions, parts, store, seeds=1, download=True).runs) == 6
+    (tmp_path / "cache" / "procrustean" / "cifar-10-batches-py").mkdir(parents=True)
+    assert len(make_plan(definitions, parts, store, seeds=1).runs) == 6
+
+
+def test_the_held_out_column_has_runs_of_its_own(definitions: Definitions, open_store: OpenStore) -> None:
+    plan = made(definitions, ["small", "readings"], open_store(), seeds=1, held_out=True)
+    small = [run for run in plan.runs if run.cells[0].table == "small"]
+    assert len(small) == 12
+    # Behind those on all images, which are the headline.
+    assert [run.config.hold_out for run in small] == [0] * 6 + [50] * 6
+    assert {run.config.hold_out_from for run in small[6:]} == {"source"}
+    readings = [run for run in plan.runs if run.cells[0].table == "readings"]
+    assert {run.config.hold_out for run in readings} == {500}
+
+
+def test_held_out_variants() -> None:
+    tail = RunConfig("cifar100", "long_tailed", 100, "erm")
+    assert held_out_variant(tail) == replace(tail, hold_out=5, hold_out_from="source")
+    assert held_out_variant(replace(tail, hold_out=3)) is None
+    assert held_out_variant(RunConfig("inaturalist18", method="erm")) is None
+
+
+def test_seeds_are_at_least_one(definitions: Definitions, open_store: OpenStore) -> None:
+    with pytest.raises(ConfigError, match="seeds = 0"):
+        made(definitions, ["small"], open_store(), seeds=0)
+
+
+def test_both_seeds_are_in_the_settings(definitions: Definitions, open_store: OpenStore) -> None:
+    plan = made(definitions, ["small"], open_store(), seeds=2, data_seed=3)
+    assert {(run.config.seed, run.config.data_seed) for run in plan.runs} == {(0, 3), (1, 3)}
+
+
+def test_the_first_block_costs_what_it_is_said_to(open_store: OpenStore) -> None:
+    definitions = paper_definitions()
+    plan = made(definitions, ["rho100"], open_store(), seeds=3)
+    per_epoch = 12406 + 25250
+    # Five methods for 200 epochs, MFW twice and two controls for 300.
+    assert sum(run.images for run in plan.runs) == 3 * (5 * 200 + 4 * 300) * per_epoch
+    assert len(plan.runs) == 3 * 9 * 2
+
+
+def test_slow_methods_and_networks_cost_more() -> None:
+    erm = RunConfig("cifar10", "step", 100, "erm")
+    assert predicted_cost(erm) == trained_images(erm) == 200 * 25250
+    assert predicted_cost(replace(erm, method="bbn")) > 2 * predicted_cost(erm)
+    assert predicted_cost(replace(erm, net="small")) < predicted_cost(erm)
+    slow = replace(erm, method="meta_weight")
+    assert predicted_cost(slow, "cuda") > 5 * predicted_cost(slow, "cpu") > 10 * predicted_cost(erm, "cpu")
+    assert predicted_cost(erm, "cuda") == predicted_cost(erm, "cpu")
+
+
+def test_time_is_shared_out_but_one_run_is_not() -> None:
+    assert predicted_seconds([], 100.0, 8) == 0
+    assert predicted_seconds([100.0] * 8, 100.0, 8) == 8
+    assert predicted_seconds([600.0], 100.0, 8) == pytest.approx(10)
+    assert predicted_seconds([600.0], 100.0, 1) == 6
+
+
+def test_the_plan_in_words(definitions: Definitions, open_store: OpenStore, write: Callable[..., Path]) -> None:
+    write(RunConfig("cifar10", "step", 100, "erm", evaluate_every=4), 0.6, 0.6)
+    plan = made(definitions, ["small"], open_store(), seeds=2)
+    text = plan_text(plan, rate=140_000.0, width=8, machine="NVIDIA H200")
+    assert text.startswith("12 runs: 1 done, 0 begun, 11 to do\n")
+    remaining = 2 * (2 * 300 + 200) * (12406 + 25250) - 200 * 25250
+    assert f"{remaining / 1e6:.1f} million images" in text
+    shown = [[cell.text for cell in row] for row in plan_table(plan).rows]
+    assert ["small", "ERM", "step", "0 done, 1 to do", "5.0"] in shown

@@ -1,0 +1,67 @@
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+
+from procrustean.tuning.choosing import Score, choose, options_text, score_of
+
+
+def scored(last: float, tail: float | None = None, **options: Any) -> Score:
+    return Score(options, last, last if tail is None else tail, 1)
+
+
+def record(*curve: float) -> dict[str, Any]:
+    return {"curves": {"held_out_balanced_accuracy": list(curve)}}
+
+
+def test_the_last_epoch_decides_not_the_best_one() -> None:
+    score = score_of({"alpha": 1.0}, [record(0.2, 0.9, 0.5), record(0.2, 0.1, 0.7)])
+    assert score.last == pytest.approx(0.6)
+    assert (score.seeds, score.name) == (2, "alpha=1")
+
+
+def test_the_last_tenth_of_the_evaluations() -> None:
+    curve = [0.0] * 18 + [0.4, 0.8]
+    assert score_of({}, [record(*curve)]).tail == pytest.approx(0.6)
+
+
+def test_the_highest_is_chosen_and_the_noise_is_said() -> None:
+    scores = [scored(0.50, alpha=0.1), scored(0.80, alpha=1.0), scored(0.75, alpha=5.0)]
+    choice = choose(scores, 30)
+    assert choice.best is scores[1]
+    assert choice.error == pytest.approx(math.sqrt(0.8 * 0.2 / 30))
+    assert [score.name for score in choice.close] == ["alpha=5"]
+    assert choice.ties == ()
+    text = choice.text()
+    assert text.startswith("Chosen: alpha=1, 80.0 % on 30 held-out images.")
+    assert "is 7.3 points" in text
+    assert "Within it, too: alpha=5." in text
+    assert "cannot tell them apart" in text
+
+
+def test_more_images_tell_more_apart() -> None:
+    choice = choose([scored(0.80, alpha=1.0), scored(0.75, alpha=5.0)], 3000)
+    assert choice.close == ()
+    assert "cannot tell" not in choice.text()
+
+
+def test_ties_go_to_the_last_evaluations_and_are_said() -> None:
+    scores = [scored(0.7, 0.60, alpha=0.1), scored(0.7, 0.65, alpha=1.0), scored(0.1, alpha=5.0)]
+    choice = choose(scores, 30)
+    assert choice.best is scores[1]
+    assert [score.name for score in choice.ties] == ["alpha=0.1"]
+    assert "Tied with it in the last epoch: alpha=0.1; it was taken for its mean over the last tenth" in choice.text()
+
+
+def test_equals_in_everything_go_to_the_first() -> None:
+    scores = [scored(0.7, 0.6, alpha=0.1), scored(0.7, 0.6, alpha=1.0)]
+    choice = choose(scores, 30)
+    assert choice.best is scores[0]
+    assert "taken because it was tried first" in choice.text()
+
+
+def test_nothing_to_choose_from() -> None:
+    assert choose([scored(0.5)], 10).text().startswith("Chosen: as it is, 50.0 % on 10")
+    assert options_text({"draw": "batch", "alpha": 0.25, "drw": True}) == "draw=batch, alpha=0.25, drw=True"
