@@ -1,4 +1,4 @@
-"""MFW on a layer of somebody's model: who hands over the labels, and what is refused instead of going wrong silently."""
+"""MFW on a layer of somebody's model: who hands over the labels, and what is refused instead of going wrong."""
 
 from __future__ import annotations
 
@@ -69,7 +69,6 @@ class Attachment(MixPoint):
             )
 
     def current(self, module: nn.Module) -> Mix | None:
-        self.called = True
         if getattr(module, "_is_replica", False):
             raise LayerError(DATA_PARALLEL)
         if not module.training:
@@ -80,6 +79,7 @@ class Attachment(MixPoint):
                     "not frozen in evaluation mode; to evaluate, use torch.no_grad() or leave handle(labels) out"
                 )
             return None
+        self.called = True
         # Backward may run inside the context too; it need not belong to the batch of the context.
         recomputes = not torch.compiler.is_compiling() and torch._C._current_graph_task_id() != -1
         if recomputes:
@@ -98,9 +98,9 @@ class Attachment(MixPoint):
     def _remedy(self) -> str:
         if not torch.is_grad_enabled():
             return (
-                ", in training mode and without gradients, as in torch.optim.swa_utils.update_bn; statistics of unmixed "
-                "batches would undo what MFW has trained. Call procrustean.recalibrate(model, loader) in its place, "
-                "also if update_bn has reset the statistics by now; to evaluate, call model.eval()"
+                ", in training mode and without gradients, as in torch.optim.swa_utils.update_bn; statistics of "
+                "unmixed batches would undo what MFW has trained. Call procrustean.recalibrate(model, loader) in its "
+                "place, also if update_bn has reset the statistics by now; to evaluate, call model.eval()"
             )
         if self._labels is not None:
             return (
@@ -124,6 +124,17 @@ class LabelsOfCall:
     """Hooks on a model that is called with its labels, as those of Hugging Face are: `model(images, labels=labels)`."""
 
     def __init__(self, handle: Attachment, model: nn.Module, argument: str) -> None:
+        parameters = self.parameters(model, argument)
+        self.handle, self.argument, self.model = handle, argument, type(model).__name__
+        self.position = list(parameters).index(argument) if argument in parameters else None
+        self._registrations = (
+            model.register_forward_pre_hook(self.before, with_kwargs=True),
+            model.register_forward_hook(self.after, always_call=True),
+        )
+
+    @staticmethod
+    def parameters(model: nn.Module, argument: str) -> Mapping[str, inspect.Parameter]:
+        """What the model can be called with, or a LayerError if the argument is not among it."""
         parameters = inspect.signature(model.forward).parameters
         accepted = argument in parameters or any(p.kind is p.VAR_KEYWORD for p in parameters.values())
         if not accepted:
@@ -131,12 +142,7 @@ class LabelsOfCall:
                 f"{type(model).__name__} takes no argument {argument!r} (it takes {', '.join(parameters)}); leave "
                 "labels= out and write `with handle(labels): model(images)`"
             )
-        self.handle, self.argument, self.model = handle, argument, type(model).__name__
-        self.position = list(parameters).index(argument) if argument in parameters else None
-        self._registrations = (
-            model.register_forward_pre_hook(self.before, with_kwargs=True),
-            model.register_forward_hook(self.after, always_call=True),
-        )
+        return parameters
 
     def before(self, model: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
         if not model.training:
@@ -196,8 +202,10 @@ def attachments(model: nn.Module) -> dict[str, Attachment]:
     }
 
 
-def attachable(model: nn.Module, layer: str) -> nn.Module:
+def attachable(model: nn.Module, layer: str, labels: str | None = None) -> nn.Module:
     """The layer of that name, or a LayerError that says why MFW cannot be attached to it."""
+    if labels is not None:
+        LabelsOfCall.parameters(model, labels)
     if not isinstance(layer, str):
         raise LayerError(f"a layer of type {type(layer).__name__} received; give its name, as named_modules() lists")
     for around in model.modules():
@@ -208,8 +216,8 @@ def attachable(model: nn.Module, layer: str) -> nn.Module:
         compiled = around._modules.get("_orig_mod")  # how torch.compile keeps the model it has wrapped
         if compiled is not None and any(part is module for part in compiled.modules()):
             raise LayerError(
-                f"layer {layer!r} belongs to a compiled model, which may not notice a hook any more; attach first, then "
-                "compile: handle = mfw.attach(model, layer); model = torch.compile(model)"
+                f"layer {layer!r} belongs to a compiled model, which may not notice a hook any more; attach first, "
+                "then compile: handle = mfw.attach(model, layer); model = torch.compile(model)"
             )
     if any(attached.module is module for attached in attachments(model).values()):
         raise LayerError(

@@ -31,7 +31,9 @@ LABEL_NAMES = ("label", "labels", "target", "targets", "y", "class")
 Labels = npt.NDArray[Any]
 
 
-def class_counts(data: Any, column: str | None = None, *, classes: int | Sequence[Any] | None = None) -> tuple[int, ...]:
+def class_counts(
+    data: Any, column: str | None = None, *, classes: int | Sequence[Any] | None = None
+) -> tuple[int, ...]:
     """Training images per class, index = label: what MFW, DRW and the losses are made from.
 
     Args:
@@ -101,13 +103,14 @@ def _labels_of_loader(loader: DataLoader[Any], column: str | None) -> Any:
 
 def _joined(items: Iterable[Any], column: str | None) -> Labels:
     """The labels of items or batches, one after the other."""
-    found = [_flat(_label_of(item, column)) for item in items]
+    found = [_flat(label_of(item, column)) for item in items]
     if not found:
         raise DataError("there are no items to count the classes of; give at least one")
     return np.concatenate(found)
 
 
-def _label_of(item: Any, column: str | None) -> Any:
+def label_of(item: Any, column: str | None = None) -> Any:
+    """The label of an item, or the labels of a batch: second of a pair, or under a key of a mapping."""
     if isinstance(item, Mapping):
         return item[_chosen(column, list(item), "an item")]
     if isinstance(item, tuple | list) and len(item) >= 2:

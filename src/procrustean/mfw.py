@@ -151,7 +151,7 @@ class MFW(nn.Module):
             labels: for a model that is called with its labels, the name of that argument ("labels"); its loop then
                 needs no `with handle(labels)`.
         """
-        handle = Attachment(self, attachable(model, layer), layer)
+        handle = Attachment(self, attachable(model, layer, labels), layer)
         if labels is not None:
             handle.take_labels(model, labels)
         return handle

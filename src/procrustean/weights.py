@@ -144,7 +144,7 @@ class DRW(nn.Module):
 
     def weighted_mean(self, losses: Tensor, labels: Tensor, epoch: float) -> Tensor:
         """Mean of per-sample losses [B] by the weights of their classes, for other losses than cross-entropy."""
-        own = self(epoch)[labels.long()]
+        own = self.forward(epoch)[labels.long()]
         return (own * losses).sum() / own.sum()
 
     def extra_repr(self) -> str:

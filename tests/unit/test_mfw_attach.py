@@ -413,9 +413,9 @@ class TestErrors:
             model.compile(backend="eager")
             model(x)
             handle = MFW(COUNTS).attach(model, "middle")
-        with pytest.raises(LayerError, match=r"was not called while it had its labels.*attach before torch\.compile"):
-            with handle(y):
-                model(x)
+        message = r"was not called while it had its labels.*attach before torch\.compile"
+        with pytest.raises(LayerError, match=message), handle(y):
+            model(x)
         with pytest.raises(KeyError), handle(y):  # another error is not hidden
             raise KeyError
 

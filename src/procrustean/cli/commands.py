@@ -16,6 +16,7 @@ from .data import Data
 from .demo import Demo
 from .evaluate import Evaluate
 from .fleet import Fleet
+from .layers import Layers
 from .methods import Methods
 from .options import KEY_VALUE
 from .resume import Resume
@@ -51,6 +52,7 @@ def parse(arguments: Sequence[str]) -> Command:
         command(Adjust, "adjust"),
         command(Compare, "compare"),
         command(Methods, "methods"),
+        command(Layers, "layers"),
         command(Data, "data"),
         command(Fleet, "fleet"),
         command(Bench, "bench"),
