@@ -29,6 +29,7 @@ __all__ = [
     "evaluate",
     "fit",
     "make_method",
+    "recalibrate",
 ]
 
 _HOMES = {
@@ -39,6 +40,7 @@ _HOMES = {
     "make_method": "procrustean.methods",
     "ImageSet": "procrustean.data.imageset",
     "RunConfig": "procrustean.config",
+    "recalibrate": "procrustean.normalisation",
     "fit": "procrustean.api",
     "evaluate": "procrustean.api",
     "adjust": "procrustean.posthoc",
@@ -58,6 +60,7 @@ if TYPE_CHECKING:
     from procrustean.errors import ConfigError, DataError, LayerError, ProcrusteanError, RunError
     from procrustean.methods import METHODS, make_method
     from procrustean.mfw import MFW
+    from procrustean.normalisation import recalibrate
     from procrustean.posthoc import adjust
     from procrustean.weights import DRW
 else:  # hidden from type checkers, which would otherwise accept any name

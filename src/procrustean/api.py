@@ -95,7 +95,8 @@ def evaluate(run: str | Path, *, weights: str = "last", splits: Splits | None = 
 
     Args:
         run: run directory.
-        weights: "last" for those of the last epoch, "held_out" for those chosen on the held-out set.
+        weights: "last" for those of the last epoch, "held_out" for those chosen on the held-out set, "ema" or "swa"
+            for averages, where the run has kept them.
         splits: the data, for a run that was trained on a `Splits`.
     """
     prepared, net = load_run(run, weights=weights, splits=splits)
@@ -113,12 +114,14 @@ def load_run(run: str | Path, *, weights: str = "last", splits: Splits | None = 
     from safetensors.torch import load_file
 
     files = {"last": "model.safetensors", "held_out": HELD_OUT_WEIGHTS}
+    files |= {kind: f"{kind}.safetensors" for kind in ("ema", "swa")}
     if weights not in files:
-        raise ConfigError(f"weights = {weights!r} received; accepted: 'last', 'held_out'")
+        raise ConfigError(f"weights = {weights!r} received; accepted: {', '.join(map(repr, files))}")
     directory, config, identity = RunDirectory.open(Path(run))
     path = directory.file(files[weights])
     if not path.exists():
-        reason = "was trained without --hold-out" if weights == "held_out" else "is not finished"
+        option = {"held_out": "--hold-out", "ema": "--average ema", "swa": "--average swa"}.get(weights)
+        reason = "is not finished" if option is None else f"was trained without {option}"
         raise RunError(f"{run} has no {path.name}: it {reason}")
     prepared = _prepare_again(run, config, splits)
     check_identity(Path(run), identity, prepared, "be used")
@@ -196,6 +199,7 @@ class OngoingRun:
             directory=self.directory,
             reporter=self.reporter,
             stop_requested=self.stop,
+            average=config.average,
         )
         if self.resume:
             training.restore()

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping
-from contextlib import AbstractContextManager
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
@@ -33,6 +33,7 @@ class Attachment(MixPoint):
         self.module = module
         self.open = False
         self.called = False  # whether the layer has run since the labels came
+        self.idle = False  # leaves the layer alone, and asks for no labels
         self._recent: list[Mix | None] = []
         self._replayed = False
         self._labels: LabelsOfCall | None = None
@@ -44,6 +45,15 @@ class Attachment(MixPoint):
     def take_labels(self, model: nn.Module, argument: str) -> None:
         """From now on the labels are those that `model` is called with."""
         self._labels = LabelsOfCall(self, model, argument)
+
+    @contextmanager
+    def suspended(self) -> Iterator[None]:
+        """In it the layer is left alone, unless `with handle(labels)` asks for mixing."""
+        before, self.idle = self.idle, True
+        try:
+            yield
+        finally:
+            self.idle = before
 
     def begin(self, labels: Tensor, generator: torch.Generator | None = None) -> None:
         """Draw for a batch; the hook then only gathers and blends."""
@@ -69,6 +79,8 @@ class Attachment(MixPoint):
             )
 
     def current(self, module: nn.Module) -> Mix | None:
+        if module.training:
+            self.called = True
         if getattr(module, "_is_replica", False):
             raise LayerError(DATA_PARALLEL)
         if not module.training:
@@ -79,13 +91,14 @@ class Attachment(MixPoint):
                     "not frozen in evaluation mode; to evaluate, use torch.no_grad() or leave handle(labels) out"
                 )
             return None
-        self.called = True
         # Backward may run inside the context too; it need not belong to the batch of the context.
         recomputes = not torch.compiler.is_compiling() and torch._C._current_graph_task_id() != -1
         if recomputes:
             return self._recomputed()
         if self.open:
             return self.mix
+        if self.idle:
+            return None
         raise LayerError(f"layer {self.name!r} has MFW attached but got no labels{self._remedy()}")
 
     def remove(self) -> None:
@@ -145,7 +158,7 @@ class LabelsOfCall:
         return parameters
 
     def before(self, model: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
-        if not model.training:
+        if not model.training or self.handle.idle:
             return
         labels = kwargs.get(self.argument)
         if labels is None and self.position is not None and self.position < len(args):
@@ -158,6 +171,8 @@ class LabelsOfCall:
         self.handle.begin(labels)
 
     def after(self, model: nn.Module, args: tuple[Any, ...], output: Any) -> None:
+        if self.handle.idle:
+            return
         if output is None or not model.training:  # without an output the forward pass has failed
             self.handle.end()
         else:

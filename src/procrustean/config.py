@@ -14,6 +14,8 @@ from .errors import ConfigError, did_you_mean
 
 #: Settings that say where and how a run is carried out, not what it computes.
 _CARRIED_OUT = ("run_dir", "data_dir", "device", "engine", "kernels", "checkpoint_every")
+#: Settings that came later, with the value that stands for how runs were before: those keep their names.
+_CAME_LATER = {"average": "none"}
 
 
 @dataclass(frozen=True)
@@ -35,7 +37,7 @@ class RunConfig:
     recipe: Literal["paper", "own"] = "paper"
     """Schedule: the MFW paper's for this data set, or the one the method was published with."""
     net: str | None = None
-    """Network: resnet20, resnet32, resnet44, resnet56 or small."""
+    """Network: resnet20, resnet32, resnet44, resnet56 or small; without batch statistics: resnet32-gn, convnet-ln."""
     epochs: int | None = None
     """Passes over the training data."""
     batch_size: int | None = None
@@ -54,6 +56,8 @@ class RunConfig:
     """Side length to which images of a folder are resized."""
     evaluate_every: int | None = None
     """Epochs between evaluations; by default about a hundred evaluations in all."""
+    average: Literal["none", "ema", "swa", "both"] = "none"
+    """Also keep averaged weights: ema along all steps, swa over the last quarter of the epochs, or both."""
     track_training: bool = False
     """Also measure the accuracy on clean training images per class at every evaluation."""
     device: Literal["auto", "cpu", "cuda"] = "auto"
@@ -101,7 +105,8 @@ class RunConfig:
     @property
     def hash(self) -> str:
         """Twelve hexadecimal digits that name what the run computes."""
-        kept = {k: v for k, v in self.to_json().items() if k not in _CARRIED_OUT}
+        settings = self.to_json()
+        kept = {k: v for k, v in settings.items() if k not in _CARRIED_OUT and v != _CAME_LATER.get(k, ...)}
         return hashlib.sha256(json.dumps(kept, sort_keys=True).encode()).hexdigest()[:12]
 
     @property
@@ -141,6 +146,7 @@ _CHOICE = {
     "precision": ("auto", "fp32", "bf16"),
     "engine": ("auto", "eager", "captured", "compiled"),
     "kernels": ("auto", "on", "off"),
+    "average": ("none", "ema", "swa", "both"),
 }
 _REQUIRED = ("seed", "data_seed", "hold_out", "checkpoint_every")
 

@@ -16,8 +16,8 @@ class Evaluate:
 
     run_dir: tyro.conf.Positional[Path]
     """Folder of the run."""
-    weights: Literal["last", "held_out"] = "last"
-    """Weights of the last epoch, or of the epoch chosen on the held-out set."""
+    weights: Literal["last", "held_out", "ema", "swa"] = "last"
+    """Weights of the last epoch, of the epoch chosen on the held-out set, or averages of a run with --average."""
 
     def run(self) -> int:
         from ..api import evaluate

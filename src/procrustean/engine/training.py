@@ -18,6 +18,7 @@ from ..errors import RunError
 from ..methods.base import Judge, Method
 from ..nets.classifier import Classifier
 from ..recipes import Recipe
+from .averages import AverageKind
 from .checkpoint import cpu_copy
 from .device import Placement
 from .engines import Engine
@@ -67,6 +68,7 @@ class Training:
         directory: RunDirectory,
         reporter: Reporter,
         stop_requested: Callable[[], bool] = lambda: False,
+        average: AverageKind = "none",
     ) -> None:
         self.net = net.to(placement.device, memory_format=torch.channels_last)  # type: ignore[call-overload]
         self.name = name  # in progress
@@ -75,6 +77,7 @@ class Training:
         self.evaluate_every, self.track_training = evaluate_every, track_training
         self.checkpoint_every, self.directory, self.reporter = checkpoint_every, directory, reporter
         self.stop_requested = stop_requested
+        self.average = average
         self.epochs = stage_epochs(method, recipe.epochs)
         self.counts: list[int] = [int(n) for n in data.counts]
         mean, std = recipe.normalisation
@@ -174,6 +177,7 @@ class Training:
             placement=self.placement,
             engine=self.engine,
             meta=self.meta[number],
+            average=self.average,
         )
         if self._pending is not None:
             stage.load_state(self._pending)
@@ -181,6 +185,9 @@ class Training:
         while position.epoch < stage.epochs:
             stage.begin_epoch(position.epoch, position.step)
             yield from self._run_epoch(stage)
+        # Before the checkpoint that says that the stage is over, which holds the network alone.
+        for kind, weights in stage.averaged_weights().items():
+            self.directory.save_weights(f"{kind}.safetensors", weights)
         stage.finish()
 
     def _run_epoch(self, stage: StageRun) -> Iterator[None]:
@@ -197,6 +204,7 @@ class Training:
                 self._boundary(stage)
         yield from self._until_done()
         self._refuse_non_finite(stage)
+        stage.end_epoch(position.epoch)
         record: dict[str, Any] = {
             "stage": stage.number,
             "epoch": position.records,

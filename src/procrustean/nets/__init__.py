@@ -12,6 +12,8 @@ from torch import nn
 from ..errors import ConfigError, did_you_mean
 from ..rng import torch_seed
 from .classifier import Backbone, Classifier
+from .group_norm import GroupNormResNet
+from .layer_norm import LayerNormNet
 from .resnet_cifar import ResNetCifar
 from .small import SmallNet
 
@@ -21,6 +23,9 @@ NETS: dict[str, Callable[..., Backbone]] = {
     "resnet32": partial(ResNetCifar, blocks=5),
     "resnet44": partial(ResNetCifar, blocks=7),
     "resnet56": partial(ResNetCifar, blocks=9),
+    "resnet20-gn": partial(GroupNormResNet, blocks=3),
+    "resnet32-gn": partial(GroupNormResNet, blocks=5),
+    "convnet-ln": LayerNormNet,
     "small": SmallNet,
 }
 
@@ -68,7 +73,7 @@ def restart(net: nn.Module) -> None:
             if module.running_mean is not None and module.running_var is not None:
                 module.running_mean.zero_()
                 module.running_var.fill_(1)
-        elif isinstance(module, nn.Conv2d | nn.Linear):
+        elif isinstance(module, nn.Conv2d | nn.Linear | nn.GroupNorm | nn.LayerNorm):
             module.reset_parameters()
     initialise(net)
 
