@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .config import RunConfig
 from .console import Reporter, SilentReporter, headline_text
@@ -20,6 +21,9 @@ from .engine.training import HELD_OUT_WEIGHTS, Interrupted, Training
 from .errors import ConfigError, RunError
 from .nets.classifier import Classifier
 from .preparing import Prepared, check_identity, prepare
+
+if TYPE_CHECKING:
+    from .engine.recalibration import Statistics
 
 
 class Stopped(RunError):
@@ -90,17 +94,31 @@ def resume(run: str | Path, *, splits: Splits | None = None, reporter: Reporter 
     return _train(prepared, directory, reporter, resume=True)
 
 
-def evaluate(run: str | Path, *, weights: str = "last", splits: Splits | None = None) -> dict[str, Any]:
+def evaluate(
+    run: str | Path, *, weights: str = "last", statistics: Statistics = "kept", splits: Splits | None = None
+) -> dict[str, Any]:
     """Test a finished run's network again.
 
     Args:
         run: run directory.
         weights: "last" for those of the last epoch, "held_out" for those chosen on the held-out set, "ema" or "swa"
             for averages, where the run has kept them.
+        statistics: of batch normalisation: "kept" from training, or recomputed on training batches, "mixed" as the
+            method mixes them or "clean"; see docs/mfw-and-normalisation.md.
         splits: the data, for a run that was trained on a `Splits`.
     """
+    if statistics not in ("kept", "mixed", "clean"):
+        raise ConfigError(f"statistics = {statistics!r} received; accepted: 'kept', 'mixed', 'clean'")
     prepared, net = load_run(run, weights=weights, splits=splits)
     from .engine.evaluate import evaluate_net
+    from .engine.recalibration import recompute_statistics
+
+    if statistics == "clean" and getattr(prepared.method.stages[-1].objective, "mixer", None) is not None:
+        warnings.warn(
+            f"{prepared.method.label} was trained on mixed batches: statistics of clean ones can undo what it gained",
+            stacklevel=2,
+        )
+    recompute_statistics(prepared, net, statistics)
 
     mean, std = prepared.recipe.normalisation
     images = ImageStore(prepared.data.test, device=prepared.placement.device, mean=mean, std=std)

@@ -33,12 +33,16 @@ class Outcome:
     """How one run of many ended."""
 
     path: Path
-    result: dict[str, Any] | None  # None if it failed
+    result: dict[str, Any] | None  # None if it failed, or was not finished in time
     error: Exception | None
 
 
 def fit_many(
-    configs: Sequence[RunConfig], *, width: int | None = None, reporter: Reporter | None = None
+    configs: Sequence[RunConfig],
+    *,
+    width: int | None = None,
+    reporter: Reporter | None = None,
+    time_up: Callable[[], bool] = lambda: False,
 ) -> list[Outcome]:
     """Train all runs; one that fails does not touch the others, one that is finished already is not repeated.
 
@@ -46,6 +50,7 @@ def fit_many(
         configs: the runs, any mix of methods, data and settings.
         width: most runs at a time; by default 8 on a GPU, 1 on a CPU.
         reporter: where progress goes; silent by default.
+        time_up: once it says so, no run begins, and those in progress save themselves; another call goes on.
     """
     reporter = reporter or SilentReporter()
     if width is not None and width < 1:
@@ -61,8 +66,12 @@ def fit_many(
         return load(config.source, data_dir=config.data_dir, image_size=config.image_size, say=reporter.say)
 
     with stop_on_signal(reporter.say) as stop:
+
+        def asked_to_stop() -> bool:
+            return stop() or time_up()
+
         members = [
-            Member(config.slug, _cost(config), _starter(config, path, splits_of, reporter, stop))
+            Member(config.slug, _cost(config), _starter(config, path, splits_of, reporter, asked_to_stop))
             for config, path in zip(configs, paths, strict=True)
         ]
         on_gpu = torch.cuda.is_available() and all(config.device != "cpu" for config in configs)
@@ -72,7 +81,7 @@ def fit_many(
             width=width or (GPU_WIDTH if on_gpu else 1),
             device=device,
             may_start=memory_allows(device),
-            stop=stop,
+            stop=asked_to_stop,
         )
         if stop() and any(not member.done or isinstance(member.error, Interrupted) for member in members):
             raise Stopped("stopped and saved; give the same command again to go on", stop.exit_code)
@@ -80,7 +89,8 @@ def fit_many(
     for member, path in zip(members, paths, strict=True):
         directory = RunDirectory(path)
         result = directory.read("result.json") if directory.finished and member.error is None else None
-        outcomes.append(Outcome(path, result, member.error))
+        error = None if isinstance(member.error, Interrupted) else member.error
+        outcomes.append(Outcome(path, result, error))
     return outcomes
 
 

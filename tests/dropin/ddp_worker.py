@@ -1,11 +1,13 @@
 """One of two processes that train a model with MFW attached; it ends with an error where anything is not as it should.
 
-python ddp_worker.py RANK FILE, the file being where the processes meet.
+python ddp_worker.py EXAMPLE, with the variables that torchrun sets; the example is run afterwards in the same process.
 """
 
 from __future__ import annotations
 
 import copy
+import os
+import runpy
 import sys
 
 import torch
@@ -30,8 +32,8 @@ class Model(nn.Module):
         return z if labels is None else F.cross_entropy(z, labels)
 
 
-def main(rank: int, meeting_place: str) -> None:
-    dist.init_process_group("gloo", init_method=f"file://{meeting_place}", rank=rank, world_size=2)
+def main(rank: int) -> None:
+    dist.init_process_group("gloo")
     torch.manual_seed(0)
     model = Model()
     twin = copy.deepcopy(model)
@@ -66,4 +68,7 @@ def main(rank: int, meeting_place: str) -> None:
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]), sys.argv[2])
+    main(int(os.environ["RANK"]))
+    example = sys.argv[1]
+    sys.argv = [example, "--epochs", "1"]
+    runpy.run_path(example, run_name="__main__")
