@@ -37,7 +37,6 @@ parser.add_argument("--epochs", type=int, default=5)
 epochs = parser.parse_args().epochs
 dist.init_process_group("nccl" if torch.cuda.is_available() else "gloo")
 device = torch.device("cuda", dist.get_node_local_rank()) if torch.cuda.is_available() else torch.device("cpu")
-
 train, test = Stripes([200, 200, 10, 10], seed=0), Stripes([50] * 4, seed=1)
 sampler = ClassBalancedSampler(train.labels, seed=0)  # every process draws its own part of one sequence
 loader = DataLoader(train, batch_size=32, sampler=sampler)
@@ -57,4 +56,5 @@ for epoch in range(epochs):
 if dist.get_rank() == 0:
     right = model.eval()(test.images.to(device)).argmax(1).cpu() == test.labels
     print(f"{dist.get_world_size()} processes: accuracy {100 * right.float().mean():.1f} %")
+dist.barrier()
 dist.destroy_process_group()

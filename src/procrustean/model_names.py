@@ -40,7 +40,7 @@ def model_by_name(name: str, *, channels: int = 3) -> tuple[nn.Module, int]:
 
 
 def _from_torchvision(name: str) -> nn.Module:
-    models = _module("torchvision.models", "torchvision")
+    models = _module("torchvision.models")
     known = models.list_models(module=models)
     if name not in known:
         raise ConfigError(f"torchvision has no classifier {name!r}. {did_you_mean(name, known)}")
@@ -51,7 +51,7 @@ def _from_torchvision(name: str) -> nn.Module:
 
 
 def _from_timm(name: str) -> tuple[nn.Module, int]:
-    timm = _module("timm", "timm")
+    timm = _module("timm")
     if not timm.is_model(name):
         raise ConfigError(f"timm has no model {name!r}. {did_you_mean(name, timm.list_models())}")
     model: nn.Module = timm.create_model(name, pretrained=False)
@@ -87,13 +87,13 @@ def _from_factory(module: str, factory: str) -> nn.Module:
     return made
 
 
-def _module(name: str, extra: str) -> Any:
+def _module(name: str) -> Any:
     try:
         return import_module(name)
     except ModuleNotFoundError as error:
         if error.name != name.partition(".")[0]:
             raise
-        raise ConfigError(f"{name} is not installed; install it with: pip install 'procrustean[{extra}]'") from None
+        raise ConfigError(f"{name} is not installed; install it with: pip install 'procrustean[nets]'") from None
     except RuntimeError as error:
         raise ConfigError(
             f"{name} is installed but does not load beside this PyTorch ({error}); install the builds of torch and "

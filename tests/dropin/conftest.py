@@ -8,10 +8,6 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from missing_operators import declare_missing_operators
-
-declare_missing_operators()
-
 COUNTS = [500, 400, 20, 10]
 
 

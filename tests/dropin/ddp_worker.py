@@ -1,6 +1,6 @@
 """One of two processes that train a model with MFW attached; it ends with an error where anything is not as it should.
 
-python ddp_worker.py EXAMPLE, with the variables that torchrun sets; the example is run afterwards in the same process.
+python ddp_worker.py EXAMPLE PORT, with the variables of torchrun; the example is run afterwards, by another port.
 """
 
 from __future__ import annotations
@@ -64,11 +64,12 @@ def main(rank: int) -> None:
     weights = [torch.empty_like(model.head.weight) for _ in range(2)]
     dist.all_gather(weights, model.head.weight.detach())
     assert torch.equal(*weights), "the processes have drifted apart"
+    dist.barrier()
     dist.destroy_process_group()
 
 
 if __name__ == "__main__":
     main(int(os.environ["RANK"]))
-    example = sys.argv[1]
+    example, os.environ["MASTER_PORT"] = sys.argv[1:]
     sys.argv = [example, "--epochs", "1"]
     runpy.run_path(example, run_name="__main__")
