@@ -9,7 +9,7 @@ For deferred re-weighting, a `procrustean.DRW` in the module:
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from torch import Tensor
@@ -55,7 +55,11 @@ class MFWCallback(Callback):
             self.handle.begin(self._labels_of(batch))
 
     def on_train_batch_end(self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int) -> None:
-        if self.handle is not None:
+        if self.handle is None:
+            return
+        if outputs is None or (isinstance(outputs, Mapping) and not outputs):
+            self.handle.end()  # the module has skipped this batch, or optimises by itself
+        else:
             self.handle.finish()
 
     def on_exception(self, trainer: Any, pl_module: Any, exception: BaseException) -> None:

@@ -152,6 +152,26 @@ def test_weights_averaged_by_lightning_get_statistics_of_mixed_batches(
     assert not torch.equal(module.net.layer2[1].running_mean, torch.zeros(8))
 
 
+class Skipping(Module):
+    """Leaves a batch out, which Lightning allows."""
+
+    def training_step(self, batch: Any, batch_idx: int) -> Any:
+        return None if batch_idx == 0 else super().training_step(batch, batch_idx)
+
+
+def test_a_skipped_batch(convolutions: Make, trainer: Callable[..., Any]) -> None:
+    module = Skipping(convolutions())
+    trainer(MFWCallback(MFW(COUNTS), "net.layer1")).fit(module, loader())
+    assert module.mixed == [True] * 2
+
+
+def test_a_layer_that_is_never_called(convolutions: Make, trainer: Callable[..., Any]) -> None:
+    module = Module(convolutions())
+    module.spare = nn.Linear(2, 2)
+    with pytest.raises(LayerError, match="'spare' has MFW attached but was not called"):
+        trainer(MFWCallback(MFW(COUNTS), "spare")).fit(module, loader())
+
+
 @pytest.mark.parametrize(
     ("layer", "labels", "error", "message"),
     [
