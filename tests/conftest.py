@@ -14,6 +14,8 @@ import torch
 from filelock import FileLock
 from hypothesis import settings
 
+from missing_operators import declare_missing_operators
+
 CHECKOUT = Path(__file__).resolve().parents[1]
 CIFAR10 = "cifar-10-batches-py"
 _DECLARED: list[torch.library.Library] = []
@@ -21,6 +23,9 @@ _DECLARED: list[torch.library.Library] = []
 # Parallel test processes on few cores must start no threads of their own; child processes get the variables.
 torch.set_num_threads(1)
 os.environ.update(OMP_NUM_THREADS="1", OMP_WAIT_POLICY="PASSIVE", MPLBACKEND="Agg")
+
+# Before anything imports torchvision, as Lightning and transformers do.
+declare_missing_operators()
 
 # A busy machine is not a failure.
 settings.register_profile("procrustean", deadline=None, print_blob=True)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 __version__ = "0.1.0"
 
 __all__ = [
+    "DRW",
     "METHODS",
     "MFW",
     "ConfigError",
@@ -23,19 +24,24 @@ __all__ = [
     "RunError",
     "__version__",
     "adjust",
+    "class_counts",
     "data",
     "diagnose",
     "evaluate",
     "fit",
     "make_method",
+    "recalibrate",
 ]
 
 _HOMES = {
     "MFW": "procrustean.mfw",
+    "DRW": "procrustean.weights",
+    "class_counts": "procrustean.counting",
     "METHODS": "procrustean.methods",
     "make_method": "procrustean.methods",
     "ImageSet": "procrustean.data.imageset",
     "RunConfig": "procrustean.config",
+    "recalibrate": "procrustean.normalisation",
     "fit": "procrustean.api",
     "evaluate": "procrustean.api",
     "adjust": "procrustean.posthoc",
@@ -50,11 +56,14 @@ if TYPE_CHECKING:
     from procrustean import data, diagnose
     from procrustean.api import evaluate, fit
     from procrustean.config import RunConfig
+    from procrustean.counting import class_counts
     from procrustean.data.imageset import ImageSet
     from procrustean.errors import ConfigError, DataError, LayerError, ProcrusteanError, RunError
     from procrustean.methods import METHODS, make_method
     from procrustean.mfw import MFW
+    from procrustean.normalisation import recalibrate
     from procrustean.posthoc import adjust
+    from procrustean.weights import DRW
 else:  # hidden from type checkers, which would otherwise accept any name
 
     def __getattr__(name: str) -> object:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -23,6 +24,7 @@ from .preparing import Prepared, check_identity, prepare
 
 if TYPE_CHECKING:
     from .diagnose.probing import Probing
+    from .engine.recalibration import Statistics
 
 _OVER = object()
 
@@ -99,16 +101,31 @@ def resume(run: str | Path, *, splits: Splits | None = None, reporter: Reporter 
     return _train(prepared, directory, reporter, resume=True)
 
 
-def evaluate(run: str | Path, *, weights: str = "last", splits: Splits | None = None) -> dict[str, Any]:
+def evaluate(
+    run: str | Path, *, weights: str = "last", statistics: Statistics = "kept", splits: Splits | None = None
+) -> dict[str, Any]:
     """Test a finished run's network again.
 
     Args:
         run: run directory.
-        weights: "last" for those of the last epoch, "held_out" for those chosen on the held-out set.
+        weights: "last" for those of the last epoch, "held_out" for those chosen on the held-out set, "ema" or "swa"
+            for averages, where the run has kept them.
+        statistics: of batch normalisation: "kept" from training, or recomputed on training batches, "mixed" as the
+            method mixes them or "clean"; see docs/mfw-and-normalisation.md.
         splits: the data, for a run that was trained on a `Splits`.
     """
+    if statistics not in ("kept", "mixed", "clean"):
+        raise ConfigError(f"statistics = {statistics!r} received; accepted: 'kept', 'mixed', 'clean'")
     prepared, net = load_run(run, weights=weights, splits=splits)
     from .engine.evaluate import evaluate_net
+    from .engine.recalibration import recompute_statistics
+
+    if statistics == "clean" and getattr(prepared.method.stages[-1].objective, "mixer", None) is not None:
+        warnings.warn(
+            f"{prepared.method.label} was trained on mixed batches: statistics of clean ones can undo what it gained",
+            stacklevel=2,
+        )
+    recompute_statistics(prepared, net, statistics)
 
     images = prepared.stores().evaluation(prepared.data.test)
     counts = [int(n) for n in prepared.data.counts]
@@ -130,14 +147,16 @@ def load_run(
     from safetensors.torch import load_file
 
     files = {"last": "model.safetensors", "held_out": HELD_OUT_WEIGHTS}
+    files |= {kind: f"{kind}.safetensors" for kind in ("ema", "swa")}
     if weights not in files:
-        raise ConfigError(f"weights = {weights!r} received; accepted: 'last', 'held_out'")
+        raise ConfigError(f"weights = {weights!r} received; accepted: {', '.join(map(repr, files))}")
     directory, config, identity = RunDirectory.open(Path(run))
     if anywhere:
         config = replace(config, device="auto", engine="auto", kernels="auto", precision=identity["precision"])
     path = directory.file(files[weights])
     if not path.exists():
-        reason = "was trained without --hold-out" if weights == "held_out" else "is not finished"
+        option = {"held_out": "--hold-out", "ema": "--average ema", "swa": "--average swa"}.get(weights)
+        reason = "is not finished" if option is None else f"was trained without {option}"
         raise RunError(f"{run} has no {path.name}: it {reason}")
     prepared = prepare_again(run, config, splits, to_train=False)
     check_identity(Path(run), identity, prepared, "be used")
@@ -224,6 +243,7 @@ class OngoingRun:
             reporter=self.reporter,
             keep_weights_every=config.keep_weights_every,
             stop_requested=self.stop,
+            average=config.average,
         )
         if "streamed" in (where := stores.where["train"]):
             self.reporter.say_once(f"training images {where}")

@@ -15,8 +15,18 @@ from .recipes import Augment, check_recipe
 
 #: Settings that say where and how a run is carried out, not what it computes.
 _CARRIED_OUT = ("run_dir", "data_dir", "device", "engine", "kernels", "images", "workers", "checkpoint_every")
-#: Settings that came later: unset, they leave the hash of a run as it was before.
-_LATER = ("pretrained", "augment", "classes", "probes", "probe_every", "features_at", "keep_weights_every")
+#: Settings that came later, with the value that stands for how runs were before: those keep their names.
+_CAME_LATER: dict[str, Any] = {
+    "pretrained": None,
+    "augment": None,
+    "classes": [],
+    "probes": False,
+    "probe_every": None,
+    "features_at": [],
+    "keep_weights_every": None,
+    "hold_out_from": "training",
+    "average": "none",
+}
 
 
 @dataclass(frozen=True)
@@ -65,6 +75,8 @@ class RunConfig:
     """Side length to which images of a folder are resized, or at which a data set was prepared."""
     evaluate_every: int | None = None
     """Epochs between evaluations; by default about a hundred evaluations in all."""
+    average: Literal["none", "ema", "swa", "both"] = "none"
+    """Also keep averaged weights: ema along all steps, swa over the last quarter of the epochs, or both."""
     track_training: bool = False
     """Also measure the accuracy on clean training images per class at every evaluation."""
     probes: bool = False
@@ -136,11 +148,9 @@ class RunConfig:
     def hash(self) -> str:
         """Twelve hexadecimal digits that name what the run computes."""
         settings = self.to_json()
-        kept = {k: v for k, v in settings.items() if k not in _CARRIED_OUT and (k not in _LATER or v)}
+        kept = {k: v for k, v in settings.items() if k not in _CARRIED_OUT and v != _CAME_LATER.get(k, ...)}
         # The recipe of a data set is the paper's where there is one: two names for the same computation.
         kept["recipe"] = "paper" if self.recipe == "auto" else self.recipe
-        if self.hold_out_from == "training":
-            del kept["hold_out_from"]  # it came later, and runs keep their names
         return hashlib.sha256(json.dumps(kept, sort_keys=True).encode()).hexdigest()[:12]
 
     @property
@@ -201,6 +211,7 @@ _CHOICE = {
     "kernels": ("auto", "on", "off"),
     "augment": get_args(Augment),
     "images": ("auto", "resident", "streamed"),
+    "average": ("none", "ema", "swa", "both"),
 }
 _REQUIRED = ("seed", "data_seed", "hold_out", "checkpoint_every")
 _SAID = ("drw", "track_training", "method", "options", "recipe")  # never left open

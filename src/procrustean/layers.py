@@ -1,10 +1,16 @@
-"""Find a layer by name, or explain which names there are."""
+"""Find a layer by name, or explain which names there are; suggest layers to mix at."""
 
 from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Any
 
 from torch import nn
 
 from .errors import LayerError, did_you_mean
+from .layer_trace import ForwardTrace
 
 
 def published_layers(model: nn.Module) -> dict[str, str]:
@@ -33,3 +39,123 @@ def find_layer(model: nn.Module, name: str) -> nn.Module:
             "List all with: [name for name, _ in model.named_modules()]"
         )
     return modules[path]
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A layer whose output can be mixed."""
+
+    name: str
+    kind: str  # class of the module
+    shape: tuple[int, ...]  # of its output, the batch first
+
+
+@dataclass(frozen=True)
+class Suggestion:
+    """Layers of a model to mix at, from input to output, and the one that stands for the paper's second group."""
+
+    candidates: tuple[Candidate, ...]
+    second_group: str
+    reason: str  # why that one
+
+    def __iter__(self) -> Iterator[Candidate]:
+        return iter(self.candidates)
+
+    def __str__(self) -> str:
+        rows = [(c.name, " x ".join(map(str, c.shape[1:])), c.kind) for c in self.candidates]
+        widths = [max(len(row[column]) for row in rows) for column in range(3)]
+        lines = []
+        for row in rows:
+            mark = "   <- second group" if row[0] == self.second_group else ""
+            cells = "  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True))
+            lines.append(f"{cells}{mark}".rstrip())
+        return "\n".join([*lines, "", f"Second group: {self.second_group} ({self.reason})."])
+
+
+def suggest(model: nn.Module, example: Any, *, every: bool = False) -> Suggestion:
+    """The layers of a model that MFW can be attached to, with the shapes of their outputs.
+
+    The paper calls the layers before the first residual blocks the first group, and the first stage of residual blocks
+    the second; it mixes after the second. Other architectures are read the same way: what precedes the first blocks is
+    the first group, the blocks after it up to the first change of the feature map are the second. Transformers have
+    blocks without stages: of those, the first third stands for the second group, which ends after a third of the
+    layers of the paper's ResNet-32.
+
+    Args:
+        model: any module; it is run once, in evaluation mode and without gradients, and stays as it was.
+        example: what it is called with: a tensor, a tuple of arguments, or a mapping of keyword arguments; one or two
+            samples are enough.
+        every: list every layer that can be mixed at, not the main ones alone.
+    """
+    trace = ForwardTrace(model, example)
+    published = published_layers(model)
+    if published:
+        kept = {path: name for name, path in published.items() if path in trace.outputs}
+        second, reason = str(getattr(model, "second_group", "")), "published by the network"
+        trunk = list(kept)
+        if second not in kept.values():
+            second, reason = _second_group(trace, trunk)
+            second = kept[second]
+    else:
+        kept = {}
+        trunk = _trunk(trace, "")
+        if not trunk:
+            raise LayerError(
+                f"{type(model).__name__} has no layer that is called once and returns one floating-point tensor with "
+                "the batch as its first dimension; call mfw(z, labels) in its forward pass instead"
+            )
+        second, reason = _second_group(trace, trunk)
+        around = trace.unmixable_around(second)
+        reason += f"; {around} around it returns no single tensor" if around else ""
+    paths = trace.outputs if every else trunk
+    candidates = [Candidate(kept.get(path, path), *trace.outputs[path]) for path in paths]
+    return Suggestion(tuple(candidates), second, reason)
+
+
+def _trunk(trace: ForwardTrace, path: str) -> list[str]:
+    """The main layers below `path`: stages or blocks, with what comes before the first of them."""
+    found = []
+    for child in trace.children(path):
+        opened = _trunk(trace, child) if child not in trace.outputs or _holds_the_trunk(trace, child) else []
+        found += opened or ([child] if child in trace.outputs else [])
+    return found
+
+
+def _holds_the_trunk(trace: ForwardTrace, path: str) -> bool:
+    """Whether a part is itself the backbone, not a stage of it: most layers are in it, or maps that shrink twice."""
+    sides: list[int] = []
+    for name in trace.inside(path):
+        shape = trace.outputs[name][1]
+        if len(shape) == 4 and shape[2] == shape[3] and 1 < shape[2] < min(sides, default=shape[2] + 1):
+            sides.append(shape[2])
+    return trace.weighted(path) >= 0.8 * trace.weighted("") or len(sides) > 2
+
+
+def _second_group(trace: ForwardTrace, trunk: list[str]) -> tuple[str, str]:
+    """The layer of the trunk after which the second group ends, and the rule that says so."""
+    blocks = [path for path in trunk if trace.is_block(path)]
+    if not blocks:
+        return _second_plain_group(trace, trunk)
+    stages = [list(run) for _, run in groupby(blocks, key=lambda path: trace.outputs[path][1])]
+    if len(stages[0]) > max(2, len(blocks) // 2):
+        third = stages[0][(len(stages[0]) + 2) // 3 - 1]
+        return third, "blocks without stages: the end of their first third"
+    return stages[0][-1], "the end of the first stage of blocks"
+
+
+def _second_plain_group(trace: ForwardTrace, trunk: list[str]) -> tuple[str, str]:
+    learnt = [path for path in trunk if trace.weighted(path)]
+    shapes = {path: trace.outputs[path][1] for path in trunk}
+    if len(shapes[trunk[0]]) == 2:
+        groups = [[path] for path in learnt[:-1]]  # of a network of vectors, the last layer makes the scores
+    else:
+        groups = [list(run) for _, run in groupby(learnt, key=shapes.__getitem__)]
+    if not groups:
+        return trunk[0], "no layers to group: the first one"
+    last = groups[min(1, len(groups) - 1)][-1]
+    # Up to the next layer with weights: the normalisation and activation that follow belong to the group.
+    for path in trunk[trunk.index(last) + 1 :]:
+        if trace.weighted(path) or shapes[path] != shapes[last]:
+            break
+        last = path
+    return last, "no blocks: the end of the second group of plain layers" if len(groups) > 1 else "the only group"

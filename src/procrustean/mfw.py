@@ -14,18 +14,16 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Iterable
-from contextlib import AbstractContextManager
-from types import TracebackType
 from typing import Literal, SupportsInt
 
 import torch
 from torch import Tensor, nn
 
+from .attaching import Attachment, attachable
 from .beta import beta_quantiles, from_uniform
 from .counts import Kind, Spread, checked_counts, geometric_mean, imbalance_kind, spread
-from .errors import ConfigError, DataError, LayerError
-from .layers import find_layer
-from .mixing import Mix, MixPoint, blend, inverse_permutation
+from .errors import ConfigError, DataError
+from .mixing import Mix, blend, inverse_permutation
 
 #: Paper Sec. 5.2 (beta) and the best column of its alpha table.
 DEFAULT_ALPHA: dict[Kind, float] = {"long_tailed": 1.0, "step": 5.0}
@@ -142,24 +140,21 @@ class MFW(nn.Module):
             own = self.strength[labels.long()]  # uint8 labels would be taken for a mask
         return own * from_uniform(self.quantiles, u)
 
-    def attach(self, model: nn.Module, layer: str) -> Attachment:
+    def attach(self, model: nn.Module, layer: str, *, labels: str | None = None) -> Attachment:
         """Weaken the output of a named layer of any model; returns the handle that takes the labels.
 
         Attach before torch.compile, gradient checkpointing or DistributedDataParallel wrap the model.
+
+        Args:
+            model: any module; its state dict stays as it is.
+            layer: name of a layer, as `named_modules()` lists; `procrustean.layers.suggest` shows which there are.
+            labels: for a model that is called with its labels, the name of that argument ("labels"); its loop then
+                needs no `with handle(labels)`.
         """
-        if isinstance(model, nn.DataParallel):
-            raise LayerError(
-                "nn.DataParallel splits the batch behind the loop's back: labels would not match features; "
-                "use torch.nn.parallel.DistributedDataParallel and attach to the model before wrapping it"
-            )
-        if not isinstance(layer, str):
-            raise LayerError(
-                f"a layer of type {type(layer).__name__} received; give its name, as named_modules() lists"
-            )
-        module = find_layer(model, layer)
-        if any(isinstance(getattr(hook, "__self__", None), Attachment) for hook in module._forward_hooks.values()):
-            raise LayerError(f"layer {layer!r} has MFW attached already; call remove() on that handle first")
-        return Attachment(self, module, layer)
+        handle = Attachment(self, attachable(model, layer, labels), layer)
+        if labels is not None:
+            handle.take_labels(model, labels)
+        return handle
 
     def _check_labels(self, labels: Tensor) -> None:
         classes = len(self.counts)
@@ -174,6 +169,8 @@ class MFW(nn.Module):
                 f"labels of shape {tuple(labels.shape)} and type {labels.dtype} received; "
                 "give class indices, integers of shape [batch]"
             )
+        if torch.compiler.is_compiling():
+            return  # a compiled model reads no values
         if labels.device.type != "cpu":
             # Reading device labels waits for the device: once is affordable, every batch is not.
             if self._cuda_labels_checked:
@@ -189,72 +186,6 @@ class MFW(nn.Module):
         if text not in self._warned:
             self._warned.add(text)
             warnings.warn(text, stacklevel=3)
-
-
-class Attachment(MixPoint):
-    """MFW on one layer of a model: `with handle(labels): logits = model(images)`."""
-
-    def __init__(self, mfw: MFW, module: nn.Module, name: str) -> None:
-        super().__init__(module, name)
-        self.mfw = mfw
-        self.module = module
-        self.open = False
-        self._recent: list[Mix | None] = []
-        self._replayed = False
-
-    def __call__(self, labels: Tensor, generator: torch.Generator | None = None) -> AbstractContextManager[None]:
-        """The context in which the model sees these labels; entering it draws the random numbers."""
-        return _Labelled(self, labels, generator)
-
-    def begin(self, labels: Tensor, generator: torch.Generator | None) -> None:
-        """Draw for a batch; the hook then only gathers and blends."""
-        self.mix = self.mfw.sample(labels, generator) if self.module.training else None
-        self.open = True
-        if torch.is_grad_enabled() and self.module.training:
-            if self._replayed:
-                self._recent, self._replayed = [], False
-            self._recent = [*self._recent[-1:], self.mix]
-
-    def end(self) -> None:
-        """Forget the batch."""
-        self.mix, self.open = None, False
-
-    def current(self, module: nn.Module) -> Mix | None:
-        if not module.training:
-            return None
-        # Backward may run inside the context too; it need not belong to the batch of the context.
-        recomputes = not torch.compiler.is_compiling() and torch._C._current_graph_task_id() != -1
-        if recomputes:
-            return self._recomputed()
-        if self.open:
-            return self.mix
-        raise LayerError(
-            f"layer {self.name!r} has MFW attached but got no labels; write "
-            "`with handle(labels): model(images)`, or call model.eval() to evaluate"
-        )
-
-    def _recomputed(self) -> Mix | None:
-        # Gradient checkpointing runs the forward pass again inside backward, usually after the context.
-        self._replayed = True
-        if len(self._recent) != 1:
-            raise LayerError(
-                "gradient checkpointing recomputes this layer, but several batches went forward since the "
-                "last backward; call backward once for each `with handle(labels)`, or inside it"
-            )
-        return self._recent[0]
-
-
-class _Labelled:
-    def __init__(self, handle: Attachment, labels: Tensor, generator: torch.Generator | None) -> None:
-        self.handle, self.labels, self.generator = handle, labels, generator
-
-    def __enter__(self) -> None:
-        self.handle.begin(self.labels, self.generator)
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.handle.end()
 
 
 def _one_of(name: str, value: str, allowed: tuple[str, ...]) -> None:

@@ -158,6 +158,11 @@ def prepare(
         second_group=layers.second_group,
     )
     method = make_method(config.method, problem, options)
+    if config.average != "none" and (len(method.stages) > 1 or method.finish is not None):
+        raise ConfigError(
+            f"average {config.average!r} received, but {method.label} trains in stages or changes the trained network, "
+            "so that an average along the way is none of what it makes; leave --average out"
+        )
     recipe = _resolved(recipe, config, method)
     if recipe.mean is None or recipe.std is None:
         mean, std = channel_statistics(data.train)

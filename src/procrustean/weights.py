@@ -6,7 +6,8 @@ All weights are scaled to sum to C, the number of classes, so that they are 1 on
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from typing import SupportsInt
 
 import torch
 from torch import Tensor, nn
@@ -75,6 +76,18 @@ class FixedWeights(nn.Module):
         return self.weights
 
 
+def first_deferred(start: float, epochs: float) -> int:
+    """The epoch, from 0, in which deferred weights set in: int(start * epochs).
+
+    >>> first_deferred(0.8, 200), first_deferred(0.7, 90)
+    (160, 63)
+    """
+    if not 0.0 <= start <= 1.0:
+        raise ConfigError(f"start = {start!r} received; DRW starts at a share of the epochs, from 0 to 1")
+    # The hair's breadth: 0.7 * 90 is 63 epochs, not the 62 that rounding makes of it.
+    return int(start * epochs + 1e-9)
+
+
 class DeferredWeights(nn.Module):
     """Deferred re-weighting (DRW, Cao et al. 2019): ones, then the weights from `start` of the stage on."""
 
@@ -82,15 +95,13 @@ class DeferredWeights(nn.Module):
 
     def __init__(self, weights: Tensor, start: float = 0.8) -> None:
         super().__init__()
-        if not 0.0 <= start <= 1.0:
-            raise ConfigError(f"start = {start!r} received; DRW starts at a share of the epochs, from 0 to 1")
+        first_deferred(start, 1)  # refuses what is no share
         self.register_buffer("weights", weights)
         self.start = start
 
     def set_in(self, clock: Clock) -> Tensor:
         """Whether the weights have set in, a 0-d boolean."""
-        # The hair's breadth: 0.7 * 90 is 63 epochs, not the 62 that rounding makes of it.
-        return clock.epoch >= int(self.start * clock.epochs + 1e-9)
+        return clock.epoch >= first_deferred(self.start, clock.epochs)
 
     def forward(self, clock: Clock) -> Tensor:
         # A `where` on the device, not an `if`: the captured step stays the same before and after.
@@ -100,3 +111,45 @@ class DeferredWeights(nn.Module):
 def deferred(counts: Sequence[int], drw: bool, *, start: float = 0.8, beta: float = 0.9999) -> DeferredWeights | None:
     """What a method's `drw` stands for: effective-number weights from 80 % of the epochs on, or nothing."""
     return DeferredWeights(effective_number(counts, beta), start) if drw else None
+
+
+class DRW(nn.Module):
+    """Deferred re-weighting (Cao et al. 2019) for any loop: the class weights of an epoch.
+
+        drw = DRW(counts, epochs=200).to(device)
+        loss = F.cross_entropy(logits, labels, weight=drw(epoch))
+
+    Args:
+        counts: training images per class, index = label.
+        epochs: length of the training, in the unit in which it is asked later: epochs, or steps.
+        start: share of the training after which the weights set in; 0.8 as in the MFW paper.
+        beta: of the effective numbers; 0.9999 as in the code of Cao et al.
+
+    >>> drw = DRW([100, 10], epochs=5)
+    >>> drw(3), drw(4)
+    (tensor([1., 1.]), tensor([0.1826, 1.8174]))
+    """
+
+    weights: Tensor
+
+    def __init__(
+        self, counts: Iterable[SupportsInt], epochs: float, *, start: float = 0.8, beta: float = 0.9999
+    ) -> None:
+        super().__init__()
+        if not (isinstance(epochs, int | float) and 0 < epochs < math.inf):
+            raise ConfigError(f"epochs = {epochs!r} received; give the length of the training, in epochs or steps")
+        self.epochs, self.first = epochs, first_deferred(start, epochs)
+        # Not persistent: a model that holds a DRW keeps the state-dict keys it has without it.
+        self.register_buffer("weights", effective_number(checked_counts(counts), beta), persistent=False)
+
+    def forward(self, epoch: float) -> Tensor:
+        """Class weights [C] of an epoch (or step) counted from 0: ones until DRW sets in; they sum to C."""
+        return self.weights if epoch >= self.first else torch.ones_like(self.weights)
+
+    def weighted_mean(self, losses: Tensor, labels: Tensor, epoch: float) -> Tensor:
+        """Mean of per-sample losses [B] by the weights of their classes, for other losses than cross-entropy."""
+        own = self.forward(epoch)[labels.long()]
+        return (own * losses).sum() / own.sum()
+
+    def extra_repr(self) -> str:
+        return f"classes={len(self.weights)}, from {self.first} of {self.epochs} on"

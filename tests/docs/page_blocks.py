@@ -198,8 +198,19 @@ def objection(command: str, project: Path) -> str | None:
         or (program == "cd" and len(rest) == 1)
         or (program == "venv" and len(rest) == 1)
         or (words[0] in {"source", "."} and rest == [".venv/bin/activate"])
+        or _script_of_ours(program, rest, project)
     )
     return None if harmless else "a command that is neither executed nor known"
+
+
+def _script_of_ours(program: str, rest: list[str], project: Path) -> bool:
+    """A script of examples/ or experiments/, which tests of their own run."""
+    if program == "torchrun":
+        rest = [word for word in rest if word.endswith(".py")]
+    elif program not in {"python", "python3"}:
+        return False
+    ours = bool(rest) and Path(rest[0]).parts[0] in {"examples", "experiments"}
+    return ours and (project / rest[0]).is_file()
 
 
 def _make_objection(rest: list[str], project: Path) -> str | None:

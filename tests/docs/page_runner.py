@@ -14,6 +14,8 @@ import traceback
 from pathlib import Path
 from typing import Any
 
+from missing_operators import declare_missing_operators
+
 
 def exit_code(argv: list[str]) -> int:
     from procrustean.cli import main
@@ -47,6 +49,7 @@ def execute(step: dict[str, Any], source: str, namespace: dict[str, Any]) -> int
 
 def run(plan: Path, source: str) -> int:
     namespace: dict[str, Any] = {"__name__": "__main__"}
+    declare_missing_operators()
     for step in json.loads(plan.read_text()):
         title = step["name"] or step["text"].strip().splitlines()[0]
         print(f"--- {step['page']}:{step['line']}: {title}", flush=True)

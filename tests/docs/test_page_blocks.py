@@ -131,6 +131,8 @@ def test_arguments_are_not_appended_behind_a_pipe() -> None:
         "cd procrustean",
         "python3 -m venv .venv",
         "source .venv/bin/activate",
+        "python experiments/normalisation.py --minutes 9",
+        "torchrun --nproc-per-node 2 examples/balanced_ddp.py",
     ],
 )
 def test_known_commands_are_allowed(command: str) -> None:
@@ -148,6 +150,8 @@ def test_known_commands_are_allowed(command: str) -> None:
         ("rm -rf /", "neither executed nor known"),
         ("git push", "neither executed nor known"),
         ("python train.py", "neither executed nor known"),
+        ("python experiments/nowhere.py", "neither executed nor known"),
+        ("python src/procrustean/api.py", "neither executed nor known"),
     ],
 )
 def test_unknown_commands_are_refused(command: str, reason: str) -> None:

@@ -108,7 +108,7 @@ class TestLoop:
         handle = MFW(COUNTS).attach(model, "middle")
         state = torch.get_rng_state()
         assert torch.equal(model(x), plain)
-        with handle(y):
+        with handle(y), torch.no_grad():
             assert torch.equal(model(x), plain)
         assert torch.equal(torch.get_rng_state(), state)
 
@@ -170,15 +170,6 @@ class TestLoop:
         second.remove()
         with first(y, seeded(0)):
             assert not torch.equal(net(x), both)
-
-    def test_a_frozen_layer_in_evaluation_mode_is_left_alone(self) -> None:
-        model, (x, y) = made(), next(batches(1))
-        handle = MFW(COUNTS).attach(model, "middle")
-        model.middle.eval()
-        plain = made()
-        plain.middle.eval()
-        with handle(y):
-            assert torch.equal(model(x), plain(x))
 
     def test_sequence_features(self) -> None:
         model = nn.Sequential(nn.Linear(5, 5), nn.Linear(5, 2))
@@ -398,6 +389,51 @@ class TestErrors:
                 model(x)
         with pytest.raises(LayerError, match=r"'middle' has MFW attached but got no labels.*model\.eval\(\)"):
             model(x)
+
+    @pytest.mark.parametrize("whole", [True, False], ids=["model left in evaluation mode", "frozen layer"])
+    def test_training_in_evaluation_mode(self, whole: bool) -> None:
+        model, (x, y) = made(), next(batches(1))
+        handle = MFW(COUNTS).attach(model, "middle")
+        (model if whole else model.middle).eval()
+        with pytest.raises(LayerError, match=r"'middle' is in evaluation mode.*call model\.train\(\) first"), handle(y):
+            model(x)
+        with torch.no_grad(), handle(y):
+            model(x)
+
+    @pytest.mark.parametrize("mistake", ["another layer", "another model", "compiled before"])
+    def test_a_layer_that_is_never_called(self, mistake: str) -> None:
+        model, (x, y) = made(), next(batches(1))
+        if mistake == "another layer":
+            model.spare = nn.Linear(2, 2)
+            handle = MFW(COUNTS).attach(model, "spare")
+        elif mistake == "another model":
+            handle, model = MFW(COUNTS).attach(model, "middle"), made()
+        else:
+            torch._dynamo.reset()
+            model.compile(backend="eager")
+            model(x)
+            handle = MFW(COUNTS).attach(model, "middle")
+        message = r"was not called while it had its labels.*attach before torch\.compile"
+        with pytest.raises(LayerError, match=message), handle(y):
+            model(x)
+        with pytest.raises(KeyError), handle(y):  # another error is not hidden
+            raise KeyError
+
+    def test_a_compiled_model(self) -> None:
+        compiled = torch.compile(nn.Sequential(made()))
+        with pytest.raises(LayerError, match=r"attach first, then compile"):
+            MFW(COUNTS).attach(nn.Sequential(compiled), "0._orig_mod.0.middle")
+
+    def test_data_parallel_around_an_attached_model(self) -> None:
+        model, (x, y) = made(), next(batches(1))
+        handle = MFW(COUNTS).attach(model, "middle")
+        model.middle = model.middle._replicate_for_data_parallel()  # what DataParallel calls on each further device
+        with handle(y), pytest.raises(LayerError, match=r"nn\.DataParallel.*DistributedDataParallel"):
+            model(x)
+
+    def test_data_parallel_inside_a_model(self) -> None:
+        with pytest.raises(LayerError, match=r"nn\.DataParallel.*DistributedDataParallel"):
+            MFW(COUNTS).attach(nn.Sequential(nn.DataParallel(made())), "0.module.middle")
 
     def test_labels_are_forgotten_after_an_error(self) -> None:
         model, (x, y) = made(), next(batches(1))

@@ -10,10 +10,12 @@ import torch
 from torch import Tensor, nn
 
 from procrustean.errors import ConfigError
-from procrustean.nets import NETS, build_net, check_net
+from procrustean.nets import NETS, build_net, check_net, restart
 from procrustean.nets.blocks import BatchNorm
 from procrustean.nets.classifier import Classifier
+from procrustean.nets.group_norm import Unit as GroupNormUnit
 from procrustean.nets.heads import CosineHead
+from procrustean.nets.layer_norm import Block as LayerNormBlock
 from procrustean.nets.resnet_cifar import BasicBlock, Shortcut
 
 
@@ -130,6 +132,57 @@ class TestSmallNet:
 
     def test_it_is_small(self) -> None:
         assert size(built("small", channels=1)) < 30_000
+
+
+class TestWithoutBatchStatistics:
+    @pytest.mark.parametrize(("name", "parameters"), [("resnet20-gn", 269_722), ("resnet32-gn", 464_154)])
+    def test_group_normalisation_has_the_parameters_of_batch_normalisation(self, name: str, parameters: int) -> None:
+        net, twin = built(name), built(name.removesuffix("-gn"))
+        assert size(net) == size(twin) == parameters
+        assert outputs(net, torch.randn(2, 3, 32, 32)) == outputs(twin, torch.randn(2, 3, 32, 32))
+        shapes = [{key: value.shape for key, value in n.named_parameters()} for n in (net, twin)]
+        assert shapes[0] == shapes[1]
+
+    def test_group_normalisation_by_hand(self) -> None:
+        unit = GroupNormUnit(4, 8)
+        x, residual = torch.randn(2, 4, 5, 5), torch.randn(2, 8, 5, 5)
+        y = unit.conv(x).view(2, 4, 2 * 25)  # four groups of two channels
+        y = (y - y.mean(2, keepdim=True)) / (y.var(2, keepdim=True, correction=0) + unit.norm.eps).sqrt()
+        torch.testing.assert_close(unit(x, residual), (y.view(2, 8, 5, 5) + residual).clamp_min(0))
+
+    @pytest.mark.parametrize(("side", "maps"), [(32, (16, 16, 8, 4)), (8, (4, 4, 2, 1))])
+    def test_layer_normalisation_for_large_and_tiny_images(self, side: int, maps: tuple[int, ...]) -> None:
+        net = built("convnet-ln")
+        found = outputs(net, torch.randn(2, 3, side, side))
+        widths = (48, 48, 96, 192)
+        assert list(found.values())[1:] == [(2, width, m, m) for width, m in zip(widths, maps, strict=True)]
+        assert size(net) < 1_000_000
+
+    def test_layer_normalisation_by_hand(self) -> None:
+        block = LayerNormBlock(4)
+        x = torch.randn(2, 4, 6, 6)
+        y = torch.nn.functional.conv2d(x, block.depthwise.weight, block.depthwise.bias, padding=2, groups=4)
+        y = (y - y.mean(1, keepdim=True)) / (y.var(1, keepdim=True, correction=0) + block.norm.eps).sqrt()
+        hidden = torch.einsum("bchw,oc->bohw", y, block.widen.weight) + block.widen.bias.view(1, -1, 1, 1)
+        change = torch.einsum("bchw,oc->bohw", torch.nn.functional.gelu(hidden), block.narrow.weight)
+        torch.testing.assert_close(block(x), x + change + block.narrow.bias.view(1, -1, 1, 1))
+
+    @pytest.mark.parametrize("name", ["resnet20-gn", "convnet-ln"])
+    def test_an_image_does_not_see_its_batch(self, name: str) -> None:
+        net, x = built(name).train(), torch.randn(6, 3, 16, 16)
+        torch.testing.assert_close(net(x)[:1], net(x[:1]), atol=1e-5, rtol=1e-4)
+        assert not list(net.buffers())
+
+    @pytest.mark.parametrize("name", ["resnet20-gn", "convnet-ln"])
+    def test_restarted(self, name: str) -> None:
+        net = built(name)
+        fresh = {key: value.clone() for key, value in net.state_dict().items()}
+        with torch.no_grad():
+            for parameter in net.parameters():
+                parameter.add_(3)
+        restart(net)
+        for key, value in net.state_dict().items():
+            assert abs(value.mean() - fresh[key].mean()) < 1, key
 
 
 class TestBatchNorm:

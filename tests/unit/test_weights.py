@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from torch.nn import functional as F
 
 from procrustean.errors import ConfigError, DataError
 from procrustean.types import Clock
 from procrustean.weights import (
+    DRW,
     DeferredWeights,
     FixedWeights,
     deferred,
@@ -156,3 +159,41 @@ def test_weights_move_with_the_module() -> None:
     module = DeferredWeights(torch.ones(2)).to(torch.float64)
     assert module.weights.dtype == torch.float64
     assert list(module.state_dict()) == ["weights"]
+
+
+class TestDRW:
+    """The schedule for other people's loops says what the trainer's own says."""
+
+    COUNTS = (500, 60, 7)
+
+    @pytest.mark.parametrize(("epochs", "start"), [(5, 0.8), (200, 0.8), (90, 0.7), (7, 0.0), (3, 1.0)])
+    def test_the_weights_of_the_trainer_in_every_epoch(self, epochs: int, start: float) -> None:
+        ours, theirs = DRW(self.COUNTS, epochs, start=start), deferred(self.COUNTS, True, start=start)
+        assert theirs is not None
+        for epoch in range(epochs):
+            clock = Clock(torch.tensor(epoch), torch.tensor(0.1), epochs)
+            assert torch.equal(ours(epoch), theirs(clock))
+
+    def test_parts_of_epochs_and_steps(self) -> None:
+        drw = DRW(self.COUNTS, 10)
+        assert torch.equal(drw(7.99), torch.ones(3))
+        assert torch.equal(drw(8.0), effective_number(self.COUNTS))
+        assert torch.equal(DRW(self.COUNTS, 3.0)(2), effective_number(self.COUNTS))  # int(0.8 * 3) is 2
+        assert DRW(self.COUNTS, 1000)(800).sum().item() == pytest.approx(3)
+
+    def test_the_weighted_mean_is_that_of_cross_entropy(self) -> None:
+        logits, labels = torch.randn(8, 3, dtype=torch.float64), torch.arange(8) % 3
+        drw = DRW(self.COUNTS, 10).double()
+        losses = F.cross_entropy(logits, labels, reduction="none")
+        for epoch in (0, 9):
+            wanted = F.cross_entropy(logits, labels, weight=drw(epoch))
+            torch.testing.assert_close(drw.weighted_mean(losses, labels, epoch), wanted)
+        torch.testing.assert_close(drw.weighted_mean(losses, labels, 0), losses.mean())
+
+    def test_it_leaves_no_trace_in_a_state_dict(self) -> None:
+        assert not DRW(self.COUNTS, 10).state_dict()
+
+    @pytest.mark.parametrize("settings", [{"epochs": 0}, {"epochs": "ten"}, {"epochs": 10, "start": 1.5}])
+    def test_errors(self, settings: dict[str, Any]) -> None:
+        with pytest.raises(ConfigError):
+            DRW(self.COUNTS, **settings)

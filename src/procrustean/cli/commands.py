@@ -19,6 +19,7 @@ from .diagnose import Diagnose
 from .evaluate import Evaluate
 from .figures import Figures
 from .fleet import Fleet
+from .layers import Layers
 from .methods import Methods
 from .nets import Nets
 from .options import KEY_VALUE
@@ -66,6 +67,7 @@ def parse(arguments: Sequence[str]) -> Command:
         command(Methods, "methods"),
         command(Recipes, "recipes"),
         command(Nets, "nets"),
+        command(Layers, "layers"),
         command(Data, "data"),
         command(Fleet, "fleet"),
         command(Reproduce, "reproduce"),

@@ -16,14 +16,16 @@ class Evaluate:
 
     run_dir: tyro.conf.Positional[Path]
     """Folder of the run."""
-    weights: Literal["last", "held_out"] = "last"
-    """Weights of the last epoch, or of the epoch chosen on the held-out set."""
+    weights: Literal["last", "held_out", "ema", "swa"] = "last"
+    """Weights of the last epoch, of the epoch chosen on the held-out set, or averages of a run with --average."""
+    statistics: Literal["kept", "mixed", "clean"] = "kept"
+    """Of batch normalisation: those of training, or recomputed on training batches, mixed by the method or clean."""
 
     def run(self) -> int:
         from ..api import evaluate
         from ..console import write_result
 
-        metrics = evaluate(self.run_dir, weights=self.weights)
+        metrics = evaluate(self.run_dir, weights=self.weights, statistics=self.statistics)
         confusion = metrics.pop("confusion")
         lines = [f"{json.dumps(name)}: {json.dumps(value)}" for name, value in metrics.items()]
         rows = None if confusion is None else ",\n  ".join(json.dumps(row) for row in confusion)

@@ -65,7 +65,7 @@ class Tune(RunConfig):
         from .outcome import show
 
         base = RunConfig(**{f.name: getattr(self, f.name) for f in fields(RunConfig) if f.name != "run_dir"})
-        recipe = recipe_of(base)
+        recipe_of(base)  # what is wrong with the settings is said before anything is trained
         space = read_space(base.method, self.over) if self.over else default_space(base.method, base.source)
         if self.print_config:
             from ..tuning.choosing import options_text

@@ -14,9 +14,8 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from ..api import prepare_again
-from ..data.imageset import ImageSet, Splits
+from ..data.imageset import Splits
 from ..engine.checkpoint import kept_checkpoints
-from ..engine.images import ImageStore
 from ..engine.record import probes_of
 from ..engine.run_directory import RunDirectory
 from ..engine.stages import reshape_for, stage_epochs
@@ -166,15 +165,10 @@ def _of_file(path: Path, epoch: int, ends: list[int]) -> Weights:
 
 
 def _probe(prepared: Prepared) -> Probe:
-    placement, data = prepared.placement, prepared.data
-    mean, std = prepared.recipe.normalisation
-
-    def store(images: ImageSet) -> ImageStore:
-        return ImageStore(images, device=placement.device, mean=mean, std=std)
-
+    placement, data, stores = prepared.placement, prepared.data, prepared.stores()
     return Probe(
-        train=store(data.train),
-        test=store(data.test),
+        train=stores.training(data.train),
+        test=stores.evaluation(data.test),
         classes=len(data.train.classes),
         seed=prepared.config.seed,
         low_precision=placement.low_precision,

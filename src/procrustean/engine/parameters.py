@@ -85,12 +85,15 @@ class FlatBuffers:
     """A network's floating-point buffers (batch-norm statistics) as views of one flat tensor."""
 
     def __init__(self, net: nn.Module, device: torch.device) -> None:
-        places = [
-            (module, key, buffer)
-            for module in net.modules()
+        found = [
+            (path, module, key, buffer)
+            for path, module in net.named_modules()
             for key, buffer in module._buffers.items()
             if buffer is not None and buffer.is_floating_point()
         ]
+        self.names = [f"{path}.{key}" if path else key for path, _, key, _ in found]
+        self.shapes = [buffer.shape for *_, buffer in found]
+        places = [(module, key, buffer) for _, module, key, buffer in found]
         self.flat = torch.empty(sum(b.numel() for _, _, b in places), device=device)
         self.previous = torch.empty_like(self.flat)
         parts = self.flat.split([b.numel() for _, _, b in places]) if places else ()
@@ -98,6 +101,12 @@ class FlatBuffers:
             # As .data: views share one count of changes, and autograd would take a change of any buffer during the
             # forward pass for a change of the statistics that batch normalisation has saved.
             module._buffers[key] = part.view(buffer.shape).copy_(buffer).data
+
+    def named(self, flat: Tensor) -> Iterator[tuple[str, Tensor]]:
+        """The parts of a flat tensor of this layout by buffer name, in the buffers' shapes."""
+        parts = flat.split([shape.numel() for shape in self.shapes]) if self.shapes else ()
+        for name, part, shape in zip(self.names, parts, self.shapes, strict=True):
+            yield name, part.view(shape)
 
     def remember(self) -> None:
         """Keep the values of now."""

@@ -18,6 +18,7 @@ from ..nets.blocks import use_fused_kernels
 from ..nets.classifier import Classifier
 from ..recipes import Recipe, lr_table
 from ..types import Clock
+from .averages import AverageKind, WeightAverages
 from .capture import Runner
 from .device import Placement
 from .engines import Engine
@@ -62,6 +63,7 @@ class StageRun:
         placement: Placement,
         engine: Engine,
         meta: MetaImages | None = None,
+        average: AverageKind = "none",
     ) -> None:
         self.stage, self.number, self.epochs, self.seed = stage, number, epochs, seed
         self.net, self.device = net, placement.device
@@ -89,6 +91,7 @@ class StageRun:
             rates=stage.rates,
             no_decay=stage.no_decay,
         )
+        self.averages = WeightAverages(average, self.parameters, self.optimizer.buffers, epochs)
         self.objective = stage.objective.to(device)
         self.objective.bind(net)
         self.feeds: dict[str, BatchFeed] = {}  # by the stream they feed, "" or "extra."
@@ -110,6 +113,7 @@ class StageRun:
                 losses=torch.zeros(count, device=device),
                 bad_step=torch.full((1,), -1, dtype=torch.int64, device=device),
                 low_precision=placement.low_precision,
+                averages=self.averages,
             )
             for count, size in shapes
             if count
@@ -147,6 +151,10 @@ class StageRun:
             first_step += part.inputs.steps
         for prefix, feed in self.feeds.items():
             feed.begin(self.plan, prefix, step)
+
+    def end_epoch(self, epoch: int) -> None:
+        """What follows the last step of an epoch."""
+        self.averages.after_epoch(epoch)
 
     def advance(self, step: int, count: int) -> int:
         """Run up to `count` steps from `step` on, of one batch size; returns how many were run."""
@@ -228,7 +236,7 @@ class StageRun:
         state |= {f"velocity.{n}": v for n, v in self.parameters.named(self.optimizer.velocity)}
         state |= {f"objective.{n}": v for n, v in self.objective.state_dict().items()}
         state |= {f"losses.{i}": part.losses for i, part in enumerate(self.steps)}
-        return state
+        return state | self.averages.state()
 
     @torch.no_grad()
     def load_state(self, state: Mapping[str, Tensor]) -> None:
@@ -240,6 +248,14 @@ class StageRun:
     def weights(self) -> dict[str, Tensor]:
         """The network's state dict in float32: masters instead of working copies."""
         return {**self.net.state_dict(), **dict(self.parameters.named(self.parameters.master))}
+
+    def averaged_weights(self) -> dict[str, dict[str, Tensor]]:
+        """The network's state dict with averaged weights and statistics, by the kind of average."""
+        state = self.net.state_dict()
+        return {
+            kind: {**state, **{name: value for name, value in self.averages.weights(kind) if name in state}}
+            for kind in self.averages.kinds
+        }
 
     def close(self) -> None:
         """End the threads and processes that read images; a stage that is given up needs no more."""

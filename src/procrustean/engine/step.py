@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from ..data.plan import Arrays
 from ..objectives import Objective
 from ..types import Batch, Clock, Images
+from .averages import WeightAverages
 from .images import ImageStore
 from .sgd import SGD
 from .streaming import BatchFeed
@@ -57,8 +58,10 @@ class TrainStep:
         losses: Tensor,
         bad_step: Tensor,
         low_precision: torch.dtype | None,
+        averages: WeightAverages | None = None,
     ) -> None:
         self.net, self.objective, self.optimizer = net, objective, optimizer
+        self.averages = averages
         self.images, self.extra_images = images, extra_images
         self.inputs, self.clock = inputs, clock
         self.losses = losses  # [steps of this batch size] float32
@@ -80,6 +83,8 @@ class TrainStep:
         gradients = torch.autograd.grad(loss, parameters)
         was_healthy = self.optimizer.healthy.clone()
         self.optimizer.step(loss, gradients)
+        if self.averages is not None:
+            self.averages.after_step()
         with torch.no_grad():
             cursor = self.inputs.cursor
             self.losses.index_copy_(0, cursor, loss.detach().float().view(1))

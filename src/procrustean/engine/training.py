@@ -17,6 +17,7 @@ from ..errors import RunError
 from ..methods.base import Judge, Method
 from ..nets.classifier import Classifier
 from ..recipes import Recipe
+from .averages import AverageKind
 from .checkpoint import cpu_copy
 from .device import Placement
 from .engines import Engine
@@ -79,6 +80,7 @@ class Training:
         reporter: Reporter,
         keep_weights_every: int | None = None,
         stop_requested: Callable[[], bool] = lambda: False,
+        average: AverageKind = "none",
     ) -> None:
         self.net = net.to(placement.device, memory_format=torch.channels_last)  # type: ignore[call-overload]
         self.name = name  # in progress
@@ -90,6 +92,7 @@ class Training:
         self.probing: Probing | None = None  # set where the run is measured on its way
         self.stop_requested = stop_requested
         self.pace = Pace(placement.device)
+        self.average = average
         self.epochs = stage_epochs(method, recipe.epochs)
         self.counts: list[int] = [int(n) for n in data.counts]
         self.stores = stores
@@ -187,6 +190,7 @@ class Training:
             placement=self.placement,
             engine=self.engine,
             meta=self.meta[number],
+            average=self.average,
         )
         try:
             if self._pending is not None:
@@ -195,6 +199,9 @@ class Training:
             while position.epoch < stage.epochs:
                 stage.begin_epoch(position.epoch, position.step)
                 yield from self._run_epoch(stage)
+            # Before the checkpoint that says that the stage is over, which holds the network alone.
+            for kind, weights in stage.averaged_weights().items():
+                self.directory.save_weights(f"{kind}.safetensors", weights)
         finally:
             stage.close()
         stage.finish()
@@ -214,6 +221,7 @@ class Training:
                 self._boundary(stage)
         yield from self._until_done()
         self._refuse_non_finite(stage)
+        stage.end_epoch(position.epoch)
         record: dict[str, Any] = {
             "stage": stage.number,
             "epoch": position.records,

@@ -13,6 +13,8 @@ from ..errors import ConfigError, did_you_mean
 from ..rng import torch_seed
 from .classifier import Backbone, Classifier
 from .densenet import DenseNet
+from .group_norm import GroupNormResNet
+from .layer_norm import LayerNormNet
 from .noise import Noise
 from .projected import Projected
 from .resnet import Basic, Bottleneck, ResNet, Stem
@@ -39,6 +41,9 @@ NETS: dict[str, Callable[..., Backbone]] = {
     "resnet32": partial(ResNetCifar, blocks=5),
     "resnet44": partial(ResNetCifar, blocks=7),
     "resnet56": partial(ResNetCifar, blocks=9),
+    "resnet20-gn": partial(GroupNormResNet, blocks=3),
+    "resnet32-gn": partial(GroupNormResNet, blocks=5),
+    "convnet-ln": LayerNormNet,
     "small": SmallNet,
     "resnet12": ResNet12,
     "resnet12-plain": partial(ResNet12, drops=False),
@@ -128,7 +133,7 @@ def restart(net: Classifier) -> None:
             if module.running_mean is not None and module.running_var is not None:
                 module.running_mean.zero_()
                 module.running_var.fill_(1)
-        elif isinstance(module, nn.Conv2d | nn.Linear | Noise):
+        elif isinstance(module, nn.Conv2d | nn.Linear | nn.GroupNorm | nn.LayerNorm | Noise):
             module.reset_parameters()
     net.backbone.initialise(net)
     _take_pretrained(net)

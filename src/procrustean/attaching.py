@@ -1,0 +1,242 @@
+"""MFW on a layer of somebody's model: who hands over the labels, and what is refused instead of going wrong."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor, nn
+
+from .errors import LayerError
+from .layers import find_layer
+from .mixing import Mix, MixPoint
+
+if TYPE_CHECKING:
+    from .mfw import MFW
+
+DATA_PARALLEL = (
+    "nn.DataParallel splits the batch behind the loop's back: labels would not match features; use "
+    "torch.nn.parallel.DistributedDataParallel (torchrun) and attach to the model before wrapping it"
+)
+
+
+class Attachment(MixPoint):
+    """MFW on one layer of a model: `with handle(labels): logits = model(images)`."""
+
+    def __init__(self, mfw: MFW, module: nn.Module, name: str) -> None:
+        super().__init__(module, name)
+        self.mfw = mfw
+        self.module = module
+        self.open = False
+        self.called = False  # whether the layer has run since the labels came
+        self.idle = False  # leaves the layer alone, and asks for no labels
+        self._recent: list[Mix | None] = []
+        self._replayed = False
+        self._labels: LabelsOfCall | None = None
+
+    def __call__(self, labels: Tensor, generator: torch.Generator | None = None) -> AbstractContextManager[None]:
+        """The context in which the model sees these labels; entering it draws the random numbers."""
+        return _Labelled(self, labels, generator)
+
+    def take_labels(self, model: nn.Module, argument: str) -> None:
+        """From now on the labels are those that `model` is called with."""
+        self._labels = LabelsOfCall(self, model, argument)
+
+    @contextmanager
+    def suspended(self) -> Iterator[None]:
+        """In it the layer is left alone, unless `with handle(labels)` asks for mixing."""
+        before, self.idle = self.idle, True
+        try:
+            yield
+        finally:
+            self.idle = before
+
+    def begin(self, labels: Tensor, generator: torch.Generator | None = None) -> None:
+        """Draw for a batch; the hook then only gathers and blends."""
+        self.mix = self.mfw.sample(labels, generator) if self.module.training else None
+        self.open, self.called = True, False
+        if torch.is_grad_enabled() and self.module.training:
+            if self._replayed:
+                self._recent, self._replayed = [], False
+            self._recent = [*self._recent[-1:], self.mix]
+
+    def end(self) -> None:
+        """Forget the batch."""
+        self.mix, self.open = None, False
+
+    def finish(self) -> None:
+        """Forget the batch; an error if its forward pass has not come by."""
+        self.end()
+        if self.module.training and not self.called:
+            raise LayerError(
+                f"layer {self.name!r} has MFW attached but was not called while it had its labels, so nothing was "
+                "mixed; call the model inside `with handle(labels):`, attach to a layer that its forward pass calls "
+                "(procrustean.layers.suggest lists them), and attach before torch.compile"
+            )
+
+    def current(self, module: nn.Module) -> Mix | None:
+        if module.training:
+            self.called = True
+        if getattr(module, "_is_replica", False):
+            raise LayerError(DATA_PARALLEL)
+        if not module.training:
+            if self.open and torch.is_grad_enabled():
+                raise LayerError(
+                    f"layer {self.name!r} is in evaluation mode, where MFW changes nothing, but has labels and "
+                    "gradients as in training; to train, call model.train() first and attach to a layer that is "
+                    "not frozen in evaluation mode; to evaluate, use torch.no_grad() or leave handle(labels) out"
+                )
+            return None
+        # Backward may run inside the context too; it need not belong to the batch of the context.
+        recomputes = not torch.compiler.is_compiling() and torch._C._current_graph_task_id() != -1
+        if recomputes:
+            return self._recomputed()
+        if self.open:
+            return self.mix
+        if self.idle:
+            return None
+        raise LayerError(f"layer {self.name!r} has MFW attached but got no labels{self._remedy()}")
+
+    def remove(self) -> None:
+        """Take the hooks off the model."""
+        super().remove()
+        if self._labels is not None:
+            self._labels.remove()
+            self._labels = None
+
+    def _remedy(self) -> str:
+        if not torch.is_grad_enabled():
+            return (
+                ", in training mode and without gradients, as in torch.optim.swa_utils.update_bn; statistics of "
+                "unmixed batches would undo what MFW has trained. Call procrustean.recalibrate(model, loader) in its "
+                "place, also if update_bn has reset the statistics by now; to evaluate, call model.eval()"
+            )
+        if self._labels is not None:
+            return (
+                f"; its labels are those that {self._labels.model} is called with as {self._labels.argument}=, "
+                "so call that one, not a part of it, or call model.eval() to evaluate"
+            )
+        return "; write `with handle(labels): model(images)`, or call model.eval() to evaluate"
+
+    def _recomputed(self) -> Mix | None:
+        # Gradient checkpointing runs the forward pass again inside backward, usually after the context.
+        self._replayed = True
+        if len(self._recent) != 1:
+            raise LayerError(
+                "gradient checkpointing recomputes this layer, but several batches went forward since the "
+                "last backward; call backward once for each `with handle(labels)`, or inside it"
+            )
+        return self._recent[0]
+
+
+class LabelsOfCall:
+    """Hooks on a model that is called with its labels, as those of Hugging Face are: `model(images, labels=labels)`."""
+
+    def __init__(self, handle: Attachment, model: nn.Module, argument: str) -> None:
+        parameters = self.parameters(model, argument)
+        self.handle, self.argument, self.model = handle, argument, type(model).__name__
+        self.position = list(parameters).index(argument) if argument in parameters else None
+        self._registrations = (
+            model.register_forward_pre_hook(self.before, with_kwargs=True),
+            model.register_forward_hook(self.after, always_call=True),
+        )
+
+    @staticmethod
+    def parameters(model: nn.Module, argument: str) -> Mapping[str, inspect.Parameter]:
+        """What the model can be called with, or a LayerError if the argument is not among it."""
+        parameters = inspect.signature(model.forward).parameters
+        accepted = argument in parameters or any(p.kind is p.VAR_KEYWORD for p in parameters.values())
+        if not accepted:
+            raise LayerError(
+                f"{type(model).__name__} takes no argument {argument!r} (it takes {', '.join(parameters)}); leave "
+                "labels= out and write `with handle(labels): model(images)`"
+            )
+        return parameters
+
+    def before(self, model: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
+        if not model.training or self.handle.idle:
+            return
+        labels = kwargs.get(self.argument)
+        if labels is None and self.position is not None and self.position < len(args):
+            labels = args[self.position]
+        if labels is None:
+            raise LayerError(
+                f"{self.model} was called in training mode without {self.argument}=, which MFW at layer "
+                f"{self.handle.name!r} needs; write model(..., {self.argument}={self.argument}), or call model.eval()"
+            )
+        self.handle.begin(labels)
+
+    def after(self, model: nn.Module, args: tuple[Any, ...], output: Any) -> None:
+        if self.handle.idle:
+            return
+        if output is None or not model.training:  # without an output the forward pass has failed
+            self.handle.end()
+        else:
+            self.handle.finish()
+
+    def remove(self) -> None:
+        for registration in self._registrations:
+            registration.remove()
+
+
+class _Labelled:
+    def __init__(self, handle: Attachment, labels: Tensor, generator: torch.Generator | None) -> None:
+        self.handle, self.labels, self.generator = handle, labels, generator
+
+    def __enter__(self) -> None:
+        self.handle.begin(self.labels, self.generator)
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if kind is None:
+            self.handle.finish()
+        else:
+            self.handle.end()
+
+
+def attachments(model: nn.Module) -> dict[str, Attachment]:
+    """The handles of every MFW on a model, by the path of its layer; a copied model has handles of its own.
+
+    >>> import copy
+    >>> from procrustean import MFW
+    >>> model = nn.Sequential(nn.Linear(4, 4), nn.ReLU())
+    >>> handle = MFW([50, 5]).attach(model, "0")
+    >>> attachments(model)["0"] is handle, attachments(copy.deepcopy(model))["0"] is handle
+    (True, False)
+    """
+    return {
+        path: hook.__self__
+        for path, module in model.named_modules()
+        for hook in module._forward_hooks.values()
+        if isinstance(getattr(hook, "__self__", None), Attachment)
+    }
+
+
+def attachable(model: nn.Module, layer: str, labels: str | None = None) -> nn.Module:
+    """The layer of that name, or a LayerError that says why MFW cannot be attached to it."""
+    if labels is not None:
+        LabelsOfCall.parameters(model, labels)
+    if not isinstance(layer, str):
+        raise LayerError(f"a layer of type {type(layer).__name__} received; give its name, as named_modules() lists")
+    for around in model.modules():
+        if isinstance(around, nn.DataParallel):
+            raise LayerError(DATA_PARALLEL)
+    module = find_layer(model, layer)
+    for around in model.modules():
+        compiled = around._modules.get("_orig_mod")  # how torch.compile keeps the model it has wrapped
+        if compiled is not None and any(part is module for part in compiled.modules()):
+            raise LayerError(
+                f"layer {layer!r} belongs to a compiled model, which may not notice a hook any more; attach first, "
+                "then compile: handle = mfw.attach(model, layer); model = torch.compile(model)"
+            )
+    if any(attached.module is module for attached in attachments(model).values()):
+        raise LayerError(
+            f"layer {layer!r} has MFW attached already; call remove() on that handle first. The handles of a model, "
+            "also of a copied one: procrustean.attaching.attachments(model)"
+        )
+    return module

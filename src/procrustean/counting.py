@@ -1,0 +1,205 @@
+"""Training images per class, from whatever holds the labels."""
+
+from __future__ import annotations
+
+import csv
+import os
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from torch import Tensor
+from torch.utils.data import (
+    ConcatDataset,
+    DataLoader,
+    Dataset,
+    IterableDataset,
+    Subset,
+    SubsetRandomSampler,
+    TensorDataset,
+)
+
+from .counts import checked_counts
+from .errors import DataError, did_you_mean
+
+#: Names under which labels are looked for in batches, columns and attributes, in this order.
+LABEL_NAMES = ("label", "labels", "target", "targets", "y", "class")
+
+Labels = npt.NDArray[Any]
+
+
+def class_counts(
+    data: Any, column: str | None = None, *, classes: int | Sequence[Any] | None = None
+) -> tuple[int, ...]:
+    """Training images per class, index = label: what MFW, DRW and the losses are made from.
+
+    Args:
+        data: labels as a tensor, an array or a list; a Dataset with `.targets` or `.labels` (also a Subset of one), or
+            one whose items are (image, label); a DataLoader, whose data are counted, not what its sampler draws; a
+            Hugging Face or pandas data set; the path of a CSV file with a header.
+        column: where the labels stand in a table, or under which key in items that are mappings; found by itself if
+            there is a column called label, labels, target, targets, y or class.
+        classes: number of classes, where the last ones may have no images in `data`; or their names, in the order of
+            the labels. Without it, names count in alphabetical order.
+
+    >>> class_counts([0, 0, 0, 1, 1, 2])
+    (3, 2, 1)
+    >>> class_counts(["dog", "cat", "dog"], classes=("dog", "cat"))
+    (2, 1)
+    """
+    known = _own_names(data, column) if classes is None else classes
+    labels = _flat(labels_of(data, column))
+    if labels.dtype.kind in "OUS":
+        texts = [str(label).strip() for label in labels]
+        if isinstance(known, Sequence) or not all(text.isdecimal() for text in texts):
+            return _by_name(texts, known)
+        labels = np.array([int(text) for text in texts])  # numbers in a CSV file
+    return _by_number(labels, len(known) if isinstance(known, Sequence) else known)
+
+
+def labels_of(data: Any, column: str | None = None) -> Any:
+    """The label of every image in `data`, in its order; see `class_counts` for what it may be."""
+    if isinstance(data, str | os.PathLike):
+        return _csv_column(Path(data), column)
+    if isinstance(data, DataLoader):
+        return _labels_of_loader(data, column)
+    if isinstance(data, Subset):
+        return _flat(labels_of(data.dataset, column))[np.asarray(data.indices, dtype=np.int64)]
+    if isinstance(data, ConcatDataset):
+        return np.concatenate([_flat(labels_of(part, column)) for part in data.datasets])
+    if isinstance(data, TensorDataset):
+        return data.tensors[-1]
+    table = _columns_of(data)
+    if table is not None:
+        return data[_chosen(column, table, type(data).__name__)]
+    for name in ("targets", "labels") if column is None else (column,):
+        if hasattr(data, name) and not callable(getattr(data, name)):
+            return getattr(data, name)
+    if isinstance(data, Dataset) and not isinstance(data, IterableDataset):
+        return _joined((data[index] for index in range(len(data))), column)  # type: ignore[arg-type]
+    if isinstance(data, Tensor | np.ndarray) or hasattr(data, "__array__"):
+        return data
+    if isinstance(data, Iterable) and not isinstance(data, Mapping):
+        items = list(data)
+        return _joined(items, column) if items and isinstance(items[0], tuple | Mapping) else items
+    raise DataError(
+        f"labels cannot be found in a {type(data).__name__}; give the labels themselves, a Dataset, a DataLoader, a "
+        "table or the path of a CSV file"
+    )
+
+
+def _labels_of_loader(loader: DataLoader[Any], column: str | None) -> Any:
+    """Of the data behind a loader: a sampler that shows small classes more often must not make them large."""
+    if isinstance(loader.dataset, IterableDataset):
+        return _joined(loader, column)
+    labels = labels_of(loader.dataset, column)
+    if isinstance(loader.sampler, SubsetRandomSampler):
+        return _flat(labels)[np.asarray(loader.sampler.indices, dtype=np.int64)]
+    return labels
+
+
+def _joined(items: Iterable[Any], column: str | None) -> Labels:
+    """The labels of items or batches, one after the other."""
+    found = [_flat(label_of(item, column)) for item in items]
+    if not found:
+        raise DataError("there are no items to count the classes of; give at least one")
+    return np.concatenate(found)
+
+
+def label_of(item: Any, column: str | None = None) -> Any:
+    """The label of an item, or the labels of a batch: second of a pair, or under a key of a mapping."""
+    if isinstance(item, Mapping):
+        return item[_chosen(column, list(item), "an item")]
+    if isinstance(item, tuple | list) and len(item) >= 2:
+        return item[1]
+    raise DataError(
+        f"items of type {type(item).__name__} received, whose label cannot be told; items have to be (image, label) "
+        "or mappings. Otherwise give the labels themselves"
+    )
+
+
+def _columns_of(data: Any) -> list[str] | None:
+    """Names of the columns of a table: those of Hugging Face and pandas are known by their attributes."""
+    names = getattr(data, "column_names", None)
+    if names is None and hasattr(data, "iloc") and hasattr(data, "columns"):
+        names = list(data.columns)
+    if isinstance(names, Mapping):
+        raise DataError(f"a set of splits received ({', '.join(names)}); give one of them, for example data['train']")
+    return None if names is None else [str(name) for name in names]
+
+
+def _chosen(column: str | None, columns: Sequence[str], where: str) -> str:
+    if column is None:
+        found = [name for name in LABEL_NAMES if name in columns]
+        if not found:
+            raise DataError(f"{where} has the columns {', '.join(columns)}; say which holds the labels: column=...")
+        return found[0]
+    if column not in columns:
+        raise DataError(f"{where} has no column {column!r}. {did_you_mean(column, columns)}")
+    return column
+
+
+def _own_names(data: Any, column: str | None) -> Sequence[Any] | None:
+    """The class names a data set carries, in the order of its labels."""
+    features = getattr(data, "features", None)
+    if isinstance(features, Mapping):
+        names = getattr(features[_chosen(column, list(features), "the data set")], "names", None)
+        return list(names) if names else None
+    while isinstance(data, Subset | DataLoader):
+        data = data.dataset
+    names = getattr(data, "classes", None)
+    return names if isinstance(names, list | tuple) and names else None
+
+
+def _csv_column(path: Path, column: str | None) -> list[str]:
+    try:
+        with open(path, newline="", encoding="utf-8-sig") as file:
+            rows = csv.DictReader(file)
+            name = _chosen(column, rows.fieldnames or (), str(path))
+            return [row[name] for row in rows]
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise DataError(f"cannot read labels from {path} ({error}); it has to be a CSV file with a header") from error
+
+
+def _flat(labels: Any) -> Labels:
+    if isinstance(labels, Iterable) and not hasattr(labels, "__len__"):
+        labels = list(labels)  # the column of a stream
+    values = labels.cpu().numpy() if isinstance(labels, Tensor) else np.asarray(labels)
+    if values.ndim == 0:
+        values = values[None]
+    if values.ndim != 1 or not len(values):
+        raise DataError(f"labels of shape {values.shape} received; give one class for every image")
+    return values
+
+
+def _by_name(labels: list[str], classes: int | Sequence[Any] | None) -> tuple[int, ...]:
+    found = Counter(labels)
+    if isinstance(classes, Sequence):
+        known = [str(name) for name in classes]
+    else:
+        known = sorted(found)
+        if classes is not None and classes != len(known):
+            raise DataError(
+                f"{len(known)} class names received for {classes} classes; give classes=(name, name, ...) in the order "
+                "of the labels"
+            )
+    unknown = sorted(set(found) - set(known))
+    if unknown:
+        raise DataError(f"labels {', '.join(map(repr, unknown[:5]))} are not among the classes {', '.join(known[:20])}")
+    return checked_counts(found[name] for name in known)
+
+
+def _by_number(labels: Labels, total: int | None) -> tuple[int, ...]:
+    if labels.dtype.kind not in "iub":
+        raise DataError(f"labels of type {labels.dtype} received; give class indices or names, one for every image")
+    numbers = labels.astype(np.int64)
+    low, high = int(numbers.min()), int(numbers.max())
+    if low < 0 or (total is not None and high >= total):
+        raise DataError(
+            f"labels from {low} to {high} received for {'any number of' if total is None else total} classes; "
+            "they have to count from 0. Leave out samples without a class before counting"
+        )
+    return checked_counts(np.bincount(numbers, minlength=total or 0))

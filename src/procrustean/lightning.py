@@ -1,0 +1,89 @@
+"""MFW in Lightning.
+
+    trainer = Trainer(callbacks=[MFWCallback(MFW(counts), "net.layer1")])
+
+For deferred re-weighting, a `procrustean.DRW` in the module:
+
+    loss = F.cross_entropy(logits, labels, weight=self.drw(self.current_epoch))
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from torch import Tensor
+
+from .attaching import Attachment
+from .counting import label_of
+from .errors import ConfigError, DataError
+from .mfw import MFW
+
+try:
+    from lightning.pytorch import Callback
+except ModuleNotFoundError as missing:
+    if missing.name != "lightning":
+        raise
+    try:
+        from pytorch_lightning import Callback
+    except ModuleNotFoundError:
+        raise ConfigError("Lightning is not installed; install it with: pip install 'procrustean[lightning]'") from None
+
+
+class MFWCallback(Callback):
+    """Weakens major features at a layer of the module while it trains.
+
+    Args:
+        mfw: made from the training images per class.
+        layer: name of the layer within the LightningModule, as `named_modules()` lists: "net.layer1".
+        labels: where the labels of a batch are: a position, a key, or a function of the batch. By default the second
+            of (images, labels), or what stands under "label", "labels", "target" ... of a mapping.
+    """
+
+    def __init__(self, mfw: MFW, layer: str, *, labels: int | str | Callable[[Any], Tensor] | None = None) -> None:
+        super().__init__()
+        self.mfw, self.layer, self.labels = mfw, layer, labels
+        self.handle: Attachment | None = None
+
+    def setup(self, trainer: Any, pl_module: Any, stage: str) -> None:
+        """Attach before the strategy wraps the module; validation and testing alone need nothing."""
+        if stage == "fit" and self.handle is None:
+            self.handle = self.mfw.attach(pl_module, self.layer)
+
+    def on_train_batch_start(self, trainer: Any, pl_module: Any, batch: Any, batch_idx: int) -> None:
+        if self.handle is not None:
+            self.handle.begin(self._labels_of(batch))
+
+    def on_train_batch_end(self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int) -> None:
+        if self.handle is None:
+            return
+        if outputs is None or (isinstance(outputs, Mapping) and not outputs):
+            self.handle.end()  # the module has skipped this batch, or optimises by itself
+        else:
+            self.handle.finish()
+
+    def on_exception(self, trainer: Any, pl_module: Any, exception: BaseException) -> None:
+        if self.handle is not None:
+            self.handle.end()
+
+    def teardown(self, trainer: Any, pl_module: Any, stage: str) -> None:
+        if stage == "fit" and self.handle is not None:
+            self.handle.remove()
+            self.handle = None
+
+    def _labels_of(self, batch: Any) -> Tensor:
+        try:
+            if callable(self.labels):
+                found = self.labels(batch)
+            elif self.labels is not None:
+                found = batch[self.labels]
+            else:
+                found = label_of(batch)
+        except (DataError, KeyError, IndexError, TypeError) as error:
+            raise DataError(
+                f"the labels of a batch of type {type(batch).__name__} cannot be found ({error}); say where they are: "
+                "MFWCallback(mfw, layer, labels=lambda batch: ...)"
+            ) from error
+        if not isinstance(found, Tensor):
+            raise DataError(f"labels of type {type(found).__name__} found in the batch; they have to be a tensor")
+        return found

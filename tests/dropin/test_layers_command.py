@@ -1,0 +1,33 @@
+"""`procrustean layers` for the models of other libraries."""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+
+from procrustean.cli import main
+
+
+@pytest.mark.parametrize(
+    ("model", "shown"),
+    [
+        ("torchvision:resnet18", "layer1   64 x 56 x 56    Sequential          <- second group"),
+        ("timm:test_vit", "blocks.1"),
+    ],
+)
+def test_known_models(model: str, shown: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["layers", model]) == 0
+    (marked,) = [line for line in capsys.readouterr().out.splitlines() if "<- second group" in line]
+    assert marked.startswith(shown)
+
+
+@pytest.mark.parametrize("library", ["torchvision", "timm"])
+def test_errors(library: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    assert main(["layers", f"{library}:resnet19"]) == 2
+    assert "'resnet1" in capsys.readouterr().err.partition("Did you mean ")[2]
+    for name in [name for name in sys.modules if name.partition(".")[0] == library]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setattr(sys, "path", [])
+    assert main(["layers", f"{library}:resnet18"]) == 2
+    assert "pip install 'procrustean[nets]'" in capsys.readouterr().err

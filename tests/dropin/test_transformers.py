@@ -1,0 +1,177 @@
+"""MFW and DRW in the Hugging Face Trainer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from procrustean import DRW, MFW
+from procrustean.attaching import attachments
+from procrustean.errors import ConfigError, LayerError
+from procrustean.mixing import Mix
+
+transformers = pytest.importorskip("transformers")
+
+from procrustean.transformers import MFWTrainer, MFWTrainerMixin  # noqa: E402
+
+COUNTS = [500, 400, 20, 10]
+LAYER = "vit.layers.0"
+
+
+class Repeatable(MFW):
+    """Draws the same numbers for the n-th batch, whatever else draws."""
+
+    batches = 0
+
+    def sample(self, labels: Tensor, generator: torch.Generator | None = None) -> Mix | None:
+        self.batches += 1
+        return super().sample(labels, torch.Generator().manual_seed(self.batches))
+
+
+def vit() -> nn.Module:
+    config = transformers.ViTConfig(
+        hidden_size=16, num_hidden_layers=2, num_attention_heads=2, intermediate_size=32, image_size=16, patch_size=8,
+        hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0,
+    )  # fmt: skip
+    config.num_labels = 4
+    torch.manual_seed(0)
+    return transformers.ViTForImageClassification(config)
+
+
+def rows(count: int = 8) -> list[dict[str, Any]]:
+    generator = torch.Generator().manual_seed(0)
+    return [{"pixel_values": torch.randn(3, 16, 16, generator=generator), "labels": i % 4} for i in range(count)]
+
+
+@pytest.fixture
+def trainer(tmp_path: Path) -> Callable[..., Any]:
+    def make(kind: type = MFWTrainer, model: Any = None, epochs: int = 2, **settings: Any) -> Any:
+        ours = {name: settings.pop(name) for name in ("mfw", "layer", "drw", "model_init", "compute_loss_func")
+                if name in settings}  # fmt: skip
+        args = transformers.TrainingArguments(
+            output_dir=str(tmp_path), num_train_epochs=epochs, per_device_train_batch_size=4, learning_rate=0.1,
+            optim="sgd", lr_scheduler_type="constant", max_grad_norm=0.0, report_to=[], save_strategy="no",
+            use_cpu=True, disable_tqdm=True, logging_strategy="no", **settings,
+        )  # fmt: skip
+        given = {} if "model_init" in ours else {"model": model or vit()}
+        return kind(args=args, train_dataset=rows(), eval_dataset=rows(), **given, **ours)
+
+    return make
+
+
+def own_loop(trainer: Any, model: nn.Module, mfw: MFW | None, drw: DRW | None, *, accumulate: int = 1) -> nn.Module:
+    """The same training by hand, on the batches of the Trainer."""
+    handle = None if mfw is None else mfw.attach(model, LAYER)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    model.train()
+    for epoch in range(2):
+        transformers.set_seed(42 + epoch)
+        for index, batch in enumerate(trainer.seen[epoch]):
+            weight = None if drw is None else drw(epoch)
+
+            def loss(batch: Any = batch, weight: Any = weight) -> Tensor:
+                logits = model(pixel_values=batch["pixel_values"]).logits
+                return F.cross_entropy(logits, batch["labels"], weight=weight) / accumulate
+
+            if handle is None:
+                loss().backward()
+            else:
+                with handle(batch["labels"]):
+                    loss().backward()
+            if (index + 1) % accumulate == 0:
+                optimizer.step()
+                optimizer.zero_grad()
+    return model
+
+
+class Watched(MFWTrainer):
+    """Remembers its batches, by epoch."""
+
+    def compute_loss(self, model: Any, inputs: Any, *args: Any, **kwargs: Any) -> Any:
+        if model.training:
+            self.__dict__.setdefault("seen", {}).setdefault(int(self.state.epoch or 0), []).append(dict(inputs))
+        return super().compute_loss(model, inputs, *args, **kwargs)
+
+
+@pytest.mark.parametrize("accumulate", [1, 2])
+@pytest.mark.parametrize("with_drw", [False, True])
+def test_the_same_as_a_loop_of_ones_own(accumulate: int, with_drw: bool, trainer: Callable[..., Any]) -> None:
+    drw = DRW(COUNTS, epochs=2, start=0.5) if with_drw else None
+    made = trainer(Watched, mfw=Repeatable(COUNTS), layer=LAYER, drw=drw, gradient_accumulation_steps=accumulate)
+    made.train()
+    wanted = own_loop(made, vit(), Repeatable(COUNTS), drw, accumulate=accumulate)
+    torch.testing.assert_close(made.model.state_dict(), wanted.state_dict(), atol=1e-5, rtol=1e-4)
+    assert {int(epoch): len(batches) for epoch, batches in made.seen.items()} == {0: 2, 1: 2}
+
+
+def test_mixing_and_weights_change_the_training(trainer: Callable[..., Any]) -> None:
+    ways: list[dict[str, Any]] = [
+        {}, {"mfw": MFW(COUNTS), "layer": LAYER}, {"drw": DRW(COUNTS, epochs=2, start=0.0)}
+    ]  # fmt: skip
+    states = []
+    for settings in ways:
+        made = trainer(**settings)
+        made.train()
+        states.append(made.model.state_dict())
+    for one, other in ((0, 1), (0, 2), (1, 2)):
+        assert not torch.allclose(states[one]["classifier.weight"], states[other]["classifier.weight"])
+    assert list(states[0]) == list(states[1])
+
+
+def test_evaluation_is_that_of_the_plain_trainer(trainer: Callable[..., Any]) -> None:
+    model = vit()
+    plain = trainer(transformers.Trainer, model).evaluate()["eval_loss"]
+    ours = trainer(model=model, mfw=MFW(COUNTS), layer=LAYER, drw=DRW(COUNTS, epochs=2, start=0.0))
+    assert ours.evaluate()["eval_loss"] == plain
+
+
+def test_a_model_made_by_the_trainer(trainer: Callable[..., Any]) -> None:
+    made = trainer(model_init=vit, mfw=MFW(COUNTS), layer=LAYER)
+    made.train()
+    assert attachments(made.model)[LAYER] is made.mfw_handle
+
+
+def test_the_mixin_on_a_trainer_of_ones_own(trainer: Callable[..., Any]) -> None:
+    class Own(MFWTrainerMixin, transformers.Trainer):  # type: ignore[name-defined,misc]
+        pass
+
+    made = trainer(Own, mfw=MFW(COUNTS), layer=LAYER, epochs=1, gradient_checkpointing=True, label_smoothing_factor=0.1)
+    made.train()
+
+
+@pytest.mark.parametrize(
+    ("settings", "error", "message"),
+    [
+        ({"mfw": MFW(COUNTS)}, ConfigError, r"layer = None received; give both, or neither"),
+        ({"mfw": MFW(COUNTS), "layer": "vit.layer.0"}, LayerError, r"no layer 'vit\.layer\.0'.*'vit\.layers"),
+        (
+            {"drw": DRW(COUNTS, epochs=2), "label_smoothing_factor": 0.1},
+            ConfigError,
+            r"weight=drw\(trainer\.state\.epoch\)",
+        ),
+    ],
+)
+def test_wrong_settings(
+    settings: dict[str, Any], error: type[Exception], message: str, trainer: Callable[..., Any]
+) -> None:
+    with pytest.raises(error, match=message):
+        trainer(**settings)
+
+
+def test_several_gpus_without_torchrun(trainer: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(transformers.TrainingArguments, "n_gpu", property(lambda self: 2))
+    with pytest.raises(LayerError, match=r"nn\.DataParallel on 2 GPUs.*torchrun"):
+        trainer(mfw=MFW(COUNTS), layer=LAYER)
+
+
+def test_a_batch_without_labels(trainer: Callable[..., Any]) -> None:
+    made = trainer(mfw=MFW(COUNTS), layer=LAYER)
+    made.model.train()
+    with pytest.raises(LayerError, match=r"a batch without 'labels' received \(it has pixel_values\)"):
+        made.compute_loss(made.model, {"pixel_values": torch.randn(2, 3, 16, 16)})

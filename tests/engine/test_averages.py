@@ -1,0 +1,163 @@
+"""Averages of the weights along training: against averages taken by hand, resumed, captured, evaluated."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file
+from torch import Tensor
+
+from procrustean import RunConfig
+from procrustean.api import Stopped, evaluate, fit, resume
+from procrustean.data.imageset import Splits
+from procrustean.engine.capture import EagerRunner
+from procrustean.engine.engines import Engine
+from procrustean.engine.stage import StageRun
+from procrustean.engine.step import TrainStep
+from procrustean.errors import ConfigError, RunError
+
+Same = Callable[[Path, Path], None]
+StopAfter = Callable[[int], None]
+KINDS = ("ema", "swa")
+
+
+def files(run: Path) -> dict[str, bytes]:
+    return {kind: (run / f"{kind}.safetensors").read_bytes() for kind in KINDS}
+
+
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+def test_against_averages_taken_by_hand(
+    precision: str, splits: Splits, tiny: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    states: list[dict[str, Tensor]] = []  # before the first step and after each
+    ends: list[dict[str, Tensor]] = []  # after each epoch
+    step, end, stages = TrainStep.__call__, StageRun.end_epoch, []
+
+    def copied() -> dict[str, Tensor]:
+        return {name: value.double() for name, value in stages[-1].weights().items()}
+
+    def watched(self: TrainStep) -> None:
+        states or states.append(copied())
+        step(self)
+        states.append(copied())
+
+    def begun(self: StageRun, *args: Any) -> None:
+        stages.append(self)
+        begin(self, *args)
+
+    begin = StageRun.begin_epoch
+    monkeypatch.setattr(TrainStep, "__call__", watched)
+    monkeypatch.setattr(StageRun, "begin_epoch", begun)
+    monkeypatch.setattr(StageRun, "end_epoch", lambda self, epoch: (ends.append(copied()), end(self, epoch)))
+    settings = {**tiny, "precision": precision, "epochs": 8, "method": "mfw", "average": "both"}
+    run = fit(splits, **settings, run_dir=tmp_path / "run")
+
+    assert len(states) == 1 + 8 * 4
+    ema = states[0]
+    for t, state in enumerate(states[1:], start=1):
+        decay = min(0.999, (1 + t) / (10 + t))
+        ema = {name: decay * ema[name] + (1 - decay) * value for name, value in state.items()}
+    swa = {name: (ends[6][name] + ends[7][name]) / 2 for name in ema}  # a quarter of eight epochs
+    for kind, wanted in (("ema", ema), ("swa", swa)):
+        found = load_file(run.path / f"{kind}.safetensors")
+        assert found.keys() == run.net.state_dict().keys()
+        for name, value in wanted.items():
+            torch.testing.assert_close(found[name].double(), value, atol=1e-5, rtol=1e-5, msg=f"{kind}: {name}")
+
+
+def test_the_run_itself_is_the_same_without(splits: Splits, tiny: dict[str, Any], tmp_path: Path) -> None:
+    plain = fit(splits, **tiny, run_dir=tmp_path / "plain")
+    averaged = fit(splits, **tiny, average="both", run_dir=tmp_path / "averaged")
+    assert (plain.path / "model.safetensors").read_bytes() == (averaged.path / "model.safetensors").read_bytes()
+    assert not (plain.path / "ema.safetensors").exists()
+    model = load_file(averaged.path / "model.safetensors")
+    for kind in KINDS:
+        average = load_file(averaged.path / f"{kind}.safetensors")
+        assert any(not torch.equal(average[name], model[name]) for name in model) == (kind == "ema")  # swa: one epoch
+
+
+@pytest.mark.parametrize("step", [1, 4, 7, 12, 15])
+def test_resuming(
+    step: int, splits: Splits, tiny: dict[str, Any], tmp_path: Path, stop_after: StopAfter, same_run: Same
+) -> None:
+    settings = {**tiny, "method": "mfw", "epochs": 4, "average": "both"}
+    whole = fit(splits, **settings, run_dir=tmp_path / "whole").path
+    stop_after(step)
+    with pytest.raises(Stopped):
+        fit(splits, **settings, run_dir=tmp_path / "run")
+    stop_after(0)
+    again = resume(tmp_path / "run", splits=splits).path
+    same_run(again, whole)
+    assert files(again) == files(whole)
+
+
+def test_they_are_there_when_the_last_checkpoint_is(
+    splits: Splits, tiny: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, same_run: Same
+) -> None:
+    """Killed after the last stage, when checkpoints hold the network alone."""
+    whole = fit(splits, **tiny, average="both", run_dir=tmp_path / "whole").path
+    with monkeypatch.context() as patched:
+        patched.setattr("procrustean.api.make_result", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+        with pytest.raises(KeyboardInterrupt):
+            fit(splits, **tiny, average="both", run_dir=tmp_path / "run")
+    again = resume(tmp_path / "run", splits=splits).path
+    same_run(again, whole)
+    assert files(again) == files(whole)
+
+
+def test_evaluating_them(splits: Splits, tiny: dict[str, Any], tmp_path: Path) -> None:
+    run = fit(splits, **tiny, average="ema", run_dir=tmp_path / "run").path
+    last, ema = (evaluate(run, weights=weights, splits=splits) for weights in ("last", "ema"))
+    assert last["confusion"] != ema["confusion"] or last == ema
+    with pytest.raises(RunError, match=r"no swa\.safetensors: it was trained without --average swa"):
+        evaluate(run, weights="swa", splits=splits)
+    with pytest.raises(ConfigError, match=r"accepted: 'last', 'held_out', 'ema', 'swa'"):
+        evaluate(run, weights="mean", splits=splits)
+
+
+def test_methods_whose_average_means_nothing(splits: Splits, tiny: dict[str, Any]) -> None:
+    for method in ("crt", "tau_norm"):
+        with pytest.raises(ConfigError, match=r"average 'ema' received, but .* leave --average out"):
+            fit(splits, **{**tiny, "method": method}, average="ema")
+
+
+def test_runs_without_keep_their_names() -> None:
+    plain = RunConfig("digits", seed=3)
+    assert plain.hash == RunConfig.from_json({"source": "digits", "seed": 3}).hash == "e309f6ccc275"
+    assert plain.hash == RunConfig("digits", seed=3, average="none").hash
+    assert plain.hash != RunConfig("digits", seed=3, average="ema").hash
+
+
+def test_trial_steps_before_a_capture_leave_no_trace(
+    splits: Splits, tiny: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, same_run: Same
+) -> None:
+    settings = {**tiny, "average": "both"}
+    plain = fit(splits, **settings, run_dir=tmp_path / "plain").path
+
+    def tried_out(self: Engine, steps: list[TrainStep], state: list[Tensor]) -> list[EagerRunner]:
+        before = [tensor.clone() for tensor in state]
+        for step in steps:
+            step()
+            with torch.no_grad():
+                for tensor, value in zip(state, before, strict=True):
+                    tensor.copy_(value)
+        return [EagerRunner(step) for step in steps]
+
+    monkeypatch.setattr(Engine, "runners", tried_out)
+    tried = fit(splits, **settings, run_dir=tmp_path / "tried").path
+    same_run(tried, plain)
+    assert files(tried) == files(plain)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("net", ["small", "resnet20-gn", "convnet-ln"])
+def test_captured_steps_equal_eager_steps(net: str, splits: Splits, tiny: dict[str, Any], tmp_path: Path) -> None:
+    settings = {**tiny, "device": "cuda", "epochs": 5, "method": "mfw", "net": net, "average": "both"}
+    runs = [fit(splits, **settings, engine=engine, run_dir=tmp_path / engine).path for engine in ("eager", "captured")]
+    for kind in KINDS:
+        eager, captured = (load_file(run / f"{kind}.safetensors") for run in runs)
+        torch.testing.assert_close(captured, eager, atol=1e-3, rtol=1e-3)

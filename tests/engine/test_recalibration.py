@@ -1,0 +1,107 @@
+"""Statistics of a trained network recomputed on the batches of its training."""
+
+from __future__ import annotations
+
+import copy
+import warnings
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from procrustean.api import FinishedRun, evaluate, fit, load_run
+from procrustean.data.imageset import Splits
+from procrustean.engine.recalibration import recompute_statistics, statistics_change
+from procrustean.errors import ConfigError
+from procrustean.normalisation import batch_norms
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory, splits: Splits, tiny: dict[str, Any]) -> dict[str, FinishedRun]:
+    folder = tmp_path_factory.mktemp("runs")
+    settings = {"mfw": {"method": "mfw"}, "erm": {"method": "erm"}, "gn": {"method": "mfw", "net": "resnet20-gn"}}
+    return {
+        name: fit(splits, **{**tiny, **changes}, average="both", run_dir=folder / name)
+        for name, changes in settings.items()
+    }
+
+
+def statistics(net: Any) -> torch.Tensor:
+    return torch.cat([torch.cat((layer.running_mean, layer.running_var)) for layer in batch_norms(net)])
+
+
+def test_by_hand(runs: dict[str, FinishedRun], splits: Splits, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With a learning rate of zero the training itself would leave these statistics behind."""
+    from procrustean.engine.step import TrainStep
+
+    prepared, net = load_run(runs["mfw"].path, splits=splits)
+    inputs: dict[str, list[torch.Tensor]] = {}
+    batch = TrainStep.batch
+    sizes: list[int] = []
+
+    def watched(self: TrainStep) -> Any:
+        made = batch(self)
+        sizes.append(len(made.y))
+        return made
+
+    monkeypatch.setattr(TrainStep, "batch", watched)
+    for name, module in net.named_modules():
+        if name.endswith("conv"):
+            module.register_forward_hook(lambda m, a, out, name=name: inputs.setdefault(name, []).append(out.double()))
+    recompute_statistics(prepared, net, "mixed")
+    assert sizes == [16, 16, 16, 12]
+    for name, maps in inputs.items():
+        layer: Any = net.get_submodule(name.removesuffix("conv") + "norm")
+        mean = sum(len(z) * z.mean((0, 2, 3)) for z in maps) / 60
+        var = sum(len(z) * z.transpose(0, 1).flatten(1).var(1) for z in maps) / 60
+        torch.testing.assert_close(layer.running_mean.double(), mean, atol=1e-5, rtol=1e-4)
+        torch.testing.assert_close(layer.running_var.double(), var, atol=1e-5, rtol=1e-4)
+    assert not net.training
+    assert all(p.dtype == torch.float32 for p in net.parameters())
+
+
+def test_mixing_makes_the_difference_behind_the_mixed_layer(runs: dict[str, FinishedRun], splits: Splits) -> None:
+    found = {}
+    for name in ("mfw", "erm"):
+        prepared, mixed = load_run(runs[name].path, splits=splits)
+        clean = copy.deepcopy(mixed)
+        recompute_statistics(prepared, mixed, "mixed")
+        recompute_statistics(prepared, clean, "clean")
+        found[name] = statistics_change(mixed, clean)
+    layers = [change["layer"] for change in found["mfw"]]
+    assert layers == ["backbone.group1.norm", "backbone.group2.norm", "backbone.group3.norm"]
+    for change in (*found["erm"], *found["mfw"][:2]):  # up to the layer that is mixed nothing differs
+        assert (change["spread"], change["shift"]) == (1.0, 0.0)
+    assert found["mfw"][2]["spread"] > 1.02  # a mean of two features varies less than a feature
+    assert found["mfw"][2]["shift"] > 0
+
+
+def test_networks_without_batch_normalisation_stay_as_they_are(runs: dict[str, FinishedRun], splits: Splits) -> None:
+    prepared, net = load_run(runs["gn"].path, splits=splits)
+    before = copy.deepcopy(net.state_dict())
+    recompute_statistics(prepared, net, "clean")
+    assert all(torch.equal(value, before[name]) for name, value in net.state_dict().items())
+
+
+def test_evaluating(runs: dict[str, FinishedRun], splits: Splits) -> None:
+    path = runs["mfw"].path
+    kept = evaluate(path, splits=splits)
+    assert kept == runs["mfw"].metrics
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        mixed = evaluate(path, statistics="mixed", splits=splits)
+        evaluate(runs["erm"].path, statistics="clean", splits=splits)
+        evaluate(path, weights="swa", statistics="mixed", splits=splits)
+    assert mixed["images"] == kept["images"]
+    with pytest.warns(UserWarning, match="MFW was trained on mixed batches"):
+        evaluate(path, statistics="clean", splits=splits)
+    with pytest.raises(ConfigError, match="statistics = 'new' received"):
+        evaluate(path, statistics="new", splits=splits)  # type: ignore[arg-type]
+
+
+def test_the_run_stays_as_it_was(runs: dict[str, FinishedRun], splits: Splits) -> None:
+    path: Path = runs["erm"].path
+    before = {file.name: file.read_bytes() for file in path.iterdir()}
+    evaluate(path, statistics="mixed", splits=splits)
+    assert before == {file.name: file.read_bytes() for file in path.iterdir()}

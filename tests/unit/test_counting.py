@@ -1,0 +1,184 @@
+"""Class counts from everything that holds labels."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from torch import Tensor
+from torch.utils.data import (
+    ConcatDataset,
+    DataLoader,
+    Dataset,
+    IterableDataset,
+    Subset,
+    SubsetRandomSampler,
+    TensorDataset,
+    WeightedRandomSampler,
+)
+
+from procrustean import MFW, class_counts
+from procrustean.data import load_source
+from procrustean.errors import DataError
+
+LABELS = [0, 2, 0, 1, 0, 1, 0, 0]
+COUNTS = (5, 2, 1)
+
+
+class Targets(Dataset[tuple[Tensor, int]]):
+    """A data set as torchvision writes them: the labels can be read without the images."""
+
+    def __init__(self, attribute: str = "targets") -> None:
+        setattr(self, attribute, list(LABELS))
+
+    def __len__(self) -> int:
+        return len(LABELS)
+
+    def __getitem__(self, index: int) -> tuple[Tensor, int]:
+        raise AssertionError("an image was loaded")
+
+
+class Pairs(Dataset[tuple[Tensor, int]]):
+    def __len__(self) -> int:
+        return len(LABELS)
+
+    def __getitem__(self, index: int) -> tuple[Tensor, int]:
+        return torch.zeros(1), LABELS[index]
+
+
+class Mappings(Pairs):
+    def __getitem__(self, index: int) -> dict[str, Any]:  # type: ignore[override]
+        return {"pixels": torch.zeros(1), "label": torch.tensor(LABELS[index])}
+
+
+class Stream(IterableDataset[tuple[Tensor, int]]):
+    def __iter__(self) -> Iterator[tuple[Tensor, int]]:
+        return ((torch.zeros(1), label) for label in LABELS)
+
+
+def tensors() -> TensorDataset:
+    return TensorDataset(torch.zeros(8, 1), torch.tensor(LABELS))
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: LABELS,
+        lambda: tuple(LABELS),
+        lambda: np.array(LABELS, np.uint8),
+        lambda: torch.tensor(LABELS),
+        lambda: torch.tensor(LABELS, dtype=torch.int32),
+        lambda: iter(LABELS),
+        Targets,
+        lambda: Targets("labels"),
+        Pairs,
+        Mappings,
+        Stream,
+        tensors,
+        lambda: pd.Series(LABELS),
+        lambda: pd.DataFrame({"file": "x", "target": LABELS}),
+        lambda: DataLoader(tensors(), batch_size=3, shuffle=True),
+        lambda: DataLoader(Targets(), batch_size=3),
+        lambda: DataLoader(Stream(), batch_size=3),
+        lambda: list(DataLoader(Mappings(), batch_size=3)),
+        lambda: [(torch.zeros(4), torch.tensor(LABELS[:4])), (torch.zeros(4), torch.tensor(LABELS[4:]))],
+        lambda: ConcatDataset([Subset(tensors(), range(3)), Subset(Targets(), range(3, 8))]),
+    ],
+)
+def test_the_same_counts_from_everything(make: Callable[[], Any]) -> None:
+    assert class_counts(make()) == COUNTS
+
+
+def test_what_a_sampler_draws_is_not_counted_but_what_it_leaves_out_is_not_either() -> None:
+    often = WeightedRandomSampler([9.0 if label == 2 else 1.0 for label in LABELS], 100)
+    assert class_counts(DataLoader(tensors(), sampler=often)) == COUNTS
+    assert class_counts(DataLoader(tensors(), sampler=SubsetRandomSampler([0, 2, 3, 1]))) == (2, 1, 1)
+
+
+def test_a_subset_of_a_subset() -> None:
+    assert class_counts(Subset(Subset(Targets(), [0, 1, 3, 5]), [3, 2, 1, 0])) == (1, 2, 1)
+
+
+def test_image_sets_of_the_library() -> None:
+    train = load_source("digits").train
+    assert class_counts(train) == tuple(int(n) for n in train.counts)
+
+
+@pytest.mark.parametrize(("classes", "counts"), [(None, (1, 2)), (("dog", "cat"), (2, 1)), (2, (1, 2))])
+def test_names(classes: Any, counts: tuple[int, ...]) -> None:
+    assert class_counts(["dog", "cat", "dog"], classes=classes) == counts
+
+
+class TestCsv:
+    def test_numbers(self, tmp_path: Path) -> None:
+        (tmp_path / "train.csv").write_text("file,label\n" + "".join(f"{i}.png, {y}\n" for i, y in enumerate(LABELS)))
+        assert class_counts(tmp_path / "train.csv") == COUNTS
+        assert class_counts(str(tmp_path / "train.csv"), "label", classes=3) == COUNTS
+
+    def test_names_in_a_column_of_ones_own(self, tmp_path: Path) -> None:
+        (tmp_path / "train.csv").write_text("file,animal\na,dog\nb,cat\nc,dog\n")
+        assert class_counts(tmp_path / "train.csv", "animal") == (1, 2)
+        with pytest.raises(DataError, match=r"columns file, animal; say which holds the labels: column="):
+            class_counts(tmp_path / "train.csv")
+        with pytest.raises(DataError, match=r"no column 'animals'. Did you mean 'animal'"):
+            class_counts(tmp_path / "train.csv", "animals")
+
+    def test_a_file_that_is_not_there(self, tmp_path: Path) -> None:
+        with pytest.raises(DataError, match=r"cannot read labels from .*nowhere\.csv"):
+            class_counts(tmp_path / "nowhere.csv")
+
+
+class TestHuggingFace:
+    def data(self) -> Any:
+        datasets = pytest.importorskip("datasets")
+        features = datasets.Features(
+            {"text": datasets.Value("string"), "animal": datasets.ClassLabel(names=["emu", "cat", "dog"])}
+        )
+        return datasets.Dataset.from_dict({"text": ["x"] * 8, "animal": LABELS}, features=features)
+
+    def test_a_column(self) -> None:
+        data = self.data()
+        assert class_counts(data, "animal") == COUNTS
+        assert class_counts(data["animal"]) == COUNTS
+        assert class_counts(data.rename_column("animal", "label")) == COUNTS
+        assert class_counts(data.to_iterable_dataset(), "animal") == COUNTS
+        assert class_counts(data.with_format("torch"), "animal") == COUNTS
+
+    def test_its_class_names_say_which_class_is_missing(self) -> None:
+        with pytest.raises(DataError, match=r"classes \[1\] have no images"):
+            class_counts(self.data().filter(lambda row: row["animal"] != 1), "animal")
+
+    def test_all_splits_at_once(self) -> None:
+        datasets = pytest.importorskip("datasets")
+        with pytest.raises(DataError, match=r"a set of splits received \(train\); give one of them"):
+            class_counts(datasets.DatasetDict({"train": self.data()}))
+
+
+@pytest.mark.parametrize(
+    ("data", "options", "message"),
+    [
+        ([0, 2], {}, r"classes \[1\] have no images"),
+        ([0, 1], {"classes": 3}, r"classes \[2\] have no images"),
+        ([0, 1, 5], {"classes": 3}, r"labels from 0 to 5 received for 3 classes"),
+        ([0, -100], {}, r"labels from -100 to 0"),
+        ([0.5, 0.5], {}, r"labels of type float64 received"),
+        (np.eye(3), {}, r"labels of shape \(3, 3\) received"),
+        ([], {}, r"labels of shape \(0,\)"),
+        (3, {}, r"cannot be found in a int"),
+        (["a", "c"], {"classes": ("a", "b")}, r"labels 'c' are not among the classes a, b"),
+        (["a", "c"], {"classes": 3}, r"2 class names received for 3 classes"),
+        ([(torch.zeros(1),)], {}, r"items of type tuple received"),
+    ],
+)
+def test_what_cannot_be_counted(data: Any, options: dict[str, Any], message: str) -> None:
+    with pytest.raises(DataError, match=message):
+        class_counts(data, **options)
+
+
+def test_they_make_an_mfw() -> None:
+    assert MFW(class_counts(LABELS * 10)).counts == (50, 20, 10)

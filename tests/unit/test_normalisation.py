@@ -1,0 +1,171 @@
+"""Statistics of batch normalisation recomputed, on clean and on mixed batches."""
+
+from __future__ import annotations
+
+import copy
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+from torch.optim.swa_utils import AveragedModel, update_bn
+
+from procrustean import MFW, recalibrate
+from procrustean.errors import ConfigError, DataError, LayerError
+from procrustean.mixing import blend
+from procrustean.nets import build_net
+from procrustean.nets.blocks import BatchNorm
+
+COUNTS = [500, 400, 20, 10]
+Batches = list[tuple[Tensor, Tensor]]
+
+
+class Model(nn.Module):
+    def __init__(self, norm: Callable[[int], nn.Module] = nn.BatchNorm2d) -> None:
+        super().__init__()
+        self.layer1 = nn.Sequential(nn.Conv2d(3, 6, 3), nn.ReLU(), nn.Dropout(0.0))
+        self.layer2 = nn.Sequential(nn.Conv2d(6, 5, 1), norm(5), nn.ReLU())
+        self.head = nn.Linear(5, 4)
+
+    def forward(self, images: Tensor, labels: Tensor | None = None) -> Tensor:
+        scores: Tensor = self.head(self.layer2(self.layer1(images)).mean((2, 3)))
+        return scores if labels is None else F.cross_entropy(scores, labels)
+
+
+@pytest.fixture
+def batches() -> Batches:
+    generator = torch.Generator().manual_seed(0)
+    sizes = (8, 8, 4)
+    return [
+        (2 * torch.randn(n, 3, 8, 8, generator=generator) + 1, torch.randint(4, (n,), generator=generator))
+        for n in sizes
+    ]
+
+
+def naive(features: list[Tensor]) -> tuple[Tensor, Tensor]:
+    """Means over the batches, weighted by their sizes, of the mean and the unbiased variance of each batch; float64."""
+    total = sum(len(z) for z in features)
+    mean = sum(len(z) * z.double().mean((0, 2, 3)) for z in features) / total
+    var = sum(len(z) * z.double().transpose(0, 1).flatten(1).var(1) for z in features) / total
+    assert isinstance(mean, Tensor)
+    assert isinstance(var, Tensor)
+    return mean, var
+
+
+def assert_statistics(model: Any, wanted: tuple[Tensor, Tensor]) -> None:
+    norm = model.layer2[1]
+    torch.testing.assert_close(norm.running_mean.double(), wanted[0], atol=1e-5, rtol=1e-5)
+    torch.testing.assert_close(norm.running_var.double(), wanted[1], atol=1e-5, rtol=1e-4)
+
+
+@pytest.mark.parametrize("norm", [nn.BatchNorm2d, BatchNorm])
+def test_clean(norm: type[nn.BatchNorm2d], batches: Batches) -> None:
+    model: Any = Model(norm)
+    model.layer1.eval()
+    model.layer2[1].running_mean.fill_(float("nan"))
+    modes = [module.training for module in model.modules()]
+    assert recalibrate(model, batches) == 1
+    with torch.no_grad():
+        assert_statistics(model, naive([model.layer2[0](model.layer1(x)) for x, _ in batches]))
+    assert modes == [module.training for module in model.modules()]
+    assert model.layer2[1].momentum == 0.1
+    assert all(p.grad is None for p in model.parameters())
+
+
+@pytest.mark.parametrize("called_with_labels", [False, True])
+def test_mixed(called_with_labels: bool, batches: Batches) -> None:
+    model: Any = Model()
+    mfw = MFW(COUNTS)
+    mfw.attach(model, "layer1", labels="labels" if called_with_labels else None)
+    twin = copy.deepcopy(model)
+    given = [{"images": x, "labels": y} for x, y in batches] if called_with_labels else batches
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(5)
+        assert recalibrate(model, given) == 1
+        torch.manual_seed(5)
+        mixes = [mfw.sample(y) for _, y in batches]
+    clean = Model()
+    clean.load_state_dict(twin.state_dict())
+    with torch.no_grad():
+        features = [blend(clean.layer1(x), mix) for (x, _), mix in zip(batches, mixes, strict=True) if mix is not None]
+        assert_statistics(model, naive([clean.layer2[0](z) for z in features]))
+
+
+@pytest.mark.parametrize("called_with_labels", [False, True])
+def test_clean_batches_on_a_model_with_mfw_warn(called_with_labels: bool, batches: Batches) -> None:
+    model: Any = Model()
+    MFW(COUNTS).attach(model, "layer1", labels="labels" if called_with_labels else None)
+    clean = Model()
+    clean.load_state_dict(model.state_dict())
+    given = [{"images": x, "labels": y} for x, y in batches] if called_with_labels else batches
+    with pytest.warns(UserWarning, match=r"clean batches.*on='mixed' recomputes them as in training"):
+        recalibrate(model, given, on="clean")
+    with torch.no_grad():
+        assert_statistics(model, naive([clean.layer2[0](clean.layer1(x)) for x, _ in batches]))
+    with pytest.raises(LayerError, match="labels"):  # it mixes again
+        model(batches[0][0])
+
+
+def test_equal_counts_need_no_warning(batches: Batches) -> None:
+    model = Model()
+    with pytest.warns(UserWarning, match="changes nothing"):
+        MFW([20] * 4).attach(model, "layer1")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        recalibrate(model, batches, on="clean")
+
+
+def test_an_averaged_model(batches: Batches) -> None:
+    model = Model()
+    handle = MFW(COUNTS).attach(model, "layer1")
+    averaged = AveragedModel(model)
+    averaged.update_parameters(model)
+    with handle(batches[0][1]):
+        model(batches[0][0])
+    with pytest.raises(LayerError, match=r"update_bn.*procrustean\.recalibrate\(model, loader\) in its place"):
+        update_bn(batches, averaged)
+    assert recalibrate(averaged, batches) == 1
+    norm = averaged.module.layer2[1]
+    assert not torch.equal(norm.running_mean, torch.zeros(5))
+    averaged.eval()
+    assert bool(averaged(batches[0][0]).isfinite().all())
+
+
+def test_networks_without_batch_normalisation() -> None:
+    model = Model(lambda channels: nn.GroupNorm(1, channels))
+
+    def refuse() -> Any:
+        pytest.fail("a batch was asked for")
+        yield
+
+    assert recalibrate(model, refuse()) == 0
+    assert recalibrate(build_net("resnet20-gn", channels=3, classes=4, seed=0), refuse()) == 0
+
+
+def test_after_an_error_the_statistics_are_those_of_before(batches: Batches) -> None:
+    model: Any = Model().eval()
+    before = copy.deepcopy(model.state_dict())
+    with pytest.raises(RuntimeError, match="channels"):
+        recalibrate(model, [*batches, (torch.randn(4, 2, 8, 8), batches[0][1][:4])])
+    for name in ("running_mean", "running_var"):
+        assert torch.equal(model.state_dict()[f"layer2.1.{name}"], before[f"layer2.1.{name}"])
+    assert not model.layer2[1].training
+    assert model.layer2[1].momentum == 0.1
+
+
+@pytest.mark.parametrize(
+    ("given", "on", "error", "message"),
+    [
+        ([], "auto", DataError, "no batches received"),
+        ([3], "auto", DataError, r"a batch of type int received"),
+        ([{"labels": [1]}], "clean", DataError, r"a batch without tensors"),
+        ([], "mixed", LayerError, r"no MFW is attached.*on='clean'"),
+        ([], "both", ConfigError, r"on = 'both' received"),
+    ],
+)
+def test_errors(given: Any, on: Any, error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=message):
+        recalibrate(Model(), given, on=on)
