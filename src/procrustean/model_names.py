@@ -31,7 +31,8 @@ def model_by_name(name: str, *, channels: int = 3) -> tuple[nn.Module, int]:
                 f"there is no network {name!r}. {did_you_mean(name, NETS)} Others: torchvision:NAME, timm:NAME, or "
                 "package.module:factory for your own"
             )
-        return build_net(name, channels=channels, classes=10, seed=0), OWN_SIZE
+        net = build_net(name, channels=channels, classes=10, seed=0)
+        return net, USUAL_SIZE if net.backbone.shrinks > 8 else OWN_SIZE
     if where == "torchvision":
         return _from_torchvision(what), USUAL_SIZE
     if where == "timm":
