@@ -24,7 +24,7 @@ _BY_RECIPE = tuple({"net", "epochs", "batch_size", "lr", "weight_decay", "augmen
 def canonical(config: RunConfig) -> RunConfig:
     """The same run with everything left out that the defaults would choose anyway.
 
-    >>> canonical(RunConfig("cifar10", "step", 100, "mfw", {"alpha": 5, "layer": "group2"}, epochs=300)).options
+    >>> canonical(RunConfig("cifar10", "step", 100, method="mfw", options={"alpha": 5, "layer": "group2"})).options
     {}
     """
     config = _usual_recipe(config)

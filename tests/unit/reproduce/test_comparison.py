@@ -122,8 +122,8 @@ class TestReadings:
                     "cifar10",
                     "long_tailed",
                     100,
-                    "mfw",
-                    options[name],
+                    method="mfw",
+                    options=options[name],
                     hold_out=500,
                     hold_out_from="source",
                     seed=seed,
@@ -157,7 +157,7 @@ class TestReadings:
     def test_readings_that_come_to_the_same_runs(
         self, definitions: Definitions, open_store: OpenStore, write: Write
     ) -> None:
-        config = RunConfig("cifar10", "step", 100, "mfw", hold_out=500, hold_out_from="source")
+        config = RunConfig("cifar10", "step", 100, method="mfw", hold_out=500, hold_out_from="source")
         write(config, 0.6, 0.6, held_out=0.6, judged=0.6)
         table, text = finished_tables(definitions.tables["readings"], open_store())
         assert not isinstance(table, str)
