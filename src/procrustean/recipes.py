@@ -39,6 +39,9 @@ _CIFAR = Recipe(
 #: Supplement: the stronger augmentation of Tan et al. (2020), with which one number is given; all else as before.
 _CIFAR_STRONG = replace(_CIFAR, name="cifar-strong", augment="strong")
 
+#: The two steps of Cao et al. (2019), whose code the paper adapts; the paper itself says cosine.
+_CIFAR_STEPS = replace(_CIFAR, name="cifar-steps", schedule="steps", milestones=(0.8, 0.9), decay=0.01)
+
 #: Supplement, three numbers. Not told: the stem and the schedule.
 _CIFAR_DENSENET = replace(_CIFAR, name="cifar-densenet121", net="densenet121-s1")
 
@@ -129,6 +132,7 @@ RECIPES: dict[str, tuple[Recipe, str]] = {
     recipe.name: (recipe, about)
     for recipe, about in (
         (_CIFAR, "the paper's for CIFAR-10 and CIFAR-100"),
+        (_CIFAR_STEPS, "the paper's for CIFAR, but with the two steps of Cao et al. instead of the cosine"),
         (_CIFAR_STRONG, "the paper's for CIFAR with AutoAugment and Cutout"),
         (_CIFAR_DENSENET, "the paper's for CIFAR with DenseNet-121"),
         (_TINY_IMAGENET, "the paper's for Tiny-ImageNet, long-tailed and step"),
