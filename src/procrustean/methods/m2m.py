@@ -10,6 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from ..device_noise import scrambled
 from ..errors import ConfigError
 from ..losses import LDAM
 from ..nets import restart
@@ -94,10 +95,8 @@ class Translating(Classify):
 def _directions(u: Tensor, like: Tensor) -> Tensor:
     """A direction of unit length per image: a hash of its random number and of the place of each pixel."""
     key = (u * 2**24).long()[:, None]
-    bits = key * 0x9E3779B1 + torch.arange(like[0].numel(), device=u.device) * 0x85EBCA77 & 0xFFFFFFFF
-    for factor in (0x2C1B3C6D, 0x297A2D39):
-        bits = (bits ^ bits >> 15) * factor & 0xFFFFFFFF
-    return F.normalize((bits ^ bits >> 16) / 2.0**31 - 1, dim=1).view(like.shape)
+    bits = scrambled(key * 0x9E3779B1 + torch.arange(like[0].numel(), device=u.device) * 0x85EBCA77)
+    return F.normalize(bits / 2.0**31 - 1, dim=1).view(like.shape)
 
 
 def m2m(problem: Problem, *, beta: float = 0.999, gamma: float = 0.9, lam: float = 0.5, ldam: bool = False) -> Method:

@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-_32_BITS = 0xFFFFFFFF
+from ..device_noise import scrambled
 
 
 class Noise(nn.Module):
@@ -46,17 +46,10 @@ class Noise(nn.Module):
     @torch.no_grad()
     def uniforms(self, *shape: int) -> Tensor:
         """Numbers in [0, 1), float32."""
-        seed = _scrambled(self.calls.long() + _scrambled(self.key.long()))
+        seed = scrambled(self.calls.long() + scrambled(self.key.long()))
         places = torch.arange(torch.Size(shape).numel(), device=self.key.device)
-        bits = _scrambled((places * 0x9E3779B1 & _32_BITS) ^ seed)
+        bits = scrambled(places * 0x9E3779B1 ^ seed)
         return ((bits >> 8) * 2.0**-24).view(shape)
-
-
-def _scrambled(bits: Tensor) -> Tensor:
-    """32 bits as evenly spread as a counter's are not; int64 holds every product."""
-    for factor in (0x2C1B3C6D, 0x297A2D39):
-        bits = (bits ^ bits >> 15) * factor & _32_BITS
-    return bits ^ bits >> 16
 
 
 class Dropout(Noise):
