@@ -1,4 +1,4 @@
-"""Random numbers that a device makes of others: a hash, so that they are the same on CPU and GPU and can be captured."""
+"""Random numbers that a device makes of others: a hash, the same on CPU and GPU, which can be captured."""
 
 from __future__ import annotations
 

@@ -124,8 +124,7 @@ def m2m(problem: Problem, *, beta: float = 0.999, gamma: float = 0.9, lam: float
             net.head = CosineHead(net.backbone.features, problem.classes)
         restart(net)
 
-    first = Stage(Classify(), name="g", share=0.5)
     second = Stage(objective, name="f", share=0.5, extra=class_balanced, reshape=start_again)
     paper = {"epochs": 2 * recipe_for(problem.source).epochs} if problem.source in PAPER else {}
     own = published(problem.source, {**ldam_schedule(), "epochs": 400})
-    return Method((first, second), label="M2m" + "-LDAM" * ldam, paper=paper, own=own)
+    return Method((Stage(Classify(), name="g", share=0.5), second), "M2m" + "-LDAM" * ldam, paper=paper, own=own)
