@@ -114,10 +114,16 @@ def _starter(
         directory, existing, identity = RunDirectory.open(path)
         if existing.hash != config.hash:
             directory.refuse_reuse(config)
-        if directory.finished:
-            return iter(())
-        prepared = prepare(config, splits=splits_of(config), say=reporter.say)
-        check_identity(path, identity, prepared)
+        directory.claim()
+        try:
+            if directory.finished:
+                directory.release()
+                return iter(())
+            prepared = prepare(config, splits=splits_of(config), say=reporter.say)
+            check_identity(path, identity, prepared)
+        except BaseException:
+            directory.release()
+            raise
         return OngoingRun(prepared, directory, reporter, stop=stop, resume=True).turns()
 
     return start

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +13,7 @@ from .counts import Kind, imbalance_kind
 from .data.imageset import Splits
 from .data.imbalance import Imbalanced, build
 from .data.sources import load_source
+from .differences import difference
 from .engine.augmentation import check_augmentation
 from .engine.device import Placement, place
 from .engine.engines import Engine, choose_engine
@@ -210,20 +212,16 @@ def _resolved(recipe: Recipe, config: RunConfig, method: Method) -> Recipe:
 
 def check_identity(run: Path, identity: Mapping[str, Any], prepared: Prepared, purpose: str = "go on") -> None:
     """Refuse a run whose data, classes or defaults have changed since it began."""
-    before, now = _flat(identity), _flat(identity_of(prepared))
-    # A number that recipes did not have when the run began cannot have changed since.
-    both = [k for k in {**before, **now} if k in before or not k.startswith("recipe.")]
+    before, now = _flat(identity), _flat(json.loads(json.dumps(identity_of(prepared))))  # both with lists for tuples
+    # What records did not have when the run began cannot have changed since.
+    later = ("recipe.", "options.", "seed")
+    both = [k for k in {**before, **now} if k in before or not k.startswith(later)]
     if prepared.pretrained is None and prepared.config.pretrained:
         both.remove("pretrained")  # a trained network no longer needs the weights it started from
     changed = {k: (before.get(k), now.get(k)) for k in both if before.get(k) != now.get(k)}
     if changed:
-        listed = "; ".join(f"{k}: {_short(a)} when it began, {_short(b)} now" for k, (a, b) in changed.items())
+        listed = "; ".join(difference(k, before, now) for k, (before, now) in changed.items())
         raise RunError(f"{run} cannot {purpose}: the data or the library's defaults have changed ({listed})")
-
-
-def _short(value: Any) -> str:
-    text = str(value)
-    return text if len(text) <= 60 else text[:57] + "..."
 
 
 def _flat(record: Mapping[str, Any]) -> dict[str, Any]:
