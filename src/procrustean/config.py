@@ -14,9 +14,11 @@ from .errors import ConfigError, did_you_mean
 from .recipes import Augment, check_recipe
 
 #: Settings that say where and how a run is carried out, not what it computes.
-_CARRIED_OUT = ("run_dir", "data_dir", "device", "engine", "kernels", "checkpoint_every")
+_CARRIED_OUT = ("run_dir", "data_dir", "device", "engine", "kernels", "checkpoint_every", "on_bad_image")
 #: Settings that came later: unset, they leave the hash of a run as it was before.
 _LATER = ("pretrained", "augment")
+#: Characters of a source's name in the name of a run's folder: systems allow 255 bytes in all.
+LONGEST_NAME = 40
 
 
 @dataclass(frozen=True)
@@ -59,6 +61,8 @@ class RunConfig:
     """Training images per class set aside to choose the epoch on; 0 trains on all of them."""
     image_size: int | None = None
     """Side length to which images of a folder are resized."""
+    on_bad_image: Literal["error", "skip"] = "error"
+    """Refuse a folder with files that are no complete images, or leave them out and count the classes again."""
     evaluate_every: int | None = None
     """Epochs between evaluations; by default about a hundred evaluations in all."""
     track_training: bool = False
@@ -117,7 +121,7 @@ class RunConfig:
     @property
     def slug(self) -> str:
         """A readable, unique folder name."""
-        name = Path(self.source).stem or "images"
+        name = Path(self.source).stem[:LONGEST_NAME] or "images"
         setting = self.imbalance if self.rho is None else f"{self.imbalance}{self.rho:g}"
         return f"{name}-{setting}-{self.method}{'-drw' * self.drw}-seed{self.seed}-{self.hash}"
 
@@ -150,6 +154,7 @@ _CHOICE = {
     "precision": ("auto", "fp32", "bf16"),
     "engine": ("auto", "eager", "captured", "compiled"),
     "kernels": ("auto", "on", "off"),
+    "on_bad_image": ("error", "skip"),
     "augment": get_args(Augment),
 }
 _REQUIRED = ("seed", "data_seed", "hold_out", "checkpoint_every")

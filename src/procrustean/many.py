@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import torch
 
@@ -23,6 +23,8 @@ from .engine.training import Interrupted
 from .errors import ConfigError, ProcrusteanError
 from .preparing import check_identity, prepare
 from .recipes import RECIPES, recipe_for
+
+OnBad = Literal["error", "skip"]
 
 #: Runs at a time on a GPU. More hide each other's launch gaps until the multiprocessors are full; docs/performance.md.
 GPU_WIDTH = 8
@@ -62,14 +64,14 @@ def fit_many(
             raise ConfigError(f"two runs would be kept in {path}; give each its own run_dir or seed")
 
     @lru_cache(maxsize=4)
-    def load(source: str, data_dir: Path | None, image_size: int | None) -> Splits | ProcrusteanError:
+    def load(source: str, data_dir: Path | None, image_size: int | None, on_bad: OnBad) -> Splits | ProcrusteanError:
         try:
-            return load_source(source, data_dir=data_dir, image_size=image_size, say=reporter.say)
+            return load_source(source, data_dir=data_dir, image_size=image_size, on_bad_image=on_bad, say=reporter.say)
         except ProcrusteanError as error:  # kept, too: the next run is not to try a failed download again
             return error
 
     def splits_of(config: RunConfig) -> Splits:
-        loaded = splits or load(config.source, config.data_dir, config.image_size)
+        loaded = splits or load(config.source, config.data_dir, config.image_size, config.on_bad_image)
         if isinstance(loaded, ProcrusteanError):
             raise loaded
         return loaded

@@ -121,7 +121,13 @@ def prepare(
     recipe_of(config)  # what is wrong with the settings is said before images are loaded
     options = _options(config)
     if splits is None:
-        splits = load_source(config.source, data_dir=config.data_dir, image_size=config.image_size, say=say)
+        splits = load_source(
+            config.source,
+            data_dir=config.data_dir,
+            image_size=config.image_size,
+            on_bad_image=config.on_bad_image,
+            say=say,
+        )
     if splits.note:
         say(splits.note)
     data = build(

@@ -28,6 +28,8 @@ class Describe:
     """Training images per class set aside."""
     image_size: int | None = None
     """Side length to which images of a folder are resized."""
+    on_bad_image: Literal["error", "skip"] = "error"
+    """Refuse a folder with files that are no complete images, or leave them out and count the classes again."""
     data_dir: Path | None = None
     """Where data sets are found or downloaded to; default $PROCRUSTEAN_DATA or the user's cache."""
 
@@ -38,7 +40,13 @@ class Describe:
         from ..data.sources import load_source
 
         reporter = make_reporter()
-        splits = load_source(self.source, data_dir=self.data_dir, image_size=self.image_size, say=reporter.say)
+        splits = load_source(
+            self.source,
+            data_dir=self.data_dir,
+            image_size=self.image_size,
+            on_bad_image=self.on_bad_image,
+            say=reporter.say,
+        )
         data = build(splits, imbalance=self.imbalance, rho=self.rho, data_seed=self.data_seed, hold_out=self.hold_out)
         write_result(describe(splits, data))
         return 0

@@ -52,6 +52,7 @@ def make_result(prepared: Prepared, training: Training) -> dict[str, Any]:
         "pretrained": None if prepared.pretrained is None else prepared.pretrained.to_json(),
         "data": {
             "source": prepared.splits.name,
+            "note": prepared.splits.note,
             "classes": list(data.train.classes),
             "counts": [int(n) for n in data.counts],
             "kind": data.kind,
