@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import torch
 
@@ -14,17 +13,15 @@ from .api import OngoingRun, Stopped
 from .config import RunConfig
 from .console import Reporter, SilentReporter
 from .data.imageset import Splits
-from .data.sources import load_source
 from .engine.fleet import Member, memory_allows, run_fleet
 from .engine.record import identity_of
 from .engine.run_directory import RunDirectory
 from .engine.stopping import stop_on_signal
 from .engine.training import Interrupted
-from .errors import ConfigError, ProcrusteanError
+from .errors import ConfigError
+from .loading import Sources
 from .preparing import check_identity, prepare
 from .recipes import RECIPES, recipe_for
-
-OnBad = Literal["error", "skip"]
 
 #: Runs at a time on a GPU. More hide each other's launch gaps until the multiprocessors are full; docs/performance.md.
 GPU_WIDTH = 8
@@ -43,6 +40,7 @@ def fit_many(
     configs: Sequence[RunConfig],
     *,
     splits: Splits | None = None,
+    sources: Sources | None = None,
     width: int | None = None,
     reporter: Reporter | None = None,
 ) -> list[Outcome]:
@@ -51,34 +49,23 @@ def fit_many(
     Args:
         configs: the runs, any mix of methods, data and settings.
         splits: the data of all runs; by default each loads its source.
+        sources: what loads them, and keeps them for the next call.
         width: most runs at a time; by default 8 on a GPU, 1 on a CPU.
         reporter: where progress goes; silent by default.
     """
     reporter = reporter or SilentReporter()
     if width is not None and width < 1:
         raise ConfigError(f"width = {width} received; at least one run has to run at a time")
-    paths = [config.run_dir or Path("runs") / config.slug for config in configs]
-    places = [path.resolve() for path in paths]
-    for path in paths:
-        if places.count(path.resolve()) > 1:
-            raise ConfigError(f"two runs would be kept in {path}; give each its own run_dir or seed")
+    paths = check_places(configs)
 
-    @lru_cache(maxsize=4)
-    def load(source: str, data_dir: Path | None, image_size: int | None, on_bad: OnBad) -> Splits | ProcrusteanError:
-        try:
-            return load_source(source, data_dir=data_dir, image_size=image_size, on_bad_image=on_bad, say=reporter.say)
-        except ProcrusteanError as error:  # kept, too: the next run is not to try a failed download again
-            return error
+    load = sources or Sources(reporter.say)
 
     def splits_of(config: RunConfig) -> Splits:
-        loaded = splits or load(config.source, config.data_dir, config.image_size, config.on_bad_image)
-        if isinstance(loaded, ProcrusteanError):
-            raise loaded
-        return loaded
+        return splits or load(config)
 
     with stop_on_signal(reporter.say) as stop:
         members = [
-            Member(config.slug, _cost(config), _starter(config, path, splits_of, reporter, stop))
+            Member(config.slug, predicted_cost(config), _starter(config, path, splits_of, reporter, stop))
             for config, path in zip(configs, paths, strict=True)
         ]
         on_gpu = torch.cuda.is_available() and all(config.device != "cpu" for config in configs)
@@ -98,6 +85,17 @@ def fit_many(
         result = directory.read("result.json") if directory.finished and member.error is None else None
         outcomes.append(Outcome(path, result, member.error))
     return outcomes
+
+
+def check_places(configs: Sequence[RunConfig]) -> list[Path]:
+    """The folder of each run; two runs in one are refused."""
+    paths = [config.run_dir or Path("runs") / config.slug for config in configs]
+    seen: set[Path] = set()
+    for path in paths:
+        if path.resolve() in seen:
+            raise ConfigError(f"two runs would be kept in {path}; give each its own run_dir or seed")
+        seen.add(path.resolve())
+    return paths
 
 
 def _starter(
@@ -131,7 +129,7 @@ def _starter(
     return start
 
 
-def _cost(config: RunConfig) -> float:
+def predicted_cost(config: RunConfig) -> float:
     """Predicted length in epochs: within one grid the data differ less than the epochs do."""
     recipe, *_ = RECIPES.get(config.recipe, (recipe_for(config.source),))
     return float(config.epochs or recipe.epochs)

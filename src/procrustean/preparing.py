@@ -21,6 +21,7 @@ from .engine.images import channel_statistics
 from .engine.record import identity_of
 from .engine.stages import reshape_for, stage_epochs
 from .errors import ConfigError, RunError
+from .loading import source_settings
 from .methods import checked_options, make_method, option_defaults
 from .methods.base import Method
 from .nets import build_net, check_net, layers_of
@@ -121,13 +122,7 @@ def prepare(
     recipe_of(config)  # what is wrong with the settings is said before images are loaded
     options = _options(config)
     if splits is None:
-        splits = load_source(
-            config.source,
-            data_dir=config.data_dir,
-            image_size=config.image_size,
-            on_bad_image=config.on_bad_image,
-            say=say,
-        )
+        splits = load_source(**source_settings(config), say=say)
     if splits.note:
         say(splits.note)
     data = build(

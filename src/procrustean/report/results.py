@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from procrustean.errors import RunError, did_you_mean
+from procrustean.report.record_types import check_types
 
 RESULT_FILE = "result.json"
 KNOWN_FORMATS = (1,)
@@ -184,7 +185,7 @@ def load_result(path: str | Path) -> Result:
         record = json.loads(file.read_text(encoding="utf-8"))
     except OSError as error:
         raise RunError(f"{file} cannot be read: {error.strerror or error}.") from error
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise RunError(f"{file} is not valid JSON ({error}). Restore it, or run the training again.") from error
     _check(record, str(file))
     return Result(record=record, path=file.resolve())
@@ -295,6 +296,7 @@ def _check(record: Any, place: str) -> None:
             and {"headline", "accuracy", "balanced_accuracy", "groups", "recall"} <= set(metrics)
         ):
             raise RunError(f"{place} is incomplete: its selection {name!r} has no metrics.")
+    check_types(record, place)
 
 
 def _place(result: Result) -> str:
