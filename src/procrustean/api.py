@@ -94,11 +94,15 @@ def resume(run: str | Path, *, splits: Splits | None = None, reporter: Reporter 
     """Go on with an interrupted run from its last checkpoint, to the same result it would have had."""
     reporter = reporter or SilentReporter()
     directory, config, identity = RunDirectory.open(Path(run))
-    if directory.finished:
-        raise RunError(f"{run} is finished already; see: procrustean compare {run}")
-    prepared = prepare_again(run, config, splits, reporter.say)
-    check_identity(Path(run), identity, prepared)
-    return _train(prepared, directory, reporter, resume=True)
+    directory.claim()
+    try:
+        if directory.finished:
+            raise RunError(f"{run} is finished already; see: procrustean compare {run}")
+        prepared = prepare_again(run, config, splits, reporter.say)
+        check_identity(Path(run), identity, prepared)
+        return _train(prepared, directory, reporter, resume=True)
+    finally:
+        directory.release()
 
 
 def evaluate(
@@ -143,9 +147,6 @@ def load_run(
         splits: the data, for a run that was trained on a `Splits`.
         anywhere: take the device of this machine where the run was trained on another kind of machine.
     """
-    from safetensors import SafetensorError
-    from safetensors.torch import load_file
-
     files = {"last": "model.safetensors", "held_out": HELD_OUT_WEIGHTS}
     files |= {kind: f"{kind}.safetensors" for kind in ("ema", "swa")}
     if weights not in files:
@@ -163,9 +164,10 @@ def load_run(
     net = prepared.build_net()
     for number in range(len(prepared.method.stages)):
         reshape_for(net, prepared.method, number, config.seed)
+    state = directory.load_weights(path.name)
     try:
-        net.load_state_dict(load_file(path))
-    except (SafetensorError, RuntimeError) as error:
+        net.load_state_dict(state)
+    except RuntimeError as error:
         raise RunError(f"{path} is damaged or of another network ({error})") from error
     return prepared, net.to(prepared.placement.device).eval()
 
@@ -219,6 +221,12 @@ class OngoingRun:
         self.finished: FinishedRun | None = None
 
     def turns(self) -> Iterator[None]:
+        try:
+            yield from self._turns()
+        finally:
+            self.directory.release()
+
+    def _turns(self) -> Iterator[None]:
         prepared, config, engine = self.prepared, self.prepared.config, self.prepared.engine
         how = f"{engine.name}: {engine.reason}{', own kernels' * engine.kernels}"
         self.reporter.say_once(f"{prepared.placement.reason}; {how}")

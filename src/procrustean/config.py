@@ -14,7 +14,17 @@ from .errors import ConfigError, did_you_mean
 from .recipes import Augment, check_recipe
 
 #: Settings that say where and how a run is carried out, not what it computes.
-_CARRIED_OUT = ("run_dir", "data_dir", "device", "engine", "kernels", "images", "workers", "checkpoint_every")
+_CARRIED_OUT = (
+    "run_dir",
+    "data_dir",
+    "device",
+    "engine",
+    "kernels",
+    "images",
+    "workers",
+    "checkpoint_every",
+    "on_bad_image",
+)
 #: Settings that came later, with the value that stands for how runs were before: those keep their names.
 _CAME_LATER: dict[str, Any] = {
     "pretrained": None,
@@ -27,6 +37,8 @@ _CAME_LATER: dict[str, Any] = {
     "hold_out_from": "training",
     "average": "none",
 }
+#: Characters of a source's name in the name of a run's folder: systems allow 255 bytes in all.
+LONGEST_NAME = 40
 
 
 @dataclass(frozen=True)
@@ -73,6 +85,8 @@ class RunConfig:
     """Set them aside from the imbalanced training set, or from the source before it is made imbalanced."""
     image_size: int | None = None
     """Side length to which images of a folder are resized, or at which a data set was prepared."""
+    on_bad_image: Literal["error", "skip"] = "error"
+    """Refuse a folder with files that are no complete images, or leave them out and count the classes again."""
     evaluate_every: int | None = None
     """Epochs between evaluations; by default about a hundred evaluations in all."""
     average: Literal["none", "ema", "swa", "both"] = "none"
@@ -156,7 +170,7 @@ class RunConfig:
     @property
     def slug(self) -> str:
         """A readable, unique folder name."""
-        name = Path(self.source).stem or "images"
+        name = Path(self.source).stem[:LONGEST_NAME] or "images"
         setting = self.imbalance if self.rho is None else f"{self.imbalance}{self.rho:g}"
         return f"{name}-{setting}-{self.method}{'-drw' * self.drw}-seed{self.seed}-{self.hash}"
 
@@ -209,6 +223,7 @@ _CHOICE = {
     "precision": ("auto", "fp32", "bf16"),
     "engine": ("auto", "eager", "captured", "compiled"),
     "kernels": ("auto", "on", "off"),
+    "on_bad_image": ("error", "skip"),
     "augment": get_args(Augment),
     "images": ("auto", "resident", "streamed"),
     "average": ("none", "ema", "swa", "both"),

@@ -13,6 +13,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, TextIO
 
+from procrustean.errors import RunError
+
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.progress import Progress, TaskID
@@ -95,8 +97,11 @@ class PlainReporter:
 
     def say(self, text: str) -> None:
         stream = sys.stderr if self._stream is None else self._stream
-        stream.write(text + "\n")
-        stream.flush()
+        try:
+            stream.write(printable(text) + "\n")
+            stream.flush()
+        except OSError:  # the terminal is closed, the disk of the log is full: no reason to lose a run
+            abandon(stream)
 
     def say_once(self, text: str) -> None:
         if text not in self._said:
@@ -151,7 +156,7 @@ class RichReporter:
         self._said: set[str] = set()
 
     def say(self, text: str) -> None:
-        self._console.print(text, markup=False, highlight=False)
+        self._console.print(printable(text), markup=False, highlight=False)
 
     def say_once(self, text: str) -> None:
         if text not in self._said:
@@ -238,8 +243,32 @@ def write_result(result: str | Table) -> None:
         text = to_markdown(result)
     encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
     # A terminal that cannot show "±" should show the numbers all the same.
-    sys.stdout.write(text.encode(encoding, errors="replace").decode(encoding))
-    sys.stdout.flush()
+    try:
+        sys.stdout.write(text.encode(encoding, errors="replace").decode(encoding))
+        sys.stdout.flush()
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        abandon(sys.stdout)
+        raise RunError(
+            f"cannot write the result to the output ({error.strerror}); what was computed is kept"
+        ) from error
+
+
+def abandon(stream: TextIO) -> None:
+    """Send what a stream still holds nowhere: Python would try to write it once more at exit, and fail."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, stream.fileno())
+    os.close(nowhere)
+
+
+def printable(text: str) -> str:
+    """A text for a terminal; names of files and classes must not be able to drive it.
+
+    >>> printable("two\\nlines of \\x1b[31mred")
+    'two\\nlines of \ufffd[31mred'
+    """
+    return "".join(char if char.isprintable() or char in "\n\t" else "\ufffd" for char in text)
 
 
 def progress_texts(record: dict[str, Any], test: dict[str, Any] | None) -> list[str]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -14,13 +13,13 @@ from .api import OngoingRun, Stopped
 from .config import RunConfig
 from .console import Reporter, SilentReporter
 from .data.imageset import Splits
-from .data.sources import load_source
 from .engine.fleet import Member, memory_allows, run_fleet
 from .engine.record import identity_of
 from .engine.run_directory import RunDirectory
 from .engine.stopping import stop_on_signal
 from .engine.training import Interrupted
-from .errors import ConfigError, ProcrusteanError
+from .errors import ConfigError
+from .loading import Sources
 from .preparing import check_identity, prepare
 from .recipes import RECIPES, recipe_for
 from .run_names import Distinct, differences
@@ -42,6 +41,7 @@ def fit_many(
     configs: Sequence[RunConfig],
     *,
     splits: Splits | None = None,
+    sources: Sources | None = None,
     width: int | None = None,
     reporter: Reporter | None = None,
     reporter_of: Callable[[RunConfig], Reporter] | None = None,
@@ -54,6 +54,7 @@ def fit_many(
     Args:
         configs: the runs, any mix of methods, data and settings.
         splits: the data of all runs; by default each loads its source.
+        sources: what loads them, and keeps them for the next call.
         width: most runs at a time; by default 8 on a GPU, 1 on a CPU.
         reporter: where progress goes; silent by default.
         reporter_of: where the progress of one run goes, if not to `reporter`.
@@ -64,30 +65,17 @@ def fit_many(
     reporter = reporter or SilentReporter()
     if width is not None and width < 1:
         raise ConfigError(f"width = {width} received; at least one run has to run at a time")
-    paths = [config.run_dir or Path("runs") / config.slug for config in configs]
-    places = [path.resolve() for path in paths]
-    for path in paths:
-        if places.count(path.resolve()) > 1:
-            raise ConfigError(f"two runs would be kept in {path}; give each its own run_dir or seed")
-    costs = [_cost(config) for config in configs] if costs is None else costs
+    paths = check_places(configs)
+    costs = [predicted_cost(config) for config in configs] if costs is None else costs
     reporters = (
         [Distinct(reporter, addition) for addition in differences(configs)]
         if reporter_of is None
         else [reporter_of(config) for config in configs]
     )
-
-    @lru_cache(maxsize=4)
-    def load(source: str, data_dir: Path | None, image_size: int | None, data_seed: int) -> Splits | ProcrusteanError:
-        try:
-            return load_source(source, data_dir=data_dir, image_size=image_size, data_seed=data_seed, say=reporter.say)
-        except ProcrusteanError as error:  # kept, too: the next run is not to try a failed download again
-            return error
+    load = sources or Sources(reporter.say)
 
     def splits_of(config: RunConfig) -> Splits:
-        loaded = splits or load(config.source, config.data_dir, config.image_size, config.data_seed)
-        if isinstance(loaded, ProcrusteanError):
-            raise loaded
-        return loaded
+        return splits or load(config)
 
     with stop_on_signal(reporter.say) as stop:
 
@@ -118,6 +106,17 @@ def fit_many(
     return outcomes
 
 
+def check_places(configs: Sequence[RunConfig]) -> list[Path]:
+    """The folder of each run; two runs in one are refused."""
+    paths = [config.run_dir or Path("runs") / config.slug for config in configs]
+    seen: set[Path] = set()
+    for path in paths:
+        if path.resolve() in seen:
+            raise ConfigError(f"two runs would be kept in {path}; give each its own run_dir or seed")
+        seen.add(path.resolve())
+    return paths
+
+
 def _starter(
     config: RunConfig,
     path: Path,
@@ -139,16 +138,22 @@ def _starter(
         directory, existing, identity = RunDirectory.open(path)
         if existing.hash != config.hash:
             directory.refuse_reuse(config)
-        if directory.finished:
-            return iter(())
-        prepared = prepare(config, splits=splits_of(config), say=reporter.say)
-        check_identity(path, identity, prepared)
+        directory.claim()
+        try:
+            if directory.finished:
+                directory.release()
+                return iter(())
+            prepared = prepare(config, splits=splits_of(config), say=reporter.say)
+            check_identity(path, identity, prepared)
+        except BaseException:
+            directory.release()
+            raise
         return to_the_end(OngoingRun(prepared, directory, reporter, stop=stop, resume=True))
 
     return start
 
 
-def _cost(config: RunConfig) -> float:
+def predicted_cost(config: RunConfig) -> float:
     """Predicted length in epochs: within one grid the data differ less than the epochs do."""
     recipe, *_ = RECIPES.get(config.recipe, (recipe_for(config.source),))
     return float(config.epochs or recipe.epochs)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -16,6 +17,7 @@ from .data.description import some_names
 from .data.imageset import Splits
 from .data.imbalance import Imbalanced, build
 from .data.sources import load_source
+from .differences import difference
 from .engine.device import Placement, place
 from .engine.engines import Engine, choose_engine
 from .engine.images import channel_statistics
@@ -23,6 +25,7 @@ from .engine.record import identity_of
 from .engine.stages import reshape_for, stage_epochs
 from .engine.stores import ImageStores, augmentation_of, free_bytes
 from .errors import ConfigError, RunError
+from .loading import source_settings
 from .methods import checked_options, make_method, option_defaults
 from .methods.base import Method
 from .nets import build_net, check_net, layers_of
@@ -126,13 +129,7 @@ def prepare(
     recipe_of(config)  # what is wrong with the settings is said before images are loaded
     options = _options(config)
     if splits is None:
-        splits = load_source(
-            config.source,
-            data_dir=config.data_dir,
-            image_size=config.image_size,
-            data_seed=config.data_seed,
-            say=say,
-        )
+        splits = load_source(**source_settings(config), say=say)
     if splits.note:
         say(splits.note)
     if config.classes:
@@ -248,20 +245,16 @@ def _resolved(recipe: Recipe, config: RunConfig, method: Method) -> Recipe:
 
 def check_identity(run: Path, identity: Mapping[str, Any], prepared: Prepared, purpose: str = "go on") -> None:
     """Refuse a run whose data, classes or defaults have changed since it began."""
-    before, now = _flat(identity), _flat(identity_of(prepared))
-    # A number that recipes did not have when the run began cannot have changed since.
-    both = [k for k in {**before, **now} if k in before or not k.startswith("recipe.")]
+    before, now = _flat(identity), _flat(json.loads(json.dumps(identity_of(prepared))))  # both with lists for tuples
+    # What records did not have when the run began cannot have changed since.
+    later = ("recipe.", "options.", "seed")
+    both = [k for k in {**before, **now} if k in before or not k.startswith(later)]
     if prepared.pretrained is None and prepared.config.pretrained:
         both.remove("pretrained")  # a trained network no longer needs the weights it started from
     changed = {k: (before.get(k), now.get(k)) for k in both if before.get(k) != now.get(k)}
     if changed:
-        listed = "; ".join(f"{k}: {_short(a)} when it began, {_short(b)} now" for k, (a, b) in changed.items())
+        listed = "; ".join(difference(k, before, now) for k, (before, now) in changed.items())
         raise RunError(f"{run} cannot {purpose}: the data or the library's defaults have changed ({listed})")
-
-
-def _short(value: Any) -> str:
-    text = str(value)
-    return text if len(text) <= 60 else text[:57] + "..."
 
 
 def _flat(record: Mapping[str, Any]) -> dict[str, Any]:

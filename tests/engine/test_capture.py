@@ -293,7 +293,7 @@ def test_a_value_that_is_no_number_freezes_a_captured_run(
     build = Prepared.build_net
     monkeypatch.setattr(Prepared, "build_net", lambda self: nets.append(build(self)) or nets[-1])
     settings = {**on_gpu, "method": "spoilt", "precision": precision, "engine": "captured", "checkpoint_every": 0}
-    with pytest.raises(RunError, match="non-finite loss or gradient in epoch 2, step 1,"):
+    with pytest.raises(RunError, match="non-finite loss, gradient or weight in epoch 2, step 1,"):
         fit(splits, **settings, run_dir=tmp_path / "run")
     # The last checkpoint is the end of the first epoch; three more steps of the second have run and changed nothing.
     entry = json.loads((tmp_path / "run/checkpoints.json").read_text())["checkpoints"][-1]

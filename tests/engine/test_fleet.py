@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 
-from procrustean import many
+from procrustean import loading, many
 from procrustean.api import Stopped, fit
 from procrustean.config import RunConfig
 from procrustean.console import PlainReporter, SilentReporter
@@ -425,7 +425,7 @@ def test_a_source_that_cannot_be_loaded_is_tried_once(
         tried.append(source)
         raise RunError("no connection")
 
-    monkeypatch.setattr(many, "load_source", unavailable)
+    monkeypatch.setattr(loading, "load_source", unavailable)
     outcomes = fit_many([config(name) for name in "abc"])
     assert [str(outcome.error) for outcome in outcomes] == ["no connection"] * 3
     assert len(tried) == 1

@@ -5,13 +5,13 @@ Nothing here imports torch: a command imports what it needs when it runs, so `--
 
 from __future__ import annotations
 
-import os
 import signal
 import sys
 import traceback
 import warnings
 from collections.abc import Sequence
 
+from ..console import abandon, printable
 from ..errors import ProcrusteanError
 
 
@@ -33,17 +33,25 @@ def main(argv: Sequence[str] | None = None) -> int:
     except ProcrusteanError as error:
         if debug:
             traceback.print_exc()
-        sys.stderr.write(f"procrustean: {error}\n")
+        _complain(str(error))
         return getattr(error, "exit_code", 2)
     except BrokenPipeError:
-        # The reader of our output (`| head`) has gone; without a pipe there is nothing left to flush at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        abandon(sys.stdout)  # its reader (`| head`) has gone
         return 128 + signal.SIGPIPE
     except KeyboardInterrupt:
-        sys.stderr.write("procrustean: stopped at once\n")
+        _complain("stopped at once")
         return 130
+
+
+def _complain(text: str) -> None:
+    """A message on stderr, if anybody still reads it: the exit code has to be right in any case."""
+    try:
+        sys.stderr.write(f"procrustean: {printable(text)}\n")
+        sys.stderr.flush()
+    except OSError:
+        abandon(sys.stderr)
 
 
 def _show_warning(message: Warning | str, *where: object, **more: object) -> None:
     """A warning of the library as one line for people, without the line of source it arose in."""
-    sys.stderr.write(f"procrustean: warning: {message}\n")
+    _complain(f"warning: {message}")

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from ..config import RunConfig, typed_settings
-from ..errors import ConfigError
+from ..plain_yaml import read_yaml as read_yaml
 
 
 def config_argument(arguments: Sequence[str]) -> Path | None:
@@ -23,21 +23,6 @@ def config_argument(arguments: Sequence[str]) -> Path | None:
 def read_config(path: Path) -> dict[str, Any]:
     """Settings from a YAML file; unknown or ill-typed ones are refused by name."""
     return typed_settings(read_yaml(path), origin=str(path))
-
-
-def read_yaml(path: Path) -> dict[str, Any]:
-    """A mapping from a YAML file, of plain data only."""
-    import yaml
-
-    try:
-        content = yaml.safe_load(path.read_text())
-    except OSError as error:
-        raise ConfigError(f"cannot read the configuration {path} ({error.strerror})") from error
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{path} is not valid YAML ({error})") from error
-    if not isinstance(content, dict):
-        raise ConfigError(f"{path} holds {type(content).__name__}, not settings; write `source: digits` and so on")
-    return content
 
 
 def config_as_yaml(config: RunConfig) -> str:

@@ -30,6 +30,8 @@ class Describe:
     """Training images per class set aside."""
     image_size: int | None = None
     """Side length to which images of a folder are resized, or at which a data set was prepared."""
+    on_bad_image: Literal["error", "skip"] = "error"
+    """Refuse a folder with files that are no complete images, or leave them out and count the classes again."""
     data_dir: Path | None = None
     """Where data sets are found or downloaded to; default $PROCRUSTEAN_DATA or the user's cache."""
 
@@ -45,6 +47,7 @@ class Describe:
             data_dir=self.data_dir,
             image_size=self.image_size,
             data_seed=self.data_seed,
+            on_bad_image=self.on_bad_image,
             say=reporter.say,
         )
         data = build(splits, imbalance=self.imbalance, rho=self.rho, data_seed=self.data_seed, hold_out=self.hold_out)

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import tyro
 
+from ..errors import ConfigError
 from .config_file import config_as_yaml, read_yaml
 from .outcome import show
 
@@ -25,6 +26,8 @@ class Fleet:
     """Folder below which each run gets its own."""
     width: int | None = None
     """Most runs at a time; default 8 on a GPU, 1 on a CPU."""
+    processes: int | None = None
+    """Train with so many processes, for CPUs: a process that is killed is replaced and its run goes on."""
     data_dir: Path | None = None
     """Where data sets are found or downloaded to; default $PROCRUSTEAN_DATA or the user's cache."""
     print_config: bool = False
@@ -44,11 +47,17 @@ class Fleet:
         if self.print_config:
             write_result("---\n".join(config_as_yaml(config) for config in configs))
             return 0
+        if self.processes is not None and self.width is not None:
+            raise ConfigError("both --width and --processes received; every process trains one run at a time")
         from ..many import fit_many
+        from ..processes import fit_in_processes
 
         reporter = make_reporter(quiet=self.quiet)
         try:
-            outcomes = fit_many(configs, width=self.width, reporter=reporter)
+            if self.processes is not None:
+                outcomes = fit_in_processes(configs, processes=self.processes, reporter=reporter)
+            else:
+                outcomes = fit_many(configs, width=self.width, reporter=reporter)
         finally:
             reporter.close()
         finished = [outcome.path for outcome in outcomes if outcome.error is None]

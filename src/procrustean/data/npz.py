@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 from typing import Any
+from zipfile import ZipInfo
 
 import numpy as np
 import numpy.typing as npt
@@ -14,6 +16,9 @@ from procrustean.errors import DataError, did_you_mean
 
 SPLITS = ("train", "test", "val")
 KNOWN = (*(f"{split}_{part}" for split in SPLITS for part in ("images", "labels")), "classes")
+
+#: An archive that unpacks to more than both is made to exhaust the memory: real images do not shrink like that.
+MOST_BYTES, MOST_TIMES = 1 << 30, 200
 
 Array = npt.NDArray[Any]
 
@@ -41,6 +46,7 @@ def _arrays(path: Path) -> dict[str, Array]:
             opened = np.load(file, allow_pickle=False)
             if isinstance(opened, np.ndarray):
                 raise DataError(f"{path}: holds a single array; save with np.savez(path, train_images=..., ...)")
+            _refuse_bomb(opened.zip.infolist(), path)
             _check_names(opened.files, path)
             return {name: opened[name] for name in opened.files}
     except DataError:
@@ -54,10 +60,19 @@ def _arrays(path: Path) -> dict[str, Array]:
         ) from error
 
 
+def _refuse_bomb(members: list[ZipInfo], path: Path) -> None:
+    unpacked, size = sum(member.file_size for member in members), path.stat().st_size
+    if unpacked > max(MOST_BYTES, MOST_TIMES * size):
+        raise DataError(f"{path}: {size:,} bytes that unpack to {unpacked:,}; refused, save it without compression")
+
+
 def _check_names(names: list[str], path: Path) -> None:
+    twice = [name for name, number in Counter(names).items() if number > 1]
+    if twice:
+        raise DataError(f"{path}: holds two arrays {twice[0]!r:.80}; keep one")
     for name in names:
         if name not in KNOWN:
-            raise DataError(f"{path}: unknown array {name!r}. {did_you_mean(name, KNOWN)}")
+            raise DataError(f"{path}: unknown array {name!r:.80}. {did_you_mean(name[:80], KNOWN)}")
     for split in SPLITS:
         pair = (f"{split}_images", f"{split}_labels")
         absent = [name for name in pair if name not in names]

@@ -50,16 +50,20 @@ def _load(file: IO[bytes], name: str, encoding: str) -> Any:
 class _Array:
     """What numpy's `_reconstruct` gives: filled by its state, turned into a real array at the end."""
 
-    __slots__ = ("name", "value")
+    __slots__ = ("name", "spare", "value")
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, spare: list[int]) -> None:
         self.name = name
+        self.spare = spare
         self.value: npt.NDArray[Any] | None = None
 
     def __setstate__(self, state: Any) -> None:
         _, shape, dtype, fortran, data = state
         if not isinstance(dtype, _Dtype):
             raise DataError(f"{self.name}: an array without a number type; refused")
+        self.spare[0] -= len(data)
+        if self.spare[0] < 0:
+            raise DataError(f"{self.name}: arrays of more bytes than the file has; refused")
         raw = data.encode("latin1") if isinstance(data, str) else data
         flat = np.frombuffer(raw, dtype.value)
         shaped = flat.reshape(shape, order="F" if fortran else "C")
@@ -89,17 +93,18 @@ class _Dtype:
 class _StandIn:
     """A name the pickle may refer to. Its own `__setstate__` keeps a pickle from changing it."""
 
-    __slots__ = ("kind", "name")
+    __slots__ = ("kind", "name", "spare")
 
-    def __init__(self, kind: str, name: str) -> None:
+    def __init__(self, kind: str, name: str, spare: list[int]) -> None:
         self.kind = kind
         self.name = name
+        self.spare = spare
 
     def __call__(self, *arguments: Any) -> _Array | _Dtype | int | float | bytes:
         if self.kind == "dtype":
             return _Dtype(self.name, arguments[0])
         if self.kind == "_reconstruct":
-            return _Array(self.name)
+            return _Array(self.name, self.spare)
         if self.kind == "encode" and isinstance(arguments[0], str):
             # How Python 3 writes bytes for older readers.
             return arguments[0].encode("latin1")
@@ -113,17 +118,21 @@ class _StandIn:
         raise DataError(f"{self.name}: the pickle tries to change numpy.{self.kind}; refused")
 
 
-class _Unpickler(pickle.Unpickler):
+# In Python: the one in C keeps what it has read in a table that one number in a file can blow up to many gigabytes.
+class _Unpickler(pickle._Unpickler):
     def __init__(self, file: IO[bytes], name: str, encoding: str) -> None:
         super().__init__(file, encoding=encoding)
         self.name = name
+        # Bytes that arrays may still have: bytes named again and again would otherwise fill the memory.
+        self.spare = [file.seek(0, io.SEEK_END)]
+        file.seek(0)
 
     def find_class(self, module: str, name: str, /) -> Any:
         arrays = module in ("numpy.core.multiarray", "numpy._core.multiarray")
         if (arrays and name in ("_reconstruct", "scalar")) or (module == "numpy" and name in ("ndarray", "dtype")):
-            return _StandIn(name, self.name)
+            return _StandIn(name, self.name, self.spare)
         if (module, name) == ("_codecs", "encode"):
-            return _StandIn(name, self.name)
+            return _StandIn(name, self.name, self.spare)
         raise DataError(
             f"{self.name}: the pickle asks for {module}.{name}, which is refused: only arrays of numbers, "
             "dicts, lists, strings and integers are read. Do not trust this file; get the official one"

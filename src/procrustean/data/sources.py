@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from procrustean.errors import ConfigError, DataError, did_you_mean
 
@@ -43,6 +43,7 @@ def load_source(
     image_size: int | None = None,
     download: bool = True,
     data_seed: int = 0,
+    on_bad_image: Literal["error", "skip"] = "error",
     say: Callable[[str], None] | None = None,
 ) -> Splits:
     """Load the images that `source` names.
@@ -54,6 +55,7 @@ def load_source(
         image_size: side in pixels to which the images of a folder are resized, or at which a data set was prepared.
         download: whether CIFAR may be downloaded if it is not found.
         data_seed: which images are for what, where the data set leaves that open (tiered-imagenet).
+        on_bad_image: whether files of a folder that are no complete images are refused or left out.
         say: called with one line of progress at a time.
 
     >>> load_source("digits").train.counts.tolist()
@@ -67,7 +69,9 @@ def load_source(
     if source not in NAMED and path.is_dir():
         from procrustean.data.folders import load_folder
 
-        return load_folder(path, image_size)
+        return load_folder(path, image_size, on_bad_image)
+    if on_bad_image != "error":
+        raise ConfigError(f"on_bad_image is for image folders; {source} is used as a whole or not at all")
     splits = _fixed_size(source, path, data_dir, download, say)
     height, width = splits.train.images.shape[1:3]
     if image_size is not None and not image_size == height == width:

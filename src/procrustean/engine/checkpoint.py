@@ -5,8 +5,10 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -18,37 +20,44 @@ from torch import Tensor
 from ..errors import RunError
 
 MANIFEST = "checkpoints.json"
+PREVIOUS = "checkpoints.previous.json"
+FORMAT = 1
 KEPT = 2
+FILE = re.compile(r"checkpoint-(\d{6,})\.safetensors")
+TEMPORARY = re.compile(r"\..+\.\d+\.tmp")
+
+Entry = dict[str, Any]  # file, sha256, position
 
 
 def write_atomically(path: Path, content: bytes) -> None:
     """Replace a file as a whole: readers see the old one or the new one, also after a power cut."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
-        with open(temporary, "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-        _sync_folder(path.parent)
-    except OSError as error:
-        temporary.unlink(missing_ok=True)
-        raise RunError(f"cannot write {path} ({error.strerror}); the previous version is intact") from error
+    with _replacing(path) as temporary, open(temporary, "wb") as file:
+        file.write(content)
 
 
 def save_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
     """Write a safetensors file atomically."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     contiguous = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
-    try:
+    with _replacing(path) as temporary:
         save_file(contiguous, temporary)
-        with open(temporary, "rb") as file:
-            os.fsync(file.fileno())
+
+
+@contextmanager
+def _replacing(path: Path) -> Iterator[Path]:
+    """A name to write to; then the file is synced, put in its place, and the folder synced."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        yield temporary
+        _sync(temporary)
         os.replace(temporary, path)
-        _sync_folder(path.parent)
+        _sync(path.parent)
     except (OSError, SafetensorError) as error:
-        temporary.unlink(missing_ok=True)
-        raise RunError(f"cannot write {path} ({error}); what was saved before is intact") from error
+        _drop(temporary)
+        reason = (error.strerror or error) if isinstance(error, OSError) else error
+        raise RunError(
+            f"cannot write {path} ({reason}); what was saved before is intact. "
+            "Make room or allow writing there, then go on with the run"
+        ) from error
 
 
 def save_checkpoint(folder: Path, number: int, tensors: Mapping[str, Tensor], position: Mapping[str, Any]) -> None:
@@ -56,13 +65,15 @@ def save_checkpoint(folder: Path, number: int, tensors: Mapping[str, Tensor], po
     path = folder / f"checkpoint-{number:06d}.safetensors"
     save_tensors(path, tensors)
     entry = {"file": path.name, "sha256": _sha256(path), "position": dict(position)}
-    earlier = [e for e in _entries(folder) if e["file"] != path.name]
-    entries = [*earlier[-(KEPT - 1) :], entry]
-    write_atomically(folder / MANIFEST, json.dumps({"format": 1, "checkpoints": entries}).encode())
+    before = _entries(folder)
+    entries = [*[e for e in before if e["file"] != path.name][-(KEPT - 1) :], entry]
+    if before:
+        write_atomically(folder / PREVIOUS, _manifest(before))
+    write_atomically(folder / MANIFEST, _manifest(entries))
     kept = {e["file"] for e in entries}
     for old in folder.glob("checkpoint-*.safetensors"):
         if old.name not in kept:
-            old.unlink()
+            _drop(old)
 
 
 def load_checkpoint(folder: Path) -> tuple[dict[str, Tensor], dict[str, Any], int] | None:
@@ -70,13 +81,17 @@ def load_checkpoint(folder: Path) -> tuple[dict[str, Tensor], dict[str, Any], in
 
     A missing or damaged one is passed over with a warning, for the one before it.
     """
-    entries = _entries(folder)
+    entries, problem = _newest_manifest(folder)
+    if problem:
+        warnings.warn(f"{problem}; going back to the manifest before it", stacklevel=2)
     for entry in reversed(entries):
         path = folder / entry["file"]
-        if not path.exists() or _sha256(path) != entry["sha256"]:
-            warnings.warn(f"{path} is missing or damaged; going back to the checkpoint before it", stacklevel=2)
-            continue
-        return load_file(path), entry["position"], int(path.stem.rpartition("-")[2])
+        try:
+            if _sha256(path) == entry["sha256"]:
+                return load_file(path), entry["position"], int(FILE.fullmatch(path.name)[1])  # type: ignore[index]
+        except (OSError, SafetensorError):
+            pass  # told of below
+        warnings.warn(f"{path} is missing or damaged; going back to the checkpoint before it", stacklevel=2)
     if entries:
         raise RunError(f"every checkpoint in {folder} is missing or damaged; start the run again in a new folder")
     return None
@@ -87,31 +102,66 @@ def kept_checkpoints(folder: Path) -> list[dict[str, Any]]:
     return _entries(folder)
 
 
+def is_leftover(path: Path) -> bool:
+    """Whether a file is one that was being written when the program was killed."""
+    return TEMPORARY.fullmatch(path.name) is not None
+
+
 def remove_leftovers(folder: Path) -> None:
     """Drop half-written files of a run that was killed while saving."""
-    for path in folder.glob(".*.tmp"):
-        path.unlink()
+    for path in folder.iterdir():
+        if is_leftover(path):
+            _drop(path)
 
 
 def remove_checkpoints(folder: Path) -> None:
     """Drop the checkpoints of a finished run."""
-    (folder / MANIFEST).unlink(missing_ok=True)
-    for path in folder.glob("checkpoint-*.safetensors"):
-        path.unlink()
+    for path in (folder / MANIFEST, folder / PREVIOUS, *folder.glob("checkpoint-*.safetensors")):
+        _drop(path)
 
 
-def _entries(folder: Path) -> list[dict[str, Any]]:
-    path = folder / MANIFEST
-    if not path.exists():
-        return []
-    try:
-        manifest = json.loads(path.read_text())
-        if manifest["format"] != 1:
-            raise RunError(f"{path} has format {manifest['format']}; this version of procrustean reads format 1")
-        entries: list[dict[str, Any]] = manifest["checkpoints"]
-    except (ValueError, KeyError, TypeError) as error:
-        raise RunError(f"{path} is not a checkpoint manifest ({error})") from error
+def _newest_manifest(folder: Path) -> tuple[list[Entry], str]:
+    """What the newest whole manifest names (nothing if there is none yet), and what is wrong with a newer one."""
+    problems: list[str] = []
+    for path in (folder / MANIFEST, folder / PREVIOUS):
+        try:
+            return _entries_of(path), "; ".join(problems)
+        except FileNotFoundError:
+            problems.append(f"{path} is missing")
+        except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
+            problems.append(f"{path} is damaged ({error})")
+    if not all(problem.endswith("is missing") for problem in problems):
+        raise RunError(f"{'; '.join(problems)}; start the run again in a new folder")
+    return [], ""
+
+
+def _entries(folder: Path) -> list[Entry]:
+    return _newest_manifest(folder)[0]
+
+
+def _entries_of(path: Path) -> list[Entry]:
+    manifest = json.loads(path.read_bytes())
+    if manifest["format"] != FORMAT:
+        raise RunError(
+            f"{path} has format {manifest['format']!r:.20}; this version of procrustean reads format {FORMAT}. "
+            "Go on with the version that wrote it, or a newer one"
+        )
+    entries: list[Entry] = manifest["checkpoints"]
+    # The first release wrote manifests without a hash of their own.
+    if manifest.get("sha256", _digest(entries)) != _digest(entries):
+        raise ValueError("its content does not match its hash")
+    for entry in entries:
+        if not FILE.fullmatch(entry["file"]) or not isinstance(entry["position"], dict) or not entry["sha256"]:
+            raise ValueError(f"it names {entry['file']!r:.80} as a checkpoint")
     return entries
+
+
+def _manifest(entries: list[Entry]) -> bytes:
+    return json.dumps({"format": FORMAT, "sha256": _digest(entries), "checkpoints": entries}).encode()
+
+
+def _digest(entries: list[Entry]) -> str:
+    return hashlib.sha256(json.dumps(entries, sort_keys=True).encode()).hexdigest()
 
 
 def _sha256(path: Path) -> str:
@@ -119,12 +169,36 @@ def _sha256(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def _sync_folder(folder: Path) -> None:
-    handle = os.open(folder, os.O_RDONLY)
+def _sync(path: Path) -> None:
+    """Wait until a file or folder is on the disk."""
+    handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)
     finally:
         os.close(handle)
+
+
+def _drop(path: Path) -> None:
+    """Remove a file that nothing needs any more; where the system refuses, say so and go on."""
+    try:
+        path.unlink(missing_ok=True)
+    except OSError as error:
+        warnings.warn(f"cannot remove {path} ({error.strerror}); it is not needed any more", stacklevel=2)
+
+
+def check_tensors(wanted: Mapping[str, Tensor], found: Mapping[str, Tensor], place: str) -> None:
+    """RunError unless a checkpoint has every tensor that is wanted, in its shape and type."""
+    for name, tensor in wanted.items():
+        kind, other = _kind(tensor), _kind(found[name]) if name in found else "missing"
+        if kind != other:
+            raise RunError(
+                f"the checkpoint of {place} does not fit this run: {name} is {other}, {kind} is needed. It was written "
+                "by another version or for another network; start the run again in a new folder"
+            )
+
+
+def _kind(tensor: Tensor) -> str:
+    return f"{str(tensor.dtype).removeprefix('torch.')} {list(tensor.shape)}"
 
 
 def cpu_copy(tensor: Tensor) -> Tensor:

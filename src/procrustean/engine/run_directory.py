@@ -11,11 +11,14 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from safetensors import SafetensorError
+from safetensors.torch import load_file
 from torch import Tensor
 
 from ..config import RunConfig
 from ..errors import RunError
 from . import checkpoint
+from .claims import Claim
 
 FORMAT = 1
 
@@ -26,24 +29,35 @@ class RunDirectory:
     def __init__(self, path: Path) -> None:
         self.path = path
         self._number = 0
+        self._claim: Claim | None = None
 
     @classmethod
     def create(cls, path: Path, config: RunConfig, identity: Mapping[str, Any]) -> RunDirectory:
-        """Start a new run; refuses a folder that holds one already, or anything else."""
+        """Start a new run and claim it; refuses a folder that holds one already, or anything else."""
         directory = cls(path)
+        record = {"format": FORMAT, "hash": config.hash, "config": config.to_json(), "identity": dict(identity)}
         try:
-            if directory.file("config.json").exists():
-                directory.refuse_reuse(config)
-            if path.exists() and (not path.is_dir() or any(path.iterdir())):
-                raise RunError(f"{path} exists and is not an empty folder; choose another --run-dir")
-            path.mkdir(parents=True, exist_ok=True)
+            directory._take(config)
+            checkpoint.write_atomically(directory.file("config.json"), _json(record))
+        except BaseException:
+            directory.release()
+            raise
+        return directory
+
+    def _take(self, config: RunConfig) -> None:
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+            self.claim()
+            if self.file("config.json").exists():
+                self.refuse_reuse(config)
+            # What a kill left of the first file that is written does not stand in the way of a second attempt.
+            if not all(map(checkpoint.is_leftover, self.path.iterdir())):
+                raise RunError(f"{self.path} exists and is not an empty folder; choose another --run-dir")
+            checkpoint.remove_leftovers(self.path)
         except OSError as error:
             raise RunError(
-                f"cannot create the run directory {path} ({error.strerror}); choose another --run-dir"
+                f"cannot create the run directory {self.path} ({error.strerror}); choose another --run-dir"
             ) from error
-        record = {"format": FORMAT, "config": config.to_json(), "identity": dict(identity)}
-        checkpoint.write_atomically(directory.file("config.json"), _json(record))
-        return directory
 
     @classmethod
     def open(cls, path: Path) -> tuple[RunDirectory, RunConfig, dict[str, Any]]:
@@ -53,11 +67,28 @@ class RunDirectory:
         if not isinstance(record, dict) or "format" not in record:
             raise RunError(f"{path}/config.json is not the configuration of a run")
         if record["format"] != FORMAT:
-            raise RunError(f"{path}/config.json has format {record['format']}; this version reads {FORMAT}")
+            raise RunError(
+                f"{path}/config.json has format {record['format']!r:.20}; this version of procrustean reads format "
+                f"{FORMAT}. Use the version that wrote it, or a newer one"
+            )
         if not isinstance(record.get("config"), dict) or not isinstance(record.get("identity"), dict):
             raise RunError(f"{path}/config.json is damaged: it lacks config or identity")
         config = RunConfig.from_json(record["config"], origin=f"{path}/config.json")
+        if record.get("hash", config.hash) != config.hash:
+            raise RunError(
+                f"{path}/config.json has been changed or damaged since the run began: its settings have the hash "
+                f"{config.hash}, not {record['hash']!r:.20}. Put it back, or start a new run with these settings"
+            )
         return directory, config, record["identity"]
+
+    def claim(self) -> None:
+        """Keep other processes from training this run until `release`, or until this process ends."""
+        self._claim = self._claim or Claim(self.path)
+
+    def release(self) -> None:
+        if self._claim is not None:
+            self._claim.release()
+            self._claim = None
 
     def refuse_reuse(self, config: RunConfig) -> None:
         """Say why an existing run directory cannot take this run."""
@@ -82,7 +113,7 @@ class RunDirectory:
             raise RunError(f"{self.path} is not a run directory: it has no {name}") from None
         except OSError as error:
             raise RunError(f"cannot read {path} ({error.strerror})") from error
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise RunError(f"{path} is damaged ({error})") from error
         return content
 
@@ -95,11 +126,13 @@ class RunDirectory:
         path = self.file("epochs.jsonl")
         if not path.exists():
             return []
-        lines = path.read_bytes().split(b"\n")
         try:
-            return [json.loads(line) for line in lines[:-1]]
-        except ValueError as error:
+            records = [json.loads(line) for line in path.read_bytes().split(b"\n")[:-1]]
+            if not all(isinstance(record, dict) for record in records):
+                raise ValueError("a line is no record of an epoch")
+        except (OSError, ValueError, RecursionError) as error:
             raise RunError(f"{path} is damaged ({error}); start the run again in a new folder") from error
+        return records
 
     def keep_records(self, count: int) -> None:
         """Drop the epochs after the checkpoint that training goes on from; they are about to be trained again."""
@@ -137,6 +170,13 @@ class RunDirectory:
 
     def save_weights(self, name: str, weights: Mapping[str, Tensor]) -> None:
         checkpoint.save_tensors(self.file(name), weights)
+
+    def load_weights(self, name: str) -> dict[str, Tensor]:
+        """Tensors of a file of this run, or a RunError."""
+        try:
+            return load_file(self.file(name))
+        except (OSError, SafetensorError) as error:
+            raise RunError(f"{self.file(name)} is missing or damaged ({error})") from error
 
     def finish(self, result: Mapping[str, Any]) -> None:
         """Write the result; from now on the run is complete and needs its checkpoints no more."""

@@ -13,8 +13,8 @@ from .parameters import FlatBuffers, FlatParameters
 class SGD:
     """PyTorch's SGD (momentum, L2 weight decay, no dampening) as a few operations on one flat tensor.
 
-    A non-finite loss or gradient clears `healthy`; from then on updates change nothing, so the weights of the
-    step before are kept. Nothing is read by the host.
+    A non-finite loss, gradient, weight or statistic clears `healthy`; from then on updates change nothing, so the
+    weights of the step before are kept. Nothing is read by the host.
     """
 
     def __init__(
@@ -36,20 +36,27 @@ class SGD:
         self.decay = parameters.by_name(dict.fromkeys(no_decay, 0.0), 1.0) * weight_decay if no_decay else weight_decay
         self.velocity = torch.zeros_like(parameters.master)
         self.healthy = torch.ones((), dtype=torch.bool, device=lr.device)
+        # Foreign networks may keep infinities on purpose, as masks; of those nothing can be told from the sum.
+        self.watches_statistics = bool(torch.isfinite(buffers.flat).all())
 
     @torch.no_grad()
     def step(self, loss: Tensor, gradients: tuple[Tensor, ...]) -> None:
         """One update; `buffers.remember()` was called before the forward pass."""
         master, velocity = self.parameters.master, self.velocity
         gradient = self.parameters.collect(gradients)
-        self.healthy.logical_and_(torch.isfinite(gradient).all() & torch.isfinite(loss))
         if isinstance(self.decay, Tensor):
             gradient.addcmul_(master, self.decay)
         else:
             gradient.add_(master, alpha=self.decay)
         faster = torch.add(gradient, velocity, alpha=self.momentum)
         descent = gradient.add(faster, alpha=self.momentum) if self.nesterov else faster
+        updated = master - self.lr * self.rate * descent
+        # What is wrong with a gradient or a velocity shows in the weights they lead to, also an overflow of the update
+        # itself. Statistics are summed up: they can overflow while the loss is finite, because batch normalisation
+        # turns an infinite variance into zeros.
+        watched = loss + self.buffers.flat.sum() if self.watches_statistics else loss
+        self.healthy.logical_and_(torch.isfinite(updated).all() & torch.isfinite(watched))
         velocity.copy_(torch.where(self.healthy, faster, velocity))
-        master.copy_(torch.where(self.healthy, master - self.lr * self.rate * descent, master))
+        master.copy_(torch.where(self.healthy, updated, master))
         self.buffers.restore_unless(self.healthy)
         self.parameters.refresh()

@@ -20,6 +20,7 @@ from ..recipes import Recipe, lr_table
 from ..types import Clock
 from .averages import AverageKind, WeightAverages
 from .capture import Runner
+from .checkpoint import check_tensors
 from .device import Placement
 from .engines import Engine
 from .images import ImageStore
@@ -241,7 +242,9 @@ class StageRun:
     @torch.no_grad()
     def load_state(self, state: Mapping[str, Tensor]) -> None:
         """The reverse of `state`."""
-        for name, target in self.state().items():
+        own = self.state()
+        check_tensors(own, state, f"stage {self.stage.name!r}")
+        for name, target in own.items():
             target.copy_(state[name])
         self.parameters.refresh()
 

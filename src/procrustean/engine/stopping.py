@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from types import FrameType
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM) + ((signal.SIGUSR1,) if hasattr(signal, "SIGUSR1") else ())
@@ -28,21 +28,31 @@ class StopRequest:
 
 @contextmanager
 def stop_on_signal(say: Callable[[str], None]) -> Iterator[StopRequest]:
-    """Within it, signals set the request instead of killing the program; outside the main thread it does nothing."""
+    """Within it, the first signal sets the request instead of killing the program.
+
+    From then on signals have the effect they had before: by default a second SIGTERM or SIGUSR1 ends the program in
+    the kernel, whatever it is doing, and a second SIGINT raises KeyboardInterrupt. Outside the main thread it does
+    nothing.
+    """
     request = StopRequest()
     if threading.current_thread() is not threading.main_thread():
         yield request
         return
 
     def handler(number: int, frame: FrameType | None) -> None:
-        if request():
-            raise KeyboardInterrupt
         request.signal = number
-        say(f"{signal.Signals(number).name}: saving, then stopping; once more to stop at once")
+        restore()
+        # The reader of our messages may have got the signal too and be gone (`2>&1 | tee log`), or be in the middle of
+        # a message; saving matters more.
+        with suppress(OSError, RuntimeError, ValueError):
+            say(f"{signal.Signals(number).name}: saving, then stopping; once more to stop at once")
+
+    def restore() -> None:
+        for number, old in before.items():
+            signal.signal(number, signal.SIG_DFL if old is None else old)
 
     before = {number: signal.signal(number, handler) for number in SIGNALS}
     try:
         yield request
     finally:
-        for number, old in before.items():
-            signal.signal(number, old)
+        restore()

@@ -18,7 +18,7 @@ from ..methods.base import Judge, Method
 from ..nets.classifier import Classifier
 from ..recipes import Recipe
 from .averages import AverageKind
-from .checkpoint import cpu_copy
+from .checkpoint import check_tensors, cpu_copy
 from .device import Placement
 from .engines import Engine
 from .evaluate import evaluate_net
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 Measured = TypeVar("Measured")
 
 HELD_OUT_WEIGHTS = "held_out.safetensors"
+KEPT = "held_out."  # before the names of those weights in a checkpoint
 
 
 def weights_file(epochs: int) -> str:
@@ -56,6 +57,22 @@ class Position:
     seconds: dict[str, float] = field(default_factory=lambda: {"train": 0.0, "evaluate": 0.0, "first_step": 0.0})
     best: dict[str, dict[str, Any] | None] = field(default_factory=lambda: {"held_out": None, "oracle": None})
     last: dict[str, Any] | None = None
+
+    @classmethod
+    def from_json(cls, record: dict[str, Any], origin: str) -> Position:
+        """The position that a checkpoint was saved at; RunError for what cannot be one."""
+        try:
+            position = cls(**record)
+        except TypeError as error:
+            raise RunError(f"the checkpoint of {origin} was written by another version ({error})") from error
+        for name in ("stage", "epoch", "step", "records"):
+            value = getattr(position, name)
+            if type(value) is not int or value < 0:
+                raise RunError(f"the checkpoint of {origin} is damaged: {name} = {value!r:.20}")
+        for name in ("seconds", "best"):
+            if not isinstance(getattr(position, name), dict):
+                raise RunError(f"the checkpoint of {origin} is damaged: no {name}")
+        return position
 
 
 class Training:
@@ -110,6 +127,9 @@ class Training:
         self._started = time.monotonic()
         self._last_checkpoint = self._mark = self._started
         self._pending: dict[str, Tensor] | None = None
+        # Weights of the epoch that is best on the held-out images so far. Part of every checkpoint: in a file of their
+        # own they could be those of an epoch that a resumed run on a GPU does not choose again.
+        self._kept: dict[str, Tensor] = {}
 
     def restore(self) -> bool:
         """Go on from the newest checkpoint of the run directory; False if there is none."""
@@ -118,7 +138,8 @@ class Training:
             self.directory.keep_records(0)
             return False
         self._pending, position = loaded
-        self.position = Position(**position)
+        self.position = Position.from_json(position, str(self.directory.path))
+        self._restore_kept()
         self.directory.keep_records(self.position.records)
         self.records = self.directory.records()
         if len(self.records) < self.position.records:
@@ -127,13 +148,24 @@ class Training:
                 "that the checkpoint counts; the file was changed or cut. Start the run again in a new folder"
             )
         between_stages = self.position.epoch == 0 and self.position.step == 0
+        if self.position.stage >= len(self.method.stages) + between_stages:
+            raise RunError(f"the checkpoint of {self.directory.path} is of stage {self.position.stage + 1}; none such")
         for number in range(self.position.stage + (0 if between_stages else 1)):
             self._prepare(number)
         if between_stages:
             state = {n.removeprefix("net."): v for n, v in self._pending.items() if n.startswith("net.")}
+            check_tensors(self.net.state_dict(), state, str(self.directory.path))
             self.net.load_state_dict(state)
             self._pending = None
         return True
+
+    def _restore_kept(self) -> None:
+        assert self._pending is not None
+        self._kept = {name: value for name, value in self._pending.items() if name.startswith(KEPT)}
+        if self.position.best.get("held_out") is not None and not self._kept:
+            # The first release kept these weights in their final file alone.
+            path = self.directory.file(HELD_OUT_WEIGHTS)
+            self._kept = {KEPT + name: value for name, value in self.directory.load_weights(path.name).items()}
 
     def run(self) -> Iterator[None]:
         """Train to the end, yielding between chunks of steps."""
@@ -144,10 +176,12 @@ class Training:
             position.stage, position.epoch, position.step = position.stage + 1, 0, 0
             if position.stage < len(self.method.stages):
                 # What is selected is a network of the last stage: those before are not what the method trains.
-                position.best = {"held_out": None, "oracle": None}
+                position.best, self._kept = {"held_out": None, "oracle": None}, {}
             self._checkpoint({f"net.{k}": v for k, v in self.net.state_dict().items()})
         if self.method.finish is not None:
             self._finish(self.method.finish)
+        if self._kept:
+            self.directory.save_weights(HELD_OUT_WEIGHTS, {n.removeprefix(KEPT): v for n, v in self._kept.items()})
 
     def _finish(self, finish: Callable[[Classifier, Judge | None], dict[str, Any]]) -> None:
         """Turn the trained network into the one that predicts; there is only one, so every selection is of it."""
@@ -265,7 +299,8 @@ class Training:
             # Ties go to the later epoch: with a few images per class they are frequent, and more training is safer.
             if _better(chosen_by, position.best["held_out"], or_equal=True):
                 position.best["held_out"] = {"epoch": epoch, "metrics": test, "chosen_by": chosen_by}
-                self.directory.save_weights(HELD_OUT_WEIGHTS, stage.weights() if stage else self.net.state_dict())
+                weights = stage.weights() if stage else self.net.state_dict()
+                self._kept = {KEPT + name: cpu_copy(value) for name, value in weights.items()}
         if self.track_training:
             record["train"] = _summary(evaluate_net(self.net, self.train_images, self.counts, low))
         self._lap("evaluate")
@@ -283,7 +318,8 @@ class Training:
 
     def _checkpoint(self, tensors: dict[str, Tensor]) -> None:
         self._wait()
-        self.directory.save_checkpoint({n: cpu_copy(t) for n, t in tensors.items()}, vars(self.position))
+        own = {n: cpu_copy(t) for n, t in tensors.items()}
+        self.directory.save_checkpoint({**own, **self._kept}, vars(self.position))
         self._last_checkpoint = self._mark = time.monotonic()
 
     def _lap(self, kind: str) -> None:
@@ -297,8 +333,8 @@ class Training:
         if found is not None:
             shown = ", ".join(map(str, found.images[:8])) + (", ..." if len(found.images) > 8 else "")
             raise RunError(
-                f"non-finite loss or gradient in epoch {found.epoch + 1}, step {found.step + 1}, on training images "
-                f"[{shown}] of {self.directory.path}; the weights before it are kept. "
+                f"non-finite loss, gradient or weight in epoch {found.epoch + 1}, step {found.step + 1}, on training "
+                f"images [{shown}] of {self.directory.path}; the weights before it are kept. "
                 "Try a lower --lr, or --precision fp32; the last checkpoint is intact"
             )
 

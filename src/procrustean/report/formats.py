@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 NOTHING = "—"
 LONGEST_UNBROKEN_WORD = 12  # in a terminal; longer words are broken where space is short
 GAP = 2  # between the columns in a terminal
+FORMULA_BEGINS = ("=", "+", "-", "@", "\t", "\r")
 
 MARKDOWN_SPECIAL = frozenset("\\`*_{}[]<>#|~$&")
 LATEX_SPECIAL = {
@@ -140,10 +141,10 @@ def to_csv(table: Table) -> str:
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(header)
     for row in table.rows:
-        values: list[object] = [text for _, text in table.shared]
+        values: list[object] = [_spreadsheet(text) for _, text in table.shared]
         for column, cell in zip(table.columns, row, strict=True):
             if not column.measured:
-                values.append("" if cell.text == NOTHING else cell.whole or cell.text)
+                values.append("" if cell.text == NOTHING else _spreadsheet(cell.whole or cell.text))
             elif cell.statistic is None:
                 values += ["", "", ""]
             else:
@@ -281,6 +282,19 @@ def _printable(text: str) -> str:
 
 def _escaped(text: str, escape: Callable[[str], str]) -> str:
     return "".join(escape(char) for char in _printable(text))
+
+
+def _spreadsheet(text: str) -> str:
+    """A text that spreadsheets show: one that begins like a formula would be computed, whatever it does."""
+    valid = text.encode("utf-8", errors="backslashreplace").decode("utf-8")
+    return f"'{valid}" if valid.startswith(FORMULA_BEGINS) and not _is_number(valid) else valid
+
+
+def _is_number(text: str) -> bool:
+    try:
+        return math.isfinite(float(text))
+    except ValueError:
+        return False
 
 
 def _markdown(text: str) -> str:

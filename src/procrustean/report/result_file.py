@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from procrustean.errors import RunError
+from procrustean.report.record_types import check_types
 
 RESULT_FILE = "result.json"
 KNOWN_FORMATS = (1,)
@@ -88,7 +89,7 @@ def load_result(path: str | Path) -> Result:
         record = json.loads(file.read_text(encoding="utf-8"))
     except OSError as error:
         raise RunError(f"{file} cannot be read: {error.strerror or error}.") from error
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise RunError(f"{file} is not valid JSON ({error}). Restore it, or run the training again.") from error
     check_record(record, str(file))
     return Result(record=record, path=file.resolve())
@@ -134,6 +135,7 @@ def check_record(record: Any, place: str, *, unfinished: bool = False) -> None:
             and {"headline", "accuracy", "balanced_accuracy", "groups", "recall"} <= set(metrics)
         ):
             raise RunError(f"{place} is incomplete: its selection {name!r} has no metrics.")
+    check_types(record, place)
 
 
 def place_of(result: Result) -> str:

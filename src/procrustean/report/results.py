@@ -47,6 +47,7 @@ NOT_PART_OF_THE_SETTING = frozenset(
         "precision",
         "options",
         "checkpoint_every",
+        "on_bad_image",
         "track_training",
         "classes",
         "probes",

@@ -209,8 +209,9 @@ def test_all_bad_files_are_counted_and_the_first_named(tmp_path):
     assert lines[0].endswith("8 files cannot be used; remove or replace:")
     assert lines[1] == f"  {Path('test/a/x.png')}: empty file"
     assert lines[2].startswith(f"  {Path('train/a/x.png')}: damaged: ")
-    assert lines[-1] == "  and 3 more"
-    assert len(lines) == 7
+    assert lines[-2] == "  and 3 more"
+    assert "--on-bad-image skip" in lines[-1]
+    assert len(lines) == 8
 
 
 def test_images_of_too_many_pixels_are_bad_files(tmp_path, monkeypatch):

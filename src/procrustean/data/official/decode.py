@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 from PIL import Image
 
-from ..folders import FORMATS, convertible, reason
+from ..image_files import FORMATS, convertible, reason
 
 Pixels = npt.NDArray[np.uint8]
 Resize = Literal["crop", "stretch"]

@@ -1,0 +1,237 @@
+"""Train the runs of a grid in several processes. One that dies is replaced, and its run goes on where it was saved.
+
+Each process is a fresh interpreter, with one thread unless OMP_NUM_THREADS says otherwise, that is given one run after
+the other over a pipe. It ends with its pipe, and saves itself and ends if the program that started it is killed.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import selectors
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections import Counter, deque
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from .api import Stopped
+from .config import RunConfig
+from .console import Reporter, SilentReporter
+from .engine.run_directory import RunDirectory
+from .engine.stopping import stop_on_signal
+from .errors import ConfigError, ProcrusteanError, RunError
+from .loading import Sources
+from .many import Outcome, check_places, fit_many, predicted_cost
+
+#: Processes that may die over one run before it is given up.
+DEATHS = 3
+#: Seconds between looks at whether the program was asked to stop, and whether it is still there.
+PATIENCE = 0.2
+
+
+def fit_in_processes(
+    configs: Sequence[RunConfig], *, processes: int, reporter: Reporter | None = None
+) -> list[Outcome]:
+    """Train all runs, as `fit_many` does, with so many processes; the results do not depend on their number.
+
+    Args:
+        configs: the runs; every process loads their sources itself.
+        processes: how many.
+        reporter: where progress goes; silent by default.
+    """
+    if processes < 1:
+        raise ConfigError(f"processes = {processes} received; at least one is needed")
+    paths = check_places(configs)
+    grid = _Grid(configs, paths, reporter or SilentReporter())
+    with stop_on_signal(grid.reporter.say) as stop:
+        try:
+            while grid.goes_on(stopping=stop()):
+                grid.hand_out(processes)
+                grid.listen()
+        finally:
+            grid.close()
+        if stop() and grid.unfinished:
+            raise Stopped("stopped and saved; give the same command again to go on", stop.exit_code)
+    return [grid.outcome(number) for number in range(len(configs))]
+
+
+class _Grid:
+    """What is left to do, who does it, and what came of the rest."""
+
+    def __init__(self, configs: Sequence[RunConfig], paths: Sequence[Path], reporter: Reporter) -> None:
+        self.configs, self.paths, self.reporter = configs, paths, reporter
+        costs = [predicted_cost(config) for config in configs]
+        self.waiting = deque(sorted(range(len(configs)), key=lambda number: -costs[number]))
+        self.workers: list[_Worker] = []
+        self.deaths: Counter[int] = Counter()
+        self.errors: dict[int, Exception] = {}
+        self.done: set[int] = set()
+        self._selector = selectors.DefaultSelector()
+
+    @property
+    def unfinished(self) -> bool:
+        return len(self.done) + len(self.errors) < len(self.configs)
+
+    def goes_on(self, *, stopping: bool) -> bool:
+        """Whether any run is left; those in progress are asked to save themselves if the grid is to stop."""
+        if stopping:
+            self.waiting.clear()
+            for worker in self.workers:
+                worker.ask_to_stop()
+        return bool(self.waiting) or any(worker.run is not None for worker in self.workers)
+
+    def hand_out(self, processes: int) -> None:
+        """Give every idle process a run, and start processes as far as there are runs for them."""
+        while self.waiting:
+            worker = next((worker for worker in self.workers if worker.run is None), None)
+            if worker is None:
+                if len(self.workers) == processes:
+                    return
+                worker = _Worker()
+                self.workers.append(worker)
+                self._selector.register(worker.answers, selectors.EVENT_READ, worker)
+            number = self.waiting.popleft()
+            worker.give(number, {**self.configs[number].to_json(), "run_dir": str(self.paths[number])})
+
+    def listen(self) -> None:
+        """Take the answers that have come, and replace who died."""
+        for key, _ in self._selector.select(timeout=PATIENCE):
+            worker: _Worker = key.data
+            answer = worker.answer()
+            if answer is None:
+                self._selector.unregister(worker.answers)
+                self.workers.remove(worker)
+                self._died(worker.run, worker.end(), asked=worker.asked)
+            elif answer:
+                self._answered(answer, worker)
+
+    def _answered(self, answer: dict[str, Any], worker: _Worker) -> None:
+        number, worker.run = worker.run, None
+        assert number is not None
+        if answer.get("error"):
+            self.errors[number] = RunError(answer["error"])
+        elif not answer.get("stopped"):
+            self.done.add(number)
+        over = len(self.done) + len(self.errors)
+        self.reporter.say(f"{self.paths[number].name}: {answer['outcome']}; {over} of {len(self.configs)} runs over")
+
+    def _died(self, number: int | None, how: str, *, asked: bool) -> None:
+        if number is None or asked:
+            return
+        self.deaths[number] += 1
+        name = self.paths[number].name
+        if self.deaths[number] < DEATHS:
+            self.waiting.appendleft(number)
+            self.reporter.say(f"{name}: its process {how}; it goes on from its last checkpoint")
+        else:
+            self.errors[number] = RunError(
+                f"the processes that trained {self.paths[number]} were ended {DEATHS} times (the last one {how}); "
+                "if memory ran out, use fewer --processes or a smaller --batch-size"
+            )
+
+    def close(self) -> None:
+        """End all processes; those in the middle of a run, after a second signal, at once."""
+        for worker in self.workers:
+            worker.end()
+        self.workers.clear()
+        self._selector.close()
+
+    def outcome(self, number: int) -> Outcome:
+        error = self.errors.get(number)
+        result = RunDirectory(self.paths[number]).read("result.json") if error is None else None
+        return Outcome(self.paths[number], result, error)
+
+
+class _Worker:
+    """A process that trains one run at a time."""
+
+    def __init__(self) -> None:
+        command = [sys.executable, "-c", f"import sys; sys.path[:] = {sys.path!r}; from {__name__} import work; work()"]
+        self._process = subprocess.Popen(
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            env={"OMP_NUM_THREADS": "1", **os.environ},
+            # A Ctrl-C reaches the program alone, which then asks each process once.
+            start_new_session=True,
+        )
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._runs, self.answers = self._process.stdin, self._process.stdout
+        self._received = b""
+        self.run: int | None = None  # what it works on
+        self.asked = False  # whether it was asked to stop
+
+    def give(self, number: int, config: dict[str, Any]) -> None:
+        self.run = number
+        with suppress(BrokenPipeError):  # a process that has died is found out by its silence
+            self._runs.write(json.dumps(config).encode() + b"\n")
+            self._runs.flush()
+
+    def answer(self) -> dict[str, Any] | None:
+        """What came of its run; empty if that is not there as a whole yet, None if the process has ended."""
+        data = os.read(self.answers.fileno(), 1 << 16)
+        if not data:
+            return None
+        self._received += data
+        if not self._received.endswith(b"\n"):
+            return {}
+        answer: dict[str, Any] = json.loads(self._received)
+        self._received = b""
+        return answer
+
+    def ask_to_stop(self) -> None:
+        if self.run is not None and not self.asked:
+            self.asked = True
+            self._process.send_signal(signal.SIGTERM)
+
+    def end(self) -> str:
+        """End the process, and say how it ended."""
+        if self.run is None:
+            with suppress(BrokenPipeError):
+                self._runs.close()  # it ends by itself
+        else:
+            self._process.kill()
+        code = self._process.wait()
+        for pipe in (self._runs, self.answers):
+            with suppress(BrokenPipeError):
+                pipe.close()
+        return f"was ended by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
+
+
+def work() -> None:
+    """What a process does: train one run after the other until its pipe is closed."""
+    answers = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)  # what a library prints must not get between the answers
+    threading.Thread(target=_end_with, args=(os.getppid(),), daemon=True).start()
+    sources = Sources()
+    with suppress(BrokenPipeError):  # nobody is left to answer to
+        for line in sys.stdin:
+            answer = _trained(RunConfig.from_json(json.loads(line)), sources)
+            answers.write(json.dumps(answer) + "\n")
+            answers.flush()
+
+
+def _trained(config: RunConfig, sources: Sources) -> dict[str, Any]:
+    try:
+        (outcome,) = fit_many([config], sources=sources, width=1)
+    except Stopped:
+        return {"outcome": "stopped and saved", "stopped": True}
+    error = outcome.error
+    if error is None:
+        return {"outcome": "finished"}
+    text = str(error) if isinstance(error, ProcrusteanError) else f"{type(error).__name__}: {error}"
+    return {"outcome": f"failed: {text}", "error": text}
+
+
+def _end_with(parent: int) -> None:
+    """Stop as soon as the program that started this process is gone."""
+    while os.getppid() == parent:
+        time.sleep(PATIENCE)
+    os.kill(os.getpid(), signal.SIGTERM)

@@ -1,0 +1,82 @@
+"""Whether the values of a record are of the kinds that tables and figures compute with."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+from procrustean.errors import RunError
+
+Test = Callable[[Any], bool]
+
+
+def check_types(record: dict[str, Any], place: str) -> None:
+    """Refuse a record in which something else stands where a number, a text or a list has to be.
+
+    Args:
+        record: the content of a result.json whose parts are all there.
+        place: where it came from, for the message.
+    """
+    for part in ("config", "recipe", "data", "method", "selections", "curves"):
+        _require(record, part, _mapping, place)
+    data = record["data"]
+    _require(data, "classes", _list_of(lambda name: isinstance(name, str)), place)
+    _require(data, "counts", _list_of(_whole, len(data["classes"])), place)
+    _require(record["recipe"], "epochs", _whole, place)
+    for mapping, name, test in (
+        (record["config"], "seed", _whole),
+        (record["config"], "data_seed", _whole),
+        (data, "rho", _number),
+        (data, "kind", lambda kind: isinstance(kind, str)),
+        (record["method"], "options", _mapping),
+        (record, "environment", _mapping),
+    ):
+        if mapping.get(name) is not None:
+            _require(mapping, name, test, place)
+    for selection in record["selections"].values():
+        if selection is not None:
+            _check_metrics(selection["metrics"], len(data["classes"]), place)
+
+
+def _check_metrics(metrics: dict[str, Any], classes: int, place: str) -> None:
+    _require(metrics, "headline", ("accuracy", "balanced_accuracy").__contains__, place)
+    _require(metrics, metrics["headline"], _number, place)
+    for name in ("accuracy", "balanced_accuracy", "macro_f1", "top5"):
+        _require(metrics, name, _number_or_nothing, place, optional=True)
+    _require(metrics, "recall", _list_of(_number_or_nothing, classes), place)
+    _require(metrics, "groups", _mapping, place)
+    for name in metrics["groups"]:
+        _require(metrics["groups"], name, _number_or_nothing, place)
+
+
+def _require(mapping: dict[str, Any], name: str, test: Test, place: str, *, optional: bool = False) -> None:
+    if optional and name not in mapping:
+        return
+    if not test(mapping.get(name)):
+        raise RunError(
+            f"{place} is damaged: {name} = {mapping.get(name)!r:.60}. Restore it, or run the training again."
+        )
+
+
+def _mapping(value: Any) -> bool:
+    return isinstance(value, dict)
+
+
+def _whole(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def _number_or_nothing(value: Any) -> bool:
+    return value is None or _number(value)
+
+
+def _list_of(test: Test, length: int | None = None) -> Test:
+    def all_pass(values: Any) -> bool:
+        return isinstance(values, list) and length in (None, len(values)) and all(test(value) for value in values)
+
+    return all_pass
