@@ -24,7 +24,7 @@ class RunConfig:
     """Everything that determines a training run. None means: taken from the recipe or decided from the data."""
 
     source: str
-    """Data set: digits, cifar10, cifar100, an .npz file, or a folder of images (one folder per class)."""
+    """Data set: digits, cifar10, cifar100, a folder of images (one folder per class), a .csv, .parquet or .npz file."""
     imbalance: Literal["natural", "long_tailed", "step"] = "natural"
     """Make the training set imbalanced: long_tailed, step, or natural to take it as it is."""
     rho: float | None = None
@@ -55,8 +55,8 @@ class RunConfig:
     """Seed of the training: weights, order, augmentation, mixing."""
     data_seed: int = 0
     """Seed of the data: which images of a class are kept and held out."""
-    hold_out: int = 0
-    """Training images per class set aside to choose the epoch on; 0 trains on all of them."""
+    hold_out: float = 0
+    """Training images per class set aside to choose and calibrate on, or below 1 their share; 0 trains on all."""
     image_size: int | None = None
     """Side length to which images of a folder are resized."""
     evaluate_every: int | None = None
@@ -82,6 +82,8 @@ class RunConfig:
         if self.rho is not None:
             # 100 and 100.0 are the same setting and must have the same hash, here and among the options.
             object.__setattr__(self, "rho", float(self.rho))
+        if float(self.hold_out).is_integer():
+            object.__setattr__(self, "hold_out", int(self.hold_out))
         numbers = {k: float(v) for k, v in self.options.items() if isinstance(v, int) and not isinstance(v, bool)}
         object.__setattr__(self, "options", {**self.options, **numbers})
         self.check()
@@ -105,6 +107,11 @@ class RunConfig:
             value = getattr(self, name)
             if value is not None and not least <= value < math.inf:
                 raise ConfigError(f"{name} = {value} received; it has to be at least {least}, and finite")
+        if self.hold_out >= 1 and not isinstance(self.hold_out, int):
+            raise ConfigError(
+                f"hold_out = {self.hold_out} received; it has to be a whole number of images per class, or a share "
+                "below 1, for example 0.15"
+            )
 
     @property
     def hash(self) -> str:
@@ -142,8 +149,8 @@ def typed_settings(data: Mapping[str, Any], *, origin: str) -> dict[str, Any]:
     return {key: _typed(key, value, origin) for key, value in data.items()}
 
 
-_WHOLE = ("epochs", "batch_size", "seed", "data_seed", "hold_out", "image_size", "evaluate_every")
-_NUMBER = ("rho", "lr", "weight_decay", "checkpoint_every")
+_WHOLE = ("epochs", "batch_size", "seed", "data_seed", "image_size", "evaluate_every")
+_NUMBER = ("rho", "lr", "weight_decay", "hold_out", "checkpoint_every")
 _CHOICE = {
     "imbalance": ("natural", "long_tailed", "step"),
     "device": ("auto", "cpu", "cuda"),

@@ -18,12 +18,14 @@ class Evaluate:
     """Folder of the run."""
     weights: Literal["last", "held_out"] = "last"
     """Weights of the last epoch, or of the epoch chosen on the held-out set."""
+    source: str | None = None
+    """Where the images of the run are now; default where they were when it began."""
 
     def run(self) -> int:
         from ..api import evaluate
         from ..console import write_result
 
-        metrics = evaluate(self.run_dir, weights=self.weights)
+        metrics = evaluate(self.run_dir, weights=self.weights, source=self.source)
         confusion = metrics.pop("confusion")
         lines = [f"{json.dumps(name)}: {json.dumps(value)}" for name, value in metrics.items()]
         rows = None if confusion is None else ",\n  ".join(json.dumps(row) for row in confusion)

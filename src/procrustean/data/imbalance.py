@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from procrustean.data.imageset import ImageSet, Indices, Labels, Splits
+from procrustean.data.parting import groups_of, part, shares
 from procrustean.errors import ConfigError, DataError, did_you_mean
 
 KINDS = ("long_tailed", "step", "natural")
@@ -100,6 +101,25 @@ def hold_out(labels: npt.ArrayLike, per_class: int, classes: int, seed: int = 0)
     return HoldOut(np.setdiff1d(np.arange(len(targets)), taken), taken, tuple(left_out))
 
 
+def hold_out_share(images: ImageSet, share: float, seed: int = 0) -> HoldOut:
+    """Take a share of each class away from training, near-duplicates only together.
+
+    Small classes give up to a quarter, at most 10, and a class of fewer than 4 images nothing: see
+    `procrustean.data.parting.shares`. Classes that give nothing are named in `left_out`.
+    """
+    counts = shares(images.counts, share)
+    key = np.random.SeedSequence([HOLD_OUT_STREAM, _checked_seed(seed)])
+    held = part(images.labels, groups_of(images), counts, key.generate_state(8))
+    if not len(held):
+        raise ConfigError(
+            f"no class can give {share:g} of its images to the hold-out: the largest has {images.counts.max()}; "
+            "train without a hold-out"
+        )
+    given = np.bincount(images.labels[held], minlength=len(images.classes))
+    kept = np.setdiff1d(np.arange(len(images)), held)
+    return HoldOut(kept, held, tuple(int(c) for c in np.flatnonzero(given == 0)))
+
+
 @dataclass(frozen=True, eq=False)
 class Imbalanced:
     """An imbalanced training set with its test set; class 0 has the most training images."""
@@ -118,7 +138,7 @@ class Imbalanced:
 
 
 def build(
-    splits: Splits, *, imbalance: str, rho: float | None = None, data_seed: int = 0, hold_out: int = 0
+    splits: Splits, *, imbalance: str, rho: float | None = None, data_seed: int = 0, hold_out: float = 0
 ) -> Imbalanced:
     """Make a source imbalanced.
 
@@ -128,14 +148,15 @@ def build(
             every class can give its share), or "natural" (all training images as they are).
         rho: images of the largest class per image of the smallest, at least 1; not for "natural".
         data_seed: which images are chosen; 0 gives those of the LDAM-DRW builder.
-        hold_out: images per class set aside from training (0: none; a validation split then takes this role).
+        hold_out: images per class set aside from training, or below 1 their share, near-duplicates kept together
+            (0: none; a validation split then takes this role).
 
     Classes are re-indexed so that smaller indices have more training images; equal classes keep their order.
     """
     source = splits.train
     _refuse_empty_classes(splits)
-    if hold_out < 0:
-        raise ConfigError(f"hold_out must be 0 or the number of images per class, got {hold_out}")
+    if hold_out < 0 or (hold_out >= 1 and hold_out != int(hold_out)):
+        raise ConfigError(f"hold_out must be 0, a share below 1 or the number of images per class, got {hold_out}")
     indices = _chosen(source, imbalance, rho, data_seed)
     indices, held, left_out = _parted(source, indices, hold_out, data_seed)
     reduced = np.bincount(source.labels[indices], minlength=len(source.classes))
@@ -171,10 +192,13 @@ def _chosen(source: ImageSet, imbalance: str, rho: float | None, seed: int) -> I
     return select(source.labels, rule(int(source.counts.min()), len(source.classes), rho), seed)
 
 
-def _parted(source: ImageSet, indices: Indices, per_class: int, seed: int) -> HoldOut:
-    if per_class == 0:
+def _parted(source: ImageSet, indices: Indices, amount: float, seed: int) -> HoldOut:
+    if amount == 0:
         return HoldOut(indices, np.zeros(0, np.int64), ())
-    kept, held, left_out = hold_out(source.labels[indices], per_class, len(source.classes), seed)
+    if amount < 1:
+        kept, held, left_out = hold_out_share(source.subset(indices), amount, seed)
+    else:
+        kept, held, left_out = hold_out(source.labels[indices], int(amount), len(source.classes), seed)
     return HoldOut(indices[kept], indices[held], left_out)
 
 
@@ -190,8 +214,8 @@ def _refuse_empty_classes(splits: Splits) -> None:
 
 def _split_hash(splits: Splits, indices: Indices, held: Indices, order: Indices) -> str:
     digest = hashlib.sha256(splits.hash.encode("ascii"))
-    for part in (indices, held, order):
-        digest.update(json.dumps(part.tolist(), separators=(",", ":")).encode("ascii"))
+    for chosen in (indices, held, order):
+        digest.update(json.dumps(chosen.tolist(), separators=(",", ":")).encode("ascii"))
     return digest.hexdigest()
 
 

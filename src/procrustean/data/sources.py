@@ -11,6 +11,7 @@ from procrustean.errors import ConfigError, DataError, did_you_mean
 
 if TYPE_CHECKING:
     from procrustean.data.imageset import Splits
+    from procrustean.data.listed import FileListing
 
 NAMED = {
     "digits": "1797 hand-written digits, 8x8 grey, 10 classes; bundled with scikit-learn, no download",
@@ -20,12 +21,23 @@ NAMED = {
 PATHS = {
     "FILE.npz": "arrays train_images, train_labels and, if there are, test_*, val_* and classes",
     "FOLDER": "image files as FOLDER/class/image or FOLDER/{train,val,test}/class/image",
+    "TABLE": "FILE.csv, FILE.tsv or FILE.parquet with columns path and label, perhaps split",
+    "HF DATASET": "folder that `save_to_disk` of Hugging Face datasets has written",
 }
+
+
+#: Suffixes of tables; `procrustean.data.tables` reads them.
+TABLES = (".csv", ".tsv", ".parquet")
 
 
 def describe_sources() -> dict[str, str]:
     """What `load_source` accepts, each with one line of help."""
     return {**NAMED, **PATHS}
+
+
+def is_named(source: str) -> bool:
+    """Whether a source is a known data set rather than a path or arrays of the user's."""
+    return source in describe_sources() and source not in PATHS
 
 
 def load_source(
@@ -39,10 +51,10 @@ def load_source(
     """Load the images that `source` names.
 
     Args:
-        source: "digits", "cifar10", "cifar100", or the path of a .npz file or an image folder. A known name
+        source: "digits", "cifar10", "cifar100", or the path of a folder, a table or a .npz file. A known name
             stands for the data set even if a folder is called so: write ./digits for the folder.
         data_dir: where CIFAR is looked for first and downloaded to.
-        image_size: side in pixels to which the images of a folder are resized.
+        image_size: side in pixels to which the images of a folder or table are resized.
         download: whether CIFAR may be downloaded if it is not found.
         say: called with one line of progress at a time.
 
@@ -50,17 +62,39 @@ def load_source(
     [100, 100, 100, 100, 100, 100, 100, 100, 100, 100]
     """
     path = Path(source).expanduser()
-    if source not in NAMED and path.is_dir():
-        from procrustean.data.folders import load_folder
-
-        return load_folder(path, image_size)
+    if is_files(source):
+        return list_source(source).load(image_size)
     splits = _fixed_size(source, path, data_dir, download, say)
     height, width = splits.train.images.shape[1:3]
     if image_size is not None and not image_size == height == width:
         raise ConfigError(
-            f"image_size is for image folders; the images of {source} are {height}x{width}, got {image_size}"
+            f"image_size is for image files; the images of {source} are {height}x{width}, got {image_size}"
         )
     return splits
+
+
+def list_source(source: str) -> FileListing:
+    """The images that a folder, a table or a saved data set names, not decoded."""
+    from procrustean.data.listed import FileListing
+
+    path, bad = Path(source).expanduser(), dict[str, str]()
+    if path.suffix.lower() in TABLES and not path.is_dir():
+        from procrustean.data.tables import list_table
+
+        return FileListing(path.stem, str(path), list_table(path, bad), bad)
+    from procrustean.data.hf_disk import is_hf_dataset, list_hf_dataset
+
+    if is_hf_dataset(path):
+        return FileListing(path.resolve().name, str(path), list_hf_dataset(path, bad), bad)
+    from procrustean.data.folders import list_folder
+
+    return FileListing(path.resolve().name, str(path), list_folder(path, bad), bad)
+
+
+def is_files(source: str) -> bool:
+    """Whether a source is a folder, table or saved data set of image files."""
+    path = Path(source).expanduser()
+    return not is_named(source) and (path.is_dir() or path.suffix.lower() in TABLES)
 
 
 def _fixed_size(
@@ -80,7 +114,8 @@ def _fixed_size(
 
         return load_npz(path)
     if path.exists():
-        raise DataError(f"{source}: neither an image folder nor a .npz file; unpack archives first")
+        kinds = "neither an image folder nor a table (.csv, .tsv, .parquet) nor a .npz file"
+        raise DataError(f"{source}: {kinds}; unpack archives first")
     if os.sep in source or "/" in source:
         raise DataError(f"{source}: there is no such file or folder")
     raise ConfigError(f"unknown source {source!r}, and no such folder. {did_you_mean(source, describe_sources())}")

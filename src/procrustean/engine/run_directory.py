@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from torch import Tensor
 
 from ..config import RunConfig
+from ..data.sources import is_named
 from ..errors import RunError
 from . import checkpoint
 
@@ -25,8 +26,16 @@ class RunDirectory:
         self._number = 0
 
     @classmethod
-    def create(cls, path: Path, config: RunConfig, identity: Mapping[str, Any]) -> RunDirectory:
-        """Start a new run; refuses a folder that holds one already, or anything else."""
+    def create(
+        cls, path: Path, config: RunConfig, identity: Mapping[str, Any], why: Sequence[str] = ()
+    ) -> RunDirectory:
+        """Start a new run; refuses a folder that holds one already, or anything else.
+
+        Args:
+            path: of the folder.
+            config, identity: the settings, and what must not change.
+            why: reasons for settings that were chosen for the user.
+        """
         directory = cls(path)
         try:
             if directory.file("config.json").exists():
@@ -38,7 +47,13 @@ class RunDirectory:
             raise RunError(
                 f"cannot create the run directory {path} ({error.strerror}); choose another --run-dir"
             ) from error
-        record = {"format": FORMAT, "config": config.to_json(), "identity": dict(identity)}
+        record: dict[str, Any] = {"format": FORMAT, "config": config.to_json(), "identity": dict(identity)}
+        if why:
+            record["why"] = list(why)
+        source = Path(config.source).expanduser()
+        if source.exists() and not is_named(config.source):
+            # Where the images are, whatever the current folder will be when the run is used again.
+            record["source_path"] = str(source.resolve())
         checkpoint.write_atomically(directory.file("config.json"), _json(record))
         return directory
 
@@ -55,6 +70,11 @@ class RunDirectory:
             raise RunError(f"{path}/config.json is damaged: it lacks config or identity")
         config = RunConfig.from_json(record["config"], origin=f"{path}/config.json")
         return directory, config, record["identity"]
+
+    def source_path(self) -> str | None:
+        """Where the images were when the run began, if they are files of the user's."""
+        path: str | None = self.read("config.json").get("source_path")
+        return path
 
     def refuse_reuse(self, config: RunConfig) -> None:
         """Say why an existing run directory cannot take this run."""
