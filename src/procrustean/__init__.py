@@ -14,6 +14,7 @@ __version__ = "0.1.0"
 __all__ = [
     "METHODS",
     "MFW",
+    "Classifier",
     "ConfigError",
     "DataError",
     "ImageSet",
@@ -25,8 +26,11 @@ __all__ = [
     "adjust",
     "data",
     "evaluate",
+    "export",
     "fit",
+    "load_model",
     "make_method",
+    "predict",
 ]
 
 _HOMES = {
@@ -38,6 +42,10 @@ _HOMES = {
     "fit": "procrustean.api",
     "evaluate": "procrustean.api",
     "adjust": "procrustean.posthoc",
+    "Classifier": "procrustean.estimator.classifier",
+    "export": "procrustean.exporting.export",
+    "load_model": "procrustean.predicting.loading",
+    "predict": "procrustean.predicting.predict",
     "ProcrusteanError": "procrustean.errors",
     "ConfigError": "procrustean.errors",
     "DataError": "procrustean.errors",
@@ -51,9 +59,13 @@ if TYPE_CHECKING:
     from procrustean.config import RunConfig
     from procrustean.data.imageset import ImageSet
     from procrustean.errors import ConfigError, DataError, LayerError, ProcrusteanError, RunError
+    from procrustean.estimator.classifier import Classifier
+    from procrustean.exporting.export import export
     from procrustean.methods import METHODS, make_method
     from procrustean.mfw import MFW
     from procrustean.posthoc import adjust
+    from procrustean.predicting.loading import load_model
+    from procrustean.predicting.predict import predict
 else:  # hidden from type checkers, which would otherwise accept any name
 
     def __getattr__(name: str) -> object:

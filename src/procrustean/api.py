@@ -22,6 +22,7 @@ from .engine.stopping import stop_on_signal
 from .engine.threads import sane_threads
 from .engine.training import HELD_OUT_WEIGHTS, Interrupted, Training
 from .errors import ConfigError, RunError
+from .linting import lint
 from .nets.classifier import Classifier
 from .preparing import Prepared, check_identity, prepare, recipe_of
 
@@ -101,6 +102,8 @@ def fit_planned(plan: Plan, reporter: Reporter) -> FinishedRun:
     """Train with settings that leave nothing open."""
     prepared = prepare(plan.config, splits=plan.splits, say=reporter.say)
     path = plan.config.run_dir or Path("runs") / plan.config.slug
+    for finding in lint(prepared):
+        reporter.say_once(f"warning: {finding}")
     directory = RunDirectory.create(path, plan.config, identity_of(prepared), plan.why)
     return _train(prepared, directory, reporter)
 

@@ -15,8 +15,7 @@ from .data.imageset import ImageSet, Splits
 from .engine.evaluate import metrics_of, predictions
 from .engine.images import ImageStore
 from .errors import ConfigError
-from .losses import VS
-from .methods.base import Method
+from .losses.vector_scaling import shifts_scores
 from .nets.classifier import Classifier
 from .nets.heads import CosineHead
 from .preparing import Prepared
@@ -86,14 +85,8 @@ def scored(prepared: Prepared, net: Classifier, images: ImageSet) -> Scored:
     return list(predictions(net, store, prepared.placement.low_precision))
 
 
-def corrects(method: Method) -> bool:
-    """Whether the loss of a method takes the class sizes out of the scores."""
-    losses = method.stages[-1].objective.modules()
-    return any(isinstance(loss, VS) and bool(loss.shifts.any()) for loss in losses)
-
-
 def _refuse_corrected(run: str | Path, prepared: Prepared) -> None:
-    if corrects(prepared.method):
+    if shifts_scores(prepared.method.stages[-1].objective):
         raise ConfigError(
             f"{run} was trained with {prepared.config.method!r}, whose loss corrects for the class sizes already: "
             "adjusting its scores would count them twice. Its plain scores are right: procrustean evaluate"

@@ -15,15 +15,14 @@ from ..data.sources import is_files, is_named, list_source, load_source
 from .cost import Machine, this_machine
 from .methods import advised
 from .pretrained import found_pretrained
-from .settings import Settings, choose_settings, settings_of
+from .settings import EVALUATIONS, Settings, choose_settings, settings_of
 
 #: What stands for a method that is chosen from the measurements, and for one that is chosen by comparing.
 ADVISED, AUTO = "advised", "auto"
 #: The share of each class that is set aside to choose and calibrate on, where there is no validation set.
 HOLD_OUT = 0.15
-#: To what images are made smaller for a network that was named, and for a pretrained one.
+#: To what images are made smaller for a network that was named.
 LARGEST_SIDE = {"cpu": 64, "cuda": 128}
-PRETRAINED_SIDE = {"cpu": 64, "cuda": 224}
 
 
 @dataclass(frozen=True)
@@ -80,24 +79,22 @@ def planned(
 def _with_training(config: RunConfig, splits: Splits, machine: Machine) -> tuple[RunConfig, list[str]]:
     images, (height, width, channels) = len(splits.train), splits.train.images.shape[1:]
     side = max(height, width)
-    given = config.net
-    pretrained = found_pretrained(side, channels) if given is None and config.pretrained is None else None
-    if given is not None or pretrained is not None:
-        net = given or str(pretrained)
-        starts = config.pretrained is not None or pretrained is not None
-        chosen = settings_of(net, side, images, channels, machine, pretrained=starts)
+    if config.net is not None:
+        starts = config.pretrained is not None
+        chosen = settings_of(config.net, side, images, channels, machine, pretrained=starts)
     else:
-        chosen = choose_settings(images, side, channels, machine)
+        pretrained = found_pretrained(side, channels) if config.pretrained is None else None
+        chosen = choose_settings(images, side, channels, machine, pretrained)
         if chosen.size != side:  # these images cannot be resized, or a size was asked for
             chosen = _at_size(side, images, channels, machine)
     filled = replace(
         config,
         net=config.net or chosen.net,
-        pretrained="cache" if pretrained is not None else config.pretrained,
+        pretrained="cache" if chosen.pretrained and config.net is None else config.pretrained,
         epochs=config.epochs or chosen.epochs,
         batch_size=config.batch_size or chosen.batch_size,
         lr=config.lr or chosen.lr,
-        evaluate_every=config.evaluate_every or max(1, (config.epochs or chosen.epochs) // 20),
+        evaluate_every=config.evaluate_every or max(1, (config.epochs or chosen.epochs) // EVALUATIONS),
     )
     if filled == config:
         return config, []
@@ -107,7 +104,7 @@ def _with_training(config: RunConfig, splits: Splits, machine: Machine) -> tuple
         f"{filled.net} on images of {width} x {height}, {filled.epochs} epochs in batches of {filled.batch_size}: what "
         f"{where} trains on {images} images in about {duration_text(seconds)}"
     )
-    if pretrained is not None:
+    if chosen.pretrained and config.net is None:
         text += ", starting from the pretrained weights that are in the cache"
     return filled, [text]
 
@@ -134,9 +131,7 @@ def _size_to_load(config: RunConfig, listing: FileListing, machine: Machine) -> 
     side = round(median(min(h.width, h.height) for h in listing.headers.values()))
     if config.net is not None:
         return min(side, LARGEST_SIDE[machine.device])
-    if found_pretrained(side, channels=3) is not None:
-        return min(side, PRETRAINED_SIDE[machine.device])
     images = sum(file.split == "train" for file in listing.files)
     if not any(file.split == "test" for file in listing.files):
         images = round(0.8 * images)  # the others will be set aside
-    return choose_settings(images, side, 3, machine).size
+    return choose_settings(images, side, 3, machine, found_pretrained(side, channels=3)).size

@@ -19,6 +19,7 @@ SHOWN = {"cpu": 120_000, "cuda": 4_000_000}
 FEWEST_EPOCHS, MOST_EPOCHS = 30, 200
 #: A network that starts from pretrained weights needs far fewer, at a lower rate.
 PRETRAINED_EPOCHS, PRETRAINED_RATE = 15, 0.01
+PRETRAINED_SIDE = {"cpu": 64, "cuda": 224}
 #: Learning rates by batch: those of the recipes "digits" and "images", and in proportion beyond.
 RATES = {16: 0.025, 32: 0.05, 64: 0.05, 128: 0.1}
 EVALUATIONS = 20
@@ -34,13 +35,10 @@ class Settings:
     batch_size: int
     lr: float
     seconds: float  # by the reckoning of `cost`
-
-    @property
-    def evaluate_every(self) -> int:
-        return max(1, self.epochs // EVALUATIONS)
+    pretrained: bool = False
 
 
-def choose_settings(images: int, side: int, channels: int, machine: Machine) -> Settings:
+def choose_settings(images: int, side: int, channels: int, machine: Machine, pretrained: str | None = None) -> Settings:
     """The largest network that the machine trains long enough within its budget; else the smallest, as long as it can.
 
     Args:
@@ -48,13 +46,18 @@ def choose_settings(images: int, side: int, channels: int, machine: Machine) -> 
         side: of the images as they are, in pixels; they are made smaller, never larger.
         channels: of the images.
         machine: where they are trained on.
+        pretrained: a network whose weights are there to start from; taken if the budget allows a third of its epochs.
     """
-    ladder = _ladder(side, machine)
-    for net, size in ladder:
-        chosen = settings_of(net, min(size or side, side), images, channels, machine)
-        if chosen.epochs >= FEWEST_EPOCHS:
+    if pretrained is not None:
+        size = min(side, PRETRAINED_SIDE[machine.device])
+        chosen = settings_of(pretrained, size, images, channels, machine, pretrained=True)
+        if chosen.epochs >= PRETRAINED_EPOCHS // 3:
             return chosen
-    return chosen
+    ladder = [
+        settings_of(net, min(longest or side, side), images, channels, machine)
+        for net, longest in _ladder(side, machine)
+    ]
+    return next((step for step in ladder if step.epochs >= FEWEST_EPOCHS), ladder[-1])
 
 
 def settings_of(
@@ -67,7 +70,7 @@ def settings_of(
     epochs = max(1, min(wanted, affordable))
     batch = batch_for(images, machine)
     rate = PRETRAINED_RATE if pretrained else RATES[batch]
-    return Settings(net, size, epochs, batch, rate, epochs * images / speed)
+    return Settings(net, size, epochs, batch, rate, epochs * images / speed, pretrained)
 
 
 def batch_for(images: int, machine: Machine) -> int:

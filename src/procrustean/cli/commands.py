@@ -14,13 +14,18 @@ from .compare import Compare
 from .config_file import config_argument, read_config
 from .data import Data
 from .demo import Demo
+from .doctor import Doctor
 from .evaluate import Evaluate
+from .export import Export
 from .fleet import Fleet
+from .inspect import Inspect
 from .methods import Methods
 from .nets import Nets
 from .options import KEY_VALUE
+from .predict import Predict
 from .recipes import Recipes
 from .resume import Resume
+from .thresholds import Thresholds
 from .train import Train
 
 DESCRIPTION = (
@@ -47,10 +52,14 @@ def parse(arguments: Sequence[str]) -> Command:
         return Annotated[kind, tyro.conf.subcommand(name, **extra)]
 
     choices = (
+        command(Inspect, "inspect"),
         command(Train, "train", **defaults),
         command(Resume, "resume"),
         command(Evaluate, "evaluate"),
         command(Adjust, "adjust"),
+        command(Predict, "predict"),
+        command(Thresholds, "thresholds"),
+        command(Export, "export"),
         command(Compare, "compare"),
         command(Methods, "methods"),
         command(Recipes, "recipes"),
@@ -59,6 +68,7 @@ def parse(arguments: Sequence[str]) -> Command:
         command(Fleet, "fleet"),
         command(Bench, "bench"),
         command(Demo, "demo"),
+        command(Doctor, "doctor"),
     )
     any_of: Any = Union[choices]  # noqa: UP007 (built at run time)
     parsed: Command = tyro.cli(

@@ -8,7 +8,6 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -75,21 +74,22 @@ def common_size(found: Sequence[Header], asked: int | None) -> tuple[int, list[s
     return DEFAULT_SIZE, [f"images are not of one square size: resized to {DEFAULT_SIZE}x{DEFAULT_SIZE}"]
 
 
-def decoded(files: Sequence[ImageFile], size: int, bad: Problems) -> Images:
-    """All files as RGB of one size, uint8 [N, size, size, 3]; rows of files in `bad` are black."""
-    pixels = np.zeros((len(files), size, size, 3), np.uint8)
+def decoded(files: Sequence[ImageFile], shape: tuple[int, int, int], bad: Problems) -> Images:
+    """All files in one shape (height, width, channels), uint8 [N, *shape]; those in `bad` are black."""
+    pixels = np.zeros((len(files), *shape), np.uint8)
     with _bombs_refused(), ThreadPoolExecutor() as pool:
-        problems = pool.map(partial(_decode, size=size), files, pixels)
+        problems = pool.map(_decode, files, pixels)
         bad.update({file.name: problem for file, problem in zip(files, problems, strict=True) if problem})
     return pixels
 
 
-def squared(image: Image.Image, size: int) -> Images:
-    """An image as it is trained on: upright, RGB, resized; uint8 [size, size, 3]."""
-    upright = convertible(ImageOps.exif_transpose(image)).convert("RGB")
-    if upright.size != (size, size):
-        upright = upright.resize((size, size), Image.Resampling.BILINEAR)
-    return np.asarray(upright)
+def pixels_of(image: Image.Image, shape: tuple[int, ...]) -> Images:
+    """An image as it is trained on: upright, RGB or grey, resized to (height, width, channels)."""
+    height, width, channels = shape
+    upright = convertible(ImageOps.exif_transpose(image)).convert("RGB" if channels == 3 else "L")
+    if upright.size != (width, height):
+        upright = upright.resize((width, height), Image.Resampling.BILINEAR)
+    return np.asarray(upright).reshape(shape)
 
 
 def refuse(bad: Problems, where: str) -> None:
@@ -125,11 +125,11 @@ def reason(content: Path | bytes, error: Exception) -> str:
     return f"damaged: {error}"
 
 
-def _decode(file: ImageFile, out: Images, size: int) -> str:
+def _decode(file: ImageFile, out: Images) -> str:
     """Write the image into `out`; the answer is the problem, empty when there is none."""
     try:
         with file.open() as image:
-            out[:] = squared(image, size)
+            out[:] = pixels_of(image, out.shape)
     except Exception as error:  # decoders raise nearly anything on damaged files
         return reason(file.content, error)
     return ""

@@ -47,7 +47,7 @@ class FileListing:
         size, notes = common_size(list(self.headers.values()), image_size)
         bad = dict(self.bad)
         readable = [file for file in self.files if file.name in self.headers]
-        pixels = decoded(readable, size, bad)
+        pixels = decoded(readable, (size, size, 3), bad)
         refuse(bad, self.where)
         classes = tuple(sorted({file.label for file in readable if file.split == "train"}))
         present = dict.fromkeys(file.split for file in readable)
