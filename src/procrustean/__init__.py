@@ -15,6 +15,7 @@ __all__ = [
     "DRW",
     "METHODS",
     "MFW",
+    "Classifier",
     "ConfigError",
     "DataError",
     "ImageSet",
@@ -28,8 +29,11 @@ __all__ = [
     "data",
     "diagnose",
     "evaluate",
+    "export",
     "fit",
+    "load_model",
     "make_method",
+    "predict",
     "recalibrate",
 ]
 
@@ -45,6 +49,10 @@ _HOMES = {
     "fit": "procrustean.api",
     "evaluate": "procrustean.api",
     "adjust": "procrustean.posthoc",
+    "Classifier": "procrustean.estimator.classifier",
+    "export": "procrustean.exporting.export",
+    "load_model": "procrustean.predicting.loading",
+    "predict": "procrustean.predicting.predict",
     "ProcrusteanError": "procrustean.errors",
     "ConfigError": "procrustean.errors",
     "DataError": "procrustean.errors",
@@ -59,10 +67,14 @@ if TYPE_CHECKING:
     from procrustean.counting import class_counts
     from procrustean.data.imageset import ImageSet
     from procrustean.errors import ConfigError, DataError, LayerError, ProcrusteanError, RunError
+    from procrustean.estimator.classifier import Classifier
+    from procrustean.exporting.export import export
     from procrustean.methods import METHODS, make_method
     from procrustean.mfw import MFW
     from procrustean.normalisation import recalibrate
     from procrustean.posthoc import adjust
+    from procrustean.predicting.loading import load_model
+    from procrustean.predicting.predict import predict
     from procrustean.weights import DRW
 else:  # hidden from type checkers, which would otherwise accept any name
 

@@ -8,9 +8,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from .advice.planning import ADVISED, AUTO, Plan, planned
+from .calibration.kept import keep_calibration
 from .config import RunConfig
 from .console import Reporter, SilentReporter, headline_text
 from .data.imageset import Splits
+from .data.sources import load_source
 from .engine.device import own_stream
 from .engine.record import identity_of, make_result
 from .engine.run_directory import RunDirectory
@@ -19,8 +22,10 @@ from .engine.stopping import stop_on_signal
 from .engine.threads import sane_threads
 from .engine.training import HELD_OUT_WEIGHTS, Interrupted, Training
 from .errors import ConfigError, RunError
+from .linting import lint
+from .loading import source_settings
 from .nets.classifier import Classifier
-from .preparing import Prepared, check_identity, prepare
+from .preparing import Prepared, check_identity, prepare, recipe_of
 
 if TYPE_CHECKING:
     from .diagnose.probing import Probing
@@ -61,13 +66,17 @@ def fit(
     source: str | Splits | RunConfig,
     *,
     reporter: Reporter | None = None,
+    minutes: float | None = None,
     **settings: Any,
 ) -> FinishedRun:
     """Train a network and return it with its record.
 
+    What is left open about images of your own is chosen for them and for the device (docs/own-images.md).
+
     Args:
         source: a data set's name, a path, a `Splits` of your own arrays, or a complete `RunConfig`.
         reporter: where progress goes; silent by default.
+        minutes: what method="auto", which compares methods on held-out images, may take; default 30.
         settings: fields of `RunConfig` (method, imbalance, rho, epochs, seed, run_dir, ...).
 
     >>> run = fit("digits", imbalance="step", rho=20, method="mfw", epochs=1)  # doctest: +SKIP
@@ -78,10 +87,28 @@ def fit(
         config = RunConfig.from_json({**source.to_json(), **settings}, origin="the call of fit")
     else:
         config = RunConfig.from_json(
-            {"source": splits.name if splits else source, **settings}, origin="the call of fit"
+            {"source": splits.name if splits else source, "method": ADVISED, **settings}, origin="the call of fit"
         )
-    prepared = prepare(config, splits=splits, say=reporter.say)
-    directory = RunDirectory.create(run_directory_of(config), config, identity_of(prepared))
+    # What is wrong with the settings is said before images are loaded.
+    recipe_of(replace(config, method="mfw") if config.method in (ADVISED, AUTO) else config)
+    if config.method == AUTO:
+        from .auto import fit_auto
+
+        return fit_auto(config, splits=splits, minutes=minutes, reporter=reporter)
+    if minutes is not None:
+        raise ConfigError(f"minutes = {minutes:g} received; only method 'auto' compares within a time")
+    plan = planned(config, splits=splits, say=reporter.say)
+    for line in plan.why:
+        reporter.say_once(line)
+    return fit_planned(plan, reporter)
+
+
+def fit_planned(plan: Plan, reporter: Reporter) -> FinishedRun:
+    """Train with settings that leave nothing open."""
+    prepared = prepare(plan.config, splits=plan.splits, say=reporter.say)
+    for finding in lint(prepared):
+        reporter.say_once(f"warning: {finding}")
+    directory = RunDirectory.create(run_directory_of(plan.config), plan.config, identity_of(prepared), plan.why)
     return _train(prepared, directory, reporter)
 
 
@@ -98,7 +125,7 @@ def resume(run: str | Path, *, splits: Splits | None = None, reporter: Reporter 
     try:
         if directory.finished:
             raise RunError(f"{run} is finished already; see: procrustean compare {run}")
-        prepared = prepare_again(run, config, splits, reporter.say)
+        prepared = prepare_again(directory, config, splits, reporter.say)
         check_identity(Path(run), identity, prepared)
         return _train(prepared, directory, reporter, resume=True)
     finally:
@@ -106,7 +133,12 @@ def resume(run: str | Path, *, splits: Splits | None = None, reporter: Reporter 
 
 
 def evaluate(
-    run: str | Path, *, weights: str = "last", statistics: Statistics = "kept", splits: Splits | None = None
+    run: str | Path,
+    *,
+    weights: str = "last",
+    statistics: Statistics = "kept",
+    splits: Splits | None = None,
+    source: str | None = None,
 ) -> dict[str, Any]:
     """Test a finished run's network again.
 
@@ -117,10 +149,11 @@ def evaluate(
         statistics: of batch normalisation: "kept" from training, or recomputed on training batches, "mixed" as the
             method mixes them or "clean"; see docs/mfw-and-normalisation.md.
         splits: the data, for a run that was trained on a `Splits`.
+        source: where the images are now, if they are no longer where they were.
     """
     if statistics not in ("kept", "mixed", "clean"):
         raise ConfigError(f"statistics = {statistics!r} received; accepted: 'kept', 'mixed', 'clean'")
-    prepared, net = load_run(run, weights=weights, splits=splits)
+    prepared, net = load_run(run, weights=weights, splits=splits, source=source)
     from .engine.evaluate import evaluate_net
     from .engine.recalibration import recompute_statistics
 
@@ -137,7 +170,12 @@ def evaluate(
 
 
 def load_run(
-    run: str | Path, *, weights: str = "last", splits: Splits | None = None, anywhere: bool = False
+    run: str | Path,
+    *,
+    weights: str = "last",
+    splits: Splits | None = None,
+    source: str | None = None,
+    anywhere: bool = False,
 ) -> tuple[Prepared, Classifier]:
     """A finished run's data and trained network, on its device, in evaluation mode.
 
@@ -145,6 +183,7 @@ def load_run(
         run: run directory.
         weights: "last" for those of the last epoch, "held_out" for those chosen on the held-out set.
         splits: the data, for a run that was trained on a `Splits`.
+        source: where the images are now, if they are no longer where they were.
         anywhere: take the device of this machine where the run was trained on another kind of machine.
     """
     files = {"last": "model.safetensors", "held_out": HELD_OUT_WEIGHTS}
@@ -159,7 +198,7 @@ def load_run(
         option = {"held_out": "--hold-out", "ema": "--average ema", "swa": "--average swa"}.get(weights)
         reason = "is not finished" if option is None else f"was trained without {option}"
         raise RunError(f"{run} has no {path.name}: it {reason}")
-    prepared = prepare_again(run, config, splits, to_train=False)
+    prepared = prepare_again(directory, config, splits or _moved(config, source), to_train=False)
     check_identity(Path(run), identity, prepared, "be used")
     net = prepared.build_net()
     for number in range(len(prepared.method.stages)):
@@ -172,8 +211,13 @@ def load_run(
     return prepared, net.to(prepared.placement.device).eval()
 
 
+def _moved(config: RunConfig, source: str | None) -> Splits | None:
+    """The images of a run from another place than it remembers."""
+    return None if source is None else load_source(**{**source_settings(config), "source": source})
+
+
 def prepare_again(
-    run: str | Path,
+    directory: RunDirectory,
     config: RunConfig,
     splits: Splits | None,
     say: Callable[[str], None] = lambda text: None,
@@ -181,11 +225,21 @@ def prepare_again(
     to_train: bool = True,
 ) -> Prepared:
     """Prepare a run that exists; one that was trained on arrays needs them handed in again."""
+    remembered = directory.source_path()
+    if splits is None and remembered is not None:
+        if not Path(remembered).exists():
+            raise RunError(
+                f"the images of {directory.path} are no longer at {remembered}; put them back, or say where they are "
+                "now: procrustean evaluate --source"
+            )
+        splits = load_source(**{**source_settings(config), "source": remembered}, say=say)
     try:
         return prepare(config, splits=splits, say=say, to_train=to_train)
     except ConfigError as error:
         if splits is None and "source" in str(error):
-            raise ConfigError(f"{error} If {run} was trained on arrays, give them again: splits=...") from error
+            raise ConfigError(
+                f"{error} If {directory.path} was trained on arrays, give them again: splits=..."
+            ) from error
         raise
 
 
@@ -269,6 +323,7 @@ class OngoingRun:
                 yield
         self.directory.save_weights("model.safetensors", net.state_dict())
         result = make_result(prepared, training)
+        result["calibration"] = keep_calibration(prepared, net, self.directory)
         self.directory.finish(result)
         self.finished = FinishedRun(self.directory.path, result, net.eval())
         outcome = f"{headline_text(self.finished.metrics)}, kept in {self.directory.path}"

@@ -46,7 +46,8 @@ class RunConfig:
     """Everything that determines a training run. None means: taken from the recipe or decided from the data."""
 
     source: str
-    """Data set: a name of `procrustean data sources`, an .npz file, or a folder of images (one folder per class)."""
+    """Data set: a name of `procrustean data sources`, a folder of images (one folder per class), a .csv, .parquet or
+    .npz file."""
     imbalance: Literal["natural", "long_tailed", "step"] = "natural"
     """Make the training set imbalanced: long_tailed, step, or natural to take it as it is."""
     rho: float | None = None
@@ -79,8 +80,8 @@ class RunConfig:
     """Seed of the training: weights, order, augmentation, mixing."""
     data_seed: int = 0
     """Seed of the data: which images of a class are kept and held out."""
-    hold_out: int = 0
-    """Training images per class set aside to choose the epoch on; 0 trains on all of them."""
+    hold_out: float = 0
+    """Training images per class set aside to choose and calibrate on, or below 1 their share; 0 trains on all."""
     hold_out_from: Literal["training", "source"] = "training"
     """Set them aside from the imbalanced training set, or from the source before it is made imbalanced."""
     image_size: int | None = None
@@ -124,6 +125,8 @@ class RunConfig:
         if self.rho is not None:
             # 100 and 100.0 are the same setting and must have the same hash, here and among the options.
             object.__setattr__(self, "rho", float(self.rho))
+        if float(self.hold_out).is_integer():
+            object.__setattr__(self, "hold_out", int(self.hold_out))
         numbers = {k: float(v) for k, v in self.options.items() if isinstance(v, int) and not isinstance(v, bool)}
         object.__setattr__(self, "options", {**self.options, **numbers})
         self.check()
@@ -150,6 +153,11 @@ class RunConfig:
             value = getattr(self, name)
             if value is not None and not least <= value < math.inf:
                 raise ConfigError(f"{name} = {value} received; it has to be at least {least}, and finite")
+        if self.hold_out >= 1 and not isinstance(self.hold_out, int):
+            raise ConfigError(
+                f"hold_out = {self.hold_out} received; it has to be a whole number of images per class, or a share "
+                "below 1, for example 0.15"
+            )
         if any(epoch < 1 for epoch in self.features_at):
             raise ConfigError(f"features_at = {list(self.features_at)} received; epochs count from 1")
 
@@ -206,7 +214,6 @@ _WHOLE = (
     "batch_size",
     "seed",
     "data_seed",
-    "hold_out",
     "image_size",
     "evaluate_every",
     "probe_every",
@@ -215,7 +222,7 @@ _WHOLE = (
 )
 _SWITCH = ("drw", "track_training", "probes")
 _SEVERAL: dict[str, type] = {"classes": str, "features_at": int}
-_NUMBER = ("rho", "lr", "weight_decay", "checkpoint_every")
+_NUMBER = ("rho", "lr", "weight_decay", "hold_out", "checkpoint_every")
 _CHOICE = {
     "imbalance": ("natural", "long_tailed", "step"),
     "hold_out_from": ("training", "source"),

@@ -14,7 +14,7 @@ from .api import load_run
 from .data.imageset import ImageSet, Splits
 from .engine.evaluate import metrics_of, predictions
 from .errors import ConfigError
-from .losses import VS
+from .losses.vector_scaling import shifts_scores
 from .nets.classifier import Classifier
 from .nets.heads import CosineHead
 from .preparing import Prepared
@@ -54,7 +54,7 @@ def adjust(run: str | Path, *, tau: float | None = None, splits: Splits | None =
     how = "as given"
     if tau is None:
         tau, how = _chosen(prepared, net, counts)
-    test = _scored(prepared, net, prepared.data.test)
+    test = scored(prepared, net, prepared.data.test)
     return {
         "tau": tau,
         "tau_chosen": how,
@@ -72,19 +72,19 @@ def shifted(batches: Scored, counts: list[int], tau: float) -> Scored:
 def _chosen(prepared: Prepared, net: Classifier, counts: list[int]) -> tuple[float, str]:
     if prepared.data.held_out is None:
         return 1.0, "1, since no images are held out"
-    held_out = _scored(prepared, net, prepared.data.held_out)
+    held_out = scored(prepared, net, prepared.data.held_out)
     accuracies = [metrics_of(shifted(held_out, counts, tau), counts)["balanced_accuracy"] for tau in GRID]
     return GRID[accuracies.index(max(accuracies))], "on the held-out images"
 
 
-def _scored(prepared: Prepared, net: Classifier, images: ImageSet) -> Scored:
+def scored(prepared: Prepared, net: Classifier, images: ImageSet) -> Scored:
+    """Scores and labels of a set of images, by the batch."""
     store = prepared.stores().evaluation(images)
     return list(predictions(net, store, prepared.placement.low_precision))
 
 
 def _refuse_corrected(run: str | Path, prepared: Prepared) -> None:
-    losses = prepared.method.stages[-1].objective.modules()
-    if any(isinstance(loss, VS) and bool(loss.shifts.any()) for loss in losses):
+    if shifts_scores(prepared.method.stages[-1].objective):
         raise ConfigError(
             f"{run} was trained with {prepared.config.method!r}, whose loss corrects for the class sizes already: "
             "adjusting its scores would count them twice. Its plain scores are right: procrustean evaluate"

@@ -39,6 +39,8 @@ from .types import Problem
 _FLAGS = ("net", "epochs", "batch_size", "lr", "weight_decay", "augment")
 #: Networks so small that float32 is faster than bf16 on a CPU.
 _SMALL_NETS = ("small", "small-2d")
+#: The recipe for images about which nothing is known.
+OWN_IMAGES = "images"
 
 
 @dataclass(frozen=True)
@@ -161,6 +163,9 @@ def prepare(
             "so that an average along the way is none of what it makes; leave --average out"
         )
     recipe = _resolved(recipe, config, method)
+    if recipe.name == OWN_IMAGES and recipe.padding:
+        # Four pixels are an eighth of the 32 that the recipe was made for; of 8 pixels they would leave half an image.
+        recipe = recipe.changed({"padding": max(1, round(max(data.train.images.shape[1:3]) / 8))})
     if recipe.mean is None or recipe.std is None:
         mean, std = channel_statistics(data.train)
         recipe = recipe.changed({"mean": mean, "std": std})

@@ -16,17 +16,22 @@ from .config_file import config_argument, read_config
 from .data import Data
 from .demo import Demo
 from .diagnose import Diagnose
+from .doctor import Doctor
 from .evaluate import Evaluate
+from .export import Export
 from .figures import Figures
 from .fleet import Fleet
+from .inspect import Inspect
 from .layers import Layers
 from .methods import Methods
 from .nets import Nets
 from .options import KEY_VALUE
+from .predict import Predict
 from .recipes import Recipes
 from .report import Report
 from .reproduce import Reproduce
 from .resume import Resume
+from .thresholds import Thresholds
 from .toy import Toy
 from .train import Train
 from .tune import Tune
@@ -55,10 +60,14 @@ def parse(arguments: Sequence[str]) -> Command:
         return Annotated[kind, tyro.conf.subcommand(name, **extra)]
 
     choices = (
+        command(Inspect, "inspect"),
         command(Train, "train", **defaults),
         command(Resume, "resume"),
         command(Evaluate, "evaluate"),
         command(Adjust, "adjust"),
+        command(Predict, "predict"),
+        command(Thresholds, "thresholds"),
+        command(Export, "export"),
         command(Compare, "compare"),
         command(Diagnose, "diagnose"),
         command(Figures, "figures"),
@@ -75,6 +84,7 @@ def parse(arguments: Sequence[str]) -> Command:
         command(Bench, "bench"),
         command(Demo, "demo"),
         command(Toy, "toy"),
+        command(Doctor, "doctor"),
     )
     any_of: Any = Union[choices]  # noqa: UP007 (built at run time)
     parsed: Command = tyro.cli(

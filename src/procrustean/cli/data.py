@@ -19,15 +19,16 @@ class Describe:
     """
 
     source: Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="SOURCE")]
-    """Data set: a name of `procrustean data sources`, an .npz file, or a folder of images (one folder per class)."""
+    """Data set: a name of `procrustean data sources`, a folder of images (one folder per class), a .csv, .parquet or
+    .npz file."""
     imbalance: Literal["natural", "long_tailed", "step"] = "natural"
     """Make the training set imbalanced: long_tailed, step, or natural to take it as it is."""
     rho: float | None = None
     """Imbalance ratio, largest over smallest class."""
     data_seed: int = 0
     """Which images of a class are kept."""
-    hold_out: int = 0
-    """Training images per class set aside."""
+    hold_out: float = 0
+    """Training images per class set aside, or below 1 their share."""
     image_size: int | None = None
     """Side length to which images of a folder are resized, or at which a data set was prepared."""
     on_bad_image: Literal["error", "skip"] = "error"

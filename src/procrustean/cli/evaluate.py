@@ -20,12 +20,14 @@ class Evaluate:
     """Weights of the last epoch, of the epoch chosen on the held-out set, or averages of a run with --average."""
     statistics: Literal["kept", "mixed", "clean"] = "kept"
     """Of batch normalisation: those of training, or recomputed on training batches, mixed by the method or clean."""
+    source: str | None = None
+    """Where the images of the run are now; default where they were when it began."""
 
     def run(self) -> int:
         from ..api import evaluate
         from ..console import write_result
 
-        metrics = evaluate(self.run_dir, weights=self.weights, statistics=self.statistics)
+        metrics = evaluate(self.run_dir, weights=self.weights, statistics=self.statistics, source=self.source)
         confusion = metrics.pop("confusion")
         lines = [f"{json.dumps(name)}: {json.dumps(value)}" for name, value in metrics.items()]
         rows = None if confusion is None else ",\n  ".join(json.dumps(row) for row in confusion)

@@ -21,7 +21,13 @@ class Train(RunConfig):
     """
 
     source: Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="SOURCE")]
-    """Data set: a name of `procrustean data sources`, an .npz file, or a folder of images (one folder per class)."""
+    """Data set: a name of `procrustean data sources`, a folder of images (one folder per class), a .csv, .parquet or
+    .npz file."""
+    method: str = "advised"
+    """Training method; `procrustean methods` lists them. By default mfw, and for images of your own the one that is
+    advised for their counts; auto compares several on held-out images."""
+    minutes: float | None = None
+    """What --method auto may take; default 30."""
     config: Path | None = None
     """YAML file with settings; flags override it."""
     print_config: bool = False
@@ -46,10 +52,12 @@ class Train(RunConfig):
     def run(self) -> int:
         config = self.run_config()
         if self.print_config:
+            from ..advice.planning import planned
             from ..console import write_result
             from ..preparing import recipe_of
             from ..recipes import RECIPES
 
+            config = planned(config).config
             recipe = recipe_of(config)
             comments = "".join(f"# {name}: {value}\n" for name, value in recipe.to_json().items() if name != "name")
             own = f", as {config.method} was published" * (config.recipe == "own")
@@ -63,8 +71,9 @@ class Train(RunConfig):
 
         reporter = tracked(make_reporter(quiet=self.quiet), self.log, run_directory_of(config))
         try:
-            run = fit(config, reporter=reporter)
+            run = fit(config, reporter=reporter, minutes=self.minutes)
         finally:
             reporter.close()
-        show([run.path])
+        # The runs of a comparison stand beside one another in its folder.
+        show([run.path.parent if self.method == "auto" else run.path])
         return 0

@@ -51,7 +51,7 @@ def _bars(names: tuple[str, ...], counts: list[int]) -> list[str]:
     name_width = min(24, max(len(names[i]) for i in shown))
     count_width = len(str(max(counts)))
     lines = [
-        f"{i:4} {_printable(names[i])[:name_width]:{name_width}} {counts[i]:{count_width}} "
+        f"{i:4} {printable(names[i])[:name_width]:{name_width}} {counts[i]:{count_width}} "
         + "█" * max(1, round(_BAR * counts[i] / max(counts)))
         for i in shown
     ]
@@ -60,6 +60,6 @@ def _bars(names: tuple[str, ...], counts: list[int]) -> list[str]:
     return lines
 
 
-def _printable(name: str) -> str:
+def printable(name: str) -> str:
     # Class names are folder names of strangers: a control character must not reach the terminal.
     return "".join(c if c.isprintable() else "?" for c in name)

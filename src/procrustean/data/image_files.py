@@ -1,41 +1,114 @@
-"""One image file: what it is, what it shows as RGB, or why it cannot be used. docs/reliability.md states the rules."""
+"""Images in files or in memory, decoded to RGB of one square size; what cannot be read is told by name.
+
+docs/reliability.md states the rules.
+"""
 
 from __future__ import annotations
 
+import io
+import warnings
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 from PIL import Image, ImageOps, UnidentifiedImageError
 
 from procrustean.data.imageset import Images
+from procrustean.errors import ConfigError, DataError
 
 #: Decoders that may be used; the name of a file says nothing about which.
 FORMATS = ("PNG", "JPEG", "WEBP", "BMP", "GIF", "TIFF", "PPM")
+DEFAULT_SIZE = 64
+NAMED_BAD_FILES = 5
 
 
-class Header(NamedTuple):
-    """What a file says of itself."""
+@dataclass(frozen=True)
+class ImageFile:
+    """An image that is not decoded yet, with what its source says about it."""
+
+    name: str  # how messages call it
+    content: Path | bytes
+    split: str  # "train", "val" or "test"
+    label: str
+
+    def open(self) -> AbstractContextManager[Image.Image]:
+        return _opened(self.content)
+
+
+@dataclass(frozen=True)
+class Header:
+    """What a file says of itself without being decoded."""
 
     width: int
     height: int
+    mode: str  # of Pillow: RGB, L, RGBA, ...
     frames: int  # more than one if it is animated or has pages
 
 
-def read_header(path: Path) -> Header:
-    """Size and frames of an image; raises nearly anything for a file that is none."""
-    with Image.open(path, formats=FORMATS) as image:
-        return Header(*image.size, getattr(image, "n_frames", 1))
+#: Name of a file -> what is wrong with it.
+Problems = dict[str, str]
 
 
-def decode(path: Path, out: Images) -> None:
-    """Write the image, upright and brought to the size of `out` (uint8 [side, side, 3]), into it."""
-    size = (out.shape[1], out.shape[0])
-    with Image.open(path, formats=FORMATS) as image:
-        upright = convertible(ImageOps.exif_transpose(image)).convert("RGB")
-    if upright.size != size:
-        upright = upright.resize(size, Image.Resampling.BILINEAR)
-    out[:] = np.asarray(upright)
+def headers(files: Sequence[ImageFile], bad: Problems) -> dict[str, Header]:
+    """The header of each file that has one, by the file's name; the others go to `bad`."""
+    found = {}
+    with _bombs_refused():
+        for file in files:
+            try:
+                with file.open() as image:
+                    found[file.name] = Header(image.width, image.height, image.mode, getattr(image, "n_frames", 1))
+            except Exception as error:  # decoders raise nearly anything on damaged files
+                bad[file.name] = reason(file.content, error)
+    return found
+
+
+def common_size(found: Sequence[Header], asked: int | None) -> tuple[int, list[str]]:
+    """The side all images get, with a note where they are resized: `asked`, else the one they share, else 64."""
+    if asked is not None and asked < 1:
+        raise ConfigError(f"image_size must be at least 1 pixel, got {asked}")
+    sizes = {(header.width, header.height) for header in found}
+    if asked is not None:
+        return asked, [] if sizes == {(asked, asked)} else [f"images resized to {asked}x{asked}"]
+    if len(sizes) == 1:
+        width, height = next(iter(sizes))
+        if width == height:
+            return width, []
+    return DEFAULT_SIZE, [f"images are not of one square size: resized to {DEFAULT_SIZE}x{DEFAULT_SIZE}"]
+
+
+def decoded(files: Sequence[ImageFile], shape: tuple[int, int, int], bad: Problems) -> Images:
+    """All files in one shape (height, width, channels), uint8 [N, *shape]; those in `bad` are black."""
+    pixels = np.zeros((len(files), *shape), np.uint8)
+    with _bombs_refused(), ThreadPoolExecutor() as pool:
+        problems = pool.map(_decode, files, pixels)
+        bad.update({file.name: problem for file, problem in zip(files, problems, strict=True) if problem})
+    return pixels
+
+
+def pixels_of(image: Image.Image, shape: tuple[int, ...]) -> Images:
+    """An image as it is trained on: upright, RGB or grey, resized to (height, width, channels)."""
+    height, width, channels = shape
+    upright = convertible(ImageOps.exif_transpose(image)).convert("RGB" if channels == 3 else "L")
+    if upright.size != (width, height):
+        upright = upright.resize((width, height), Image.Resampling.BILINEAR)
+    return np.asarray(upright).reshape(shape)
+
+
+def refuse(bad: Problems, where: str) -> None:
+    """DataError that names what cannot be used, if anything."""
+    if not bad:
+        return
+    named = [f"  {name}: {bad[name]}" for name in sorted(bad)[:NAMED_BAD_FILES]]
+    if len(bad) > NAMED_BAD_FILES:
+        named.append(f"  and {len(bad) - NAMED_BAD_FILES} more")
+    files = "1 file cannot" if len(bad) == 1 else f"{len(bad)} files cannot"
+    raise DataError(
+        f"{where}: {files} be used; remove or replace:\n" + "\n".join(named) + "\n"
+        "Or leave such files out with --on-bad-image skip, which counts the classes again"
+    )
 
 
 def convertible(image: Image.Image) -> Image.Image:
@@ -47,14 +120,37 @@ def convertible(image: Image.Image) -> Image.Image:
     return image.convert("RGBA") if image.mode == "P" else image
 
 
-def reason(path: Path, error: Exception) -> str:
-    """Why an image file cannot be used, in words."""
-    if isinstance(error, FileNotFoundError | PermissionError):
+def reason(content: Path | bytes, error: Exception) -> str:
+    """Why an image cannot be used, in words."""
+    if isinstance(error, FileNotFoundError):
+        return "there is no such file"
+    if isinstance(error, PermissionError):
         return error.strerror or str(error)
-    if path.stat().st_size == 0:
+    if (content.stat().st_size if isinstance(content, Path) else len(content)) == 0:
         return "empty file"
     if isinstance(error, UnidentifiedImageError):
         return "not an image"
     if isinstance(error, Image.DecompressionBombError | Image.DecompressionBombWarning):
         return f"more than {Image.MAX_IMAGE_PIXELS:,} pixels"
     return f"damaged: {error}"
+
+
+def _decode(file: ImageFile, out: Images) -> str:
+    """Write the image into `out`; the answer is the problem, empty when there is none."""
+    try:
+        with file.open() as image:
+            out[:] = pixels_of(image, out.shape)
+    except Exception as error:  # decoders raise nearly anything on damaged files
+        return reason(file.content, error)
+    return ""
+
+
+def _opened(content: Path | bytes) -> Image.Image:
+    return Image.open(content if isinstance(content, Path) else io.BytesIO(content), formats=FORMATS)
+
+
+@contextmanager
+def _bombs_refused() -> Iterator[None]:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", Image.DecompressionBombWarning)
+        yield

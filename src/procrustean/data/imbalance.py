@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from procrustean.data.grouping import positions_by_class
 from procrustean.data.imageset import ImageSet, Indices, Labels, Splits
+from procrustean.data.parting import groups_of, part, shares
 from procrustean.errors import ConfigError, DataError, did_you_mean
 
 KINDS = ("long_tailed", "step", "natural")
@@ -99,6 +100,25 @@ def hold_out(labels: npt.ArrayLike, per_class: int, classes: int, seed: int = 0)
     return HoldOut(np.setdiff1d(np.arange(len(targets)), taken), taken, tuple(left_out))
 
 
+def hold_out_share(images: ImageSet, share: float, seed: int = 0) -> HoldOut:
+    """Take a share of each class away from training, near-duplicates only together.
+
+    Small classes give up to a quarter, at most 10, and a class of fewer than 4 images nothing: see
+    `procrustean.data.parting.shares`. Classes that give nothing are named in `left_out`.
+    """
+    counts = shares(images.counts, share)
+    key = np.random.SeedSequence([HOLD_OUT_STREAM, _checked_seed(seed)])
+    held = part(images.labels, groups_of(images), counts, key.generate_state(8))
+    if not len(held):
+        raise ConfigError(
+            f"no class can give {share:g} of its images to the hold-out: the largest has {images.counts.max()}; "
+            "train without a hold-out"
+        )
+    given = np.bincount(images.labels[held], minlength=len(images.classes))
+    kept = np.setdiff1d(np.arange(len(images)), held)
+    return HoldOut(kept, held, tuple(int(c) for c in np.flatnonzero(given == 0)))
+
+
 @dataclass(frozen=True, eq=False)
 class Imbalanced:
     """An imbalanced training set with its test set; class 0 has the most training images."""
@@ -122,7 +142,7 @@ def build(
     imbalance: str,
     rho: float | None = None,
     data_seed: int = 0,
-    hold_out: int = 0,
+    hold_out: float = 0,
     hold_out_from: Literal["training", "source"] = "training",
 ) -> Imbalanced:
     """Make a source imbalanced.
@@ -133,7 +153,8 @@ def build(
             every class can give its share), or "natural" (all training images as they are).
         rho: images of the largest class per image of the smallest, at least 1; not for "natural".
         data_seed: which images are chosen; 0 gives those of the LDAM-DRW builder.
-        hold_out: images per class set aside from training (0: none; a validation split then takes this role).
+        hold_out: images per class set aside from training, or below 1 their share, near-duplicates kept together
+            (0: none; a validation split then takes this role).
         hold_out_from: set them aside from the imbalanced training set ("training"), as one would in practice, or
             from the source before it is made imbalanced ("source"): as many as wanted even of the smallest class,
             for studies that need a precise judgement. The ratio stays; all classes are built from what is left.
@@ -142,8 +163,8 @@ def build(
     """
     source = splits.train
     _refuse_empty_classes(splits)
-    if hold_out < 0:
-        raise ConfigError(f"hold_out must be 0 or the number of images per class, got {hold_out}")
+    if hold_out < 0 or (hold_out >= 1 and hold_out != int(hold_out)):
+        raise ConfigError(f"hold_out must be 0, a share below 1 or the number of images per class, got {hold_out}")
     everything = np.arange(len(source), dtype=np.int64)
     if hold_out_from == "source":
         rest, held, left_out = _parted(source, everything, hold_out, data_seed)
@@ -190,17 +211,20 @@ def _chosen(source: ImageSet, among: Indices, imbalance: str, rho: float | None,
     return among[select(labels, rule(smallest, len(source.classes), rho), seed)]
 
 
-def _parted(source: ImageSet, indices: Indices, per_class: int, seed: int) -> HoldOut:
-    if per_class == 0:
+def _parted(source: ImageSet, indices: Indices, amount: float, seed: int) -> HoldOut:
+    if amount == 0:
         return HoldOut(indices, np.zeros(0, np.int64), ())
-    kept, held, left_out = hold_out(source.labels[indices], per_class, len(source.classes), seed)
+    if amount < 1:
+        kept, held, left_out = hold_out_share(source.subset(indices), amount, seed)
+    else:
+        kept, held, left_out = hold_out(source.labels[indices], int(amount), len(source.classes), seed)
     return HoldOut(indices[kept], indices[held], left_out)
 
 
-def _refuse_small_source(splits: Splits, per_class: int, left_out: Sequence[int]) -> None:
+def _refuse_small_source(splits: Splits, per_class: float, left_out: Sequence[int]) -> None:
     names = [splits.train.classes[label] for label in left_out]
     raise ConfigError(
-        f"{splits.name}: hold_out = {per_class} from the source leaves no image of {', '.join(map(repr, names[:5]))}"
+        f"{splits.name}: hold_out = {per_class:g} from the source leaves no image of {', '.join(map(repr, names[:5]))}"
         + (f" and {len(names) - 5} more" if len(names) > 5 else "")
         + "; hold out fewer"
     )
@@ -218,8 +242,8 @@ def _refuse_empty_classes(splits: Splits) -> None:
 
 def _split_hash(splits: Splits, indices: Indices, held: Indices, order: Indices) -> str:
     digest = hashlib.sha256(splits.hash.encode("ascii"))
-    for part in (indices, held, order):
-        digest.update(json.dumps(part.tolist(), separators=(",", ":")).encode("ascii"))
+    for chosen in (indices, held, order):
+        digest.update(json.dumps(chosen.tolist(), separators=(",", ":")).encode("ascii"))
     return digest.hexdigest()
 
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from procrustean.data.duplicates import MOST_COMPARED
 from procrustean.data.imageset import ImageSet
-from procrustean.data.imbalance import select
+from procrustean.data.parting import groups_of, part
 from procrustean.errors import DataError
 
 SEED = 0
@@ -14,18 +15,30 @@ SEED = 0
 def set_aside_test(images: ImageSet, name: str) -> tuple[ImageSet, ImageSet, str]:
     """Train set, test set and a note: every fifth image of each class, drawn with a fixed seed, becomes test.
 
-    A class with 2 to 4 images gives one; a class with a single image keeps it for training.
+    A class with 2 to 4 images gives one; a class with a single image keeps it for training. Near-duplicates stay on
+    one side.
     """
     counts = np.where(images.counts >= 2, np.maximum(images.counts // 5, 1), 0)
     if not counts.any():
         raise DataError(
             f"{name}: there is no test set, and no class has the 2 images needed to set one aside; add images"
         )
-    test = np.sort(select(images.labels, counts, SEED))
+    groups = groups_of(images)
+    test = np.sort(part(images.labels, groups, counts, SEED))
+    if not len(test):
+        raise DataError(
+            f"{name}: there is no test set, and none can be set aside: the images of each class are near-duplicates of "
+            "one another; add images, or give a test set"
+        )
     train = np.setdiff1d(np.arange(len(images)), test)
     note = f"no test images given: 20 % per class set aside as test, seed {SEED}"
-    single = [c for c, count in zip(images.classes, images.counts, strict=True) if count == 1]
-    if single:
-        shown = ", ".join(single[:5]) + (" ..." if len(single) > 5 else "")
-        note += f"; {len(single)} with a single image stay in train and are not tested: {shown}"
+    twins = int((np.bincount(groups)[groups] > 1).sum())
+    if twins:
+        note += f"; {twins} images have {'equals' if len(images) > MOST_COMPARED else 'near-duplicates'}, kept together"
+    untested = np.bincount(images.labels[test], minlength=len(images.classes)) == 0
+    for alone, why in ((images.counts == 1, "with a single image"), (images.counts > 1, "whose images are alike")):
+        names = [c for c, left in zip(images.classes, untested & alone, strict=True) if left]
+        if names:
+            shown = ", ".join(names[:5]) + (" ..." if len(names) > 5 else "")
+            note += f"; {len(names)} {why} stay in train and are not tested: {shown}"
     return images.subset(train), images.subset(test), note

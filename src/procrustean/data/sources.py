@@ -11,6 +11,7 @@ from procrustean.errors import ConfigError, DataError, did_you_mean
 
 if TYPE_CHECKING:
     from procrustean.data.imageset import Splits
+    from procrustean.data.listed import FileListing
 
 NAMED = {
     "digits": "1797 hand-written digits, 8x8 grey, 10 classes; bundled with scikit-learn, no download",
@@ -27,13 +28,23 @@ PREPARED = {
 PATHS = {
     "FILE.npz": "arrays train_images, train_labels and, if there are, test_*, val_* and classes",
     "FOLDER": "image files as FOLDER/class/image or FOLDER/{train,val,test}/class/image",
+    "TABLE": "FILE.csv, FILE.tsv or FILE.parquet with columns path and label, perhaps split",
+    "HF DATASET": "folder that `save_to_disk` of Hugging Face datasets has written",
 }
+
+#: Suffixes of tables; `procrustean.data.tables` reads them.
+TABLES = (".csv", ".tsv", ".parquet")
 
 
 def describe_sources() -> dict[str, str]:
     """What `load_source` accepts, each with one line of help."""
     prepared = {name: f"{text}; see procrustean data prepare --help" for name, text in PREPARED.items()}
     return {**NAMED, **prepared, **PATHS}
+
+
+def is_named(source: str) -> bool:
+    """Whether a source is a known data set rather than a path or arrays of the user's."""
+    return source in describe_sources() and source not in PATHS
 
 
 def load_source(
@@ -49,13 +60,14 @@ def load_source(
     """Load the images that `source` names.
 
     Args:
-        source: a name that `describe_sources` lists, or the path of a .npz file or an image folder. A known name
+        source: a name that `describe_sources` lists, or the path of a folder, a table or a .npz file. A known name
             stands for the data set even if a folder is called so: write ./digits for the folder.
         data_dir: where data sets are looked for first and CIFAR is downloaded to.
-        image_size: side in pixels to which the images of a folder are resized, or at which a data set was prepared.
+        image_size: side in pixels to which the images of a folder or table are resized, or at which a data set was
+            prepared.
         download: whether CIFAR may be downloaded if it is not found.
         data_seed: which images are for what, where the data set leaves that open (tiered-imagenet).
-        on_bad_image: whether files of a folder that are no complete images are refused or left out.
+        on_bad_image: whether files of a folder or table that are no complete images are refused or left out.
         say: called with one line of progress at a time.
 
     >>> load_source("digits").train.counts.tolist()
@@ -66,19 +78,41 @@ def load_source(
 
         return load_prepared(source, data_dir=data_dir, image_size=image_size, data_seed=data_seed)
     path = Path(source).expanduser()
-    if source not in NAMED and path.is_dir():
-        from procrustean.data.folders import load_folder
-
-        return load_folder(path, image_size, on_bad_image)
+    if is_files(source):
+        return list_source(source, on_bad_image).load(image_size)
     if on_bad_image != "error":
-        raise ConfigError(f"on_bad_image is for image folders; {source} is used as a whole or not at all")
+        raise ConfigError(f"on_bad_image is for image files; {source} is used as a whole or not at all")
     splits = _fixed_size(source, path, data_dir, download, say)
     height, width = splits.train.images.shape[1:3]
     if image_size is not None and not image_size == height == width:
         raise ConfigError(
-            f"image_size is for image folders; the images of {source} are {height}x{width}, got {image_size}"
+            f"image_size is for image files; the images of {source} are {height}x{width}, got {image_size}"
         )
     return splits
+
+
+def list_source(source: str, on_bad_image: Literal["error", "skip"] = "error") -> FileListing:
+    """The images that a folder, a table or a saved data set names, not decoded."""
+    from procrustean.data.listed import FileListing
+
+    path, bad = Path(source).expanduser(), dict[str, str]()
+    if path.suffix.lower() in TABLES and not path.is_dir():
+        from procrustean.data.tables import list_table
+
+        return FileListing(path.stem, str(path), list_table(path, bad), bad, on_bad_image)
+    from procrustean.data.hf_disk import is_hf_dataset, list_hf_dataset
+
+    if is_hf_dataset(path):
+        return FileListing(path.resolve().name, str(path), list_hf_dataset(path, bad), bad, on_bad_image)
+    from procrustean.data.folders import list_folder
+
+    return FileListing(path.resolve().name, str(path), list_folder(path, bad, on_bad_image), bad, on_bad_image)
+
+
+def is_files(source: str) -> bool:
+    """Whether a source is a folder, table or saved data set of image files."""
+    path = Path(source).expanduser()
+    return not is_named(source) and (path.is_dir() or path.suffix.lower() in TABLES)
 
 
 def _fixed_size(
@@ -98,7 +132,8 @@ def _fixed_size(
 
         return load_npz(path)
     if path.exists():
-        raise DataError(f"{source}: neither an image folder nor a .npz file; unpack archives first")
+        kinds = "neither an image folder nor a table (.csv, .tsv, .parquet) nor a .npz file"
+        raise DataError(f"{source}: {kinds}; unpack archives first")
     if os.sep in source or "/" in source:
         raise DataError(f"{source}: there is no such file or folder")
     raise ConfigError(f"unknown source {source!r}, and no such folder. {did_you_mean(source, describe_sources())}")

@@ -62,6 +62,7 @@ def make_result(prepared: Prepared, training: Training) -> dict[str, Any]:
             "source_hash": data.source_hash,
             "train": len(data.train),
             "test": len(data.test),
+            "image_shape": list(data.train.images.shape[1:]),
             "held_out": 0 if data.held_out is None else len(data.held_out),
             "left_out_of_hold_out": list(data.left_out_classes),
             "meta": next((m.chosen.to_json() for m in training.meta if m is not None), None),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from ..config import RunConfig
+from ..data.sources import is_named
 from ..errors import RunError
 from . import checkpoint
 from .claims import Claim
@@ -32,10 +33,24 @@ class RunDirectory:
         self._claim: Claim | None = None
 
     @classmethod
-    def create(cls, path: Path, config: RunConfig, identity: Mapping[str, Any]) -> RunDirectory:
-        """Start a new run and claim it; refuses a folder that holds one already, or anything else."""
+    def create(
+        cls, path: Path, config: RunConfig, identity: Mapping[str, Any], why: Sequence[str] = ()
+    ) -> RunDirectory:
+        """Start a new run and claim it; refuses a folder that holds one already, or anything else.
+
+        Args:
+            path: of the folder.
+            config, identity: the settings, and what must not change.
+            why: reasons for settings that were chosen for the user.
+        """
         directory = cls(path)
         record = {"format": FORMAT, "hash": config.hash, "config": config.to_json(), "identity": dict(identity)}
+        if why:
+            record["why"] = list(why)
+        source = Path(config.source).expanduser()
+        if source.exists() and not is_named(config.source):
+            # Where the images are, whatever the current folder will be when the run is used again.
+            record["source_path"] = str(source.resolve())
         try:
             directory._take(config)
             checkpoint.write_atomically(directory.file("config.json"), _json(record))
@@ -89,6 +104,11 @@ class RunDirectory:
         if self._claim is not None:
             self._claim.release()
             self._claim = None
+
+    def source_path(self) -> str | None:
+        """Where the images were when the run began, if they are files of the user's."""
+        path: str | None = self.read("config.json").get("source_path")
+        return path
 
     def refuse_reuse(self, config: RunConfig) -> None:
         """Say why an existing run directory cannot take this run."""

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from ..counts import checked_counts
 from ..errors import ConfigError
@@ -86,3 +86,8 @@ class BalancedSoftmax(LogitAdjusted):
 
     def __init__(self, counts: Sequence[int], *, reduction: Reduction = "mean") -> None:
         super().__init__(counts, tau=1.0, reduction=reduction)
+
+
+def shifts_scores(objective: nn.Module) -> bool:
+    """Whether an objective trains with scores that are shifted by the class sizes."""
+    return any(isinstance(loss, VS) and bool(loss.shifts.any()) for loss in objective.modules())

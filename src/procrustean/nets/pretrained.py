@@ -44,7 +44,7 @@ def read_pretrained(choice: str, net: str) -> Pretrained:
         choice: a .safetensors file, a file of torch.save, or "cache" for what timm or torchvision has downloaded.
         net: the network they are for.
     """
-    path = _cached(net) if choice == CACHE else Path(choice).expanduser()
+    path = cached_weights(net) if choice == CACHE else Path(choice).expanduser()
     try:
         content = path.read_bytes()
     except OSError as error:
@@ -116,7 +116,7 @@ def _state(path: Path) -> dict[str, Tensor]:
     return content
 
 
-def _cached(net: str) -> Path:
+def cached_weights(net: str) -> Path:
     library, colon, model = net.partition(":")
     if not colon:
         raise ConfigError(

@@ -15,14 +15,14 @@ _STATE = {"done": "done", "begun": "begun", "waiting": "to do", "failed": "faile
 
 def plan_table(plan: Plan) -> Table:
     """A line per cell: its seeds with their state, the images of a run."""
-    groups: dict[tuple[str, str, str, int], list[PlannedRun]] = {}
+    groups: dict[tuple[str, str, str, float], list[PlannedRun]] = {}
     for run in plan.runs:
         first = run.cells[0]
         groups.setdefault((first.table, first.row, first.column, run.config.hold_out), []).append(run)
     rows = []
     for (table, row, column, held_out), runs in groups.items():
         seeds = ", ".join(f"{run.config.seed} {_STATE[run.state]}" for run in runs)
-        name = f"{row}, {held_out} held out" if held_out else row
+        name = f"{row}, {held_out:g} held out" if held_out else row
         images = f"{runs[0].images / 1e6:.1f}"
         rows.append((Cell(table), Cell(name), Cell(column), Cell(seeds), Cell(images)))
     headings = ("table", "row", "column", "seeds")

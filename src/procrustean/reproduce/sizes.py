@@ -25,7 +25,7 @@ def training_counts(config: RunConfig) -> tuple[int, ...] | None:
     classes, largest = BALANCED[config.source]
     classes = len(getattr(config, "classes", ())) or classes
     if config.hold_out_from == "source":
-        largest -= config.hold_out
+        largest -= _held_out(config, largest)
     if config.imbalance == "natural" or config.rho is None:
         counts = [largest] * classes
     elif config.imbalance == "long_tailed":
@@ -33,8 +33,13 @@ def training_counts(config: RunConfig) -> tuple[int, ...] | None:
     else:
         counts = step_counts(largest, classes, config.rho)
     if config.hold_out_from == "training":
-        counts = [count - config.hold_out if count > config.hold_out else count for count in counts]
+        counts = [count - taken if count > (taken := _held_out(config, count)) else count for count in counts]
     return tuple(counts)
+
+
+def _held_out(config: RunConfig, count: int) -> int:
+    """Images that a class of so many gives: a number, or below 1 a share."""
+    return round(config.hold_out * count) if config.hold_out < 1 else int(config.hold_out)
 
 
 def training_images(config: RunConfig) -> int:

@@ -225,7 +225,7 @@ def test_images_of_too_many_pixels_are_bad_files(tmp_path, monkeypatch):
 
 def test_a_test_class_without_training_images_is_named(tmp_path):
     pictures(tmp_path, {"train/a": 1, "train/b": 1, "test/a": 1, "test/owl": 1})
-    with pytest.raises(DataError, match="class 'owl' is in the test folder but not in the train folder"):
+    with pytest.raises(DataError, match="class 'owl' is in the test split but not in the train split"):
         load(tmp_path)
 
 
@@ -240,10 +240,10 @@ def test_an_empty_class_folder_is_named(tmp_path, place):
 
 def test_other_layouts_are_explained(tmp_path):
     (tmp_path / "empty").mkdir()
-    with pytest.raises(DataError, match="at least two class folders with images are needed, found 0"):
+    with pytest.raises(DataError, match="at least two classes with training images are needed, found 0"):
         load(tmp_path / "empty")
     pictures(tmp_path / "one", {"a": 3})
-    with pytest.raises(DataError, match="at least two class folders with images are needed, found 1"):
+    with pytest.raises(DataError, match="at least two classes with training images are needed, found 1"):
         load(tmp_path / "one")
     picture(tmp_path / "flat" / "a.png")
     with pytest.raises(DataError, match=r"a.png: not inside a class folder"):

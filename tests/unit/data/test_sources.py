@@ -24,7 +24,7 @@ def test_paths_that_do_not_exist(tmp_path):
 
 def test_files_of_another_kind(tmp_path):
     (tmp_path / "pets.zip").touch()
-    with pytest.raises(DataError, match=r"neither an image folder nor a \.npz"):
+    with pytest.raises(DataError, match="neither an image folder nor a table"):
         load_source(str(tmp_path / "pets.zip"))
 
 
@@ -33,7 +33,9 @@ def test_a_known_name_wins_over_a_folder_of_that_name(tmp_path, monkeypatch):
     for name in ("a", "b"):
         (tmp_path / "digits" / name).mkdir(parents=True)
         for number in range(2):
-            Image.fromarray(np.zeros((4, 4), np.uint8)).save(tmp_path / "digits" / name / f"{number}.png")
+            Image.fromarray(np.full((4, 4), 40 * number + 100 * (name == "b"), np.uint8)).save(
+                tmp_path / "digits" / name / f"{number}.png"
+            )
     assert len(load_source("digits").train) == 1000
     assert len(load_source("./digits").train) == 2
 
@@ -41,7 +43,7 @@ def test_a_known_name_wins_over_a_folder_of_that_name(tmp_path, monkeypatch):
 def test_home_is_expanded(tmp_path, monkeypatch):
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("USERPROFILE", str(tmp_path))
-    images, labels = np.zeros((4, 2, 2), np.uint8), np.array([0, 0, 1, 1])
+    images, labels = np.arange(0, 160, 10, np.uint8).reshape(4, 2, 2), np.array([0, 0, 1, 1])
     np.savez(tmp_path / "toy.npz", train_images=images, train_labels=labels)
     assert load_source("~/toy.npz").name == "toy"
 
@@ -54,7 +56,14 @@ def test_image_size_is_for_folders():
 
 def test_every_source_is_described():
     prepared = ["tiny-imagenet", "tiered-imagenet", "tiered-imagenet-tuning", "imagenet-lt", "inaturalist18"]
-    assert list(describe_sources()) == ["digits", "cifar10", "cifar100", *prepared, "FILE.npz", "FOLDER"]
+    assert list(describe_sources()) == [
+        "digits",
+        "cifar10",
+        "cifar100",
+        *prepared,
+        *["FILE.npz", "FOLDER", "TABLE"],
+        "HF DATASET",
+    ]
     assert all(describe_sources().values())
 
 

@@ -1,0 +1,60 @@
+"""What a training costs: the work of a network per image, and how much a device does in a second."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from functools import lru_cache
+
+#: Multiply-adds of the forward pass per second of training, backward pass included. Per CPU thread as measured for
+#: ResNet-32 on two cores (results/speed-cpu.json), rounded down; on a GPU half of what it reached on an H200.
+PER_THREAD, ON_GPU = 8e9, 3e12
+#: The smallest network computes on one thread, and its thin layers less efficiently.
+SMALL = 4e9
+#: Seconds that a training by default may take by this reckoning. A machine may well be half as fast.
+BUDGET = {"cpu": 120.0, "cuda": 900.0}
+
+
+@dataclass(frozen=True)
+class Machine:
+    """What decides how long a training takes."""
+
+    device: str  # "cpu" or "cuda"
+    threads: int
+    budget: float  # seconds for one training
+
+    def images_per_second(self, net: str, channels: int, size: int) -> float:
+        """Training speed, roughly."""
+        rate = ON_GPU if self.device == "cuda" else SMALL if net == "small" else PER_THREAD * self.threads
+        return rate / multiply_adds(net, channels, size)
+
+
+def this_machine(device: str = "auto", most_seconds: float | None = None) -> Machine:
+    """The machine a run would be trained on.
+
+    Args:
+        device: that of the run's settings.
+        most_seconds: what a training may take at most.
+    """
+    import torch
+
+    on_gpu = device != "cpu" and torch.cuda.is_available()
+    name = "cuda" if on_gpu else "cpu"
+    budget = BUDGET[name] if most_seconds is None else min(BUDGET[name], most_seconds)
+    return Machine(name, min(torch.get_num_threads(), os.cpu_count() or 1), budget)
+
+
+@lru_cache(maxsize=64)
+def multiply_adds(net: str, channels: int, size: int) -> float:
+    """Of the forward pass of one image."""
+    import torch
+    from torch.utils.flop_counter import FlopCounterMode
+
+    from ..nets import build_backbone, check_net
+
+    check_net(net)
+    with torch.random.fork_rng(devices=[]):
+        backbone = build_backbone(net, channels=channels, size=(size, size)).to("meta").eval()
+    with torch.no_grad(), FlopCounterMode(display=False) as counter:
+        backbone(torch.empty(1, channels, size, size, device="meta"))
+    return float(counter.get_total_flops()) / 2

@@ -1,0 +1,65 @@
+"""What this project has measured, as far as it decides which method is advised: the only table of it.
+
+A new measurement is a new line here, and the advice follows. The files are under results/ of the repository.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ..counts import Kind
+
+
+@dataclass(frozen=True)
+class Setting:
+    """A kind of imbalance in which methods were compared."""
+
+    name: str
+    kind: Kind
+    largest: int  # training images of the largest class
+    smallest: int
+    net: str
+
+
+@dataclass(frozen=True)
+class Measured:
+    """The test balanced accuracy of the last epoch of a method in a setting, 0 to 100."""
+
+    setting: Setting
+    method: str
+    drw: bool
+    value: float  # mean over the seeds
+    seeds: int
+    where: str  # the files, or the page where the grid is given
+
+    @property
+    def name(self) -> str:
+        return self.method + " with DRW" * self.drw
+
+
+LONG_TAILED = Setting("CIFAR-10, long-tailed, ratio 100", "long_tailed", 5000, 50, "resnet32")
+STEP = Setting("CIFAR-10, step, ratio 100", "step", 5000, 50, "resnet32")
+DIGITS = Setting("digits, step, ratio 20", "step", 100, 5, "small")
+
+_CIFAR, _MORE, _DIGITS = "results/cifar10-rho100", "results/methods-cifar10-lt100", "docs/methods.md"
+
+MEASURED = (
+    Measured(LONG_TAILED, "erm", False, 69.4, 1, _CIFAR),
+    Measured(LONG_TAILED, "mfw", False, 74.1, 1, _CIFAR),
+    Measured(LONG_TAILED, "mfw", True, 76.4, 2, _CIFAR),
+    Measured(LONG_TAILED, "ldam", True, 77.3, 1, _MORE),
+    Measured(LONG_TAILED, "balanced_softmax", False, 77.7, 1, _MORE),
+    Measured(LONG_TAILED, "cdt", False, 77.9, 1, _MORE),
+    Measured(LONG_TAILED, "remix", True, 81.9, 1, _MORE),
+    Measured(STEP, "erm", False, 61.6, 1, _CIFAR),
+    Measured(STEP, "mfw", False, 74.7, 2, _CIFAR),
+    Measured(STEP, "mfw", True, 79.6, 1, _CIFAR),
+    Measured(DIGITS, "erm", False, 87.9, 5, _DIGITS),
+    Measured(DIGITS, "erm", True, 92.8, 5, _DIGITS),
+    Measured(DIGITS, "focal", False, 88.7, 5, _DIGITS),
+    Measured(DIGITS, "class_balanced", False, 93.9, 5, _DIGITS),
+    Measured(DIGITS, "ldam", False, 93.9, 5, _DIGITS),
+    Measured(DIGITS, "ldam", True, 95.3, 5, _DIGITS),
+    Measured(DIGITS, "mfw", False, 86.0, 5, _DIGITS),
+    Measured(DIGITS, "mfw", True, 92.6, 5, _DIGITS),
+)

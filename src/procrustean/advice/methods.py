@@ -1,0 +1,87 @@
+"""Which method the measurements advise for given class counts, and which ones are worth comparing."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ..counts import checked_counts, imbalance_kind
+from .measurements import MEASURED, Measured, Setting
+
+#: Below this ratio of the largest to the smallest class there is next to nothing to correct.
+MILD = 3.0
+#: What `--method auto` compares beside the advised ones, whatever the counts.
+ALWAYS = (("erm", False), ("erm", True), ("mfw", True), ("ldam", True), ("remix", True))
+#: Methods that `--method auto` compares, if the time allows.
+MOST_COMPARED = 6
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A method with its setting."""
+
+    method: str
+    drw: bool
+
+    @property
+    def name(self) -> str:
+        """As a folder is called."""
+        return self.method.replace("_", "-") + "-drw" * self.drw
+
+
+@dataclass(frozen=True)
+class Advice:
+    """The method to take, and why."""
+
+    choice: Choice
+    why: str
+
+
+def advised(counts: Sequence[int]) -> Advice:
+    """The method that did best where the classes were most like these.
+
+    >>> advised([1200, 1100, 1000]).choice
+    Choice(method='erm', drw=False)
+    """
+    checked = checked_counts(counts)
+    ratio = max(checked) / min(checked)
+    if ratio < MILD:
+        return Advice(Choice("erm", False), f"the classes are near equal (ratio {ratio:.1f}): nothing to correct")
+    setting = nearest(checked)
+    best = ranked(setting)[0]
+    erm = next(row for row in ranked(setting) if (row.method, row.drw) == ("erm", False))
+    seeds = "1 seed" if best.seeds == 1 else f"{best.seeds} seeds"
+    why = (
+        f"best of {len(ranked(setting))} methods measured on {setting.name} ({setting.largest} to {setting.smallest} "
+        f"images per class, the nearest to these counts): {best.value:.1f} % against {erm.value:.1f} % of plain "
+        f"training, {seeds} ({best.where})"
+    )
+    return Advice(Choice(best.method, best.drw), why)
+
+
+def worth_comparing(counts: Sequence[int]) -> list[Choice]:
+    """What `--method auto` tries, the most promising first and plain training among the first two."""
+    first = advised(counts).choice
+    order = [first, *(Choice(method, drw) for method, drw in ALWAYS)]
+    if max(counts) / min(counts) >= MILD:
+        order += [Choice(row.method, row.drw) for row in ranked(nearest(checked_counts(counts)))]
+    return list(dict.fromkeys(order))[:MOST_COMPARED]
+
+
+def nearest(counts: Sequence[int]) -> Setting:
+    """The measured setting of the same kind whose ratio and smallest class are nearest, on a logarithmic scale."""
+    kind, largest, smallest = imbalance_kind(counts), max(counts), min(counts)
+
+    def distance(setting: Setting) -> float:
+        ratio = math.log((largest / smallest) / (setting.largest / setting.smallest))
+        return abs(ratio) + abs(math.log(smallest / setting.smallest))
+
+    settings = dict.fromkeys(row.setting for row in MEASURED)
+    same = [setting for setting in settings if setting.kind == kind]
+    return min(same, key=distance)
+
+
+def ranked(setting: Setting) -> list[Measured]:
+    """What was measured in a setting, the best first."""
+    return sorted((row for row in MEASURED if row.setting == setting), key=lambda row: -row.value)

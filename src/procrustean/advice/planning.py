@@ -1,0 +1,138 @@
+"""Fill in what the user of own images has left open: method, held-out images, image size, network, schedule."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from statistics import median
+
+from ..config import RunConfig
+from ..console import duration_text
+from ..data.imageset import Splits
+from ..data.imbalance import build
+from ..data.listed import FileListing
+from ..data.sources import is_files, is_named, list_source, load_source
+from ..loading import source_settings
+from .cost import Machine, this_machine
+from .methods import advised
+from .pretrained import found_pretrained
+from .settings import EVALUATIONS, Settings, choose_settings, settings_of
+
+#: What stands for a method that is chosen from the measurements, and for one that is chosen by comparing.
+ADVISED, AUTO = "advised", "auto"
+#: The share of each class that is set aside to choose and calibrate on, where there is no validation set.
+HOLD_OUT = 0.15
+#: To what images are made smaller for a network that was named.
+LARGEST_SIDE = {"cpu": 64, "cuda": 128}
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Settings with nothing left open, the images, and why the settings are what they are."""
+
+    config: RunConfig
+    splits: Splits | None  # None for data sets that are not the user's own
+    why: tuple[str, ...] = ()
+
+
+def planned(
+    config: RunConfig,
+    *,
+    splits: Splits | None = None,
+    machine: Machine | None = None,
+    say: Callable[[str], None] = lambda text: None,
+) -> Plan:
+    """Settings for images of the user's; those that were given stay, and so do known data sets.
+
+    Args:
+        config: the settings, with "advised" or "auto" for a method that is left open.
+        splits: the images, where the user has handed them over.
+        machine: where they will be trained on; default this one.
+        say: called with one line of progress at a time.
+    """
+    open_method = config.method in (ADVISED, AUTO)
+    if splits is None and is_named(config.source):
+        if config.method == ADVISED:
+            config = replace(config, method="mfw")
+        elif config.method == AUTO:
+            config = replace(config, hold_out=config.hold_out or HOLD_OUT)
+        return Plan(config, None)
+    machine = machine or this_machine(config.device)
+    if splits is None:
+        splits = _loaded(config, machine, say)
+        if is_files(config.source):
+            config = replace(config, image_size=splits.train.images.shape[1])
+    why: list[str] = []
+    if config.recipe == "auto":
+        config, reason = _with_training(config, splits, machine)
+        why += reason
+    if open_method and not config.hold_out and splits.val is None:
+        config = replace(config, hold_out=HOLD_OUT)
+        why.append(f"{100 * HOLD_OUT:g} % of each class are held out, to choose and calibrate on")
+    if config.method == ADVISED:
+        data = build(splits, imbalance=config.imbalance, rho=config.rho, data_seed=config.data_seed)
+        advice = advised([int(n) for n in data.counts])
+        config = replace(config, method=advice.choice.method, drw=config.drw or advice.choice.drw)
+        why.append(f"method {config.method}{' with DRW' * config.drw}: {advice.why}")
+    return Plan(config, splits, tuple(why))
+
+
+def _with_training(config: RunConfig, splits: Splits, machine: Machine) -> tuple[RunConfig, list[str]]:
+    images, (height, width, channels) = len(splits.train), splits.train.images.shape[1:]
+    side = max(height, width)
+    if config.net is not None:
+        starts = config.pretrained is not None
+        chosen = settings_of(config.net, side, images, channels, machine, pretrained=starts)
+    else:
+        pretrained = found_pretrained(side, channels) if config.pretrained is None else None
+        chosen = choose_settings(images, side, channels, machine, pretrained)
+        if chosen.size != side:  # these images cannot be resized, or a size was asked for
+            chosen = _at_size(side, images, channels, machine)
+    filled = replace(
+        config,
+        net=config.net or chosen.net,
+        pretrained="cache" if chosen.pretrained and config.net is None else config.pretrained,
+        epochs=config.epochs or chosen.epochs,
+        batch_size=config.batch_size or chosen.batch_size,
+        lr=config.lr or chosen.lr,
+        evaluate_every=config.evaluate_every or max(1, (config.epochs or chosen.epochs) // EVALUATIONS),
+    )
+    if filled == config:
+        return config, []
+    seconds = chosen.seconds * (filled.epochs or 1) / chosen.epochs
+    where = "a GPU" if machine.device == "cuda" else f"a CPU with {machine.threads} thread{'s' * (machine.threads > 1)}"
+    text = (
+        f"{filled.net} on images of {width} x {height}, {filled.epochs} epochs in batches of {filled.batch_size}: what "
+        f"{where} trains on {images} images in about {duration_text(seconds)}"
+    )
+    if chosen.pretrained and config.net is None:
+        text += ", starting from the pretrained weights that are in the cache"
+    return filled, [text]
+
+
+def _at_size(side: int, images: int, channels: int, machine: Machine) -> Settings:
+    """The largest network that suits images whose size is fixed."""
+    names = ("resnet18-s2", "resnet32", "small") if machine.device == "cuda" else ("resnet20", "small")
+    choices = [settings_of(net, side, images, channels, machine) for net in names if side > 12 or net == "small"]
+    return next((choice for choice in choices if choice.epochs >= 30), choices[-1])
+
+
+def _loaded(config: RunConfig, machine: Machine, say: Callable[[str], None]) -> Splits:
+    if not is_files(config.source):
+        return load_source(**source_settings(config), say=say)
+    listing = list_source(config.source, config.on_bad_image)
+    size = config.image_size
+    if size is None and config.recipe == "auto" and listing.headers:
+        size = _size_to_load(config, listing, machine)
+    return listing.load(size)
+
+
+def _size_to_load(config: RunConfig, listing: FileListing, machine: Machine) -> int:
+    """The side for images of any sizes, from the usual length of their shorter side."""
+    side = round(median(min(h.width, h.height) for h in listing.headers.values()))
+    if config.net is not None:
+        return min(side, LARGEST_SIDE[machine.device])
+    images = sum(file.split == "train" for file in listing.files)
+    if not any(file.split == "test" for file in listing.files):
+        images = round(0.8 * images)  # the others will be set aside
+    return choose_settings(images, side, 3, machine, found_pretrained(side, channels=3)).size

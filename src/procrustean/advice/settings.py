@@ -1,0 +1,88 @@
+"""Network, image size, batch and epochs for a number of images on a machine."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from .cost import Machine
+
+#: (network, image side or None for that of the images), the best first; the first that the budget allows is taken.
+_CPU_LARGE = (("resnet20", 64), ("resnet20", 32), ("small", 32))
+_CPU_SMALL = (("resnet20", None), ("small", None))
+_TINY = (("small", None),)
+_GPU_LARGE = (("resnet18", 128), ("resnet18-s2", 64), ("resnet32", 32))
+_GPU_MEDIUM = (("resnet18-s2", 64), ("resnet32", 32))
+_GPU_SMALL = (("resnet32", None),)
+
+#: Images shown in a training from scratch, if there is time: more has not paid on sets of a few thousand images.
+SHOWN = {"cpu": 120_000, "cuda": 4_000_000}
+FEWEST_EPOCHS, MOST_EPOCHS = 30, 200
+#: A network that starts from pretrained weights needs far fewer, at a lower rate.
+PRETRAINED_EPOCHS, PRETRAINED_RATE = 15, 0.01
+PRETRAINED_SIDE = {"cpu": 64, "cuda": 224}
+#: Learning rates by batch: those of the recipes "digits" and "images", and in proportion beyond.
+RATES = {16: 0.025, 32: 0.05, 64: 0.05, 128: 0.1}
+EVALUATIONS = 20
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How to train, as far as it is neither the data nor the method."""
+
+    net: str
+    size: int  # side of the images
+    epochs: int
+    batch_size: int
+    lr: float
+    seconds: float  # by the reckoning of `cost`
+    pretrained: bool = False
+
+
+def choose_settings(images: int, side: int, channels: int, machine: Machine, pretrained: str | None = None) -> Settings:
+    """The largest network that the machine trains long enough within its budget; else the smallest, as long as it can.
+
+    Args:
+        images: trained on.
+        side: of the images as they are, in pixels; they are made smaller, never larger.
+        channels: of the images.
+        machine: where they are trained on.
+        pretrained: a network whose weights are there to start from; taken if the budget allows a third of its epochs.
+    """
+    if pretrained is not None:
+        size = min(side, PRETRAINED_SIDE[machine.device])
+        chosen = settings_of(pretrained, size, images, channels, machine, pretrained=True)
+        if chosen.epochs >= PRETRAINED_EPOCHS // 3:
+            return chosen
+    ladder = [
+        settings_of(net, min(longest or side, side), images, channels, machine)
+        for net, longest in _ladder(side, machine)
+    ]
+    return next((step for step in ladder if step.epochs >= FEWEST_EPOCHS), ladder[-1])
+
+
+def settings_of(
+    net: str, size: int, images: int, channels: int, machine: Machine, *, pretrained: bool = False
+) -> Settings:
+    """A network at a size with the epochs that it gets."""
+    speed = machine.images_per_second(net, channels, size)
+    affordable = int(machine.budget * speed / images)
+    wanted = PRETRAINED_EPOCHS if pretrained else min(MOST_EPOCHS, max(FEWEST_EPOCHS, SHOWN[machine.device] // images))
+    epochs = max(1, min(wanted, affordable))
+    batch = batch_for(images, machine)
+    rate = PRETRAINED_RATE if pretrained else RATES[batch]
+    return Settings(net, size, epochs, batch, rate, epochs * images / speed, pretrained)
+
+
+def batch_for(images: int, machine: Machine) -> int:
+    """Small enough for several dozen steps an epoch, large enough for the device."""
+    if machine.device == "cuda" and images >= 10_000:
+        return 128
+    return 64 if images >= 2000 else 32 if images >= 300 else 16
+
+
+def _ladder(side: int, machine: Machine) -> tuple[tuple[str, int | None], ...]:
+    if side <= 12:
+        return _TINY
+    if machine.device == "cpu":
+        return _CPU_LARGE if side >= 48 else _CPU_SMALL
+    return _GPU_LARGE if side >= 112 else _GPU_MEDIUM if side >= 48 else _GPU_SMALL

@@ -1,0 +1,178 @@
+"""`--method auto`: train a few methods within a time, keep the one that is best on the held-out images."""
+
+from __future__ import annotations
+
+import json
+import math
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from .advice.cost import this_machine
+from .advice.methods import Choice, worth_comparing
+from .advice.planning import Plan, planned
+from .api import FinishedRun, OngoingRun, Stopped, load_run
+from .config import RunConfig
+from .console import Reporter
+from .data.imageset import Splits
+from .engine.checkpoint import write_atomically
+from .engine.device import own_stream
+from .engine.record import identity_of
+from .engine.run_directory import RunDirectory
+from .engine.stopping import stop_on_signal
+from .engine.training import Interrupted
+from .errors import ConfigError, RunError
+from .preparing import check_identity, prepare
+
+RECORD = "auto.json"
+MINUTES = 30.0
+#: How many methods the epochs that are planned leave time for, by the reckoning of `advice.cost`.
+FEWEST_COMPARED = 4
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A method that was tried, with what the held-out images say about it; None if the time did not suffice."""
+
+    choice: Choice
+    path: Path
+    held_out: float | None  # balanced accuracy of the last epoch
+
+
+def fit_auto(
+    config: RunConfig, *, splits: Splits | None = None, minutes: float | None = None, reporter: Reporter
+) -> FinishedRun:
+    """Compare methods on the held-out images and return the run of the best.
+
+    Each method is a run of its own in the folder of the whole. A call that was stopped goes on where it was, and what
+    is finished is not trained again.
+
+    Args:
+        config: settings with the method "auto".
+        splits: the images, where the user has handed them over.
+        minutes: what it may take; default 30.
+        reporter: where progress goes.
+    """
+    minutes = MINUTES if minutes is None else minutes
+    if not 0 < minutes < math.inf:
+        raise ConfigError(f"minutes = {minutes:g} received; comparing methods takes a time above 0")
+    if config.drw or config.options:
+        raise ConfigError("method 'auto' tries methods with their own settings; leave --drw and --options out")
+    folder = config.run_dir or Path("runs") / config.slug
+    machine = this_machine(config.device, most_seconds=60 * minutes / FEWEST_COMPARED)
+    plan = planned(_agreed(folder, config), splits=splits, machine=machine, say=reporter.say)
+    _claim(folder, config, plan.config)
+    for line in plan.why:
+        reporter.say_once(line)
+    end = time.monotonic() + 60 * minutes
+    prepared = prepare(replace(plan.config, method="erm"), splits=plan.splits)
+    if prepared.data.held_out is None:
+        raise ConfigError(f"{plan.config.source}: there are no held-out images to compare on; give --hold-out 0.15")
+    choices = worth_comparing([int(n) for n in prepared.data.counts])
+    reporter.say(f"comparing up to {len(choices)} methods within {minutes:g} min: {', '.join(c.name for c in choices)}")
+    tried: list[Candidate] = []
+    longest = 0.0
+    with stop_on_signal(reporter.say) as stop:
+        for choice in choices:
+            began = time.monotonic()
+            path = folder / choice.name
+            if tried and began + longest > end and not (path / "result.json").exists():
+                tried.append(Candidate(choice, path, None))
+                continue
+            done = _candidate(plan, choice, path, reporter, lambda: stop() or time.monotonic() > end)
+            if not done and stop():
+                raise Stopped("stopped and saved; give the same command again to go on", stop.exit_code)
+            tried.append(Candidate(choice, path, _held_out(path) if done else None))
+            longest = max(longest, time.monotonic() - began)
+    reporter.close()  # bars of runs that were cut short
+    best = _best(tried, folder, minutes)
+    _tell(tried, best, folder, reporter)
+    _, net = load_run(best.path, splits=plan.splits)
+    return FinishedRun(best.path, RunDirectory(best.path).read("result.json"), net)
+
+
+def chosen_run(path: Path) -> Path:
+    """The run that a folder stands for: itself, or the best of those that `--method auto` has compared in it."""
+    record = path / RECORD
+    if not record.is_file():
+        return path
+    chosen = json.loads(record.read_text()).get("chosen")
+    if chosen is None:
+        raise RunError(f"{path}: the methods are not compared to the end; give the same command again to go on")
+    return path / str(chosen)
+
+
+def _agreed(folder: Path, asked: RunConfig) -> RunConfig:
+    """The settings to go on with: what was asked for, filled in by the first call if this is not it."""
+    record = folder / RECORD
+    if not record.is_file():
+        return asked
+    kept = json.loads(record.read_text())
+    if RunConfig.from_json(kept["asked"], origin=str(record)).hash != asked.hash:
+        raise RunError(f"{folder} holds a comparison with other settings; choose another --run-dir")
+    return RunConfig.from_json(kept["config"], origin=str(record))
+
+
+def _claim(folder: Path, asked: RunConfig, config: RunConfig) -> None:
+    """Begin a comparison in an empty folder, or go on with the one that is there."""
+    if (folder / RECORD).is_file():
+        return
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise RunError(f"{folder} exists and is not an empty folder; choose another --run-dir")
+    folder.mkdir(parents=True, exist_ok=True)
+    record = {"format": 1, "asked": asked.to_json(), "config": config.to_json(), "chosen": None}
+    _write(folder / RECORD, record)
+
+
+def _candidate(plan: Plan, choice: Choice, path: Path, reporter: Reporter, stop: Callable[[], bool]) -> bool:
+    """Train a method to the end; False if it was stopped before."""
+    config = replace(plan.config, method=choice.method, drw=choice.drw, run_dir=path)
+    prepared = prepare(config, splits=plan.splits)
+    begun = (path / "config.json").exists()
+    if begun:
+        directory, _, identity = RunDirectory.open(path)
+        if directory.finished:
+            return True
+        check_identity(path, identity, prepared)
+    else:
+        directory = RunDirectory.create(path, config, identity_of(prepared), plan.why)
+    run = OngoingRun(prepared, directory, reporter, stop=stop, resume=begun)
+    try:
+        with own_stream(prepared.placement.device):
+            for _ in run.turns():
+                pass
+    except Interrupted:
+        return False
+    return True
+
+
+def _held_out(path: Path) -> float:
+    """Balanced accuracy on the held-out images after the last epoch."""
+    curve = RunDirectory(path).read("result.json")["curves"]["held_out_balanced_accuracy"]
+    return float(curve[-1])
+
+
+def _best(tried: list[Candidate], folder: Path, minutes: float) -> Candidate:
+    finished = [candidate for candidate in tried if candidate.held_out is not None]
+    if not finished:
+        raise RunError(
+            f"no method was trained to the end within {minutes:g} min; what there is is kept in {folder}. Give the "
+            "same command with more --minutes to go on, or fewer --epochs and another --run-dir"
+        )
+    return max(finished, key=lambda candidate: candidate.held_out or 0.0)  # of equal ones the more promising
+
+
+def _tell(tried: list[Candidate], best: Candidate, folder: Path, reporter: Reporter) -> None:
+    for candidate in tried:
+        value = candidate.held_out
+        text = "no time left" if value is None else f"{100 * value:.1f} % balanced held-out accuracy"
+        reporter.say(f"{candidate.choice.name}: {text}{', chosen' * (candidate is best)}")
+    record = json.loads((folder / RECORD).read_text())
+    compared = [{"name": c.choice.name, "held_out_balanced_accuracy": c.held_out} for c in tried]
+    _write(folder / RECORD, {**record, "chosen": best.choice.name, "compared": compared})
+
+
+def _write(path: Path, record: dict[str, Any]) -> None:
+    write_atomically(path, (json.dumps(record, indent=1) + "\n").encode())

@@ -1,0 +1,90 @@
+"""What a finished run keeps about its probabilities: their calibration, how good it is, and the held-out scores."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from safetensors.numpy import load_file
+
+from ..data.imageset import ImageSet
+from ..engine.checkpoint import save_tensors
+from ..engine.run_directory import RunDirectory
+from ..errors import DataError, RunError
+from ..nets.classifier import Classifier
+from ..preparing import Prepared
+from .errors import balancing_weights, calibration_error
+from .scaling import Calibration, Labels, Scores, calibrate, log_loss, uncalibrated
+
+HELD_OUT_SCORES = "held_out_scores.safetensors"
+#: More numbers than this are not kept: a table of thresholds for thousands of classes serves nobody.
+MOST_SCORES = 20_000_000
+
+
+def keep_calibration(prepared: Prepared, net: Classifier, directory: RunDirectory) -> dict[str, Any] | None:
+    """Calibrate on the held-out images and judge on the test images; None if there are none, or of one class only."""
+    held_out = prepared.data.held_out
+    if held_out is None:
+        return None
+    counts = [int(n) for n in prepared.data.counts]
+    scores, labels = scores_of(prepared, net, held_out)
+    try:
+        found = calibrate(scores, labels, counts)
+    except DataError:
+        return None
+    if scores.size <= MOST_SCORES:
+        _save_scores(directory, scores, labels)
+    frequencies = np.bincount(labels, minlength=len(counts)) / len(labels)
+    test_scores, test_labels = scores_of(prepared, net, prepared.data.test)
+    return {**found.to_json(), "test": judged(found, test_scores, test_labels, frequencies)}
+
+
+def judged(found: Calibration, scores: Scores, labels: Labels, frequencies: Scores) -> dict[str, float]:
+    """Calibration errors and log loss on images, before and after.
+
+    Args:
+        found: the calibration.
+        scores, labels: of the images.
+        frequencies: expected of the classes among them.
+    """
+    classes = len(found.counts)
+    plain = uncalibrated(found.counts).log_probabilities(scores)
+    scaled = found.log_probabilities(scores, frequencies)
+    even = found.log_probabilities(scores, np.full(classes, 1 / classes))
+    weights = balancing_weights(labels, classes)
+    return {
+        "ece_before": calibration_error(np.exp(plain), labels),
+        "ece": calibration_error(np.exp(scaled), labels),
+        "ece_balanced_before": calibration_error(np.exp(plain), labels, weights),
+        "ece_balanced": calibration_error(np.exp(even), labels, weights),
+        "log_loss_before": log_loss(plain, labels),
+        "log_loss": log_loss(np.maximum(scaled, -700), labels),  # a class never held out has probability 0
+    }
+
+
+def held_out_scores(directory: RunDirectory) -> tuple[Scores, Labels]:
+    """Scores and labels of a run's held-out images, as they were kept."""
+    path = directory.file(HELD_OUT_SCORES)
+    if not path.exists():
+        raise RunError(
+            f"{directory.path} has kept no scores of held-out images: it was trained without them, or with too many "
+            "classes; train with --hold-out 0.15"
+        )
+    kept = load_file(path)
+    return kept["scores"].astype(np.float64), kept["labels"].astype(np.int64)
+
+
+def scores_of(prepared: Prepared, net: Classifier, images: ImageSet) -> tuple[Scores, Labels]:
+    """Scores and labels of a set of images, on the host."""
+    from ..posthoc import scored
+
+    batches = scored(prepared, net, images)
+    scores = np.concatenate([part.double().cpu().numpy() for part, _ in batches])
+    return scores, np.concatenate([part.cpu().numpy() for _, part in batches])
+
+
+def _save_scores(directory: RunDirectory, scores: Scores, labels: Labels) -> None:
+    import torch
+
+    tensors = {"scores": torch.from_numpy(scores).float(), "labels": torch.from_numpy(labels)}
+    save_tensors(directory.file(HELD_OUT_SCORES), tensors)

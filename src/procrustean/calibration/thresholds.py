@@ -1,0 +1,81 @@
+"""From which probability on a class may be announced, for a wanted precision or recall."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from ..errors import ConfigError
+
+
+@dataclass(frozen=True)
+class Threshold:
+    """A class is announced where its probability is at least `value`; None where no value gives what is wanted."""
+
+    name: str
+    value: float | None
+    precision: float | None  # on the held-out images, as they come or reweighted
+    recall: float | None
+    images: int  # held-out images of the class
+
+
+def thresholds(
+    probabilities: npt.NDArray[np.float64],
+    labels: npt.NDArray[np.int64],
+    classes: Sequence[str],
+    *,
+    precision: float | None = None,
+    recall: float | None = None,
+    weights: npt.NDArray[np.float64] | None = None,
+) -> list[Threshold]:
+    """For each class the lowest threshold with the wanted precision, or the highest with the wanted recall.
+
+    The lowest with a precision has the best recall among those that keep it, and the other way round.
+
+    Args:
+        probabilities: of held-out images, [n, C].
+        labels: their classes, [n].
+        classes: names.
+        precision, recall: what is wanted, one of the two, above 0 and at most 1.
+        weights: of the images, where their class frequencies are not those of the use, [n].
+    """
+    if (precision is None) == (recall is None):
+        raise ConfigError("give either a precision or a recall, for example --precision 0.95")
+    wanted = precision if precision is not None else recall
+    if wanted is None or not 0 < wanted <= 1:
+        raise ConfigError(
+            f"{'precision' if precision is not None else 'recall'} = {wanted} received; it lies in (0, 1]"
+        )
+    w = np.ones(len(labels)) if weights is None else weights
+    return [
+        _threshold(probabilities[:, c], labels == c, w, name, wanted, by_precision=precision is not None)
+        for c, name in enumerate(classes)
+    ]
+
+
+def _threshold(
+    p: npt.NDArray[np.float64],
+    own: npt.NDArray[np.bool_],
+    weights: npt.NDArray[np.float64],
+    name: str,
+    wanted: float,
+    *,
+    by_precision: bool,
+) -> Threshold:
+    images = int(own.sum())
+    if images == 0:
+        return Threshold(name, None, None, None, 0)
+    order = np.argsort(-p, kind="stable")
+    values, hits, mass = p[order], np.cumsum((weights * own)[order]), np.cumsum(weights[order])
+    # Equal probabilities are announced together: only the last of them is a threshold.
+    ends = np.flatnonzero(np.append(values[1:] < values[:-1], True))
+    precisions, recalls = hits[ends] / mass[ends], hits[ends] / hits[-1]
+    slack = 1e-12  # sums of weights round
+    good = np.flatnonzero((precisions if by_precision else recalls) >= wanted - slack)
+    if len(good) == 0:
+        return Threshold(name, None, None, None, images)
+    at = good[-1] if by_precision else good[0]
+    return Threshold(name, float(values[ends[at]]), float(precisions[at]), float(recalls[at]), images)

@@ -1,0 +1,35 @@
+"""procrustean export"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import tyro
+
+
+@dataclass(frozen=True)
+class Export:
+    """Put a trained network into a folder of its own: weights, class names, preparation, model card, `load.py`.
+
+    Example: procrustean export runs/cells --format onnx --output cells-onnx
+    """
+
+    model: tyro.conf.Positional[Path]
+    """Folder of a run, or of a comparison by --method auto."""
+    format: Literal["safetensors", "torch", "onnx"] = "safetensors"
+    """safetensors for this library, torch for a program that needs torch alone, onnx for one that needs onnxruntime."""
+    output: Path | None = None
+    """New folder; default the run's name with the format behind it."""
+    prior: str | None = None
+    """Class frequencies where it will be used, built in: balanced, train, or a .json or .csv file."""
+
+    def run(self) -> int:
+        from ..console import write_result
+        from ..exporting.export import export
+
+        done = export(self.model, form=self.format, output=self.output, prior=self.prior)
+        checked = f"checked: probabilities differ from the run's by at most {done.difference:.1e}"
+        write_result(f"{done.folder}: {', '.join(done.files)}\n{checked}")
+        return 0

@@ -1,0 +1,30 @@
+"""procrustean inspect"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, Literal
+
+import tyro
+
+
+@dataclass(frozen=True)
+class Inspect:
+    """Look at images before training: counts, broken files, duplicates across splits, what is advised and why, how long
+    it would take here.
+
+    Example: procrustean inspect my_images
+    """
+
+    source: Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="SOURCE")]
+    """A folder of images (one folder per class), a .csv, .parquet or .npz file, or a known data set."""
+    device: Literal["auto", "cpu", "cuda"] = "auto"
+    """Where one would train."""
+
+    def run(self) -> int:
+        from ..console import make_reporter, write_result
+        from ..inspecting.inspect import inspect_source
+
+        reporter = make_reporter()
+        write_result(inspect_source(self.source, device=self.device, say=reporter.say))
+        return 0

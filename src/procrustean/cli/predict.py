@@ -1,0 +1,59 @@
+"""procrustean predict"""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import tyro
+
+from ..errors import RunError
+
+
+@dataclass(frozen=True)
+class Predict:
+    """Classify images and folders of images with a trained network; writes a CSV file.
+
+    Example: procrustean predict runs/cells new_images --output predictions.csv
+    """
+
+    model: tyro.conf.Positional[Path]
+    """Folder of a run, of a comparison by --method auto, or of an export."""
+    paths: tyro.conf.Positional[tuple[str, ...]]
+    """Images, and folders with images at any depth."""
+    output: Path | None = None
+    """CSV file to write; default the terminal."""
+    prior: str | None = None
+    """Class frequencies where the images come from: balanced, train, or a .json or .csv file with a number per class;
+    by default the classes stay as the network ranks them."""
+    top: int = 3
+    """How many classes to name for each image."""
+    batch_size: int = 256
+    """Images at a time."""
+    device: Literal["auto", "cpu", "cuda"] = "auto"
+    """Where to compute."""
+
+    def run(self) -> int:
+        from ..predicting.loading import load_model
+        from ..predicting.predict import predict, write_predictions
+
+        def say(text: str) -> None:
+            sys.stderr.write(f"procrustean: {text}\n")
+
+        model = load_model(self.model, device=self.device)
+        top = min(self.top, len(model.classes))
+        rows = predict(model, self.paths, prior=self.prior, top=self.top, batch_size=self.batch_size, say=say)
+        if self.output is None:
+            images, unread = write_predictions(rows, sys.stdout, top)
+        else:
+            try:
+                with self.output.open("w", newline="", encoding="utf-8", errors="surrogateescape") as file:
+                    images, unread = write_predictions(rows, file, top)
+            except OSError as error:
+                raise RunError(f"cannot write {self.output} ({error.strerror})") from error
+            say(f"{images - len(unread)} of {images} images classified, written to {self.output}")
+        for name in unread[:5]:
+            say(f"{name} could not be read; see the column problem")
+        return 1 if unread else 0

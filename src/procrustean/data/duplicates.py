@@ -1,0 +1,68 @@
+"""Images that are there twice, as they are or nearly: resized, compressed again, a little brighter."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from procrustean.data.imageset import Images
+from procrustean.data.stored import StoredImages
+
+Fingerprints = npt.NDArray[np.float32]  # [N, 64], grey values 0..255
+Groups = npt.NDArray[np.int64]  # [N], equal for images that are near-duplicates
+
+SIDE = 8  # pixels of a fingerprint
+#: Near-duplicates differ by no more than this, of 255, in any of the 64 grey values.
+TOLERANCE = 4.0
+#: Beyond this many images only equal ones are searched for: the search for near ones would take minutes.
+MOST_COMPARED = 50_000
+
+
+def fingerprints(images: Images | StoredImages) -> Fingerprints:
+    """Each image as 8 x 8 grey values, means over its parts.
+
+    Args:
+        images: uint8 [N, H, W, channels].
+    """
+    rows, columns = _parts(images.shape[1]), _parts(images.shape[2])
+    made = np.empty((len(images), SIDE * SIDE), np.float32)
+    for start in range(0, len(images), 4096):  # a few thousand at a time, for the memory
+        grey = np.asarray(images[slice(start, start + 4096)]).mean(axis=3, dtype=np.float32)
+        small = np.einsum("rh,nhw,cw->nrc", rows, grey, columns, optimize=True)
+        made[start : start + 4096] = small.reshape(len(grey), -1)
+    return made
+
+
+def near_duplicates(found: Fingerprints) -> Groups:
+    """Groups of images that look the same; an image without such another is a group of its own.
+
+    A is near C if it is near B and B is near C, so that a chain of frames is one group.
+    """
+    from scipy.sparse import coo_array
+    from scipy.sparse.csgraph import connected_components
+    from scipy.spatial import KDTree
+
+    if len(found) > MOST_COMPARED:
+        return equal_images(found)
+    # Equal ones first: a pile of copies would otherwise make a pair of any two.
+    equal = equal_images(found)
+    _, firsts = np.unique(equal, return_index=True)
+    pairs = KDTree(found[firsts]).query_pairs(TOLERANCE, p=np.inf, output_type="ndarray")
+    links = coo_array((np.ones(len(pairs)), (pairs[:, 0], pairs[:, 1])), shape=(len(firsts), len(firsts)))
+    _, joined = connected_components(links, directed=False)
+    return np.asarray(joined[equal], dtype=np.int64)
+
+
+def equal_images(found: Fingerprints) -> Groups:
+    """Groups of images with the same fingerprint."""
+    _, groups = np.unique(found, axis=0, return_inverse=True)
+    return np.asarray(groups, dtype=np.int64).reshape(-1)
+
+
+def _parts(length: int) -> npt.NDArray[np.float32]:
+    """Weights [8, length] that average a side over eight equal parts; borders may cut through pixels."""
+    edges = np.linspace(0, length, SIDE + 1)
+    pixels = np.arange(length)
+    overlap = np.minimum(edges[1:, None], pixels + 1) - np.maximum(edges[:-1, None], pixels)
+    shares = np.clip(overlap, 0, None)
+    return np.asarray(shares / shares.sum(axis=1, keepdims=True), np.float32)

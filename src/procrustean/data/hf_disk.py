@@ -1,0 +1,67 @@
+"""Images of a Hugging Face data set that was saved with `save_to_disk`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from procrustean.data.image_files import ImageFile, Problems
+from procrustean.data.listed import check_classes, split_name
+from procrustean.data.tables import rows_as_files
+from procrustean.errors import DataError
+
+MARKS = ("dataset_dict.json", "dataset_info.json")
+
+
+def is_hf_dataset(folder: Path) -> bool:
+    """Whether a folder was written by `save_to_disk`."""
+    return any((folder / mark).is_file() for mark in MARKS)
+
+
+def list_hf_dataset(folder: Path, bad: Problems) -> list[ImageFile]:
+    """The images of a saved `Dataset` or `DatasetDict`; rows without an image or a label go to `bad`."""
+    parts = _parts(folder)
+    files: list[ImageFile] = []
+    for name, part in parts.items():
+        where = f"{folder}, {name} split" if name else str(folder)
+        found: Problems = {}
+        rows = rows_as_files(_columns(part), where=where, folder=folder, bad=found, check=False)
+        side = split_name(name, str(folder)) if name else ""
+        prefix = f"{name} " if name else ""
+        files += [ImageFile(prefix + row.name, row.content, side or row.split, row.label) for row in rows]
+        bad.update({prefix + row: problem for row, problem in found.items()})
+    check_classes(files, str(folder))
+    return files
+
+
+def _parts(folder: Path) -> dict[str, Any]:
+    """Split name -> data set; a data set without splits is called ""."""
+    try:
+        import datasets
+    except ImportError as error:
+        raise DataError(
+            f"{folder}: a Hugging Face data set needs datasets ({error}): pip install 'procrustean[tables]'"
+        ) from error
+    try:
+        loaded = datasets.load_from_disk(str(folder))
+    except Exception as error:  # a damaged folder can raise nearly anything
+        raise DataError(f"{folder}: not a readable data set of save_to_disk ({error})") from error
+    return dict(loaded) if isinstance(loaded, datasets.DatasetDict) else {"": loaded}
+
+
+def _columns(part: Any) -> dict[str, Any]:
+    """The columns as plain values: images undecoded, class labels by name."""
+    import datasets
+
+    names = {}
+    for column, feature in part.features.items():
+        if isinstance(feature, datasets.Image):
+            part = part.cast_column(column, datasets.Image(decode=False))
+        elif isinstance(feature, datasets.ClassLabel):
+            names[column] = feature.names
+    columns = {column: part[column][:] for column in part.column_names}
+    # -1 stands for "no label" in data sets whose test labels were never published.
+    return {
+        column: [names[column][v] if v is not None and v >= 0 else None for v in values] if column in names else values
+        for column, values in columns.items()
+    }

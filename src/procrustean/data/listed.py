@@ -1,0 +1,123 @@
+"""From a list of image files with labels and splits to image sets."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Literal
+
+import numpy as np
+
+from procrustean.data.image_files import (
+    NAMED_BAD_FILES,
+    Header,
+    ImageFile,
+    Problems,
+    common_size,
+    decoded,
+    headers,
+    refuse,
+)
+from procrustean.data.imageset import Images, ImageSet, Splits
+from procrustean.data.set_aside import set_aside_test
+from procrustean.errors import DataError, did_you_mean
+
+#: Whether files that are no complete images are refused or left out.
+OnBadImage = Literal["error", "skip"]
+SPLIT_NAMES = {"train": "train", "val": "val", "valid": "val", "validation": "val", "test": "test"}
+
+
+def split_name(given: str, where: str) -> str:
+    """train, val or test, from one of their usual names."""
+    known = {**SPLIT_NAMES, "training": "train", "testing": "test", "dev": "val"}
+    if given.lower() not in known:
+        raise DataError(f"{where}: unknown split {given!r}. {did_you_mean(given, known)}")
+    return known[given.lower()]
+
+
+@dataclass(frozen=True)
+class FileListing:
+    """Images of a source that are not decoded yet: their files, what their headers say, and what is wrong so far."""
+
+    name: str  # of the data set
+    where: str  # the source in messages
+    files: Sequence[ImageFile]
+    bad: Problems
+    on_bad_image: OnBadImage = "error"
+
+    @cached_property
+    def headers(self) -> dict[str, Header]:
+        """By the name of the file; files without one go to `bad`."""
+        return headers(self.files, self.bad)
+
+    def load(self, image_size: int | None = None) -> Splits:
+        """Decode the images; without test images a fifth of each class is set aside.
+
+        All images get one square size: `image_size`, else the one they share, else 64. A file that is not a complete
+        image is an error that names it; or such files are left out, and classes without training images with them,
+        the classes counted again, and it is said.
+        """
+        size, notes = common_size(list(self.headers.values()), image_size)
+        bad = dict(self.bad)
+        readable = [file for file in self.files if file.name in self.headers]
+        pixels = decoded(readable, (size, size, 3), bad)
+        if self.on_bad_image == "error":
+            refuse(bad, self.where)
+        good = [row for row, file in enumerate(readable) if file.name not in bad]
+        classes = tuple(sorted({readable[row].label for row in good if readable[row].split == "train"}))
+        good = [row for row in good if readable[row].label in classes]
+        kept = [readable[row] for row in good]
+        if bad or len(kept) < len(self.files):
+            notes.append(_told(bad, sorted({file.label for file in self.files} - set(classes))))
+            check_classes(kept, self.where)
+            self._refuse_empty_splits(kept)
+            pixels = pixels[good]
+        if moving := sum(self.headers[file.name].frames > 1 for file in kept):
+            notes.append(f"{moving} image{'s' * (moving > 1)} with several frames or pages: the first one is used")
+        present = dict.fromkeys(file.split for file in kept)
+        splits = {split: _image_set(kept, pixels, split, classes) for split in present}
+        train, test = splits["train"], splits.get("test")
+        if test is None:
+            train, test, note = set_aside_test(train, self.where)
+            notes.append(note)
+        return Splits(self.name, train, test, splits.get("val"), "; ".join(notes))
+
+    def _refuse_empty_splits(self, kept: Sequence[ImageFile]) -> None:
+        empty = {file.split for file in self.files} - {file.split for file in kept}
+        if empty:
+            raise DataError(
+                f"{self.where}: no image of the {min(empty)} split can be used; replace them or remove the split"
+            )
+
+
+def check_classes(files: Sequence[ImageFile], where: str, hint: str = "add some") -> None:
+    """DataError for fewer than two classes, or classes that are tested but not trained on."""
+    classes = {split: {file.label for file in files if file.split == split} for split in SPLIT_NAMES.values()}
+    for split in ("test", "val"):
+        extra = sorted(classes[split] - classes["train"])
+        if extra and classes["train"]:
+            raise DataError(
+                f"{where}: class {extra[0]!r} is in the {split} split but not in the train split; "
+                "add training images or remove it"
+            )
+    if len(classes["train"]) < 2:
+        raise DataError(
+            f"{where}: at least two classes with training images are needed, found {len(classes['train'])}; {hint}"
+        )
+
+
+def _told(bad: Problems, left_out: Sequence[str]) -> str:
+    named = [f"{name} ({bad[name]})" for name in sorted(bad)[:NAMED_BAD_FILES]]
+    if len(bad) > NAMED_BAD_FILES:
+        named.append(f"{len(bad) - NAMED_BAD_FILES} more")
+    parts = [f"{len(bad)} left out that cannot be used: {', '.join(named)}"] if bad else []
+    if left_out:
+        parts.append(f"classes left out for want of training images: {', '.join(left_out)}")
+    return "; ".join([*parts, "classes counted again"])
+
+
+def _image_set(files: Sequence[ImageFile], pixels: Images, split: str, classes: tuple[str, ...]) -> ImageSet:
+    rows = [row for row, file in enumerate(files) if file.split == split]
+    labels = {name: label for label, name in enumerate(classes)}
+    return ImageSet(pixels[rows], np.array([labels[files[row].label] for row in rows], np.int64), classes)

@@ -1,0 +1,30 @@
+"""All checks together."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from . import gpu, machine, packages
+from .finding import Finding
+
+
+def examine(data_dir: Path | None = None) -> list[Finding]:
+    """Everything that was found, in the order in which one would look.
+
+    Args:
+        data_dir: where data sets are looked for first.
+    """
+    import torch
+
+    from ..data.cifar import data_roots
+
+    return [
+        *packages.check_python(),
+        *gpu.judge(gpu.look()),
+        *machine.check_threads(torch.get_num_threads(), machine.usable_cores(), os.environ),
+        *machine.check_memory(machine.free_memory()),
+        *machine.check_disk(Path.cwd()),
+        *machine.check_data(data_roots(data_dir)),
+        *packages.check_optional(),
+    ]

@@ -1,0 +1,80 @@
+"""Processor, threads, memory, disk and data folders."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+
+from .finding import Finding, fine, note, problem
+
+GIB = 2**30
+LITTLE_DISK, LITTLE_MEMORY = 2 * GIB, 2 * GIB
+
+
+def check_threads(threads: int, cores: int, environment: Mapping[str, str]) -> list[Finding]:
+    """Whether torch computes with as many threads as there are cores.
+
+    Args:
+        threads: torch's.
+        cores: that this process may use.
+        environment: variables.
+    """
+    asked = environment.get("OMP_NUM_THREADS")
+    if threads > cores:
+        text = f"torch computes with {threads} threads on {cores} usable core(s), which is much slower than {cores}"
+        return [problem("threads", f"{text}: export OMP_NUM_THREADS={cores}")]
+    if threads < cores:
+        why = f"OMP_NUM_THREADS={asked}" if asked else "torch's own setting"
+        return [note("threads", f"{threads} of {cores} cores are used, because of {why}")]
+    return [fine("threads", f"{threads}, as many as there are usable cores")]
+
+
+def usable_cores() -> int:
+    """Cores this process may use, a container's limit included."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    limit = Path("/sys/fs/cgroup/cpu.max")
+    if limit.exists():
+        quota, _, period = limit.read_text().partition(" ")
+        if quota.strip().isdigit():
+            cores = min(cores, max(1, round(int(quota) / int(period))))
+    return cores
+
+
+def check_memory(free: int | None) -> list[Finding]:
+    """`free` is in bytes, None where the system does not tell."""
+    if free is None:
+        return []
+    if free < LITTLE_MEMORY:
+        return [problem("memory", f"{free / GIB:.1f} GiB are free; images are kept in memory while training")]
+    return [fine("memory", f"{free / GIB:.1f} GiB free")]
+
+
+def free_memory() -> int | None:
+    listing = Path("/proc/meminfo")
+    if not listing.exists():
+        return None
+    values = dict(line.split(":", 1) for line in listing.read_text().splitlines() if ":" in line)
+    return int(values["MemAvailable"].split()[0]) * 1024 if "MemAvailable" in values else None
+
+
+def check_disk(folder: Path) -> list[Finding]:
+    """Room and permission for runs in a folder."""
+    free = shutil.disk_usage(folder).free
+    if not os.access(folder, os.W_OK):
+        return [problem("disk", f"{folder} cannot be written to, and runs are kept there; go to another folder")]
+    if free < LITTLE_DISK:
+        return [problem("disk", f"{free / GIB:.1f} GiB are free in {folder}; runs with checkpoints need more")]
+    return [fine("disk", f"{free / GIB:.0f} GiB free in {folder}")]
+
+
+def check_data(places: list[Path]) -> list[Finding]:
+    """The folders in which data sets are looked for."""
+    there = [place for place in places if place.is_dir()]
+    if not there:
+        shown = ", ".join(map(str, places))
+        return [note("data", f"none of {shown} exists yet; CIFAR is downloaded there when it is first used")]
+    held = sorted({path.name for place in there for path in place.iterdir() if not path.name.startswith(".")})
+    text = f"{', '.join(map(str, there))}: {', '.join(held[:6]) or 'empty'}{' ...' * (len(held) > 6)}"
+    return [fine("data", text)]

@@ -1,0 +1,55 @@
+"""Python, required packages and those that only some commands need."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from importlib import import_module
+from importlib.metadata import PackageNotFoundError, version
+
+from .finding import Finding, fine, note
+
+#: Packages that are not needed by all, with what they are for and the extra that brings them.
+OPTIONAL = {
+    "torchvision": ("networks of torchvision (--net torchvision:NAME)", "nets"),
+    "timm": ("networks of timm (--net timm:NAME)", "nets"),
+    "pyarrow": ("tables in parquet", "tables"),
+    "datasets": ("Hugging Face data sets on disk", "tables"),
+    "onnxruntime": ("export to ONNX", "onnx"),
+    "onnxscript": ("export to ONNX", "onnx"),
+}
+
+
+def check_python() -> list[Finding]:
+    """Python and this library."""
+    from .. import __version__
+
+    return [fine("Python", f"{sys.version.split()[0]}, procrustean {__version__}, torch {version('torch')}")]
+
+
+def check_optional(load: Callable[[str], object] = import_module) -> list[Finding]:
+    """Each optional package: there, absent, or there and broken."""
+    found = []
+    for name, (purpose, extra) in OPTIONAL.items():
+        try:
+            installed = version(name)
+        except PackageNotFoundError:
+            found.append(note(name, f"not installed; needed for {purpose}: pip install 'procrustean[{extra}]'"))
+            continue
+        try:
+            load(name)
+        except Exception as error:  # a package that does not fit another raises errors of many kinds
+            found.append(note(name, _broken(installed, error)))
+        else:
+            found.append(fine(name, f"{installed}, for {purpose}"))
+    return found
+
+
+def _broken(installed: str, error: Exception) -> str:
+    said = str(error).splitlines()[0] if str(error) else type(error).__name__
+    if "torchvision" in said:
+        return (
+            f"{installed} is installed, but torchvision does not fit torch {version('torch')} ({said}). Install torch "
+            "and torchvision from the same place, in one command; without them everything else works"
+        )
+    return f"{installed} is installed but cannot be imported ({said}); install it again"

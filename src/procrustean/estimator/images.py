@@ -1,0 +1,97 @@
+"""What people hand to an estimator as images, as bytes of one shape."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from PIL import Image
+
+from ..data.image_files import ImageFile, Problems, common_size, decoded, headers, pixels_of, refuse
+from ..data.imageset import Images
+from ..errors import DataError
+
+Shape = tuple[int, int, int]
+
+
+def holds_files(images: Any) -> bool:
+    """Whether the images are paths or pictures of Pillow rather than numbers."""
+    if isinstance(images, np.ndarray):
+        return images.dtype.kind in "UO" and images.ndim == 1 and len(images) > 0 and _is_file(images[0])
+    return isinstance(images, Sequence) and len(images) > 0 and _is_file(images[0])
+
+
+def pixels_of_files(images: Sequence[Any], shape: Shape | None, size: int | None) -> Images:
+    """Paths or pictures as RGB pixels.
+
+    Args:
+        images: paths, or pictures of Pillow.
+        shape: height, width and channels of those trained on; None while these are read.
+        size: side to resize to; default the one they share, else 64.
+    """
+    if any(isinstance(image, Image.Image) for image in images):
+        return _of_pictures(images, shape, size)
+    bad: Problems = {}
+    files = [ImageFile(f"{number}: {path}", Path(path), "", "") for number, path in enumerate(images)]
+    if shape is None:
+        side, _ = common_size(list(headers(files, bad).values()), size)
+        shape = (side, side, 3)
+    pixels = decoded(files, shape, bad)
+    refuse(bad, "images")
+    return pixels
+
+
+def pixels_of_numbers(images: npt.NDArray[Any], shape: tuple[int, ...] | None, scale: float) -> Images:
+    """Arrays as bytes, uint8 [N, H, W, channels].
+
+    Args:
+        images: [N, H, W] or [N, H, W, channels], or [N, numbers] to be folded into `shape`.
+        shape: height, width and perhaps channels of images that come as rows of numbers.
+        scale: what the values are multiplied by; see `scale_of`.
+    """
+    if images.ndim == 2:
+        images = images.reshape(len(images), *_folded(images.shape[1], shape))
+    if images.ndim == 3:
+        images = images[..., None]
+    if images.ndim != 4 or images.shape[3] not in (1, 3) or 0 in images.shape[1:3]:
+        raise DataError(
+            f"images of shape {images.shape} received; they are [N, H, W] or [N, H, W, channels] with 1 or 3 channels, "
+            "or rows of numbers with image_shape=(H, W) or (H, W, channels)"
+        )
+    if images.dtype == np.uint8 and scale == 1:
+        return images
+    return np.asarray(np.clip(np.round(images * scale), 0, 255), np.uint8)
+
+
+def scale_of(images: npt.NDArray[Any]) -> float:
+    """What brings values to 0..255: 1 for bytes and numbers beyond 1, 255 for numbers from 0 to 1."""
+    low, high = float(images.min()), float(images.max())
+    if low < 0 or high > 255:
+        raise DataError(f"pixel values from {low:g} to {high:g} received; scale them to 0..255, or to 0..1")
+    return 255.0 if images.dtype.kind == "f" and high <= 1 else 1.0
+
+
+def _folded(numbers: int, shape: tuple[int, ...] | None) -> tuple[int, ...]:
+    if shape is None:
+        raise DataError(
+            f"rows of {numbers} numbers received; say how they fold into images: image_shape=(H, W) or (H, W, channels)"
+        )
+    if int(np.prod(shape)) != numbers:
+        raise DataError(f"rows of {numbers} numbers received, which do not fold into image_shape={shape}")
+    return shape
+
+
+def _of_pictures(images: Sequence[Any], shape: Shape | None, size: int | None) -> Images:
+    if shape is None:
+        sizes = {image.size for image in images}
+        width, height = next(iter(sizes))
+        side = size or (width if len(sizes) == 1 and width == height else 64)
+        shape = (side, side, 3)
+    return np.stack([pixels_of(image, shape) for image in images])
+
+
+def _is_file(value: Any) -> bool:
+    return isinstance(value, str | Path | Image.Image)

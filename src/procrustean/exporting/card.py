@@ -1,0 +1,166 @@
+"""The model card: data, counts, method, results per class, limits, in words for whoever is handed the model."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..predicting.spec import ModelSpec
+from .formats import FILES, Format
+
+FEW_TRAINED, FEW_TESTED = 20, 30
+
+
+def model_card(
+    spec: ModelSpec,
+    result: dict[str, Any],
+    *,
+    form: Format,
+    prior: str | None,
+    difference: float,
+    why: list[str],
+    compared: list[dict[str, Any]],
+) -> str:
+    """Markdown.
+
+    Args:
+        spec: the model.
+        result: of its run.
+        form: in which it is exported.
+        prior: class frequencies built in, if any.
+        difference: largest difference of a probability that the check of the export found.
+        why: reasons for settings that were chosen automatically.
+        compared: methods that were compared on the held-out images, if any.
+    """
+    data, environment = result["data"], result["environment"]
+    sections = [
+        f"# {_plain(data['source'])}: {len(spec.classes)} classes, {spec.label}",
+        f"An image classifier, {spec.net} with {result['method']['parameters']:,} parameters, trained by "
+        f"procrustean {environment['procrustean']} on {data['train']} images. `load.py` classifies an image with "
+        f"`{FILES[form]}`. On export its probabilities differed from those of the trained network by at most "
+        f"{difference:.1e}.",
+        "## Results",
+        _results(spec, result),
+        "## Data",
+        f"{data['train']} training, {data['held_out']} held-out and {data['test']} test images of "
+        f"{_plain(data['source'])}; ratio of the largest to the smallest class "
+        f"{max(data['counts']) / min(data['counts']):.4g}. Hash of the images {data['source_hash'][:16]}, of the split "
+        f"{data['split_hash'][:16]}.",
+        "## Training",
+        _training(spec, result),
+        _compared(compared),
+        "\n".join(f"- {reason}" for reason in why),
+        "## Images and probabilities",
+        _preparation(spec, form),
+        _probabilities(spec, result, prior),
+        "## Limits",
+        "\n".join(f"- {limit}" for limit in _limits(spec, result)),
+    ]
+    return "\n\n".join(section for section in sections if section) + "\n"
+
+
+def _training(spec: ModelSpec, result: dict[str, Any]) -> str:
+    recipe = result["recipe"]
+    return (
+        f"{spec.label}, {recipe['epochs']} epochs in batches of {recipe['batch_size']}, learning rate "
+        f"{recipe['lr']:g}, {recipe['augment']}, seed {spec.seed}, on {result['environment']['machine']}. These are "
+        "the weights of the last epoch."
+    )
+
+
+def _preparation(spec: ModelSpec, form: Format) -> str:
+    height, width, channels = spec.image_shape
+    by_itself = "" if form == "safetensors" else "; the exported network does the latter itself"
+    return (
+        f"Images are turned upright, converted to {'RGB' if channels == 3 else 'grey'} and resized to {width} x "
+        f"{height} pixels. Pixels are divided by 255, less the mean {_numbers(spec.mean)}, divided by "
+        f"{_numbers(spec.std)}{by_itself}."
+    )
+
+
+def _results(spec: ModelSpec, result: dict[str, Any]) -> str:
+    metrics, counts = result["selections"]["last"]["metrics"], result["data"]["counts"]
+    tested = _tested(metrics, len(counts))
+    lines = [
+        f"Balanced accuracy {100 * metrics['balanced_accuracy']:.1f} %, accuracy {100 * metrics['accuracy']:.1f} % on "
+        f"{metrics['images']} test images that were neither trained on nor chosen on.\n",
+        "| class | training images | test images | recall % | precision % |",
+        "|---|---:|---:|---:|---:|",
+    ]
+    for c, name in enumerate(spec.classes):
+        shown = [_percent(metrics["recall"][c]), _percent(metrics["precision"][c])]
+        lines.append(f"| {_plain(name)} | {counts[c]} | {tested[c]} | {' | '.join(shown)} |")
+    return "\n".join(lines)
+
+
+def _tested(metrics: dict[str, Any], classes: int) -> list[str]:
+    confusion = metrics["confusion"]
+    return ["?"] * classes if confusion is None else [str(sum(row)) for row in confusion]
+
+
+def _compared(compared: list[dict[str, Any]]) -> str:
+    if not compared:
+        return ""
+    shown = "; ".join(
+        f"{c['name']} " + ("not in time" if (v := c["held_out_balanced_accuracy"]) is None else f"{100 * v:.1f} %")
+        for c in compared
+    )
+    return f"The method was chosen by balanced accuracy on the held-out images: {shown}."
+
+
+def _probabilities(spec: ModelSpec, result: dict[str, Any], prior: str | None) -> str:
+    found, kept = spec.calibration, result.get("calibration")
+    if not found.images or kept is None:
+        text = "Probabilities are **not calibrated**: no images were held out. Their order counts, not their size."
+    else:
+        test = kept["test"]
+        text = (
+            f"Probabilities are calibrated on {found.images} held-out images (temperature {1 / found.scale:.3f}, tau "
+            f"{found.tau:.2f}); expected calibration error on the test images {100 * test['ece_before']:.1f} % before, "
+            f"{100 * test['ece']:.1f} % after."
+        )
+    shares = list(zip(spec.classes, found.own_prior, strict=True))
+    own = ", ".join(f"{_plain(name)} {100 * q:.1f} %" for name, q in shares[:10])
+    used = {
+        None: f"The predicted classes are those of the network; its scores stand for class frequencies {own}"
+        + (" ..." if len(shares) > 10 else "."),
+        "balanced": "They are for a use in which all classes are equally frequent.",
+        "train": "They are for a use in which classes are as frequent as among the training images.",
+    }.get(prior, f"They are for the class frequencies of {prior}.")
+    return f"{text} {used}"
+
+
+def _limits(spec: ModelSpec, result: dict[str, Any]) -> list[str]:
+    counts, metrics = result["data"]["counts"], result["selections"]["last"]["metrics"]
+    tested = _tested(metrics, len(counts))
+    rare = [n for n, count in zip(spec.classes, counts, strict=True) if count < FEW_TRAINED]
+    hardly = [n for n, count in zip(spec.classes, tested, strict=True) if count != "?" and int(count) < FEW_TESTED]
+    weak = [n for n, recall in zip(spec.classes, metrics["recall"], strict=True) if recall is not None and recall < 0.5]
+    limits = [
+        "It knows these classes only: an image of anything else gets one of them, often with confidence.",
+        "It was tested on images of the same source. Another camera, staining, site or year has not been tried.",
+    ]
+    if rare:
+        limits.append(f"Fewer than {FEW_TRAINED} training images: {_names(rare)}.")
+    if hardly:
+        limits.append(f"Fewer than {FEW_TESTED} test images, so that the results say little: {_names(hardly)}.")
+    if weak:
+        limits.append(f"Less than half of the images are recognised: {_names(weak)}.")
+    limits.append("One training with one seed; another seed gives somewhat different numbers.")
+    return limits
+
+
+def _names(names: list[str]) -> str:
+    return ", ".join(_plain(n) for n in names[:10]) + (f" and {len(names) - 10} more" if len(names) > 10 else "")
+
+
+def _plain(name: str) -> str:
+    """A class name that cannot break a table or the terminal."""
+    return "".join(c if c.isprintable() and c not in "|`<>" else "?" for c in name)
+
+
+def _percent(value: float | None) -> str:
+    return "-" if value is None else f"{100 * value:.1f}"
+
+
+def _numbers(values: tuple[float, ...]) -> str:
+    return ", ".join(f"{value:.4f}" for value in values)

@@ -1,0 +1,38 @@
+"""The whole way from pixels to probabilities as one module, which needs nothing of this library once it is exported."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from ..calibration.scaling import Prior
+from ..predicting.model import Model
+
+
+class Deployable(nn.Module):
+    """uint8 pixels [N, H, W, channels] to probabilities [N, C]: normalise, classify, calibrate.
+
+    Args:
+        model: the trained network.
+        prior: class frequencies where it will be used; None leaves the classes as the network ranks them.
+    """
+
+    mean: Tensor
+    std: Tensor
+    shift: Tensor
+
+    def __init__(self, model: Model, prior: Prior | None = None) -> None:
+        super().__init__()
+        self.net = model.net.cpu().eval()
+        spec = model.spec
+        self.register_buffer("mean", torch.tensor(spec.mean).view(-1, 1, 1))
+        self.register_buffer("std", torch.tensor(spec.std).view(-1, 1, 1))
+        # log 0 as a number that the formats can hold: such a class has probability 0.
+        shift = torch.from_numpy(spec.calibration.shift(prior)).clamp(min=-1e9).float()
+        self.register_buffer("shift", shift)
+        self.scale = spec.calibration.scale
+
+    def forward(self, pixels: Tensor) -> Tensor:
+        x = pixels.permute(0, 3, 1, 2).float() / 255
+        scores = self.net((x - self.mean) / self.std)
+        return torch.softmax(self.scale * scores + self.shift, dim=1)

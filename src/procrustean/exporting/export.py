@@ -1,0 +1,78 @@
+"""Put a trained network into a folder that can be handed on."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ..auto import RECORD
+from ..calibration.kept import HELD_OUT_SCORES
+from ..calibration.priors import read_prior
+from ..engine.run_directory import RunDirectory
+from ..errors import RunError
+from ..predicting.loading import SPEC, load_model, model_folder
+from .card import model_card
+from .examples import load_example
+from .formats import Format, write
+
+
+@dataclass(frozen=True)
+class Exported:
+    """What was written."""
+
+    folder: Path
+    files: tuple[str, ...]
+    difference: float  # largest difference of a probability between the network and what was written
+
+
+def export(
+    model: str | Path, *, form: Format = "safetensors", output: str | Path | None = None, prior: str | None = None
+) -> Exported:
+    """Write weights, classes, preparation, model card and a program that loads them into a new folder.
+
+    Args:
+        model: folder of a run, or of a comparison by `--method auto`.
+        form: "safetensors" (loaded by this library), "torch" (torch.export, needs torch alone) or "onnx".
+        output: the new folder; default the run's name with the format behind it.
+        prior: class frequencies of the use, built into the exported network: "balanced", "train" or a file.
+    """
+    source = model_folder(model)
+    if not (source / "result.json").is_file():
+        raise RunError(f"{source} is not the folder of a finished run, so it cannot be exported")
+    folder = Path(output) if output is not None else Path(f"{Path(model).name}-{form}")
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise RunError(f"{folder} exists and is not an empty folder; choose another --output")
+    loaded = load_model(source, device="cpu")
+    frequencies = read_prior(prior, loaded.classes, loaded.spec.calibration.counts)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise RunError(f"cannot create {folder} ({error.strerror}); choose another --output") from error
+    difference = write(form, loaded, frequencies, folder)
+    result = RunDirectory(source).read("result.json")
+    why: list[str] = RunDirectory(source).read("config.json").get("why", [])
+    card = model_card(
+        loaded.spec, result, form=form, prior=prior, difference=difference, why=why, compared=_compared(Path(model))
+    )
+    record = {
+        "format": 1,
+        "classes": list(loaded.classes),
+        "input": {"name": "pixels", "dtype": "uint8", "shape": ["N", *loaded.spec.input_shape]},
+        "prior": None if frequencies is None else dict(zip(loaded.classes, frequencies.tolist(), strict=True)),
+        "spec": loaded.spec.to_json(),
+    }
+    (folder / SPEC).write_text(json.dumps(record, indent=1) + "\n")
+    (folder / "README.md").write_text(card)
+    (folder / "load.py").write_text(load_example(form, loaded.spec))
+    if (source / HELD_OUT_SCORES).is_file():
+        shutil.copyfile(source / HELD_OUT_SCORES, folder / HELD_OUT_SCORES)
+    return Exported(folder, tuple(sorted(path.name for path in folder.iterdir())), difference)
+
+
+def _compared(model: Path) -> list[dict[str, Any]]:
+    record = model / RECORD
+    compared: list[dict[str, Any]] = json.loads(record.read_text()).get("compared", []) if record.is_file() else []
+    return compared

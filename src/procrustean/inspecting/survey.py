@@ -1,0 +1,136 @@
+"""Read every image of a source once and note what there is; broken files are noted, not refused."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from statistics import median
+
+import numpy as np
+
+from ..data.duplicates import Groups, fingerprints, near_duplicates
+from ..data.image_files import Problems, decoded
+from ..data.imageset import Splits
+from ..data.listed import FileListing
+from ..data.sources import is_files, list_source, load_source
+
+SPLITS = ("train", "val", "test")
+#: In which size images are compared.
+THUMBNAIL = (32, 32, 3)
+
+
+@dataclass(frozen=True)
+class Twins:
+    """Images that are near-duplicates of one another."""
+
+    names: tuple[str, ...]
+    splits: tuple[str, ...]
+    labels: tuple[str, ...]
+
+    @property
+    def across(self) -> bool:
+        """On more than one side of a split."""
+        return len(set(self.splits)) > 1
+
+    @property
+    def contradict(self) -> bool:
+        """The same image with different labels."""
+        return len(set(self.labels)) > 1
+
+
+@dataclass(frozen=True)
+class Survey:
+    """What there is in a source."""
+
+    name: str
+    classes: tuple[str, ...]
+    counts: dict[str, list[int]]  # split -> images per class, broken ones left out
+    sizes: Counter[tuple[int, int]]  # (width, height) -> images
+    modes: Counter[str]  # RGB, L, ... -> images
+    bad: Problems
+    twins: tuple[Twins, ...]
+
+    @property
+    def side(self) -> int:
+        """The usual length of the shorter side."""
+        return round(median(min(size) for size in self.sizes.elements()))
+
+    @property
+    def train(self) -> list[int]:
+        """Training images per class, before anything is set aside."""
+        return self.counts["train"]
+
+    @property
+    def has_test(self) -> bool:
+        return any(self.counts["test"])
+
+    @property
+    def has_val(self) -> bool:
+        return any(self.counts["val"])
+
+
+def survey(source: str, *, say: Callable[[str], None] = lambda text: None) -> Survey:
+    """Read all images of a source.
+
+    Args:
+        source: a folder, a table, a saved data set, a .npz file or a known data set.
+        say: called with one line of progress at a time.
+    """
+    if is_files(source):
+        return _of_files(list_source(source), say)
+    return _of_arrays(load_source(source, say=say))
+
+
+def _of_files(listing: FileListing, say: Callable[[str], None]) -> Survey:
+    headers = listing.headers
+    readable = [file for file in listing.files if file.name in headers]
+    if len(readable) > 5000:
+        say(f"reading {len(readable)} images")
+    bad = dict(listing.bad)
+    pixels = decoded(readable, THUMBNAIL, bad)
+    kept = [row for row, file in enumerate(readable) if file.name not in bad]
+    files = [readable[row] for row in kept]
+    groups = near_duplicates(fingerprints(pixels[kept])) if kept else np.zeros(0, np.int64)
+    classes = tuple(sorted({file.label for file in listing.files}))
+    tally = Counter((file.split, file.label) for file in files)
+    counts = {split: [tally[split, name] for name in classes] for split in SPLITS}
+    sizes = Counter((headers[file.name].width, headers[file.name].height) for file in files)
+    modes = Counter(headers[file.name].mode for file in files)
+    described = [(file.name, file.split, file.label) for file in files]
+    return Survey(listing.name, classes, counts, sizes, modes, bad, _twins(groups, described))
+
+
+def _of_arrays(splits: Splits) -> Survey:
+    # A test set that the loader has set aside is not part of the source.
+    aside = "set aside as test" in splits.note
+    sets = {"train": splits.train, "val": splits.val, "test": splits.test}
+    present = {name: images for name, images in sets.items() if images is not None}
+    groups = near_duplicates(np.concatenate([fingerprints(images.images) for images in present.values()]))
+    classes = splits.train.classes
+    described = [
+        (f"{name} image {row}", "train" if aside else name, classes[label])
+        for name, images in present.items()
+        for row, label in enumerate(images.labels)
+    ]
+    counts = {name: [0] * len(classes) for name in SPLITS}
+    for name, images in present.items():
+        into = "train" if aside and name == "test" else name
+        counts[into] = [int(a + b) for a, b in zip(counts[into], images.counts, strict=True)]
+    height, width, channels = splits.train.images.shape[1:]
+    total = len(described)
+    modes = Counter({"RGB" if channels == 3 else "L": total})
+    return Survey(splits.name, classes, counts, Counter({(width, height): total}), modes, {}, _twins(groups, described))
+
+
+def _twins(groups: Groups, described: list[tuple[str, str, str]]) -> tuple[Twins, ...]:
+    sizes = np.bincount(groups) if len(groups) else np.zeros(0, np.int64)
+    members: dict[int, list[int]] = {int(group): [] for group in np.flatnonzero(sizes > 1)}
+    for row, group in enumerate(groups):
+        if int(group) in members:
+            members[int(group)].append(row)
+    found = []
+    for rows in members.values():
+        names, splits, labels = zip(*(described[row] for row in rows), strict=True)
+        found.append(Twins(names, splits, labels))
+    return tuple(found)

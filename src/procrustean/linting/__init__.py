@@ -1,0 +1,28 @@
+"""Settings that are allowed and probably a mistake: said before training, in words."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from ..preparing import Prepared
+from .corrections import corrected_twice
+from .leaks import leaks
+from .schedule import rate_against_batch, short_schedule
+from .small_classes import held_out_too_much, untested
+
+Rule = Callable[[Prepared], list[str]]
+
+#: Each looks at a run that is about to start and names what it finds.
+RULES: tuple[Rule, ...] = (
+    corrected_twice,
+    leaks,
+    held_out_too_much,
+    untested,
+    rate_against_batch,
+    short_schedule,
+)
+
+
+def lint(prepared: Prepared) -> list[str]:
+    """What is probably wrong with a run, one sentence each; an empty list if nothing is."""
+    return [finding for rule in RULES for finding in rule(prepared)]

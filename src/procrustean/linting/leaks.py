@@ -1,0 +1,67 @@
+"""Images that are on both sides of a split, and validation images that count several times."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from ..data.duplicates import Groups, fingerprints, near_duplicates
+from ..data.sources import is_named
+from ..preparing import Prepared
+
+#: A validation set with more repeats than this share was probably oversampled.
+REPEATED = 0.05
+#: More images than this are not compared before every training; `procrustean inspect` compares them.
+MOST_IMAGES = 20_000
+
+
+def leaks(prepared: Prepared) -> list[str]:
+    """Near-duplicates across train, validation and test images of the user's own files."""
+    data = prepared.data
+    if is_named(prepared.config.source) or not Path(prepared.config.source).expanduser().exists():
+        return []
+    sets = {"training": data.train, "validation": data.held_out, "test": data.test}
+    present = {name: images for name, images in sets.items() if images is not None}
+    if sum(map(len, present.values())) > MOST_IMAGES:
+        return []
+    groups = near_duplicates(np.concatenate([fingerprints(images.images) for images in present.values()]))
+    ends = np.cumsum([len(images) for images in present.values()])
+    by_set = dict(zip(present, np.split(groups, ends[:-1]), strict=True))
+    return [*_across(by_set), *_repeated(by_set.get("validation"))]
+
+
+def shared(one: Groups, other: Groups) -> int:
+    """How many images of one set have a near-duplicate in the other."""
+    return int(np.isin(one, other).sum())
+
+
+def _across(by_set: dict[str, Groups]) -> list[str]:
+    found = []
+    test, validation = by_set["test"], by_set.get("validation")
+    if validation is not None and (both := shared(test, validation)):
+        same = "the two are one set, and what is chosen on it is not tested by it"
+        some = "what is chosen on these is not tested by them"
+        found.append(
+            f"{both} of {len(test)} test images are, or nearly are, validation images as well: "
+            f"{same if both > len(test) / 2 else some}"
+        )
+    if both := shared(test, by_set["training"]):
+        found.append(
+            f"{both} of {len(test)} test images have a near-duplicate among the training images; the results are too "
+            "good by as much. procrustean inspect names them"
+        )
+    return found
+
+
+def _repeated(validation: npt.NDArray[np.int64] | None) -> list[str]:
+    if validation is None:
+        return []
+    repeats = len(validation) - len(np.unique(validation))
+    if repeats <= REPEATED * len(validation):
+        return []
+    return [
+        f"{repeats} of {len(validation)} validation images are repeats of others, as if it had been oversampled: "
+        "validation is for images as they come, balanced accuracy weights the classes; remove the repeats"
+    ]

@@ -1,0 +1,39 @@
+"""Learning rate, batch and epochs that do not go together."""
+
+from __future__ import annotations
+
+from ..preparing import Prepared
+from ..recipes import RECIPES
+
+#: How far rate over batch may be from the recipe's, either way.
+FACTOR = 4.5
+FEWEST_STEPS = 3
+
+
+def rate_against_batch(prepared: Prepared) -> list[str]:
+    """A learning rate that was not changed with the batch, or the other way round."""
+    recipe, usual = prepared.recipe, RECIPES[prepared.recipe.name][0]
+    if prepared.config.recipe == "own" or prepared.config.pretrained is not None:
+        return []  # numbers of a publication, and of fine-tuning, which is done at lower rates
+    ratio = (recipe.lr / recipe.batch_size) / (usual.lr / usual.batch_size)
+    if 1 / FACTOR <= ratio <= FACTOR:
+        return []
+    fitting = usual.lr * recipe.batch_size / usual.batch_size
+    size = "large" if ratio > 1 else "small"
+    return [
+        f"a learning rate of {recipe.lr:g} is {size} for batches of {recipe.batch_size}: the recipe has {usual.lr:g} "
+        f"for {usual.batch_size}, in proportion {fitting:.2g}"
+    ]
+
+
+def short_schedule(prepared: Prepared) -> list[str]:
+    """Training that ends in its warm-up, or has hardly a step per epoch."""
+    recipe, images = prepared.recipe, len(prepared.data.train)
+    found = []
+    if recipe.epochs <= recipe.warmup_epochs:
+        found.append(f"{recipe.epochs} epochs are all warm-up, which takes {recipe.warmup_epochs}; train longer")
+    steps = -(-images // recipe.batch_size)
+    if steps < FEWEST_STEPS:
+        text = f"batches of {recipe.batch_size} make only {steps} step(s) per epoch of {images} images"
+        found.append(f"{text}; choose a smaller --batch-size")
+    return found

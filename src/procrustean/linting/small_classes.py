@@ -1,0 +1,33 @@
+"""Classes that give too much to the held-out set, or that nothing is tested on."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ..preparing import Prepared
+
+
+def held_out_too_much(prepared: Prepared) -> list[str]:
+    """Classes that have fewer images left to train on than were held out from them."""
+    data = prepared.data
+    if not prepared.config.hold_out or data.held_out is None:
+        return []  # a validation set that was given takes nothing away from training
+    short = np.flatnonzero((data.held_out.counts > data.counts) & (data.held_out.counts > 0))
+    if not len(short):
+        return []
+    named = [f"{data.train.classes[c]} ({data.counts[c]} left, {data.held_out.counts[c]} held out)" for c in short[:3]]
+    more = f" and {len(short) - 3} more" if len(short) > 3 else ""
+    return [
+        f"the held-out set takes more images than it leaves of {', '.join(named)}{more}; hold out fewer, or a share "
+        "such as --hold-out 0.15"
+    ]
+
+
+def untested(prepared: Prepared) -> list[str]:
+    """Classes without a single test image."""
+    data = prepared.data
+    missing = [name for name, count in zip(data.test.classes, data.test.counts, strict=True) if count == 0]
+    if not missing:
+        return []
+    shown = ", ".join(missing[:5]) + (f" and {len(missing) - 5} more" if len(missing) > 5 else "")
+    return [f"there are no test images of {shown}: the results say nothing about them"]

@@ -1,0 +1,126 @@
+"""Load a model from the folder of a run, of a comparison of methods, or of an export."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ..calibration.kept import held_out_scores
+from ..calibration.priors import prior_of
+from ..calibration.scaling import Calibration, Labels, Scores, uncalibrated
+from ..counts import imbalance_kind
+from ..engine.run_directory import RunDirectory
+from ..errors import RunError
+from ..losses.vector_scaling import shifts_scores
+from .model import Model, method_of
+from .spec import ModelSpec
+
+#: Of an export: what `ModelSpec` holds and what it is a model of.
+SPEC, WEIGHTS = "model.json", "model.safetensors"
+
+
+def load_model(path: str | Path, *, device: str = "auto") -> Model:
+    """A trained network from a run's folder or an export in safetensors; its training images are not needed.
+
+    Args:
+        path: folder of a run, of a comparison by `--method auto`, or of an export.
+        device: "auto", "cpu" or "cuda".
+    """
+    from safetensors import SafetensorError
+    from safetensors.torch import load_file
+
+    from ..engine.device import place
+
+    folder = model_folder(path)
+    weights = folder / WEIGHTS
+    if not weights.is_file():
+        formats = ", ".join(p.name for p in folder.glob("model.*") if p.name != SPEC)
+        reason = f"it holds {formats}, which {folder}/load.py uses" if formats else "it is not finished"
+        raise RunError(f"{folder} has no {WEIGHTS}: {reason}")
+    spec = spec_of(folder)
+    try:
+        return Model(spec, load_file(weights), place(device, "fp32").device, _built_in_prior(folder))
+    except (SafetensorError, RuntimeError) as error:
+        raise RunError(f"{weights} is damaged or of another network ({error})") from error
+
+
+def model_folder(path: str | Path) -> Path:
+    """The folder that holds the model: the best run for a comparison, else the folder itself."""
+    from ..auto import chosen_run
+
+    folder = Path(path)
+    if not folder.is_dir():
+        raise RunError(f"{folder}: there is no such folder; give that of a run or of an export")
+    return chosen_run(folder)
+
+
+def spec_of(folder: Path) -> ModelSpec:
+    """What the model of a run or an export is."""
+    if (folder / SPEC).is_file():
+        return ModelSpec.from_json(_read(folder / SPEC)["spec"])
+    directory, config, _ = RunDirectory.open(folder)
+    result = directory.read("result.json")
+    recipe, data = result["recipe"], result["data"]
+    counts = [int(n) for n in data["counts"]]
+    spec = ModelSpec(
+        label=result["label"],
+        net=recipe["net"],
+        method=config.method,
+        options=result["method"]["options"],
+        seed=config.seed,
+        classes=tuple(data["classes"]),
+        image_shape=_image_shape(folder, result),
+        crop=recipe.get("crop"),
+        evaluation_crop=recipe.get("evaluation_crop"),
+        mean=tuple(recipe["mean"]),
+        std=tuple(recipe["std"]),
+        kind=imbalance_kind(counts) if data["kind"] == "natural" else data["kind"],
+        calibration=uncalibrated(counts),
+    )
+    return replace(spec, calibration=_calibration(result, spec))
+
+
+def held_out_of(path: str | Path) -> tuple[Scores, Labels]:
+    """Scores and labels of the held-out images of a model."""
+    folder = model_folder(path)
+    scores, labels = held_out_scores(RunDirectory(folder))
+    return scores, labels
+
+
+def class_frequencies(labels: Labels, classes: int) -> Scores:
+    """Shares of the classes among images, [C]."""
+    return np.asarray(np.bincount(labels, minlength=classes) / len(labels))
+
+
+def _built_in_prior(folder: Path) -> Scores | None:
+    kept = _read(folder / SPEC).get("prior") if (folder / SPEC).is_file() else None
+    return None if kept is None else prior_of(kept, spec_of(folder).classes)
+
+
+def _calibration(result: dict[str, Any], spec: ModelSpec) -> Calibration:
+    kept = result.get("calibration")
+    if kept is not None:
+        return Calibration.from_json(kept)
+    return uncalibrated(spec.calibration.counts, corrected=shifts_scores(method_of(spec).stages[-1].objective))
+
+
+def _image_shape(folder: Path, result: dict[str, Any]) -> tuple[int, int, int]:
+    shape = result["data"].get("image_shape")
+    if shape is None:  # of a run before this was recorded
+        from ..api import load_run
+
+        shape = load_run(folder)[0].data.train.images.shape[1:]
+    height, width, channels = (int(n) for n in shape)
+    return height, width, channels
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        content: dict[str, Any] = json.loads(path.read_text())
+    except (OSError, ValueError) as error:
+        raise RunError(f"{path} is damaged ({error}); export the model again") from error
+    return content

@@ -1,0 +1,100 @@
+"""Classify images: the most probable classes of each, as rows and as a CSV file."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TextIO
+
+import numpy as np
+
+from ..calibration.priors import prior_of, read_prior
+from ..calibration.scaling import Prior
+from ..data.image_files import ImageFile
+from ..errors import ConfigError
+from .files import batches, collect
+from .loading import load_model
+from .model import Model
+
+BATCH = 256
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """The most probable classes of an image, the first one predicted; or why it could not be read."""
+
+    file: str
+    classes: tuple[str, ...]
+    probabilities: tuple[float, ...]
+    problem: str = ""
+
+
+def predict(
+    model: str | Path | Model,
+    paths: Sequence[str | Path],
+    *,
+    prior: str | Mapping[str, float] | None = None,
+    top: int = 3,
+    batch_size: int = BATCH,
+    device: str = "auto",
+    say: Callable[[str], None] = lambda text: None,
+) -> Iterator[Prediction]:
+    """Classify image files and all images below folders, in order.
+
+    Args:
+        model: folder of a run or an export, or a loaded model.
+        paths: of images and folders.
+        prior: class frequencies where the images come from: "balanced", "train", a .json or .csv file, or a mapping;
+            by default the classes stay as the network ranks them.
+        top: how many classes to name.
+        batch_size: images at a time.
+        device: "auto", "cpu" or "cuda".
+        say: told what is worth knowing about the probabilities.
+    """
+    if top < 1 or batch_size < 1:
+        raise ConfigError(f"top = {top} and batch_size = {batch_size} received; both are at least 1")
+    loaded = model if isinstance(model, Model) else load_model(model, device=device)
+    if not loaded.spec.calibration.images:
+        say("not calibrated, since the run had no held-out images: the ranking counts, the probabilities are rough")
+    q = _prior(prior, loaded)
+    files, other = collect(paths)
+    if other:
+        say(f"{other} files that are no images were passed over")
+    return _predictions(loaded, files, q, min(top, len(loaded.classes)), batch_size)
+
+
+def write_predictions(rows: Iterator[Prediction], output: TextIO, top: int) -> tuple[int, list[str]]:
+    """Write a CSV file; returns how many images it holds and the names of those that could not be read."""
+    writer = csv.writer(output, lineterminator="\n")
+    more = [name for rank in range(2, top + 1) for name in (f"class_{rank}", f"probability_{rank}")]
+    writer.writerow(["file", "class", "probability", *more, "problem"])
+    images, unread = 0, []
+    for row in rows:
+        images += 1
+        pairs = [(name, f"{p:.6f}") for name, p in zip(row.classes, row.probabilities, strict=True)]
+        pairs += [("", "")] * (top - len(pairs))
+        writer.writerow([row.file, *(value for pair in pairs for value in pair), row.problem])
+        if row.problem:
+            unread.append(row.file)
+    return images, unread
+
+
+def _prior(prior: str | Mapping[str, float] | None, model: Model) -> Prior | None:
+    if isinstance(prior, Mapping):
+        return prior_of(prior, model.classes)
+    return read_prior(prior, model.classes, model.spec.calibration.counts)
+
+
+def _predictions(
+    model: Model, files: Sequence[ImageFile], prior: Prior | None, top: int, size: int
+) -> Iterator[Prediction]:
+    for part, pixels, bad in batches(files, model.spec.image_shape, size):
+        probabilities = model.probabilities(pixels, prior, size)
+        for file, p in zip(part, probabilities, strict=True):
+            if file.name in bad:
+                yield Prediction(file.name, (), (), bad[file.name])
+                continue
+            best = np.argsort(-p, kind="stable")[:top]
+            yield Prediction(file.name, tuple(model.classes[c] for c in best), tuple(float(p[c]) for c in best))

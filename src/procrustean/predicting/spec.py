@@ -1,0 +1,61 @@
+"""What is needed beside the weights to use a trained network; all of it fits into a JSON file."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from ..calibration.scaling import Calibration
+from ..counts import Kind
+from ..data.imageset import Images
+from ..errors import DataError
+
+
+@dataclass(frozen=True)
+class ModelSpec:
+    """Architecture, classes, preparation of images, calibration."""
+
+    label: str  # of the method in tables
+    net: str
+    method: str
+    options: dict[str, Any]
+    seed: int
+    classes: tuple[str, ...]
+    image_shape: tuple[int, int, int]  # height, width, channels of the images it was trained on
+    crop: int | None  # side of what the network is shown of them in training
+    evaluation_crop: int | None  # side of the middle part that it is tested on
+    mean: tuple[float, ...]
+    std: tuple[float, ...]
+    kind: Kind  # of imbalance
+    calibration: Calibration
+
+    @property
+    def input_shape(self) -> tuple[int, int, int]:
+        """Height, width and channels of what the network is shown."""
+        height, width, channels = self.image_shape
+        side = self.evaluation_crop
+        return (height, width, channels) if side is None else (side, side, channels)
+
+    def shown(self, pixels: Images) -> Images:
+        """Checked images, the middle part where the network was tested on it; uint8 [N, H, W, channels]."""
+        if pixels.dtype != np.uint8 or pixels.ndim != 4 or pixels.shape[1:] != self.image_shape:
+            raise DataError(
+                f"{pixels.dtype} images of shape {pixels.shape} received; this model takes uint8 "
+                f"[N, {', '.join(map(str, self.image_shape))}] (height, width, channels)"
+            )
+        height, width = self.input_shape[:2]
+        top, left = (pixels.shape[1] - height) // 2, (pixels.shape[2] - width) // 2
+        return pixels[:, top : top + height, left : left + width]
+
+    def to_json(self) -> dict[str, Any]:
+        return {**asdict(self), "calibration": self.calibration.to_json()}
+
+    @classmethod
+    def from_json(cls, record: Mapping[str, Any]) -> ModelSpec:
+        tuples = ("classes", "image_shape", "mean", "std")
+        made: dict[str, Any] = {name: tuple(value) if name in tuples else value for name, value in record.items()}
+        made["calibration"] = Calibration.from_json(record["calibration"])
+        return cls(**made)

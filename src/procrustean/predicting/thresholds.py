@@ -1,0 +1,33 @@
+"""The table of thresholds of a model, from the scores of its held-out images."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+from ..calibration.priors import read_prior
+from ..calibration.thresholds import Threshold, thresholds
+from .loading import class_frequencies, held_out_of, model_folder, spec_of
+
+
+def thresholds_of(
+    model: str | Path, *, precision: float | None = None, recall: float | None = None, prior: str | None = None
+) -> list[Threshold]:
+    """From which probability on each class has the wanted precision, or up to which it has the wanted recall.
+
+    Args:
+        model: folder of a run or an export.
+        precision, recall: what is wanted, one of the two, above 0 and at most 1.
+        prior: class frequencies where it is used, as for `predict`; precision depends on them. By default those of
+            the held-out images.
+    """
+    spec = spec_of(model_folder(model))
+    scores, labels = held_out_of(model)
+    q = read_prior(prior, spec.classes, spec.calibration.counts)
+    weights = None
+    if q is not None:
+        held_out = class_frequencies(labels, len(spec.classes))
+        weights = (q / np.where(held_out > 0, held_out, 1.0))[labels]
+    probabilities = np.exp(spec.calibration.log_probabilities(scores, q))
+    return thresholds(probabilities, labels, spec.classes, precision=precision, recall=recall, weights=weights)
