@@ -368,7 +368,7 @@ class Signalling(SilentReporter):
                 signal.raise_signal(number)
 
 
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGUSR1, 138)])
 def test_a_signal_saves_and_says_how_to_go_on(
     number: int, code: int, splits: Splits, tiny: dict[str, Any], whole: Path, tmp_path: Path, same_run: Same
 ) -> None:

@@ -1,0 +1,215 @@
+"""Manifests and checkpoints that were damaged, swapped or written by something else."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Callable
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+from procrustean import api
+from procrustean.api import Stopped, fit, resume
+from procrustean.data.imageset import Splits
+from procrustean.engine import checkpoint
+from procrustean.errors import RunError
+
+Same = Callable[[Path, Path], None]
+
+
+@pytest.fixture(scope="module")
+def settings(tiny: dict[str, Any]) -> dict[str, Any]:
+    return {**tiny, "method": "mfw", "hold_out": 2, "checkpoint_every": 0.0}
+
+
+@pytest.fixture(scope="module")
+def whole(splits: Splits, settings: dict[str, Any], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return fit(splits, **settings, run_dir=tmp_path_factory.mktemp("whole")).path
+
+
+class AfterSix:
+    """A stop request at the sixth boundary between steps."""
+
+    exit_code = 130
+
+    def __init__(self, say: Any) -> None:
+        self.left = 6
+
+    def __call__(self) -> bool:
+        self.left -= 1
+        return self.left == 0
+
+
+@pytest.fixture(scope="module")
+def original(splits: Splits, settings: dict[str, Any], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("stopped")
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(api, "stop_on_signal", lambda say: nullcontext(AfterSix(say)))
+        with pytest.raises(Stopped):
+            fit(splits, **settings, run_dir=path)
+    return path
+
+
+@pytest.fixture
+def stopped(original: Path, tmp_path: Path) -> Path:
+    """A run that was saved after each of six steps."""
+    return Path(shutil.copytree(original, tmp_path / "run"))
+
+
+def rewrite(run: Path, change: Callable[[list[dict[str, Any]]], None], name: str = checkpoint.MANIFEST) -> None:
+    """Change what a manifest says, with the right hash of its own, as somebody who means to would."""
+    entries = json.loads((run / name).read_text())["checkpoints"]
+    change(entries)
+    (run / name).write_bytes(checkpoint._manifest(entries))
+
+
+def flip(path: Path, place: float) -> None:
+    content = bytearray(path.read_bytes())
+    content[int(place * len(content))] ^= 4
+    path.write_bytes(content)
+
+
+DAMAGE: dict[str, Callable[[Path], Any]] = {
+    "truncated": lambda path: os.truncate(path, path.stat().st_size // 2),
+    "emptied": lambda path: os.truncate(path, 0),
+    "missing": lambda path: path.unlink(),
+    **{f"one bit at {place:.0%}": lambda path, place=place: flip(path, place) for place in (0.01, 0.3, 0.7, 0.99)},
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGE)
+def test_a_damaged_manifest_is_passed_over_for_the_one_before(
+    damage: str, stopped: Path, whole: Path, splits: Splits, same_run: Same
+) -> None:
+    DAMAGE[damage](stopped / checkpoint.MANIFEST)
+    with pytest.warns(UserWarning, match=r"checkpoints\.json is .*; going back to the manifest before it"):
+        resume(stopped, splits=splits)
+    same_run(stopped, whole)
+
+
+def test_a_position_that_one_bit_has_changed_is_not_believed(stopped: Path, splits: Splits) -> None:
+    """Still valid JSON, still the right checkpoint: only the hash of the manifest tells."""
+    text = (stopped / checkpoint.MANIFEST).read_text()
+    assert text.count('"step": 2') == 1
+    (stopped / checkpoint.MANIFEST).write_text(text.replace('"step": 2', '"step": 3'))
+    with pytest.warns(UserWarning, match="does not match its hash"):
+        resume(stopped, splits=splits)
+
+
+def test_two_damaged_manifests_are_an_error(stopped: Path, splits: Splits, files_of: Callable[[Path], Any]) -> None:
+    for name in (checkpoint.MANIFEST, checkpoint.PREVIOUS):
+        os.truncate(stopped / name, 10)
+    before = files_of(stopped)
+    with pytest.raises(RunError, match=r"checkpoints\.json is damaged .*previous\.json is damaged .*in a new folder"):
+        resume(stopped, splits=splits)
+    assert files_of(stopped) == before
+
+
+def test_manifest_and_newest_checkpoint_damaged_at_once(stopped: Path, splits: Splits) -> None:
+    """The manifest before names two, of which one is gone by now and one whole."""
+    os.truncate(stopped / checkpoint.MANIFEST, 10)
+    flip(stopped / "checkpoint-000006.safetensors", 0.5)
+    with pytest.warns(UserWarning, match="going back to the manifest before"):
+        resume(stopped, splits=splits)
+    assert (stopped / "result.json").exists()
+
+
+@pytest.mark.parametrize("name", ["../outside.safetensors", "/etc/passwd", "checkpoint-000006.safetensors/..", "x", ""])
+def test_a_manifest_names_checkpoints_of_its_own_folder_only(name: str, stopped: Path, splits: Splits) -> None:
+    for manifest in (checkpoint.MANIFEST, checkpoint.PREVIOUS):
+        rewrite(stopped, lambda entries: entries[-1].update(file=name), manifest)
+    with pytest.raises(RunError, match="as a checkpoint"):
+        resume(stopped, splits=splits)
+
+
+def changed_checkpoint(run: Path, change: Callable[[dict[str, torch.Tensor]], Any]) -> None:
+    path = run / "checkpoint-000006.safetensors"
+    tensors = load_file(path)
+    change(tensors)
+    save_file(tensors, path)
+    rewrite(run, lambda entries: entries[-1].update(sha256=checkpoint._sha256(path)))
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda tensors: tensors.pop("net.head.weight"), r"net\.head\.weight is missing, float32 \["),
+        (lambda tensors: tensors.update({"net.head.bias": torch.zeros(5)}), r"net\.head\.bias is float32 \[5\]"),
+        (lambda tensors: tensors.update({"net.head.bias": torch.zeros(4).half()}), r"net\.head\.bias is float16 \[4\]"),
+    ],
+)
+def test_tensors_of_another_network_are_refused(
+    change: Callable[[Any], Any], message: str, stopped: Path, splits: Splits
+) -> None:
+    changed_checkpoint(stopped, change)
+    with pytest.raises(RunError, match=f"does not fit this run: {message}"):
+        resume(stopped, splits=splits)
+
+
+@pytest.mark.parametrize(
+    ("position", "message"),
+    [
+        ({"stage": -1}, "stage = -1"),
+        ({"step": "many"}, "step = 'many'"),
+        ({"epoch": True}, "epoch = True"),
+        ({"best": None}, "no best"),
+        ({"from_the_future": 1}, "written by another version"),
+        ({"stage": 7}, "of stage 8; none such"),
+    ],
+)
+def test_a_position_that_cannot_be_is_refused(
+    position: dict[str, Any], message: str, stopped: Path, splits: Splits
+) -> None:
+    rewrite(stopped, lambda entries: entries[-1]["position"].update(position))
+    with pytest.raises(RunError, match=message):
+        resume(stopped, splits=splits)
+
+
+def test_a_header_longer_than_any_file_is_damage(stopped: Path, whole: Path, splits: Splits, same_run: Same) -> None:
+    """A file of tensors begins with the length of its header."""
+    path = stopped / "checkpoint-000006.safetensors"
+    path.write_bytes((1 << 62).to_bytes(8, "little") + path.read_bytes()[8:])
+    rewrite(stopped, lambda entries: entries[-1].update(sha256=checkpoint._sha256(path)))
+    with pytest.warns(UserWarning, match=r"checkpoint-000006\.safetensors is missing or damaged"):
+        resume(stopped, splits=splits)
+    same_run(stopped, whole)
+
+
+def test_the_weights_chosen_on_held_out_images_are_part_of_the_checkpoint(
+    stopped: Path, whole: Path, splits: Splits, same_run: Same
+) -> None:
+    """A file of their own could be of an epoch that the resumed run does not choose again."""
+    assert not (stopped / "held_out.safetensors").exists()
+    (stopped / "held_out.safetensors").write_bytes(b"of another epoch")
+    same_run(resume(stopped, splits=splits).path, whole)
+
+
+def test_what_a_kill_left_of_the_very_first_file_is_cleared_away(
+    splits: Splits, settings: dict[str, Any], whole: Path, tmp_path: Path, same_run: Same
+) -> None:
+    (tmp_path / "new").mkdir()
+    (tmp_path / "new/.config.json.4711.tmp").write_bytes(b'{"format"')
+    same_run(fit(splits, **settings, run_dir=tmp_path / "new").path, whole)
+    assert not list((tmp_path / "new").glob(".*"))
+
+
+def test_checkpoints_that_cannot_be_removed_are_told_of(
+    splits: Splits, settings: dict[str, Any], whole: Path, tmp_path: Path, same_run: Same, monkeypatch: Any
+) -> None:
+    unlink = Path.unlink
+
+    def refuse(self: Path, missing_ok: bool = False) -> None:
+        if self.name.startswith("checkpoint-"):
+            raise PermissionError(1, "Operation not permitted")
+        unlink(self, missing_ok)
+
+    monkeypatch.setattr(Path, "unlink", refuse)
+    with pytest.warns(UserWarning, match=r"cannot remove .*\(Operation not permitted\); it is not needed any more"):
+        run = fit(splits, **settings, run_dir=tmp_path / "run")
+    same_run(run.path, whole)

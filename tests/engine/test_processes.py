@@ -1,0 +1,159 @@
+"""Grids in several processes: what comes out does not depend on how many there are, or on which of them die."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+import forked
+from procrustean import processes
+from procrustean.config import RunConfig
+from procrustean.console import SilentReporter
+from procrustean.errors import ConfigError
+from procrustean.many import fit_many
+from procrustean.processes import fit_in_processes
+
+Same = Callable[[Path, Path], None]
+
+
+class Listening(SilentReporter):
+    def __init__(self) -> None:
+        self.said: list[str] = []
+
+    def say(self, text: str) -> None:
+        self.said.append(text)
+
+
+@pytest.fixture
+def grid(npz: Path, tiny: dict[str, Any]) -> Callable[[Path], list[RunConfig]]:
+    def configs(folder: Path, runs: int = 4, epochs: int = 3) -> list[RunConfig]:
+        settings = {**tiny, "epochs": epochs, "checkpoint_every": 0.0}
+        return [RunConfig(source=str(npz), **settings, seed=seed, run_dir=folder / str(seed)) for seed in range(runs)]
+
+    return configs
+
+
+@pytest.mark.slow
+def test_a_killed_process_is_replaced_and_its_run_goes_on(
+    grid: Callable[..., list[RunConfig]], tmp_path: Path, same_run: Same, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fit_many(grid(tmp_path / "one", 2, 20))
+    killed: list[str] = []
+    listen = processes._Grid.listen
+
+    def listen_and_kill(self: processes._Grid) -> None:
+        for worker in self.workers:
+            run = self.paths[worker.run] if worker.run is not None else None
+            if not killed and run is not None and (run / "epochs.jsonl").exists():
+                os.kill(worker._process.pid, signal.SIGKILL)
+                killed.append(run.name)
+        listen(self)
+
+    monkeypatch.setattr(processes._Grid, "listen", listen_and_kill)
+    reporter = Listening()
+    outcomes = fit_in_processes(grid(tmp_path / "many", 2, 20), processes=1, reporter=reporter)
+    assert [outcome.error for outcome in outcomes] == [None] * 2
+    assert any("its process was ended by SIGKILL; it goes on from its last" in text for text in reporter.said)
+    for seed in range(2):
+        same_run(tmp_path / f"many/{seed}", tmp_path / f"one/{seed}")
+
+
+@pytest.mark.slow
+def test_processes_end_with_the_program_and_save(
+    grid: Callable[..., list[RunConfig]], npz: Path, tmp_path: Path
+) -> None:
+    """The program is killed: nobody is left to tell its processes."""
+    base = {name: value for name, value in grid(tmp_path)[0].to_json().items() if name not in ("run_dir", "seed")}
+    (tmp_path / "grid.yaml").write_text(yaml.safe_dump({"base": {**base, "epochs": 3000}, "grid": {"seed": [0]}}))
+    arguments = ["fleet", tmp_path / "grid.yaml", "--output", tmp_path / "runs", "--processes", "1"]
+    program = forked.start(arguments, tmp_path / "log")
+    assert forked.wait_for(lambda: bool(list(tmp_path.glob("runs/*/checkpoints.json"))), program)
+    (run,) = (tmp_path / "runs").iterdir()
+    assert program.pid is not None
+    (worker,) = children(program.pid)
+    program.kill()
+    program.join()
+    deadline = time.monotonic() + 30
+    while Path(f"/proc/{worker}").exists():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    before = (run / "epochs.jsonl").read_bytes()
+    assert not list(run.glob(".*.tmp"))
+    time.sleep(0.2)
+    assert (run / "epochs.jsonl").read_bytes() == before
+
+
+def children(process: int) -> list[int]:
+    return [int(child) for child in Path(f"/proc/{process}/task/{process}/children").read_text().split()]
+
+
+class Scripted:
+    """A process that is told what becomes of each run: what it answers, or None where it dies."""
+
+    script: list[dict[str, Any] | None]
+
+    def __init__(self) -> None:
+        reader, writer = os.pipe()
+        self.answers, self._writer = os.fdopen(reader, "rb"), writer
+        self.run: int | None = None
+        self.asked = False
+
+    def give(self, number: int, config: dict[str, Any]) -> None:
+        self.run = number
+        os.write(self._writer, b"x")
+
+    def answer(self) -> dict[str, Any] | None:
+        os.read(self.answers.fileno(), 1)
+        answer = self.script.pop(0)
+        if answer is not None and "error" not in answer:
+            (Path(answer["path"])).mkdir(parents=True)
+            (Path(answer["path"]) / "result.json").write_text("{}")
+        return answer
+
+    def ask_to_stop(self) -> None:
+        self.asked = True
+
+    def end(self) -> str:
+        self.answers.close()
+        os.close(self._writer)
+        return "was ended by SIGKILL"
+
+
+@pytest.fixture
+def scripted(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Any]]:
+    Scripted.script = []
+    monkeypatch.setattr(processes, "_Worker", Scripted)
+    yield Scripted.script
+    assert Scripted.script == []
+
+
+def test_a_run_that_ends_every_process_is_given_up_and_the_others_go_on(
+    grid: Callable[..., list[RunConfig]], tmp_path: Path, scripted: list[Any]
+) -> None:
+    done = [{"outcome": "finished", "path": str(tmp_path / str(seed))} for seed in range(4)]
+    scripted += [None, None, None, done[1], {"outcome": "failed", "error": "no number"}, done[3]]
+    outcomes = fit_in_processes(grid(tmp_path), processes=1)
+    assert [outcome.result for outcome in outcomes] == [None, {}, None, {}]
+    assert "were ended 3 times (the last one was ended by SIGKILL)" in str(outcomes[0].error)
+    assert "fewer --processes" in str(outcomes[0].error)
+    assert str(outcomes[2].error) == "no number"
+
+
+def test_two_deaths_are_forgiven(grid: Callable[..., list[RunConfig]], tmp_path: Path, scripted: list[Any]) -> None:
+    done = [{"outcome": "finished", "path": str(tmp_path / str(seed))} for seed in range(4)]
+    scripted += [None, None, done[0], None, done[1], done[2], done[3]]
+    assert all(outcome.error is None for outcome in fit_in_processes(grid(tmp_path), processes=1))
+
+
+@pytest.mark.parametrize("number", [0, -3])
+def test_at_least_one_process(number: int, grid: Callable[..., list[RunConfig]], tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=f"processes = {number} received"):
+        fit_in_processes(grid(tmp_path), processes=number)
+    assert not list(tmp_path.glob("[0-9]"))
