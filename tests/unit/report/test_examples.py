@@ -14,6 +14,7 @@ from PIL import Image
 
 from procrustean import fit
 from procrustean.api import load_run
+from procrustean.config import RunConfig
 from procrustean.data.sources import load_source
 from procrustean.report.confusions import Confusion, summed_confusion, worst_confusions
 from procrustean.report.examples import ExampleFinder, picture
@@ -99,14 +100,21 @@ def test_a_run_of_another_kind_of_machine_is_used_too(runs: list[Path], tmp_path
     assert any(ExampleFinder(2).find(group, worst(group, 2)).pictures.values())
 
 
+def trained_on(run: Path, source: str) -> None:
+    """Let a run say that it was trained on another source."""
+    begun = json.loads((run / "config.json").read_text())
+    begun["config"]["source"] = source
+    begun["hash"] = RunConfig.from_json(begun["config"]).hash
+    begun.pop("source_path", None)
+    (run / "config.json").write_text(json.dumps(begun))
+
+
 def test_what_is_missing_is_said(runs: list[Path], saved: Save, tmp_path: Path) -> None:
     finder = ExampleFinder(2)
     assert "network is not beside" in finder.find(group_of([saved()]), []).reason
     run = tmp_path / "moved"
     shutil.copytree(runs[0], run)
-    begun = json.loads((run / "config.json").read_text())
-    begun["config"]["source"] = str(tmp_path / "gone.npz")
-    (run / "config.json").write_text(json.dumps(begun))
+    trained_on(run, str(tmp_path / "gone.npz"))
     group = group_of([run])
     reason = finder.find(group, worst(group, 2)).reason
     assert "cannot be used" in reason
@@ -118,9 +126,7 @@ def test_nothing_is_downloaded(runs: list[Path], tmp_path: Path, monkeypatch: py
     monkeypatch.delenv("PROCRUSTEAN_DATA", raising=False)
     run = tmp_path / "run"
     shutil.copytree(runs[0], run)
-    begun = json.loads((run / "config.json").read_text())
-    begun["config"]["source"] = "cifar10"
-    (run / "config.json").write_text(json.dumps(begun))
+    trained_on(run, "cifar10")
     group = group_of([run])
     assert "cannot be used" in ExampleFinder(2).find(group, worst(group, 2)).reason
     assert [path.name for path in tmp_path.iterdir()] == ["run"]
