@@ -27,7 +27,9 @@ except ModuleNotFoundError as missing:
     try:
         from pytorch_lightning import Callback
     except ModuleNotFoundError:
-        raise ConfigError("Lightning is not installed; install it with: pip install 'procrustean[lightning]'") from None
+        raise ConfigError(
+            "Lightning is not installed; install it with: pip install -c constraints.txt '.[lightning]'"
+        ) from None
 
 
 class MFWCallback(Callback):

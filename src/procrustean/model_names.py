@@ -94,7 +94,9 @@ def _module(name: str) -> Any:
     except ModuleNotFoundError as error:
         if error.name != name.partition(".")[0]:
             raise
-        raise ConfigError(f"{name} is not installed; install it with: pip install 'procrustean[nets]'") from None
+        raise ConfigError(
+            f"{name} is not installed; install it with: pip install -c constraints.txt '.[nets]'"
+        ) from None
     except RuntimeError as error:
         raise ConfigError(
             f"{name} is installed but does not load beside this PyTorch ({error}); install the builds of torch and "

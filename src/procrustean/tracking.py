@@ -165,5 +165,5 @@ def _imported(tool: Tool) -> Any:
     except ImportError as error:
         raise ConfigError(
             f"--log {tool} needs the package {tool}, which cannot be imported ({error}); "
-            f"install it with: pip install 'procrustean[{tool}]'"
+            f"install it with: pip install -c constraints.txt '.[{tool}]'"
         ) from error

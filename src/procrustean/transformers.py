@@ -21,7 +21,9 @@ try:
 except ImportError as missing:
     if getattr(missing, "name", None) != "transformers":
         raise
-    raise ConfigError("transformers is not installed; install it: pip install 'procrustean[transformers]'") from None
+    raise ConfigError(
+        "transformers is not installed; install it: pip install -c constraints.txt '.[transformers]'"
+    ) from None
 
 
 class MFWTrainerMixin:

@@ -159,7 +159,7 @@ def test_closing_in_the_middle_ends_the_log(tmp_path: Path, monkeypatch: pytest.
 def test_a_missing_package_is_named_with_its_extra(tool: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in (tool, "torch.utils.tensorboard"):
         monkeypatch.setitem(sys.modules, name, None)
-    with pytest.raises(ConfigError, match=rf"--log {tool} needs .*pip install 'procrustean\[{tool}\]'"):
+    with pytest.raises(ConfigError, match=rf"--log {tool} needs .*pip install -c constraints.txt '.\[{tool}\]'"):
         TrackingReporter(SilentReporter(), tool, tmp_path)
 
 

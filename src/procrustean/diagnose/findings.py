@@ -15,6 +15,8 @@ from .suggestions import suggestions
 
 #: A class is under-fitted while its training accuracy is this far below that of the major classes.
 BEHIND = 0.2
+#: Measured epochs from which on it can be told when something happened.
+ENOUGH = 5
 
 Mask = npt.NDArray[np.bool_]
 
@@ -42,6 +44,8 @@ def verdict(curves: Curves) -> list[Finding]:
         _fit(curves, major, minor),
     ]
     numbers = {finding.topic: finding.numbers for finding in found}
+    if len(curves.at) < ENOUGH:
+        found.insert(0, _too_few(curves))
     return [*found, *(Finding("suggestion", text) for text in suggestions(curves, numbers))]
 
 
@@ -51,6 +55,16 @@ def group_mean(rows: Rows, group: Mask) -> npt.NDArray[np.float64]:
         warnings.simplefilter("ignore", RuntimeWarning)  # a mean of nothing is nan, as it should be
         mean: npt.NDArray[np.float64] = np.nanmean(rows[:, group], axis=1)
     return mean
+
+
+def _too_few(curves: Curves) -> Finding:
+    at = " and ".join(map(str, curves.at))
+    text = (
+        f"Only epoch{'s' * (len(curves.at) > 1)} {at} of {curves.epochs} {'were' if len(curves.at) > 1 else 'was'} "
+        "measured, too few to tell when classes fall behind or catch up: train with --probe-every "
+        f"{max(1, curves.epochs // 10)}."
+    )
+    return Finding("measured", text, {"epochs": list(curves.at)})
 
 
 def _progress(curves: Curves, major: Mask, minor: Mask) -> Finding:
@@ -77,8 +91,9 @@ def _progress(curves: Curves, major: Mask, minor: Mask) -> Finding:
             f"accuracy at each of the {len(curves.at)} measured epochs (the first is {curves.at[0]})."
         )
         return Finding("progress", text, numbers)
+    at_first = "" if curves.at[widest] == curves.at[-1] else " at first"
     text = (
-        f"{ever.sum()} of {classes} {'are' if ever.sum() > 1 else 'is'} under-fitted at first: after epoch "
+        f"{ever.sum()} of {classes} {'are' if ever.sum() > 1 else 'is'} under-fitted{at_first}: after epoch "
         f"{curves.at[widest]} of {curves.epochs} the minor classes are at {_percent(small[widest])} training accuracy, "
         f"the major ones at {_percent(ahead[widest])}."
     )
@@ -93,8 +108,8 @@ def _progress(curves: Curves, major: Mask, minor: Mask) -> Finding:
         at_end = ", ".join(
             f"{curves.classes[c]!r} {_percent(curves.train_recall[-1, c])}" for c in _few(np.flatnonzero(never))
         )
-        do = "do" if never.sum() > 1 else "does"
-        text += f" {never.sum()} never {do}{_more(never.sum())}: {at_end} after the last epoch."
+        catch = "catch" if never.sum() > 1 else "catches"
+        text += f" {never.sum()} never {catch} up{_more(never.sum())}: {at_end} after the last epoch."
     return Finding("progress", text, numbers)
 
 
@@ -108,12 +123,15 @@ def _ratio(curves: Curves) -> Finding:
         "largest_last": float(last[largest]),
         "smallest_last": float(last[smallest]),
     }
-    text = (
-        f"Classification ratio (100 % is balanced): {curves.classes[largest]!r}, {curves.counts[largest]} images, "
-        f"{_percent(first[largest])} after epoch {curves.at[0]} and {_percent(last[largest])} at the end; "
-        f"{curves.classes[smallest]!r}, {curves.counts[smallest]} images, {_percent(first[smallest])} and "
-        f"{_percent(last[smallest])}."
-    )
+    title = "Classification ratio (100 % is balanced)"
+    large, small = (f"{curves.classes[c]!r}, {curves.counts[c]} images" for c in (largest, smallest))
+    if len(curves.at) == 1:
+        text = f"{title}: {large}, {_percent(last[largest])} at the end; {small}, {_percent(last[smallest])}."
+    else:
+        text = (
+            f"{title}: {large}, {_percent(first[largest])} after epoch {curves.at[0]} and {_percent(last[largest])} at "
+            f"the end; {small}, {_percent(first[smallest])} and {_percent(last[smallest])}."
+        )
     return Finding("ratio", text, numbers)
 
 
@@ -136,8 +154,9 @@ def _gradients(curves: Curves, major: Mask, minor: Mask) -> Finding:
     text = (
         f"The loss pulls hardest at the features of the minor classes ({curves.layer}) after epoch {curves.at[peak]}: "
         f"the gradients are {numbers['minor_then']:.3g} long on average, those of the major classes "
-        f"{numbers['major_then']:.3g}, a ratio of {ratios[peak]:.1f}; at the end it is {ratios[-1]:.1f}."
+        f"{numbers['major_then']:.3g}, a ratio of {ratios[peak]:.1f}"
     )
+    text += "." if peak == len(ratios) - 1 else f"; at the end it is {ratios[-1]:.1f}."
     if curves.gradient_norm_mixed is not None:
         text += f" Without the mixing the same weights would give {numbers['unmixed_ratio_then']:.1f}."
     return Finding("gradients", text, numbers)

@@ -8,7 +8,7 @@ from typing import Any
 from .curves import Curves
 
 #: Shares and ratios from which something is worth a suggestion.
-LATE, DRIFT, UNFITTED, GAP = 0.25, 1.5, 0.9, 0.25
+LATE, DRIFT, UNFITTED, GAP, OVER_FITTED = 0.25, 1.5, 0.9, 0.25, 0.1
 
 
 def suggestions(curves: Curves, found: Mapping[str, Mapping[str, Any]]) -> list[str]:
@@ -36,7 +36,9 @@ def suggestions(curves: Curves, found: Mapping[str, Mapping[str, Any]]) -> list[
             f"{curves.epochs}{change}."
         )
     reasons = []
-    if late > LATE:
+    if progress["still_behind"]:
+        reasons.append("minor classes have not caught up by the end")
+    elif late > LATE:
         reasons.append(f"the minor classes need {100 * late:.0f} % of the training to catch up")
     if drift > DRIFT:
         reasons.append(f"their test features drift {drift:.1f} times as far as those of the major classes")
@@ -48,7 +50,14 @@ def suggestions(curves: Curves, found: Mapping[str, Mapping[str, Any]]) -> list[
             f"{_alpha(curves)}; step imbalance prefers it), another layer (--options layer=..., now {curves.layer}), "
             "or --drw; choose among them on held-out images (--hold-out 3)."
         )
-    gap = fit["major_train"] - fit["major_test"]
+    lost = {name: fit[f"{name}_train"] - fit[f"{name}_test"] for name in ("major", "minor")}
+    if lost["minor"] > OVER_FITTED and lost["minor"] > lost["major"] + OVER_FITTED:
+        texts.append(
+            f"The minor classes are over-fitted: they lose {100 * lost['minor']:.0f} points from training to test "
+            f"images, the major ones {100 * lost['major']:.0f}. Try another method, for example ldam with --drw "
+            "or balanced_softmax; docs/which-method.md has what did best where."
+        )
+    gap = lost["major"]
     if gap > GAP:
         texts.append(
             f"Even the major classes lose {100 * gap:.0f} points from training to test images: more images or "

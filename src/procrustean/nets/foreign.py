@@ -101,7 +101,7 @@ def imported(library: str) -> Any:
         return import_module(library)
     except ImportError as error:
         raise ConfigError(
-            f"networks of {library} need it installed ({error}): pip install 'procrustean[nets]'"
+            f"networks of {library} need it installed ({error}): pip install -c constraints.txt '.[nets]'"
         ) from error
     except RuntimeError as error:
         # What torchvision does beside a torch that it was not built for, and timm, which imports it.

@@ -81,10 +81,9 @@ def load_result(path: str | Path) -> Result:
     if not path.exists():
         raise RunError(f"There is no run at {path}. Give a run directory or a {RESULT_FILE}.")
     if not file.exists():
-        raise RunError(
-            f"{path} holds no {RESULT_FILE}: the run is not finished, or this is not a run directory. "
-            f"Finish a run with: procrustean resume {path}"
-        )
+        begun = (path / "config.json").exists()
+        state = f"the run is not finished. Go on with: procrustean resume {path}" if begun else "it is not a run."
+        raise RunError(f"{path} holds no {RESULT_FILE}: {state}")
     try:
         record = json.loads(file.read_text(encoding="utf-8"))
     except OSError as error:

@@ -32,7 +32,7 @@ def search_by_optuna(space: Space, judge: Judge, *, trials: int, at_once: int, s
     try:
         import optuna
     except ImportError:
-        raise ConfigError("--trials needs Optuna; install it with: pip install 'procrustean[tune]'") from None
+        raise ConfigError("--trials needs Optuna; install it with: pip install -c constraints.txt '.[tune]'") from None
     if trials < 1:
         raise ConfigError(f"trials = {trials} received; at least one candidate has to be tried")
     optuna.logging.set_verbosity(optuna.logging.WARNING)

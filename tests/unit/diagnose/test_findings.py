@@ -55,7 +55,7 @@ def test_classes_that_never_catch_up_are_named(curves: Make) -> None:
     found = verdict(curves(train=train))
     progress = by_topic(found)["progress"]
     assert progress.numbers["still_behind"] == ["class 3"]
-    assert "1 never does: 'class 3' 40.0 % after the last epoch." in progress.text
+    assert "1 never catches up: 'class 3' 40.0 % after the last epoch." in progress.text
     (text,) = (text for text in suggestions(found) if "still under-fitted" in text)
     assert text.startswith("1 class is still under-fitted after 100 epochs although the major ones are at 95.0 %")
     assert "--drw" in text
@@ -64,7 +64,7 @@ def test_classes_that_never_catch_up_are_named(curves: Make) -> None:
 def test_only_five_of_many_are_named(curves: Make) -> None:
     train = np.array([[1.0] * 4 + [0.0] * 8] * 5)
     progress = by_topic(verdict(curves(train=train, counts=[100] * 4 + [5] * 8)))["progress"]
-    assert "8 never do (the first 5 of 8)" in progress.text
+    assert "8 never catch up (the first 5 of 8)" in progress.text
     assert progress.text.count("'class ") == 5
 
 
@@ -178,3 +178,23 @@ def test_extremes_are_the_first_of_the_largest_and_the_last_of_the_smallest(curv
 def test_verdicts_need_no_torch() -> None:
     code = "import sys, procrustean.diagnose.findings, procrustean.diagnose.claims; print('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "False\n"
+
+
+def test_too_few_measurements_are_said_first(curves: Make) -> None:
+    found = verdict(curves(train=late((0.0, 0.1)), at=(60,), epochs=60))
+    assert found[0].topic == "measured"
+    assert found[0].text == (
+        "Only epoch 60 of 60 was measured, too few to tell when classes fall behind or catch up: train with "
+        "--probe-every 6."
+    )
+    assert "at first" not in by_topic(found)["progress"].text
+    assert "at the end it is" not in by_topic(found)["gradients"].text
+
+
+def test_over_fitted_minor_classes_are_told_from_all_being_over_fitted(curves: Make) -> None:
+    fitted = late(*[(1.0, 1.0)] * 5)
+    apart = fitted - np.array([0.05, 0.05, 0.3, 0.3])
+    (text,) = suggestions(verdict(curves(train=fitted, test=apart, deviation=0.1, method="mfw")))
+    assert text.startswith("The minor classes are over-fitted: they lose 30 points from training to test images, the")
+    alike = fitted - 0.2
+    assert not any("over-fitted" in text for text in suggestions(verdict(curves(train=fitted, test=alike))))

@@ -51,7 +51,13 @@ def test_a_missing_run_is_named(tmp_path: Path) -> None:
         load_result(tmp_path / "nowhere")
 
 
+def test_a_folder_that_is_no_run(tmp_path: Path) -> None:
+    with pytest.raises(RunError, match=r"holds no result\.json: it is not a run"):
+        load_result(tmp_path)
+
+
 def test_a_directory_without_result_says_how_to_finish(tmp_path: Path) -> None:
+    (tmp_path / "config.json").touch()
     with pytest.raises(RunError, match=r"not finished.*procrustean resume"):
         load_result(tmp_path)
 

@@ -138,5 +138,5 @@ def test_without_optuna_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> N
     import sys
 
     monkeypatch.setitem(sys.modules, "optuna", None)
-    with pytest.raises(ConfigError, match=r"pip install 'procrustean\[tune\]'"):
+    with pytest.raises(ConfigError, match=r"pip install -c constraints.txt '.\[tune\]'"):
         search_by_optuna(ALPHA, Judge(), trials=3, at_once=1, seed=0)
