@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 
+from .advice.planning import planned
 from .api import OngoingRun, Stopped
 from .config import RunConfig
 from .console import Reporter, SilentReporter
@@ -76,7 +77,7 @@ def fit_many(
 
     with stop_on_signal(reporter.say) as stop:
         members = [
-            Member(config.slug, _cost(config), _starter(config, path, splits_of, reporter, stop))
+            Member(config.slug, _cost(config), _starter(config, splits, path, splits_of, reporter, stop))
             for config, path in zip(configs, paths, strict=True)
         ]
         on_gpu = torch.cuda.is_available() and all(config.device != "cpu" for config in configs)
@@ -99,24 +100,27 @@ def fit_many(
 
 
 def _starter(
-    config: RunConfig,
+    asked: RunConfig,
+    given: Splits | None,
     path: Path,
     splits_of: Callable[[RunConfig], Splits],
     reporter: Reporter,
     stop: Callable[[], bool],
 ) -> Callable[[], Iterator[None]]:
     def start() -> Iterator[None]:
+        plan = planned(asked, splits=given, load=splits_of)
+        config, splits = plan.config, plan.splits
         begun = (path / "config.json").exists()
         if not begun:
-            prepared = prepare(config, splits=splits_of(config), say=reporter.say)
-            directory = RunDirectory.create(path, config, identity_of(prepared))
+            prepared = prepare(config, splits=splits or splits_of(config), say=reporter.say)
+            directory = RunDirectory.create(path, config, identity_of(prepared), plan.why)
             return OngoingRun(prepared, directory, reporter, stop=stop).turns()
         directory, existing, identity = RunDirectory.open(path)
         if existing.hash != config.hash:
             directory.refuse_reuse(config)
         if directory.finished:
             return iter(())
-        prepared = prepare(config, splits=splits_of(config), say=reporter.say)
+        prepared = prepare(config, splits=splits or splits_of(config), say=reporter.say)
         check_identity(path, identity, prepared)
         return OngoingRun(prepared, directory, reporter, stop=stop, resume=True).turns()
 

@@ -33,7 +33,9 @@ def test_a_known_name_wins_over_a_folder_of_that_name(tmp_path, monkeypatch):
     for name in ("a", "b"):
         (tmp_path / "digits" / name).mkdir(parents=True)
         for number in range(2):
-            Image.fromarray(np.full((4, 4), 40 * number + 100 * (name == "b"), np.uint8)).save(tmp_path / "digits" / name / f"{number}.png")
+            Image.fromarray(np.full((4, 4), 40 * number + 100 * (name == "b"), np.uint8)).save(
+                tmp_path / "digits" / name / f"{number}.png"
+            )
     assert len(load_source("digits").train) == 1000
     assert len(load_source("./digits").train) == 2
 
@@ -53,7 +55,7 @@ def test_image_size_is_for_folders():
 
 
 def test_every_source_is_described():
-    assert list(describe_sources()) == [*"digits cifar10 cifar100 FILE.npz FOLDER TABLE".split(), "HF DATASET"]
+    assert list(describe_sources()) == [*["digits", "cifar10", "cifar100", "FILE.npz", "FOLDER", "TABLE"], "HF DATASET"]
     assert all(describe_sources().values())
 
 
