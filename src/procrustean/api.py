@@ -5,10 +5,11 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .advice.planning import ADVISED, AUTO, Plan, planned
+from .advice.planning import ADVISED, AUTO, Plan, load_images, planned
 from .calibration.kept import keep_calibration
 from .config import RunConfig
 from .console import Reporter, SilentReporter, headline_text
@@ -97,7 +98,7 @@ def fit(
         return fit_auto(config, splits=splits, minutes=minutes, reporter=reporter)
     if minutes is not None:
         raise ConfigError(f"minutes = {minutes:g} received; only method 'auto' compares within a time")
-    plan = planned(config, splits=splits, say=reporter.say)
+    plan = planned(config, splits=splits, load=partial(load_images, say=reporter.say))
     for line in plan.why:
         reporter.say_once(line)
     return fit_planned(plan, reporter)
@@ -229,8 +230,8 @@ def prepare_again(
     if splits is None and remembered is not None:
         if not Path(remembered).exists():
             raise RunError(
-                f"the images of {directory.path} are no longer at {remembered}; put them back, or say where they are "
-                "now: procrustean evaluate --source"
+                f"the images of {directory.path} are no longer at {remembered}; put them back (evaluate can also be "
+                "told where they are now: --source)"
             )
         splits = load_source(**{**source_settings(config), "source": remembered}, say=say)
     try:

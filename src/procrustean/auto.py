@@ -7,12 +7,13 @@ import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from .advice.cost import this_machine
 from .advice.methods import Choice, worth_comparing
-from .advice.planning import Plan, planned
+from .advice.planning import Plan, load_images, planned
 from .api import FinishedRun, OngoingRun, Stopped, load_run
 from .config import RunConfig
 from .console import Reporter
@@ -58,11 +59,12 @@ def fit_auto(
     minutes = MINUTES if minutes is None else minutes
     if not 0 < minutes < math.inf:
         raise ConfigError(f"minutes = {minutes:g} received; comparing methods takes a time above 0")
-    if config.drw or config.options:
-        raise ConfigError("method 'auto' tries methods with their own settings; leave --drw and --options out")
+    if config.drw:
+        raise ConfigError("method 'auto' tries methods with and without drw; leave it out")
     folder = config.run_dir or Path("runs") / config.slug
     machine = this_machine(config.device, most_seconds=60 * minutes / FEWEST_COMPARED)
-    plan = planned(_agreed(folder, config), splits=splits, machine=machine, say=reporter.say)
+    load = partial(load_images, say=reporter.say)
+    plan = planned(_agreed(folder, config), splits=splits, machine=machine, load=load)
     _claim(folder, config, plan.config)
     for line in plan.why:
         reporter.say_once(line)

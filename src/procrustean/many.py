@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 
+from .advice.planning import planned
 from .api import OngoingRun, Stopped
 from .config import RunConfig
 from .console import Reporter, SilentReporter
@@ -83,7 +84,7 @@ def fit_many(
             return stop() or time_up()
 
         members = [
-            Member(config.slug, cost, _starter(config, path, splits_of, own, asked_to_stop, finished))
+            Member(config.slug, cost, _starter(config, splits, path, splits_of, own, asked_to_stop, finished))
             for config, path, cost, own in zip(configs, paths, costs, reporters, strict=True)
         ]
         on_gpu = torch.cuda.is_available() and all(config.device != "cpu" for config in configs)
@@ -118,7 +119,8 @@ def check_places(configs: Sequence[RunConfig]) -> list[Path]:
 
 
 def _starter(
-    config: RunConfig,
+    asked: RunConfig,
+    given: Splits | None,
     path: Path,
     splits_of: Callable[[RunConfig], Splits],
     reporter: Reporter,
@@ -127,13 +129,15 @@ def _starter(
 ) -> Callable[[], Iterator[None]]:
     def to_the_end(run: OngoingRun) -> Iterator[None]:
         yield from run.turns()
-        finished(config, path)
+        finished(asked, path)
 
     def start() -> Iterator[None]:
+        plan = planned(asked, splits=given, load=splits_of)
+        config, splits = plan.config, plan.splits
         begun = (path / "config.json").exists()
         if not begun:
-            prepared = prepare(config, splits=splits_of(config), say=reporter.say)
-            directory = RunDirectory.create(path, config, identity_of(prepared))
+            prepared = prepare(config, splits=splits or splits_of(config), say=reporter.say)
+            directory = RunDirectory.create(path, config, identity_of(prepared), plan.why)
             return to_the_end(OngoingRun(prepared, directory, reporter, stop=stop))
         directory, existing, identity = RunDirectory.open(path)
         if existing.hash != config.hash:
@@ -143,7 +147,7 @@ def _starter(
             if directory.finished:
                 directory.release()
                 return iter(())
-            prepared = prepare(config, splits=splits_of(config), say=reporter.say)
+            prepared = prepare(config, splits=splits or splits_of(config), say=reporter.say)
             check_identity(path, identity, prepared)
         except BaseException:
             directory.release()

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +39,8 @@ def test_a_printed_configuration_is_read_again(name: str, call: Call) -> None:
     assert printed.err == ""
     Path("run.yaml").write_text(printed.out)
     before, after = config_of(*FLAGS[name]), config_of("train", "--config", "run.yaml")
+    if before.method == "advised":
+        before = replace(before, method="mfw")  # what is left open is filled in
     assert after == before
     assert after.hash == before.hash
     assert call("train", "--config", "run.yaml", "--print-config").out == printed.out

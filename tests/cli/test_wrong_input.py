@@ -12,7 +12,7 @@ import pytest
 Call = Callable[..., Any]
 Files = Callable[[Path], dict[str, bytes]]
 
-SMALL = ("--net", "small", "--epochs", "1", "--device", "cpu", "--quiet", "--run-dir", "run")
+SMALL = ("--method", "mfw", "--net", "small", "--epochs", "1", "--device", "cpu", "--quiet", "--run-dir", "run")
 
 
 def assert_refused(answer: Any, *parts: str) -> None:

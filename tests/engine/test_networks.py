@@ -151,7 +151,9 @@ class TestLayers:
 
     def test_a_layer_that_is_not_there(self, colours: Splits, tmp_path: Path, narrow: None) -> None:
         with pytest.raises(ConfigError, match="layer 'group9' received, but this network mixes at input, group1"):
-            fit(colours, **SETTINGS, net="resnet18", options={"layer": "group9"}, run_dir=tmp_path / "run")
+            fit(
+                colours, **SETTINGS, net="resnet18", method="mfw", options={"layer": "group9"}, run_dir=tmp_path / "run"
+            )
         assert not (tmp_path / "run").exists()
 
 

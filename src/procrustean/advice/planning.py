@@ -10,13 +10,14 @@ from ..config import RunConfig
 from ..console import duration_text
 from ..data.imageset import Splits
 from ..data.imbalance import build
-from ..data.listed import FileListing
 from ..data.sources import is_files, is_named, list_source, load_source
+from ..errors import ConfigError
 from ..loading import source_settings
+from ..recipes import PAPER
 from .cost import Machine, this_machine
 from .methods import advised
 from .pretrained import found_pretrained
-from .settings import EVALUATIONS, Settings, choose_settings, settings_of
+from .settings import EVALUATIONS, Settings, choose_settings, rate_for, settings_of
 
 #: What stands for a method that is chosen from the measurements, and for one that is chosen by comparing.
 ADVISED, AUTO = "advised", "auto"
@@ -24,6 +25,11 @@ ADVISED, AUTO = "advised", "auto"
 HOLD_OUT = 0.15
 #: To what images are made smaller for a network that was named.
 LARGEST_SIDE = {"cpu": 64, "cuda": 128}
+
+
+def load_images(config: RunConfig, say: Callable[[str], None] = lambda text: None) -> Splits:
+    """The images that settings name."""
+    return load_source(**source_settings(config), say=say)
 
 
 @dataclass(frozen=True)
@@ -40,7 +46,7 @@ def planned(
     *,
     splits: Splits | None = None,
     machine: Machine | None = None,
-    say: Callable[[str], None] = lambda text: None,
+    load: Callable[[RunConfig], Splits] = load_images,
 ) -> Plan:
     """Settings for images of the user's; those that were given stay, and so do known data sets.
 
@@ -48,18 +54,21 @@ def planned(
         config: the settings, with "advised" or "auto" for a method that is left open.
         splits: the images, where the user has handed them over.
         machine: where they will be trained on; default this one.
-        say: called with one line of progress at a time.
+        load: loads the images of a run.
     """
     open_method = config.method in (ADVISED, AUTO)
-    if splits is None and is_named(config.source):
+    if splits is None and (is_named(config.source) or config.source in PAPER):
         if config.method == ADVISED:
             config = replace(config, method="mfw")
         elif config.method == AUTO:
             config = replace(config, hold_out=config.hold_out or HOLD_OUT)
         return Plan(config, None)
+    if open_method and config.options:
+        given = ", ".join(config.options)
+        raise ConfigError(f"options ({given}) received without the method they are for; name it: --method mfw")
     machine = machine or this_machine(config.device)
     if splits is None:
-        splits = _loaded(config, machine, say)
+        splits = load(replace(config, image_size=_size_to_load(config, machine)))
         if is_files(config.source):
             config = replace(config, image_size=splits.train.images.shape[1])
     why: list[str] = []
@@ -94,7 +103,7 @@ def _with_training(config: RunConfig, splits: Splits, machine: Machine) -> tuple
         pretrained="cache" if chosen.pretrained and config.net is None else config.pretrained,
         epochs=config.epochs or chosen.epochs,
         batch_size=config.batch_size or chosen.batch_size,
-        lr=config.lr or chosen.lr,
+        lr=config.lr or (chosen.lr if chosen.pretrained else rate_for(config.batch_size or chosen.batch_size)),
         evaluate_every=config.evaluate_every or max(1, (config.epochs or chosen.epochs) // EVALUATIONS),
     )
     if filled == config:
@@ -117,18 +126,13 @@ def _at_size(side: int, images: int, channels: int, machine: Machine) -> Setting
     return next((choice for choice in choices if choice.epochs >= 30), choices[-1])
 
 
-def _loaded(config: RunConfig, machine: Machine, say: Callable[[str], None]) -> Splits:
-    if not is_files(config.source):
-        return load_source(**source_settings(config), say=say)
+def _size_to_load(config: RunConfig, machine: Machine) -> int | None:
+    """The side for image files of any sizes, from the usual length of their shorter side."""
+    if config.image_size is not None or config.recipe != "auto" or not is_files(config.source):
+        return config.image_size
     listing = list_source(config.source, config.on_bad_image)
-    size = config.image_size
-    if size is None and config.recipe == "auto" and listing.headers:
-        size = _size_to_load(config, listing, machine)
-    return listing.load(size)
-
-
-def _size_to_load(config: RunConfig, listing: FileListing, machine: Machine) -> int:
-    """The side for images of any sizes, from the usual length of their shorter side."""
+    if not listing.headers:
+        return None  # loading says what is wrong with them
     side = round(median(min(h.width, h.height) for h in listing.headers.values()))
     if config.net is not None:
         return min(side, LARGEST_SIDE[machine.device])

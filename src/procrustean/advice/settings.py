@@ -20,8 +20,6 @@ FEWEST_EPOCHS, MOST_EPOCHS = 30, 200
 #: A network that starts from pretrained weights needs far fewer, at a lower rate.
 PRETRAINED_EPOCHS, PRETRAINED_RATE = 15, 0.01
 PRETRAINED_SIDE = {"cpu": 64, "cuda": 224}
-#: Learning rates by batch: those of the recipes "digits" and "images", and in proportion beyond.
-RATES = {16: 0.025, 32: 0.05, 64: 0.05, 128: 0.1}
 EVALUATIONS = 20
 
 
@@ -69,15 +67,25 @@ def settings_of(
     wanted = PRETRAINED_EPOCHS if pretrained else min(MOST_EPOCHS, max(FEWEST_EPOCHS, SHOWN[machine.device] // images))
     epochs = max(1, min(wanted, affordable))
     batch = batch_for(images, machine)
-    rate = PRETRAINED_RATE if pretrained else RATES[batch]
+    rate = PRETRAINED_RATE if pretrained else rate_for(batch)
     return Settings(net, size, epochs, batch, rate, epochs * images / speed, pretrained)
 
 
 def batch_for(images: int, machine: Machine) -> int:
-    """Small enough for several dozen steps an epoch, large enough for the device."""
+    """Small enough for several dozen steps an epoch, large enough for the device; no last batch of one image."""
+    size = 64 if images >= 2000 else 32 if images >= 300 else 16
     if machine.device == "cuda" and images >= 10_000:
-        return 128
-    return 64 if images >= 2000 else 32 if images >= 300 else 16
+        size = 128
+    return size + (images % size == 1)
+
+
+def rate_for(batch: int) -> float:
+    """The learning rate of the recipes "digits" and "images" for their batches, 32 and 64, in proportion beyond.
+
+    >>> [rate_for(batch) for batch in (16, 32, 64, 128)]
+    [0.025, 0.05, 0.05, 0.1]
+    """
+    return 0.05 * min(1.0, batch / 32) * max(1.0, batch / 64)
 
 
 def _ladder(side: int, machine: Machine) -> tuple[tuple[str, int | None], ...]:

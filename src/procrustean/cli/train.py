@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -52,17 +52,7 @@ class Train(RunConfig):
     def run(self) -> int:
         config = self.run_config()
         if self.print_config:
-            from ..advice.planning import planned
-            from ..console import write_result
-            from ..preparing import recipe_of
-            from ..recipes import RECIPES
-
-            config = planned(config).config
-            recipe = recipe_of(config)
-            comments = "".join(f"# {name}: {value}\n" for name, value in recipe.to_json().items() if name != "name")
-            own = f", as {config.method} was published" * (config.recipe == "own")
-            title = f"# The recipe these settings resolve to: {recipe.name}, {RECIPES[recipe.name][1]}{own}\n"
-            write_result(config_as_yaml(config) + title + comments)
+            self._print(config)
             return 0
         from ..api import fit, run_directory_of
         from ..console import make_reporter
@@ -77,3 +67,25 @@ class Train(RunConfig):
         # The runs of a comparison stand beside one another in its folder.
         show([run.path.parent if self.method == "auto" else run.path])
         return 0
+
+    def _print(self, config: RunConfig) -> None:
+        """All settings, filled in for images that are there, and the recipe they resolve to."""
+        from ..advice.planning import ADVISED, AUTO, planned
+        from ..console import write_result
+        from ..data.sources import is_named
+        from ..preparing import recipe_of
+        from ..recipes import RECIPES
+
+        def named(settings: RunConfig) -> RunConfig:
+            return replace(settings, method="mfw") if settings.method in (ADVISED, AUTO) else settings
+
+        recipe_of(named(config))  # what is wrong with the settings is said before images are loaded
+        if is_named(config.source) or Path(config.source).expanduser().exists():
+            config = planned(config).config
+        elif config.method == ADVISED:
+            config = named(config)
+        recipe = recipe_of(named(config))
+        comments = "".join(f"# {name}: {value}\n" for name, value in recipe.to_json().items() if name != "name")
+        own = f", as {config.method} was published" * (config.recipe == "own")
+        title = f"# The recipe these settings resolve to: {recipe.name}, {RECIPES[recipe.name][1]}{own}\n"
+        write_result(config_as_yaml(config) + title + comments)

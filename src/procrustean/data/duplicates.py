@@ -8,28 +8,28 @@ import numpy.typing as npt
 from procrustean.data.imageset import Images
 from procrustean.data.stored import StoredImages
 
-Fingerprints = npt.NDArray[np.float32]  # [N, 64], grey values 0..255
+Fingerprints = npt.NDArray[np.float32]  # [N, 72], of values 0..255
 Groups = npt.NDArray[np.int64]  # [N], equal for images that are near-duplicates
 
-SIDE = 8  # pixels of a fingerprint
-#: Near-duplicates differ by no more than this, of 255, in any of the 64 grey values.
-TOLERANCE = 4.0
+#: Near-duplicates differ by no more than this, of 255, in any number of their fingerprints. JPEG compression of small
+#: images stays below it; different blood cells of one kind do not.
+TOLERANCE = 6.0
 #: Beyond this many images only equal ones are searched for: the search for near ones would take minutes.
 MOST_COMPARED = 50_000
 
 
 def fingerprints(images: Images | StoredImages) -> Fingerprints:
-    """Each image as 8 x 8 grey values, means over its parts.
+    """Each image as 8 x 8 grey values and 2 x 2 values of red and blue less grey, all of them means over its parts.
 
     Args:
         images: uint8 [N, H, W, channels].
     """
-    rows, columns = _parts(images.shape[1]), _parts(images.shape[2])
-    made = np.empty((len(images), SIDE * SIDE), np.float32)
+    made = np.empty((len(images), 8 * 8 + 2 * 2 * 2), np.float32)
     for start in range(0, len(images), 4096):  # a few thousand at a time, for the memory
-        grey = np.asarray(images[slice(start, start + 4096)]).mean(axis=3, dtype=np.float32)
-        small = np.einsum("rh,nhw,cw->nrc", rows, grey, columns, optimize=True)
-        made[start : start + 4096] = small.reshape(len(grey), -1)
+        part = np.asarray(images[slice(start, start + 4096)]).astype(np.float32)
+        grey = part.mean(axis=3)
+        colour = np.concatenate([part[..., 0] - grey, part[..., -1] - grey], axis=1)  # one below the other
+        made[start : start + 4096] = np.concatenate([_means(grey, 8, 8), _means(colour, 4, 2)], axis=1)
     return made
 
 
@@ -59,9 +59,16 @@ def equal_images(found: Fingerprints) -> Groups:
     return np.asarray(groups, dtype=np.int64).reshape(-1)
 
 
-def _parts(length: int) -> npt.NDArray[np.float32]:
-    """Weights [8, length] that average a side over eight equal parts; borders may cut through pixels."""
-    edges = np.linspace(0, length, SIDE + 1)
+def _means(values: npt.NDArray[np.float32], rows: int, columns: int) -> npt.NDArray[np.float32]:
+    """Means over equal parts, [N, rows * columns]."""
+    down, across = _parts(values.shape[1], rows), _parts(values.shape[2], columns)
+    small = np.einsum("rh,nhw,cw->nrc", down, values, across, optimize=True)
+    return np.asarray(small.reshape(len(values), -1), np.float32)
+
+
+def _parts(length: int, parts: int) -> npt.NDArray[np.float32]:
+    """Weights [parts, length] that average a side over equal parts; borders may cut through pixels."""
+    edges = np.linspace(0, length, parts + 1)
     pixels = np.arange(length)
     overlap = np.minimum(edges[1:, None], pixels + 1) - np.maximum(edges[:-1, None], pixels)
     shares = np.clip(overlap, 0, None)

@@ -103,7 +103,8 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def predict(self, X: Any) -> npt.NDArray[Any]:
         """The most probable class of each image."""
-        return np.asarray(self.classes_[self.predict_proba(X).argmax(axis=1)])
+        best = self.predict_proba(X).argmax(axis=1)
+        return np.asarray(self.classes_[best])
 
     def predict_proba(self, X: Any) -> npt.NDArray[np.float64]:
         """Calibrated probabilities, [N, C], columns in the order of `classes_`."""

@@ -1,0 +1,119 @@
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from procrustean import auto, export, fit, load_model
+from procrustean.advice.methods import Choice
+from procrustean.api import evaluate
+from procrustean.errors import ConfigError, RunError
+
+Call = Callable[..., Any]
+
+THREE = [Choice("erm", True), Choice("erm", False), Choice("mfw", False)]
+
+
+@pytest.fixture(autouse=True)
+def three(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(auto, "worth_comparing", lambda counts: THREE)
+
+
+def settings(folder: Path, **more: Any) -> dict[str, Any]:
+    return {"method": "auto", "epochs": 6, "device": "cpu", "run_dir": str(folder), **more}
+
+
+def test_the_best_on_held_out_images_is_kept(colours: Path, tmp_path: Path) -> None:
+    run = fit(str(colours), **settings(tmp_path / "all"), minutes=5)
+    record = json.loads((tmp_path / "all" / "auto.json").read_text())
+    judged = {row["name"]: row["held_out_balanced_accuracy"] for row in record["compared"]}
+    assert list(judged) == ["erm-drw", "erm", "mfw"]
+    assert record["chosen"] == run.path.name == max(judged, key=lambda name: judged[name])
+    for name, value in judged.items():
+        result = json.loads((tmp_path / "all" / name / "result.json").read_text())
+        assert result["curves"]["held_out_balanced_accuracy"][-1] == value
+        assert result["recipe"]["epochs"] == 6
+    assert evaluate(run.path) == run.metrics
+    model = load_model(tmp_path / "all", device="cpu")
+    assert model.spec.label == run.result["label"]
+    card = (export(tmp_path / "all", output=tmp_path / "model").folder / "README.md").read_text()
+    assert "The method was chosen by balanced accuracy on the held-out images: erm-drw" in card
+
+
+def test_going_on_repeats_nothing(colours: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "all"
+    first = fit(str(colours), **settings(folder), minutes=5)
+    times = {path: path.stat().st_mtime_ns for path in folder.glob("*/result.json")}
+    shutil.rmtree(folder / "mfw")
+    again = fit(str(colours), **settings(folder), minutes=3)
+    assert again.metrics == first.metrics
+    assert all(path.stat().st_mtime_ns == times[path] for path in times if path.parent.name != "mfw")
+    with pytest.raises(RunError, match="holds a comparison with other settings"):
+        fit(str(colours), **settings(folder, epochs=7), minutes=3)
+
+
+def test_what_does_not_fit_into_the_time_is_named(
+    colours: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = iter(range(0, 10_000_000, 25))
+    monkeypatch.setattr(auto.time, "monotonic", lambda: next(clock))  # every look at the clock takes 25 seconds
+    folder = tmp_path / "all"
+    monkeypatch.setattr(auto, "_candidate", trained_at_once)
+    run = fit(str(colours), **settings(folder), minutes=2)
+    record = json.loads((folder / "auto.json").read_text())
+    values = [row["held_out_balanced_accuracy"] for row in record["compared"]]
+    assert values[0] is not None
+    assert values[-1] is None
+    assert run.path.name == record["chosen"]
+
+
+def trained_at_once(plan: Any, choice: Any, path: Path, reporter: Any, stop: Any) -> bool:
+    """A candidate that does not look at the clock."""
+    from dataclasses import replace
+
+    config = replace(plan.config, method=choice.method, drw=choice.drw, run_dir=path)
+    fit(config)
+    return True
+
+
+def test_no_time_at_all(colours: Path, tmp_path: Path) -> None:
+    with pytest.raises(RunError, match="no method was trained to the end within 1e-05 min"):
+        fit(str(colours), **settings(tmp_path / "all"), minutes=1e-5)
+    with pytest.raises(RunError, match="not compared to the end"):
+        load_model(tmp_path / "all")
+    assert fit(str(colours), **settings(tmp_path / "all"), minutes=5).path.parent == tmp_path / "all"
+
+
+def test_a_known_data_set_can_be_compared_on_too(tmp_path: Path) -> None:
+    made = {"imbalance": "step", "rho": 20, "epochs": 1}
+    run = fit("digits", **settings(tmp_path / "all", **made), minutes=5)
+    assert run.result["data"]["held_out"] > 0
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        ({"minutes": 0}, "minutes = 0 received"),
+        ({"drw": True}, "tries methods with and without drw"),
+        ({"options": {"alpha": 1.0}}, r"options \(alpha\) received without the method"),
+        ({"method": "erm", "minutes": 3}, "only method 'auto' compares within a time"),
+    ],
+)
+def test_wrong_settings(more: dict[str, Any], message: str, colours: Path, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=message):
+        fit(str(colours), **{**settings(tmp_path / "all"), **more})
+    assert not (tmp_path / "all").exists()
+
+
+def test_from_the_command_line(colours: Path, call: Call) -> None:
+    answer = call(
+        *("train", colours, "--method", "auto", "--minutes", "5", "--epochs", "2"),
+        *("--run-dir", "all", "--device", "cpu"),
+    )
+    assert answer.code == 0, answer.err
+    assert "balanced held-out accuracy, chosen" in answer.err
+    assert answer.out.count("| ERM") == 2  # all that was compared is shown

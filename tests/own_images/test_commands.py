@@ -1,0 +1,64 @@
+"""The way of a user from a folder to predictions, and back to the run from elsewhere."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+Call = Callable[..., Any]
+
+
+def test_train_with_nothing_else(colours: Path, call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from procrustean.advice import settings
+
+    monkeypatch.setattr(settings, "MOST_EPOCHS", 2)
+    monkeypatch.setattr(settings, "FEWEST_EPOCHS", 1)
+    shutil.copytree(colours / "train", tmp_path / "photos")
+    answer = call("train", "photos")
+    assert answer.code == 0, answer.err
+    assert "method remix with DRW: best of 7 methods measured on CIFAR-10" in answer.err
+    assert "15 % of each class are held out" in answer.err
+    (folder,) = Path("runs").iterdir()
+    result = json.loads((folder / "result.json").read_text())
+    assert result["config"]["hold_out"] == 0.15
+    assert result["calibration"]["images"] == result["data"]["held_out"] > 0
+    assert json.loads((folder / "config.json").read_text())["why"]
+
+
+def test_a_run_finds_its_images_from_another_folder(
+    colours: Path, call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shutil.copytree(colours, tmp_path / "photos")
+    assert call("train", "photos", "--method", "erm", "--epochs", "1", "--run-dir", "run").code == 0
+    expected = call("evaluate", "run").out
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    assert call("evaluate", "../run").out == expected
+    assert call("adjust", "../run", "--tau", "1").code == 0
+    shutil.move(tmp_path / "photos", tmp_path / "moved")
+    answer = call("evaluate", "../run")
+    assert answer.code == 2
+    assert f"are no longer at {tmp_path / 'photos'}" in answer.err
+    assert call("evaluate", "../run", "--source", "../moved").out == expected
+    shutil.rmtree(tmp_path / "moved" / "test" / "red")
+    assert call("evaluate", "../run", "--source", "../moved").code == 2
+
+
+def test_a_shared_size_is_kept_and_settings_are_printed(colours: Path, call: Call) -> None:
+    answer = call("train", colours, "--method", "erm", "--print-config")
+    assert answer.code == 0, answer.err
+    assert "image_size: 12" in answer.out
+    assert "net: small" in answer.out
+    assert not Path("runs").exists()
+
+
+def test_doctor_answers(call: Call) -> None:
+    answer = call("doctor")
+    assert answer.code in (0, 1)
+    for topic in ("Python", "GPU", "threads", "disk", "data", "onnxruntime"):
+        assert f"  {topic} " in answer.out

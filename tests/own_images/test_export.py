@@ -1,0 +1,156 @@
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from procrustean import export, fit, load_model, predict
+from procrustean.data.sources import load_source
+from procrustean.errors import RunError
+from procrustean.exporting import formats
+
+Call = Callable[..., Any]
+
+#: Runs a program with some packages out of reach.
+WITHOUT = """
+import runpy, sys
+for name in {blocked!r}:
+    sys.modules[name] = None
+sys.argv = ["load.py", {image!r}]
+runpy.run_path({program!r}, run_name="__main__")
+"""
+
+
+def printed(folder: Path, image: Path, blocked: tuple[str, ...] = ()) -> dict[str, float]:
+    """What load.py prints, by class."""
+    code = WITHOUT.format(blocked=blocked, image=str(image), program=str(folder / "load.py"))
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return {name: float(p) for p, name in (line.split() for line in done.stdout.splitlines())}
+
+
+@pytest.fixture(scope="module")
+def exported(run: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """One export of each format."""
+    root = tmp_path_factory.mktemp("exported")
+    for name in ("onnx", "onnxruntime", "onnxscript"):
+        pytest.importorskip(name)
+    return {form: export(run, form=form, output=root / form).folder for form in ("safetensors", "torch", "onnx")}
+
+
+@pytest.mark.parametrize("form", ["safetensors", "torch", "onnx"])
+def test_what_an_export_holds(form: str, exported: dict[str, Path]) -> None:
+    files = {path.name for path in exported[form].iterdir()}
+    assert files == {"README.md", "load.py", "model.json", "held_out_scores.safetensors", formats.FILES[form]}
+    record = json.loads((exported[form] / "model.json").read_text())
+    assert record["classes"] == ["red", "green", "blue"]  # the largest first
+    assert record["input"] == {"name": "pixels", "dtype": "uint8", "shape": ["N", 12, 12, 3]}
+
+
+def test_torch_and_onnx_give_the_probabilities_of_the_run(exported: dict[str, Path], run: Path, colours: Path) -> None:
+    import onnxruntime
+
+    pixels = load_source(str(colours)).test.images
+    expected = load_model(run, device="cpu").probabilities(pixels)
+    program = torch.export.load(exported["torch"] / "model.pt2").module()
+    session = onnxruntime.InferenceSession(exported["onnx"] / "model.onnx")
+    for number in (1, 2, len(pixels)):
+        batch = np.ascontiguousarray(pixels[:number])
+        assert program(torch.from_numpy(batch)).detach().numpy() == pytest.approx(expected[:number], abs=1e-5)
+        assert session.run(None, {"pixels": batch})[0] == pytest.approx(expected[:number], abs=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("form", "blocked"),
+    [
+        ("torch", ("procrustean", "onnxruntime", "safetensors", "sklearn")),
+        ("onnx", ("procrustean", "torch", "onnx", "onnxscript", "safetensors")),
+        ("safetensors", ("onnxruntime", "onnx")),
+    ],
+)
+def test_ten_lines_load_it(
+    form: str, blocked: tuple[str, ...], exported: dict[str, Path], run: Path, colours: Path
+) -> None:
+    image = colours / "test" / "green" / "003.png"
+    lines = [line for line in (exported[form] / "load.py").read_text().splitlines() if line.strip()]
+    assert len(lines) <= 12
+    (expected,) = predict(run, [image], device="cpu")
+    found = printed(exported[form], image, blocked)
+    assert list(found) == list(expected.classes)
+    assert list(found.values()) == pytest.approx(expected.probabilities, abs=1e-4)
+
+
+def test_a_safetensors_export_is_a_model(exported: dict[str, Path], run: Path, colours: Path, call: Call) -> None:
+    pixels = load_source(str(colours)).test.images
+    expected = load_model(run, device="cpu").probabilities(pixels)
+    assert load_model(exported["safetensors"], device="cpu").probabilities(pixels) == pytest.approx(expected)
+    assert call("thresholds", exported["safetensors"], "--recall", "0.5").code == 0
+    answer = call("predict", exported["onnx"], colours)
+    assert answer.code == 2
+    assert "it holds model.onnx, which" in answer.err
+
+
+def test_a_prior_is_built_in(run: Path, colours: Path, tmp_path: Path) -> None:
+    pixels = load_source(str(colours)).test.images
+    even = np.full(3, 1 / 3)
+    expected = load_model(run, device="cpu").probabilities(pixels, even)
+    export(run, form="torch", output=tmp_path / "torch", prior="balanced")
+    export(run, form="safetensors", output=tmp_path / "safetensors", prior="balanced")
+    program = torch.export.load(tmp_path / "torch" / "model.pt2").module()
+    assert program(torch.from_numpy(pixels)).detach().numpy() == pytest.approx(expected, abs=1e-5)
+    assert load_model(tmp_path / "safetensors", device="cpu").probabilities(pixels) == pytest.approx(expected)
+    assert "all classes are equally frequent" in (tmp_path / "torch" / "README.md").read_text()
+
+
+def test_the_model_card_is_honest(exported: dict[str, Path], run: Path) -> None:
+    card = (exported["torch"] / "README.md").read_text()
+    metrics = json.loads((run / "result.json").read_text())["selections"]["last"]["metrics"]
+    assert f"Balanced accuracy {100 * metrics['balanced_accuracy']:.1f} %" in card
+    for name, count, recall in zip(("red", "green", "blue"), (48, 16, 8), metrics["recall"], strict=True):
+        assert f"| {name} | {count} | 8 | {100 * recall:.1f} |" in card
+    assert "Fewer than 20 training images: green, blue." in card
+    assert "Fewer than 30 test images, so that the results say little: red, green, blue." in card
+    assert "ERM-DRW" in card
+    assert "calibrated on 24 held-out images" in card
+    assert "differed from those of the trained network by at most" in card
+
+
+def test_an_export_that_disagrees_is_refused(run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(formats, "_torch", lambda model, prior, path: lambda pixels: np.full((len(pixels), 3), 1 / 3))
+    with pytest.raises(RunError, match="its probabilities differ from the network's by up to"):
+        export(run, form="torch", output=tmp_path / "torch")
+    monkeypatch.setattr(formats, "_torch", lambda model, prior, path: lambda pixels: np.zeros((1, 3)))
+    with pytest.raises(RunError, match="for 5 images instead of"):
+        export(run, form="torch", output=tmp_path / "other")
+
+
+def test_nothing_is_overwritten_and_only_runs_are_exported(
+    exported: dict[str, Path], run: Path, call: Call, tmp_path: Path
+) -> None:
+    before = {path.name: path.read_bytes() for path in exported["torch"].iterdir()}
+    answer = call("export", run, "--format", "torch", "--output", exported["torch"])
+    assert answer.code == 2
+    assert "is not an empty folder" in answer.err
+    assert {path.name: path.read_bytes() for path in exported["torch"].iterdir()} == before
+    assert "is not the folder of a finished run" in call("export", exported["torch"]).err
+    answer = call("export", run)
+    assert answer.code == 0
+    assert (tmp_path / "run-safetensors" / "README.md").exists()
+    assert "checked: probabilities differ" in answer.out
+
+
+@pytest.mark.parametrize("method", ["ldam", "bbn"])
+def test_other_heads_and_grey_images_are_exported(method: str, tmp_path: Path) -> None:
+    trained = fit(
+        "digits", imbalance="step", rho=20, method=method, epochs=2, device="cpu", run_dir=str(tmp_path / "r")
+    )
+    done = export(trained.path, form="torch", output=tmp_path / "torch")
+    assert done.difference < 1e-5
+    assert "convert('L')" in (done.folder / "load.py").read_text()

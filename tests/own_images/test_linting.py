@@ -1,0 +1,141 @@
+from __future__ import annotations
+
+import re
+import shutil
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from procrustean import methods
+from procrustean.config import RunConfig
+from procrustean.console import SilentReporter
+from procrustean.data.imageset import ImageSet, Splits
+from procrustean.linting import lint
+from procrustean.preparing import Prepared, prepare
+from procrustean.weights import FixedWeights, effective_number
+
+
+def pictures(counts: tuple[int, ...], seed: int = 0) -> ImageSet:
+    random = np.random.default_rng(seed)
+    labels = np.repeat(np.arange(len(counts)), counts)
+    names = tuple(f"c{n}" for n in range(len(counts)))
+    return ImageSet(random.integers(0, 256, (len(labels), 8, 8, 3), np.uint8), labels, names)
+
+
+def prepared(**settings: Any) -> Prepared:
+    counts = settings.pop("counts", (60, 30))
+    splits = Splits("mine", pictures(counts), pictures(settings.pop("tested", (6, 6)), 1))
+    base = {"method": "erm", "net": "small", "epochs": 10, "batch_size": 16, "lr": 0.025, "device": "cpu"}
+    return prepare(RunConfig("mine", **{**base, **settings}), splits=splits)
+
+
+def test_ordinary_settings_pass() -> None:
+    for method in methods.METHODS:
+        if method not in ("m2m", "bbn", "oltr", "meta_weight", "domain_adaptation"):
+            assert lint(prepared(method=method, epochs=20)) == [], method
+
+
+def test_sampler_and_weights() -> None:
+    run = prepared(method="erm", drw=True)
+    stage = replace(run.method.stages[0], sampler=lambda labels, count, stream: np.arange(count))
+    (found,) = lint(replace(run, method=replace(run.method, stages=(stage,))))
+    assert "its sampler shows small classes more often and its class weights count them more" in found
+
+
+def test_a_loss_that_corrects_and_weights() -> None:
+    run = prepared(method="balanced_softmax")
+    run.method.stages[0].objective.weight = FixedWeights(effective_number([60, 30]))
+    (found,) = lint(run)
+    assert "class weights count them more and its loss shifts the scores" in found
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        (
+            {"lr": 0.5},
+            "a learning rate of 0.5 is large for batches of 16: the recipe has 0.05 for 64, in proportion 0.013",
+        ),
+        ({"lr": 0.001, "batch_size": 30}, "a learning rate of 0.001 is small for batches of 30"),
+        ({"epochs": 5}, "5 epochs are all warm-up"),
+        ({"batch_size": 64, "lr": 0.05}, r"only 2 step\(s\) per epoch of 90 images"),
+        ({"hold_out": 10, "counts": (60, 15)}, r"more images than it leaves of c1 \(5 left, 10 held out\)"),
+        ({"tested": (6, 0)}, "there are no test images of c1"),
+    ],
+)
+def test_numbers_that_do_not_go_together(settings: dict[str, Any], message: str) -> None:
+    (found,) = lint(prepared(**settings))
+    assert re.search(message, found), found
+
+
+def findings(root: Path) -> list[str]:
+    base = {"method": "erm", "net": "small", "epochs": 10, "batch_size": 16, "lr": 0.025, "device": "cpu"}
+    return lint(prepare(RunConfig(str(root), **base)))
+
+
+@pytest.fixture
+def folder(colours: Path, tmp_path: Path) -> Path:
+    return shutil.copytree(colours, tmp_path / "colours")
+
+
+def test_validation_equal_to_test(folder: Path) -> None:
+    assert findings(folder) == []
+    shutil.rmtree(folder / "val")
+    shutil.copytree(folder / "test", folder / "val")
+    (found,) = findings(folder)
+    assert "24 of 24 test images are, or nearly are, validation images as well: the two are one set" in found
+
+
+def test_training_images_in_the_test_set(folder: Path) -> None:
+    for number in range(3):
+        shutil.copy(folder / "train" / "red" / f"00{number}.png", folder / "test" / "red" / f"copy{number}.png")
+    (found,) = findings(folder)
+    assert "3 of 27 test images have a near-duplicate among the training images" in found
+
+
+def test_an_oversampled_validation_set(folder: Path) -> None:
+    for number in range(8):
+        shutil.copy(folder / "val" / "blue" / f"00{number}.png", folder / "val" / "blue" / f"again{number}.png")
+    (found,) = findings(folder)
+    assert "8 of 32 validation images are repeats of others" in found
+
+
+def test_findings_are_said_before_training(tmp_path: Path) -> None:
+    class Listener(SilentReporter):
+        heard: list[str] = []  # noqa: RUF012
+
+        def say_once(self, text: str) -> None:
+            self.heard.append(text)
+
+    from procrustean import fit
+
+    splits = Splits("mine", pictures((20, 10)), pictures((6, 6), 1))
+    fit(
+        splits,
+        method="erm",
+        lr=3.0,
+        epochs=1,
+        net="small",
+        device="cpu",
+        run_dir=str(tmp_path / "r"),
+        reporter=Listener(),
+    )
+    assert any(text.startswith("warning: a learning rate of 3 is large") for text in Listener.heard)
+
+
+def test_evaluation_uses_no_weights(tmp_path: Path) -> None:
+    """Class weights belong to the training loss: the metrics of a network do not depend on the method."""
+    from procrustean.engine.evaluate import evaluate_net
+    from procrustean.engine.images import ImageStore
+
+    plain, weighted = prepared(method="erm"), prepared(method="class_balanced")
+    net = plain.build_net()
+    results = []
+    for run in (plain, weighted):
+        mean, std = run.recipe.normalisation
+        images = ImageStore(run.data.test, device=run.placement.device, mean=mean, std=std)
+        results.append(evaluate_net(net, images, [int(n) for n in run.data.counts], None))
+    assert results[0] == results[1]

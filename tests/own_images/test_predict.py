@@ -1,0 +1,186 @@
+from __future__ import annotations
+
+import csv
+import json
+import pickle
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from procrustean import evaluate, fit, load_model, predict
+from procrustean.api import load_run
+from procrustean.data.sources import load_source
+from procrustean.errors import ConfigError, DataError, RunError
+from procrustean.predicting.thresholds import thresholds_of
+
+Call = Callable[..., Any]
+
+
+def rows(path: Path) -> list[dict[str, str]]:
+    with path.open(newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def test_a_model_needs_neither_its_images_nor_its_place(run: Path, colours: Path, tmp_path: Path) -> None:
+    moved = shutil.copytree(run, tmp_path / "moved")
+    record = json.loads((moved / "config.json").read_text())
+    record["source_path"] = "/nowhere"
+    (moved / "config.json").write_text(json.dumps(record))
+    model = load_model(moved, device="cpu")
+    test = load_source(str(colours)).test
+    found = [model.classes[c] for c in model.probabilities(test.images).argmax(1)]
+    right = np.mean([name == test.classes[label] for name, label in zip(found, test.labels, strict=True)])
+    assert right == pytest.approx(evaluate(run)["accuracy"])
+
+
+def test_its_scores_are_those_of_the_run(run: Path) -> None:
+    prepared, net = load_run(run)
+    images = prepared.data.test.images
+    from procrustean.calibration.kept import scores_of
+
+    expected, _ = scores_of(prepared, net, prepared.data.test)
+    assert load_model(run, device="cpu").scores(images) == pytest.approx(expected, abs=1e-3)
+
+
+@pytest.mark.parametrize("method", ["ldam", "tau_norm", "bbn", "crt"])
+def test_methods_that_change_the_network_are_loaded_too(method: str, colours: Path, tmp_path: Path) -> None:
+    trained = fit(str(colours), method=method, epochs=4, net="resnet20", device="cpu", run_dir=str(tmp_path / "run"))
+    images = load_source(str(colours)).test.images
+    prepared, net = load_run(trained.path)
+    from procrustean.calibration.kept import scores_of
+
+    expected, _ = scores_of(prepared, net, prepared.data.test)
+    found = load_model(trained.path, device="cpu").scores(images)
+    assert np.abs(found - expected).max() < 0.05 * np.abs(expected).max()  # bf16 there, float32 here
+
+
+def test_probabilities_and_batches(run: Path, colours: Path) -> None:
+    model = load_model(run, device="cpu")
+    images = load_source(str(colours)).test.images
+    found = model.probabilities(images)
+    assert found.sum(axis=1) == pytest.approx(1)
+    assert model.probabilities(images, batch_size=5) == pytest.approx(found, abs=1e-6)
+    assert (found.argmax(1) == model.scores(images).argmax(1)).all()
+    again = pickle.loads(pickle.dumps(model))
+    assert again.probabilities(images) == pytest.approx(found)
+    assert model.probabilities(images[:0]).shape == (0, 3)
+
+
+def test_a_prior_moves_probabilities_towards_its_classes(run: Path, colours: Path) -> None:
+    path = [colours / "test"]
+    shares = {}
+    for name, prior in {"own": None, "balanced": "balanced", "red": {"red": 0.98, "green": 0.01, "blue": 0.01}}.items():
+        found = list(predict(run, path, prior=prior, top=3, device="cpu"))
+        shares[name] = np.mean([dict(zip(f.classes, f.probabilities, strict=True))["red"] for f in found])
+        assert all(sum(f.probabilities) == pytest.approx(1) for f in found)
+    assert shares["red"] > max(shares["own"], shares["balanced"])
+
+
+def test_the_csv_file(run: Path, colours: Path, call: Call, tmp_path: Path) -> None:
+    single = colours / "test" / "red" / "000.png"
+    answer = call("predict", run, colours / "test", single, "--output", "p.csv", "--top", "2", "--device", "cpu")
+    assert answer.code == 0, answer.err
+    assert "25 of 25 images classified" in answer.err
+    found = rows(Path("p.csv"))
+    assert list(found[0]) == ["file", "class", "probability", "class_2", "probability_2", "problem"]
+    assert [Path(row["file"]).parent.name for row in found] == ["blue"] * 8 + ["green"] * 8 + ["red"] * 9
+    assert all(float(row["probability"]) >= float(row["probability_2"]) for row in found)
+    right = np.mean([row["class"] == Path(row["file"]).parent.name for row in found[:24]])
+    assert right == pytest.approx(evaluate(run)["accuracy"])
+
+
+def test_the_terminal_gets_the_rows_without_output(run: Path, colours: Path, call: Call) -> None:
+    answer = call("predict", run, colours / "test" / "red" / "000.png", "--top", "9", "--device", "cpu")
+    heading, row = answer.out.splitlines()
+    assert heading.count("probability") == 3  # there are no more classes
+    assert row.startswith(str(colours))
+
+
+def test_files_that_cannot_be_read_are_named_and_the_others_classified(
+    run: Path, colours: Path, call: Call, tmp_path: Path
+) -> None:
+    folder = tmp_path / "new"
+    (folder / "deeper").mkdir(parents=True)
+    shutil.copy(colours / "test" / "red" / "000.png", folder / "deeper" / "good.png")
+    (folder / "broken.png").write_bytes(b"\x89PNG nothing")
+    (folder / "notes.txt").touch()
+    (folder / ".hidden.png").touch()
+    answer = call("predict", run, folder, "--output", "p.csv", "--device", "cpu")
+    assert answer.code == 1
+    assert "1 of 2 images classified" in answer.err
+    assert "1 files that are no images were passed over" in answer.err
+    broken, good = rows(Path("p.csv"))
+    assert broken["problem"] == "not an image"
+    assert broken["class"] == ""
+    assert good["class"] == "red"
+
+
+def test_pictures_of_any_size_and_mode(run: Path, tmp_path: Path) -> None:
+    pixels = np.zeros((30, 50), np.uint8)
+    Image.fromarray(pixels).save(tmp_path / "grey.png")
+    Image.fromarray(pixels).convert("CMYK").save(tmp_path / "ink.jpg")
+    found = list(predict(run, [tmp_path], device="cpu"))
+    assert [row.problem for row in found] == ["", ""]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("predict", "nowhere", "."), "nowhere: there is no such folder"),
+        (("predict", "RUN", "nowhere.png"), "nowhere.png: there is no such file or folder"),
+        (("predict", "RUN", "empty"), "empty: holds no images"),
+        (("predict", "RUN", "RUN", "--prior", "even"), "accepted: balanced, train"),
+        (("predict", "RUN", "RUN", "--top", "0"), "top = 0"),
+        (("predict", "empty", "."), "empty has no model.safetensors: it is not finished"),
+        (("thresholds", "RUN"), "either a precision or a recall"),
+        (("thresholds", "RUN", "--recall", "2"), "recall = 2.0 received"),
+    ],
+)
+def test_wrong_input_is_named(arguments: tuple[str, ...], message: str, run: Path, call: Call, tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    answer = call(*(run if argument == "RUN" else argument for argument in arguments))
+    assert answer.code == 2
+    assert message in answer.err
+
+
+def test_a_run_without_held_out_images_is_not_calibrated(colours: Path, tmp_path: Path) -> None:
+    folder = shutil.copytree(colours, tmp_path / "colours")
+    shutil.rmtree(folder / "val")
+    said: list[str] = []
+    for method, tau in (("erm", 0.0), ("balanced_softmax", 1.0)):
+        trained = fit(str(folder), method=method, epochs=1, device="cpu", run_dir=str(tmp_path / method))
+        assert trained.result["calibration"] is None
+        model = load_model(trained.path, device="cpu")
+        assert (model.spec.calibration.scale, model.spec.calibration.tau) == (1.0, tau)
+        list(predict(model, [folder / "test"], say=said.append))
+        with pytest.raises(RunError, match="has kept no scores of held-out images"):
+            thresholds_of(trained.path, recall=0.5)
+    assert said[0].startswith("not calibrated")
+
+
+def test_thresholds_keep_what_they_promise(run: Path, call: Call) -> None:
+    for row in thresholds_of(run, recall=0.75):
+        assert row.recall is not None
+        assert row.recall >= 0.75
+        assert row.images == 8
+    for row in thresholds_of(run, precision=0.9, prior="balanced"):
+        assert row.precision is None or row.precision >= 0.9
+    answer = call("thresholds", run, "--recall", "0.75")
+    assert answer.code == 0
+    assert "announce from" in answer.out
+    assert "Fewer than 30 held-out images of" in answer.out
+
+
+def test_images_of_the_wrong_shape(run: Path) -> None:
+    with pytest.raises(DataError, match=r"this model takes uint8 \[N, 12, 12, 3\]"):
+        load_model(run, device="cpu").scores(np.zeros((1, 8, 8, 3), np.uint8))
+
+
+def test_a_mapping_as_prior_is_checked(run: Path, colours: Path) -> None:
+    with pytest.raises(ConfigError, match="there is no class 'rde'"):
+        predict(run, [colours], prior={"rde": 1.0})

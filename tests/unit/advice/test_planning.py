@@ -1,0 +1,119 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from procrustean.advice import planning, pretrained
+from procrustean.advice.cost import Machine
+from procrustean.advice.planning import ADVISED, AUTO, HOLD_OUT, planned
+from procrustean.config import RunConfig
+from procrustean.data.imageset import ImageSet, Splits
+
+CPU = Machine("cpu", 2, 120.0)
+
+
+def splits(counts: tuple[int, ...] = (60, 6, 6), side: int = 8, val: bool = False) -> Splits:
+    random = np.random.default_rng(0)
+
+    def made(sizes: tuple[int, ...]) -> ImageSet:
+        labels = np.repeat(np.arange(len(sizes)), sizes)
+        names = tuple(f"c{n}" for n in range(len(sizes)))
+        return ImageSet(random.integers(0, 256, (len(labels), side, side, 3), np.uint8), labels, names)
+
+    four = (4,) * len(counts)
+    return Splits("mine", made(counts), made(four), made(four) if val else None)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    random = np.random.default_rng(0)
+    for name, count in (("cat", 20), ("dog", 5)):
+        (tmp_path / "photos" / name).mkdir(parents=True)
+        for number in range(count):
+            size = (90 + number, 120, 3)
+            Image.fromarray(random.integers(0, 256, size, np.uint8)).save(tmp_path / "photos" / name / f"{number}.png")
+    return tmp_path / "photos"
+
+
+def test_a_known_data_set_stays_as_it_was() -> None:
+    plan = planned(RunConfig("digits", method=ADVISED), machine=CPU)
+    assert plan.config == RunConfig("digits", method="mfw")
+    assert plan.splits is None
+    named = RunConfig("cifar10", method="ldam", drw=True)
+    assert planned(named, machine=CPU).config is named
+
+
+def test_everything_left_open_is_filled(folder: Path) -> None:
+    plan = planned(RunConfig(str(folder), method=ADVISED), machine=CPU)
+    config = plan.config
+    assert plan.splits is not None
+    assert plan.splits.train.images.shape[1:] == (64, 64, 3)
+    assert (config.image_size, config.net, config.hold_out) == (64, "resnet20", HOLD_OUT)
+    assert (config.method, config.drw) == ("ldam", True)  # 16 and 4 images: nearest to the digits
+    assert None not in (config.epochs, config.batch_size, config.lr, config.evaluate_every)
+    assert any("digits" in line for line in plan.why)
+    again = planned(config, machine=CPU)
+    assert again.config == config
+    assert again.why == ()
+
+
+def test_what_was_given_stays(folder: Path) -> None:
+    given = RunConfig(
+        str(folder), method="mfw", net="small", epochs=7, batch_size=8, lr=0.3, image_size=16, evaluate_every=2
+    )
+    plan = planned(given, machine=CPU)
+    assert plan.config == given  # a named method also leaves it to the user what is held out
+    assert plan.splits is not None
+    assert plan.splits.train.images.shape[1] == 16
+
+
+def test_another_recipe_is_not_touched() -> None:
+    plan = planned(RunConfig("mine", method="mfw", recipe="cifar"), splits=splits(), machine=CPU)
+    assert (plan.config.net, plan.config.epochs) == (None, None)
+
+
+def test_a_validation_set_is_held_out_enough() -> None:
+    plan = planned(RunConfig("mine", method=ADVISED), splits=splits(val=True), machine=CPU)
+    assert plan.config.hold_out == 0
+    assert planned(RunConfig("mine", method=AUTO), splits=splits(), machine=CPU).config.hold_out == HOLD_OUT
+
+
+def test_the_advice_is_for_the_counts_that_are_trained_on() -> None:
+    even = splits((400, 400, 400))
+    assert planned(RunConfig("mine", method=ADVISED), splits=even, machine=CPU).config.method == "erm"
+    made = RunConfig("mine", method=ADVISED, imbalance="step", rho=100)
+    assert planned(made, splits=even, machine=CPU).config.method == "ldam"
+
+
+def test_arrays_are_not_resized() -> None:
+    plan = planned(RunConfig("mine", method=ADVISED), splits=splits((900, 50), side=70), machine=CPU)
+    assert plan.config.image_size is None
+    assert plan.config.net == "small"  # nothing larger is trained long enough at 70 pixels
+    assert plan.splits is not None
+    assert plan.splits.train.images.shape[1] == 70
+
+
+def test_weights_in_the_cache_are_found_and_used(
+    torchvision: object, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path / "hf"))
+    monkeypatch.setattr(torch.hub, "get_dir", lambda: str(tmp_path))
+    assert pretrained.found_pretrained(64, 3) is None
+    (tmp_path / "checkpoints").mkdir()
+    (tmp_path / "checkpoints" / "resnet18-f37072fd.pth").touch()
+    assert pretrained.found_pretrained(64, 3) == "torchvision:resnet18"
+    assert pretrained.found_pretrained(32, 3) is None
+    assert pretrained.found_pretrained(64, 1) is None
+    plan = planned(RunConfig("mine", method="erm"), splits=splits((30, 9), side=64), machine=CPU)
+    assert (plan.config.net, plan.config.pretrained) == ("torchvision:resnet18", "cache")
+    assert "pretrained weights" in plan.why[0]
+
+
+def test_the_plan_does_not_depend_on_how_busy_the_machine_is(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(planning, "this_machine", lambda device: CPU)
+    first, second = (planned(RunConfig(str(folder), method=ADVISED)).config for _ in range(2))
+    assert first.hash == second.hash

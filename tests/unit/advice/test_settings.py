@@ -1,0 +1,59 @@
+from __future__ import annotations
+
+import pytest
+
+from procrustean.advice.cost import BUDGET, Machine, multiply_adds
+from procrustean.advice.settings import FEWEST_EPOCHS, MOST_EPOCHS, batch_for, choose_settings, settings_of
+from procrustean.recipes import RECIPES
+
+CPU = Machine("cpu", 2, BUDGET["cpu"])
+GPU = Machine("cuda", 16, BUDGET["cuda"])
+
+
+def test_multiply_adds_are_the_published_ones() -> None:
+    assert multiply_adds("resnet20", 3, 32) == pytest.approx(40.6e6, rel=0.01)
+    assert multiply_adds("resnet18", 3, 224) == pytest.approx(1.81e9, rel=0.01)
+    assert multiply_adds("small", 3, 64) == pytest.approx(4 * multiply_adds("small", 3, 32), rel=0.01)
+
+
+@pytest.mark.parametrize("machine", [CPU, GPU], ids=lambda machine: machine.device)
+@pytest.mark.parametrize("side", [8, 32, 64, 100, 500])
+@pytest.mark.parametrize("images", [40, 500, 3000, 50_000])
+def test_settings_stay_within_the_budget_and_never_enlarge(machine: Machine, side: int, images: int) -> None:
+    found = choose_settings(images, side, 3, machine)
+    assert found.size <= side
+    assert 1 <= found.epochs <= MOST_EPOCHS
+    assert found.seconds <= machine.budget or found.epochs == 1
+    usual = RECIPES["images"][0]
+    assert 0.5 <= (found.lr / found.batch_size) / (usual.lr / usual.batch_size) <= 2.01
+
+
+def test_a_cpu_gets_what_it_can_train() -> None:
+    few, many = choose_settings(300, 64, 3, CPU), choose_settings(3000, 64, 3, CPU)
+    assert few.net == "resnet20"
+    assert (many.net, many.size) == ("small", 32)
+    assert many.epochs >= FEWEST_EPOCHS
+
+
+def test_a_gpu_gets_larger_networks() -> None:
+    assert choose_settings(3000, 500, 3, GPU).net == "resnet18"
+    assert choose_settings(3000, 64, 3, GPU).net == "resnet18-s2"
+    assert choose_settings(3000, 32, 3, GPU).net == "resnet32"
+
+
+def test_pretrained_weights_are_taken_where_the_time_allows() -> None:
+    found = choose_settings(500, 300, 3, CPU, "resnet18")
+    assert found.pretrained
+    assert found.lr == 0.01
+    assert not choose_settings(500_000, 300, 3, CPU, "resnet18").pretrained
+
+
+def test_batches_grow_with_the_images() -> None:
+    assert [batch_for(n, CPU) for n in (50, 500, 5000, 50_000)] == [16, 32, 64, 64]
+    assert batch_for(50_000, GPU) == 128
+    assert batch_for(64 * 40 + 1, CPU) == 65  # batch normalisation cannot normalise a single image
+
+
+def test_more_threads_more_epochs() -> None:
+    slow, fast = Machine("cpu", 1, 120.0), Machine("cpu", 16, 120.0)
+    assert settings_of("resnet20", 32, 3000, 3, fast).epochs > settings_of("resnet20", 32, 3000, 3, slow).epochs

@@ -1,0 +1,64 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from procrustean.calibration.priors import prior_of, read_prior
+from procrustean.errors import ConfigError
+
+CLASSES, COUNTS = ("cat", "dog"), (30, 10)
+
+
+def test_by_name() -> None:
+    assert read_prior(None, CLASSES, COUNTS) is None
+    for name, expected in (("balanced", [0.5, 0.5]), ("train", [0.75, 0.25])):
+        found = read_prior(name, CLASSES, COUNTS)
+        assert found is not None
+        assert found.tolist() == expected
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("p.json", '{"dog": 3, "cat": 1}'),
+        ("p.csv", "dog,3\ncat,1\n"),
+        ("p.csv", "class,frequency\ncat,0.25\ndog,0.75\n"),
+    ],
+)
+def test_from_a_file(tmp_path: Path, name: str, text: str) -> None:
+    (tmp_path / name).write_text(text)
+    found = read_prior(str(tmp_path / name), CLASSES, COUNTS)
+    assert found is not None
+    assert found.tolist() == [0.25, 0.75]
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "message"),
+    [
+        ("p.json", '{"dgo": 3, "cat": 1}', "there is no class 'dgo'. Did you mean 'dog'"),
+        ("p.json", '{"cat": 1}', "no frequency for dog"),
+        ("p.json", '{"cat": -1, "dog": 2}', "frequencies are 0 or more"),
+        ("p.json", '{"cat": 0, "dog": 0}', "one is above 0"),
+        ("p.json", "[1, 2]", "holds no frequencies"),
+        ("p.json", "{", "not a number for each class"),
+        ("p.csv", "cat,many\ndog,1\ncat,few", "not a number for each class"),
+        ("p.csv", "", "holds no frequencies"),
+        ("p.txt", "", "accepted: balanced, train"),
+    ],
+)
+def test_files_that_cannot_be_used(tmp_path: Path, name: str, text: str, message: str) -> None:
+    (tmp_path / name).write_text(text)
+    with pytest.raises(ConfigError, match=message):
+        read_prior(str(tmp_path / name), CLASSES, COUNTS)
+
+
+def test_a_file_that_is_not_there() -> None:
+    with pytest.raises(ConfigError, match="cannot read the prior"):
+        read_prior("nowhere.json", CLASSES, COUNTS)
+    with pytest.raises(ConfigError, match="accepted: balanced, train"):
+        read_prior("uniform", CLASSES, COUNTS)
+
+
+def test_counts_are_scaled() -> None:
+    assert prior_of({"cat": 30, "dog": 10}, CLASSES).tolist() == [0.75, 0.25]

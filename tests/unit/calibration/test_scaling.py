@@ -1,0 +1,117 @@
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from procrustean.calibration.scaling import Calibration, calibrate, log_loss, uncalibrated
+from procrustean.errors import DataError
+
+HALF = np.array([0.5, 0.5])
+
+
+def test_adjusting_a_prior_by_hand() -> None:
+    # Three of four training images are of class 0, and the network says 50 : 50. Where both are equally frequent,
+    # that is (0.5 / 0.75) : (0.5 / 0.25) = 1 : 3; where nine of ten are of class 0, 0.6 : 0.2.
+    plain = Calibration(1.0, 0.0, (3, 1), 10)
+    scores = [[0.7, 0.7]]
+    assert np.exp(plain.log_probabilities(scores, np.array([0.75, 0.25]))) == pytest.approx(np.array([[0.5, 0.5]]))
+    assert np.exp(plain.log_probabilities(scores, HALF)) == pytest.approx(np.array([[0.25, 0.75]]))
+    assert np.exp(plain.log_probabilities(scores, np.array([0.9, 0.1]))) == pytest.approx(np.array([[0.75, 0.25]]))
+
+
+def test_scores_without_the_prior_get_it_back_by_hand() -> None:
+    corrected = Calibration(1.0, 1.0, (3, 1), 10)
+    assert np.exp(corrected.log_probabilities([[2.0, 2.0]], HALF)) == pytest.approx(np.array([[0.5, 0.5]]))
+    train = np.array([0.75, 0.25])
+    assert np.exp(corrected.log_probabilities([[2.0, 2.0]], train)) == pytest.approx(np.array([[0.75, 0.25]]))
+    assert corrected.own_prior == pytest.approx(HALF)
+    assert Calibration(1.0, 0.5, (9, 1), 1).own_prior == pytest.approx(np.array([0.75, 0.25]))
+
+
+def test_without_a_prior_the_largest_score_wins_and_the_scale_divides() -> None:
+    found = Calibration(0.5, 0.8, (99, 1), 10).log_probabilities([[2.0, 4.0]])
+    assert np.exp(found)[0, 1] == pytest.approx(1 / (1 + math.exp(-1)))
+
+
+def test_the_prior_that_the_scores_stand_for_changes_nothing() -> None:
+    found = Calibration(0.7, 0.4, (90, 9, 1), 10)
+    scores = np.random.default_rng(0).normal(size=(5, 3))
+    assert found.log_probabilities(scores, found.own_prior) == pytest.approx(found.log_probabilities(scores))
+
+
+def test_a_class_that_does_not_occur_has_probability_0() -> None:
+    found = np.exp(uncalibrated((5, 5)).log_probabilities([[9.0, 0.0]], np.array([0.0, 1.0])))
+    assert found.tolist() == [[0.0, 1.0]]
+
+
+def simulated(temperature: float, tau: float, held_out: list[float], seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    """Scores of a perfect network, too sharp and with a part of the prior taken out; classes in one dimension."""
+    random = np.random.default_rng(seed)
+    means, log_prior = np.array([-1.0, 0.5, 2.0]), np.log(np.array([900, 90, 10]) / 1000)
+    labels = random.choice(3, 40_000, p=held_out)
+    x = random.normal(means[labels])
+    likelihood = -0.5 * (x[:, None] - means) ** 2
+    return temperature * (likelihood + (1 - tau) * log_prior), labels
+
+
+@pytest.mark.parametrize("held_out", [[0.9, 0.09, 0.01], [0.4, 0.3, 0.3]])
+@pytest.mark.parametrize(("temperature", "tau"), [(1.0, 0.0), (3.0, 0.0), (0.05, 0.0), (2.0, 0.6), (1.0, 1.0)])
+def test_the_truth_is_found_whatever_the_held_out_frequencies(
+    temperature: float, tau: float, held_out: list[float]
+) -> None:
+    found = calibrate(*simulated(temperature, tau, held_out), [900, 90, 10])
+    assert 1 / found.scale == pytest.approx(temperature, rel=0.05)
+    assert found.tau == pytest.approx(tau, abs=0.05)
+    assert found.images == 40_000
+
+
+def slow_loss(scale: float, tau: float, z: np.ndarray, y: np.ndarray, counts: list[int]) -> float:
+    """The objective once more, image by image."""
+    seen = sorted(set(y.tolist()))
+    doubt, total = 1 / (len(y) + 2), 0.0
+    for row, label in zip(z, y, strict=True):
+        logits = [
+            scale * row[c]
+            + (tau - 1) * math.log(counts[c] / sum(counts))
+            + math.log(sum(int(v == c) for v in y) / len(y))
+            for c in seen
+        ]
+        norm = math.log(sum(math.exp(v) for v in logits))
+        for c, logit in zip(seen, logits, strict=True):
+            target = 1 - doubt if c == label else doubt / (len(seen) - 1)
+            total -= target * (logit - norm)
+    return total / len(y)
+
+
+def test_no_neighbour_is_better() -> None:
+    random = np.random.default_rng(1)
+    z, y, counts = random.normal(size=(30, 4)), random.choice([0, 1, 3], 30), [50, 20, 10, 5]
+    z[np.arange(30), y] += 1.5
+    found = calibrate(z, y, counts)
+    best = slow_loss(found.scale, found.tau, z, y, counts)
+    for scale, tau in ((0.02, 0), (-0.02, 0), (0, 0.02), (0, -0.02)):
+        assert slow_loss(found.scale + scale, found.tau + tau, z, y, counts) > best - 1e-9
+
+
+def test_images_that_are_all_right_keep_the_scale_finite() -> None:
+    z = np.array([[5.0, 0.0], [0.0, 5.0]] * 10)
+    found = calibrate(z, [0, 1] * 10, [10, 10])
+    assert 0.1 < found.scale < 10
+    assert found.tau == 0.0  # nothing to put back where classes are equal
+
+
+def test_calibrating_improves_the_log_loss_and_survives_json() -> None:
+    scores, labels = simulated(4.0, 0.0, [0.9, 0.09, 0.01])
+    found = calibrate(scores, labels, [900, 90, 10])
+    before = log_loss(uncalibrated([900, 90, 10]).log_probabilities(scores), labels)
+    assert log_loss(found.log_probabilities(scores), labels) < before - 0.1
+    again = Calibration.from_json(found.to_json())
+    assert again.scale == pytest.approx(found.scale)
+    assert (again.tau, again.counts, again.images) == (found.tau, found.counts, found.images)
+
+
+def test_one_class_is_not_enough() -> None:
+    with pytest.raises(DataError, match=r"held-out images of 1 class\(es\)"):
+        calibrate([[1.0, 0.0]], [0], [5, 5])

@@ -1,0 +1,55 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from procrustean.calibration.thresholds import thresholds
+from procrustean.errors import ConfigError
+
+
+def slow(p: np.ndarray, own: np.ndarray, weights: np.ndarray, wanted: float, kind: str) -> float | None:
+    """Try every probability that occurs as a threshold."""
+    good = []
+    for value in sorted(set(p.tolist())):
+        announced = p >= value
+        right = weights[announced & own].sum()
+        precision, recall = right / weights[announced].sum(), right / weights[own].sum()
+        if (precision if kind == "precision" else recall) >= wanted - 1e-12:
+            good.append(value)
+    return (min(good) if kind == "precision" else max(good)) if good else None
+
+
+@pytest.mark.parametrize("kind", ["precision", "recall"])
+@pytest.mark.parametrize("wanted", [0.3, 0.6, 0.9, 1.0])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_against_every_possible_threshold(kind: str, wanted: float, weighted: bool) -> None:
+    random = np.random.default_rng(0)
+    p = np.round(random.dirichlet([1.0] * 3, 120), 2)  # rounded: many are equal
+    labels = np.array([random.choice(3, p=row / row.sum()) for row in p])
+    weights = np.array([1.0, 3.0, 0.5])[labels] if weighted else np.ones(120)
+    found = thresholds(p, labels, "abc", weights=weights, **{kind: wanted})
+    for c, row in enumerate(found):
+        assert row.value == slow(p[:, c], labels == c, weights, wanted, kind)
+        assert row.images == (labels == c).sum()
+
+
+def test_what_cannot_be_reached_is_none() -> None:
+    p, labels = np.array([[0.9, 0.1], [0.8, 0.2]]), np.array([1, 0])
+    first, second = thresholds(p, labels, ["a", "b"], precision=0.9)
+    assert first.value is None
+    assert second.value is None
+    (only, missing) = thresholds(p, np.array([0, 0]), ["a", "b"], recall=0.5)
+    assert only.value == 0.9
+    assert (missing.value, missing.images) == (None, 0)
+
+
+@pytest.mark.parametrize("wanted", [{}, {"precision": 0.5, "recall": 0.5}])
+def test_one_of_the_two_is_wanted(wanted: dict[str, float]) -> None:
+    with pytest.raises(ConfigError, match="either a precision or a recall"):
+        thresholds(np.eye(2), np.arange(2), "ab", **wanted)
+
+
+@pytest.mark.parametrize("value", [0.0, 1.5, -1.0])
+def test_values_outside_0_to_1(value: float) -> None:
+    with pytest.raises(ConfigError, match=f"precision = {value} received"):
+        thresholds(np.eye(2), np.arange(2), "ab", precision=value)

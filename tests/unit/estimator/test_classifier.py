@@ -1,0 +1,203 @@
+from __future__ import annotations
+
+import pickle
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
+from sklearn.model_selection import GridSearchCV, cross_val_score
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import FunctionTransformer
+from sklearn.utils.estimator_checks import check_estimator
+
+from procrustean import Classifier
+from procrustean.errors import ConfigError, DataError
+
+
+@pytest.fixture(scope="module")
+def data() -> tuple[np.ndarray, np.ndarray]:
+    """Sixty noisy grey pictures with a bright left or right half, named by words."""
+    random = np.random.default_rng(0)
+    labels = np.repeat(["left", "right"], [45, 15])
+    images = random.integers(0, 150, (60, 8, 8))
+    images[:45, :, :4] += 100
+    images[45:, :, 4:] += 100
+    return images.astype(np.uint8), labels
+
+
+def quick(**settings: Any) -> Classifier:
+    return Classifier(**{"method": "erm", "net": "small", "epochs": 8, "device": "cpu", **settings})
+
+
+def test_fit_and_predict(data: tuple[np.ndarray, np.ndarray]) -> None:
+    images, labels = data
+    classifier = quick(method="mfw")
+    assert classifier.fit(images, labels) is classifier
+    assert classifier.classes_.tolist() == ["left", "right"]
+    # Mirrored pictures are trained on too, so the two classes cannot be told apart by more than chance and counts.
+    p = classifier.predict_proba(images)
+    assert p.shape == (60, 2)
+    assert p.sum(axis=1) == pytest.approx(1)
+    assert (classifier.predict(images) == classifier.classes_[p.argmax(1)]).all()
+    assert classifier.score(images, labels) == np.mean(classifier.predict(images) == labels)
+
+
+def stripes(counts: tuple[int, int] = (40, 20)) -> tuple[np.ndarray, np.ndarray]:
+    """Horizontal stripes above or below: mirroring does not matter."""
+    random = np.random.default_rng(1)
+    labels = np.repeat([7, 3], counts)
+    images = random.integers(0, 100, (len(labels), 8, 8, 3))
+    images[labels == 7, :4] += 130
+    images[labels == 3, 4:] += 130
+    return images.astype(np.uint8), labels
+
+
+def test_it_learns_and_orders_its_columns() -> None:
+    images, labels = stripes()
+    classifier = quick(epochs=15).fit(images, labels)
+    assert classifier.classes_.tolist() == [3, 7]
+    assert classifier.score(images, labels) > 0.9
+    assert classifier.predict_proba(images)[labels == 3, 0].mean() > 0.7
+
+
+def test_the_same_seed_gives_the_same_network() -> None:
+    images, labels = stripes()
+    first, second, third = (quick(epochs=2, random_state=seed).fit(images, labels) for seed in (0, 0, 1))
+    assert (first.predict_proba(images) == second.predict_proba(images)).all()
+    assert (first.predict_proba(images) != third.predict_proba(images)).any()
+    quick(epochs=1, random_state=np.random.RandomState(3)).fit(images, labels)
+
+
+def test_clone_parameters_and_pickle() -> None:
+    classifier = quick(options={"gamma": 2.0}, method="focal", epochs=2)
+    copy = clone(classifier)
+    assert copy.get_params() == classifier.get_params()
+    assert copy.set_params(epochs=5).epochs == 5
+    images, labels = stripes()
+    fitted = classifier.fit(images, labels)
+    again = pickle.loads(pickle.dumps(fitted))
+    assert again.predict_proba(images) == pytest.approx(fitted.predict_proba(images))
+    assert not hasattr(clone(fitted), "model_")
+
+
+def test_cross_validation_search_and_pipelines() -> None:
+    images, labels = stripes()
+    scores = cross_val_score(quick(epochs=2), images, labels, cv=2, scoring="balanced_accuracy")
+    assert scores.shape == (2,)
+    search = GridSearchCV(quick(epochs=1), {"drw": [False, True]}, cv=2).fit(images, labels)
+    assert search.best_params_["drw"] in (False, True)
+    flat = images.reshape(len(images), -1)
+    pipeline = make_pipeline(FunctionTransformer(), quick(epochs=1, image_shape=(8, 8, 3)))
+    assert pipeline.fit(flat, labels).predict(flat).shape == (60,)
+    assert cross_val_score(quick(epochs=1), list(images), labels, cv=2).shape == (2,)
+
+
+def test_what_images_may_be(tmp_path: Path) -> None:
+    images, labels = stripes((12, 12))
+    expected = quick(epochs=1).fit(images, labels).predict_proba(images)
+    as_fractions = quick(epochs=1).fit(images / 255, labels).predict_proba(images / 255)
+    assert as_fractions == pytest.approx(expected, abs=1e-6)
+    pictures = [Image.fromarray(image) for image in images]
+    assert quick(epochs=1).fit(pictures, labels).predict_proba(pictures) == pytest.approx(expected, abs=1e-6)
+    for number, picture in enumerate(pictures):
+        picture.save(tmp_path / f"{number}.png")
+    paths = [str(tmp_path / f"{number}.png") for number in range(24)]
+    fitted = quick(epochs=1).fit(paths, labels)
+    assert fitted.predict_proba(np.array(paths)) == pytest.approx(expected, abs=1e-6)
+    assert cross_val_score(quick(epochs=1, image_size=4), paths, labels, cv=2).shape == (2,)
+
+
+def test_a_prior() -> None:
+    images, labels = stripes()
+    fitted = quick(epochs=4).fit(images, labels)
+    own, even = fitted.predict_proba(images), fitted.set_params(prior="balanced").predict_proba(images)
+    much = fitted.set_params(prior={7: 0.01, 3: 0.99}).predict_proba(images)
+    assert much[:, 0].mean() > max(own[:, 0].mean(), even[:, 0].mean())
+    assert fitted.set_params(prior="train").predict_proba(images).sum(axis=1) == pytest.approx(1)
+    with pytest.raises(ConfigError, match="prior = 'even' received"):
+        fitted.set_params(prior="even").predict_proba(images)
+
+
+def test_without_held_out_images_and_with_few() -> None:
+    images, labels = stripes((3, 3))
+    for hold_out in (0, 0.15):
+        assert quick(epochs=1, hold_out=hold_out).fit(images, labels).predict(images).shape == (6,)
+    with pytest.raises(ConfigError, match="hold_out = 2 received"):
+        quick(hold_out=2).fit(images, labels)
+
+
+def test_the_run_can_be_kept(tmp_path: Path) -> None:
+    images, labels = stripes()
+    quick(epochs=1, run_dir=tmp_path / "run").fit(images, labels)
+    assert (tmp_path / "run" / "result.json").exists()
+
+
+@pytest.mark.parametrize(
+    ("images", "message"),
+    [
+        (np.zeros((4, 10)), "say how they fold into images: image_shape"),
+        (np.zeros((4, 8, 8, 5), np.uint8), r"images of shape \(4, 8, 8, 5\) received"),
+        (np.full((4, 8, 8), 3000), "pixel values from 3000 to 3000 received"),
+        (np.full((4, 8, 8), -1.0), "pixel values from -1"),
+        (["nowhere.png"] * 4, "there is no such file"),
+    ],
+)
+def test_images_that_cannot_be_used(images: Any, message: str) -> None:
+    with pytest.raises(DataError, match=message):
+        quick().fit(images, [0, 0, 1, 1])
+
+
+def test_other_wrong_input() -> None:
+    images, labels = stripes()
+    with pytest.raises(NotFittedError):
+        quick().predict(images)
+    with pytest.raises(ValueError, match="at least two classes are needed"):
+        quick().fit(images, np.zeros(60))
+    with pytest.raises(ValueError, match="inconsistent numbers of samples"):
+        quick().fit(images, labels[:-1])
+    with pytest.raises(ValueError, match="but it was fitted on"):
+        quick(epochs=1).fit(images, labels).predict(images[:, :4])
+    with pytest.raises(DataError, match="do not fold into image_shape"):
+        quick(image_shape=(9, 9)).fit(images.reshape(60, -1), labels)
+
+
+class Strip(Classifier):
+    """Rows of any numbers as pictures one pixel high, so that scikit-learn's checks have something to hand in."""
+
+    def __init__(self, epochs: int = 3, random_state: Any = 0) -> None:
+        super().__init__(method="erm", net="small", epochs=epochs, device="cpu", random_state=random_state)
+
+    def _pixels(self, X: Any, *, fitting: bool) -> Any:
+        from sklearn.utils.validation import check_is_fitted, validate_data
+
+        if not fitting:
+            check_is_fitted(self, "model_")
+        numbers = np.asarray(validate_data(self, X, reset=fitting, ensure_min_samples=2 if fitting else 1), float)
+        if fitting:
+            self.low_, self.high_ = numbers.min(), max(numbers.max(), numbers.min() + 1e-9)
+        scaled = np.clip((numbers - self.low_) / (self.high_ - self.low_), 0, 1)
+        return np.round(255 * scaled).astype(np.uint8)[:, None, :, None]
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        return {"epochs": self.epochs, "random_state": self.random_state}
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.two_d_array = True
+        tags.input_tags.positive_only = False
+        return tags
+
+
+def test_scikit_learns_checks() -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        results = check_estimator(Strip(), on_fail=None, on_skip=None)
+    failed = {r["check_name"]: r["exception"] for r in results if r["status"] == "failed"}
+    passed = [r["check_name"] for r in results if r["status"] == "passed"]
+    assert not failed, failed
+    assert len(passed) > 50
