@@ -1,0 +1,77 @@
+"""Nothing reaches for the network unless a user names a data set that has to be fetched."""
+
+from __future__ import annotations
+
+import socket
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from procrustean.cli import main
+from procrustean.data import npm_mirror
+from procrustean.data.sources import load_source
+from procrustean.errors import DataError
+
+FIXTURE = Path(__file__).parents[1] / "fixtures" / "format-1"
+
+
+@pytest.fixture
+def attempts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Attempts to reach another machine, all of which fail."""
+    made: list[str] = []
+
+    def refuse(*arguments: object, **more: object) -> None:
+        made.append(str(arguments))
+        raise OSError(101, "Network is unreachable")
+
+    for name in ("connect", "connect_ex", "sendto", "bind"):
+        monkeypatch.setattr(socket.socket, name, refuse)
+    for name in ("getaddrinfo", "gethostbyname", "create_connection"):
+        monkeypatch.setattr(socket, name, refuse)
+    monkeypatch.setattr(npm_mirror.shutil, "which", lambda name: made.append(name))
+    monkeypatch.setattr("time.sleep", lambda seconds: None)
+    monkeypatch.delenv("PROCRUSTEAN_DATA", raising=False)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.chdir(tmp_path)
+    return made
+
+
+COMMANDS = [
+    "train images.npz --net small --epochs 1 --device cpu --hold-out 1 --run-dir run",
+    "train digits --imbalance step --rho 20 --epochs 1 --device cpu --method erm --run-dir digits",
+    "evaluate run",
+    "compare run digits --format csv",
+    "methods mfw",
+    "nets",
+    "recipes",
+    "data sources",
+    "data describe digits --imbalance long_tailed --rho 10",
+    "train cifar10 --imbalance step --rho 100 --print-config",
+    "train imagenet --net timm:resnet18 --pretrained cache --print-config",
+    "fleet grid.yaml --output runs --quiet",
+]
+
+
+def test_commands_stay_on_this_machine(attempts: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    random = np.random.RandomState(0)
+    images, labels = random.randint(0, 256, (24, 8, 8)).astype(np.uint8), np.arange(24) % 3
+    np.savez(tmp_path / "images.npz", train_images=images, train_labels=labels)
+    (tmp_path / "grid.yaml").write_text(
+        "base: {source: images.npz, net: small, epochs: 1, device: cpu}\ngrid: {seed: [0, 1]}\n"
+    )
+    for command in COMMANDS:
+        code = main(command.split())
+        answer = capsys.readouterr()
+        assert code == 0 or "imagenet" in command, f"{command}: {answer.err}"
+        assert attempts == [], command
+
+
+def test_a_data_set_that_has_to_be_fetched_is_only_where_it_is_asked_for(attempts: list[str], tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="was not found"):
+        load_source("cifar10", data_dir=tmp_path, download=False)
+    assert attempts == []
+    with pytest.raises(DataError, match="could not be downloaded"):
+        load_source("cifar10", data_dir=tmp_path)
+    assert any("www.cs.toronto.edu" in attempt for attempt in attempts)
+    assert "npm" in attempts

@@ -1,0 +1,297 @@
+"""What becomes of odd images, names and folders: one test for each rule that docs/reliability.md states."""
+
+from __future__ import annotations
+
+import json
+import struct
+import unicodedata
+import zlib
+from collections.abc import Callable
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from procrustean.data import build, load_source
+from procrustean.errors import ConfigError, DataError
+
+GREY = np.arange(0, 256, 4, dtype=np.uint8).reshape(8, 8)
+RED = (200, 30, 60)
+
+
+def save(path: Path, image: Image.Image, form: str = "PNG", **options: Any) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    image.save(path, form, **options)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Cats and dogs, to which each test adds the image it is about, as the last one of the training dogs."""
+    for number, name in enumerate(("train/cat", "train/dog", "test/cat", "test/dog")):
+        for copy in range(2):
+            save(tmp_path / name / f"{copy}.png", Image.new("RGB", (8, 8), (40 * number, 90 * copy, 5)))
+    return tmp_path
+
+
+def odd(folder: Path, name: str = "odd.png") -> Path:
+    return folder / "train/dog" / name
+
+
+def shown(folder: Path) -> np.ndarray[Any, Any]:
+    return load_source(str(folder)).train.images[-1]
+
+
+# Colours
+
+
+@pytest.mark.parametrize("form", ["JPEG", "TIFF"])
+def test_cmyk_becomes_rgb(folder: Path, form: str) -> None:
+    colour = Image.new("RGB", (8, 8), RED)
+    save(odd(folder), colour.convert("CMYK"), form, **({"quality": 100} if form == "JPEG" else {}))
+    assert np.abs(shown(folder).astype(int) - RED).max() <= 2
+
+
+@pytest.mark.parametrize("mode", ["L", "LA", "1"])
+def test_grey_is_repeated_in_three_channels(folder: Path, mode: str) -> None:
+    image = Image.fromarray(GREY).convert(mode)
+    save(odd(folder), image)
+    expected = np.asarray(image.convert("L"))
+    assert np.array_equal(shown(folder), np.dstack([expected] * 3))
+
+
+@pytest.mark.parametrize("mode", ["RGBA", "P"])
+def test_transparency_is_dropped_and_the_colour_below_it_shown(folder: Path, mode: str) -> None:
+    if mode == "RGBA":
+        save(odd(folder), Image.new("RGBA", (8, 8), (*RED, 0)))
+    else:
+        palette = Image.new("P", (8, 8), 1)
+        palette.putpalette([0, 0, 0, *RED])
+        save(odd(folder), palette, transparency=bytes([255, 0]))
+    assert np.array_equal(shown(folder), np.full((8, 8, 3), RED, np.uint8))
+
+
+@pytest.mark.parametrize("form", ["PNG", "TIFF"])
+def test_sixteen_bits_are_scaled_to_eight(folder: Path, form: str) -> None:
+    save(odd(folder), Image.fromarray(GREY.astype(np.uint16) * 256 + 99), form)
+    assert np.array_equal(shown(folder), np.dstack([GREY] * 3))
+
+
+def test_the_camera_s_orientation_is_followed(folder: Path) -> None:
+    exif = Image.Exif()
+    exif[0x0112] = 8  # a quarter turn
+    image = Image.fromarray(np.dstack([GREY, GREY, GREY]))
+    save(odd(folder), image, exif=exif)
+    assert np.array_equal(shown(folder)[..., 0], np.rot90(GREY))
+
+
+@pytest.mark.parametrize("form", ["GIF", "PNG", "WEBP", "TIFF"])
+def test_of_an_animation_the_first_frame_is_used_and_the_run_says_so(folder: Path, form: str) -> None:
+    frames = [Image.new("RGB", (8, 8), colour) for colour in (RED, (0, 255, 0), (0, 0, 255))]
+    options = {"lossless": True} if form == "WEBP" else {}
+    save(odd(folder), frames[0], form, save_all=True, append_images=frames[1:], **options)
+    splits = load_source(str(folder))
+    assert np.abs(splits.train.images[-1].astype(int) - RED).max() <= 4
+    assert "1 image with several frames or pages: the first one is used" in splits.note
+
+
+# Files
+
+
+@pytest.mark.parametrize(
+    ("form", "name"), [("JPEG", "odd.png"), ("PNG", "odd.JPG"), ("GIF", "odd"), ("PNG", "odd.txt")]
+)
+def test_the_content_counts_and_not_the_name(folder: Path, form: str, name: str) -> None:
+    save(odd(folder, name), Image.new("RGB", (8, 8), RED), form)
+    assert len(load_source(str(folder)).train) == 5
+
+
+def claimed_size(width: int, height: int) -> bytes:
+    """A PNG of a hundred bytes that says that it is this large."""
+
+    def chunk(kind: bytes, data: bytes) -> bytes:
+        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+
+    header = struct.pack(">IIBBBBB", width, height, 1, 0, 0, 0, 0)
+    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", zlib.compress(b"")) + chunk(b"IEND", b"")
+
+
+BAD: dict[str, tuple[Callable[[], bytes], str]] = {
+    "zero bytes": (lambda: b"", "empty file"),
+    "truncated": (lambda: encoded("PNG")[:-30], "(damaged|not an image)"),
+    "text": (lambda: b"not an image", "not an image"),
+    "web page": (lambda: b"<!DOCTYPE html><html></html>", "not an image"),
+    "64k x 64k": (lambda: claimed_size(65535, 65535), "more than [0-9,]+ pixels"),
+    "64k x 2k": (lambda: claimed_size(65535, 2048), "more than [0-9,]+ pixels"),
+    "vector graphics": (lambda: b"%!PS-Adobe-3.0 EPSF-3.0\n", "not an image"),
+}
+
+
+def encoded(form: str) -> bytes:
+    content = BytesIO()
+    Image.fromarray(np.random.RandomState(0).randint(0, 256, (8, 8, 3)).astype(np.uint8)).save(content, form)
+    return content.getvalue()
+
+
+@pytest.mark.filterwarnings("ignore")  # Pillow says so when it finds metadata cut
+@pytest.mark.parametrize("form", ["PNG", "JPEG", "GIF", "WEBP", "BMP", "TIFF", "PPM"])
+def test_a_file_cut_anywhere_is_refused_or_shows_what_the_whole_one_does(form: str, folder: Path) -> None:
+    whole = encoded(form)
+    odd(folder).write_bytes(whole)
+    expected, refused = shown(folder), 0
+    for length in range(1, len(whole), 1 + len(whole) // 40):
+        odd(folder).write_bytes(whole[:length])
+        try:
+            assert np.array_equal(shown(folder), expected), length
+        except DataError:
+            refused += 1
+    assert refused > 30
+
+
+@pytest.mark.parametrize("kind", BAD)
+def test_a_bad_file_is_named_and_nothing_is_loaded(kind: str, folder: Path) -> None:
+    content, reason = BAD[kind]
+    odd(folder).write_bytes(content())
+    with pytest.raises(DataError, match=rf"1 file cannot be used.*\n  train/dog/odd\.png: {reason}"):
+        load_source(str(folder))
+
+
+@pytest.mark.parametrize("kind", BAD)
+def test_a_bad_file_is_left_out_when_asked_and_the_run_says_so(kind: str, folder: Path) -> None:
+    without = load_source(str(folder))
+    odd(folder).write_bytes(BAD[kind][0]())
+    splits = load_source(str(folder), on_bad_image="skip")
+    assert splits.hash == without.hash
+    assert "1 left out that cannot be used: train/dog/odd.png (" in splits.note
+    assert splits.note.endswith("classes counted again")
+
+
+def test_leaving_images_out_changes_counts_and_hashes(folder: Path) -> None:
+    before = build(load_source(str(folder)), imbalance="natural")
+    (folder / "train/cat/1.png").write_bytes(b"")
+    after = build(load_source(str(folder), on_bad_image="skip"), imbalance="natural")
+    assert before.counts.tolist() == [2, 2]
+    assert after.counts.tolist() == [2, 1]
+    assert after.train.classes == ("dog", "cat")  # the larger class first
+    assert after.split_hash != before.split_hash
+    assert after.source_hash != before.source_hash
+
+
+def test_without_bad_files_both_ways_load_the_same(folder: Path) -> None:
+    skipping = load_source(str(folder), on_bad_image="skip")
+    assert skipping.hash == load_source(str(folder)).hash
+    assert skipping.note == ""
+
+
+def test_a_class_without_training_images_is_left_out_with_its_test_images(folder: Path) -> None:
+    save(folder / "train/fox/0.png", Image.new("RGB", (8, 8)))
+    save(folder / "train/owl/0.png", Image.new("RGB", (8, 8)))
+    save(folder / "test/owl/0.png", Image.new("RGB", (8, 8)))
+    (folder / "train/owl/0.png").write_bytes(b"")
+    splits = load_source(str(folder), on_bad_image="skip")
+    assert splits.train.classes == ("cat", "dog", "fox")
+    assert splits.test.counts.tolist() == [2, 2, 0]
+    assert "classes left out for want of training images: owl" in splits.note
+
+
+def test_leaving_out_has_an_end(folder: Path) -> None:
+    for path in (folder / "train/cat").iterdir():
+        path.write_bytes(b"")
+    with pytest.raises(DataError, match="at least two class folders with images are needed, found 1"):
+        load_source(str(folder), on_bad_image="skip")
+
+
+def test_a_test_set_without_a_good_image_is_not_replaced_by_training_images(folder: Path) -> None:
+    for path in (folder / "test").rglob("*.png"):
+        path.write_bytes(b"")
+    with pytest.raises(DataError, match="no image of the test folder can be used"):
+        load_source(str(folder), on_bad_image="skip")
+
+
+def test_folders_and_stray_files_are_left_out_too(folder: Path) -> None:
+    without = load_source(str(folder))
+    (folder / "train/empty").mkdir()
+    (folder / "train/notes.txt").write_text("x")
+    (folder / "train/cat/inner").mkdir()
+    splits = load_source(str(folder), on_bad_image="skip")
+    assert splits.hash == without.hash
+    assert "3 left out" in splits.note
+    assert "train/empty (class folder without images)" in splits.note
+
+
+@pytest.mark.parametrize("source", ["digits", "arrays.npz"])
+def test_leaving_out_is_for_folders(source: str) -> None:
+    with pytest.raises(ConfigError, match="on_bad_image is for image folders"):
+        load_source(source, on_bad_image="skip")
+
+
+# Names
+
+
+@pytest.mark.parametrize("name", ["Gürteltier", "猫", "кот", "🐈", "a b", "x" * 250, "$\\frac$", "=1+1", "<script>"])
+def test_any_name_will_do_for_a_class(name: str, folder: Path) -> None:
+    save(folder / "train" / name / "0.png", Image.new("RGB", (8, 8)))
+    splits = load_source(str(folder))
+    assert sorted(splits.train.classes) == sorted(["cat", "dog", name])
+    json.dumps(splits.train.classes)
+
+
+def test_two_ways_to_write_the_same_name_are_one_class(folder: Path) -> None:
+    composed, decomposed = (unicodedata.normalize(form, "Löwe") for form in ("NFC", "NFD"))
+    assert composed != decomposed
+    save(folder / "train" / composed / "0.png", Image.new("RGB", (8, 8)))
+    save(folder / "test" / decomposed / "0.png", Image.new("RGB", (8, 8)))
+    splits = load_source(str(folder))
+    assert splits.train.classes[0] == composed
+    assert splits.test.counts.tolist() == [1, 2, 2]
+
+
+def test_the_same_name_twice_in_one_split_is_refused(folder: Path) -> None:
+    for form in ("NFC", "NFD"):
+        save(folder / "train" / unicodedata.normalize(form, "Löwe") / "0.png", Image.new("RGB", (8, 8)))
+    if len(list((folder / "train").iterdir())) == 3:
+        pytest.skip("this file system does not tell the two names apart")
+    with pytest.raises(DataError, match="two class folders are called 'Löwe', in different Unicode forms"):
+        load_source(str(folder))
+
+
+def test_files_of_the_same_name_in_two_classes_are_two_images(folder: Path) -> None:
+    assert len(load_source(str(folder)).train) == 4  # 0.png and 1.png in each
+
+
+def test_a_name_that_is_no_text(folder: Path) -> None:
+    try:
+        save(folder / "train" / "b\udcffd" / "0.png", Image.new("RGB", (8, 8)))
+    except OSError:
+        pytest.skip("this file system refuses such names")
+    assert len(load_source(str(folder)).train.classes) == 3
+
+
+# Classes
+
+
+def test_a_class_with_one_image_is_trained_on_and_not_tested(tmp_path: Path) -> None:
+    for name, count in {"cat": 5, "dog": 5, "owl": 1}.items():
+        for number in range(count):
+            save(tmp_path / name / f"{number}.png", Image.new("RGB", (8, 8), (number, 0, 0)))
+    splits = load_source(str(tmp_path))
+    assert splits.train.counts.tolist() == [4, 4, 1]
+    assert splits.test.counts.tolist() == [1, 1, 0]
+    assert "not tested: owl" in splits.note
+    assert build(splits, imbalance="natural", hold_out=1).left_out_classes == ("owl",)
+
+
+def test_a_class_that_is_only_tested_is_refused(folder: Path) -> None:
+    save(folder / "test/owl/0.png", Image.new("RGB", (8, 8)))
+    with pytest.raises(DataError, match="class 'owl' is in the test folder but not in the train folder"):
+        load_source(str(folder))
+
+
+@pytest.mark.parametrize("label", [-1, 2, 2**40])
+def test_a_label_outside_the_range_is_refused(label: int, tmp_path: Path) -> None:
+    labels = np.array([0, 1, 1, label])
+    np.savez(tmp_path / "a.npz", train_images=np.zeros((4, 2, 2), np.uint8), train_labels=labels, classes=["a", "b"])
+    with pytest.raises(DataError, match=r"labels must lie in 0\.\.1 \(2 class names\), got"):
+        load_source(str(tmp_path / "a.npz"))
