@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from blood_cells import write_blood_cells
 from page_blocks import blocks, pages, steps
 
 PROJECT = Path(__file__).resolve().parents[2]
@@ -43,6 +44,8 @@ def run_page(text: str, name: str, source: Path, folder: Path) -> subprocess.Com
     work = folder / "work"
     work.mkdir()
     small_image_folder(work / "my_images")
+    if "bccd.zip" in text:
+        write_blood_cells(work / "bccd.zip")
     plan = folder / "plan.json"
     plan.write_text(json.dumps([step.as_dict() for step in steps(text, name, PROJECT)]))
     env = {name: value for name, value in os.environ.items() if name != "PROCRUSTEAN_DATA"}

@@ -6,9 +6,9 @@ import os
 from dataclasses import dataclass
 from functools import lru_cache
 
-#: Multiply-adds of the forward pass per second of training, backward pass included. Per CPU thread as measured for
-#: ResNet-32 on two cores (results/speed-cpu.json), rounded down; on a GPU half of what it reached on an H200.
-PER_THREAD, ON_GPU = 8e9, 3e12
+#: Multiply-adds of the forward pass per second of training, backward pass included. Half of what ResNet-32 reached, per
+#: CPU thread in float32 (results/speed-cpu.json) and on an H200 (results/speed-h200.json): machines are busy.
+PER_THREAD, ON_GPU = 5e9, 3e12
 #: The smallest network computes on one thread, and its thin layers less efficiently.
 SMALL = 4e9
 #: Seconds that a training by default may take by this reckoning. A machine may well be half as fast.

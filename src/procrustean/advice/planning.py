@@ -67,11 +67,18 @@ def planned(
         given = ", ".join(config.options)
         raise ConfigError(f"options ({given}) received without the method they are for; name it: --method mfw")
     machine = machine or this_machine(config.device)
+    natural: int | None = None
     if splits is None:
-        splits = load(replace(config, image_size=_size_to_load(config, machine)))
+        natural, size = _size_to_load(config, machine)
+        splits = load(replace(config, image_size=size))
         if is_files(config.source):
             config = replace(config, image_size=splits.train.images.shape[1])
     why: list[str] = []
+    if natural is not None and 2 * (config.image_size or natural) <= natural:
+        why.append(
+            f"images made smaller, from usually {natural} pixels to {config.image_size}; if that hides what matters: "
+            f"--image-size {2 * (config.image_size or natural)}, at four times the work"
+        )
     if config.recipe == "auto":
         config, reason = _with_training(config, splits, machine)
         why += reason
@@ -126,17 +133,20 @@ def _at_size(side: int, images: int, channels: int, machine: Machine) -> Setting
     return next((choice for choice in choices if choice.epochs >= 30), choices[-1])
 
 
-def _size_to_load(config: RunConfig, machine: Machine) -> int | None:
-    """The side for image files of any sizes, from the usual length of their shorter side."""
+def _size_to_load(config: RunConfig, machine: Machine) -> tuple[int | None, int | None]:
+    """The usual length of the shorter side of image files of any sizes, and the side to load them at.
+
+    None is for what is not looked at: other sources, and files whose size is not to be chosen.
+    """
     if config.image_size is not None or config.recipe != "auto" or not is_files(config.source):
-        return config.image_size
+        return None, config.image_size
     listing = list_source(config.source, config.on_bad_image)
     if not listing.headers:
-        return None  # loading says what is wrong with them
+        return None, None  # loading says what is wrong with them
     side = round(median(min(h.width, h.height) for h in listing.headers.values()))
     if config.net is not None:
-        return min(side, LARGEST_SIDE[machine.device])
+        return side, min(side, LARGEST_SIDE[machine.device])
     images = sum(file.split == "train" for file in listing.files)
     if not any(file.split == "test" for file in listing.files):
         images = round(0.8 * images)  # the others will be set aside
-    return choose_settings(images, side, 3, machine, found_pretrained(side, channels=3)).size
+    return side, choose_settings(images, side, 3, machine, found_pretrained(side, channels=3)).size

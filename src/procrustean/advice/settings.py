@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from .cost import Machine
 
 #: (network, image side or None for that of the images), the best first; the first that the budget allows is taken.
-_CPU_LARGE = (("resnet20", 64), ("resnet20", 32), ("small", 32))
+_CPU_LARGE = (("resnet20", 32), ("small", 32))
 _CPU_SMALL = (("resnet20", None), ("small", None))
 _TINY = (("small", None),)
 _GPU_LARGE = (("resnet18", 128), ("resnet18-s2", 64), ("resnet32", 32))
@@ -66,17 +66,21 @@ def settings_of(
     affordable = int(machine.budget * speed / images)
     wanted = PRETRAINED_EPOCHS if pretrained else min(MOST_EPOCHS, max(FEWEST_EPOCHS, SHOWN[machine.device] // images))
     epochs = max(1, min(wanted, affordable))
-    batch = batch_for(images, machine)
+    batch = batch_for(images, size, machine)
     rate = PRETRAINED_RATE if pretrained else rate_for(batch)
     return Settings(net, size, epochs, batch, rate, epochs * images / speed, pretrained)
 
 
-def batch_for(images: int, machine: Machine) -> int:
-    """Small enough for several dozen steps an epoch, large enough for the device; no last batch of one image."""
+def batch_for(images: int, side: int, machine: Machine) -> int:
+    """Small enough for several dozen steps an epoch, large enough for the device.
+
+    A last batch of one image is avoided where its last feature map may be a single pixel, which batch normalisation
+    cannot normalise.
+    """
     size = 64 if images >= 2000 else 32 if images >= 300 else 16
     if machine.device == "cuda" and images >= 10_000:
         size = 128
-    return size + (images % size == 1)
+    return size + (images % size == 1 and side <= 32)
 
 
 def rate_for(batch: int) -> float:
@@ -85,7 +89,7 @@ def rate_for(batch: int) -> float:
     >>> [rate_for(batch) for batch in (16, 32, 64, 128)]
     [0.025, 0.05, 0.05, 0.1]
     """
-    return 0.05 * min(1.0, batch / 32) * max(1.0, batch / 64)
+    return round(0.05 * min(1.0, batch / 32) * max(1.0, batch / 64), 4)
 
 
 def _ladder(side: int, machine: Machine) -> tuple[tuple[str, int | None], ...]:

@@ -16,8 +16,8 @@ Scores = npt.NDArray[np.float64]  # [n, C]
 Labels = npt.NDArray[np.int64]  # [n]
 Prior = npt.NDArray[np.float64]  # [C], sums to 1
 
-_SCALES = (1e-3, 1e3)
-_TAUS = (-0.5, 1.5)
+_LOG_SCALES = (-7.0, 7.0)
+_TAUS = (-1.0, 2.5)
 
 
 @dataclass(frozen=True)
@@ -74,9 +74,9 @@ class Calibration:
 def calibrate(scores: npt.ArrayLike, labels: npt.ArrayLike, counts: Sequence[int]) -> Calibration:
     """Find scale and tau by maximum likelihood on held-out images, whatever class frequencies these have.
 
-    The likelihood is that of the held-out frequencies h: softmax(scale * z + tau * log pi + log h - log pi). It is
-    concave in both numbers. As in Platt's method the targets are 1 - 1/(n + 2) instead of 1, so that images which are
-    all classified correctly do not make the scale infinite.
+    The likelihood is that of the held-out frequencies h: softmax(scale * z + tau * log pi + log h - log pi). A normal
+    prior on log scale, which weighs as much as one image or less, keeps the scale finite where all images are
+    classified correctly.
 
     Args:
         scores: of the network on the held-out images, [n, C].
@@ -94,19 +94,17 @@ def calibrate(scores: npt.ArrayLike, labels: npt.ArrayLike, counts: Sequence[int
     position = np.searchsorted(seen, y)
     z, log_h = z[:, seen], np.log(frequencies[seen] / len(y))
     log_pi = np.log(np.asarray(counts, np.float64)[seen] / sum(counts))
-    doubt = 1 / (len(y) + 2)
-    targets = np.full(z.shape, doubt / max(1, len(seen) - 1))
-    targets[np.arange(len(y)), position] = 1 - doubt
 
     def loss(parameters: npt.NDArray[np.float64]) -> tuple[float, npt.NDArray[np.float64]]:
-        scale, tau = parameters
-        log_p = log_softmax(scale * z + (tau - 1) * log_pi + log_h)
-        error = np.exp(log_p) - targets
-        gradient = np.array([(error * z).sum(), (error @ log_pi).sum()]) / len(y)
-        return float(-(targets * log_p).sum() / len(y)), gradient
+        log_scale, tau = parameters
+        log_p = log_softmax(math.exp(log_scale) * z + (tau - 1) * log_pi + log_h)
+        error = np.exp(log_p)
+        error[np.arange(len(y)), position] -= 1
+        gradient = np.array([math.exp(log_scale) * (error * z).sum() + log_scale, (error @ log_pi).sum()])
+        return log_loss(log_p, position) + log_scale**2 / (2 * len(y)), gradient / len(y)
 
-    found = minimize(loss, np.array([1.0, 0.0]), jac=True, bounds=[_SCALES, _TAUS], method="L-BFGS-B")
-    scale, tau = (float(value) for value in found.x)
+    found = minimize(loss, np.zeros(2), jac=True, bounds=[_LOG_SCALES, _TAUS], method="L-BFGS-B")
+    scale, tau = math.exp(found.x[0]), float(found.x[1])
     return Calibration(scale, tau if np.ptp(log_pi) > 0 else 0.0, tuple(int(n) for n in counts), len(y))
 
 

@@ -137,7 +137,8 @@ def factory(name: str) -> Callable[..., Method]:
         if plain in METHODS and plain != name:
             drw = " --drw" * name.lower().endswith("drw")
             raise ConfigError(f"there is no method {name!r}; write --method {plain}{drw}")
-        raise ConfigError(f"there is no method {name!r}. {did_you_mean(name, METHODS)} See: procrustean methods")
+        known = (*METHODS, "auto")  # the latter is for `train`, which compares methods
+        raise ConfigError(f"there is no method {name!r}. {did_you_mean(name, known)} See: procrustean methods")
     made: Callable[..., Method] = getattr(import_module(f".{name}", __name__), name)
     return made
 

@@ -51,11 +51,12 @@ def test_everything_left_open_is_filled(folder: Path) -> None:
     plan = planned(RunConfig(str(folder), method=ADVISED), machine=CPU)
     config = plan.config
     assert plan.splits is not None
-    assert plan.splits.train.images.shape[1:] == (64, 64, 3)
-    assert (config.image_size, config.net, config.hold_out) == (64, "resnet20", HOLD_OUT)
+    assert plan.splits.train.images.shape[1:] == (32, 32, 3)
+    assert (config.image_size, config.net, config.hold_out) == (32, "resnet20", HOLD_OUT)
     assert (config.method, config.drw) == ("ldam", True)  # 16 and 4 images: nearest to the digits
     assert None not in (config.epochs, config.batch_size, config.lr, config.evaluate_every)
     assert any("digits" in line for line in plan.why)
+    assert any("images made smaller, from usually 97 pixels to 32" in line for line in plan.why)
     again = planned(config, machine=CPU)
     assert again.config == config
     assert again.why == ()

@@ -30,7 +30,7 @@ def test_settings_stay_within_the_budget_and_never_enlarge(machine: Machine, sid
 
 def test_a_cpu_gets_what_it_can_train() -> None:
     few, many = choose_settings(300, 64, 3, CPU), choose_settings(3000, 64, 3, CPU)
-    assert few.net == "resnet20"
+    assert (few.net, few.size) == ("resnet20", 32)
     assert (many.net, many.size) == ("small", 32)
     assert many.epochs >= FEWEST_EPOCHS
 
@@ -49,9 +49,9 @@ def test_pretrained_weights_are_taken_where_the_time_allows() -> None:
 
 
 def test_batches_grow_with_the_images() -> None:
-    assert [batch_for(n, CPU) for n in (50, 500, 5000, 50_000)] == [16, 32, 64, 64]
-    assert batch_for(50_000, GPU) == 128
-    assert batch_for(64 * 40 + 1, CPU) == 65  # batch normalisation cannot normalise a single image
+    assert [batch_for(n, 64, CPU) for n in (50, 500, 5000, 50_000)] == [16, 32, 64, 64]
+    assert batch_for(50_000, 64, GPU) == 128
+    assert [batch_for(64 * 40 + 1, side, CPU) for side in (32, 64)] == [65, 64]
 
 
 def test_more_threads_more_epochs() -> None:
