@@ -40,7 +40,7 @@ def _parts(folder: Path) -> dict[str, Any]:
         import datasets
     except ImportError as error:
         raise DataError(
-            f"{folder}: a Hugging Face data set needs datasets ({error}): pip install 'procrustean[tables]'"
+            f"{folder}: a Hugging Face data set needs datasets ({error}): pip install -c constraints.txt '.[tables]'"
         ) from error
     try:
         loaded = datasets.load_from_disk(str(folder))

@@ -129,7 +129,9 @@ def _parquet(path: Path) -> dict[str, list[Any]]:
         import pyarrow as pa
         from pyarrow import parquet
     except ImportError as error:
-        raise DataError(f"{path}: parquet needs pyarrow ({error}): pip install 'procrustean[tables]'") from error
+        raise DataError(
+            f"{path}: parquet needs pyarrow ({error}): pip install -c constraints.txt '.[tables]'"
+        ) from error
     if not path.exists():
         raise DataError(f"{path}: there is no such file")
     try:

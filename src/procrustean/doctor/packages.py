@@ -34,7 +34,9 @@ def check_optional(load: Callable[[str], object] = import_module) -> list[Findin
         try:
             installed = version(name)
         except PackageNotFoundError:
-            found.append(note(name, f"not installed; needed for {purpose}: pip install 'procrustean[{extra}]'"))
+            found.append(
+                note(name, f"not installed; needed for {purpose}: pip install -c constraints.txt '.[{extra}]'")
+            )
             continue
         try:
             load(name)

@@ -96,4 +96,4 @@ def _needed(name: str) -> None:
     try:
         import_module(name)
     except ImportError as error:
-        raise ConfigError(f"format 'onnx' needs {name} ({error}): pip install 'procrustean[onnx]'") from error
+        raise ConfigError(f"format 'onnx' needs {name} ({error}): pip install -c constraints.txt '.[onnx]'") from error
