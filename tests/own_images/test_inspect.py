@@ -58,7 +58,7 @@ def test_the_text_says_it_all(messy: Path) -> None:
         "across splits: 1 groups",
         "test/red/copy.png",
         "contradicting labels: 1 groups",
-        "advised method: remix --drw, best of 7 methods",
+        "advised method: ldam --drw, best of 9 methods",
         "advised settings: small at 12 x 12 pixels",
         "expected time: about",
         f"procrustean train {messy} --method auto",

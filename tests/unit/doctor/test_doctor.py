@@ -73,7 +73,7 @@ def test_optional_packages(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(packages, "version", version)
     found = {finding.topic: finding for finding in packages.check_optional(load)}
-    assert "pip install 'procrustean[nets]'" in found["timm"].text
+    assert "pip install -c constraints.txt '.[nets]'" in found["timm"].text
     assert "torchvision does not fit torch 1.2 (operator torchvision::nms does not exist)" in found["torchvision"].text
     assert found["pyarrow"].level == "fine"
     assert packages.check_python()[0].level == "fine"
