@@ -11,6 +11,9 @@ from multiprocessing.process import BaseProcess
 from pathlib import Path
 from unittest import mock
 
+#: A file beside the log that says that the command has begun, and not only its process.
+STARTED = "started"
+
 _CONTEXT = multiprocessing.get_context("forkserver")
 _CONTEXT.set_forkserver_preload(
     [
@@ -33,6 +36,7 @@ def start(arguments: Sequence[str | Path], log: Path, before: Callable[..., None
         log: where everything it prints goes.
         before: called in the process first; a function of a module.
     """
+    log.with_name(STARTED).unlink(missing_ok=True)
     process = _CONTEXT.Process(target=_command, args=([*map(str, arguments)], log, before))
     # The server is not told where modules are and would quietly import nothing.
     with mock.patch.dict(os.environ, PYTHONPATH=os.pathsep.join(sys.path)):
@@ -59,4 +63,5 @@ def _command(arguments: list[str], log: Path, before: Callable[..., None] | None
         before()
     from procrustean.cli import main
 
+    log.with_name(STARTED).touch()
     sys.exit(main(arguments))

@@ -5,12 +5,14 @@ from __future__ import annotations
 import io
 import json
 import os
+import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor
@@ -22,6 +24,7 @@ from . import checkpoint
 from .claims import Claim
 
 FORMAT = 1
+RECORDS = "records"  # the epochs so far, as bytes, among the tensors of a checkpoint
 
 
 class RunDirectory:
@@ -31,6 +34,8 @@ class RunDirectory:
         self.path = path
         self._number = 0
         self._claim: Claim | None = None
+        self._recorded = bytearray()  # what epochs.jsonl holds
+        self._saved: bytes | None = None  # what it held when the checkpoint was saved
 
     @classmethod
     def create(
@@ -155,24 +160,37 @@ class RunDirectory:
         return records
 
     def keep_records(self, count: int) -> None:
-        """Drop the epochs after the checkpoint that training goes on from; they are about to be trained again."""
-        kept = self.records()[:count]
-        checkpoint.write_atomically(self.file("epochs.jsonl"), b"".join(_json_line(r) for r in kept))
+        """Drop the epochs after the checkpoint that training goes on from; they are about to be trained again.
+
+        A file that does not hold the epochs before it any more is put right.
+        """
+        path = self.file("epochs.jsonl")
+        if count and self._saved is None:  # the first release kept them in this file alone
+            content = b"".join(_json_line(record) for record in self.records()[:count])
+        else:
+            content = self._saved or b""
+        if self._saved and not (path.exists() and path.read_bytes().startswith(content)):
+            warnings.warn(f"{path} is missing or damaged; restored from the checkpoint", stacklevel=2)
+        checkpoint.write_atomically(path, content)
+        self._recorded = bytearray(content)
 
     def append(self, record: Mapping[str, Any]) -> None:
         """Add an epoch."""
+        line = _json_line(record)
         try:
             with open(self.file("epochs.jsonl"), "ab") as file:
-                file.write(_json_line(record))
+                file.write(line)
                 file.flush()
                 # A checkpoint that counts this epoch must not outlive it.
                 os.fsync(file.fileno())
         except OSError as error:
             raise RunError(f"cannot write {self.file('epochs.jsonl')} ({error.strerror})") from error
+        self._recorded += line
 
     def save_checkpoint(self, tensors: Mapping[str, Tensor], position: Mapping[str, Any]) -> None:
         self._number += 1
-        checkpoint.save_checkpoint(self.path, self._number, tensors, position)
+        recorded = torch.from_numpy(np.frombuffer(bytes(self._recorded), np.uint8).copy())
+        checkpoint.save_checkpoint(self.path, self._number, {**tensors, RECORDS: recorded}, position)
 
     def load_checkpoint(self) -> tuple[dict[str, Tensor], dict[str, Any]] | None:
         checkpoint.remove_leftovers(self.path)
@@ -180,6 +198,8 @@ class RunDirectory:
         if loaded is None:
             return None
         tensors, position, self._number = loaded
+        recorded = tensors.pop(RECORDS, None)
+        self._saved = None if recorded is None else bytes(recorded.to(torch.uint8).numpy())
         return tensors, position
 
     def save_arrays(self, name: str, arrays: Mapping[str, npt.NDArray[Any]]) -> None:
