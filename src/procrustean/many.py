@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from .advice.planning import ADVISED, AUTO, Plan, planned
+from .advice.planning import planned
 from .api import OngoingRun, Stopped
 from .config import RunConfig
 from .console import Reporter, SilentReporter
@@ -132,9 +132,7 @@ def _starter(
         finished(asked, path)
 
     def start() -> Iterator[None]:
-        # A run that names its method says what it wants: the recipe of its images is not changed under its name.
-        left_open = asked.method in (ADVISED, AUTO)
-        plan = planned(asked, splits=given, load=splits_of) if left_open else Plan(asked, given)
+        plan = planned(asked, splits=given, load=splits_of)
         config, splits = plan.config, plan.splits
         begun = (path / "config.json").exists()
         if not begun:
