@@ -40,7 +40,8 @@ def test_diagnose_says_what_it_found_and_leaves_the_run_alone(call: Any, runs: l
     assert {path.name for path in folder.iterdir()} == {"diagnosis.json", *names}
     record = json.loads((folder / "diagnosis.json").read_text())
     assert record["probes"]["epochs"] == [1, 3]
-    assert [finding["topic"] for finding in record["findings"]][:5] == [
+    assert [finding["topic"] for finding in record["findings"]][:6] == [
+        "measured",
         "progress",
         "ratio",
         "gradients",

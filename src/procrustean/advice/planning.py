@@ -71,7 +71,7 @@ def planned(
     if splits is None:
         natural, size = _size_to_load(config, machine)
         splits = load(replace(config, image_size=size))
-        if is_files(config.source):
+        if is_files(config.source) and config.recipe == "auto":
             config = replace(config, image_size=splits.train.images.shape[1])
     why: list[str] = []
     if natural is not None and 2 * (config.image_size or natural) <= natural:

@@ -7,6 +7,7 @@ from functools import cache
 from typing import Any
 
 from ..config import RunConfig
+from ..data.sources import is_named
 from ..errors import ConfigError
 from ..methods import checked_options, option_defaults
 from ..methods.mfw import ALPHA
@@ -103,11 +104,13 @@ def record_matches(record: dict[str, Any], config: RunConfig) -> bool:
         return False
     if config.drw:
         options["drw"] = True
+    # What is measured on the images is not known without them; the border follows the size of the user's own ones.
+    unknown = {"name"} if is_named(config.source) else {"name", "padding"}
     written = record["method"].get("options") or {}
     return all(options.get(name) == value for name, value in written.items()) and all(
         _plain(recipe[name]) == value
         for name, value in record["recipe"].items()
-        if name != "name" and recipe.get(name) is not None
+        if name not in unknown and recipe.get(name) is not None
     )
 
 

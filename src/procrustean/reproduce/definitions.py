@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from fnmatch import fnmatchcase
 from functools import cache
 from importlib.resources import files
 from typing import Any
 
 from ..config import RunConfig
+from ..data.sources import is_named
 from ..errors import ConfigError, did_you_mean
 from .paper import PaperNumber, paper_number, paper_rows
 
@@ -36,7 +37,10 @@ class Cell:
 
     def config(self, **more: Any) -> RunConfig:
         """The run of this cell, with seeds and the like added."""
-        return RunConfig.from_json({**self.settings, **more}, origin=self.place)
+        config = RunConfig.from_json({**self.settings, **more}, origin=self.place)
+        # A cell says how it is trained: for images of the user's nothing is left to be chosen from them.
+        own = config.recipe == "auto" and not is_named(config.source)
+        return replace(config, recipe="images") if own else config
 
     def config_or_none(self, **more: Any) -> RunConfig | None:
         """The same; None where this version has no such settings."""
