@@ -14,7 +14,7 @@ SMALL = ("--net", "small", "--epochs", 2, "--device", "cpu", "--run-dir", "run")
 
 @pytest.fixture
 def run(call: Call, npz: Path) -> Path:
-    assert call("train", npz, *SMALL, "--hold-out", 2).code == 0
+    assert call("train", npz, *SMALL, "--method", "mfw", "--hold-out", 2).code == 0
     return Path("run")
 
 
