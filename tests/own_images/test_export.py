@@ -146,11 +146,9 @@ def test_nothing_is_overwritten_and_only_runs_are_exported(
     assert "checked: probabilities differ" in answer.out
 
 
-@pytest.mark.parametrize("method", ["ldam", "bbn"])
-def test_other_heads_and_grey_images_are_exported(method: str, tmp_path: Path) -> None:
-    trained = fit(
-        "digits", imbalance="step", rho=20, method=method, epochs=2, device="cpu", run_dir=str(tmp_path / "r")
-    )
+def test_other_heads_and_grey_images_are_exported(tmp_path: Path) -> None:
+    made = {"imbalance": "step", "rho": 20, "epochs": 2, "device": "cpu"}
+    trained = fit("digits", **made, method="ldam", run_dir=str(tmp_path / "run"))
     done = export(trained.path, form="torch", output=tmp_path / "torch")
     assert done.difference < 1e-5
     assert "convert('L')" in (done.folder / "load.py").read_text()
