@@ -9,7 +9,7 @@ ONE_THREAD = OMP_NUM_THREADS=1 OMP_WAIT_POLICY=PASSIVE
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test lint format install wheel clean
+.PHONY: help demo test faults audit lint format install wheel clean
 
 help: ## show this list
 	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' Makefile | while IFS="$$(printf '\t')" read -r name text; do \
@@ -21,6 +21,13 @@ demo: .venv/installed ## train on imbalanced digits, ERM against MFW: a table an
 test: lint ## lint, then every test
 	$(ONE_THREAD) $(BIN)/python -m pytest -n $(WORKERS) -m "not alone"
 	$(ONE_THREAD) $(BIN)/python -m pytest -m alone tests
+
+faults: .venv/installed-dev ## kill, damage and fuzz by the hundred (ten minutes); figures into docs/reliability.md
+	$(ONE_THREAD) nice $(BIN)/python tests/faults/campaign.py --output results/faults.json
+	$(BIN)/python tests/faults/table.py
+
+audit: .venv/installed-dev ## ask for known vulnerabilities of the pinned dependencies; needs a network
+	$(BIN)/python tools/audit.py
 
 lint: .venv/installed-dev ## ruff and mypy
 	$(BIN)/ruff check

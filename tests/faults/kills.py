@@ -6,7 +6,6 @@ import json
 import os
 import random
 import signal
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -19,8 +18,8 @@ from tally import Tally
 CODES = {signal.SIGINT: 130, signal.SIGTERM: 143, signal.SIGUSR1: 138}
 #: Most disturbances of one run.
 MOST = 12
-#: Seconds within which a run is disturbed at most.
-LONGEST = 1.5
+#: Share of the kills that wait until the run trains; the others come at any time after the process has begun.
+TRAINING = 0.9
 
 
 def kills_and_signals(source: Path, folder: Path, count: int, seed: int, say: Callable[[str], None]) -> list[Tally]:
@@ -62,14 +61,13 @@ class Disturbed:
 
     def disturb(self, most: int, kills: Tally, signals: Tally) -> None:
         """Train it in spite of up to `most` disturbances, and compare it with its twin."""
-        began = time.monotonic()
         whole = self._to_the_end([*self.settings, "--run-dir", str(self.folder / "whole")])
-        seconds = time.monotonic() - began
+        seconds = self._seconds() if whole == 0 else 0.0
         disturbances: list[tuple[Tally, str]] = []
         problem = "" if whole == 0 else f"{self.method}: the undisturbed run exits with {whole}: {self._said()}"
         while not problem and len(disturbances) < most and not (self.run / "result.json").exists():
             kind = self.chance.choice([signal.SIGKILL] * 4 + [self.chance.choice(list(CODES))])
-            code = self._disturbed(kind, self.chance.uniform(0, min(seconds, LONGEST)))
+            code = self._disturbed(kind, self.chance.uniform(0, seconds))
             if code is None:
                 continue
             disturbances.append((kills if kind == signal.SIGKILL else signals, self._where()))
@@ -95,9 +93,10 @@ class Disturbed:
 
     def _disturbed(self, kind: signal.Signals, after: float) -> int | None:
         """The exit code of a process that was sent a signal; None if it had ended before."""
+        begun = self._written()
         process = forked.start([*self._command(), "--quiet"], self.log)
-        if kind != signal.SIGKILL:
-            forked.wait_for(self.log.with_name(forked.STARTED).exists, process)
+        if kind != signal.SIGKILL or self.chance.random() < TRAINING:
+            forked.wait_for(lambda: self._written() != begun, process)
         process.join(after)
         if process.exitcode is not None:
             assert process.exitcode == 0, self._said()
@@ -107,6 +106,16 @@ class Disturbed:
         process.join(60)
         assert process.exitcode is not None
         return process.exitcode or None  # a run may be over before it looks whether it was asked to stop
+
+    def _seconds(self) -> float:
+        """How long the undisturbed run trained."""
+        seconds: float = json.loads((self.folder / "whole/result.json").read_text())["seconds"]["total"]
+        return seconds
+
+    def _written(self) -> list[int]:
+        """When the files that a run begins with, or goes on with, were written."""
+        paths = [self.run / name for name in ("config.json", "epochs.jsonl", "checkpoints.json")]
+        return [path.stat().st_mtime_ns if path.exists() else 0 for path in paths]
 
     def _to_the_end(self, command: list[str]) -> int:
         process = forked.start([*command, "--quiet"], self.log)

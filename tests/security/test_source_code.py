@@ -100,9 +100,7 @@ def faults(source: str, file: str = "new.py") -> Iterator[str]:
             yield f"{node.lineno}: {name} makes any object; use yaml.safe_load"
         if name == "torch.load" and keyword(node, "weights_only") is not True:
             yield f"{node.lineno}: torch.load without weights_only=True runs code"
-        if name == "numpy.load" and keyword(node, "allow_pickle") is not False:
-            yield f"{node.lineno}: numpy.load without allow_pickle=False says nothing of pickles"
-        if keyword(node, "allow_pickle") is True:
+        if keyword(node, "allow_pickle") not in (None, False):
             yield f"{node.lineno}: allow_pickle=True runs code"
         if keyword(node, "shell") not in (None, False):
             yield f"{node.lineno}: shell=True lets a name be a command"
@@ -148,8 +146,8 @@ def test_the_source_holds_no_way_to_run_code_from_a_file() -> None:
         "import torch; torch.load(path, weights_only=False)",
         "import torch; torch.load(path, weights_only=flag)",
         "from torch import load; load(path)",
-        "import numpy as np; np.load(path)",
         "import numpy as np; np.load(path, allow_pickle=True)",
+        "import numpy as np; np.load(path, allow_pickle=flag)",
         "import subprocess; subprocess.run(text, shell=True)",
         "import subprocess; subprocess.run(text, shell=flag)",
         "archive.extractall(folder)",
@@ -168,7 +166,7 @@ def test_each_of_them_would_be_found(line: str) -> None:
     [
         "import yaml; yaml.safe_load(text)",
         "import torch; torch.load(path, weights_only=True)",
-        "import numpy as np; np.load(path, allow_pickle=False)",
+        "import numpy as np; np.load(path); np.load(path, allow_pickle=False)",
         "import subprocess; subprocess.run([text])",
         "archive.extractall(folder, filter='data')",
         "model.eval()",
