@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -126,7 +126,7 @@ def resume(run: str | Path, *, splits: Splits | None = None, reporter: Reporter 
     try:
         if directory.finished:
             raise RunError(f"{run} is finished already; see: procrustean compare {run}")
-        prepared = prepare_again(directory, config, splits, reporter.say)
+        prepared = prepare_again(directory, config, identity, splits, reporter.say)
         check_identity(Path(run), identity, prepared)
         return _train(prepared, directory, reporter, resume=True)
     finally:
@@ -199,7 +199,7 @@ def load_run(
         option = {"held_out": "--hold-out", "ema": "--average ema", "swa": "--average swa"}.get(weights)
         reason = "is not finished" if option is None else f"was trained without {option}"
         raise RunError(f"{run} has no {path.name}: it {reason}")
-    prepared = prepare_again(directory, config, splits or _moved(config, source), to_train=False)
+    prepared = prepare_again(directory, config, identity, splits or _moved(config, source), to_train=False)
     check_identity(Path(run), identity, prepared, "be used")
     net = prepared.build_net()
     for number in range(len(prepared.method.stages)):
@@ -220,6 +220,7 @@ def _moved(config: RunConfig, source: str | None) -> Splits | None:
 def prepare_again(
     directory: RunDirectory,
     config: RunConfig,
+    identity: Mapping[str, Any],
     splits: Splits | None,
     say: Callable[[str], None] = lambda text: None,
     *,
@@ -235,7 +236,7 @@ def prepare_again(
             )
         splits = load_source(**{**source_settings(config), "source": remembered}, say=say)
     try:
-        return prepare(config, splits=splits, say=say, to_train=to_train)
+        return prepare(config, splits=splits, say=say, to_train=to_train, began=identity.get("recipe", {}))
     except ConfigError as error:
         if splits is None and "source" in str(error):
             raise ConfigError(

@@ -7,6 +7,7 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, cast
 
 import torch
@@ -119,6 +120,7 @@ def prepare(
     splits: Splits | None = None,
     say: Callable[[str], None] = lambda text: None,
     to_train: bool = True,
+    began: Mapping[str, Any] = MappingProxyType({}),
 ) -> Prepared:
     """Load the data and resolve every setting; all that can be wrong with them is said here, before training.
 
@@ -127,6 +129,7 @@ def prepare(
         splits: the images, where the user has handed them over.
         say: called with one line of progress at a time.
         to_train: whether the network will need the weights it starts from.
+        began: the recipe a run began with, if it exists already: defaults that have changed since do not touch it.
     """
     recipe_of(config)  # what is wrong with the settings is said before images are loaded
     options = _options(config)
@@ -162,8 +165,8 @@ def prepare(
             f"average {config.average!r} received, but {method.label} trains in stages or changes the trained network, "
             "so that an average along the way is none of what it makes; leave --average out"
         )
-    recipe = _resolved(recipe, config, method)
-    if recipe.name == OWN_IMAGES and recipe.padding:
+    recipe = _resolved(recipe, config, method, began)
+    if recipe.name == OWN_IMAGES and recipe.padding and "padding" not in began:
         # Four pixels are an eighth of the 32 that the recipe was made for; of 8 pixels they would leave half an image.
         recipe = recipe.changed({"padding": max(1, round(max(data.train.images.shape[1:3]) / 8))})
     if recipe.mean is None or recipe.std is None:
@@ -237,7 +240,9 @@ def _options(config: RunConfig) -> dict[str, Any]:
     return {**option_defaults(config.method), **given}
 
 
-def _resolved(recipe: Recipe, config: RunConfig, method: Method) -> Recipe:
+def _resolved(
+    recipe: Recipe, config: RunConfig, method: Method, began: Mapping[str, Any] = MappingProxyType({})
+) -> Recipe:
     changes = method.own if config.recipe == "own" else method.paper
     if changes is None:
         raise ConfigError(
@@ -245,7 +250,10 @@ def _resolved(recipe: Recipe, config: RunConfig, method: Method) -> Recipe:
             f"here; leave --recipe out to train by {recipe.name!r}, {RECIPES[recipe.name][1]}"
         )
     chosen = {name: getattr(config, name) for name in _FLAGS}
-    return recipe.changed(changes).changed({name: value for name, value in chosen.items() if value is not None})
+    # Mean and spread are the data's: measured again, they show whether the images are still the same.
+    kept = {k: tuple(v) if isinstance(v, list) else v for k, v in began.items() if k not in ("mean", "std")}
+    flags = {name: value for name, value in chosen.items() if value is not None}
+    return recipe.changed(changes).changed(kept).changed(flags)
 
 
 def check_identity(run: Path, identity: Mapping[str, Any], prepared: Prepared, purpose: str = "go on") -> None:

@@ -22,6 +22,8 @@ from procrustean.cli import main
 from procrustean.data import archives, npm_mirror, restricted_pickle
 from procrustean.data import npz as npz_module
 from procrustean.data.cifar import CIFAR10, load_cifar
+from procrustean.data.official.listing import Problem
+from procrustean.data.official.lists import Line, listing_of
 from procrustean.data.sources import load_source
 from procrustean.engine.run_directory import RunDirectory
 from procrustean.errors import ConfigError, DataError, RunError
@@ -295,13 +297,28 @@ def test_two_arrays_of_one_name_are_refused(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["../outside.jpg", "a/../../outside.jpg", "/outside.jpg"])
 def test_a_list_of_images_names_none_outside_its_folder(name: str, tmp_path: Path) -> None:
-    lists = pytest.importorskip("procrustean.data.official.lists", reason="this version reads no lists of images")
     Image.new("RGB", (4, 4)).save(tmp_path / "outside.jpg")
     (tmp_path / "images/a").mkdir(parents=True)
     place = str(tmp_path / "outside.jpg") if name.startswith("/") else name
-    line, problems = lists.Line("list, line 1", place, 0), []
-    listing = lists.listing_of(
+    line = Line("list, line 1", place, 0)
+    problems: list[Problem] = []
+    listing = listing_of(
         tmp_path / "images", {"train": [line]}, ("cat", "dog"), fault=lambda line: "", problems=problems
     )
     assert len(listing.parts["train"].labels) == 0
-    assert len(listing.problems) == 1
+    [problem] = listing.problems
+    assert (problem.kind, problem.where) == ("bad line", f"list, line 1: {place}")
+    assert problem.text.startswith("outside of")
+
+
+@pytest.mark.parametrize("name", ["pipe", "/dev/zero", "folder"])
+def test_a_table_of_images_names_nothing_but_files(name: str, tmp_path: Path) -> None:
+    """A table may name images anywhere, but a pipe would be waited for without end."""
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "folder").mkdir()
+    for number in range(4):
+        Image.new("RGB", (4, 4), (60 * number, 0, 0)).save(tmp_path / f"{number}.png")
+    rows = [f"{number}.png,{'cat' if number < 2 else 'dog'}" for number in range(4)]
+    (tmp_path / "images.csv").write_text("\n".join(["path,label", *rows, f"{name},cat"]))
+    with pytest.raises(DataError, match=rf"row 6 \({name}\): not a plain file"):
+        load_source(str(tmp_path / "images.csv"))

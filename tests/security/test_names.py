@@ -111,8 +111,6 @@ def test_progress_cannot_drive_the_terminal() -> None:
 
 
 def test_a_page_of_results_holds_them_as_text(run: Path, tmp_path: Path) -> None:
-    """Where this version makes pages."""
-    pytest.importorskip("procrustean.report.html_page", reason="this version makes no pages")
     output = tmp_path / "page.html"
     assert main(["report", str(run), "--output", str(output)]) == 0
     text = output.read_text(encoding="utf-8")

@@ -126,6 +126,8 @@ def reason(content: Path | bytes, error: Exception) -> str:
         return "there is no such file"
     if isinstance(error, PermissionError):
         return error.strerror or str(error)
+    if isinstance(content, Path) and not content.is_file():
+        return "not a plain file"
     if (content.stat().st_size if isinstance(content, Path) else len(content)) == 0:
         return "empty file"
     if isinstance(error, UnidentifiedImageError):
@@ -146,6 +148,8 @@ def _decode(file: ImageFile, out: Images) -> str:
 
 
 def _opened(content: Path | bytes) -> Image.Image:
+    if isinstance(content, Path) and content.exists() and not content.is_file():
+        raise OSError("not a plain file")  # a pipe would be waited for without end
     return Image.open(content if isinstance(content, Path) else io.BytesIO(content), formats=FORMATS)
 
 

@@ -81,7 +81,7 @@ def diagnose_run(
         new = _new(_weights_of_finished(directory, record), recorded)
         if not new:  # then neither the images nor the network are needed
             return _diagnosis(record, recorded, {})
-    prepared = prepare_again(directory, config, splits, say)
+    prepared = prepare_again(directory, config, identity, splits, say)
     check_identity(Path(run), identity, prepared, "be diagnosed")
     if record is None:
         new = _new(_weights_of_unfinished(directory, prepared), recorded)

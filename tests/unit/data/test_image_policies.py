@@ -199,7 +199,7 @@ def test_a_class_without_training_images_is_left_out_with_its_test_images(folder
 def test_leaving_out_has_an_end(folder: Path) -> None:
     for path in (folder / "train/cat").iterdir():
         path.write_bytes(b"")
-    with pytest.raises(DataError, match="at least two class.* with .*images are needed, found 1"):
+    with pytest.raises(DataError, match=r"at least two class.* with .*images are needed, found 1"):
         load_source(str(folder), on_bad_image="skip")
 
 

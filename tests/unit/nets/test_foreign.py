@@ -161,7 +161,7 @@ class TestRefusals:
     @pytest.mark.parametrize(
         ("failure", "message"),
         [
-            (ImportError("no such thing"), r"networks of timm need it installed.*procrustean\[nets\]"),
+            (ImportError("no such thing"), r"networks of timm need it installed.*'\.\[nets\]'"),
             (RuntimeError("operator torchvision::nms does not exist"), "torchvision does not fit torch"),
         ],
     )

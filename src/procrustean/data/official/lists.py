@@ -64,6 +64,9 @@ def listing_of(
                 problems.append(Problem("duplicate", f"{line.where}: {line.path}", f"also in {seen[line.path]}"))
                 continue
             seen[line.path] = line.where
+            if _leaves(line.path):
+                problems.append(Problem("bad line", f"{line.where}: {line.path}", f"outside of {root}"))
+                continue
             too_large = f"label {line.label}, but there are {len(classes)} classes"
             wrong = fault(line) if line.label < len(classes) else too_large
             if wrong:
@@ -79,6 +82,11 @@ def listing_of(
         parts[split] = Part(FileSources(root, paths), np.asarray(labels, np.int64))
         listed[split] = counted(all_labels, len(classes))
     return Listing(classes, parts, listed, [*tree.unreadable(), *problems])
+
+
+def _leaves(path: str) -> bool:
+    """Whether a path may lead out of the folder it is relative to."""
+    return Path(path).is_absolute() or ".." in Path(path).parts
 
 
 def majority(values: Iterable[tuple[Key, Value]]) -> dict[Key, Value]:
