@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
-import sys
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -13,7 +11,8 @@ import pytest
 
 from procrustean.grids import expand
 
-PROJECT = Path(__file__).resolve().parents[2]
+from .scripts import PROJECT, script
+
 GRID = """
 base: {source: digits, imbalance: step, rho: 20, epochs: 2, average: both, batch_size: 128}
 runs:
@@ -21,16 +20,6 @@ runs:
   - {net: convnet-ln, method: erm}
 grid: {seed: [0, 1]}
 """
-
-
-def script(name: str) -> ModuleType:
-    spec = importlib.util.spec_from_file_location(f"experiments_{name}", PROJECT / "experiments" / f"{name}.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module  # dataclasses look their module up
-    spec.loader.exec_module(module)
-    return module
 
 
 @pytest.fixture(scope="module")

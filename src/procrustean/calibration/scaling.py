@@ -18,6 +18,8 @@ Prior = npt.NDArray[np.float64]  # [C], sums to 1
 
 _LOG_SCALES = (-7.0, 7.0)
 _TAUS = (-1.0, 2.5)
+#: How many held-out images the expectation weighs that the scale is near 1; chosen by experiments/calibration.py.
+SCALE_WEIGHT = 1.0
 
 
 @dataclass(frozen=True)
@@ -71,17 +73,19 @@ class Calibration:
         return cls(1 / record["temperature"], record["tau"], tuple(record["counts"]), record["images"])
 
 
-def calibrate(scores: npt.ArrayLike, labels: npt.ArrayLike, counts: Sequence[int]) -> Calibration:
+def calibrate(
+    scores: npt.ArrayLike, labels: npt.ArrayLike, counts: Sequence[int], *, scale_weight: float = SCALE_WEIGHT
+) -> Calibration:
     """Find scale and tau by maximum likelihood on held-out images, whatever class frequencies these have.
 
     The likelihood is that of the held-out frequencies h: softmax(scale * z + tau * log pi + log h - log pi). A normal
-    prior on log scale, which weighs as much as one image or less, keeps the scale finite where all images are
-    classified correctly.
+    prior on log scale keeps the scale finite where all images are classified correctly.
 
     Args:
         scores: of the network on the held-out images, [n, C].
         labels: their classes, [n].
         counts: training images per class, [C].
+        scale_weight: of the prior on log scale, 1 / its variance.
     """
     z, y = np.asarray(scores, np.float64), np.asarray(labels, np.int64)
     frequencies = np.bincount(y, minlength=len(counts))
@@ -100,8 +104,10 @@ def calibrate(scores: npt.ArrayLike, labels: npt.ArrayLike, counts: Sequence[int
         log_p = log_softmax(math.exp(log_scale) * z + (tau - 1) * log_pi + log_h)
         error = np.exp(log_p)
         error[np.arange(len(y)), position] -= 1
-        gradient = np.array([math.exp(log_scale) * (error * z).sum() + log_scale, (error @ log_pi).sum()])
-        return log_loss(log_p, position) + log_scale**2 / (2 * len(y)), gradient / len(y)
+        gradient = np.array(
+            [math.exp(log_scale) * (error * z).sum() + scale_weight * log_scale, (error @ log_pi).sum()]
+        )
+        return log_loss(log_p, position) + scale_weight * log_scale**2 / (2 * len(y)), gradient / len(y)
 
     found = minimize(loss, np.zeros(2), jac=True, bounds=[_LOG_SCALES, _TAUS], method="L-BFGS-B")
     scale, tau = math.exp(found.x[0]), float(found.x[1])
