@@ -48,14 +48,10 @@ class LabelledImages:
         scale = torch.tensor([1 / (255 * s) for s in std], dtype=torch.float32, device=device)
         shift = torch.tensor([-m / s for m, s in zip(mean, std, strict=True)], dtype=torch.float32, device=device)
         self.scale, self.shift = scale.view(-1, 1, 1), shift.view(-1, 1, 1)
+        self.pixel_range = PixelRange(self.shift, self.shift + 255 * self.scale)  # what pixels of 0 and 255 become
 
     def __len__(self) -> int:
         return len(self.labels)
-
-    @property
-    def pixel_range(self) -> PixelRange:
-        """What pixels of 0 and 255 become."""
-        return PixelRange(self.shift, self.shift + 255 * self.scale)
 
     def normalised(self, x: Tensor) -> Tensor:
         """Pixels [B, channels, H, W], 0..255, as the network takes them: channels last in memory."""

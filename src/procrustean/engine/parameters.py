@@ -118,7 +118,7 @@ class FlatBuffers:
 
     def restore_unless(self, good: Tensor) -> None:
         """Go back to the remembered values where `good` (0-d bool) is false."""
-        self.flat.copy_(torch.where(good, self.flat, self.previous))
+        torch.where(good, self.flat, self.previous, out=self.flat)
 
 
 def _low_precision_names(net: nn.Module) -> set[str]:

@@ -31,8 +31,8 @@ class SGD:
     ) -> None:
         self.parameters, self.buffers = parameters, buffers
         self.lr, self.momentum, self.nesterov = lr, momentum, nesterov
-        # Numbers where all parameters share them, vectors along the flat tensor where a stage says otherwise.
-        self.rate = parameters.by_name(rates, 1.0) if rates else 1.0
+        # Vectors along the flat tensor where a stage gives parameters rates or decays of their own.
+        self.rate = parameters.by_name(rates, 1.0) if rates else None
         self.decay = parameters.by_name(dict.fromkeys(no_decay, 0.0), 1.0) * weight_decay if no_decay else weight_decay
         self.velocity = torch.zeros_like(parameters.master)
         self.healthy = torch.ones((), dtype=torch.bool, device=lr.device)
@@ -50,13 +50,18 @@ class SGD:
             gradient.add_(master, alpha=self.decay)
         faster = torch.add(gradient, velocity, alpha=self.momentum)
         descent = gradient.add(faster, alpha=self.momentum) if self.nesterov else faster
-        updated = master - self.lr * self.rate * descent
+        if isinstance(self.rate, Tensor):
+            descent = descent * self.rate
+        updated = torch.addcmul(master, descent, self.lr, value=-1)
         # What is wrong with a gradient or a velocity shows in the weights they lead to, also an overflow of the update
         # itself. Statistics are summed up: they can overflow while the loss is finite, because batch normalisation
-        # turns an infinite variance into zeros.
-        watched = loss + self.buffers.flat.sum() if self.watches_statistics else loss
-        self.healthy.logical_and_(torch.isfinite(updated).all() & torch.isfinite(watched))
-        velocity.copy_(torch.where(self.healthy, faster, velocity))
-        master.copy_(torch.where(self.healthy, updated, master))
+        # turns an infinite variance into zeros. The largest weight is not finite if any is not, and one comparison of a
+        # single number is one small kernel; isfinite on all weights would be four large ones.
+        watched = torch.linalg.vector_norm(updated, torch.inf) + loss
+        if self.watches_statistics:
+            watched = watched + self.buffers.flat.sum()
+        self.healthy.logical_and_(watched.abs() < torch.inf)
+        torch.where(self.healthy, faster, velocity, out=velocity)
+        torch.where(self.healthy, updated, master, out=master)
         self.buffers.restore_unless(self.healthy)
         self.parameters.refresh()

@@ -24,22 +24,35 @@ class StepInputs:
 
     def __init__(self, device: torch.device, steps: int, batch: int) -> None:
         self.device, self.steps, self.batch = device, steps, batch
-        self.fields: dict[str, Tensor] = {}  # name -> [steps, batch, ...]
+        self.names: list[list[str]] = []  # of the numbers that lie together: those of one type and shape
+        self.fields: list[Tensor] = []  # of each group, [steps, names, batch, ...]
         self.cursor = torch.zeros(1, dtype=torch.int64, device=device)
 
     def load(self, plan: Arrays, first_image: int) -> None:
         """Copy this part of the plan into the tensors, which stay where they are."""
-        for name, values in plan.items():
-            part = values[first_image : first_image + self.steps * self.batch]
-            host = torch.from_numpy(np.ascontiguousarray(part)).view(self.steps, self.batch, *values.shape[1:])
-            if name not in self.fields:
-                self.fields[name] = torch.empty_like(host, device=self.device)
+        last_image = first_image + self.steps * self.batch
+        if not self.names:
+            together: dict[object, list[str]] = {}
+            for name, values in plan.items():
+                together.setdefault((values.dtype, values.shape[1:]), []).append(name)
+            self.names = list(together.values())
+        for number, names in enumerate(self.names):
+            parts = [
+                plan[name][first_image:last_image].reshape(self.steps, self.batch, *plan[name].shape[1:])
+                for name in names
+            ]
+            host = torch.from_numpy(np.stack(parts, axis=1))
+            if number == len(self.fields):
+                self.fields.append(torch.empty_like(host, device=self.device))
             source = host.pin_memory() if self.device.type == "cuda" else host
-            self.fields[name].copy_(source, non_blocking=True)
+            self.fields[number].copy_(source, non_blocking=True)
 
     def row(self) -> dict[str, Tensor]:
-        """The numbers of the step under the cursor, name -> [batch, ...]."""
-        return {name: values.index_select(0, self.cursor).squeeze(0) for name, values in self.fields.items()}
+        """The numbers of the step under the cursor, name -> [batch, ...]; one gather for each group."""
+        row: dict[str, Tensor] = {}
+        for names, values in zip(self.names, self.fields, strict=True):
+            row |= zip(names, values.index_select(0, self.cursor).squeeze(0).unbind(), strict=True)
+        return row
 
 
 class TrainStep:
@@ -88,8 +101,8 @@ class TrainStep:
         with torch.no_grad():
             cursor = self.inputs.cursor
             self.losses.index_copy_(0, cursor, loss.detach().float().view(1))
-            failed_now = was_healthy & ~self.optimizer.healthy
-            self.bad_step.copy_(torch.where(failed_now, cursor, self.bad_step))
+            failed_now = was_healthy ^ self.optimizer.healthy
+            torch.where(failed_now, cursor, self.bad_step, out=self.bad_step)
             cursor.add_(1)
 
     def batch(self) -> Batch:

@@ -38,6 +38,16 @@ def normalised(y, norm_ptr, c, C: tl.constexpr):
 
 
 @triton.jit
+def normalised_inside(y, inside, norm_ptr, c, C: tl.constexpr):
+    """The same where pixels are inside the image; those outside, which were loaded as zeros, stay zero."""
+    scale = tl.load(norm_ptr + 2 * C + c)
+    shift = tl.load(norm_ptr + 3 * C + c)
+    # A product with 0 or 1 takes a third of the instructions that choosing element by element does.
+    shifts = inside.to(tl.float32)[:, None] * shift[None, :]
+    return tl.maximum(y.to(tl.float32) * scale[None, :] + shifts, 0.0).to(y.dtype)
+
+
+@triton.jit
 def conv_forward(
     x_ptr, x_norm_ptr, w_ptr, y_ptr, part_ptr, ticket_ptr, gamma_ptr, beta_ptr, norm_ptr,
     running_mean_ptr, running_var_ptr, momentum, eps,
@@ -68,7 +78,7 @@ def conv_forward(
             x = tl.load(x_at, mask=inside[:, None] & (ci < CI)[None, :], other=0.0)
             w = tl.load(w_at, mask=(ci < CI)[:, None], other=0.0)
         if NORMALISED:
-            x = tl.where(inside[:, None], normalised(x, x_norm_ptr, ci, CI), 0.0).to(x_ptr.dtype.element_ty)
+            x = normalised_inside(x, inside, x_norm_ptr, ci, CI)
         total = tl.dot(x, w, total, input_precision="ieee")
     tl.store(y_ptr + pixel[:, None] * CO + co[None, :], total.to(y_ptr.dtype.element_ty))
     # Means and squared deviations of blocks, not sums and squares: merging them loses no digits.
@@ -228,7 +238,7 @@ def tap_input(
     else:
         x = tl.load(x_at, mask=inside[:, None] & (ci < CI)[None, :], other=0.0)
     if NORMALISED:
-        x = tl.where(inside[:, None], normalised(x, x_norm_ptr, ci, CI), 0.0).to(x_ptr.dtype.element_ty)
+        x = normalised_inside(x, inside, x_norm_ptr, ci, CI)
     return x
 
 
