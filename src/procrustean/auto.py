@@ -25,6 +25,7 @@ from .engine.run_directory import RunDirectory
 from .engine.stopping import stop_on_signal
 from .engine.training import Interrupted
 from .errors import ConfigError, RunError
+from .plain_json import read_object
 from .preparing import check_identity, prepare
 
 RECORD = "auto.json"
@@ -100,10 +101,18 @@ def chosen_run(path: Path) -> Path:
     record = path / RECORD
     if not record.is_file():
         return path
-    chosen = json.loads(record.read_text()).get("chosen")
+    chosen = _read(record).get("chosen")
     if chosen is None:
         raise RunError(f"{path}: the methods are not compared to the end; give the same command again to go on")
-    return path / str(chosen)
+    if not isinstance(chosen, str) or Path(chosen).name != chosen or not (path / chosen).is_dir():
+        raise RunError(f"{record} is damaged: it chose {chosen!r:.80}, which is no run of this folder")
+    return path / chosen
+
+
+def compared_in(path: Path) -> list[dict[str, Any]]:
+    """What a comparison found about each method; nothing for a folder that is none."""
+    record = path / RECORD
+    return list(_read(record).get("compared") or []) if record.is_file() else []
 
 
 def _agreed(folder: Path, asked: RunConfig) -> RunConfig:
@@ -111,7 +120,9 @@ def _agreed(folder: Path, asked: RunConfig) -> RunConfig:
     record = folder / RECORD
     if not record.is_file():
         return asked
-    kept = json.loads(record.read_text())
+    kept = _read(record)
+    if not {"asked", "config"} <= set(kept):
+        raise RunError(f"{record} is damaged: it lacks the settings of the comparison; choose another --run-dir")
     if RunConfig.from_json(kept["asked"], origin=str(record)).hash != asked.hash:
         raise RunError(f"{folder} holds a comparison with other settings; choose another --run-dir")
     return RunConfig.from_json(kept["config"], origin=str(record))
@@ -171,9 +182,13 @@ def _tell(tried: list[Candidate], best: Candidate, folder: Path, reporter: Repor
         value = candidate.held_out
         text = "no time left" if value is None else f"{100 * value:.1f} % balanced held-out accuracy"
         reporter.say(f"{candidate.choice.name}: {text}{', chosen' * (candidate is best)}")
-    record = json.loads((folder / RECORD).read_text())
+    record = _read(folder / RECORD)
     compared = [{"name": c.choice.name, "held_out_balanced_accuracy": c.held_out} for c in tried]
     _write(folder / RECORD, {**record, "chosen": best.choice.name, "compared": compared})
+
+
+def _read(path: Path) -> dict[str, Any]:
+    return read_object(path, "compare again with another --run-dir")
 
 
 def _write(path: Path, record: dict[str, Any]) -> None:

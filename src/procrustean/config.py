@@ -195,7 +195,7 @@ class RunConfig:
     @classmethod
     def from_json(cls, data: Mapping[str, Any], *, origin: str = "the configuration") -> RunConfig:
         """The reverse of `to_json`; refuses unknown keys and wrong types by name."""
-        if not isinstance(data.get("source"), str):
+        if not isinstance(data, Mapping) or not isinstance(data.get("source"), str):
             raise ConfigError(f"{origin} names no data set; add source, for example `source: digits`")
         return cls(**typed_settings(data, origin=origin))
 

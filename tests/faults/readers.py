@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import hashlib
 import io
 import json
 import pickle
@@ -16,17 +17,28 @@ import numpy as np
 import torch
 import yaml
 from PIL import Image
-from safetensors.torch import save_file
+from safetensors.torch import save
 
+from procrustean import auto
+from procrustean.calibration.kept import held_out_scores
+from procrustean.calibration.priors import read_prior
+from procrustean.calibration.scaling import Calibration
 from procrustean.config import RunConfig
 from procrustean.data import npm_mirror, restricted_pickle
 from procrustean.data.cifar import CIFAR10, MAX_ARCHIVE_BYTES, _members
+from procrustean.data.official.listing import Problem
+from procrustean.data.official.lists import listing_of, read_lines
+from procrustean.data.official.store import content_digest, open_store, verify
 from procrustean.data.sources import load_source
+from procrustean.diagnose.kept_features import load_features
 from procrustean.engine import checkpoint
 from procrustean.engine.run_directory import RunDirectory
 from procrustean.grids import expand
 from procrustean.nets.pretrained import read_pretrained
 from procrustean.plain_yaml import read_yaml
+from procrustean.predicting.loading import load_model
+from procrustean.predicting.model import network_of
+from procrustean.predicting.spec import ModelSpec
 from procrustean.report.results import load_result
 
 FIXTURES = Path(__file__).parents[1] / "fixtures" / "format-1"
@@ -144,12 +156,11 @@ def _weights() -> dict[str, torch.Tensor]:
 
 
 def _safetensors() -> bytes:
-    path = Path("/dev/shm") / f"procrustean-fuzz-{torch.initial_seed()}"
-    save_file(_weights(), path)
-    try:
-        return path.read_bytes()
-    finally:
-        path.unlink()
+    return _tensors(_weights())
+
+
+def _tensors(tensors: dict[str, torch.Tensor]) -> bytes:
+    return save(tensors)
 
 
 def _read_checkpoint(path: Path) -> object:
@@ -158,6 +169,128 @@ def _read_checkpoint(path: Path) -> object:
     path.with_name(entry["file"]).write_bytes(path.read_bytes())
     path.with_name(checkpoint.MANIFEST).write_bytes(checkpoint._manifest([entry]))
     return checkpoint.load_checkpoint(path.parent)
+
+
+def _pictures(folder: Path) -> None:
+    for number in range(4):
+        place = folder / f"{number}.png"
+        if not place.exists():
+            Image.fromarray(np.full((12, 12, 3), 60 * number, np.uint8)).save(place)
+
+
+def _read_table(path: Path) -> object:
+    _pictures(path.parent)
+    return load_source(str(path))
+
+
+_ROWS = {"path": [f"{number}.png" for number in range(4)], "label": ["cat", "cat", "dog", "dog"]}
+
+
+def _csv_table() -> bytes:
+    return "\n".join(["path,label", *(",".join(row) for row in zip(*_ROWS.values(), strict=True))]).encode()
+
+
+def _parquet_table() -> bytes:
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    content = io.BytesIO()
+    parquet.write_table(pa.table(_ROWS), content)
+    return content.getvalue()
+
+
+def _spec() -> dict[str, Any]:
+    spec = ModelSpec(
+        label="ERM", net="small", method="erm", options={}, seed=0, classes=("cat", "dog"), image_shape=(8, 8, 1),
+        crop=None, evaluation_crop=None, mean=(0.5,), std=(0.25,), kind="step",
+        calibration=Calibration(1.0, 0.0, (20, 5), 10),
+    )  # fmt: skip
+    return {"format": 1, "prior": {"cat": 0.5, "dog": 0.5}, "spec": spec.to_json()}
+
+
+def _model_weights() -> bytes:
+    return _tensors(dict(network_of(ModelSpec.from_json(_spec()["spec"])).state_dict()))
+
+
+def _read_export(path: Path) -> object:
+    for name, make in {"model.json": lambda: json.dumps(_spec()).encode(), "model.safetensors": _model_weights}.items():
+        if name != path.name:
+            path.with_name(name).write_bytes(make())
+    model = load_model(path.parent, device="cpu")
+    return model.probabilities(np.zeros((1, *model.spec.image_shape), np.uint8)) if path.name == "model.json" else model
+
+
+def _result_with_shape() -> bytes:
+    record = json.loads((FIXTURES / "finished/result.json").read_text())
+    record["data"]["image_shape"] = [8, 8, 1]  # not kept by the first release, which looked at the images for it
+    return json.dumps(record).encode()
+
+
+def _read_run_as_model(path: Path) -> object:
+    for name in ("config.json", "model.safetensors"):
+        path.with_name(name).write_bytes((FIXTURES / "finished" / name).read_bytes())
+    return load_model(path.parent, device="cpu")
+
+
+def _comparison() -> bytes:
+    settings = RunConfig("digits", "step", 20, method="erm").to_json()
+    return json.dumps({"format": 1, "asked": settings, "config": settings, "chosen": "erm", "compared": []}).encode()
+
+
+def _read_comparison(path: Path) -> object:
+    path.with_name("erm").mkdir(exist_ok=True)
+    return auto.compared_in(path.parent), auto.chosen_run(path.parent), auto._agreed(path.parent, _ASKED)
+
+
+_ASKED = RunConfig("digits", "step", 20, method="erm")
+
+
+def _features() -> bytes:
+    content = io.BytesIO()
+    kept = {"train_features": np.zeros((6, 2)), "test_features": np.zeros((4, 2))}
+    np.savez_compressed(content, train_labels=np.arange(6) % 2, test_labels=np.arange(4) % 2, **kept)
+    return content.getvalue()
+
+
+def _scores() -> bytes:
+    return _tensors({"scores": torch.arange(8.0).view(4, 2), "labels": torch.tensor([0, 1, 0, 1])})
+
+
+def _store(name: str) -> Callable[[], bytes]:
+    def make() -> bytes:
+        return _store_files()[name]
+
+    return make
+
+
+def _store_files() -> dict[str, bytes]:
+    images, labels = np.zeros((4, 8, 8, 3), np.uint8), np.array([0, 1, 0, 1])
+    splits, chunk = np.array([0, 0, 1, 1], np.uint8), hashlib.sha256(images.data).hexdigest()
+    manifest = {
+        "format": 1, "shape": list(images.shape), "classes": ["cat", "dog"], "splits": ["train", "test"],
+        "chunks": [chunk], "chunk_images": 4, "digest": content_digest([chunk], labels, splits),
+    }  # fmt: skip
+    files = {"store.json": json.dumps(manifest).encode()}
+    for name, values in {"images.npy": images, "labels.npy": labels, "splits.npy": splits}.items():
+        content = io.BytesIO()
+        np.save(content, values)
+        files[name] = content.getvalue()
+    return files
+
+
+def _read_store(path: Path) -> object:
+    for name, content in _store_files().items():
+        if name != path.name:
+            path.with_name(name).write_bytes(content)
+    store = open_store(path.parent)
+    return store.split("train").counts, verify(path.parent)
+
+
+def _read_list(path: Path) -> object:
+    _pictures(path.parent)
+    problems: list[Problem] = []
+    lines = {"train": list(read_lines(path, problems))}
+    return listing_of(path.parent, lines, ("cat", "dog"), fault=lambda line: "", problems=problems)
 
 
 def _read_grid(path: Path) -> object:
@@ -207,6 +340,29 @@ READERS = {
     ),
     "weights to start from, torch": Reader(
         lambda: _saved(_weights()), lambda path: read_pretrained(str(path), "resnet20"), "start.pth"
+    ),
+    "table, CSV": Reader(_csv_table, _read_table, "images.csv"),
+    "table, parquet": Reader(_parquet_table, _read_table, "images.parquet"),
+    "list of images": Reader(lambda: b"0.png 0\n1.png 1\n2.png 0\n", _read_list, "list.txt"),
+    "store, manifest": Reader(_store("store.json"), _read_store, "store.json", text=True),
+    "store, images": Reader(_store("images.npy"), _read_store, "images.npy"),
+    "store, labels": Reader(_store("labels.npy"), _read_store, "labels.npy"),
+    "model.json of an export": Reader(lambda: json.dumps(_spec()).encode(), _read_export, "model.json", text=True),
+    "weights of an export": Reader(_model_weights, _read_export, "model.safetensors"),
+    "result.json as a model": Reader(_result_with_shape, _read_run_as_model, "result.json", text=True),
+    "auto.json": Reader(_comparison, _read_comparison, "auto.json", text=True),
+    "kept features": Reader(_features, lambda path: load_features(path.parent), "features-000001.npz"),
+    "held-out scores": Reader(
+        _scores, lambda path: held_out_scores(RunDirectory(path.parent)), "held_out_scores.safetensors"
+    ),
+    "prior, CSV": Reader(
+        lambda: b"cat,0.3\ndog,0.7\n", lambda path: read_prior(str(path), ["cat", "dog"], [2, 1]), "prior.csv"
+    ),
+    "prior, JSON": Reader(
+        lambda: b'{"cat": 0.3, "dog": 0.7}',
+        lambda path: read_prior(str(path), ["cat", "dog"], [2, 1]),
+        "prior.json",
+        text=True,
     ),
 }
 

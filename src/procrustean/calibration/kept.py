@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from safetensors import SafetensorError
 from safetensors.numpy import load_file
 
 from ..data.imageset import ImageSet
@@ -70,8 +71,15 @@ def held_out_scores(directory: RunDirectory) -> tuple[Scores, Labels]:
             f"{directory.path} has kept no scores of held-out images: it was trained without them, or with too many "
             "classes; train with --hold-out 0.15"
         )
-    kept = load_file(path)
-    return kept["scores"].astype(np.float64), kept["labels"].astype(np.int64)
+    try:
+        kept = load_file(path)
+        scores, labels = kept["scores"].astype(np.float64), kept["labels"].astype(np.int64)
+    except (OSError, SafetensorError, KeyError) as error:
+        raise RunError(f"{path} is damaged ({error}); train the run again") from error
+    classes = scores.shape[-1] if scores.ndim == 2 else 0
+    if labels.shape != scores.shape[:1] or not len(labels) or labels.min() < 0 or labels.max() >= classes:
+        raise RunError(f"{path} is damaged (scores {scores.shape}, labels {labels.shape}); train the run again")
+    return scores, labels
 
 
 def scores_of(prepared: Prepared, net: Classifier, images: ImageSet) -> tuple[Scores, Labels]:

@@ -2,25 +2,18 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from pathlib import Path
-from typing import Any
-from zipfile import ZipInfo
 
 import numpy as np
 import numpy.typing as npt
 
 from procrustean.data.imageset import ImageSet, Splits
+from procrustean.data.plain_npz import Array, read_arrays
 from procrustean.data.set_aside import set_aside_test
 from procrustean.errors import DataError, did_you_mean
 
 SPLITS = ("train", "test", "val")
 KNOWN = (*(f"{split}_{part}" for split in SPLITS for part in ("images", "labels")), "classes")
-
-#: An archive that unpacks to more than both is made to exhaust the memory: real images do not shrink like that.
-MOST_BYTES, MOST_TIMES = 1 << 30, 200
-
-Array = npt.NDArray[Any]
 
 
 def load_npz(path: Path) -> Splits:
@@ -29,7 +22,8 @@ def load_npz(path: Path) -> Splits:
     Images are uint8 [N, H, W] or [N, H, W, channels] with 1 or 3 channels, labels whole numbers from 0,
     classes strings (else the numbers serve as names). Without test images a fifth of each class is set aside.
     """
-    arrays = _arrays(path)
+    arrays = read_arrays(path)
+    _check_names(list(arrays), path)
     labels = {split: _labels(arrays, split, path) for split in SPLITS if f"{split}_images" in arrays}
     classes = _classes(arrays, labels, path)
     sets = {split: _image_set(arrays, split, given, classes, path) for split, given in labels.items()}
@@ -40,36 +34,7 @@ def load_npz(path: Path) -> Splits:
     return Splits(path.stem, train, test, sets.get("val"), note)
 
 
-def _arrays(path: Path) -> dict[str, Array]:
-    try:
-        with path.open("rb") as file:
-            opened = np.load(file, allow_pickle=False)
-            if isinstance(opened, np.ndarray):
-                raise DataError(f"{path}: holds a single array; save with np.savez(path, train_images=..., ...)")
-            _refuse_bomb(opened.zip.infolist(), path)
-            _check_names(opened.files, path)
-            return {name: opened[name] for name in opened.files}
-    except DataError:
-        raise
-    except FileNotFoundError as error:
-        raise DataError(f"{path}: there is no such file") from error
-    except Exception as error:  # a damaged file can raise nearly anything
-        raise DataError(
-            f"{path}: not a readable .npz of plain arrays ({error}); write it with np.savez, "
-            "numbers and strings only, no objects"
-        ) from error
-
-
-def _refuse_bomb(members: list[ZipInfo], path: Path) -> None:
-    unpacked, size = sum(member.file_size for member in members), path.stat().st_size
-    if unpacked > max(MOST_BYTES, MOST_TIMES * size):
-        raise DataError(f"{path}: {size:,} bytes that unpack to {unpacked:,}; refused, save it without compression")
-
-
 def _check_names(names: list[str], path: Path) -> None:
-    twice = [name for name, number in Counter(names).items() if number > 1]
-    if twice:
-        raise DataError(f"{path}: holds two arrays {twice[0]!r:.80}; keep one")
     for name in names:
         if name not in KNOWN:
             raise DataError(f"{path}: unknown array {name!r:.80}. {did_you_mean(name[:80], KNOWN)}")

@@ -10,7 +10,6 @@ from typing import Any
 
 import torch
 from safetensors import SafetensorError
-from safetensors.torch import load_file
 from torch import Tensor
 
 from ..api import prepare_again
@@ -55,7 +54,7 @@ class Weights:
     prefix: str = ""  # of their names in the file
 
     def load(self) -> dict[str, Tensor]:
-        tensors = load_file(self.path)
+        tensors = RunDirectory(self.path.parent).load_weights(self.path.name)
         return {name[len(self.prefix) :]: t for name, t in tensors.items() if name.startswith(self.prefix)}
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import zipfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,6 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from ..data.plain_npz import read_arrays
 from ..errors import RunError
 
 Array = npt.NDArray[Any]
@@ -51,9 +51,8 @@ def load_features(run: Path, epoch: int | None = None) -> KeptFeatures:
         )
     path = run / features_file(epoch)
     try:
-        with np.load(path, allow_pickle=False) as file:
-            arrays = {name: file[name] for name in file.files}
-        return KeptFeatures(
+        arrays = read_arrays(path)
+        kept = KeptFeatures(
             epoch=epoch,
             train=arrays["train_features"].astype(np.float32),
             train_labels=arrays["train_labels"],
@@ -62,5 +61,9 @@ def load_features(run: Path, epoch: int | None = None) -> KeptFeatures:
             head_weight=arrays.get("head_weight"),
             head_bias=arrays.get("head_bias"),
         )
-    except (OSError, ValueError, KeyError, zipfile.BadZipFile) as error:
+        pairs = ((kept.train, kept.train_labels), (kept.test, kept.test_labels))
+        if not all(x.ndim == 2 and labels.shape == x.shape[:1] and labels.dtype.kind in "iu" for x, labels in pairs):
+            raise ValueError("features and labels do not belong together")
+        return kept
+    except (ValueError, KeyError) as error:
         raise RunError(f"{path} is damaged ({error}); train the run again") from error

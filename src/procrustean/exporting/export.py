@@ -6,9 +6,8 @@ import json
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-from ..auto import RECORD
+from ..auto import compared_in
 from ..calibration.kept import HELD_OUT_SCORES
 from ..calibration.priors import read_prior
 from ..engine.run_directory import RunDirectory
@@ -55,7 +54,7 @@ def export(
     result = RunDirectory(source).read("result.json")
     why: list[str] = RunDirectory(source).read("config.json").get("why", [])
     card = model_card(
-        loaded.spec, result, form=form, prior=prior, difference=difference, why=why, compared=_compared(Path(model))
+        loaded.spec, result, form=form, prior=prior, difference=difference, why=why, compared=compared_in(Path(model))
     )
     record = {
         "format": 1,
@@ -70,9 +69,3 @@ def export(
     if (source / HELD_OUT_SCORES).is_file():
         shutil.copyfile(source / HELD_OUT_SCORES, folder / HELD_OUT_SCORES)
     return Exported(folder, tuple(sorted(path.name for path in folder.iterdir())), difference)
-
-
-def _compared(model: Path) -> list[dict[str, Any]]:
-    record = model / RECORD
-    compared: list[dict[str, Any]] = json.loads(record.read_text()).get("compared", []) if record.is_file() else []
-    return compared

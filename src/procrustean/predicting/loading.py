@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,8 +13,10 @@ from ..calibration.priors import prior_of
 from ..calibration.scaling import Calibration, Labels, Scores, uncalibrated
 from ..counts import imbalance_kind
 from ..engine.run_directory import RunDirectory
-from ..errors import RunError
+from ..errors import ProcrusteanError, RunError
 from ..losses.vector_scaling import shifts_scores
+from ..plain_json import read_object
+from ..report.result_file import load_result
 from .model import Model, method_of
 from .spec import ModelSpec
 
@@ -44,6 +45,8 @@ def load_model(path: str | Path, *, device: str = "auto") -> Model:
     spec = spec_of(folder)
     try:
         return Model(spec, load_file(weights), place(device, "fp32").device, _built_in_prior(folder))
+    except ProcrusteanError:
+        raise
     except (SafetensorError, RuntimeError) as error:
         raise RunError(f"{weights} is damaged or of another network ({error})") from error
 
@@ -60,10 +63,21 @@ def model_folder(path: str | Path) -> Path:
 
 def spec_of(folder: Path) -> ModelSpec:
     """What the model of a run or an export is."""
-    if (folder / SPEC).is_file():
-        return ModelSpec.from_json(_read(folder / SPEC)["spec"])
-    directory, config, _ = RunDirectory.open(folder)
-    result = directory.read("result.json")
+    kept = folder / SPEC
+    try:
+        if kept.is_file():
+            return ModelSpec.from_json(_read(kept)["spec"])
+        kept = folder / "result.json"
+        return _spec_of_run(folder)
+    except ProcrusteanError:
+        raise
+    except (KeyError, TypeError, ValueError, AttributeError, ZeroDivisionError) as error:
+        raise RunError(f"{kept} is damaged ({type(error).__name__}: {error})") from error
+
+
+def _spec_of_run(folder: Path) -> ModelSpec:
+    _, config, _ = RunDirectory.open(folder)
+    result = load_result(folder).record
     recipe, data = result["recipe"], result["data"]
     counts = [int(n) for n in data["counts"]]
     spec = ModelSpec(
@@ -81,7 +95,7 @@ def spec_of(folder: Path) -> ModelSpec:
         kind=imbalance_kind(counts) if data["kind"] == "natural" else data["kind"],
         calibration=uncalibrated(counts),
     )
-    return replace(spec, calibration=_calibration(result, spec))
+    return replace(spec, calibration=_calibration(result, spec)).checked()
 
 
 def held_out_of(path: str | Path) -> tuple[Scores, Labels]:
@@ -98,7 +112,11 @@ def class_frequencies(labels: Labels, classes: int) -> Scores:
 
 def _built_in_prior(folder: Path) -> Scores | None:
     kept = _read(folder / SPEC).get("prior") if (folder / SPEC).is_file() else None
-    return None if kept is None else prior_of(kept, spec_of(folder).classes)
+    if kept is None:
+        return None
+    if not isinstance(kept, dict) or not all(isinstance(share, int | float) for share in kept.values()):
+        raise RunError(f"{folder / SPEC} is damaged: prior = {kept!r:.80}; export the model again")
+    return prior_of(kept, spec_of(folder).classes, origin=str(folder / SPEC))
 
 
 def _calibration(result: dict[str, Any], spec: ModelSpec) -> Calibration:
@@ -119,8 +137,4 @@ def _image_shape(folder: Path, result: dict[str, Any]) -> tuple[int, int, int]:
 
 
 def _read(path: Path) -> dict[str, Any]:
-    try:
-        content: dict[str, Any] = json.loads(path.read_text())
-    except (OSError, ValueError) as error:
-        raise RunError(f"{path} is damaged ({error}); export the model again") from error
-    return content
+    return read_object(path, "export the model again")

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 
@@ -12,6 +13,17 @@ from ..calibration.scaling import Calibration
 from ..counts import Kind
 from ..data.imageset import Images
 from ..errors import DataError
+
+#: Sides of images beyond it are a mistake or meant to exhaust the memory.
+MOST_PIXELS = 1 << 14
+
+
+def _whole(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _finite(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
 
 
 @dataclass(frozen=True)
@@ -58,4 +70,26 @@ class ModelSpec:
         tuples = ("classes", "image_shape", "mean", "std")
         made: dict[str, Any] = {name: tuple(value) if name in tuples else value for name, value in record.items()}
         made["calibration"] = Calibration.from_json(record["calibration"])
-        return cls(**made)
+        return cls(**made).checked()
+
+    def checked(self) -> ModelSpec:
+        """Itself, or a ValueError naming what cannot be."""
+        channels, calibration = self.image_shape[-1:], self.calibration
+        sides = (*self.image_shape, *(side for side in (self.crop, self.evaluation_crop) if side is not None))
+        texts = (self.label, self.net, self.method, *self.classes)
+        rules = {
+            "texts": all(isinstance(text, str) for text in texts) and len(self.classes) >= 2,
+            "kind": self.kind in get_args(Kind),
+            "options": isinstance(self.options, dict),
+            "seed": _whole(self.seed),
+            "image_shape": len(self.image_shape) == 3 and all(_whole(n) and 0 < n <= MOST_PIXELS for n in sides),
+            "mean": (len(self.mean),) == channels and all(map(_finite, self.mean)),
+            "std": (len(self.std),) == channels and all(_finite(value) and value > 0 for value in self.std),
+            "counts": len(calibration.counts) == len(self.classes)
+            and all(_whole(n) and n > 0 for n in calibration.counts),
+            "calibration": _finite(calibration.scale) and calibration.scale > 0 and _finite(calibration.tau),
+        }
+        wrong = [name for name, right in rules.items() if not right]
+        if wrong:
+            raise ValueError(f"a model with impossible {', '.join(wrong)}")
+        return self

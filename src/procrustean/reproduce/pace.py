@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 
 from ..engine.checkpoint import write_atomically
+from ..errors import RunError
+from ..plain_json import read_object
 from .cost import FIRST_GUESS, Device
 
 FILE = "pace.json"
@@ -43,5 +46,12 @@ def note_rate(folder: Path, cost: float, seconds: float) -> None:
 
 def _read(folder: Path) -> dict[str, dict[str, float]]:
     path = folder / FILE
-    known: dict[str, dict[str, float]] = json.loads(path.read_text()) if path.exists() else {}
+    known = read_object(path, "remove it; it only remembers how fast runs were") if path.exists() else {}
+    whole = all(isinstance(rate, dict) and _positive(rate.get("cost"), rate.get("seconds")) for rate in known.values())
+    if not whole:
+        raise RunError(f"{path} is damaged; remove it; it only remembers how fast runs were")
     return known
+
+
+def _positive(*numbers: object) -> bool:
+    return all(isinstance(n, int | float) and 0 < n < math.inf for n in numbers)

@@ -11,6 +11,7 @@ from typing import Any
 from ..config import RunConfig
 from ..engine.checkpoint import write_atomically
 from ..errors import ConfigError, RunError
+from ..plain_json import read_object
 from ..report.results import Result, load_result
 from .canonical import canonical, record_matches
 
@@ -84,8 +85,9 @@ class Store:
     def failures(self) -> dict[str, str]:
         """Runs that ended in an error in an earlier call, by hash, with the error."""
         path = self._failures_file
-        found: dict[str, str] = json.loads(path.read_text()) if path is not None and path.exists() else {}
-        return found
+        if path is None or not path.exists():
+            return {}
+        return {name: str(error) for name, error in read_object(path, "remove it to try failed runs again").items()}
 
     def note_failures(self, failures: dict[str, str]) -> None:
         """Remember runs that ended in an error, so that they are not tried again and again."""

@@ -25,6 +25,7 @@ from ..stored import StoredImages
 FORMAT = 1
 MANIFEST = "store.json"
 Labels = npt.NDArray[np.int64]
+Array = npt.NDArray[Any]
 
 
 @dataclass(frozen=True)
@@ -48,7 +49,10 @@ class Store:
 
     def rows(self, split: str) -> npt.NDArray[np.int64]:
         """Places of the images of a split."""
-        number = list(self.manifest["splits"]).index(split)
+        names = self.manifest["splits"]
+        if split not in names:
+            raise DataError(f"{self.path}: holds no split {split!r}, only {', '.join(map(repr, names)) or 'none'}")
+        number = names.index(split)
         return np.flatnonzero((self.splits == number) & (self.labels >= 0))
 
     def image_set(self, rows: npt.NDArray[np.int64], labels: Labels, classes: tuple[str, ...]) -> ImageSet:
@@ -70,20 +74,35 @@ def open_store(path: Path) -> Store:
     """Open a store; the sizes of its files are checked, their content is not (see `verify`)."""
     try:
         manifest = json.loads((path / MANIFEST).read_text())
+        if manifest["format"] != FORMAT:
+            raise ValueError(f"format {manifest['format']}, this version reads {FORMAT}")
         images = np.load(path / "images.npy", mmap_mode="r", allow_pickle=False)
         labels = np.load(path / "labels.npy", allow_pickle=False)
         splits = np.load(path / "splits.npy", allow_pickle=False)
-        if manifest["format"] != FORMAT:
-            raise ValueError(f"format {manifest['format']}, this version reads {FORMAT}")
+        _check(manifest, images, labels, splits)
         if list(images.shape) != manifest["shape"] or not len(images) == len(labels) == len(splits):
             raise ValueError(f"{len(images)} images, {len(labels)} labels, {manifest['shape'][0]} expected")
         if content_digest(manifest["chunks"], labels, splits) != manifest["digest"]:
             raise ValueError("labels or splits are not those it was written with")
-    except (OSError, ValueError, KeyError, TypeError, EOFError) as error:
+    except Exception as error:  # a damaged file can raise nearly anything
         raise DataError(
             f"{path}: damaged ({error}); remove the folder and prepare it again: procrustean data prepare"
         ) from error
     return Store(path, manifest, images, labels, splits)
+
+
+def _check(manifest: dict[str, Any], images: Array, labels: Array, splits: Array) -> None:
+    """ValueError for a store whose files do not hold what stores hold."""
+    classes, names, step = manifest["classes"], manifest["splits"], manifest["chunk_images"]
+    texts = [*classes, *names, *manifest["chunks"]]
+    if not all(isinstance(text, str) for text in texts) or not all(isinstance(n, list) for n in (classes, names)):
+        raise ValueError("its classes, splits or hashes are no lists of names")
+    if images.dtype != np.uint8 or images.ndim != 4 or labels.dtype.kind != "i" or splits.dtype != np.uint8:
+        raise ValueError(f"images {images.dtype} {images.shape}, labels {labels.dtype}, splits {splits.dtype}")
+    if labels.ndim != 1 or splits.ndim != 1 or (len(labels) and not -1 <= labels.min() <= labels.max() < len(classes)):
+        raise ValueError(f"labels outside 0 to {len(classes) - 1}")
+    if not isinstance(step, int) or step < 1 or len(manifest["chunks"]) != -(-len(images) // step):
+        raise ValueError(f"{len(manifest['chunks'])} hashes of {step!r} images each for {len(images)} images")
 
 
 def content_digest(chunks: list[str], labels: Labels, splits: npt.NDArray[np.uint8]) -> str:

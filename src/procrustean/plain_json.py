@@ -1,0 +1,27 @@
+"""JSON files kept beside runs and models, read back with one kind of error for all that can be wrong with them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from .errors import RunError
+
+
+def read_object(path: Path, remedy: str) -> dict[str, Any]:
+    """The mapping in a JSON file.
+
+    Args:
+        path: the file.
+        remedy: what to do where it is damaged, for the message.
+    """
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise RunError(f"cannot read {path} ({error.strerror or error})") from error
+    except (ValueError, RecursionError) as error:
+        raise RunError(f"{path} is damaged ({error}); {remedy}") from error
+    if not isinstance(content, dict):
+        raise RunError(f"{path} is damaged (it holds {type(content).__name__}, no mapping); {remedy}")
+    return content
