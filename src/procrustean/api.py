@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -125,6 +125,7 @@ def resume(run: str | Path, *, splits: Splits | None = None, reporter: Reporter 
     directory.claim()
     try:
         if directory.finished:
+            directory.clear()
             raise RunError(f"{run} is finished already; see: procrustean compare {run}")
         prepared = prepare_again(directory, config, identity, splits, reporter.say)
         check_identity(Path(run), identity, prepared)
@@ -258,6 +259,45 @@ def _train(prepared: Prepared, directory: RunDirectory, reporter: Reporter, *, r
             ) from None
     assert run.finished is not None
     return run.finished
+
+
+def begin_or_go_on(
+    config: RunConfig,
+    path: Path,
+    prepared: Callable[[Mapping[str, Any]], Prepared],
+    reporter: Reporter,
+    *,
+    why: Sequence[str] = (),
+    stop: Callable[[], bool],
+) -> OngoingRun | None:
+    """The run of these settings in a folder, claimed: new, or from where it was saved; None if it is finished.
+
+    Args:
+        config: the settings, with nothing left open.
+        path: folder of the run.
+        prepared: makes the run ready, given the recipe it began with, if it has begun.
+        reporter: where its progress goes.
+        why: reasons for settings that were chosen for the user.
+        stop: whether to save and end.
+    """
+    if not (path / "config.json").exists():
+        new = prepared({})
+        return OngoingRun(new, RunDirectory.create(path, config, identity_of(new), why), reporter, stop=stop)
+    directory, existing, identity = RunDirectory.open(path)
+    if existing.hash != config.hash:
+        directory.refuse_reuse(config)
+    directory.claim()
+    try:
+        if directory.finished:
+            directory.clear()
+            directory.release()
+            return None
+        begun = prepared(identity.get("recipe", {}))
+        check_identity(path, identity, begun)
+    except BaseException:
+        directory.release()
+        raise
+    return OngoingRun(begun, directory, reporter, stop=stop, resume=True)
 
 
 class OngoingRun:

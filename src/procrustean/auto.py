@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -14,19 +14,19 @@ from typing import Any
 from .advice.cost import this_machine
 from .advice.methods import Choice, worth_comparing
 from .advice.planning import Plan, load_images, planned
-from .api import FinishedRun, OngoingRun, Stopped, load_run
+from .api import FinishedRun, Stopped, begin_or_go_on, load_run
 from .config import RunConfig
 from .console import Reporter
 from .data.imageset import Splits
-from .engine.checkpoint import write_atomically
+from .engine.checkpoint import is_leftover, remove_leftovers, write_atomically
+from .engine.claims import Claim
 from .engine.device import own_stream
-from .engine.record import identity_of
 from .engine.run_directory import RunDirectory
 from .engine.stopping import stop_on_signal
 from .engine.training import Interrupted
-from .errors import ConfigError, RunError
+from .errors import ConfigError, Diverged, RunError
 from .plain_json import read_object
-from .preparing import check_identity, prepare
+from .preparing import Prepared, prepare
 
 RECORD = "auto.json"
 MINUTES = 30.0
@@ -41,6 +41,7 @@ class Candidate:
     choice: Choice
     path: Path
     held_out: float | None  # balanced accuracy of the last epoch
+    failed: str = ""  # why it came to no end, if not for want of time
 
 
 def fit_auto(
@@ -66,7 +67,15 @@ def fit_auto(
     machine = this_machine(config.device, most_seconds=60 * minutes / FEWEST_COMPARED)
     load = partial(load_images, say=reporter.say)
     plan = planned(_agreed(folder, config), splits=splits, machine=machine, load=load)
-    _claim(folder, config, plan.config)
+    _begin(folder, config, plan.config)
+    claim = Claim(folder)
+    try:
+        return _compare(plan, folder, minutes, reporter)
+    finally:
+        claim.release()
+
+
+def _compare(plan: Plan, folder: Path, minutes: float, reporter: Reporter) -> FinishedRun:
     for line in plan.why:
         reporter.say_once(line)
     end = time.monotonic() + 60 * minutes
@@ -84,7 +93,11 @@ def fit_auto(
             if tried and began + longest > end and not (path / "result.json").exists():
                 tried.append(Candidate(choice, path, None))
                 continue
-            done = _candidate(plan, choice, path, reporter, lambda: stop() or time.monotonic() > end)
+            try:
+                done = _candidate(plan, choice, path, reporter, lambda: stop() or time.monotonic() > end)
+            except Diverged as error:
+                tried.append(Candidate(choice, path, None, str(error)))
+                continue
             if not done and stop():
                 raise Stopped("stopped and saved; give the same command again to go on", stop.exit_code)
             tried.append(Candidate(choice, path, _held_out(path) if done else None))
@@ -128,13 +141,14 @@ def _agreed(folder: Path, asked: RunConfig) -> RunConfig:
     return RunConfig.from_json(kept["config"], origin=str(record))
 
 
-def _claim(folder: Path, asked: RunConfig, config: RunConfig) -> None:
+def _begin(folder: Path, asked: RunConfig, config: RunConfig) -> None:
     """Begin a comparison in an empty folder, or go on with the one that is there."""
     if (folder / RECORD).is_file():
         return
-    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+    if folder.exists() and (not folder.is_dir() or not all(map(is_leftover, folder.iterdir()))):
         raise RunError(f"{folder} exists and is not an empty folder; choose another --run-dir")
     folder.mkdir(parents=True, exist_ok=True)
+    remove_leftovers(folder)
     record = {"format": 1, "asked": asked.to_json(), "config": config.to_json(), "chosen": None}
     _write(folder / RECORD, record)
 
@@ -142,18 +156,15 @@ def _claim(folder: Path, asked: RunConfig, config: RunConfig) -> None:
 def _candidate(plan: Plan, choice: Choice, path: Path, reporter: Reporter, stop: Callable[[], bool]) -> bool:
     """Train a method to the end; False if it was stopped before."""
     config = replace(plan.config, method=choice.method, drw=choice.drw, run_dir=path)
-    prepared = prepare(config, splits=plan.splits)
-    begun = (path / "config.json").exists()
-    if begun:
-        directory, _, identity = RunDirectory.open(path)
-        if directory.finished:
-            return True
-        check_identity(path, identity, prepared)
-    else:
-        directory = RunDirectory.create(path, config, identity_of(prepared), plan.why)
-    run = OngoingRun(prepared, directory, reporter, stop=stop, resume=begun)
+
+    def prepared(began: Mapping[str, Any]) -> Prepared:
+        return prepare(config, splits=plan.splits, began=began)
+
+    run = begin_or_go_on(config, path, prepared, reporter, why=plan.why, stop=stop)
+    if run is None:
+        return True
     try:
-        with own_stream(prepared.placement.device):
+        with own_stream(run.prepared.placement.device):
             for _ in run.turns():
                 pass
     except Interrupted:
@@ -169,6 +180,9 @@ def _held_out(path: Path) -> float:
 
 def _best(tried: list[Candidate], folder: Path, minutes: float) -> Candidate:
     finished = [candidate for candidate in tried if candidate.held_out is not None]
+    failed = [f"{candidate.choice.name}: {candidate.failed}" for candidate in tried if candidate.failed]
+    if not finished and failed:
+        raise RunError(f"no method was trained to the end; {'; '.join(failed)}. A lower --lr may help")
     if not finished:
         raise RunError(
             f"no method was trained to the end within {minutes:g} min; what there is is kept in {folder}. Give the "
@@ -180,10 +194,15 @@ def _best(tried: list[Candidate], folder: Path, minutes: float) -> Candidate:
 def _tell(tried: list[Candidate], best: Candidate, folder: Path, reporter: Reporter) -> None:
     for candidate in tried:
         value = candidate.held_out
-        text = "no time left" if value is None else f"{100 * value:.1f} % balanced held-out accuracy"
+        text = candidate.failed or "no time left"
+        if value is not None:
+            text = f"{100 * value:.1f} % balanced held-out accuracy"
         reporter.say(f"{candidate.choice.name}: {text}{', chosen' * (candidate is best)}")
     record = _read(folder / RECORD)
-    compared = [{"name": c.choice.name, "held_out_balanced_accuracy": c.held_out} for c in tried]
+    compared = [
+        {"name": c.choice.name, "held_out_balanced_accuracy": c.held_out, **({"failed": c.failed} if c.failed else {})}
+        for c in tried
+    ]
     _write(folder / RECORD, {**record, "chosen": best.choice.name, "compared": compared})
 
 

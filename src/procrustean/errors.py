@@ -26,6 +26,10 @@ class RunError(ProcrusteanError, RuntimeError):
     """A run directory, checkpoint or training run that cannot go on."""
 
 
+class Diverged(RunError):
+    """A loss, gradient or weight was no finite number; other settings may train well."""
+
+
 def did_you_mean(name: str, known: Iterable[str], *, limit: int = 3) -> str:
     """A sentence that names the nearest known names, or all of them if none is near.
 

@@ -2,26 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from .advice.planning import planned
-from .api import OngoingRun, Stopped
+from .api import OngoingRun, Stopped, begin_or_go_on
 from .config import RunConfig
 from .console import Reporter, SilentReporter
 from .data.imageset import Splits
 from .engine.fleet import Member, memory_allows, run_fleet
-from .engine.record import identity_of
 from .engine.run_directory import RunDirectory
 from .engine.stopping import stop_on_signal
 from .engine.training import Interrupted
 from .errors import ConfigError
 from .loading import Sources
-from .preparing import check_identity, prepare
+from .preparing import Prepared, prepare
 from .recipes import RECIPES, recipe_for
 from .run_names import Distinct, differences
 
@@ -127,34 +127,22 @@ def _starter(
     stop: Callable[[], bool],
     finished: Callable[[RunConfig, Path], None],
 ) -> Callable[[], Iterator[None]]:
+    def start() -> Iterator[None]:
+        plan = planned(asked, splits=given, load=splits_of)
+        splits = plan.splits or splits_of(plan.config)
+        ready = partial(_ready, plan.config, splits, reporter)
+        run = begin_or_go_on(plan.config, path, ready, reporter, why=plan.why, stop=stop)
+        return iter(()) if run is None else to_the_end(run)
+
     def to_the_end(run: OngoingRun) -> Iterator[None]:
         yield from run.turns()
         finished(asked, path)
 
-    def start() -> Iterator[None]:
-        plan = planned(asked, splits=given, load=splits_of)
-        config, splits = plan.config, plan.splits
-        begun = (path / "config.json").exists()
-        if not begun:
-            prepared = prepare(config, splits=splits or splits_of(config), say=reporter.say)
-            directory = RunDirectory.create(path, config, identity_of(prepared), plan.why)
-            return to_the_end(OngoingRun(prepared, directory, reporter, stop=stop))
-        directory, existing, identity = RunDirectory.open(path)
-        if existing.hash != config.hash:
-            directory.refuse_reuse(config)
-        directory.claim()
-        try:
-            if directory.finished:
-                directory.release()
-                return iter(())
-            prepared = prepare(config, splits=splits or splits_of(config), say=reporter.say)
-            check_identity(path, identity, prepared)
-        except BaseException:
-            directory.release()
-            raise
-        return to_the_end(OngoingRun(prepared, directory, reporter, stop=stop, resume=True))
-
     return start
+
+
+def _ready(config: RunConfig, splits: Splits, reporter: Reporter, began: Mapping[str, Any]) -> Prepared:
+    return prepare(config, splits=splits, say=reporter.say, began=began)
 
 
 def predicted_cost(config: RunConfig) -> float:

@@ -116,6 +116,8 @@ class _Grid:
         assert number is not None
         if answer.get("error"):
             self.errors[number] = RunError(answer["error"])
+        elif answer.get("stopped") and not worker.asked:
+            self.waiting.appendleft(number)  # somebody else stopped the process, not the grid
         elif not answer.get("stopped"):
             self.done.add(number)
         over = len(self.done) + len(self.errors)

@@ -109,3 +109,13 @@ def test_a_failed_candidate_is_named(tune: Call) -> None:
     answer = tune("--method", "mfw", "--over", "layer=group2,nowhere", "--quiet")
     assert answer.code == 2
     assert "failed: layer 'nowhere'" in answer.err
+
+
+def test_a_candidate_that_diverges_is_passed_over(tune: Call) -> None:
+    answer = tune("--method", "ldam", "--over", "scale=30,1e38", "--final-seeds", 0, "--quiet")
+    assert answer.code == 0, answer.err
+    assert study()["chosen"] == {"scale": 30.0}
+    assert "Not trained to the end: scale=1e+38 (non-finite loss, gradient or weight in epoch 1" in answer.out
+    answer = tune("--method", "ldam", "--over", "scale=1e38,2e38", "--final-seeds", 0, "--quiet")
+    assert answer.code == 2
+    assert "no candidate could be trained to the end" in answer.err

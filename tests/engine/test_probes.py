@@ -403,3 +403,14 @@ def test_a_class_without_test_images_has_gaps(splits: Splits, tiny: dict[str, An
     assert probes["feature_deviation"][0][3] is None
     assert None not in probes["train_recall"][0]
     assert diagnose_run(tmp_path / "run").findings
+
+
+def test_files_that_are_not_the_runs_own(splits: Splits, tiny: dict[str, Any], tmp_path: Path) -> None:
+    path = fit(splits, **tiny, run_dir=tmp_path / "run").path
+    for name in ("weights-x.safetensors", "features-x.npz"):
+        (path / name).write_bytes(b"")
+    assert kept_epochs(path) == []
+    assert diagnose_run(path, splits=splits).findings
+    (path / "weights-000099.safetensors").write_bytes((path / "model.safetensors").read_bytes())
+    with pytest.raises(RunError, match=r"weights-000099\.safetensors is named after epoch 99, but the run has 3"):
+        diagnose_run(path, splits=splits)

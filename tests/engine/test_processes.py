@@ -152,6 +152,16 @@ def test_two_deaths_are_forgiven(grid: Callable[..., list[RunConfig]], tmp_path:
     assert all(outcome.error is None for outcome in fit_in_processes(grid(tmp_path), processes=1))
 
 
+def test_a_process_that_somebody_else_stops_does_not_lose_its_run(
+    grid: Callable[..., list[RunConfig]], tmp_path: Path, scripted: list[Any]
+) -> None:
+    done = [{"outcome": "finished", "path": str(tmp_path / str(seed))} for seed in range(4)]
+    saved = {"outcome": "stopped and saved", "stopped": True, "error": ""}
+    scripted += [saved, done[0], done[1], saved, saved, done[2], done[3]]
+    outcomes = fit_in_processes(grid(tmp_path), processes=1)
+    assert [(outcome.result, outcome.error) for outcome in outcomes] == [({}, None)] * 4
+
+
 @pytest.mark.parametrize("number", [0, -3])
 def test_at_least_one_process(number: int, grid: Callable[..., list[RunConfig]], tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=f"processes = {number} received"):

@@ -455,3 +455,14 @@ def test_a_stopped_process_says_how_to_go_on(npz: Path, tmp_path: Path, same_run
         assert f"go on with: procrustean resume {path}" in messages
         assert "Traceback" not in messages
         same_run(resume(path).path, whole)
+
+
+def test_what_a_kill_right_after_the_result_leaves_is_cleared(
+    splits: Splits, tiny: dict[str, Any], tmp_path: Path
+) -> None:
+    path = fit(splits, **tiny, run_dir=tmp_path / "run").path
+    for name in ("checkpoint-000003.safetensors", "checkpoints.json"):
+        (path / name).write_bytes(b"left over")
+    with pytest.raises(RunError, match="is finished already"):
+        resume(path, splits=splits)
+    assert not list(path.glob("checkpoint*"))

@@ -39,7 +39,9 @@ from procrustean.plain_yaml import read_yaml
 from procrustean.predicting.loading import load_model
 from procrustean.predicting.model import network_of
 from procrustean.predicting.spec import ModelSpec
-from procrustean.report.results import load_result
+from procrustean.report.curves import class_curves, overall_curves
+from procrustean.report.ongoing import load_ongoing
+from procrustean.report.results import group_results, load_result
 
 FIXTURES = Path(__file__).parents[1] / "fixtures" / "format-1"
 PER_BATCH = 2  # images of each sheet of the npm package made here
@@ -220,6 +222,25 @@ def _read_export(path: Path) -> object:
     return model.probabilities(np.zeros((1, *model.spec.image_shape), np.uint8)) if path.name == "model.json" else model
 
 
+def _result_with_probes() -> bytes:
+    record = json.loads((FIXTURES / "finished/result.json").read_text())
+    classes = len(record["data"]["classes"])
+    record["probes"] = {"epochs": [0], "layer": ["group2"], "train_recall": [[0.5] * classes]}
+    return json.dumps(record).encode()
+
+
+def _read_curves(path: Path) -> object:
+    group = group_results([load_result(path)])[0]
+    return overall_curves(group), class_curves(group)
+
+
+def _read_ongoing(path: Path) -> object:
+    for name in ("config.json", "epochs.jsonl"):
+        if name != path.name:
+            path.with_name(name).write_bytes((FIXTURES / "unfinished" / name).read_bytes())
+    return load_ongoing(path.parent)
+
+
 def _result_with_shape() -> bytes:
     record = json.loads((FIXTURES / "finished/result.json").read_text())
     record["data"]["image_shape"] = [8, 8, 1]  # not kept by the first release, which looked at the images for it
@@ -350,6 +371,13 @@ READERS = {
     "model.json of an export": Reader(lambda: json.dumps(_spec()).encode(), _read_export, "model.json", text=True),
     "weights of an export": Reader(_model_weights, _read_export, "model.safetensors"),
     "result.json as a model": Reader(_result_with_shape, _read_run_as_model, "result.json", text=True),
+    "result.json, drawn": Reader(_result_with_probes, _read_curves, "result.json", text=True),
+    "config.json while a run goes on": Reader(
+        _fixture("unfinished/config.json"), _read_ongoing, "config.json", text=True
+    ),
+    "epochs.jsonl while a run goes on": Reader(
+        _fixture("unfinished/epochs.jsonl"), _read_ongoing, "epochs.jsonl", text=True
+    ),
     "auto.json": Reader(_comparison, _read_comparison, "auto.json", text=True),
     "kept features": Reader(_features, lambda path: load_features(path.parent), "features-000001.npz"),
     "held-out scores": Reader(

@@ -11,7 +11,8 @@ import pytest
 from procrustean import auto, export, fit, load_model
 from procrustean.advice.methods import Choice
 from procrustean.api import evaluate
-from procrustean.errors import ConfigError, RunError
+from procrustean.engine.claims import Claim, RunInUse
+from procrustean.errors import ConfigError, Diverged, RunError
 
 Call = Callable[..., Any]
 
@@ -117,3 +118,48 @@ def test_from_the_command_line(colours: Path, call: Call) -> None:
     assert answer.code == 0, answer.err
     assert "balanced held-out accuracy, chosen" in answer.err
     assert answer.out.count("| ERM") == 2  # all that was compared is shown
+
+
+def test_one_process_at_a_time(colours: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "all"
+    fit(str(colours), **settings(folder), minutes=5)
+    (folder / "mfw/result.json").unlink()
+    claim = Claim(folder / "mfw")
+    with pytest.raises(RunInUse, match="mfw is being trained by another process"):
+        fit(str(colours), **settings(folder), minutes=5)
+    claim.release()
+    claim = Claim(folder)
+    with pytest.raises(RunInUse, match="all is being trained by another process"):
+        fit(str(colours), **settings(folder), minutes=5)
+    claim.release()
+
+
+def test_a_method_that_diverges_does_not_end_the_comparison(
+    colours: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    candidate = auto._candidate
+
+    def diverging(plan: Any, choice: Choice, *more: Any) -> bool:
+        if choice.name == "erm-drw":
+            raise Diverged("non-finite loss in epoch 2")
+        return candidate(plan, choice, *more)
+
+    monkeypatch.setattr(auto, "_candidate", diverging)
+    run = fit(str(colours), **settings(tmp_path / "all"), minutes=5)
+    record = json.loads((tmp_path / "all/auto.json").read_text())
+    assert record["chosen"] == run.path.name != "erm-drw"
+    assert record["compared"][0] == {
+        "name": "erm-drw",
+        "held_out_balanced_accuracy": None,
+        "failed": "non-finite loss in epoch 2",
+    }
+    monkeypatch.setattr(auto, "_candidate", lambda *more: diverging(None, THREE[0]))
+    with pytest.raises(RunError, match="no method was trained to the end; erm-drw: non-finite loss in epoch 2"):
+        fit(str(colours), **settings(tmp_path / "none"), minutes=5)
+
+
+def test_a_folder_with_the_leftover_of_a_kill_is_taken(colours: Path, tmp_path: Path) -> None:
+    (tmp_path / "all").mkdir()
+    (tmp_path / "all/.auto.json.7.tmp").write_text("{")
+    fit(str(colours), **settings(tmp_path / "all"), minutes=5)
+    assert not (tmp_path / "all/.auto.json.7.tmp").exists()

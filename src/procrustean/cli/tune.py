@@ -94,6 +94,8 @@ def _table(tuned: Tuned) -> Table:
     rows = []
     for score in tuned.scores:
         numbers = (f"{100 * score.last:.1f}", f"{100 * score.tail:.1f}", str(score.seeds))
+        if score.failed:
+            numbers = ("failed", "failed", str(score.seeds))
         best = score is tuned.choice.best
         rows.append((Cell(score.name, best=best), *(Cell(text, best=best) for text in numbers)))
     columns = (

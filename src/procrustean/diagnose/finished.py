@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from itertools import accumulate
@@ -21,6 +22,7 @@ from ..engine.stages import reshape_for, stage_epochs
 from ..engine.training import HELD_OUT_WEIGHTS, run_to_end
 from ..errors import RunError
 from ..preparing import Prepared, check_identity
+from ..report.result_file import load_result
 from .curves import Curves, curves_of
 from .findings import Finding, verdict
 from .probes import Probe
@@ -73,7 +75,7 @@ def diagnose_run(
         say: told what is being measured.
     """
     directory, config, identity = RunDirectory.open(Path(run))
-    record = directory.read("result.json") if directory.finished else None
+    record = load_result(directory.path).record if directory.finished else None
     recorded = _recorded(directory, record)
     new: dict[int, Weights] = {}
     if record is not None:
@@ -133,7 +135,10 @@ def _begun(prepared: Prepared) -> dict[str, Any]:
 
 
 def _weights_of_finished(directory: RunDirectory, record: Mapping[str, Any]) -> list[Weights]:
-    ends = list(accumulate(int(stage["epochs"]) for stage in record["method"]["stages"]))
+    stages = record["method"].get("stages")
+    if not stages:
+        raise RunError(f"{directory.path}/result.json is damaged: it names no stages. Run the training again.")
+    ends = list(accumulate(int(stage["epochs"]) for stage in stages))
     found, chosen = _kept(directory, ends), record["selections"]["held_out"]
     files = {directory.file("model.safetensors"): ends[-1]}
     if chosen is not None:
@@ -156,10 +161,13 @@ def _weights_of_unfinished(directory: RunDirectory, prepared: Prepared) -> list[
 
 def _kept(directory: RunDirectory, ends: list[int]) -> list[Weights]:
     paths = sorted(directory.path.glob("weights-*.safetensors"))
-    return [_of_file(path, int(path.stem.partition("-")[2]), ends) for path in paths]
+    named = [(path, re.fullmatch(r"weights-(\d{6})", path.stem)) for path in paths]
+    return [_of_file(path, int(name[1]), ends) for path, name in named if name]
 
 
 def _of_file(path: Path, epoch: int, ends: list[int]) -> Weights:
+    if not 1 <= epoch <= ends[-1]:
+        raise RunError(f"{path} is named after epoch {epoch}, but the run has {ends[-1]}; remove it")
     return Weights(path, epoch, next(number for number, end in enumerate(ends) if epoch <= end))
 
 

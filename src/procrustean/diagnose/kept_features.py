@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -35,7 +36,8 @@ def features_file(epochs: int) -> str:
 
 def kept_epochs(run: Path) -> list[int]:
     """The epochs, counted from 1, whose features a run directory holds."""
-    return sorted(int(path.stem.partition("-")[2]) for path in run.glob("features-*.npz"))
+    names = (re.fullmatch(r"features-(\d{6})\.npz", path.name) for path in run.glob("features-*.npz"))
+    return sorted(int(name[1]) for name in names if name)
 
 
 def load_features(run: Path, epoch: int | None = None) -> KeptFeatures:

@@ -91,8 +91,16 @@ class RunDirectory:
                 f"{path}/config.json has format {record['format']!r:.20}; this version of procrustean reads format "
                 f"{FORMAT}. Use the version that wrote it, or a newer one"
             )
-        if not isinstance(record.get("config"), dict) or not isinstance(record.get("identity"), dict):
+        identity = record.get("identity")
+        if not isinstance(record.get("config"), dict) or not isinstance(identity, dict):
             raise RunError(f"{path}/config.json is damaged: it lacks config or identity")
+        for name, value, kind in (
+            ("recipe", identity.get("recipe", {}), dict),
+            ("source_path", record.get("source_path", ""), str),
+            ("why", record.get("why", []), list),
+        ):
+            if not isinstance(value, kind):
+                raise RunError(f"{path}/config.json is damaged: {name} = {value!r:.60}")
         config = RunConfig.from_json(record["config"], origin=f"{path}/config.json")
         if record.get("hash", config.hash) != config.hash:
             raise RunError(
@@ -218,10 +226,14 @@ class RunDirectory:
         except (OSError, SafetensorError) as error:
             raise RunError(f"{self.file(name)} is missing or damaged ({error})") from error
 
+    def clear(self) -> None:
+        """Remove what a finished run does not need; a kill right after its result was written has left it."""
+        checkpoint.remove_checkpoints(self.path)
+
     def finish(self, result: Mapping[str, Any]) -> None:
         """Write the result; from now on the run is complete and needs its checkpoints no more."""
         checkpoint.write_atomically(self.file("result.json"), _json(result))
-        checkpoint.remove_checkpoints(self.path)
+        self.clear()
 
 
 def _json(content: Mapping[str, Any]) -> bytes:

@@ -13,7 +13,7 @@ from torch import Tensor
 from ..console import Reporter
 from ..data.imbalance import Imbalanced
 from ..data.meta import meta_set
-from ..errors import RunError
+from ..errors import Diverged, RunError
 from ..methods.base import Judge, Method
 from ..nets.classifier import Classifier
 from ..recipes import Recipe
@@ -332,7 +332,7 @@ class Training:
         found = stage.non_finite(self.position.records)
         if found is not None:
             shown = ", ".join(map(str, found.images[:8])) + (", ..." if len(found.images) > 8 else "")
-            raise RunError(
+            raise Diverged(
                 f"non-finite loss, gradient or weight in epoch {found.epoch + 1}, step {found.step + 1}, on training "
                 f"images [{shown}] of {self.directory.path}; the weights before it are kept. "
                 "Try a lower --lr, or --precision fp32; the last checkpoint is intact"

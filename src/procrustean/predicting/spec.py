@@ -78,11 +78,13 @@ class ModelSpec:
         sides = (*self.image_shape, *(side for side in (self.crop, self.evaluation_crop) if side is not None))
         texts = (self.label, self.net, self.method, *self.classes)
         rules = {
-            "texts": all(isinstance(text, str) for text in texts) and len(self.classes) >= 2,
+            "texts": all(isinstance(text, str) for text in texts),
+            "classes": len(set(self.classes)) == len(self.classes) >= 2,
             "kind": self.kind in get_args(Kind),
             "options": isinstance(self.options, dict),
             "seed": _whole(self.seed),
             "image_shape": len(self.image_shape) == 3 and all(_whole(n) and 0 < n <= MOST_PIXELS for n in sides),
+            "crops": all(side <= min(self.image_shape[:2]) for side in sides[3:]),
             "mean": (len(self.mean),) == channels and all(map(_finite, self.mean)),
             "std": (len(self.std),) == channels and all(_finite(value) and value > 0 for value in self.std),
             "counts": len(calibration.counts) == len(self.classes)

@@ -62,8 +62,8 @@ def class_curves(group: Group) -> dict[str, Curve]:
         "test_recall": _curve([_evaluated(run, "test_recall") for run in runs]),
         "train_recall": _curve([_evaluated(run, "train_recall") or _probed(run, "train_recall") for run in runs]),
         "classification_ratio": _curve([_probed(run, "classification_ratio") for run in runs]),
-        "gradient_norm_on": _curve([_gradient_norms(run, "on") for run in runs]),
-        "gradient_norm_off": _curve([_gradient_norms(run, "off") for run in runs]),
+        "gradient_norm_on": _curve([_probed(run, "gradient_norm_mixed") for run in runs]),
+        "gradient_norm_off": _curve([_probed(run, "gradient_norm") for run in runs]),
         "feature_deviation": _curve([_probed(run, "feature_deviation") for run in runs]),
     }
     return {name: curve for name, curve in found.items() if curve is not None}
@@ -91,15 +91,6 @@ def _by_size(result: Result) -> dict[str, Series]:
 def _probed(result: Result, name: str) -> Series:
     probes = result.record.get("probes") or {}
     return _by_epoch(probes.get("epochs"), probes.get(name))
-
-
-def _gradient_norms(result: Result, mixing: str) -> Series:
-    """Norms with mixing on or off: under `gradient_norm` by these names, or mixed ones apart from unmixed ones."""
-    probes = result.record.get("probes") or {}
-    norms = probes.get("gradient_norm")
-    if isinstance(norms, Mapping):
-        return _by_epoch(probes.get("epochs"), norms.get(mixing))
-    return _probed(result, "gradient_norm_mixed" if mixing == "on" else "gradient_norm")
 
 
 def _by_epoch(epochs: Sequence[int] | None, rows: Sequence[Any] | None) -> Series:

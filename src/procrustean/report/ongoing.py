@@ -10,7 +10,7 @@ from typing import Any
 
 from procrustean.errors import RunError
 from procrustean.report.class_sizes import recall_by_size
-from procrustean.report.result_file import KNOWN_FORMATS, UNFINISHED, Result
+from procrustean.report.result_file import KNOWN_FORMATS, UNFINISHED, Result, check_record
 
 CONFIG_FILE, EPOCHS_FILE = "config.json", "epochs.jsonl"
 
@@ -40,16 +40,28 @@ def load_ongoing(directory: Path) -> Ongoing:
         raise RunError(f"{file} is not the configuration of a run: it lacks format, config or identity.")
     if begun["format"] not in KNOWN_FORMATS:
         raise RunError(f"{file} has format {begun['format']!r}; this version of procrustean does not read it.")
-    config, identity = begun["config"], begun["identity"]
+    try:
+        return _ongoing(directory, begun["config"], begun["identity"])
+    except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
+        raise RunError(
+            f"{directory} is damaged ({type(error).__name__}: {error}). Start the run again in a new folder."
+        ) from error
+
+
+def _ongoing(directory: Path, config: Mapping[str, Any], identity: Mapping[str, Any]) -> Ongoing:
     records = _epochs(directory / EPOCHS_FILE)
     label = f"{identity['method']} (seed {config['seed']}, unfinished)"
-    tested = any("test" in record for record in records)
+    result = None
+    if any("test" in record for record in records):
+        record = _record(label, config, identity, records)
+        check_record(record, str(directory), unfinished=True)
+        result = Result(record, directory / CONFIG_FILE)
     return Ongoing(
         label=label,
         path=directory,
         epochs_done=len(records),
         epochs=int(identity["recipe"]["epochs"]),
-        result=Result(_record(label, config, identity, records), directory / CONFIG_FILE) if tested else None,
+        result=result,
     )
 
 
@@ -65,7 +77,7 @@ def _content(file: Path) -> bytes:
 def _parsed(file: Path, content: bytes) -> Any:
     try:
         return json.loads(content)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise RunError(f"{file} is damaged ({error}). Start the run again in a new folder.") from error
 
 

@@ -30,6 +30,8 @@ def check_types(record: dict[str, Any], place: str) -> None:
         (data, "rho", _number),
         (data, "kind", lambda kind: isinstance(kind, str)),
         (record["method"], "options", _mapping),
+        (record["method"], "stages", _list_of(lambda stage: _mapping(stage) and _whole(stage.get("epochs")))),
+        (record, "probes", _mapping),
         (record, "environment", _mapping),
     ):
         if mapping.get(name) is not None:
@@ -37,6 +39,29 @@ def check_types(record: dict[str, Any], place: str) -> None:
     for selection in record["selections"].values():
         if selection is not None:
             _check_metrics(selection["metrics"], len(data["classes"]), place)
+    _check_curves(record["curves"], len(data["classes"]), place)
+    if record.get("probes") is not None:
+        _check_probes(record["probes"], len(data["classes"]), place)
+
+
+def _check_curves(curves: dict[str, Any], classes: int, place: str) -> None:
+    per_class = _list_of(_number_or_nothing, classes)
+    for name in curves:
+        if name == "evaluated":
+            _require(curves, name, _list_of(_whole), place)
+        elif curves[name] is not None:
+            _require(curves, name, _list_of(lambda value: _number_or_nothing(value) or per_class(value)), place)
+
+
+def _check_probes(probes: dict[str, Any], classes: int, place: str) -> None:
+    _require(probes, "epochs", _list_of(_whole), place)
+    per_class = _list_of(_number_or_nothing, classes)
+    for name in probes:
+        if name == "layer":
+            _require(probes, name, _list_of(lambda value: value is None or isinstance(value, str)), place)
+        elif name != "epochs":
+            values = _list_of(lambda value: value is None or per_class(value), len(probes["epochs"]))
+            _require(probes, name, values, place)
 
 
 def _check_metrics(metrics: dict[str, Any], classes: int, place: str) -> None:

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from statistics import fmean
 from typing import Any
 
+from ..errors import RunError
+
 #: Share of the evaluations, the last ones, whose mean decides between equals.
 TAIL = 0.1
 
@@ -21,12 +23,14 @@ class Score:
         last: balanced accuracy in the last epoch, mean over the seeds; what decides.
         tail: the same over the last tenth of the evaluations; decides between equals.
         seeds: how many runs.
+        failed: why it could not be trained, if so; then it has no accuracy, and cannot be chosen.
     """
 
     options: Mapping[str, Any]
     last: float
     tail: float
     seeds: int
+    failed: str = ""
 
     @property
     def name(self) -> str:
@@ -84,7 +88,14 @@ class Choice:
 
 
 def choose(scores: Sequence[Score], images: int) -> Choice:
-    """The highest balanced accuracy in the last epoch; equals by their last evaluations, then by their order."""
+    """The highest balanced accuracy in the last epoch; equals by their last evaluations, then by their order.
+
+    Candidates that failed are passed over; RunError if all did.
+    """
+    failed = [f"{score.name}: {score.failed}" for score in scores if score.failed]
+    scores = [score for score in scores if not score.failed]
+    if not scores:
+        raise RunError(f"no candidate could be trained to the end; {'; '.join(failed)}")
     top = max(score.last for score in scores)
     ties = [score for score in scores if math.isclose(score.last, top, abs_tol=1e-9)]
     best = max(ties, key=lambda score: score.tail)  # the first of equals

@@ -69,4 +69,5 @@ def _all_of(scores: Sequence[Score | None]) -> list[Score]:
 
 
 def as_json(score: Score) -> Mapping[str, Any]:
-    return {"options": dict(score.options), "last": score.last, "tail": score.tail, "seeds": score.seeds}
+    kept = {"options": dict(score.options), "last": score.last, "tail": score.tail, "seeds": score.seeds}
+    return {**kept, "failed": score.failed} if score.failed else kept

@@ -13,7 +13,7 @@ from typing import Any
 from ..config import RunConfig
 from ..console import Reporter, SilentReporter
 from ..engine.checkpoint import write_atomically
-from ..errors import ConfigError, RunError
+from ..errors import ConfigError, Diverged, RunError
 from ..many import Outcome, fit_many
 from .choosing import Choice, Score, choose, options_text, score_of
 from .searching import Options, OutOfTime, as_json, search_by_optuna, search_grid
@@ -87,7 +87,8 @@ def tune(
     choice = choose(scores, tuning.images)
     chosen = {**choice.best.options, **tuning.after_training(choice.best.options)}
     retrained = tuning.retrain(chosen)
-    text = choice.text() + tuning.remarks(chosen, retrained)
+    failed = "".join(f" Not trained to the end: {score.name} ({score.failed})." for score in scores if score.failed)
+    text = choice.text() + tuning.remarks(chosen, retrained) + failed
     tuned = Tuned(tuple(scores), choice, chosen, tuple(retrained), text)
     _write(output, base, space, tuned, tuning)
     return tuned
@@ -115,6 +116,11 @@ class _Tuning:
         scores: list[Score | None] = []
         for number, options in enumerate(candidates):
             own = outcomes[number * self.budget.repeats : (number + 1) * self.budget.repeats]
+            failed = next((str(outcome.error) for outcome in own if outcome.error is not None), "")
+            if failed:
+                self.reporter.say(f"{options_text(options)}: {failed}")
+                scores.append(Score(dict(options), 0.0, 0.0, len(own), failed))
+                continue
             records = [outcome.result for outcome in own if outcome.result is not None]
             if len(records) < len(own):
                 scores.append(None)
@@ -157,7 +163,7 @@ class _Tuning:
     def _train(self, configs: Sequence[RunConfig]) -> list[Outcome]:
         outcomes = fit_many(configs, width=self.budget.width, reporter=self.reporter, time_up=self.time_up)
         for outcome in outcomes:
-            if outcome.error is not None:
+            if outcome.error is not None and not isinstance(outcome.error, Diverged):
                 raise RunError(f"{outcome.path} failed: {outcome.error}") from outcome.error
         return outcomes
 

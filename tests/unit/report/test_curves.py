@@ -51,7 +51,7 @@ def test_probes_become_curves_per_class(result: Make) -> None:
     run.record["probes"] = {
         "epochs": [0, 9],
         "classification_ratio": [[1.5, 0.5], [1.0, 1.0]],
-        "gradient_norm": {"on": [[0.1, 0.2], [0.3, 0.4]]},
+        "gradient_norm_mixed": [[0.1, 0.2], [0.3, 0.4]],
     }
     found = class_curves(group_results([run])[0])
     assert found["classification_ratio"].epochs.tolist() == [1, 10]
@@ -61,7 +61,7 @@ def test_probes_become_curves_per_class(result: Make) -> None:
     assert found["classification_ratio"].to_json(percent=False)["mean"] == [[1.5, 0.5], [1.0, 1.0]]
 
 
-def test_mixed_and_unmixed_gradients_may_also_be_kept_apart(result: Make) -> None:
+def test_mixed_and_unmixed_gradients_are_kept_apart(result: Make) -> None:
     run = result(counts=[10, 5], classes=["a", "b"])
     run.record["curves"]["train_recall"] = None
     run.record["probes"] = {

@@ -1,0 +1,65 @@
+"""Models read back: what cannot be a model is refused by name."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from procrustean.errors import RunError
+from procrustean.predicting.loading import spec_of
+
+SPEC: dict[str, Any] = {
+    "label": "ERM", "net": "small", "method": "erm", "options": {}, "seed": 0, "classes": ["cat", "dog"],
+    "image_shape": [8, 8, 1], "crop": None, "evaluation_crop": None, "mean": [0.5], "std": [0.25], "kind": "step",
+    "calibration": {"temperature": 1.0, "tau": 0.0, "counts": [20, 5], "images": 10},
+}  # fmt: skip
+
+
+def written(folder: Path, **changes: Any) -> Path:
+    record = {"format": 1, "prior": None, "spec": {**SPEC, **changes}}
+    (folder / "model.json").write_text(json.dumps(record))
+    return folder
+
+
+def test_a_model_is_read(tmp_path: Path) -> None:
+    assert spec_of(written(tmp_path)).classes == ("cat", "dog")
+
+
+@pytest.mark.parametrize(
+    ("changes", "wrong"),
+    [
+        ({"classes": ["cat", "cat"]}, "classes"),
+        ({"classes": ["cat"]}, "classes, counts"),
+        ({"evaluation_crop": 9}, "crops"),
+        ({"image_shape": [8, 1 << 20, 1]}, "image_shape"),
+        ({"mean": [0.5, 0.5]}, "mean"),
+        ({"std": [0.0]}, "std"),
+        ({"kind": "upside down"}, "kind"),
+        ({"seed": "0"}, "seed"),
+        ({"calibration": {**SPEC["calibration"], "temperature": -1.0}}, "calibration"),
+    ],
+)
+def test_an_impossible_model_is_refused(changes: dict[str, Any], wrong: str, tmp_path: Path) -> None:
+    with pytest.raises(RunError, match=rf"model\.json is damaged .*impossible {wrong}\)"):
+        spec_of(written(tmp_path, **changes))
+
+
+def test_a_format_of_the_future_is_refused(tmp_path: Path) -> None:
+    record = json.loads((written(tmp_path) / "model.json").read_text())
+    (tmp_path / "model.json").write_text(json.dumps({**record, "format": 99}))
+    with pytest.raises(RunError, match=r"format 99; this version of procrustean reads format 1"):
+        spec_of(tmp_path)
+
+
+@pytest.mark.parametrize("chosen", ["../erm", "/etc", "nowhere", 5])
+def test_a_comparison_chooses_among_its_own_runs(chosen: object, tmp_path: Path) -> None:
+    from procrustean.auto import chosen_run
+
+    (tmp_path / "all").mkdir()
+    (tmp_path / "erm").mkdir()
+    (tmp_path / "all/auto.json").write_text(json.dumps({"chosen": chosen}))
+    with pytest.raises(RunError, match=r"auto\.json is damaged: it chose .*which is no run of this folder"):
+        chosen_run(tmp_path / "all")
