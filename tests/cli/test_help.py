@@ -68,6 +68,11 @@ def test_help_explains_the_command(command: str, answers: dict[str, Any]) -> Non
 
 
 @pytest.mark.parametrize("command", COMMANDS)
+def test_help_speaks_no_python(command: str, answers: dict[str, Any]) -> None:
+    assert "None" not in answers[command][1]
+
+
+@pytest.mark.parametrize("command", COMMANDS)
 def test_help_loads_nothing_heavy(command: str, answers: dict[str, Any]) -> None:
     assert answers[command][2] == []
 
