@@ -15,6 +15,7 @@ from ..console import Reporter, SilentReporter
 from ..engine.checkpoint import write_atomically
 from ..errors import ConfigError, RunError
 from ..many import Outcome, fit_many
+from ..report.result_file import CANDIDATES
 from ..run_names import Distinct
 from .choosing import Choice, Score, choose, options_text, score_of
 from .searching import Options, OutOfTime, as_json, search_by_optuna, search_grid
@@ -156,7 +157,7 @@ class _Tuning:
 
     def _candidate(self, options: Options, seed: int) -> RunConfig:
         config = replace(self.base, options={**self.base.options, **options}, seed=self.base.seed + seed)
-        return replace(config, run_dir=self.output / "candidates" / config.slug)
+        return replace(config, run_dir=self.output / CANDIDATES / config.slug)
 
     def _train(self, configs: Sequence[RunConfig], reporter: Reporter) -> list[Outcome]:
         outcomes = fit_many(configs, width=self.budget.width, reporter=reporter, time_up=self.time_up)
