@@ -26,6 +26,7 @@ from .engine.stopping import stop_on_signal
 from .engine.training import Interrupted
 from .errors import ConfigError, RunError
 from .preparing import check_identity, prepare
+from .tracking import Tool
 
 RECORD = "auto.json"
 MINUTES = 30.0
@@ -43,7 +44,12 @@ class Candidate:
 
 
 def fit_auto(
-    config: RunConfig, *, splits: Splits | None = None, minutes: float | None = None, reporter: Reporter
+    config: RunConfig,
+    *,
+    splits: Splits | None = None,
+    minutes: float | None = None,
+    reporter: Reporter,
+    log: Tool | None = None,
 ) -> FinishedRun:
     """Compare methods on the held-out images and return the run of the best.
 
@@ -55,6 +61,7 @@ def fit_auto(
         splits: the images, where the user has handed them over.
         minutes: what it may take; default 30.
         reporter: where progress goes.
+        log: tool that is handed the numbers of every epoch of each method.
     """
     minutes = MINUTES if minutes is None else minutes
     if not 0 < minutes < math.inf:
@@ -83,7 +90,7 @@ def fit_auto(
             if tried and began + longest > end and not (path / "result.json").exists():
                 tried.append(Candidate(choice, path, None))
                 continue
-            done = _candidate(plan, choice, path, reporter, lambda: stop() or time.monotonic() > end)
+            done = _candidate(plan, choice, path, reporter, lambda: stop() or time.monotonic() > end, log)
             if not done and stop():
                 raise Stopped("stopped and saved; give the same command again to go on", stop.exit_code)
             tried.append(Candidate(choice, path, _held_out(path) if done else None))
@@ -128,7 +135,9 @@ def _claim(folder: Path, asked: RunConfig, config: RunConfig) -> None:
     _write(folder / RECORD, record)
 
 
-def _candidate(plan: Plan, choice: Choice, path: Path, reporter: Reporter, stop: Callable[[], bool]) -> bool:
+def _candidate(
+    plan: Plan, choice: Choice, path: Path, reporter: Reporter, stop: Callable[[], bool], log: Tool | None
+) -> bool:
     """Train a method to the end; False if it was stopped before."""
     config = replace(plan.config, method=choice.method, drw=choice.drw, run_dir=path)
     prepared = prepare(config, splits=plan.splits)
@@ -140,7 +149,7 @@ def _candidate(plan: Plan, choice: Choice, path: Path, reporter: Reporter, stop:
         check_identity(path, identity, prepared)
     else:
         directory = RunDirectory.create(path, config, identity_of(prepared), plan.why)
-    run = OngoingRun(prepared, directory, reporter, stop=stop, resume=begun)
+    run = OngoingRun(prepared, directory, reporter, stop=stop, resume=begun, log=log)
     try:
         with own_stream(prepared.placement.device):
             for _ in run.turns():
