@@ -27,6 +27,7 @@ from .linting import lint
 from .loading import source_settings
 from .nets.classifier import Classifier
 from .preparing import Prepared, check_identity, prepare, recipe_of
+from .tracking import Tool, TrackingReporter, imported
 
 if TYPE_CHECKING:
     from .diagnose.probing import Probing
@@ -68,6 +69,7 @@ def fit(
     *,
     reporter: Reporter | None = None,
     minutes: float | None = None,
+    log: Tool | None = None,
     **settings: Any,
 ) -> FinishedRun:
     """Train a network and return it with its record.
@@ -78,6 +80,7 @@ def fit(
         source: a data set's name, a path, a `Splits` of your own arrays, or a complete `RunConfig`.
         reporter: where progress goes; silent by default.
         minutes: what method="auto", which compares methods on held-out images, may take; default 30.
+        log: tool that is handed the numbers of every epoch; see docs/report.md.
         settings: fields of `RunConfig` (method, imbalance, rho, epochs, seed, run_dir, ...).
 
     >>> run = fit("digits", imbalance="step", rho=20, method="mfw", epochs=1)  # doctest: +SKIP
@@ -91,26 +94,28 @@ def fit(
             {"source": splits.name if splits else source, "method": ADVISED, **settings}, origin="the call of fit"
         )
     # What is wrong with the settings is said before images are loaded.
+    if log is not None:
+        imported(log)
     recipe_of(replace(config, method="mfw") if config.method in (ADVISED, AUTO) else config)
     if config.method == AUTO:
         from .auto import fit_auto
 
-        return fit_auto(config, splits=splits, minutes=minutes, reporter=reporter)
+        return fit_auto(config, splits=splits, minutes=minutes, reporter=reporter, log=log)
     if minutes is not None:
         raise ConfigError(f"minutes = {minutes:g} received; only method 'auto' compares within a time")
     plan = planned(config, splits=splits, load=partial(load_images, say=reporter.say))
     for line in plan.why:
         reporter.say_once(line)
-    return fit_planned(plan, reporter)
+    return fit_planned(plan, reporter, log)
 
 
-def fit_planned(plan: Plan, reporter: Reporter) -> FinishedRun:
+def fit_planned(plan: Plan, reporter: Reporter, log: Tool | None = None) -> FinishedRun:
     """Train with settings that leave nothing open."""
     prepared = prepare(plan.config, splits=plan.splits, say=reporter.say)
     for finding in lint(prepared):
         reporter.say_once(f"warning: {finding}")
     directory = RunDirectory.create(run_directory_of(plan.config), plan.config, identity_of(prepared), plan.why)
-    return _train(prepared, directory, reporter)
+    return _train(prepared, directory, reporter, log=log)
 
 
 def run_directory_of(config: RunConfig) -> Path:
@@ -118,9 +123,13 @@ def run_directory_of(config: RunConfig) -> Path:
     return config.run_dir or Path("runs") / config.slug
 
 
-def resume(run: str | Path, *, splits: Splits | None = None, reporter: Reporter | None = None) -> FinishedRun:
+def resume(
+    run: str | Path, *, splits: Splits | None = None, reporter: Reporter | None = None, log: Tool | None = None
+) -> FinishedRun:
     """Go on with an interrupted run from its last checkpoint, to the same result it would have had."""
     reporter = reporter or SilentReporter()
+    if log is not None:
+        imported(log)
     directory, config, identity = RunDirectory.open(Path(run))
     directory.claim()
     try:
@@ -129,7 +138,7 @@ def resume(run: str | Path, *, splits: Splits | None = None, reporter: Reporter 
             raise RunError(f"{run} is finished already; see: procrustean compare {run}")
         prepared = prepare_again(directory, config, identity, splits, reporter.say)
         check_identity(Path(run), identity, prepared)
-        return _train(prepared, directory, reporter, resume=True)
+        return _train(prepared, directory, reporter, resume=True, log=log)
     finally:
         directory.release()
 
@@ -246,9 +255,16 @@ def prepare_again(
         raise
 
 
-def _train(prepared: Prepared, directory: RunDirectory, reporter: Reporter, *, resume: bool = False) -> FinishedRun:
+def _train(
+    prepared: Prepared,
+    directory: RunDirectory,
+    reporter: Reporter,
+    *,
+    resume: bool = False,
+    log: Tool | None = None,
+) -> FinishedRun:
     with stop_on_signal(reporter.say) as stop:
-        run = OngoingRun(prepared, directory, reporter, stop=stop, resume=resume)
+        run = OngoingRun(prepared, directory, reporter, stop=stop, resume=resume, log=log)
         try:
             with own_stream(prepared.placement.device):
                 for _ in run.turns():
@@ -269,6 +285,7 @@ def begin_or_go_on(
     *,
     why: Sequence[str] = (),
     stop: Callable[[], bool],
+    log: Tool | None = None,
 ) -> OngoingRun | None:
     """The run of these settings in a folder, claimed: new, or from where it was saved; None if it is finished.
 
@@ -279,10 +296,12 @@ def begin_or_go_on(
         reporter: where its progress goes.
         why: reasons for settings that were chosen for the user.
         stop: whether to save and end.
+        log: tool that is handed the numbers of every epoch.
     """
     if not (path / "config.json").exists():
         new = prepared({})
-        return OngoingRun(new, RunDirectory.create(path, config, identity_of(new), why), reporter, stop=stop)
+        directory = RunDirectory.create(path, config, identity_of(new), why)
+        return OngoingRun(new, directory, reporter, stop=stop, log=log)
     directory, existing, identity = RunDirectory.open(path)
     if existing.hash != config.hash:
         directory.refuse_reuse(config)
@@ -297,7 +316,7 @@ def begin_or_go_on(
     except BaseException:
         directory.release()
         raise
-    return OngoingRun(begun, directory, reporter, stop=stop, resume=True)
+    return OngoingRun(begun, directory, reporter, stop=stop, resume=True, log=log)
 
 
 class OngoingRun:
@@ -311,8 +330,11 @@ class OngoingRun:
         *,
         stop: Callable[[], bool] = lambda: False,
         resume: bool = False,
+        log: Tool | None = None,
     ) -> None:
-        self.prepared, self.directory, self.reporter = prepared, directory, reporter
+        self.prepared, self.directory = prepared, directory
+        self.tracking = None if log is None else TrackingReporter(reporter, log, directory.path)
+        self.reporter = self.tracking or reporter
         self.stop, self.resume = stop, resume
         self.finished: FinishedRun | None = None
 
@@ -320,6 +342,8 @@ class OngoingRun:
         try:
             yield from self._turns()
         finally:
+            if self.tracking is not None:
+                self.tracking.end()
             self.directory.release()
 
     def _turns(self) -> Iterator[None]:

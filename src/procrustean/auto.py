@@ -27,6 +27,7 @@ from .engine.training import Interrupted
 from .errors import ConfigError, Diverged, RunError
 from .plain_json import read_object
 from .preparing import Prepared, prepare
+from .tracking import Tool
 
 RECORD = "auto.json"
 MINUTES = 30.0
@@ -45,7 +46,12 @@ class Candidate:
 
 
 def fit_auto(
-    config: RunConfig, *, splits: Splits | None = None, minutes: float | None = None, reporter: Reporter
+    config: RunConfig,
+    *,
+    splits: Splits | None = None,
+    minutes: float | None = None,
+    reporter: Reporter,
+    log: Tool | None = None,
 ) -> FinishedRun:
     """Compare methods on the held-out images and return the run of the best.
 
@@ -57,6 +63,7 @@ def fit_auto(
         splits: the images, where the user has handed them over.
         minutes: what it may take; default 30.
         reporter: where progress goes.
+        log: tool that is handed the numbers of every epoch of each method.
     """
     minutes = MINUTES if minutes is None else minutes
     if not 0 < minutes < math.inf:
@@ -70,12 +77,12 @@ def fit_auto(
     _begin(folder, config, plan.config)
     claim = Claim(folder)
     try:
-        return _compare(plan, folder, minutes, reporter)
+        return _compare(plan, folder, minutes, reporter, log)
     finally:
         claim.release()
 
 
-def _compare(plan: Plan, folder: Path, minutes: float, reporter: Reporter) -> FinishedRun:
+def _compare(plan: Plan, folder: Path, minutes: float, reporter: Reporter, log: Tool | None) -> FinishedRun:
     for line in plan.why:
         reporter.say_once(line)
     end = time.monotonic() + 60 * minutes
@@ -94,7 +101,7 @@ def _compare(plan: Plan, folder: Path, minutes: float, reporter: Reporter) -> Fi
                 tried.append(Candidate(choice, path, None))
                 continue
             try:
-                done = _candidate(plan, choice, path, reporter, lambda: stop() or time.monotonic() > end)
+                done = _candidate(plan, choice, path, reporter, lambda: stop() or time.monotonic() > end, log)
             except Diverged as error:
                 tried.append(Candidate(choice, path, None, str(error)))
                 continue
@@ -153,14 +160,16 @@ def _begin(folder: Path, asked: RunConfig, config: RunConfig) -> None:
     _write(folder / RECORD, record)
 
 
-def _candidate(plan: Plan, choice: Choice, path: Path, reporter: Reporter, stop: Callable[[], bool]) -> bool:
+def _candidate(
+    plan: Plan, choice: Choice, path: Path, reporter: Reporter, stop: Callable[[], bool], log: Tool | None
+) -> bool:
     """Train a method to the end; False if it was stopped before."""
     config = replace(plan.config, method=choice.method, drw=choice.drw, run_dir=path)
 
     def prepared(began: Mapping[str, Any]) -> Prepared:
         return prepare(config, splits=plan.splits, began=began)
 
-    run = begin_or_go_on(config, path, prepared, reporter, why=plan.why, stop=stop)
+    run = begin_or_go_on(config, path, prepared, reporter, why=plan.why, stop=stop, log=log)
     if run is None:
         return True
     try:

@@ -67,15 +67,15 @@ class RunConfig:
     pretrained: str | None = None
     """Weights to start from: a file with a state dict, or cache for what timm or torchvision has downloaded."""
     epochs: int | None = None
-    """Passes over the training data."""
+    """Passes over the training data; default the recipe's."""
     batch_size: int | None = None
-    """Images per step."""
+    """Images per step; default the recipe's."""
     lr: float | None = None
-    """Peak learning rate."""
+    """Peak learning rate; default the recipe's."""
     weight_decay: float | None = None
-    """L2 penalty."""
+    """L2 penalty; default the recipe's."""
     augment: Augment | None = None
-    """How training images are changed at random."""
+    """How training images are changed at random; default the recipe's."""
     seed: int = 0
     """Seed of the training: weights, order, augmentation, mixing."""
     data_seed: int = 0

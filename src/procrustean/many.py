@@ -24,6 +24,7 @@ from .loading import Sources
 from .preparing import Prepared, prepare
 from .recipes import RECIPES, recipe_for
 from .run_names import Distinct, differences
+from .tracking import HOSTED, Tool, imported
 
 #: Runs at a time on a GPU. More hide each other's launch gaps until the multiprocessors are full; docs/performance.md.
 GPU_WIDTH = 8
@@ -49,6 +50,7 @@ def fit_many(
     costs: Sequence[float] | None = None,
     time_up: Callable[[], bool] = lambda: False,
     finished: Callable[[RunConfig, Path], None] = lambda config, path: None,
+    log: Tool | None = None,
 ) -> list[Outcome]:
     """Train all runs; one that fails does not touch the others, one that is finished already is not repeated.
 
@@ -62,10 +64,20 @@ def fit_many(
         costs: a number per run; those with higher ones start first. By default their epochs.
         time_up: once it says so, no run begins, and those in progress save themselves; another call goes on.
         finished: called with a run and its folder as soon as it is complete.
+        log: tool that is handed the numbers of every epoch of each run.
     """
     reporter = reporter or SilentReporter()
     if width is not None and width < 1:
         raise ConfigError(f"width = {width} received; at least one run has to run at a time")
+    on_gpu = torch.cuda.is_available() and all(config.device != "cpu" for config in configs)
+    width = width or (GPU_WIDTH if on_gpu else 1)
+    if log is not None:
+        imported(log)
+        if log in HOSTED and width > 1:
+            raise ConfigError(
+                f"--log {log} received, but {log} logs one run of a process at a time, and {width} would run side by "
+                "side; give --width 1 or --processes, or --log tensorboard"
+            )
     paths = check_places(configs)
     costs = [predicted_cost(config) for config in configs] if costs is None else costs
     reporters = (
@@ -84,14 +96,13 @@ def fit_many(
             return stop() or time_up()
 
         members = [
-            Member(config.slug, cost, _starter(config, splits, path, splits_of, own, asked_to_stop, finished))
+            Member(config.slug, cost, _starter(config, splits, path, splits_of, own, asked_to_stop, finished, log))
             for config, path, cost, own in zip(configs, paths, costs, reporters, strict=True)
         ]
-        on_gpu = torch.cuda.is_available() and all(config.device != "cpu" for config in configs)
         device = torch.device("cuda", torch.cuda.current_device()) if on_gpu else torch.device("cpu")
         run_fleet(
             members,
-            width=width or (GPU_WIDTH if on_gpu else 1),
+            width=width,
             device=device,
             may_start=memory_allows(device),
             stop=asked_to_stop,
@@ -126,12 +137,13 @@ def _starter(
     reporter: Reporter,
     stop: Callable[[], bool],
     finished: Callable[[RunConfig, Path], None],
+    log: Tool | None,
 ) -> Callable[[], Iterator[None]]:
     def start() -> Iterator[None]:
         plan = planned(asked, splits=given, load=splits_of)
         splits = plan.splits or splits_of(plan.config)
         ready = partial(_ready, plan.config, splits, reporter)
-        run = begin_or_go_on(plan.config, path, ready, reporter, why=plan.why, stop=stop)
+        run = begin_or_go_on(plan.config, path, ready, reporter, why=plan.why, stop=stop, log=log)
         return iter(()) if run is None else to_the_end(run)
 
     def to_the_end(run: OngoingRun) -> Iterator[None]:

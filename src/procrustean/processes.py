@@ -28,6 +28,7 @@ from .engine.stopping import stop_on_signal
 from .errors import ConfigError, ProcrusteanError, RunError
 from .loading import Sources
 from .many import Outcome, check_places, fit_many, predicted_cost
+from .tracking import Tool, imported
 
 #: Processes that may die over one run before it is given up.
 DEATHS = 3
@@ -36,7 +37,7 @@ PATIENCE = 0.2
 
 
 def fit_in_processes(
-    configs: Sequence[RunConfig], *, processes: int, reporter: Reporter | None = None
+    configs: Sequence[RunConfig], *, processes: int, reporter: Reporter | None = None, log: Tool | None = None
 ) -> list[Outcome]:
     """Train all runs, as `fit_many` does, with so many processes; the results do not depend on their number.
 
@@ -44,11 +45,14 @@ def fit_in_processes(
         configs: the runs; every process loads their sources itself.
         processes: how many.
         reporter: where progress goes; silent by default.
+        log: tool that is handed the numbers of every epoch of each run.
     """
     if processes < 1:
         raise ConfigError(f"processes = {processes} received; at least one is needed")
+    if log is not None:
+        imported(log)
     paths = check_places(configs)
-    grid = _Grid(configs, paths, reporter or SilentReporter())
+    grid = _Grid(configs, paths, reporter or SilentReporter(), log)
     with stop_on_signal(grid.reporter.say) as stop:
         try:
             while grid.goes_on(stopping=stop()):
@@ -64,8 +68,10 @@ def fit_in_processes(
 class _Grid:
     """What is left to do, who does it, and what came of the rest."""
 
-    def __init__(self, configs: Sequence[RunConfig], paths: Sequence[Path], reporter: Reporter) -> None:
-        self.configs, self.paths, self.reporter = configs, paths, reporter
+    def __init__(
+        self, configs: Sequence[RunConfig], paths: Sequence[Path], reporter: Reporter, log: Tool | None
+    ) -> None:
+        self.configs, self.paths, self.reporter, self.log = configs, paths, reporter, log
         costs = [predicted_cost(config) for config in configs]
         self.waiting = deque(sorted(range(len(configs)), key=lambda number: -costs[number]))
         self.workers: list[_Worker] = []
@@ -97,7 +103,8 @@ class _Grid:
                 self.workers.append(worker)
                 self._selector.register(worker.answers, selectors.EVENT_READ, worker)
             number = self.waiting.popleft()
-            worker.give(number, {**self.configs[number].to_json(), "run_dir": str(self.paths[number])})
+            config = {**self.configs[number].to_json(), "run_dir": str(self.paths[number])}
+            worker.give(number, {"config": config, "log": self.log})
 
     def listen(self) -> None:
         """Take the answers that have come, and replace who died."""
@@ -170,10 +177,10 @@ class _Worker:
         self.run: int | None = None  # what it works on
         self.asked = False  # whether it was asked to stop
 
-    def give(self, number: int, config: dict[str, Any]) -> None:
+    def give(self, number: int, task: dict[str, Any]) -> None:
         self.run = number
         with suppress(BrokenPipeError):  # a process that has died is found out by its silence
-            self._runs.write(json.dumps(config).encode() + b"\n")
+            self._runs.write(json.dumps(task).encode() + b"\n")
             self._runs.flush()
 
     def answer(self) -> dict[str, Any] | None:
@@ -215,14 +222,15 @@ def work() -> None:
     sources = Sources()
     with suppress(BrokenPipeError):  # nobody is left to answer to
         for line in sys.stdin:
-            answer = _trained(RunConfig.from_json(json.loads(line)), sources)
+            task = json.loads(line)
+            answer = _trained(RunConfig.from_json(task["config"]), sources, task["log"])
             answers.write(json.dumps(answer) + "\n")
             answers.flush()
 
 
-def _trained(config: RunConfig, sources: Sources) -> dict[str, Any]:
+def _trained(config: RunConfig, sources: Sources, log: Tool | None) -> dict[str, Any]:
     try:
-        (outcome,) = fit_many([config], sources=sources, width=1)
+        (outcome,) = fit_many([config], sources=sources, width=1, log=log)
     except Stopped:
         return {"outcome": "stopped and saved", "stopped": True}
     error = outcome.error

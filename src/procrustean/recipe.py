@@ -95,8 +95,23 @@ class Recipe:
         epochs = f"{self.epochs} epoch{'s' * (self.epochs > 1)}"
         return (
             f"{self.net}, {epochs}, batch {self.batch_size}, rate {self.lr:g} {falls}{warm}, "
-            f"weight decay {self.weight_decay:g}, {self.augment}"
+            f"weight decay {self.weight_decay:g}, {self.augment_text()}"
         )
+
+    def augment_text(self) -> str:
+        """What is done to training images, in words: a name such as pad_crop_flip says only what may be done."""
+        side = f" of {self.crop} pixels" if self.crop else ""
+        padding = f" after padding by {self.padding}" if self.padding else ""
+        windows = self.augment in ("pad_crop_flip", "strong") and (side or padding)
+        done = {
+            f"random crops{side}{padding}": windows,
+            f"random resized crops{side}": self.augment == "random_resized_crop",
+            "random flips": self.flip,
+            "AutoAugment": self.augment == "strong",
+            "Cutout": self.augment == "strong",
+            f"colours changed by up to {100 * self.colour_jitter:g} %": self.colour_jitter,
+        }
+        return ", ".join(text for text, is_done in done.items() if is_done) or "images not augmented"
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)

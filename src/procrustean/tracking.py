@@ -17,6 +17,8 @@ from .console import Reporter
 from .errors import ConfigError
 
 Tool = Literal["tensorboard", "wandb", "trackio"]
+#: Those with which a process logs one run at a time.
+HOSTED: tuple[Tool, ...] = ("wandb", "trackio")
 PROJECT = "procrustean"
 MOST_CLASSES = 100  # with more, a chart per class helps nobody
 
@@ -45,7 +47,7 @@ class TrackingReporter:
 
     def __init__(self, inner: Reporter, tool: Tool, directory: Path) -> None:
         self._inner, self._tool, self._directory = inner, tool, directory
-        self._module = _imported(tool)
+        self._module = imported(tool)
         self._sink: Sink | None = None
         self._classes: list[str] = []
 
@@ -77,14 +79,15 @@ class TrackingReporter:
                 self._give_up(error)
 
     def run_finished(self, name: str, summary: str) -> None:
-        self._end()
+        self.end()
         self._inner.run_finished(name, summary)
 
     def close(self) -> None:
-        self._end()
+        self.end()
         self._inner.close()
 
-    def _end(self) -> None:
+    def end(self) -> None:
+        """No more numbers will come, whatever has become of the run; the other reporter goes on."""
         sink, self._sink = self._sink, None
         if sink is not None:
             try:
@@ -96,11 +99,6 @@ class TrackingReporter:
         # Hours of training must not end because a disk or a server of a by-product does not answer.
         self._sink = None
         self._inner.say(f"logging to {self._tool} failed and has ended, the training goes on: {error}")
-
-
-def tracked(reporter: Reporter, tool: Tool | None, directory: Path) -> Reporter:
-    """The reporter, with the tool listening too if there is one."""
-    return reporter if tool is None else TrackingReporter(reporter, tool, directory)
 
 
 def scalars_of(record: Mapping[str, Any], classes: list[str]) -> dict[str, float]:
@@ -158,7 +156,8 @@ class _Hosted:
             self._module.finish()
 
 
-def _imported(tool: Tool) -> Any:
+def imported(tool: Tool) -> Any:
+    """The tool's module; ConfigError with the extra to install where it is missing."""
     module = {"tensorboard": "torch.utils.tensorboard"}.get(tool, tool)
     try:
         return import_module(module)

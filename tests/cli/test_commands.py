@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable
 from contextlib import nullcontext
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -173,6 +174,24 @@ def test_a_fleet_is_trained_once(grid: str, call: Call, files_of: Files) -> None
     again = call("fleet", grid, "--output", "fleet", "--quiet")
     assert (again.code, again.err, again.out) == (0, "", first.out)
     assert files_of(Path("fleet")) == before
+
+
+@pytest.mark.parametrize("how", [("--width", "2"), ("--processes", "1")])
+def test_the_runs_of_a_fleet_log_each_in_its_own_folder(how: tuple[str, str], grid: str, call: Call) -> None:
+    answer = call("fleet", grid, "--output", "fleet", "--log", "tensorboard", "--quiet", *how)
+    assert answer.code == 0, answer.err
+    assert [len(list(run.glob("tensorboard/events.*"))) for run in Path("fleet").iterdir()] == [1, 1]
+
+
+def test_a_tool_that_logs_one_run_at_a_time_is_refused_side_by_side(
+    grid: str, call: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "wandb", ModuleType("wandb"))
+    answer = call("fleet", grid, "--output", "fleet", "--log", "wandb", "--width", "2")
+    assert answer.code == 2
+    assert "--log wandb received" in answer.err
+    assert "2 would run side by side" in answer.err
+    assert not Path("fleet").exists()
 
 
 def test_a_run_of_a_fleet_is_the_run_of_its_own(grid: str, call: Call, npz: Path) -> None:

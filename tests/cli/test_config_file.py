@@ -60,6 +60,13 @@ def test_the_recipe_is_printed_as_comments(call: Call) -> None:
     assert yaml.safe_load(out)["epochs"] == 7
 
 
+def test_a_flag_leaves_open_what_the_file_has_set(call: Call) -> None:
+    Path("run.yaml").write_text("source: digits\nepochs: 7\nnet: small\naugment: none\n")
+    left_open = config_of("train", "--config", "run.yaml", "--epochs", "None", "--augment", "None")
+    assert (left_open.epochs, left_open.net, left_open.augment) == (None, "small", None)
+    assert config_of("train", "--config", "run.yaml").augment == "none"
+
+
 def test_flags_override_the_file(call: Call) -> None:
     Path("run.yaml").write_text(
         "source: digits\nimbalance: step\nrho: 20\nepochs: 5\nseed: 1\noptions: {alpha: 0.5}\ndrw: true\n"

@@ -1,8 +1,10 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -68,6 +70,11 @@ def test_help_explains_the_command(command: str, answers: dict[str, Any]) -> Non
 
 
 @pytest.mark.parametrize("command", COMMANDS)
+def test_help_speaks_no_python(command: str, answers: dict[str, Any]) -> None:
+    assert "None" not in answers[command][1]
+
+
+@pytest.mark.parametrize("command", COMMANDS)
 def test_help_loads_nothing_heavy(command: str, answers: dict[str, Any]) -> None:
     assert answers[command][2] == []
 
@@ -81,3 +88,11 @@ def test_every_setting_of_a_run_has_a_flag_with_an_explanation(answers: dict[str
     for field in fields(RunConfig):
         if field.name != "source":
             assert f"--{field.name.replace('_', '-')} " in text.replace("│", " "), field.name
+
+
+def test_the_readme_lists_every_command(answers: dict[str, Any]) -> None:
+    commands = re.search(r"\{(.*?)\}", answers[""][1])
+    assert commands is not None
+    readme = (Path(__file__).parents[2] / "README.md").read_text()
+    table = readme.split("## The command\n")[1].split("```")[0]
+    assert [name for name in commands[1].split(",") if f"`procrustean {name}" not in table] == []

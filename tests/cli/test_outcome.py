@@ -25,13 +25,33 @@ def test_folders_of_runs_are_opened_and_unfinished_runs_named(
     fleet = [a_run(tmp_path / "fleet" / name, finished=name != "b") for name in "abc"]
     found = finished_runs([one, tmp_path / "fleet"])
     assert found == [one, fleet[0], fleet[2]]
-    assert (
-        f"{fleet[1]} is not finished and left out; go on with: procrustean resume {fleet[1]}" in capsys.readouterr().err
-    )
+    assert f"left out {fleet[1]}: not finished; go on with: procrustean resume {fleet[1]}" in capsys.readouterr().err
+
+
+def test_what_is_no_run_is_named_and_the_others_are_taken(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    one = a_run(tmp_path / "one", finished=True)
+    (tmp_path / "notes").mkdir()
+    assert finished_runs([tmp_path / "notes", one]) == [one]
+    assert f"left out {tmp_path / 'notes'}: not a run, and no run is in it" in capsys.readouterr().err
+    with pytest.raises(RunError, match="none of these is a finished run"):
+        finished_runs([tmp_path / "notes"])
+
+
+@pytest.mark.parametrize("given", ["runs", "runs/tune", "runs/*"])
+def test_a_tuning_stands_for_the_runs_on_all_images(
+    given: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    study = tmp_path / "runs" / "tune"
+    final = a_run(study / "final" / "a", finished=True)
+    tried = [a_run(study / "candidates" / name, finished=True) for name in "ab"]
+    assert finished_runs(sorted(tmp_path.glob(given))) == [final]
+    assert f"left out {study / 'candidates'}: 2 runs among which options were chosen" in capsys.readouterr().err
+    assert finished_runs([study / "candidates"]) == tried
+    assert finished_runs([tried[1]]) == [tried[1]]
 
 
 def test_no_finished_run_is_an_error(tmp_path: Path) -> None:
-    with pytest.raises(RunError, match="none of these runs is finished"):
+    with pytest.raises(RunError, match="none of these is a finished run"):
         finished_runs([a_run(tmp_path / "one", finished=False)])
 
 

@@ -50,7 +50,7 @@ def test_a_folder_of_runs_and_unfinished_ones(run: str, call: Call) -> None:
     Path("runs/b/config.json").write_text("{}")
     answer = call("report", "runs")
     assert answer.code == 0
-    assert "runs/b is not finished and left out" in answer.err
+    assert "left out runs/b: not finished" in answer.err
     assert data_of(Path("report.html"))["runs"] == 1
 
 

@@ -48,6 +48,15 @@ def test_chosen_on_held_out_images_then_trained_on_all(tune: Call) -> None:
     assert "| MFW " in answer.out
 
 
+def test_the_chosen_value_is_named_where_it_is_trained(tune: Call) -> None:
+    answer = tune("--method", "mfw", "--over", "alpha=0.5,2")
+    chosen = f"alpha={study()['chosen']['alpha']:g}"
+    assert f"Trained on all training images with {chosen}:" in answer.out
+    assert f"chosen on 8 held-out images: {chosen}" in answer.err
+    _, final = answer.err.split("now training on all\n")
+    assert f"({chosen}): 2 epochs" in final
+
+
 def test_the_scores_are_those_of_the_runs(tune: Call) -> None:
     tune("--method", "mfw", "--over", "alpha=0.5,2", "--repeats", 2, "--final-seeds", 0, "--quiet")
     assert not Path("t/final").exists()

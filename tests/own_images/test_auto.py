@@ -72,7 +72,7 @@ def test_what_does_not_fit_into_the_time_is_named(
     assert run.path.name == record["chosen"]
 
 
-def trained_at_once(plan: Any, choice: Any, path: Path, reporter: Any, stop: Any) -> bool:
+def trained_at_once(plan: Any, choice: Any, path: Path, reporter: Any, stop: Any, log: Any) -> bool:
     """A candidate that does not look at the clock."""
     from dataclasses import replace
 

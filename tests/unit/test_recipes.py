@@ -124,6 +124,27 @@ class TestNumbersOfThePaper:
         assert about.startswith(("the paper's", "this library's"))
         assert recipe.net in recipe.text()
 
+    @pytest.mark.parametrize(
+        ("name", "changes", "text"),
+        [
+            ("digits", {}, "random crops after padding by 1"),
+            ("cifar", {}, "random crops after padding by 4, random flips"),
+            ("cifar", {"flip": False, "padding": 0}, "images not augmented"),
+            ("cifar", {"augment": "none"}, "images not augmented"),
+            ("cifar", {"augment": "flip", "crop": 24}, "random flips"),
+            ("cifar-strong", {}, "random crops after padding by 4, random flips, AutoAugment, Cutout"),
+            ("imagenet-lt", {"augment": "pad_crop_flip"}, "random crops of 224 pixels, random flips"),
+            (
+                "imagenet-lt",
+                {"augment": "random_resized_crop", "flip": False, "colour_jitter": 0.4},
+                "random resized crops of 224 pixels, colours changed by up to 40 %",
+            ),
+        ],
+    )
+    def test_its_line_says_what_is_done_to_the_images(self, name: str, changes: dict[str, Any], text: str) -> None:
+        recipe = RECIPES[name][0].changed({"colour_jitter": 0.0, **changes})
+        assert recipe.text().endswith(f"weight decay {recipe.weight_decay:g}, {text}")
+
     def test_variants_differ_from_their_base_in_what_their_name_says(self) -> None:
         def differences(one: str, other: str) -> dict[str, Any]:
             base, variant = (RECIPES[name][0].to_json() for name in (one, other))

@@ -6,14 +6,28 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import numpy as np
 import pytest
+from PIL import Image
 
 from procrustean import api, fit
 from procrustean.console import SilentReporter
-from procrustean.errors import ConfigError
-from procrustean.tracking import TrackingReporter, scalars_of, tracked
+from procrustean.errors import ConfigError, RunError
+from procrustean.tracking import TrackingReporter, scalars_of
 
 SETTINGS: dict[str, Any] = {"imbalance": "step", "rho": 20, "epochs": 3, "device": "cpu", "track_training": True}
+
+
+@pytest.fixture
+def colours(tmp_path: Path) -> Path:
+    """A folder of images: two classes of ten."""
+    random = np.random.default_rng(0)
+    for name in ("red", "blue"):
+        (tmp_path / "colours" / name).mkdir(parents=True)
+        for number in range(10):
+            image = Image.fromarray(random.integers(0, 255, (8, 8, 3)).astype(np.uint8))
+            image.save(tmp_path / "colours" / name / f"{number}.png")
+    return tmp_path / "colours"
 
 
 class Listener(SilentReporter):
@@ -142,6 +156,29 @@ def test_a_tool_that_fails_does_not_end_the_training(tmp_path: Path, monkeypatch
     ]
 
 
+def test_a_run_that_fails_ends_its_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fake = FakeTool("wandb")
+    monkeypatch.setitem(sys.modules, "wandb", fake)
+    with pytest.raises(RunError, match="non-finite"):
+        fit("digits", run_dir=tmp_path / "run", log="wandb", lr=1e30, **SETTINGS)
+    assert (len(fake.begun), fake.finished) == (1, 1)
+
+
+def test_images_of_ones_own_are_logged_in_the_folder_of_their_run(
+    colours: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    run = fit(str(colours), epochs=1, device="cpu", log="tensorboard")
+    assert [step for step, _ in scalars(run.path / "tensorboard")["loss"]] == [1]
+    assert list(Path("runs").iterdir()) == [run.path]
+
+
+def test_a_missing_tool_is_named_before_images_are_loaded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "wandb", None)
+    with pytest.raises(ConfigError, match="--log wandb needs the package wandb"):
+        fit(str(tmp_path / "no images"), log="wandb")
+
+
 def test_closing_in_the_middle_ends_the_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     fake = FakeTool("wandb")
     monkeypatch.setitem(sys.modules, "wandb", fake)
@@ -161,11 +198,6 @@ def test_a_missing_package_is_named_with_its_extra(tool: Any, tmp_path: Path, mo
         monkeypatch.setitem(sys.modules, name, None)
     with pytest.raises(ConfigError, match=rf"--log {tool} needs .*pip install -c constraints.txt '.\[{tool}\]'"):
         TrackingReporter(SilentReporter(), tool, tmp_path)
-
-
-def test_without_a_tool_the_reporter_stays_itself(tmp_path: Path) -> None:
-    reporter = SilentReporter()
-    assert tracked(reporter, None, tmp_path) is reporter
 
 
 def test_many_classes_are_not_logged_one_by_one() -> None:

@@ -25,7 +25,6 @@ from .inspect import Inspect
 from .layers import Layers
 from .methods import Methods
 from .nets import Nets
-from .options import KEY_VALUE
 from .predict import Predict
 from .recipes import Recipes
 from .report import Report
@@ -35,6 +34,7 @@ from .thresholds import Thresholds
 from .toy import Toy
 from .train import Train
 from .tune import Tune
+from .values import VALUES
 
 DESCRIPTION = (
     "Train image classifiers on class-imbalanced data: Major Feature Weakening and the methods it is compared with. "
@@ -92,7 +92,7 @@ def parse(arguments: Sequence[str]) -> Command:
         prog="procrustean",
         description=DESCRIPTION,
         args=list(arguments),
-        registry=KEY_VALUE,
+        registry=VALUES,
         config=(tyro.conf.OmitArgPrefixes, tyro.conf.OmitSubcommandPrefixes, tyro.conf.FlagCreatePairsOff),
     )
     if isinstance(parsed, Train | Tune):

@@ -37,11 +37,19 @@ class Figures:
     """Epochs that the toy shows; default 20, 60, 120 and 160 if they were kept, else all that were."""
 
     def run(self) -> int:
-        from ..console import write_result
+        from ..console import make_reporter, write_result
         from ..diagnose.figures import draw
         from ..report.results import load_result
 
         results = [load_result(run) for run in finished_runs(self.runs)]
-        files = draw(self.name, results, self.output, all_classes=self.all_classes, epochs=self.epochs, stem=self.stem)
+        files = draw(
+            self.name,
+            results,
+            self.output,
+            all_classes=self.all_classes,
+            epochs=self.epochs,
+            stem=self.stem,
+            say=make_reporter().say,
+        )
         write_result("\n".join(map(str, files)))
         return 0

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 import tyro
 
@@ -32,6 +33,8 @@ class Fleet:
     """Where data sets are found or downloaded to; default $PROCRUSTEAN_DATA or the user's cache."""
     print_config: bool = False
     """Print the settings of every run, then stop."""
+    log: Literal["tensorboard", "wandb", "trackio"] | None = None
+    """Also log the numbers of every epoch to one of these, each run in its own folder; each needs its package."""
     quiet: bool = False
     """No progress."""
 
@@ -55,9 +58,9 @@ class Fleet:
         reporter = make_reporter(quiet=self.quiet)
         try:
             if self.processes is not None:
-                outcomes = fit_in_processes(configs, processes=self.processes, reporter=reporter)
+                outcomes = fit_in_processes(configs, processes=self.processes, reporter=reporter, log=self.log)
             else:
-                outcomes = fit_many(configs, width=self.width, reporter=reporter)
+                outcomes = fit_many(configs, width=self.width, reporter=reporter, log=self.log)
         finally:
             reporter.close()
         finished = [outcome.path for outcome in outcomes if outcome.error is None]

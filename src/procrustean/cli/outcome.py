@@ -4,29 +4,45 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from itertools import groupby
 from pathlib import Path
 from typing import Literal
 
+from ..console import printable
 from ..errors import RunError
-from ..report.result_file import runs_in
+from ..report.result_file import CANDIDATES, RESULT_FILE, is_run, runs_in
 
 Format = Literal["table", "markdown", "csv", "latex"]
 
 
 def finished_runs(paths: Sequence[Path]) -> list[Path]:
-    """The finished runs among the paths and in folders of runs; the others are named on stderr and left out."""
+    """The finished runs among the paths and in folders of runs; what is left out is named on stderr.
+
+    That is what is no run or not finished, and the candidates of `tune` unless their own folder is given: they were
+    trained without the images that chose among them.
+    """
     found: list[Path] = []
     for path in paths:
-        for run in runs_in(path):
-            if run.is_dir() and (run / "config.json").exists() and not (run / "result.json").exists():
-                sys.stderr.write(
-                    f"procrustean: {run} is not finished and left out; go on with: procrustean resume {run}\n"
+        for folder, runs in groupby(runs_in(path), key=lambda run: run.parent):
+            if folder.name == CANDIDATES and folder not in (path, path.parent):
+                _leave_out(
+                    f"{folder}: {len(list(runs))} runs among which options were chosen; to see them, give {folder}"
                 )
-            else:
-                found.append(run)
+                continue
+            for run in runs:
+                if run.is_dir() and not is_run(run):
+                    _leave_out(f"{run}: not a run, and no run is in it")
+                elif run.is_dir() and not (run / RESULT_FILE).exists():
+                    _leave_out(f"{run}: not finished; go on with: procrustean resume {run}")
+                else:
+                    found.append(run)
     if paths and not found:
-        raise RunError("none of these runs is finished")
+        raise RunError("none of these is a finished run")
     return found
+
+
+def _leave_out(text: str) -> None:
+    sys.stderr.write(f"procrustean: left out {printable(text)}\n")
 
 
 def show(runs: Sequence[Path], *, form: Format = "table", by_class: bool = False, output: Path | None = None) -> None:

@@ -20,7 +20,7 @@ class Report:
     """
 
     runs: tyro.conf.Positional[tuple[Path, ...]]
-    """Folders of runs, or their result.json files."""
+    """Folders of runs, folders of such folders, or result.json files."""
     output: Path | None = None
     """File to write; default report.html. Another report is overwritten, any other file is not."""
     examples: int = 5

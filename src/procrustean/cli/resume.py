@@ -23,12 +23,11 @@ class Resume:
     def run(self) -> int:
         from ..api import resume
         from ..console import make_reporter
-        from ..tracking import tracked
         from .outcome import show
 
-        reporter = tracked(make_reporter(quiet=self.quiet), self.log, self.run_dir)
+        reporter = make_reporter(quiet=self.quiet)
         try:
-            run = resume(self.run_dir, reporter=reporter)
+            run = resume(self.run_dir, reporter=reporter, log=self.log)
         finally:
             reporter.close()
         show([run.path])

@@ -54,14 +54,13 @@ class Train(RunConfig):
         if self.print_config:
             self._print(config)
             return 0
-        from ..api import fit, run_directory_of
+        from ..api import fit
         from ..console import make_reporter
-        from ..tracking import tracked
         from .outcome import show
 
-        reporter = tracked(make_reporter(quiet=self.quiet), self.log, run_directory_of(config))
+        reporter = make_reporter(quiet=self.quiet)
         try:
-            run = fit(config, reporter=reporter, minutes=self.minutes)
+            run = fit(config, reporter=reporter, minutes=self.minutes, log=self.log)
         finally:
             reporter.close()
         # The runs of a comparison stand beside one another in its folder.

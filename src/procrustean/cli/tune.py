@@ -60,6 +60,7 @@ class Tune(RunConfig):
     def run(self) -> int:
         from ..console import make_reporter, write_result
         from ..preparing import recipe_of
+        from ..tuning.choosing import options_text
         from ..tuning.spaces import default_space, grid, read_space
         from ..tuning.tune import Budget, tune
         from .outcome import show
@@ -68,8 +69,6 @@ class Tune(RunConfig):
         recipe_of(base)  # what is wrong with the settings is said before anything is trained
         space = read_space(base.method, self.over) if self.over else default_space(base.method, base.source)
         if self.print_config:
-            from ..tuning.choosing import options_text
-
             candidates = [options_text(options) for options in grid(space)] if self.trials is None else [str(space)]
             write_result("\n".join(candidates))
             return 0
@@ -81,8 +80,10 @@ class Tune(RunConfig):
             reporter.close()
         if tuned.choice is not None:
             write_result(_table(tuned))
-        write_result(tuned.text)
-        if tuned.retrained:
+        if not tuned.retrained:
+            write_result(tuned.text)
+        else:
+            write_result(f"{tuned.text}\n\nTrained on all training images with {options_text(tuned.chosen)}:\n")
             show(tuned.retrained)
         return 0
 

@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from textwrap import indent
 
 import numpy as np
 
@@ -110,7 +109,7 @@ def load_cifar(
         except DataError as error:
             tried.append(str(error))
             if say:
-                say(str(error).splitlines()[0])
+                say(str(error))
             continue
         if found:
             return found
@@ -243,7 +242,7 @@ def _instructions(files: CifarFiles, roots: list[Path], tried: list[str], downlo
     searched = ", ".join(str(root) for root in roots)
     lines = [f"{files.name} was not found in {searched}" + (" and could not be downloaded." if download else ".")]
     if tried:
-        lines += ["Tried:", *(indent(problem, "  ") for problem in tried)]
+        lines += ["What was tried:", *(f"  {problem}" for problem in tried)]
     lines += [
         f"Put {files.archive} (from {files.url}, md5 {files.archive_md5}) into {roots[0]},",
         f"or its files {', '.join(files.md5)} into {roots[0] / files.folder}"

@@ -65,11 +65,12 @@ def download(
                 if problem is None:
                     part.replace(target)
                     return target
-                tell(f"{url}: {problem}")
                 problems.append(f"{url}: {problem}")
+                if url != urls[-1]:
+                    tell(problems[-1])
     except OSError as error:
         problems.append(f"cannot write {target}: {error.strerror or error}")
-    raise DataError(f"could not download {target.name}. Tried:\n  " + "\n  ".join(problems))
+    raise DataError(f"could not download {target.name}: " + "; ".join(problems))
 
 
 def file_md5(path: Path) -> str:

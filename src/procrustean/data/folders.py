@@ -6,7 +6,7 @@ import unicodedata
 from collections import Counter
 from pathlib import Path
 
-from procrustean.data.image_files import ImageFile, Problems, refuse
+from procrustean.data.image_files import NAMED_BAD_FILES, ImageFile, Problems, headers, refuse
 from procrustean.data.listed import SPLIT_NAMES, OnBadImage, check_classes
 from procrustean.errors import DataError
 
@@ -64,6 +64,8 @@ def _split_folders(root: Path, bad: Problems) -> dict[str, Path]:
     if not root.is_dir():
         raise DataError(f"{root}: there is no such folder")
     folders = _folders(root, root, bad)
+    if not folders:
+        _refuse_a_class_folder(root)
     named = {folder.name: folder for folder in folders}
     only_splits = bool(folders) and set(named) <= set(SPLIT_NAMES)
     # A class may be called "train" too: as a split it holds class folders.
@@ -81,6 +83,20 @@ def _split_folders(root: Path, bad: Problems) -> dict[str, Path]:
     if "train" not in splits:
         raise DataError(f"{root}: no train folder, only {', '.join(named)}; add one or name the folder of classes")
     return splits
+
+
+def _refuse_a_class_folder(root: Path) -> None:
+    """Say which folder was probably meant where the images lie in the named one itself."""
+    files = [ImageFile(path.name, path, "train", "") for path in entries_of(root) if path.is_file()]
+    if not headers(files[:NAMED_BAD_FILES], {}):
+        return
+    above = root.resolve().parent
+    if above.name in SPLIT_NAMES:
+        above = above.parent
+    raise DataError(
+        f"{root}: holds images but no class folders; name the folder that holds one folder per class. If "
+        f"{root.resolve().name} is one of the classes, that is {above}"
+    )
 
 
 def _folders(parent: Path, root: Path, bad: Problems) -> list[Path]:

@@ -21,6 +21,7 @@ from .averages import AverageKind
 from .checkpoint import check_tensors, cpu_copy
 from .device import Placement
 from .engines import Engine
+from .estimate import EarlyEstimate
 from .evaluate import evaluate_net
 from .pace import Pace
 from .run_directory import RunDirectory
@@ -109,6 +110,7 @@ class Training:
         self.probing: Probing | None = None  # set where the run is measured on its way
         self.stop_requested = stop_requested
         self.pace = Pace(placement.device)
+        self.estimate = EarlyEstimate(reporter.say, name)
         self.average = average
         self.epochs = stage_epochs(method, recipe.epochs)
         self.counts: list[int] = [int(n) for n in data.counts]
@@ -252,8 +254,10 @@ class Training:
                 position.seconds["first_step"] = time.monotonic() - self._started
             yield
             if position.step < stage.steps_per_epoch:
+                self.estimate.steps_done(position.step, stage.steps_per_epoch, sum(self.epochs) - position.records)
                 self._boundary(stage)
         yield from self._until_done()
+        self.estimate.epoch_done()
         self._refuse_non_finite(stage)
         stage.end_epoch(position.epoch)
         record: dict[str, Any] = {

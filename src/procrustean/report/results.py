@@ -198,8 +198,19 @@ def data_parts(group: Group) -> dict[str, str]:
         if rho is not None and kind != "natural":
             parts["rho"] = f"\N{GREEK SMALL LETTER RHO}={rho:g}"
     if held_out:
-        parts["held_out"] = f"{held_out} per class held out"
+        parts["held_out"] = f"{_held_out_text(held_out)} held out"
     return parts
+
+
+def _held_out_text(hold_out: float) -> str:
+    """How many images were set aside, from the setting: a share below 1, a number of images from 1 on.
+
+    >>> _held_out_text(0.15), _held_out_text(1), _held_out_text(3)
+    ('15 % of each class', '1 image of each class', '3 images of each class')
+    """
+    if hold_out < 1:
+        return f"{100 * hold_out:g} % of each class"
+    return f"{hold_out:g} image{'s' * (hold_out != 1)} of each class"
 
 
 def data_text(group: Group) -> str:

@@ -15,6 +15,8 @@ from ..console import Reporter, SilentReporter
 from ..engine.checkpoint import write_atomically
 from ..errors import ConfigError, Diverged, RunError
 from ..many import Outcome, fit_many
+from ..report.result_file import CANDIDATES
+from ..run_names import Distinct
 from .choosing import Choice, Score, choose, options_text, score_of
 from .searching import Options, OutOfTime, as_json, search_by_optuna, search_grid
 from .spaces import AFTER_TRAINING, Space
@@ -112,7 +114,7 @@ class _Tuning:
     def judge(self, candidates: Sequence[Options]) -> list[Score | None]:
         """Train the candidates without the held-out images and see how they do on them."""
         configs = [self._candidate(options, seed) for options in candidates for seed in range(self.budget.repeats)]
-        outcomes = self._train(configs)
+        outcomes = self._train(configs, self.reporter)
         scores: list[Score | None] = []
         for number, options in enumerate(candidates):
             own = outcomes[number * self.budget.repeats : (number + 1) * self.budget.repeats]
@@ -143,7 +145,10 @@ class _Tuning:
         base = replace(self.base, hold_out=0, hold_out_from="training", options={**self.base.options, **chosen})
         configs = [replace(base, seed=self.base.seed + number) for number in range(self.budget.final_seeds)]
         placed = [replace(config, run_dir=self.output / "final" / config.slug) for config in configs]
-        return [outcome.path for outcome in self._train(placed) if outcome.result is not None]
+        if placed and not self.time_up():
+            self.reporter.say(f"chosen on {self.images} held-out images: {options_text(chosen)}; now training on all")
+        named = Distinct(self.reporter, options_text(chosen))
+        return [outcome.path for outcome in self._train(placed, named) if outcome.result is not None]
 
     def remarks(self, chosen: Options, retrained: Sequence[Path]) -> str:
         text = ""
@@ -158,10 +163,10 @@ class _Tuning:
 
     def _candidate(self, options: Options, seed: int) -> RunConfig:
         config = replace(self.base, options={**self.base.options, **options}, seed=self.base.seed + seed)
-        return replace(config, run_dir=self.output / "candidates" / config.slug)
+        return replace(config, run_dir=self.output / CANDIDATES / config.slug)
 
-    def _train(self, configs: Sequence[RunConfig]) -> list[Outcome]:
-        outcomes = fit_many(configs, width=self.budget.width, reporter=self.reporter, time_up=self.time_up)
+    def _train(self, configs: Sequence[RunConfig], reporter: Reporter) -> list[Outcome]:
+        outcomes = fit_many(configs, width=self.budget.width, reporter=reporter, time_up=self.time_up)
         for outcome in outcomes:
             if outcome.error is not None and not isinstance(outcome.error, Diverged):
                 raise RunError(f"{outcome.path} failed: {outcome.error}") from outcome.error

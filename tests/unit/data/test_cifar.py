@@ -258,15 +258,18 @@ def test_download_from_the_official_page(small, tmp_path, monkeypatch):
 
 
 def refuse(urls, target, *, md5, say):
-    raise DataError(f"could not download {target.name}. Tried:\n  {urls[0]}: HTTP 404 Not Found")
+    raise DataError(f"could not download {target.name}: {urls[0]}: HTTP 404 Not Found")
 
 
 def test_every_way_that_failed_is_listed(small, tmp_path, monkeypatch):
     monkeypatch.setattr(cifar_module, "fetch", refuse)
+    said = []
     with pytest.raises(DataError) as failed:
-        load_cifar(small.files, data_dir=tmp_path)
+        load_cifar(small.files, data_dir=tmp_path, say=said.append)
     message = str(failed.value)
+    assert said[0] == f"could not download {small.files.archive}: {small.files.url}: HTTP 404 Not Found"
     assert "could not be downloaded" in message
+    assert f"What was tried:\n  {said[0]}\n" in message
     assert f"{small.files.url}: HTTP 404" in message
     assert ("there is no npm on this machine" in message) == (small.files.name == "cifar10")
     assert f"Put {small.files.archive}" in message

@@ -178,7 +178,8 @@ def test_all_failures_are_listed(server, tmp_path):
     with pytest.raises(DataError) as failed:
         fetch(server, tmp_path / "file.bin", "404", "500")
     message = str(failed.value)
-    assert message.startswith("could not download file.bin. Tried:")
+    assert message.startswith("could not download file.bin: ")
+    assert len(message.splitlines()) == 1  # a progress line can show it whole
     assert f"{server.address}/404/file.bin: HTTP 404" in message
     assert f"{server.address}/500/file.bin: HTTP 500" in message
     assert len(server.seen) == 1 + download_module.FAILURES_PER_MIRROR

@@ -245,9 +245,14 @@ def test_other_layouts_are_explained(tmp_path):
     pictures(tmp_path / "one", {"a": 3})
     with pytest.raises(DataError, match="at least two classes with training images are needed, found 1"):
         load(tmp_path / "one")
-    picture(tmp_path / "flat" / "a.png")
-    with pytest.raises(DataError, match=r"a.png: not inside a class folder"):
-        load(tmp_path / "flat")
+    picture(tmp_path / "stray" / "a.png")
+    (tmp_path / "stray" / "class").mkdir()
+    with pytest.raises(DataError, match="class: class folder without images"):
+        load(tmp_path / "stray")
+    (tmp_path / "notes").mkdir()
+    (tmp_path / "notes" / "read me.txt").write_text("no image")
+    with pytest.raises(DataError, match=r"read me.txt: not inside a class folder"):
+        load(tmp_path / "notes")
     pictures(tmp_path / "no train", {"test/a": 1, "val/a": 1})
     with pytest.raises(DataError, match="no train folder, only test, val"):
         load(tmp_path / "no train")
@@ -257,6 +262,17 @@ def test_other_layouts_are_explained(tmp_path):
     pictures(tmp_path / "deep", {"a": 1, "b": 1, "b/inner": 1})
     with pytest.raises(DataError, match="inner: a folder inside a class folder"):
         load(tmp_path / "deep")
+
+
+@pytest.mark.parametrize("on_bad_image", ["error", "skip"])
+@pytest.mark.parametrize(("inside", "meant"), [("photos/cat", "photos"), ("photos/train/cat", "photos")])
+def test_a_class_folder_names_the_folder_above_it(tmp_path, monkeypatch, inside, meant, on_bad_image):
+    pictures(tmp_path, {inside: 2})
+    with pytest.raises(DataError, match=f"holds images but no class folders.*If cat .* that is {tmp_path / meant}$"):
+        load(tmp_path / inside, on_bad_image=on_bad_image)
+    monkeypatch.chdir(tmp_path / inside)
+    with pytest.raises(DataError, match=f"that is {tmp_path / meant}$"):
+        load(".")
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="needs symbolic links and pipes")

@@ -335,6 +335,37 @@ def test_odd_names_and_single_points_draw_without_warnings(saved: Callable[..., 
         assert draw(name, [run], tmp_path / "figures")
 
 
+@pytest.mark.parametrize("name", ["progress", "gradients", "deviation"])
+def test_a_single_epoch_is_drawn_as_whole_points_and_said(name: str, result: Make, tmp_path: Path) -> None:
+    runs = [result(label="ERM", at=(30,)), result(label="MFW", method="mfw", mixed=0.2, at=(30,)), result(label="LDAM")]
+    figure = {"progress": progress, "gradients": gradients, "deviation": deviation}[name](panels_of(runs))
+    alone, many = figure.axes[1], figure.axes[2]
+    assert [axes.get_title(loc="right").split(", ")[-1] for axes in (alone, many)] == [
+        "only epoch 30",
+        "at group2" if name == "gradients" else "",
+    ]
+    left, right = alone.get_xlim()
+    assert left < 30 < right
+    for line in alone.lines:
+        if list(line.get_xdata()) == [30]:  # not the level of the ratio
+            assert line.get_marker() in ("o", "D")
+            assert not line.get_clip_on()
+    assert {line.get_marker() for line in many.lines} == {"None"}
+    said: list[str] = []
+    draw(name, runs, tmp_path, say=said.append)
+    assert [text.split(",")[0] for text in said] == [f"{label}: only epoch 30 was measured" for label in ("ERM", "MFW")]
+    assert all("a smaller --probe-every" in text for text in said)
+
+
+def test_a_single_value_of_an_option_is_said(ablation: Callable[..., list[Result]], tmp_path: Path) -> None:
+    said: list[str] = []
+    runs = [r for r in ablation("alpha") if r.data["kind"] == "step" or r.record["method"]["options"]["alpha"] == 1]
+    draw("alpha", runs, tmp_path, say=said.append)
+    (text,) = said
+    assert text.startswith("CIFAR-10, long-tailed: all runs have alpha = 1, so there is a point and no line")
+    assert "--options alpha=..." in text
+
+
 def test_wrong_requests_are_refused(result: Make, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"no figure 'progres'.*progress"):
         draw("progres", [result()], tmp_path)

@@ -228,7 +228,7 @@ def test_groups_are_split_by_their_data(result: Make) -> None:
     assert [data_text(part[0]) for part in parts] == [
         "digits, step ρ=50",
         "digits, long-tailed ρ=50",
-        "digits, step ρ=50, 3 per class held out",
+        "digits, step ρ=50, 3 images of each class held out",
     ]
     (natural,) = group_results([result(kind="natural", rho=None)])
     assert data_text(natural) == "digits, natural"

@@ -106,7 +106,7 @@ def test_a_different_number_of_runs_is_shown_in_the_cell(result: Make) -> None:
     runs = [result(seed=0, hold_out=3, held_out_recall=0.4), result(seed=1, hold_out=3)]
     table = comparison(group_results(runs))
     assert column(table, "held_out")[0].text == "40.0 (n=1)"
-    assert "3 per class held out" in table.title
+    assert "3 images of each class held out" in table.title
 
 
 def test_different_data_become_a_column_and_are_not_ranked_against_each_other(result: Make) -> None:

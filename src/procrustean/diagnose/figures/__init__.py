@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -32,6 +32,7 @@ def draw(
     all_classes: bool = False,
     epochs: Sequence[int] = (),
     stem: str | None = None,
+    say: Callable[[str], None] = lambda text: None,
 ) -> list[Path]:
     """Draw a figure and write it as PNG and SVG; returns the files.
 
@@ -42,6 +43,7 @@ def draw(
         all_classes: draw every class, not only the largest and the smallest (progress, gradients, deviation).
         epochs: which epochs the toy shows, counted from 1.
         stem: name of the files without their ending; by default that of the figure.
+        say: told what the runs lack for a fuller figure.
     """
     if name not in FIGURES:
         raise ConfigError(f"there is no figure {name!r}. {did_you_mean(name, FIGURES)}")
@@ -59,13 +61,16 @@ def draw(
         return files
     if name in ("alpha", "beta"):
         figure = ablation.alpha(results) if name == "alpha" else ablation.beta(results)
+        remarks = ablation.remarks(results, name)
     else:
-        panels = panels_of(results)
+        panels, remarks = panels_of(results), []
         if name == "bars":
             figure = bars.bars(panels)
         elif name == "tsne":
             figure = embedding.tsne(panels)
         else:
             along = {"progress": lines.progress, "gradients": lines.gradients, "deviation": lines.deviation}[name]
-            figure = along(panels, all_classes=all_classes)
+            figure, remarks = along(panels, all_classes=all_classes), lines.remarks(panels)
+    for remark in remarks:
+        say(remark)
     return save(figure, output / stem)

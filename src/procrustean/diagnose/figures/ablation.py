@@ -69,6 +69,16 @@ def lines_along(results: Sequence[Result], option: str) -> list[Line]:
     ]
 
 
+def remarks(results: Sequence[Result], option: str) -> list[str]:
+    """What is missing for lines, and how to have it measured."""
+    return [
+        f"{line.name}: all runs have {option} = {line.points[0][0]:g}, so there is a point and no line; train MFW with "
+        f"other values too: --options {option}=..."
+        for line in lines_along(results, option)
+        if len(line.points) == 1
+    ]
+
+
 def alpha(results: Sequence[Result]) -> Figure:
     """Test accuracy of the last epoch along alpha; the paper's numbers dotted where it has some."""
     from matplotlib.lines import Line2D

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ...report.figures import INK, MUTED, major_to_minor
 from .canvas import LARGEST, SMALLEST, axis_labels, from_zero, legend, sheet, title
@@ -22,7 +22,7 @@ def progress(panels: Sequence[Panel], *, all_classes: bool = False) -> Figure:
     """Training accuracy above, classification ratio below, one column per setting (Fig. 1, Fig. 3, supplement)."""
     figure, axes = sheet(2, len(panels))
     for column, panel in enumerate(panels):
-        title(axes[0][column], panel.title, panel.seeds)
+        title(axes[0][column], panel.title, panel.along)
         _draw(axes[0][column], panel, "train_recall", all_classes, scale=100)
         _draw(axes[1][column], panel, "classification_ratio", all_classes, scale=100)
         axes[0][column].set_ylim(-3, 103)
@@ -40,7 +40,7 @@ def gradients(panels: Sequence[Panel], *, all_classes: bool = False) -> Figure:
     figure, (axes,) = sheet(1, len(panels))
     mixes = False
     for axis, panel in zip(axes, panels, strict=True):
-        title(axis, panel.title, ", ".join(filter(None, (f"at {panel.first.layer}", panel.seeds))))
+        title(axis, panel.title, ", ".join(filter(None, (f"at {panel.first.layer}", panel.along))))
         _draw(axis, panel, "gradient_norm_trained", all_classes)
         if all(curves.gradient_norm_mixed is not None for curves in panel.curves):
             mixes = True
@@ -56,7 +56,7 @@ def deviation(panels: Sequence[Panel], *, all_classes: bool = False) -> Figure:
     """Distance between training and test features, one panel per setting (Fig. 7)."""
     figure, (axes,) = sheet(1, len(panels))
     for axis, panel in zip(axes, panels, strict=True):
-        title(axis, panel.title, panel.seeds)
+        title(axis, panel.title, panel.along)
         _draw(axis, panel, "feature_deviation", all_classes)
         axis_labels(axis, "epoch")
     from_zero(axes)
@@ -65,10 +65,21 @@ def deviation(panels: Sequence[Panel], *, all_classes: bool = False) -> Figure:
     return figure
 
 
+def remarks(panels: Sequence[Panel]) -> list[str]:
+    """What is missing for curves, and how to have it measured."""
+    return [
+        f"{panel.title}: only epoch {panel.epochs[0]} was measured, so there are points and no curves; train with more "
+        "--epochs or a smaller --probe-every"
+        for panel in panels
+        if len(panel.epochs) == 1
+    ]
+
+
 def _draw(axis: Axes, panel: Panel, name: str, all_classes: bool, *, scale: float = 1.0, dashed: bool = False) -> None:
     from matplotlib.ticker import MaxNLocator
 
     epochs, mean, spread = panel.measured(name)
+    alone = len(epochs) == 1
     for index, colour in _shown(panel, all_classes):
         values, band = scale * mean[:, index], scale * spread[:, index]
         axis.plot(
@@ -77,12 +88,18 @@ def _draw(axis: Axes, panel: Panel, name: str, all_classes: bool, *, scale: floa
             color=colour,
             linewidth=1.1 if dashed or all_classes else 1.9,
             linestyle=(0, (3, 2)) if dashed else "-",
-            marker="o" if len(epochs) == 1 else None,
+            marker=None if not alone else "D" if dashed else "o",
+            markerfacecolor="none" if dashed else colour,
+            clip_on=not alone,
             zorder=3,
             solid_capstyle="round",
         )
         if len(panel.curves) > 1 and not dashed:
             axis.fill_between(epochs, values - band, values + band, color=colour, alpha=0.14, linewidth=0, zorder=2)
+    if alone:
+        axis.set_xlim(epochs[0] - 1, epochs[0] + 1)
+        axis.set_xticks(epochs)
+        return
     axis.set_xlim(0, max(float(epochs[-1]), 1.0))
     axis.xaxis.set_major_locator(MaxNLocator(nbins=6, integer=True))
 
@@ -111,6 +128,8 @@ def _legend(figure: Figure, panels: Sequence[Panel], all_classes: bool, dashed: 
         names = [f"{class_name(first, index)}, of {classes} classes by size" for index, _ in shown]
     handles = [Line2D([], [], color=colour, linewidth=2.4) for _, colour in shown]
     if dashed:
-        handles.append(Line2D([], [], color=INK, linewidth=1.1, linestyle=(0, (3, 2))))
+        alone = all(len(panel.epochs) == 1 for panel in panels)
+        how: dict[str, Any] = {"marker": "D", "markerfacecolor": "none"} if alone else {"linestyle": (0, (3, 2))}
+        handles.append(Line2D([], [], color=INK, linewidth=0 if alone else 1.1, **how))
         names.append(dashed)
     legend(figure, handles, names)

@@ -33,6 +33,17 @@ class Panel:
         return f"{len(self.curves)} seeds" if len(self.curves) > 1 else ""
 
     @property
+    def epochs(self) -> list[int]:
+        """Those that all runs have measured."""
+        return sorted(set.intersection(*(set(curves.at) for curves in self.curves)))
+
+    @property
+    def along(self) -> str:
+        """What there is to say about curves along the epochs."""
+        only = f"only epoch {self.epochs[0]}" if len(self.epochs) == 1 else ""
+        return ", ".join(filter(None, (only, self.seeds)))
+
+    @property
     def folder(self) -> Path:
         """The folder of its first run, where its features are."""
         path = self.group.results[0].path
@@ -41,8 +52,8 @@ class Panel:
         return path.parent
 
     def measured(self, name: str) -> tuple[Rows, Rows, Rows]:
-        """Epochs that all runs have measured, mean and sample standard deviation of a curve there, [E, C]."""
-        at = sorted(set.intersection(*(set(curves.at) for curves in self.curves)))
+        """The epochs, mean and sample standard deviation of a curve there, [E, C]."""
+        at = self.epochs
         values = np.array([getattr(c, name)[[c.at.index(epoch) for epoch in at]] for c in self.curves])
         spread = values.std(axis=0, ddof=1) if len(values) > 1 else np.zeros(values.shape[1:])
         return np.array(at, dtype=np.float64), values.mean(axis=0), spread

@@ -1,0 +1,119 @@
+"""How tyro reads the values of flags: what cannot be read is answered in words, and options may be left open."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from types import NoneType, UnionType
+from typing import Any, Union, get_args
+
+from tyro.constructors import ConstructorRegistry, PrimitiveConstructorSpec, PrimitiveTypeInfo
+
+Spec = PrimitiveConstructorSpec[Any]
+
+NUMBERS: dict[Any, str] = {int: "a whole number", float: "a number"}
+#: What stands for an option that was not given: on the command line, where it undoes a file's, and in the help.
+LEFT_OPEN, UNSET = "None", "unset"
+
+VALUES = ConstructorRegistry()
+
+
+@VALUES.primitive_rule
+def _number(info: PrimitiveTypeInfo) -> Spec | None:
+    kind: Callable[[str], float] = info.type
+    if kind not in NUMBERS:
+        return None
+
+    def read(texts: list[str]) -> float:
+        try:
+            return kind(texts[0])
+        except ValueError:
+            raise ValueError(f"{texts[0]!r} received; it has to be {NUMBERS[kind]}") from None
+
+    return PrimitiveConstructorSpec(
+        nargs=1,
+        metavar=kind.__name__.upper(),
+        instance_from_str=read,
+        is_instance=lambda value: isinstance(value, int | float),
+        str_from_instance=lambda value: [str(value)],
+    )
+
+
+@VALUES.primitive_rule
+def _several(info: PrimitiveTypeInfo) -> Spec | None:
+    kinds = get_args(info.type)
+    one = _spec_of(kinds[0], info) if info.type_origin is tuple and kinds[1:] == (...,) else None
+    if one is None or one.nargs != 1:
+        return None
+    return PrimitiveConstructorSpec(
+        nargs="*",
+        metavar=f"[{one.metavar} [{one.metavar} ...]]",
+        instance_from_str=lambda texts: tuple(one.instance_from_str([text]) for text in texts),
+        is_instance=lambda values: isinstance(values, tuple) and all(map(one.is_instance, values)),
+        str_from_instance=lambda values: [text for value in values for text in one.str_from_instance(value)],
+        choices=one.choices,
+    )
+
+
+@VALUES.primitive_rule
+def _perhaps_open(info: PrimitiveTypeInfo) -> Spec | None:
+    kinds = [kind for kind in get_args(info.type) if kind is not NoneType]
+    optional = info.type_origin in (Union, UnionType) and NoneType in get_args(info.type) and len(kinds) == 1
+    given = _spec_of(kinds[0], info) if optional else None
+    if given is None or given.nargs != 1:
+        return None
+
+    def read(texts: list[str]) -> Any:
+        if texts == [LEFT_OPEN]:
+            return None
+        if given.choices is not None and texts[0] not in given.choices:
+            raise ValueError(f"{texts[0]!r} received; it has to be one of {', '.join(given.choices)}")
+        return given.instance_from_str(texts)
+
+    return replace(
+        given,
+        instance_from_str=read,
+        is_instance=lambda value: value is None or given.is_instance(value),
+        str_from_instance=lambda value: [UNSET] if value is None else given.str_from_instance(value),
+        choices=None,  # checked above, where leaving it open is none of them
+    )
+
+
+@VALUES.primitive_rule
+def _key_value(info: PrimitiveTypeInfo) -> Spec | None:
+    """Options of a method."""
+    if info.type_origin is not dict:
+        return None
+    return PrimitiveConstructorSpec(
+        nargs="*",
+        metavar="KEY=VALUE",
+        instance_from_str=_read_pairs,
+        is_instance=lambda value: isinstance(value, dict),
+        str_from_instance=lambda options: [f"{key}={value}" for key, value in options.items()],
+    )
+
+
+def _read_pairs(pairs: list[str]) -> dict[str, Any]:
+    options = {}
+    for pair in pairs:
+        key, equals, value = pair.partition("=")
+        if not (key and equals):
+            raise ValueError(f"{pair!r} received; write KEY=VALUE, for example alpha=0.5")
+        options[key] = _plain(value)
+    return options
+
+
+def _plain(text: str) -> Any:
+    """The value a configuration file would hold: alpha=3 and `alpha: 3` are the same setting."""
+    import yaml
+
+    try:
+        value = yaml.safe_load(text)
+    except yaml.YAMLError:
+        return text
+    return value if isinstance(value, bool | int | float | str | None) else text
+
+
+def _spec_of(kind: Any, info: PrimitiveTypeInfo) -> Spec | None:
+    found = ConstructorRegistry.get_primitive_spec(PrimitiveTypeInfo.make(kind, info.markers))
+    return found if isinstance(found, PrimitiveConstructorSpec) else None
