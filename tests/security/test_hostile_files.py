@@ -18,8 +18,9 @@ import pytest
 import torch
 from PIL import Image
 
+from procrustean import memory
 from procrustean.cli import main
-from procrustean.data import archives, npm_mirror, plain_npz, restricted_pickle
+from procrustean.data import archives, npm_mirror, restricted_pickle
 from procrustean.data.cifar import CIFAR10, load_cifar
 from procrustean.data.official.listing import Problem
 from procrustean.data.official.lists import Line, listing_of
@@ -144,7 +145,7 @@ def bomb(path: Path, megabytes: int) -> None:
 def test_arrays_that_unpack_to_far_more_than_the_file_are_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(plain_npz, "MOST_BYTES", 16 << 20)
+    monkeypatch.setattr(memory, "MOST_BYTES", 16 << 20)
     bomb(tmp_path / "a.npz", 64)
     before = peak_megabytes()
     with pytest.raises(DataError, match=r"[\d,]+ bytes that unpack to 67,\d+,\d+; refused"):

@@ -58,7 +58,7 @@ class FileListing:
         image is an error that names it; or such files are left out, and classes without training images with them,
         the classes counted again, and it is said.
         """
-        size, notes = common_size(list(self.headers.values()), image_size)
+        size, notes = common_size(self.files, self.headers, image_size)
         bad = dict(self.bad)
         readable = [file for file in self.files if file.name in self.headers]
         pixels = decoded(readable, (size, size, 3), bad)

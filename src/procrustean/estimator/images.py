@@ -37,7 +37,7 @@ def pixels_of_files(images: Sequence[Any], shape: Shape | None, size: int | None
     bad: Problems = {}
     files = [ImageFile(f"{number}: {path}", Path(path), "", "") for number, path in enumerate(images)]
     if shape is None:
-        side, _ = common_size(list(headers(files, bad).values()), size)
+        side, _ = common_size(files, headers(files, bad), size)
         shape = (side, side, 3)
     pixels = decoded(files, shape, bad)
     refuse(bad, "images")
