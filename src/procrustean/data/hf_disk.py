@@ -7,7 +7,7 @@ from typing import Any
 
 from procrustean.data.image_files import ImageFile, Problems
 from procrustean.data.listed import check_classes, split_name
-from procrustean.data.tables import rows_as_files
+from procrustean.data.tables import needed_columns, rows_as_files
 from procrustean.errors import DataError
 
 MARKS = ("dataset_dict.json", "dataset_info.json")
@@ -25,7 +25,8 @@ def list_hf_dataset(folder: Path, bad: Problems) -> list[ImageFile]:
     for name, part in parts.items():
         where = f"{folder}, {name} split" if name else str(folder)
         found: Problems = {}
-        rows = rows_as_files(_columns(part), where=where, folder=folder, bad=found, check=False)
+        columns = _columns(part, where)
+        rows = rows_as_files(columns, range(1, 1 + len(part)), where=where, folder=folder, bad=found, check=False)
         side = split_name(name, str(folder)) if name else ""
         prefix = f"{name} " if name else ""
         files += [ImageFile(prefix + row.name, row.content, side or row.split, row.label) for row in rows]
@@ -49,11 +50,12 @@ def _parts(folder: Path) -> dict[str, Any]:
     return dict(loaded) if isinstance(loaded, datasets.DatasetDict) else {"": loaded}
 
 
-def _columns(part: Any) -> dict[str, Any]:
-    """The columns as plain values: images undecoded, class labels by name."""
+def _columns(part: Any, where: str) -> dict[str, Any]:
+    """The columns that are needed as plain values: images undecoded, class labels by name."""
     import datasets
 
     names = {}
+    part = part.select_columns(needed_columns(part.column_names, where))
     for column, feature in part.features.items():
         if isinstance(feature, datasets.Image):
             part = part.cast_column(column, datasets.Image(decode=False))
