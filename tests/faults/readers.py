@@ -267,7 +267,7 @@ def _store_files() -> dict[str, bytes]:
     images, labels = np.zeros((4, 8, 8, 3), np.uint8), np.array([0, 1, 0, 1])
     splits, chunk = np.array([0, 0, 1, 1], np.uint8), hashlib.sha256(images.data).hexdigest()
     manifest = {
-        "format": 1, "shape": list(images.shape), "classes": ["cat", "dog"], "splits": ["train", "test"],
+        "format": 1, "shape": list(images.shape), "classes": ["cat", "dog"], "splits": {"train": 2, "test": 2},
         "chunks": [chunk], "chunk_images": 4, "digest": content_digest([chunk], labels, splits),
     }  # fmt: skip
     files = {"store.json": json.dumps(manifest).encode()}
