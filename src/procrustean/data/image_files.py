@@ -142,8 +142,8 @@ def reason(content: Path | bytes, error: Exception) -> str:
     """Why an image cannot be used, in words."""
     if isinstance(error, FileNotFoundError):
         return "there is no such file"
-    if isinstance(error, PermissionError):
-        return error.strerror or str(error)
+    if isinstance(error, OSError) and error.strerror:
+        return error.strerror  # the system's: no permission, a name that is too long, a loop of links
     if isinstance(content, Path) and not content.is_file():
         return "not a plain file"
     if (content.stat().st_size if isinstance(content, Path) else len(content)) == 0:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -34,6 +35,11 @@ def split_name(given: str, where: str) -> str:
     if given.lower() not in known:
         raise DataError(f"{where}: unknown split {given!r}. {did_you_mean(given, known)}")
     return known[given.lower()]
+
+
+def composed(name: str) -> str:
+    """A class name in Unicode's composed form, as which most systems store it: the same word is the same class."""
+    return unicodedata.normalize("NFC", name)
 
 
 @dataclass(frozen=True)
@@ -70,7 +76,8 @@ class FileListing:
         kept = [readable[row] for row in good]
         if bad or len(kept) < len(self.files):
             notes.append(_told(bad, sorted({file.label for file in self.files} - set(classes))))
-            check_classes(kept, self.where)
+        check_classes(kept, self.where)
+        if len(kept) < len(self.files):
             self._refuse_empty_splits(kept)
             pixels = pixels[good]
         if moving := sum(self.headers[file.name].frames > 1 for file in kept):

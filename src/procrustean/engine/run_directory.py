@@ -20,6 +20,7 @@ from torch import Tensor
 from ..config import RunConfig
 from ..data.sources import is_named
 from ..errors import RunError
+from ..paths import expanded
 from . import checkpoint
 from .claims import Claim
 
@@ -52,7 +53,7 @@ class RunDirectory:
         record = {"format": FORMAT, "hash": config.hash, "config": config.to_json(), "identity": dict(identity)}
         if why:
             record["why"] = list(why)
-        source = Path(config.source).expanduser()
+        source = expanded(config.source)
         if source.exists() and not is_named(config.source):
             # Where the images are, whatever the current folder will be when the run is used again.
             record["source_path"] = str(source.resolve())
