@@ -25,6 +25,8 @@ from procrustean.memory import free_memory, most_unpacked
 FORMATS = ("PNG", "JPEG", "WEBP", "BMP", "GIF", "TIFF", "PPM")
 DEFAULT_SIZE = 64
 NAMED_BAD_FILES = 5
+#: What is wrong with files that were never meant to be images.
+NOT_AN_IMAGE, EMPTY_FILE = "not an image", "empty file"
 #: Decoded images are copied once when they are split into sets and once more when some are held out.
 COPIES = 3
 
@@ -100,9 +102,10 @@ def decoded(files: Sequence[ImageFile], shape: tuple[int, int, int], bad: Proble
     _refuse_too_much(len(files), shape)
     pixels = np.zeros((len(files), *shape), np.uint8)
     room = DecodingRoom()
+    good = [row for row, file in enumerate(files) if file.name not in bad]
     with _bombs_refused(), ThreadPoolExecutor() as pool:
-        problems = pool.map(lambda file, out: _decode(file, out, room), files, pixels)
-        bad.update({file.name: problem for file, problem in zip(files, problems, strict=True) if problem})
+        problems = pool.map(lambda row: _decode(files[row], pixels[row], room), good)
+        bad.update({files[row].name: problem for row, problem in zip(good, problems, strict=True) if problem})
     return pixels
 
 
@@ -147,9 +150,9 @@ def reason(content: Path | bytes, error: Exception) -> str:
     if isinstance(content, Path) and not content.is_file():
         return "not a plain file"
     if (content.stat().st_size if isinstance(content, Path) else len(content)) == 0:
-        return "empty file"
+        return EMPTY_FILE
     if isinstance(error, UnidentifiedImageError):
-        return "not an image"
+        return NOT_AN_IMAGE
     if isinstance(error, Image.DecompressionBombError | Image.DecompressionBombWarning):
         return f"more than {Image.MAX_IMAGE_PIXELS:,} pixels"
     if isinstance(error, MemoryError):
