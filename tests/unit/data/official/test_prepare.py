@@ -13,7 +13,9 @@ from PIL import Image
 
 from procrustean.data.official import building
 from procrustean.data.official.layouts import LAYOUTS, layout_of
+from procrustean.data.official.listing import Problem
 from procrustean.data.official.prepare import Plan, plan, prepare
+from procrustean.data.official.problems import write_list
 from procrustean.data.official.store import open_store, store_path, verify
 from procrustean.data.workers import WorkerPool
 from procrustean.errors import ConfigError, DataError
@@ -283,3 +285,13 @@ def test_unknown_names_get_a_hint() -> None:
     with pytest.raises(ConfigError, match=r"no data set that can be prepared\. Did you mean 'imagenet-lt'"):
         layout_of("imagenet_lt")
     assert {layout.size for layout in LAYOUTS.values()} == {64, 84, 256}
+
+
+def test_a_name_that_is_no_text_can_be_listed(tmp_path: Path) -> None:
+    """Names of files may be any bytes, and lists of annotations may hold half of a character."""
+    path = tmp_path / "new" / "problems.txt"
+    write_list([Problem("missing", "train/b\udcffd.png"), Problem("damaged", "ä\ud800.png", "cut")], path)
+    assert path.read_text(encoding="utf-8").splitlines() == [
+        "missing: train/b\\udcffd.png",
+        "damaged: ä\\ud800.png (cut)",
+    ]
