@@ -28,6 +28,10 @@ FORMAT = 1
 RECORDS = "records"  # the epochs so far, as bytes, among the tensors of a checkpoint
 
 
+class RunUnfinished(RunError):
+    """The folder holds a run with these very settings, which has not come to its end."""
+
+
 class RunDirectory:
     """Reads and writes a run's files. Nothing in it is ever overwritten by another run."""
 
@@ -125,7 +129,7 @@ class RunDirectory:
             raise RunError(f"{self.path} holds a run with other settings ({changed}); choose another --run-dir")
         if self.finished:
             raise RunError(f"{self.path} holds this very run, finished; see: procrustean compare {self.path}")
-        raise RunError(f"{self.path} holds this very run, unfinished; go on with: procrustean resume {self.path}")
+        raise RunUnfinished(f"{self.path} holds this very run, unfinished; go on with: procrustean resume {self.path}")
 
     def file(self, name: str) -> Path:
         return self.path / name
