@@ -7,8 +7,10 @@ from typing import Any
 
 from procrustean.data.image_files import ImageFile, Problems
 from procrustean.data.listed import OnBadImage, check_classes, split_name
+from procrustean.data.table_files import SHARE
 from procrustean.data.tables import needed_columns, rows_as_files
 from procrustean.errors import DataError
+from procrustean.memory import free_memory
 
 MARKS = ("dataset_dict.json", "dataset_info.json")
 
@@ -55,12 +57,26 @@ def _parts(folder: Path) -> dict[str, Any]:
     return dict(loaded) if isinstance(loaded, datasets.DatasetDict) else {"": loaded}
 
 
+def _check(part: Any, where: str) -> None:
+    """DataError for arrays that point outside of their file, which would be read as they are, or fill the memory."""
+    try:
+        part.data.validate(full=True)
+    except Exception as error:  # a damaged file can raise nearly anything
+        raise DataError(f"{where}: damaged ({error}); save it again") from error
+    if (taken := part.data.nbytes) > (most := free_memory() // SHARE):
+        raise DataError(
+            f"{where}: its images take {taken / 1e9:.3g} GB, and {most / 1e9:.3g} GB, a third of the memory that is "
+            "free, are the most that is read; save the images in a folder, or fewer of them"
+        )
+
+
 def _columns(part: Any, where: str) -> tuple[dict[str, Any], list[str] | None]:
     """The columns that are needed as plain values, images undecoded; and the class names, where labels are numbers."""
     import datasets
 
     image, label, *_ = needed = needed_columns(part.column_names, where)
     part = part.select_columns(needed)
+    _check(part, where)
     if isinstance(part.features[image], datasets.Image):
         part = part.cast_column(image, datasets.Image(decode=False))
     feature = part.features[label]

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from procrustean.data import load_source
+from procrustean.data import hf_disk, load_source
 from procrustean.errors import DataError
 
 datasets = pytest.importorskip("datasets")
@@ -83,4 +83,28 @@ def test_two_ways_to_write_a_class_are_not_two_classes(tmp_path: Path) -> None:
     names = tuple(unicodedata.normalize(form, "Löwe") for form in ("NFC", "NFD"))
     made([0, 0, 1, 1], names=names).save_to_disk(str(tmp_path / "pets"))  # type: ignore[attr-defined]
     with pytest.raises(DataError, match="the class 'Löwe' is written in different Unicode forms in rows 1 and 3"):
+        load_source(str(tmp_path / "pets"))
+
+
+def test_arrays_that_point_outside_of_their_file_are_refused(tmp_path: Path) -> None:
+    """They would be read as they are: other memory of the process, or its end."""
+    part = made([0, 0, 1, 1])
+    part.save_to_disk(str(tmp_path / "pets"))  # type: ignore[attr-defined]
+    pictures = part.cast_column("image", datasets.Image(decode=False))["image"]  # type: ignore[attr-defined]
+    ends = np.cumsum([0, *(len(picture["bytes"]) for picture in pictures)]).astype("<i4")
+    file = next((tmp_path / "pets").glob("*.arrow"))
+    content = file.read_bytes()
+    assert content.count(ends.tobytes()) == 1
+    far = ends.copy()
+    far[2:] += 1 << 29
+    file.unlink()  # which may be mapped by now
+    file.write_bytes(content.replace(ends.tobytes(), far.tobytes()))
+    with pytest.raises(DataError, match=r"pets: damaged .*; save it again"):
+        load_source(str(tmp_path / "pets"))
+
+
+def test_what_the_memory_does_not_hold_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made([0, 0, 1, 1]).save_to_disk(str(tmp_path / "pets"))  # type: ignore[attr-defined]
+    monkeypatch.setattr(hf_disk, "free_memory", lambda: 900)
+    with pytest.raises(DataError, match=r"pets: its images take .* save the images in a folder, or fewer"):
         load_source(str(tmp_path / "pets"))
