@@ -7,9 +7,12 @@ import hashlib
 import io
 import json
 import pickle
+import shutil
 import tarfile
+import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -180,9 +183,12 @@ def _pictures(folder: Path) -> None:
             Image.fromarray(np.full((12, 12, 3), 60 * number, np.uint8)).save(place)
 
 
-def _read_table(path: Path) -> object:
-    _pictures(path.parent)
-    return load_source(str(path))
+def _read_table(on_bad_image: Any) -> Callable[[Path], object]:
+    def read(path: Path) -> object:
+        _pictures(path.parent)
+        return load_source(str(path), on_bad_image=on_bad_image)
+
+    return read
 
 
 _ROWS = {"path": [f"{number}.png" for number in range(4)], "label": ["cat", "cat", "dog", "dog"]}
@@ -192,13 +198,48 @@ def _csv_table() -> bytes:
     return "\n".join(["path,label", *(",".join(row) for row in zip(*_ROWS.values(), strict=True))]).encode()
 
 
-def _parquet_table() -> bytes:
+def _parquet_table(columns: dict[str, list[Any]] = _ROWS) -> bytes:
     import pyarrow as pa
     from pyarrow import parquet
 
     content = io.BytesIO()
-    parquet.write_table(pa.table(_ROWS), content)
+    parquet.write_table(pa.table(columns), content)
     return content.getvalue()
+
+
+def _parquet_of_pictures() -> bytes:
+    pictures = []
+    for number in range(4):
+        content = io.BytesIO()
+        Image.fromarray(np.full((12, 12, 3), 60 * number, np.uint8)).save(content, "PNG")
+        pictures.append({"bytes": content.getvalue(), "path": f"{number}.png"})
+    return _parquet_table({"image": pictures, "label": _ROWS["label"]})
+
+
+@cache
+def _hugging_face() -> dict[str, bytes]:
+    """The files of a data set on disk."""
+    import datasets
+
+    datasets.disable_progress_bars()
+    pictures = [Image.fromarray(np.full((12, 12, 3), 60 * number, np.uint8)) for number in range(4)]
+    features = {"image": datasets.Image(), "label": datasets.ClassLabel(names=["cat", "dog"])}
+    made = datasets.Dataset.from_dict({"image": pictures, "label": [0, 0, 1, 1]}, datasets.Features(features))
+    with tempfile.TemporaryDirectory() as folder:
+        made.save_to_disk(folder)
+        return {path.name: path.read_bytes() for path in Path(folder).iterdir()}
+
+
+_ARROW = "data-00000-of-00001.arrow"
+
+
+def _read_hugging_face(path: Path) -> object:
+    root = path.parent / "saved"
+    shutil.rmtree(root, ignore_errors=True)
+    root.mkdir()
+    for name, content in _hugging_face().items():
+        (root / name).write_bytes(path.read_bytes() if name == path.name else content)
+    return load_source(str(root), on_bad_image="skip")
 
 
 def _spec() -> dict[str, Any]:
@@ -288,7 +329,7 @@ def _store_files() -> dict[str, bytes]:
     images, labels = np.zeros((4, 8, 8, 3), np.uint8), np.array([0, 1, 0, 1])
     splits, chunk = np.array([0, 0, 1, 1], np.uint8), hashlib.sha256(images.data).hexdigest()
     manifest = {
-        "format": 1, "shape": list(images.shape), "classes": ["cat", "dog"], "splits": ["train", "test"],
+        "format": 1, "shape": list(images.shape), "classes": ["cat", "dog"], "splits": {"train": 2, "test": 2},
         "chunks": [chunk], "chunk_images": 4, "digest": content_digest([chunk], labels, splits),
     }  # fmt: skip
     files = {"store.json": json.dumps(manifest).encode()}
@@ -362,8 +403,14 @@ READERS = {
     "weights to start from, torch": Reader(
         lambda: _saved(_weights()), lambda path: read_pretrained(str(path), "resnet20"), "start.pth"
     ),
-    "table, CSV": Reader(_csv_table, _read_table, "images.csv"),
-    "table, parquet": Reader(_parquet_table, _read_table, "images.parquet"),
+    "table, CSV": Reader(_csv_table, _read_table("error"), "images.csv"),
+    "table, CSV, to be skipped": Reader(_csv_table, _read_table("skip"), "images.csv"),
+    "table, parquet": Reader(_parquet_table, _read_table("error"), "images.parquet"),
+    "table of pictures, parquet": Reader(_parquet_of_pictures, _read_table("skip"), "images.parquet"),
+    "Hugging Face data, arrays": Reader(lambda: _hugging_face()[_ARROW], _read_hugging_face, _ARROW),
+    "Hugging Face data, description": Reader(
+        lambda: _hugging_face()["dataset_info.json"], _read_hugging_face, "dataset_info.json", text=True
+    ),
     "list of images": Reader(lambda: b"0.png 0\n1.png 1\n2.png 0\n", _read_list, "list.txt"),
     "store, manifest": Reader(_store("store.json"), _read_store, "store.json", text=True),
     "store, images": Reader(_store("images.npy"), _read_store, "images.npy"),

@@ -120,6 +120,47 @@ def test_files_that_cannot_be_read_are_named_and_the_others_classified(
     assert good["class"] == "red"
 
 
+def test_the_content_of_a_file_counts_and_not_its_ending(run: Path, colours: Path, call: Call, tmp_path: Path) -> None:
+    folder = tmp_path / "new"
+    folder.mkdir()
+    for name in ("good", "good.txt", "good.jpg_large"):
+        shutil.copy(colours / "test" / "red" / "000.png", folder / name)
+    (folder / "cut.data").write_bytes((folder / "good").read_bytes()[:-30])
+    (folder / "label.xml").write_text("<class>red</class>")
+    (folder / "nothing").touch()
+    (folder / "lost").symlink_to("lost")
+    answer = call("predict", run, folder, "--output", "p.csv", "--device", "cpu")
+    assert "3 of 5 images classified" in answer.err
+    assert "2 files that are no images were passed over" in answer.err
+    found = {Path(row["file"]).name: row for row in rows(Path("p.csv"))}
+    assert list(found) == ["cut.data", "good", "good.jpg_large", "good.txt", "lost"]
+    assert [found[name]["class"] for name in ("good", "good.jpg_large", "good.txt")] == ["red"] * 3
+    assert found["cut.data"]["problem"].startswith("damaged")
+    assert found["lost"]["problem"] == "Too many levels of symbolic links"
+
+
+def test_links_that_lead_back_are_told_and_not_followed(run: Path, colours: Path, call: Call, tmp_path: Path) -> None:
+    folder, elsewhere = tmp_path / "new", tmp_path / "elsewhere"
+    for place in (folder / "deep" / "deeper", elsewhere):
+        place.mkdir(parents=True)
+        shutil.copy(colours / "test" / "red" / "000.png", place / "good.png")
+    (folder / "a").symlink_to("deep")  # before what it leads to
+    (folder / "deep" / "around").symlink_to("..")
+    (folder / "deep" / "up").symlink_to(tmp_path)
+    (folder / "linked").symlink_to(elsewhere)  # leads somewhere else: followed
+    (elsewhere / "again").symlink_to(elsewhere)
+    (elsewhere / "back").symlink_to(folder / "deep")
+    (folder / "linked too").symlink_to(elsewhere)
+    answer = call("predict", run, folder, "--output", "p.csv", "--device", "cpu")
+    assert answer.code == 1
+    found = {str(Path(row["file"]).relative_to(folder)): row for row in rows(Path("p.csv"))}
+    classified = [name for name, row in found.items() if row["class"]]
+    assert classified == ["deep/deeper/good.png", "linked/good.png"]
+    told = {name: row["problem"] for name, row in found.items() if not row["class"]}
+    assert list(told) == ["a", "deep/around", "deep/up", "linked/again", "linked/back", "linked too"]
+    assert told["deep/around"] == f"not followed: it leads back to {folder.resolve()}"
+
+
 def test_pictures_of_any_size_and_mode(run: Path, tmp_path: Path) -> None:
     pixels = np.zeros((30, 50), np.uint8)
     Image.fromarray(pixels).save(tmp_path / "grey.png")

@@ -18,8 +18,9 @@ import pytest
 import torch
 from PIL import Image
 
+from procrustean import memory
 from procrustean.cli import main
-from procrustean.data import archives, npm_mirror, plain_npz, restricted_pickle
+from procrustean.data import archives, npm_mirror, restricted_pickle, table_files
 from procrustean.data.cifar import CIFAR10, load_cifar
 from procrustean.data.official.listing import Problem
 from procrustean.data.official.lists import Line, listing_of
@@ -144,12 +145,64 @@ def bomb(path: Path, megabytes: int) -> None:
 def test_arrays_that_unpack_to_far_more_than_the_file_are_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(plain_npz, "MOST_BYTES", 16 << 20)
+    monkeypatch.setattr(memory, "MOST_BYTES", 16 << 20)
     bomb(tmp_path / "a.npz", 64)
     before = peak_megabytes()
     with pytest.raises(DataError, match=r"[\d,]+ bytes that unpack to 67,\d+,\d+; refused"):
         load_source(str(tmp_path / "a.npz"))
     assert peak_megabytes() - before < 10
+
+
+@pytest.mark.parametrize("kind", ["dictionary", "prefixes", "structs", "rows"])
+def test_tables_that_unpack_to_far_more_than_the_file_are_refused(
+    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A value that is written once and stands in every row, as a whole or but for its end; rows without values."""
+    pa = pytest.importorskip("pyarrow")
+    from pyarrow import parquet
+
+    monkeypatch.setattr(memory, "MOST_BYTES", 4 << 20)
+    monkeypatch.setattr(table_files, "BYTES_AT_ONCE", 1 << 20)
+    long = "a" * (1 << 18)
+    paths: Any = {
+        "dictionary": lambda: [long] * 300,
+        "prefixes": lambda: [f"{long}{number}" for number in range(300)],
+        "structs": lambda: [{"bytes": long.encode(), "path": "x"}] * 300,
+        "rows": lambda: pa.nulls(200_000, pa.string()),
+    }[kind]()
+    how = {"use_dictionary": False, "column_encoding": {"path": "DELTA_BYTE_ARRAY"}} if kind == "prefixes" else {}
+    table = pa.table({"path": paths, "label": ["a"] * len(paths)})
+    del paths
+    parquet.write_table(table, tmp_path / "a.parquet", compression="zstd", **how)
+    assert (tmp_path / "a.parquet").stat().st_size < 8000
+    decoded, bytes_of = [], table_files._bytes_of
+
+    def watched(value: Any) -> int:
+        decoded.append(bytes_of(value))
+        return decoded[-1]
+
+    monkeypatch.setattr(table_files, "_bytes_of", watched)
+    with pytest.raises(DataError, match=r"[\d,]+ bytes that unpack to [\d,]+ or more, and 4,194,304 are the most"):
+        load_source(str(tmp_path / "a.parquet"))
+    assert sum(decoded) < 16 << 20  # of 77
+
+
+def test_tables_that_the_memory_does_not_hold_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "a.csv").write_text("path,label\n" + "0.png,a\n" * 1000)
+    monkeypatch.setattr(table_files, "free_memory", lambda: 1_000_000)
+    with pytest.raises(DataError, match=r"a table of 8,011 bytes may take 0.0016 GB of memory, and 0.001 GB are free"):
+        load_source(str(tmp_path / "a.csv"))
+
+
+@pytest.mark.parametrize("name", ["a.csv", "a.parquet"])
+def test_a_pipe_or_device_called_like_a_table_is_not_waited_for(name: str, tmp_path: Path) -> None:
+    pytest.importorskip("pyarrow")
+    os.mkfifo(tmp_path / name)
+    (tmp_path / "zeros").mkdir()
+    (tmp_path / "zeros" / name).symlink_to("/dev/zero")
+    for path in (tmp_path / name, tmp_path / "zeros" / name):
+        with pytest.raises(DataError, match="not a plain file"):
+            load_source(str(path))
 
 
 def test_a_size_that_the_data_do_not_have_is_refused(tmp_path: Path) -> None:

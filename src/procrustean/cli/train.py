@@ -72,6 +72,7 @@ class Train(RunConfig):
         from ..advice.planning import ADVISED, AUTO, planned
         from ..console import write_result
         from ..data.sources import is_named
+        from ..paths import expanded
         from ..preparing import recipe_of
         from ..recipes import RECIPES
 
@@ -79,7 +80,7 @@ class Train(RunConfig):
             return replace(settings, method="mfw") if settings.method in (ADVISED, AUTO) else settings
 
         recipe_of(named(config))  # what is wrong with the settings is said before images are loaded
-        if is_named(config.source) or Path(config.source).expanduser().exists():
+        if is_named(config.source) or expanded(config.source).exists():
             config = planned(config).config
         elif config.method == ADVISED:
             config = named(config)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import numpy.typing as npt
 
@@ -16,6 +18,8 @@ Groups = npt.NDArray[np.int64]  # [N], equal for images that are near-duplicates
 TOLERANCE = 6.0
 #: Beyond this many images only equal ones are searched for: the search for near ones would take minutes.
 MOST_COMPARED = 50_000
+#: Images whose fingerprints are computed together, and their bytes: it takes several times that.
+MOST_AT_ONCE, BYTES_AT_ONCE = 4096, 1 << 24
 
 
 def fingerprints(images: Images | StoredImages) -> Fingerprints:
@@ -25,11 +29,12 @@ def fingerprints(images: Images | StoredImages) -> Fingerprints:
         images: uint8 [N, H, W, channels].
     """
     made = np.empty((len(images), 8 * 8 + 2 * 2 * 2), np.float32)
-    for start in range(0, len(images), 4096):  # a few thousand at a time, for the memory
-        part = np.asarray(images[slice(start, start + 4096)]).astype(np.float32)
-        grey = part.mean(axis=3)
+    step = min(MOST_AT_ONCE, max(1, BYTES_AT_ONCE // math.prod(images.shape[1:])))
+    for start in range(0, len(images), step):
+        part = np.asarray(images[slice(start, start + step)])
+        grey = part.mean(axis=3, dtype=np.float32)
         colour = np.concatenate([part[..., 0] - grey, part[..., -1] - grey], axis=1)  # one below the other
-        made[start : start + 4096] = np.concatenate([_means(grey, 8, 8), _means(colour, 4, 2)], axis=1)
+        made[start : start + step] = np.concatenate([_means(grey, 8, 8), _means(colour, 4, 2)], axis=1)
     return made
 
 

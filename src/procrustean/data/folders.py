@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import unicodedata
 from collections import Counter
 from pathlib import Path
 
 from procrustean.data.image_files import NAMED_BAD_FILES, ImageFile, Problems, headers, refuse
-from procrustean.data.listed import SPLIT_NAMES, OnBadImage, check_classes
+from procrustean.data.listed import SPLIT_NAMES, OnBadImage, check_classes, composed
 from procrustean.errors import DataError
 
 EMPTY = "class folder without images"
@@ -32,7 +31,7 @@ def list_folder(root: Path, bad: Problems, on_bad_image: OnBadImage = "error") -
                 bad[str(class_folder.relative_to(root))] = EMPTY
             for path in entries:
                 if path.is_file():
-                    files.append(ImageFile(str(path.relative_to(root)), path, split, _class_name(class_folder)))
+                    files.append(ImageFile(str(path.relative_to(root)), path, split, composed(class_folder.name)))
                 else:
                     what = "a folder inside a class folder" if path.is_dir() else "not a regular file"
                     bad[str(path.relative_to(root))] = what
@@ -47,13 +46,8 @@ def list_folder(root: Path, bad: Problems, on_bad_image: OnBadImage = "error") -
     return files
 
 
-def _class_name(folder: Path) -> str:
-    """The name in Unicode's composed form, as which most systems store it: the same word is the same class."""
-    return unicodedata.normalize("NFC", folder.name)
-
-
 def _refuse_equal_names(folders: list[Path]) -> None:
-    twice = [name for name, number in Counter(map(_class_name, folders)).items() if number > 1]
+    twice = [name for name, number in Counter(composed(folder.name) for folder in folders).items() if number > 1]
     if twice:
         raise DataError(
             f"{folders[0].parent}: two class folders are called {twice[0]!r}, in different Unicode forms; merge them"

@@ -6,9 +6,11 @@ from pathlib import Path
 from typing import Any
 
 from procrustean.data.image_files import ImageFile, Problems
-from procrustean.data.listed import check_classes, split_name
-from procrustean.data.tables import rows_as_files
+from procrustean.data.listed import OnBadImage, check_classes, split_name
+from procrustean.data.table_files import SHARE
+from procrustean.data.tables import needed_columns, rows_as_files
 from procrustean.errors import DataError
+from procrustean.memory import free_memory
 
 MARKS = ("dataset_dict.json", "dataset_info.json")
 
@@ -18,19 +20,25 @@ def is_hf_dataset(folder: Path) -> bool:
     return any((folder / mark).is_file() for mark in MARKS)
 
 
-def list_hf_dataset(folder: Path, bad: Problems) -> list[ImageFile]:
-    """The images of a saved `Dataset` or `DatasetDict`; rows without an image or a label go to `bad`."""
+def list_hf_dataset(folder: Path, bad: Problems, on_bad_image: OnBadImage = "error") -> list[ImageFile]:
+    """The images of a saved `Dataset` or `DatasetDict`; rows without an image or a label go to `bad`.
+
+    Classes without training images are refused, unless what cannot be used is to be left out.
+    """
     parts = _parts(folder)
     files: list[ImageFile] = []
     for name, part in parts.items():
         where = f"{folder}, {name} split" if name else str(folder)
         found: Problems = {}
-        rows = rows_as_files(_columns(part), where=where, folder=folder, bad=found, check=False)
+        columns, classes = _columns(part, where)
+        numbers = range(1, 1 + len(part))
+        rows = rows_as_files(columns, numbers, where=where, folder=folder, bad=found, classes=classes, check=False)
         side = split_name(name, str(folder)) if name else ""
         prefix = f"{name} " if name else ""
         files += [ImageFile(prefix + row.name, row.content, side or row.split, row.label) for row in rows]
         bad.update({prefix + row: problem for row, problem in found.items()})
-    check_classes(files, str(folder))
+    if on_bad_image == "error":
+        check_classes(files, str(folder))
     return files
 
 
@@ -49,19 +57,31 @@ def _parts(folder: Path) -> dict[str, Any]:
     return dict(loaded) if isinstance(loaded, datasets.DatasetDict) else {"": loaded}
 
 
-def _columns(part: Any) -> dict[str, Any]:
-    """The columns as plain values: images undecoded, class labels by name."""
+def _check(part: Any, where: str) -> None:
+    """DataError for arrays that point outside of their file, which would be read as they are, or fill the memory."""
+    try:
+        part.data.validate(full=True)
+    except Exception as error:  # a damaged file can raise nearly anything
+        raise DataError(f"{where}: damaged ({error}); save it again") from error
+    if (taken := part.data.nbytes) > (most := free_memory() // SHARE):
+        raise DataError(
+            f"{where}: its images take {taken / 1e9:.3g} GB, and {most / 1e9:.3g} GB, a third of the memory that is "
+            "free, are the most that is read; save the images in a folder, or fewer of them"
+        )
+
+
+def _columns(part: Any, where: str) -> tuple[dict[str, Any], list[str] | None]:
+    """The columns that are needed as plain values, images undecoded; and the class names, where labels are numbers."""
     import datasets
 
-    names = {}
-    for column, feature in part.features.items():
-        if isinstance(feature, datasets.Image):
-            part = part.cast_column(column, datasets.Image(decode=False))
-        elif isinstance(feature, datasets.ClassLabel):
-            names[column] = feature.names
-    columns = {column: part[column][:] for column in part.column_names}
-    # -1 stands for "no label" in data sets whose test labels were never published.
-    return {
-        column: [names[column][v] if v is not None and v >= 0 else None for v in values] if column in names else values
-        for column, values in columns.items()
-    }
+    image, label, *_ = needed = needed_columns(part.column_names, where)
+    part = part.select_columns(needed)
+    _check(part, where)
+    if isinstance(part.features[image], datasets.Image):
+        part = part.cast_column(image, datasets.Image(decode=False))
+    feature = part.features[label]
+    classes = list(feature.names) if isinstance(feature, datasets.ClassLabel) else None
+    try:
+        return {column: part[column][:] for column in needed}, classes
+    except Exception as error:  # a damaged file can raise nearly anything
+        raise DataError(f"{where}: its rows cannot be read ({error})") from error

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import io
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
@@ -16,13 +16,19 @@ from pathlib import Path
 import numpy as np
 from PIL import Image, ImageOps, UnidentifiedImageError
 
+from procrustean.data.decoding_room import DecodingRoom
 from procrustean.data.imageset import Images
 from procrustean.errors import ConfigError, DataError
+from procrustean.memory import free_memory, most_unpacked
 
 #: Decoders that may be used; the name of a file says nothing about which.
 FORMATS = ("PNG", "JPEG", "WEBP", "BMP", "GIF", "TIFF", "PPM")
 DEFAULT_SIZE = 64
 NAMED_BAD_FILES = 5
+#: What is wrong with files that were never meant to be images.
+NOT_AN_IMAGE, EMPTY_FILE = "not an image", "empty file"
+#: Decoded images are copied once when they are split into sets and once more when some are held out.
+COPIES = 3
 
 
 @dataclass(frozen=True)
@@ -36,6 +42,11 @@ class ImageFile:
 
     def open(self) -> AbstractContextManager[Image.Image]:
         return _opened(self.content)
+
+    @property
+    def size(self) -> int:
+        """Its bytes, encoded as they are."""
+        return self.content.stat().st_size if isinstance(self.content, Path) else len(self.content)
 
 
 @dataclass(frozen=True)
@@ -65,26 +76,36 @@ def headers(files: Sequence[ImageFile], bad: Problems) -> dict[str, Header]:
     return found
 
 
-def common_size(found: Sequence[Header], asked: int | None) -> tuple[int, list[str]]:
-    """The side all images get, with a note where they are resized: `asked`, else the one they share, else 64."""
+def common_size(files: Sequence[ImageFile], found: Mapping[str, Header], asked: int | None) -> tuple[int, list[str]]:
+    """The side all images get, with a note where they are resized: `asked`, else the one they share, else 64.
+
+    Args:
+        files: the images.
+        found: the headers of those that have one, by name.
+        asked: what the user wants.
+    """
     if asked is not None and asked < 1:
         raise ConfigError(f"image_size must be at least 1 pixel, got {asked}")
-    sizes = {(header.width, header.height) for header in found}
+    sizes = {(header.width, header.height) for header in found.values()}
     if asked is not None:
         return asked, [] if sizes == {(asked, asked)} else [f"images resized to {asked}x{asked}"]
     if len(sizes) == 1:
         width, height = next(iter(sizes))
         if width == height:
+            _refuse_bombs([file for file in files if file.name in found], width)
             return width, []
     return DEFAULT_SIZE, [f"images are not of one square size: resized to {DEFAULT_SIZE}x{DEFAULT_SIZE}"]
 
 
 def decoded(files: Sequence[ImageFile], shape: tuple[int, int, int], bad: Problems) -> Images:
     """All files in one shape (height, width, channels), uint8 [N, *shape]; those in `bad` are black."""
+    _refuse_too_much(len(files), shape)
     pixels = np.zeros((len(files), *shape), np.uint8)
+    room = DecodingRoom()
+    good = [row for row, file in enumerate(files) if file.name not in bad]
     with _bombs_refused(), ThreadPoolExecutor() as pool:
-        problems = pool.map(_decode, files, pixels)
-        bad.update({file.name: problem for file, problem in zip(files, problems, strict=True) if problem})
+        problems = pool.map(lambda row: _decode(files[row], pixels[row], room), good)
+        bad.update({files[row].name: problem for row, problem in zip(good, problems, strict=True) if problem})
     return pixels
 
 
@@ -124,23 +145,47 @@ def reason(content: Path | bytes, error: Exception) -> str:
     """Why an image cannot be used, in words."""
     if isinstance(error, FileNotFoundError):
         return "there is no such file"
-    if isinstance(error, PermissionError):
-        return error.strerror or str(error)
+    if isinstance(error, OSError) and error.strerror:
+        return error.strerror  # the system's: no permission, a name that is too long, a loop of links
     if isinstance(content, Path) and not content.is_file():
         return "not a plain file"
     if (content.stat().st_size if isinstance(content, Path) else len(content)) == 0:
-        return "empty file"
+        return EMPTY_FILE
     if isinstance(error, UnidentifiedImageError):
-        return "not an image"
+        return NOT_AN_IMAGE
     if isinstance(error, Image.DecompressionBombError | Image.DecompressionBombWarning):
         return f"more than {Image.MAX_IMAGE_PIXELS:,} pixels"
+    if isinstance(error, MemoryError):
+        return "decoding it takes more memory than there is"
     return f"damaged: {error}"
 
 
-def _decode(file: ImageFile, out: Images) -> str:
+def _refuse_bombs(files: Sequence[ImageFile], side: int) -> None:
+    """DataError for images whose own size takes far more memory than their files can have content for."""
+    needed, size = 3 * side * side * len(files), sum(file.size for file in files)
+    if needed > most_unpacked(size):
+        raise DataError(
+            f"{len(files)} images of {side} x {side} pixels, {size:,} bytes that unpack to {needed:,}; refused, since "
+            "files like that are made to exhaust the memory. If they are images, say to which side they shall be "
+            "resized: --image-size 64"
+        )
+
+
+def _refuse_too_much(images: int, shape: tuple[int, int, int]) -> None:
+    """DataError for images that the memory does not hold, before it is taken."""
+    height, width, channels = shape
+    needed, free = COPIES * images * height * width * channels, free_memory()
+    if needed > free:
+        raise DataError(
+            f"{images} images of {width} x {height} pixels take {needed / 1e9:.3g} GB, copies included, and "
+            f"{free / 1e9:.3g} GB of memory are free; choose a smaller --image-size, or fewer images"
+        )
+
+
+def _decode(file: ImageFile, out: Images, room: DecodingRoom) -> str:
     """Write the image into `out`; the answer is the problem, empty when there is none."""
     try:
-        with file.open() as image:
+        with file.open() as image, room.taken(image.width * image.height):
             out[:] = pixels_of(image, out.shape)
     except Exception as error:  # decoders raise nearly anything on damaged files
         return reason(file.content, error)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -36,6 +37,11 @@ def split_name(given: str, where: str) -> str:
     return known[given.lower()]
 
 
+def composed(name: str) -> str:
+    """A class name in Unicode's composed form, as which most systems store it: the same word is the same class."""
+    return unicodedata.normalize("NFC", name)
+
+
 @dataclass(frozen=True)
 class FileListing:
     """Images of a source that are not decoded yet: their files, what their headers say, and what is wrong so far."""
@@ -58,7 +64,7 @@ class FileListing:
         image is an error that names it; or such files are left out, and classes without training images with them,
         the classes counted again, and it is said.
         """
-        size, notes = common_size(list(self.headers.values()), image_size)
+        size, notes = common_size(self.files, self.headers, image_size)
         bad = dict(self.bad)
         readable = [file for file in self.files if file.name in self.headers]
         pixels = decoded(readable, (size, size, 3), bad)
@@ -70,7 +76,8 @@ class FileListing:
         kept = [readable[row] for row in good]
         if bad or len(kept) < len(self.files):
             notes.append(_told(bad, sorted({file.label for file in self.files} - set(classes))))
-            check_classes(kept, self.where)
+        check_classes(kept, self.where)
+        if len(kept) < len(self.files):
             self._refuse_empty_splits(kept)
             pixels = pixels[good]
         if moving := sum(self.headers[file.name].frames > 1 for file in kept):

@@ -11,9 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..errors import DataError
-
-#: An archive that unpacks to more than both is made to exhaust the memory: real arrays do not shrink like that.
-MOST_BYTES, MOST_TIMES = 1 << 30, 200
+from ..memory import most_unpacked
 
 Array = npt.NDArray[Any]
 
@@ -43,5 +41,5 @@ def read_arrays(path: Path) -> dict[str, Array]:
 
 def _refuse_bomb(members: list[ZipInfo], path: Path) -> None:
     unpacked, size = sum(member.file_size for member in members), path.stat().st_size
-    if unpacked > max(MOST_BYTES, MOST_TIMES * size):
+    if unpacked > most_unpacked(size):
         raise DataError(f"{path}: {size:,} bytes that unpack to {unpacked:,}; refused, save it without compression")

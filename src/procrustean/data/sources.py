@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from procrustean.errors import ConfigError, DataError, did_you_mean
+from procrustean.paths import expanded
 
 if TYPE_CHECKING:
     from procrustean.data.imageset import Splits
@@ -77,7 +78,7 @@ def load_source(
         from procrustean.data.official.loading import load_prepared
 
         return load_prepared(source, data_dir=data_dir, image_size=image_size, data_seed=data_seed)
-    path = Path(source).expanduser()
+    path = expanded(source)
     if is_files(source):
         return list_source(source, on_bad_image).load(image_size)
     if on_bad_image != "error":
@@ -95,15 +96,15 @@ def list_source(source: str, on_bad_image: Literal["error", "skip"] = "error") -
     """The images that a folder, a table or a saved data set names, not decoded."""
     from procrustean.data.listed import FileListing
 
-    path, bad = Path(source).expanduser(), dict[str, str]()
+    path, bad = expanded(source), dict[str, str]()
     if path.suffix.lower() in TABLES and not path.is_dir():
         from procrustean.data.tables import list_table
 
-        return FileListing(path.stem, str(path), list_table(path, bad), bad, on_bad_image)
+        return FileListing(path.stem, str(path), list_table(path, bad, on_bad_image), bad, on_bad_image)
     from procrustean.data.hf_disk import is_hf_dataset, list_hf_dataset
 
     if is_hf_dataset(path):
-        return FileListing(path.resolve().name, str(path), list_hf_dataset(path, bad), bad, on_bad_image)
+        return FileListing(path.resolve().name, str(path), list_hf_dataset(path, bad, on_bad_image), bad, on_bad_image)
     from procrustean.data.folders import list_folder
 
     return FileListing(path.resolve().name, str(path), list_folder(path, bad, on_bad_image), bad, on_bad_image)
@@ -111,7 +112,7 @@ def list_source(source: str, on_bad_image: Literal["error", "skip"] = "error") -
 
 def is_files(source: str) -> bool:
     """Whether a source is a folder, table or saved data set of image files."""
-    path = Path(source).expanduser()
+    path = expanded(source)
     return not is_named(source) and (path.is_dir() or path.suffix.lower() in TABLES)
 
 

@@ -2,64 +2,87 @@
 
 from __future__ import annotations
 
-import csv
+import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from procrustean.data.image_files import ImageFile, Problems
-from procrustean.data.listed import check_classes, split_name
+from procrustean.data.listed import OnBadImage, check_classes, composed, split_name
+from procrustean.data.table_files import read_csv, read_parquet
 from procrustean.errors import DataError
+from procrustean.paths import expanded
 
 #: What columns may be called, in capitals or not.
 IMAGE_NAMES = ("path", "image", "file", "filename", "file_name", "filepath", "file_path", "image_path", "img")
 LABEL_NAMES = ("label", "class", "category", "target", "labels", "class_name", "label_name")
 SPLIT_NAMES = ("split", "subset", "set", "partition")
+LONGEST_SHOWN = 200  # characters of a path in messages
 
 
-def list_table(path: Path, bad: Problems) -> list[ImageFile]:
-    """The images of a table, paths relative to its folder; rows that name none go to `bad`."""
-    columns = _parquet(path) if path.suffix.lower() == ".parquet" else _csv(path)
-    return rows_as_files(columns, where=str(path), folder=path.parent, bad=bad, first_row=2)
+def list_table(path: Path, bad: Problems, on_bad_image: OnBadImage = "error") -> list[ImageFile]:
+    """The images of a table, paths relative to its folder; rows that name none go to `bad`.
+
+    Classes without training images are refused, unless what cannot be used is to be left out.
+    """
+    read = read_parquet if path.suffix.lower() == ".parquet" else read_csv
+    table = read(path, lambda names: needed_columns(names, str(path)))
+    check = on_bad_image == "error"
+    return rows_as_files(table.columns, table.numbers, where=str(path), folder=path.parent, bad=bad, check=check)
+
+
+def needed_columns(names: Sequence[str], where: str) -> list[str]:
+    """The columns of images, labels and perhaps splits, in this order.
+
+    Args:
+        names: of all columns.
+        where: the table in messages.
+    """
+    image = _needed(names, IMAGE_NAMES, "images", where)
+    label = _needed(names, LABEL_NAMES, "labels", where)
+    split = _column(names, SPLIT_NAMES, "splits", where)
+    return [image, label] if split is None else [image, label, split]
 
 
 def rows_as_files(
     columns: Mapping[str, Sequence[Any]],
+    numbers: Sequence[int],
     *,
     where: str,
     folder: Path,
     bad: Problems,
-    first_row: int = 1,
+    classes: Sequence[str] | None = None,
     check: bool = True,
 ) -> list[ImageFile]:
     """The rows of a table as images.
 
     Args:
         columns: the table, by name.
+        numbers: what the rows are called, as an editor counts.
         where: the table in messages.
         folder: what paths are relative to.
         bad: takes rows without an image or a label.
-        first_row: what the first row is called, as an editor counts.
-        check: whether the rows are all there is, so that two classes have to be among them.
+        classes: names by number, where labels are numbers.
+        check: whether the classes have to be right: two of them, and none that is tested alone.
     """
-    image = _needed(columns, IMAGE_NAMES, "images", where)
-    label = _needed(columns, LABEL_NAMES, "labels", where)
-    split = _column(columns, SPLIT_NAMES, "splits", where)
+    image, label, *splits = needed_columns(list(columns), where)
+    sides = columns[splits[0]] if splits else ["train"] * len(numbers)
     files: list[ImageFile] = []
-    lines: dict[str, int] = {}
-    for number, (content, name) in enumerate(zip(columns[image], columns[label], strict=True), first_row):
-        made, shown = _content(content, folder)
+    places, forms = _Places(folder), _Forms(where)
+    for number, value, name, given in zip(numbers, columns[image], columns[label], sides, strict=True):
+        content, shown = _content(value, folder)
         row = f"row {number}" + (f" ({shown})" if shown else "")
-        if made is None:
+        text, problem = _label(name, label, classes)
+        if content is None:
             bad[row] = f"no image in column {image!r}"
-        elif name is None or not str(name).strip():
-            bad[row] = f"no label in column {label!r}"
+        elif problem:
+            bad[row] = problem
         else:
-            if shown and shown in lines:
-                bad[row] = f"listed in row {lines[shown]} already"
-            lines[shown] = number
-            side = "train" if split is None else split_name(str(columns[split][number - first_row]), f"{where}, {row}")
-            files.append(ImageFile(row, made, side, str(name).strip()))
+            earlier = places.first_row(content, number)
+            if earlier != number:
+                bad[row] = f"listed in row {earlier} already"
+            side = split_name(str(given), f"{where}, {row}")
+            files.append(ImageFile(row, content, side, forms.composed(text, side, number)))
     if not files and not bad:
         raise DataError(f"{where}: holds no rows; list one image per row")
     if check:
@@ -67,7 +90,51 @@ def rows_as_files(
     return files
 
 
-def _needed(columns: Mapping[str, Sequence[Any]], names: Sequence[str], what: str, where: str) -> str:
+class _Places:
+    """Where images are, however their paths are written: ./0.png is 0.png, while a link is an image of its own."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder, self._folders, self._rows = folder, dict[Path, Path](), dict[Path, int]()
+
+    def first_row(self, content: Path | bytes, number: int) -> int:
+        """The row in which an image stands for the first time."""
+        if isinstance(content, bytes) or "\0" in str(content):
+            return number
+        if content.parent not in self._folders:
+            self._folders[content.parent] = Path(os.path.realpath(content.parent))
+        return self._rows.setdefault(self._folders[content.parent] / content.name, number)
+
+
+class _Forms:
+    """Class names in Unicode's composed form; that a name is written in two forms is as odd as two folders of it."""
+
+    def __init__(self, where: str) -> None:
+        self._where, self._seen = where, dict[tuple[str, str], tuple[str, int]]()
+
+    def composed(self, name: str, side: str, number: int) -> str:
+        text = composed(name)
+        first, row = self._seen.setdefault((side, text), (name, number))
+        if first != name:
+            raise DataError(
+                f"{self._where}: the class {text!r:.80} is written in different Unicode forms in rows {row} and "
+                f"{number}; write it in one"
+            )
+        return text
+
+
+def _label(value: Any, column: str, classes: Sequence[str] | None) -> tuple[str, str]:
+    """The class of a row, and what is wrong where there is none."""
+    if classes is not None and isinstance(value, int):
+        if value >= len(classes):
+            return "", f"label {value} in column {column!r}, but there are {len(classes)} class names"
+        # -1 stands for "no label" in data sets whose test labels were never published.
+        value = classes[value] if value >= 0 else None
+    missing = value is None or value != value  # a number that is none, as which tables keep what is missing
+    text = "" if missing else str(value).strip()
+    return text, "" if text else f"no label in column {column!r}"
+
+
+def _needed(columns: Sequence[str], names: Sequence[str], what: str, where: str) -> str:
     column = _column(columns, names, what, where)
     if column is None:
         held = ", ".join(map(repr, columns)) or "nothing"
@@ -77,7 +144,7 @@ def _needed(columns: Mapping[str, Sequence[Any]], names: Sequence[str], what: st
     return column
 
 
-def _column(columns: Mapping[str, Sequence[Any]], names: Sequence[str], what: str, where: str) -> str | None:
+def _column(columns: Sequence[str], names: Sequence[str], what: str, where: str) -> str | None:
     found = [column for column in columns if column.strip().lower() in names]
     if len(found) > 1:
         both = " and ".join(map(repr, found))
@@ -89,53 +156,14 @@ def _content(value: Any, folder: Path) -> tuple[Path | bytes | None, str]:
     """A path or the bytes of an image, and how to call it; Hugging Face keeps both in one mapping."""
     if isinstance(value, Mapping):
         path = value.get("path")
-        if value.get("bytes") is not None:
-            return bytes(value["bytes"]), str(path or "")
+        if isinstance(value.get("bytes"), bytes):
+            return value["bytes"], _shown(str(path or ""))
         value = path
     if isinstance(value, bytes):
         return value, ""
-    if value is None or not str(value).strip():
-        return None, ""
-    return folder / Path(str(value).strip()).expanduser(), str(value).strip()
+    text = "" if value is None else str(value).strip()
+    return (folder / expanded(text), _shown(text)) if text else (None, "")
 
 
-def _csv(path: Path) -> dict[str, list[Any]]:
-    try:
-        text = path.read_text(encoding="utf-8-sig")
-    except FileNotFoundError as error:
-        raise DataError(f"{path}: there is no such file") from error
-    except (OSError, UnicodeDecodeError) as error:
-        raise DataError(f"{path}: cannot be read as text ({error}); save it as UTF-8") from error
-    heading = text.partition("\n")[0]
-    delimiter = max(",;\t", key=heading.count)
-    rows = list(csv.reader(text.splitlines(), delimiter=delimiter))
-    if not rows:
-        raise DataError(f"{path}: an empty file; the first line names the columns, for example: path,label")
-    names = [name.strip() for name in rows[0]]
-    if len(set(names)) < len(names):
-        raise DataError(f"{path}: two columns have the same name in the first line: {', '.join(names)}")
-    for number, row in enumerate(rows[1:], 2):
-        if row and len(row) != len(names):
-            raise DataError(
-                f"{path}, row {number}: {len(row)} values for {len(names)} columns; quote values that contain "
-                f"{delimiter!r}"
-            )
-    filled = [row for row in rows[1:] if row]
-    return {name: [row[i] for row in filled] for i, name in enumerate(names)}
-
-
-def _parquet(path: Path) -> dict[str, list[Any]]:
-    try:
-        import pyarrow as pa
-        from pyarrow import parquet
-    except ImportError as error:
-        raise DataError(
-            f"{path}: parquet needs pyarrow ({error}): pip install -c constraints.txt '.[tables]'"
-        ) from error
-    if not path.exists():
-        raise DataError(f"{path}: there is no such file")
-    try:
-        content: dict[str, list[Any]] = parquet.read_table(path).to_pydict()
-    except (pa.ArrowException, OSError) as error:
-        raise DataError(f"{path}: not a readable parquet file ({error})") from error
-    return content
+def _shown(text: str) -> str:
+    return text if len(text) <= LONGEST_SHOWN else f"{text[:LONGEST_SHOWN]}..."

@@ -20,11 +20,16 @@ from torch import Tensor
 from ..config import RunConfig
 from ..data.sources import is_named
 from ..errors import RunError
+from ..paths import expanded
 from . import checkpoint
 from .claims import Claim
 
 FORMAT = 1
 RECORDS = "records"  # the epochs so far, as bytes, among the tensors of a checkpoint
+
+
+class RunUnfinished(RunError):
+    """The folder holds a run with these very settings, which has not come to its end."""
 
 
 class RunDirectory:
@@ -52,7 +57,7 @@ class RunDirectory:
         record = {"format": FORMAT, "hash": config.hash, "config": config.to_json(), "identity": dict(identity)}
         if why:
             record["why"] = list(why)
-        source = Path(config.source).expanduser()
+        source = expanded(config.source)
         if source.exists() and not is_named(config.source):
             # Where the images are, whatever the current folder will be when the run is used again.
             record["source_path"] = str(source.resolve())
@@ -132,7 +137,7 @@ class RunDirectory:
             raise RunError(f"{self.path} holds a run with other settings ({changed}); choose another --run-dir")
         if self.finished:
             raise RunError(f"{self.path} holds this very run, finished; see: procrustean compare {self.path}")
-        raise RunError(f"{self.path} holds this very run, unfinished; go on with: procrustean resume {self.path}")
+        raise RunUnfinished(f"{self.path} holds this very run, unfinished; go on with: procrustean resume {self.path}")
 
     def file(self, name: str) -> Path:
         return self.path / name

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
 
 import torch
 
 from ..augment.spec import Augmentation, make_augmentation
 from ..data.imageset import ImageSet
 from ..errors import ConfigError
+from ..memory import free_memory
 from ..recipes import Recipe
 from .device import Placement
 from .images import ImageStore, bytes_on_device
@@ -96,7 +96,4 @@ def free_bytes(device: torch.device) -> int:
         free, _ = torch.cuda.mem_get_info(device)
         # What this process has reserved and does not use is free for it.
         return int(free) + torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
-    listing = Path("/proc/meminfo")
-    lines = listing.read_text().splitlines() if listing.exists() else []
-    available = [int(line.split()[1]) << 10 for line in lines if line.startswith("MemAvailable:")]
-    return available[0] if available else 4 << 30
+    return free_memory()

@@ -44,7 +44,7 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         minutes: what method="auto" may take.
         device: "auto", "cpu" or "cuda".
         random_state: seed, generator or None.
-        run_dir: where to keep the run; by default it is not kept.
+        run_dir: where to keep the run; by default it is not kept. `fit` goes on with a run that was cut short there.
 
     >>> classifier = Classifier(method="mfw", epochs=30)
     >>> classifier.fit(images, labels).predict(images)  # doctest: +SKIP
@@ -135,6 +135,8 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             check_is_fitted(self, "model_")
         known = None if fitting else self.model_.spec.image_shape
         if holds_files(X):
+            if fitting:
+                self.scale_ = 1.0
             return pixels_of_files(X, known, self.image_size)
         if self.image_shape is not None:
             numbers = validate_data(self, X, reset=fitting, dtype="numeric", allow_nd=True, ensure_min_samples=1)
@@ -159,7 +161,8 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return Splits("images", every, every.subset(np.unique(labels, return_index=True)[1]))
 
     def _trained(self, splits: Splits, folder: Path) -> Model:
-        from ..api import fit
+        from ..api import fit, resume
+        from ..engine.run_directory import RunUnfinished
         from ..predicting.loading import load_model
 
         seed = self.random_state
@@ -177,8 +180,12 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             "seed": int(seed),
             "run_dir": str(folder),
         }
-        run = fit(splits, method=self.method, minutes=self.minutes if self.method == AUTO else None, **settings)
-        return load_model(run.path, device=self.device)
+        minutes = self.minutes if self.method == AUTO else None
+        try:
+            path = fit(splits, method=self.method, minutes=minutes, **settings).path
+        except RunUnfinished:  # the same settings, cut short: it goes on, unless the images are others
+            path = resume(folder, splits=splits).path
+        return load_model(path, device=self.device)
 
     def _prior(self) -> Prior | None:
         counts, names = self.model_.spec.calibration.counts, self.model_.classes

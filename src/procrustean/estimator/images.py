@@ -37,7 +37,7 @@ def pixels_of_files(images: Sequence[Any], shape: Shape | None, size: int | None
     bad: Problems = {}
     files = [ImageFile(f"{number}: {path}", Path(path), "", "") for number, path in enumerate(images)]
     if shape is None:
-        side, _ = common_size(list(headers(files, bad).values()), size)
+        side, _ = common_size(files, headers(files, bad), size)
         shape = (side, side, 3)
     pixels = decoded(files, shape, bad)
     refuse(bad, "images")
@@ -50,8 +50,10 @@ def pixels_of_numbers(images: npt.NDArray[Any], shape: tuple[int, ...] | None, s
     Args:
         images: [N, H, W] or [N, H, W, channels], or [N, numbers] to be folded into `shape`.
         shape: height, width and perhaps channels of images that come as rows of numbers.
-        scale: what the values are multiplied by; see `scale_of`.
+        scale: what the values are multiplied by, that of the images fitted on; see `scale_of`. Values that are not on
+            this scale are refused.
     """
+    _refuse_another_scale(images, scale)
     if images.ndim == 2:
         images = images.reshape(len(images), *_folded(images.shape[1], shape))
     if images.ndim == 3:
@@ -63,7 +65,7 @@ def pixels_of_numbers(images: npt.NDArray[Any], shape: tuple[int, ...] | None, s
         )
     if images.dtype == np.uint8 and scale == 1:
         return images
-    return np.asarray(np.clip(np.round(images * scale), 0, 255), np.uint8)
+    return np.asarray(np.clip(np.round(images * scale), 0, 255), np.uint8)  # 255.3 is 255 written less exactly
 
 
 def scale_of(images: npt.NDArray[Any]) -> float:
@@ -72,6 +74,19 @@ def scale_of(images: npt.NDArray[Any]) -> float:
     if low < 0 or high > 255:
         raise DataError(f"pixel values from {low:g} to {high:g} received; scale them to 0..255, or to 0..1")
     return 255.0 if images.dtype.kind == "f" and high <= 1 else 1.0
+
+
+def _refuse_another_scale(images: npt.NDArray[Any], scale: float) -> None:
+    """DataError for values that would be cut off, or be next to nothing."""
+    low, high = float(images.min()), float(images.max())
+    most = 255 / scale
+    beyond = scale * low < -0.5 or scale * high > 255.5  # what rounds to 0 or 255 is inexact, not beyond
+    fractions = scale == 1 and 0 < high <= 1 and images.dtype.kind == "f" and bool((images % 1 != 0).any())
+    if beyond or fractions:
+        raise DataError(
+            f"pixel values from {low:g} to {high:g} received, but it was fitted on values from 0 to {most:g}; scale "
+            "them in the same way"
+        )
 
 
 def _folded(numbers: int, shape: tuple[int, ...] | None) -> tuple[int, ...]:

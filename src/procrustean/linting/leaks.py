@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 import numpy.typing as npt
 
 from ..data.duplicates import Groups, fingerprints, near_duplicates
 from ..data.sources import is_named
+from ..paths import expanded
 from ..preparing import Prepared
 
 #: A validation set with more repeats than this share was probably oversampled.
@@ -20,7 +19,7 @@ MOST_IMAGES = 20_000
 def leaks(prepared: Prepared) -> list[str]:
     """Near-duplicates across train, validation and test images of the user's own files."""
     data = prepared.data
-    if is_named(prepared.config.source) or not Path(prepared.config.source).expanduser().exists():
+    if is_named(prepared.config.source) or not expanded(prepared.config.source).exists():
         return []
     sets = {"training": data.train, "validation": data.held_out, "test": data.test}
     present = {name: images for name, images in sets.items() if images is not None}

@@ -12,9 +12,8 @@ import numpy as np
 
 from ..calibration.priors import prior_of, read_prior
 from ..calibration.scaling import Prior
-from ..data.image_files import ImageFile
 from ..errors import ConfigError
-from .files import batches, collect
+from .files import Collected, batches, collect
 from .loading import load_model
 from .model import Model
 
@@ -59,10 +58,10 @@ def predict(
     if not loaded.spec.calibration.images:
         say("not calibrated, since the run had no held-out images: the ranking counts, the probabilities are rough")
     q = _prior(prior, loaded)
-    files, other = collect(paths)
-    if other:
-        say(f"{other} files that are no images were passed over")
-    return _predictions(loaded, files, q, min(top, len(loaded.classes)), batch_size)
+    found = collect(paths)
+    if found.passed_over:
+        say(f"{found.passed_over} files that are no images were passed over")
+    return _predictions(loaded, found, q, min(top, len(loaded.classes)), batch_size)
 
 
 def write_predictions(rows: Iterator[Prediction], output: TextIO, top: int) -> tuple[int, list[str]]:
@@ -87,10 +86,8 @@ def _prior(prior: str | Mapping[str, float] | None, model: Model) -> Prior | Non
     return read_prior(prior, model.classes, model.spec.calibration.counts)
 
 
-def _predictions(
-    model: Model, files: Sequence[ImageFile], prior: Prior | None, top: int, size: int
-) -> Iterator[Prediction]:
-    for part, pixels, bad in batches(files, model.spec.image_shape, size):
+def _predictions(model: Model, found: Collected, prior: Prior | None, top: int, size: int) -> Iterator[Prediction]:
+    for part, pixels, bad in batches(found, model.spec.image_shape, size):
         probabilities = model.probabilities(pixels, prior, size)
         for file, p in zip(part, probabilities, strict=True):
             if file.name in bad:

@@ -3,8 +3,10 @@ from __future__ import annotations
 import io
 
 import numpy as np
+import pytest
 from PIL import Image
 
+from procrustean.data import duplicates
 from procrustean.data.duplicates import fingerprints, near_duplicates
 from procrustean.data.imageset import Images
 
@@ -77,3 +79,20 @@ def test_the_same_shades_in_other_colours_are_apart() -> None:
 
 def test_a_pile_of_equal_images_takes_no_time() -> None:
     assert set(groups(np.zeros((20000, 8, 8, 1), np.uint8))) == {0}
+
+
+def test_large_images_are_looked_at_a_few_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    images, read = pictures(20), []
+
+    class Watched(np.ndarray):  # type: ignore[type-arg]
+        def __getitem__(self, key: object) -> object:
+            if isinstance(key, slice):
+                read.append(np.asarray(self)[key].nbytes)
+            return super().__getitem__(key)  # type: ignore[index]
+
+    together = fingerprints(images)
+    monkeypatch.setattr(duplicates, "BYTES_AT_ONCE", 10_000)
+    assert np.allclose(fingerprints(images.view(Watched)), together, atol=1e-3)
+    assert max(read) <= 10_000
+    monkeypatch.setattr(duplicates, "BYTES_AT_ONCE", 1)  # less than one image
+    assert np.allclose(fingerprints(images), together, atol=1e-3)

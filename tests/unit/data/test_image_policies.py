@@ -15,7 +15,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from procrustean.data import build, load_source
+from procrustean import memory
+from procrustean.data import build, image_files, load_source
 from procrustean.errors import ConfigError, DataError
 
 GREY = np.arange(0, 256, 4, dtype=np.uint8).reshape(8, 8)
@@ -225,6 +226,47 @@ def test_folders_and_stray_files_are_left_out_too(folder: Path) -> None:
 def test_leaving_out_is_for_folders(source: str) -> None:
     with pytest.raises(ConfigError, match="on_bad_image is for image f"):
         load_source(source, on_bad_image="skip")
+
+
+# Memory
+
+
+def plain(folder: Path, side: int) -> None:
+    """Every image a palette of one colour, which takes nearly nothing in a file."""
+    for path in folder.rglob("*.png"):
+        save(path, Image.new("P", (side, side)))
+
+
+def test_images_that_unpack_to_far_more_than_their_files_are_refused_unless_a_size_is_named(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(memory, "MOST_BYTES", 100_000)
+    plain(folder, 300)
+    told = r"8 images of 300 x 300 pixels, [\d,]+ bytes that unpack to 2,160,000; .*--image-size"
+    with pytest.raises(DataError, match=told):
+        load_source(str(folder))
+    assert load_source(str(folder), image_size=8).train.images.shape[1:] == (8, 8, 3)
+
+
+def test_large_images_that_are_as_large_in_their_files_are_loaded(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(memory, "MOST_BYTES", 100_000)
+    random = np.random.RandomState(0)
+    for path in folder.rglob("*.png"):
+        save(path, Image.fromarray(random.randint(0, 256, (100, 100, 3)).astype(np.uint8)))
+    assert load_source(str(folder)).train.images.shape[1:] == (100, 100, 3)
+
+
+@pytest.mark.parametrize("size", [None, 300])
+def test_images_that_the_memory_does_not_hold_are_refused_before_it_is_taken(
+    folder: Path, size: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plain(folder, 300)
+    monkeypatch.setattr(image_files, "free_memory", lambda: 6_000_000)
+    monkeypatch.setattr(image_files, "_decode", lambda *_: pytest.fail("an image was decoded"))
+    with pytest.raises(DataError, match=r"8 images of 300 x 300 pixels take 0.00648 GB, .* --image-size"):
+        load_source(str(folder), image_size=size)
 
 
 # Names

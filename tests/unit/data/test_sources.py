@@ -77,3 +77,9 @@ def test_unknown_attributes_raise():
 
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):
         _ = procrustean.data.nothing
+
+
+def test_a_home_that_nobody_has() -> None:
+    for name in ("~nobody_is_called_so/images", "~nobody_is_called_so/list.csv"):
+        with pytest.raises(DataError, match="there is no such file"):
+            load_source(name)

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import unicodedata
 from pathlib import Path
 from typing import Any
 
@@ -112,3 +113,120 @@ def test_files_that_are_no_tables(tmp_path: Path) -> None:
         load_source(str(tmp_path / "broken.parquet"))
     with pytest.raises(DataError, match="there is no such file"):
         load_source(str(tmp_path / "none.parquet"))
+
+
+# Odd paths
+
+
+@pytest.mark.parametrize(
+    ("path", "shown", "problem"),
+    [
+        ("x" * 5000, r"x{200}\.\.\.", "File name too long"),
+        ("~nobody_is_called_so/x.png", "~nobody_is_called_so/x.png", "there is no such file"),
+        ("images/loop.png", "images/loop.png", "Too many levels of symbolic links"),
+        ("a\0b.png", "a\0b.png", ".*"),
+        ("images", "images", "not a plain file"),
+    ],
+)
+def test_a_path_that_leads_nowhere_is_named_or_left_out(pictures: Path, path: str, shown: str, problem: str) -> None:
+    (pictures / "images" / "loop.png").symlink_to("loop.png")
+    source = table(pictures, [*rows(), f"{path},a"])
+    with pytest.raises(DataError, match=rf"row 14 \({shown}\): {problem}"):
+        load_source(source)
+    splits = load_source(source, on_bad_image="skip")
+    assert "1 left out that cannot be used: row 14" in splits.note
+    assert len(splits.train) + len(splits.test) == 12
+
+
+@pytest.mark.parametrize("end", ["", '"'])
+def test_a_value_without_end_is_refused(pictures: Path, end: str) -> None:
+    source = table(pictures, [*rows(), f'"{"y" * 140_000}{end},a'])
+    for on_bad_image in ("error", "skip"):
+        with pytest.raises(DataError, match=r"list.csv, row 14: field larger than .* is a quote missing"):
+            load_source(source, on_bad_image=on_bad_image)  # type: ignore[arg-type]
+    with pytest.raises(DataError, match=r"list.csv, row 14: unexpected end of data; is a quote missing"):
+        load_source(table(pictures, [*rows(), '"images/3.png,a']))
+
+
+def test_the_same_image_is_found_however_its_path_is_written(pictures: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(pictures)
+    (pictures / "other").symlink_to("images")
+    for again in ("./images/0.png", "images/../images/0.png", f"{pictures}/images/0.png", "other/0.png"):
+        with pytest.raises(DataError, match=r"row 14 .*: listed in row 2 already"):
+            load_source(Path(table(pictures, [*rows(), f"{again},a"])).name)
+    (pictures / "images" / "link.png").symlink_to("0.png")
+    splits = load_source(table(pictures, [*rows(), "images/link.png,a"]))  # as in folders
+    assert len(splits.train) + len(splits.test) == 13
+
+
+def test_images_in_the_table_may_have_the_same_name(pictures: Path) -> None:
+    pa = pytest.importorskip("pyarrow")
+    from pyarrow import parquet
+
+    images = [{"bytes": (pictures / f"images/{number}.png").read_bytes(), "path": "x.png"} for number in range(12)]
+    parquet.write_table(pa.table({"image": images, "label": ["a"] * 6 + ["b"] * 6}), pictures / "list.parquet")
+    splits = load_source(str(pictures / "list.parquet"))
+    assert len(splits.train) + len(splits.test) == 12
+
+
+def test_a_number_of_bytes_is_no_image(pictures: Path) -> None:
+    """`bytes(10**15)` would be as many zeros."""
+    pa = pytest.importorskip("pyarrow")
+    from pyarrow import parquet
+
+    images = [{"bytes": 10**15, "path": f"images/{number}.png"} for number in range(12)]
+    parquet.write_table(pa.table({"image": images, "label": ["a"] * 6 + ["b"] * 6}), pictures / "list.parquet")
+    splits = load_source(str(pictures / "list.parquet"))
+    assert len(splits.train) + len(splits.test) == 12
+
+
+# Rules that folders have too
+
+
+def test_a_class_that_is_only_tested_is_refused_or_left_out(pictures: Path) -> None:
+    sides = ["train"] * 4 + ["test"] * 2
+    lines = [f"{row},{sides[number % 6]}" for number, row in enumerate(rows("aaaaaabbbbbc"))]
+    source = table(pictures, lines, heading="path,label,split")
+    with pytest.raises(DataError, match="class 'c' is in the test split but not in the train split"):
+        load_source(source)
+    splits = load_source(source, on_bad_image="skip")
+    assert splits.train.classes == ("a", "b")
+    assert splits.test.counts.tolist() == [2, 1]
+    assert "classes left out for want of training images: c" in splits.note
+
+
+def test_leaving_out_has_an_end(pictures: Path) -> None:
+    with pytest.raises(DataError, match=r"at least two classes .* found 1"):
+        load_source(table(pictures, rows("a" * 12)), on_bad_image="skip")
+    with pytest.raises(DataError, match=r"at least two classes .* found 0"):
+        load_source(table(pictures, [f"{row},test" for row in rows()], heading="path,label,split"), on_bad_image="skip")
+
+
+def test_two_ways_to_write_a_class_are_one_class_and_refused_in_one_split(pictures: Path) -> None:
+    one, other = (unicodedata.normalize(form, "Löwe") for form in ("NFC", "NFD"))
+    assert one != other
+    sides = ["train", "train", "train", "train", "test", "test"]
+    labels = [(one if sides[number % 6] == "train" else other) if number < 6 else "b" for number in range(12)]
+    lines = [f"images/{number}.png,{label},{sides[number % 6]}" for number, label in enumerate(labels)]
+    splits = load_source(table(pictures, lines, heading="path,label,split"))
+    assert splits.train.classes == (one, "b") or splits.train.classes == ("b", one)
+    assert sorted(splits.test.counts.tolist()) == [2, 2]
+    mixed = [f"images/{number}.png,{(one, other)[number % 2]}" for number in range(6)] + rows()[6:]
+    with pytest.raises(DataError, match="the class 'Löwe' is written in different Unicode forms in rows 2 and 3"):
+        load_source(table(pictures, mixed))
+
+
+def test_a_line_break_in_a_label_stays(pictures: Path) -> None:
+    lines = [row.replace(",a", ',"a\nbig"') for row in rows()]
+    assert load_source(table(pictures, lines)).train.classes == ("a\nbig", "b")
+    lines = [row.replace(",a", ",a\u2028big") for row in rows()]  # no end of a line for an editor of tables
+    assert load_source(table(pictures, lines)).train.classes == ("a\u2028big", "b")
+
+
+def test_rows_are_counted_with_blank_ones(pictures: Path) -> None:
+    lines = ["", *rows()[:3], "", "", *rows()[3:], "images/99.png,a"]
+    with pytest.raises(DataError, match=r"row 17 \(images/99.png\): there is no such file"):
+        load_source(table(pictures, lines))
+    lines = ["", *rows()[:3], "", "images/3.png", *rows()[4:]]
+    with pytest.raises(DataError, match="row 7: 1 values for 2 columns"):
+        load_source(table(pictures, lines))

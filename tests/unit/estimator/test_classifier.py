@@ -16,7 +16,8 @@ from sklearn.preprocessing import FunctionTransformer
 from sklearn.utils.estimator_checks import check_estimator
 
 from procrustean import Classifier
-from procrustean.errors import ConfigError, DataError
+from procrustean.engine.run_directory import RunDirectory
+from procrustean.errors import ConfigError, DataError, RunError
 
 
 @pytest.fixture(scope="module")
@@ -135,6 +136,65 @@ def test_the_run_can_be_kept(tmp_path: Path) -> None:
     images, labels = stripes()
     quick(epochs=1, run_dir=tmp_path / "run").fit(images, labels)
     assert (tmp_path / "run" / "result.json").exists()
+
+
+class Killed(BaseException):
+    """Ends a training without any clean-up, as SIGKILL does."""
+
+
+def test_a_run_that_was_killed_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    images, labels = stripes()
+    whole = quick(epochs=4).fit(images, labels).predict_proba(images)
+    append, epochs = RunDirectory.append, []
+
+    def killed(directory: RunDirectory, record: Any) -> None:
+        epochs.append(record)
+        if len(epochs) == 3:
+            raise Killed
+        append(directory, record)
+
+    monkeypatch.setattr(RunDirectory, "append", killed)
+    classifier = quick(epochs=4, run_dir=tmp_path / "run")
+    with pytest.raises(Killed):
+        classifier.fit(images, labels)
+    others = images.copy()
+    others[0, 0, 0] ^= 1
+    with pytest.raises(RunError, match="the data or the library's defaults have changed"):
+        clone(classifier).fit(others, labels)
+    with pytest.raises(RunError, match=r"other settings .*epochs: 4 there, 5 here"):
+        clone(classifier).set_params(epochs=5).fit(images, labels)
+    assert (clone(classifier).fit(images, labels).predict_proba(images) == whole).all()
+    with pytest.raises(RunError, match="this very run, finished"):
+        clone(classifier).fit(images, labels)
+
+
+def test_pixels_on_another_scale_than_those_fitted_on_are_refused() -> None:
+    images, labels = stripes()
+    on_fractions, on_bytes = (quick(epochs=1).fit(given, labels) for given in (images / 255, images))
+    received = r"pixel values from {} to {} received, but it was fitted on values from 0 to {}; scale"
+    for fitted, given, low, high, most in (
+        (on_fractions, images, r"\d+", r"2\d\d", 1),
+        (on_fractions, images / 255 - 0.5, "-0.5", r"0\.\d+", 1),
+        (on_bytes, images.astype(float) - 128, r"-1\d\d", r"1\d\d", 255),
+        (on_bytes, images.astype(int) * 257, r"\d+", r"[\d.e+]+", 255),
+        (on_bytes, images / 255, "0", r"0\.\d+", 255),
+    ):
+        with pytest.raises(DataError, match=received.format(low, high, most)):
+            fitted.predict(given)
+    expected = on_bytes.predict_proba(images)
+    assert (on_bytes.predict_proba(np.clip(images + 0.3, 0, 255.3)) == expected).all()  # inexact, not beyond
+    assert on_fractions.predict_proba(np.zeros((1, 8, 8, 3), np.uint8)).shape == (1, 2)  # black on any scale
+
+
+def test_fitted_on_files_it_takes_bytes(tmp_path: Path) -> None:
+    images, labels = stripes((6, 6))
+    paths = [tmp_path / f"{number}.png" for number in range(12)]
+    for path, image in zip(paths, images, strict=True):
+        Image.fromarray(image).save(path)
+    fitted = quick(epochs=1).fit(paths, labels)
+    assert (fitted.predict_proba(images) == fitted.predict_proba(paths)).all()
+    with pytest.raises(DataError, match="fitted on values from 0 to 255"):
+        fitted.predict(images / 255)
 
 
 @pytest.mark.parametrize(

@@ -42,9 +42,10 @@ def told(problems: Sequence[Problem], shown: int = SHOWN) -> list[str]:
 
 
 def write_list(problems: Sequence[Problem], path: Path) -> None:
-    """All problems, one a line."""
+    """All problems, one a line; what is no text in the name of a file is written as its bytes, \\udcff for ff."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text("".join(f"{problem.kind}: {_case(problem)}\n" for problem in problems), encoding="utf-8")
+    lines = "".join(f"{problem.kind}: {_case(problem)}\n" for problem in problems)
+    path.write_text(lines, encoding="utf-8", errors="backslashreplace")
 
 
 def _case(problem: Problem) -> str:

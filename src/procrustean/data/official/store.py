@@ -52,7 +52,7 @@ class Store:
         names = self.manifest["splits"]
         if split not in names:
             raise DataError(f"{self.path}: holds no split {split!r}, only {', '.join(map(repr, names)) or 'none'}")
-        number = names.index(split)
+        number = list(names).index(split)
         return np.flatnonzero((self.splits == number) & (self.labels >= 0))
 
     def image_set(self, rows: npt.NDArray[np.int64], labels: Labels, classes: tuple[str, ...]) -> ImageSet:
@@ -95,8 +95,8 @@ def _check(manifest: dict[str, Any], images: Array, labels: Array, splits: Array
     """ValueError for a store whose files do not hold what stores hold."""
     classes, names, step = manifest["classes"], manifest["splits"], manifest["chunk_images"]
     texts = [*classes, *names, *manifest["chunks"]]
-    if not all(isinstance(text, str) for text in texts) or not all(isinstance(n, list) for n in (classes, names)):
-        raise ValueError("its classes, splits or hashes are no lists of names")
+    if not all(isinstance(text, str) for text in texts) or not isinstance(classes, list) or not isinstance(names, dict):
+        raise ValueError("its classes, splits or hashes are not named")
     if images.dtype != np.uint8 or images.ndim != 4 or labels.dtype.kind != "i" or splits.dtype != np.uint8:
         raise ValueError(f"images {images.dtype} {images.shape}, labels {labels.dtype}, splits {splits.dtype}")
     if labels.ndim != 1 or splits.ndim != 1 or (len(labels) and not -1 <= labels.min() <= labels.max() < len(classes)):

@@ -13,7 +13,9 @@ from PIL import Image
 
 from procrustean.data.official import building
 from procrustean.data.official.layouts import LAYOUTS, layout_of
+from procrustean.data.official.listing import Problem
 from procrustean.data.official.prepare import Plan, plan, prepare
+from procrustean.data.official.problems import write_list
 from procrustean.data.official.store import open_store, store_path, verify
 from procrustean.data.workers import WorkerPool
 from procrustean.errors import ConfigError, DataError
@@ -260,7 +262,7 @@ def test_other_counts_than_the_published_ones_are_problems(miniature: Make, tmp_
 
 def test_a_store_that_was_changed_is_noticed(miniature: Make, tmp_path: Path) -> None:
     store = prepare(planned(miniature("tiny"), tmp_path))
-    path = store.path
+    path, before = store.path, store.split("train").hash
     del store
     labels = np.load(path / "labels.npy")
     np.save(path / "labels.npy", labels[::-1])
@@ -270,7 +272,7 @@ def test_a_store_that_was_changed_is_noticed(miniature: Make, tmp_path: Path) ->
     pixels = np.load(path / "images.npy", mmap_mode="r+")
     pixels[17, 0, 0, 0] ^= 1
     pixels.flush()
-    open_store(path)
+    assert open_store(path).split("train").hash == before  # only `verify` reads the pixels
     with pytest.raises(DataError, match=r"the images from 0 to 17 are not those .* \(1 of 1 parts differ\)"):
         verify(path)
     with (path / "images.npy").open("r+b") as file:
@@ -283,3 +285,13 @@ def test_unknown_names_get_a_hint() -> None:
     with pytest.raises(ConfigError, match=r"no data set that can be prepared\. Did you mean 'imagenet-lt'"):
         layout_of("imagenet_lt")
     assert {layout.size for layout in LAYOUTS.values()} == {64, 84, 256}
+
+
+def test_a_name_that_is_no_text_can_be_listed(tmp_path: Path) -> None:
+    """Names of files may be any bytes, and lists of annotations may hold half of a character."""
+    path = tmp_path / "new" / "problems.txt"
+    write_list([Problem("missing", "train/b\udcffd.png"), Problem("damaged", "ä\ud800.png", "cut")], path)
+    assert path.read_text(encoding="utf-8").splitlines() == [
+        "missing: train/b\\udcffd.png",
+        "damaged: ä\\ud800.png (cut)",
+    ]
