@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
 
+from ..console import notify
 from ..errors import RunError
 from ..report.result_file import runs_in
 
@@ -19,9 +19,7 @@ def finished_runs(paths: Sequence[Path]) -> list[Path]:
     for path in paths:
         for run in runs_in(path):
             if run.is_dir() and (run / "config.json").exists() and not (run / "result.json").exists():
-                sys.stderr.write(
-                    f"procrustean: {run} is not finished and left out; go on with: procrustean resume {run}\n"
-                )
+                notify(f"{run} is not finished and left out; go on with: procrustean resume {run}")
             else:
                 found.append(run)
     if paths and not found:
