@@ -12,6 +12,7 @@ from ..calibration.kept import HELD_OUT_SCORES
 from ..calibration.priors import read_prior
 from ..engine.run_directory import RunDirectory
 from ..errors import RunError
+from ..plain_json import FORMAT
 from ..predicting.loading import SPEC, load_model, model_folder
 from .card import model_card
 from .examples import load_example
@@ -59,7 +60,7 @@ def export(
             compared=compared_in(Path(model)),
         )
         record = {
-            "format": 1,
+            "format": FORMAT,
             "classes": list(loaded.classes),
             "input": {"name": "pixels", "dtype": "uint8", "shape": ["N", *loaded.spec.input_shape]},
             "prior": None if frequencies is None else dict(zip(loaded.classes, frequencies.tolist(), strict=True)),
