@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, TextIO
 
 from procrustean.errors import RunError
+from procrustean.escaping import printable
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -168,7 +169,7 @@ class RichReporter:
             self._progress = self._bars()
             atexit.register(self.close)  # an interrupted program must not leave the cursor hidden
             self._progress.start()
-        self._tasks[name] = self._progress.add_task(name, total=epochs, completed=first_epoch, numbers="")
+        self._tasks[name] = self._progress.add_task(printable(name), total=epochs, completed=first_epoch, numbers="")
 
     def _bars(self) -> Progress:
         from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
@@ -204,7 +205,7 @@ class RichReporter:
                 self._progress.refresh()  # shows the last numbers before the bar goes
                 self._progress.remove_task(self._tasks.pop(name))
                 self._tests.pop(name, None)
-        self._console.print(Text.assemble(("✓ ", "green"), (name, "bold"), "  ", summary))
+        self._console.print(Text.assemble(("✓ ", "green"), (printable(name), "bold"), "  ", printable(summary)))
 
     def close(self) -> None:
         if self._progress is not None:
@@ -232,7 +233,7 @@ def write_result(result: str | Table) -> None:
 
         console = Console()
         # Prose is wrapped between words, which a terminal by itself does not do.
-        shown = result if isinstance(result, str) else to_rich(result, width=console.width)
+        shown = printable(result) if isinstance(result, str) else to_rich(result, width=console.width)
         console.print(shown, markup=False, highlight=False, emoji=False)
         return
     if isinstance(result, str):
@@ -241,18 +242,41 @@ def write_result(result: str | Table) -> None:
         from procrustean.report.formats import to_markdown
 
         text = to_markdown(result)
-    encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
-    # A terminal that cannot show "±" should show the numbers all the same.
+    results = ResultStream()
+    results.write(text)
+    results.flush()
+
+
+class ResultStream:
+    """stdout for results that come piece by piece, safe for a terminal."""
+
+    def write(self, text: str) -> None:
+        encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
+        # A terminal that cannot show "±" should show the numbers all the same.
+        self._ask(sys.stdout.write, printable(text).encode(encoding, errors="replace").decode(encoding))
+
+    def flush(self) -> None:
+        self._ask(sys.stdout.flush)
+
+    def _ask(self, function: Callable[..., object], *arguments: str) -> None:
+        try:
+            function(*arguments)
+        except BrokenPipeError:
+            raise
+        except OSError as error:
+            abandon(sys.stdout)
+            raise RunError(
+                f"cannot write the result to the output ({error.strerror}); what was computed is kept"
+            ) from error
+
+
+def notify(text: str) -> None:
+    """A message of the program on stderr, if anybody still reads it: the exit code has to be right in any case."""
     try:
-        sys.stdout.write(text.encode(encoding, errors="replace").decode(encoding))
-        sys.stdout.flush()
-    except BrokenPipeError:
-        raise
-    except OSError as error:
-        abandon(sys.stdout)
-        raise RunError(
-            f"cannot write the result to the output ({error.strerror}); what was computed is kept"
-        ) from error
+        sys.stderr.write(f"procrustean: {printable(text)}\n")
+        sys.stderr.flush()
+    except OSError:
+        abandon(sys.stderr)
 
 
 def abandon(stream: TextIO) -> None:
@@ -260,15 +284,6 @@ def abandon(stream: TextIO) -> None:
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, stream.fileno())
     os.close(nowhere)
-
-
-def printable(text: str) -> str:
-    """A text for a terminal; names of files and classes must not be able to drive it.
-
-    >>> printable("two\\nlines of \\x1b[31mred")
-    'two\\nlines of \ufffd[31mred'
-    """
-    return "".join(char if char.isprintable() or char in "\n\t" else "\ufffd" for char in text)
 
 
 def progress_texts(record: dict[str, Any], test: dict[str, Any] | None) -> list[str]:

@@ -8,9 +8,12 @@ from typing import Any
 
 from .errors import RunError
 
+#: Of all these files. Some were written without a number before there was a second format.
+FORMAT = 1
+
 
 def read_object(path: Path, remedy: str) -> dict[str, Any]:
-    """The mapping in a JSON file.
+    """The mapping in a JSON file; one of a later format is refused.
 
     Args:
         path: the file.
@@ -24,4 +27,9 @@ def read_object(path: Path, remedy: str) -> dict[str, Any]:
         raise RunError(f"{path} is damaged ({error}); {remedy}") from error
     if not isinstance(content, dict):
         raise RunError(f"{path} is damaged (it holds {type(content).__name__}, no mapping); {remedy}")
+    if content.get("format", FORMAT) != FORMAT:
+        raise RunError(
+            f"{path} has format {content['format']!r:.20}; this version of procrustean reads format {FORMAT}. "
+            "Use the version that wrote it, or a newer one"
+        )
     return content

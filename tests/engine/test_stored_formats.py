@@ -11,13 +11,19 @@ from typing import Any
 import numpy as np
 import pytest
 
+from procrustean import auto
 from procrustean.api import evaluate, load_run, resume
 from procrustean.cli import main
 from procrustean.cli.config_file import read_config
 from procrustean.config import RunConfig
+from procrustean.data.official.store import open_store, verify
+from procrustean.data.sources import load_source
+from procrustean.diagnose.kept_features import load_features
 from procrustean.engine.run_directory import RunDirectory
-from procrustean.errors import RunError
+from procrustean.errors import DataError, RunError
+from procrustean.predicting.loading import load_model
 from procrustean.report.results import load_result
+from procrustean.tuning.tune import tune
 
 FIXTURES = Path(__file__).parents[1] / "fixtures"
 
@@ -73,15 +79,95 @@ def test_the_hash_of_settings_is_what_it_was(stored: Path) -> None:
     assert config.hash == "34648c38e4ee"
 
 
+@pytest.fixture
+def exported(stored: Path) -> Path:
+    """An export of the finished run, whose weights are kept once."""
+    shutil.copy(stored / "finished/model.safetensors", stored / "export")
+    return stored / "export"
+
+
+@pytest.fixture
+def compared(stored: Path) -> Path:
+    """A comparison of methods, with a run in the place of the one it chose."""
+    shutil.copytree(stored / "finished", stored / "comparison/remix-drw")
+    return stored / "comparison"
+
+
+def test_an_export_is_a_model_with_the_probabilities_of_its_run(stored: Path, exported: Path) -> None:
+    images = load_source("stripes.npz").test.images
+    model = load_model(exported, device="cpu")
+    assert model.classes == ("class0", "class1", "class2", "class3")
+    assert model.spec.input_shape == (8, 8, 1)
+    assert model.probabilities(images) == pytest.approx(
+        load_model(stored / "finished", device="cpu").probabilities(images)
+    )
+
+
+def test_a_comparison_of_methods_stands_for_the_run_it_chose(compared: Path) -> None:
+    assert auto.chosen_run(compared) == compared / "remix-drw"
+    assert [(each["name"], each["held_out_balanced_accuracy"]) for each in auto.compared_in(compared)][3:] == [
+        ("mfw-drw", 0.25),
+        ("remix-drw", 0.375),
+        ("ldam", 0.25),
+    ]
+    assert load_model(compared, device="cpu").classes[0] == "class0"
+    asked = RunConfig(
+        "stripes.npz", method="auto", net="small", epochs=2, batch_size=16, hold_out=2, device="cpu", precision="fp32"
+    )
+    assert auto._agreed(compared, asked).epochs == 2  # the same command goes on with it
+
+
+@pytest.mark.xfail(strict=True, raises=DataError, reason="the splits are written with their numbers of images")
+def test_a_prepared_store_is_read(stored: Path) -> None:
+    assert verify(stored / "store") == 18
+    store = open_store(stored / "store")
+    assert store.split("train").counts.tolist() == [4, 4, 4]
+    assert store.split("test").counts.tolist() == [2, 2, 2]
+
+
+def test_kept_features_are_read(stored: Path) -> None:
+    kept = load_features(stored / "features")
+    assert kept.epoch == 2
+    assert len(kept.train) == len(kept.train_labels) == 60
+    assert len(kept.test) == len(kept.test_labels) == 40
+    assert kept.head_weight is not None
+    assert kept.head_weight.shape == (4, kept.train.shape[1])
+
+
+TUNE = (
+    "tune stripes.npz --net small --epochs 2 --batch-size 16 --hold-out 2 --device cpu --precision fp32 "
+    "--method focal --over gamma=1,2 --output tuning --quiet"
+)
+
+
+def test_a_tuning_goes_on_without_training_again(stored: Path) -> None:
+    record = json.loads((stored / "tuning/tuning.json").read_text())
+    del record["format"]  # was not written before there was a second one
+    (stored / "tuning/tuning.json").write_text(json.dumps(record))
+    before = {path: path.read_bytes() for path in stored.rglob("*/*/*.json*")}
+    assert main(TUNE.split()) == 0
+    assert {path: path.read_bytes() for path in stored.rglob("*/*/*.json*")} == before
+    assert json.loads((stored / "tuning/tuning.json").read_text()) == {"format": 1, **record}
+
+
 NEWER: dict[str, tuple[str, Callable[[Path], Any]]] = {
     "configuration": ("unfinished/config.json", lambda stored: resume(stored / "unfinished")),
     "manifest": ("unfinished/checkpoints.json", lambda stored: resume(stored / "unfinished")),
     "result": ("finished/result.json", lambda stored: load_result(stored / "finished")),
+    "export": ("export/model.json", lambda stored: load_model(stored / "export", device="cpu")),
+    "comparison": ("comparison/auto.json", lambda stored: load_model(stored / "comparison", device="cpu")),
+    "tuning": ("tuning/tuning.json", lambda stored: tuned(stored)),
 }
+
+
+def tuned(stored: Path) -> None:
+    config = json.loads((stored / "tuning/tuning.json").read_text())["config"]
+    tune(RunConfig.from_json(config), {"gamma": (1, 2)}, stored / "tuning")
 
 
 @pytest.mark.parametrize("number", [2, 99, "1", None, [1]])
 @pytest.mark.parametrize("kind", NEWER)
+@pytest.mark.usefixtures("exported", "compared")
 def test_a_format_of_the_future_is_refused(kind: str, number: Any, stored: Path) -> None:
     name, read = NEWER[kind]
     record = json.loads((stored / name).read_text())
@@ -95,3 +181,11 @@ def test_a_format_of_the_future_is_refused(kind: str, number: Any, stored: Path)
     assert "reads format 1" in message
     assert "newer" in message
     assert {path: path.read_bytes() for path in stored.rglob("*") if path.is_file()} == before
+
+
+@pytest.mark.parametrize("number", [2, "1", None])
+def test_a_store_of_the_future_is_refused(number: Any, stored: Path) -> None:
+    record = json.loads((stored / "store/store.json").read_text())
+    (stored / "store/store.json").write_text(json.dumps({**record, "format": number}))
+    with pytest.raises(DataError, match=f"format {number}, this version reads 1"):
+        open_store(stored / "store")

@@ -1,4 +1,4 @@
-"""Runs of every method, killed or stopped again and again at random moments, against runs that nothing disturbed."""
+"""Runs, comparisons and tunings, killed or stopped at random moments again and again, against undisturbed ones."""
 
 from __future__ import annotations
 
@@ -6,11 +6,12 @@ import json
 import os
 import random
 import signal
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
 import forked
-from comparing import differences
+from comparing import differences, runs_below
 from procrustean.methods import METHODS
 from tally import Tally
 
@@ -20,63 +21,83 @@ CODES = {signal.SIGINT: 130, signal.SIGTERM: 143, signal.SIGUSR1: 138}
 MOST = 12
 #: Share of the kills that wait until the run trains; the others come at any time after the process has begun.
 TRAINING = 0.9
+#: What is done with several runs in one folder, for each time that every method has had its turn.
+SEVERAL = ("auto", "tune", "auto", "tune")
+#: What some runs keep or do beside training, as settings of the command line; each run does so with this probability.
+BESIDES = {
+    "averages": ["--average", "both"],
+    "probes": ["--probes", "--probe-every", "1"],
+    "features": ["--features-at", "1", "3"],
+    "kept weights": ["--keep-weights-every", "2"],
+    "streamed images": ["--images", "streamed", "--workers", "1"],
+}
+OFTEN = 1 / 3
 
 
 def kills_and_signals(source: Path, folder: Path, count: int, seed: int, say: Callable[[str], None]) -> list[Tally]:
     """Disturb runs until so many processes were killed; one in five disturbances is a signal that asks to stop."""
     chance = random.Random(seed)
     kills, signals = Tally("kills (SIGKILL) at random moments"), Tally("signals (SIGINT, SIGTERM, SIGUSR1)")
-    methods: list[str] = []
+    used: Counter[str] = Counter()
+    kinds: list[str] = []
     number = 0
     while kills.injected < count:
-        methods = methods or chance.sample(sorted(METHODS), len(METHODS))
-        run = Disturbed(source, folder / str(number), methods.pop(), chance)
+        kinds = kinds or chance.sample([*sorted(METHODS), *SEVERAL], len(METHODS) + len(SEVERAL))
+        run = Disturbed(source, folder / str(number), kinds.pop(), chance)
         run.disturb(min(MOST, count - kills.injected), kills, signals)
+        used.update(run.used)
         number += 1
         say(f"{kills.injected} of {count} kills, {signals.injected} signals, {number} runs")
-    kills.measured["runs"] = number
+    kills.measured |= {"runs": number, **{f"with {what}": times for what, times in sorted(used.items())}}
     return [kills, signals]
 
 
 class Disturbed:
-    """One run with its undisturbed twin."""
+    """One run, comparison of methods or tuning, with its undisturbed twin."""
 
-    def __init__(self, source: Path, folder: Path, method: str, chance: random.Random) -> None:
-        self.folder, self.chance, self.method = folder, chance, method
+    def __init__(self, source: Path, folder: Path, kind: str, chance: random.Random) -> None:
+        self.folder, self.chance, self.kind = folder, chance, kind
         folder.mkdir(parents=True)
         self.run, self.log = folder / "run", folder / "log"
-        self.settings = [
-            "train",
-            str(source),
-            "--method",
-            method,
-            "--net",
-            "small",
-            "--epochs",
-            str(chance.randint(6, 12)),
-        ]
-        self.settings += ["--batch-size", "16", "--device", "cpu", "--precision", chance.choice(["fp32", "bf16"])]
-        self.settings += ["--hold-out", "2", "--seed", str(chance.randint(0, 99))]
+        several = kind in SEVERAL
+        epochs = chance.randint(2, 4) if several else chance.randint(6, 12)
+        self.settings = ["--net", "small", "--epochs", str(epochs), "--batch-size", "16", "--device", "cpu"]
+        self.settings += ["--precision", chance.choice(["fp32", "bf16"]), "--seed", str(chance.randint(0, 99))]
+        self.settings += ["--hold-out", "2"]
+        if kind == "tune":
+            self.settings = ["tune", str(source), "--method", "focal", "--over", "gamma=1,2", *self.settings]
+        else:
+            self.settings = ["train", str(source), "--method", kind, *self.settings]
+        if kind == "auto":
+            self.settings += ["--minutes", "600"]
+        possible = {what for what in BESIDES if not several or what == "streamed images"}
+        self.used = {what for what in BESIDES if what in possible and chance.random() < OFTEN}
+        for what in sorted(self.used):
+            self.settings += BESIDES[what]
+        self.used |= {"comparison of methods"} if kind == "auto" else {"tuning"} if kind == "tune" else set()
+        self.place = "--output" if kind == "tune" else "--run-dir"
+        self.result = {"auto": "auto.json", "tune": "tuning.json"}.get(kind, "result.json")
         self.every = chance.choice(["0", "0", "0.05", "30"])
 
     def disturb(self, most: int, kills: Tally, signals: Tally) -> None:
         """Train it in spite of up to `most` disturbances, and compare it with its twin."""
-        whole = self._to_the_end([*self.settings, "--run-dir", str(self.folder / "whole")])
+        whole = self._to_the_end([*self.settings, self.place, str(self.folder / "whole")])
         seconds = self._seconds() if whole == 0 else 0.0
         disturbances: list[tuple[Tally, str]] = []
-        problem = "" if whole == 0 else f"{self.method}: the undisturbed run exits with {whole}: {self._said()}"
-        while not problem and len(disturbances) < most and not (self.run / "result.json").exists():
+        name = f"{self.kind} with {', '.join(sorted(self.used)) or 'nothing else'}"
+        problem = "" if whole == 0 else f"{name}: the undisturbed run exits with {whole}: {self._said()}"
+        while not problem and len(disturbances) < most and not self._finished():
             kind = self.chance.choice([signal.SIGKILL] * 4 + [self.chance.choice(list(CODES))])
             code = self._disturbed(kind, self.chance.uniform(0, seconds))
             if code is None:
                 continue
             disturbances.append((kills if kind == signal.SIGKILL else signals, self._where()))
             if code not in (-kind, CODES.get(kind, -kind)):
-                problem = f"{self.method}: exits with {code} after {kind.name}: {self._said()}"
-        if not problem and not (self.run / "result.json").exists() and (code := self._to_the_end(self._command())):
-            problem = f"{self.method}: cannot be resumed ({code}): {self._said()}"
+                problem = f"{name}: exits with {code} after {kind.name}: {self._said()}"
+        if not problem and not self._finished() and (code := self._to_the_end(self._command())):
+            problem = f"{name}: cannot be resumed ({code}): {self._said()}"
         if not problem and (differing := differences(self.run, self.folder / "whole")):
-            problem = f"{self.method}: {', '.join(differing)} differ after {len(disturbances)} disturbances"
+            problem = f"{name}: {', '.join(differing)} differ after {len(disturbances)} disturbances"
         for tally, where in disturbances:
             tally.details[where] += 1
             if problem:
@@ -87,9 +108,14 @@ class Disturbed:
             kills.problems.append(problem)
 
     def _command(self) -> list[str]:
-        if (self.run / "config.json").exists():
+        """What begins it or goes on with it; comparisons and tunings go on with the command that began them."""
+        if self.kind not in SEVERAL and (self.run / "config.json").exists():
             return ["resume", str(self.run)]
-        return [*self.settings, "--checkpoint-every", self.every, "--run-dir", str(self.run)]
+        return [*self.settings, "--checkpoint-every", self.every, self.place, str(self.run)]
+
+    def _finished(self) -> bool:
+        path = self.run / self.result
+        return path.exists() and (self.kind != "auto" or json.loads(path.read_text())["chosen"] is not None)
 
     def _disturbed(self, kind: signal.Signals, after: float) -> int | None:
         """The exit code of a process that was sent a signal; None if it had ended before."""
@@ -108,14 +134,15 @@ class Disturbed:
         return process.exitcode or None  # a run may be over before it looks whether it was asked to stop
 
     def _seconds(self) -> float:
-        """How long the undisturbed run trained."""
-        seconds: float = json.loads((self.folder / "whole/result.json").read_text())["seconds"]["total"]
-        return seconds
+        """How long the undisturbed runs trained."""
+        results = [json.loads((run / "result.json").read_text()) for run in runs_below(self.folder / "whole")]
+        return sum(result["seconds"]["total"] for result in results)
 
-    def _written(self) -> list[int]:
+    def _written(self) -> list[tuple[Path, int]]:
         """When the files that a run begins with, or goes on with, were written."""
-        paths = [self.run / name for name in ("config.json", "epochs.jsonl", "checkpoints.json")]
-        return [path.stat().st_mtime_ns if path.exists() else 0 for path in paths]
+        names = ("config.json", "epochs.jsonl", "checkpoints.json")
+        paths = [run / name for run in runs_below(self.run) for name in names]
+        return [(path, path.stat().st_mtime_ns) for path in paths if path.exists()]
 
     def _to_the_end(self, command: list[str]) -> int:
         process = forked.start([*command, "--quiet"], self.log)
@@ -124,14 +151,19 @@ class Disturbed:
         return process.exitcode
 
     def _where(self) -> str:
-        """What the run was doing, as far as its folder tells."""
-        if not (self.run / "config.json").exists():
+        """What it was doing, as far as its folder tells."""
+        runs = runs_below(self.run)
+        if not runs:
             return "before the run had begun"
-        if list(self.run.glob(".*.tmp")):
+        unfinished = [run for run in runs if not (run / "result.json").exists()]
+        if not unfinished:
+            return "between two runs"
+        run = unfinished[0]
+        if list(run.glob(".*.tmp")):
             return "while a file was being written"
-        if not (self.run / "checkpoints.json").exists():
+        if not (run / "checkpoints.json").exists():
             return "before the first checkpoint"
-        position = json.loads((self.run / "checkpoints.json").read_text())["checkpoints"][-1]["position"]
+        position = json.loads((run / "checkpoints.json").read_text())["checkpoints"][-1]["position"]
         if position["epoch"] == position["step"] == 0:
             return "after the end of a stage was saved"
         return "in the middle of an epoch or of an evaluation"

@@ -26,6 +26,10 @@ KNOWN_BAD = {
 }
 
 
+#: What nothing here is tested with, and the page about reliability says so.
+NOT_PINNED = {"trackio", "wandb"}
+
+
 def requirements() -> list[Requirement]:
     project = tomllib.loads((PROJECT / "pyproject.toml").read_text())["project"]
     texts = [*project["dependencies"], *(text for extra in project["optional-dependencies"].values() for text in extra)]
@@ -55,6 +59,14 @@ def test_what_the_package_needs_is_pinned() -> None:
     project = tomllib.loads((PROJECT / "pyproject.toml").read_text())["project"]
     names = {canonicalize_name(Requirement(text).name) for text in project["dependencies"]}
     assert names <= pins().keys()
+
+
+def test_what_is_not_pinned_is_told() -> None:
+    """The audit asks about pins alone."""
+    assert {canonicalize_name(requirement.name) for requirement in requirements()} - pins().keys() == NOT_PINNED
+    page = (PROJECT / "docs" / "reliability.md").read_text()
+    section = page.partition("\n## Dependencies\n")[2].partition("\n## ")[0]
+    assert all(f"`{name}`" in section for name in NOT_PINNED)
 
 
 @pytest.mark.parametrize(("name", "version"), KNOWN_BAD, ids=lambda value: str(value))

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from PIL import Image
 
 from procrustean.cli import main
 from procrustean.data import npm_mirror
@@ -37,6 +38,7 @@ def attempts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return made
 
 
+TINY = "--net small --epochs 1 --batch-size 8 --hold-out 1 --device cpu --quiet"
 COMMANDS = [
     "train images.npz --net small --epochs 1 --device cpu --hold-out 1 --run-dir run",
     "train digits --imbalance step --rho 20 --epochs 1 --device cpu --method erm --run-dir digits",
@@ -50,13 +52,42 @@ COMMANDS = [
     "train cifar10 --imbalance step --rho 100 --print-config",
     "train imagenet --net timm:resnet18 --pretrained cache --print-config",
     "fleet grid.yaml --output runs --quiet",
+    "inspect pictures --device cpu",
+    "train list.parquet --method erm --net small --epochs 1 --device cpu --run-dir parquet",
+    "train pets --method erm --net small --epochs 1 --device cpu --run-dir pets-run",
+    "data describe pets",
+    f"train images.npz --method auto {TINY} --minutes 1 --run-dir compared",
+    f"tune images.npz --method focal --over gamma=1,2 {TINY} --output tuned",
+    "predict compared pictures --device cpu --prior balanced",
+    "thresholds run --recall 0.5",
+    "export run --output exported",
+    "export compared --format torch --output exported-torch",
+    "export run --format onnx --output exported-onnx",
+    "predict exported pictures --output predictions.csv",
+    "diagnose run --output diagnosis",
+    "report run digits compared --output page.html",
 ]
 
 
-def test_commands_stay_on_this_machine(attempts: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def write_sources(folder: Path) -> None:
+    """Tiny data in every form that is read from a disk."""
+    datasets, parquet = pytest.importorskip("datasets"), pytest.importorskip("pyarrow.parquet")
     random = np.random.RandomState(0)
     images, labels = random.randint(0, 256, (24, 8, 8)).astype(np.uint8), np.arange(24) % 3
-    np.savez(tmp_path / "images.npz", train_images=images, train_labels=labels)
+    np.savez(folder / "images.npz", train_images=images, train_labels=labels)
+    paths = [Path("pictures", str(label), f"{number}.png") for number, label in enumerate(labels)]
+    for path, image in zip(paths, images, strict=True):
+        (folder / path).parent.mkdir(parents=True, exist_ok=True)
+        Image.fromarray(image).save(folder / path)
+    columns = {"path": [str(path) for path in paths], "label": [str(label) for label in labels]}
+    parquet.write_table(datasets.Dataset.from_dict(columns).data.table, folder / "list.parquet")
+    features = datasets.Features({"image": datasets.Image(), "label": datasets.ClassLabel(names=["a", "b", "c"])})
+    content = {"image": [Image.fromarray(image) for image in images], "label": labels.tolist()}
+    datasets.Dataset.from_dict(content, features=features).save_to_disk(str(folder / "pets"))
+
+
+def test_commands_stay_on_this_machine(attempts: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write_sources(tmp_path)
     (tmp_path / "grid.yaml").write_text(
         "base: {source: images.npz, net: small, epochs: 1, device: cpu}\ngrid: {seed: [0, 1]}\n"
     )

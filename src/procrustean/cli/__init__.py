@@ -11,7 +11,7 @@ import traceback
 import warnings
 from collections.abc import Sequence
 
-from ..console import abandon, printable
+from ..console import abandon, notify
 from ..errors import ProcrusteanError
 
 
@@ -33,25 +33,16 @@ def main(argv: Sequence[str] | None = None) -> int:
     except ProcrusteanError as error:
         if debug:
             traceback.print_exc()
-        _complain(str(error))
+        notify(str(error))
         return getattr(error, "exit_code", 2)
     except BrokenPipeError:
         abandon(sys.stdout)  # its reader (`| head`) has gone
         return 128 + signal.SIGPIPE
     except KeyboardInterrupt:
-        _complain("stopped at once")
+        notify("stopped at once")
         return 130
-
-
-def _complain(text: str) -> None:
-    """A message on stderr, if anybody still reads it: the exit code has to be right in any case."""
-    try:
-        sys.stderr.write(f"procrustean: {printable(text)}\n")
-        sys.stderr.flush()
-    except OSError:
-        abandon(sys.stderr)
 
 
 def _show_warning(message: Warning | str, *where: object, **more: object) -> None:
     """A warning of the library as one line for people, without the line of source it arose in."""
-    _complain(f"warning: {message}")
+    notify(f"warning: {message}")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -41,7 +40,7 @@ class Fleet:
     def run(self) -> int:
         from dataclasses import replace
 
-        from ..console import make_reporter, write_result
+        from ..console import make_reporter, notify, write_result
         from ..grids import expand
 
         configs = expand(read_yaml(self.grid), self.output, origin=str(self.grid))
@@ -68,5 +67,5 @@ class Fleet:
             show(finished)
         for outcome in outcomes:
             if outcome.error is not None:
-                sys.stderr.write(f"procrustean: {outcome.path} failed: {outcome.error}\n")
+                notify(f"{outcome.path} failed: {outcome.error}")
         return 0 if len(finished) == len(outcomes) else 1

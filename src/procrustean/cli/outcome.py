@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from itertools import groupby
 from pathlib import Path
 from typing import Literal
 
-from ..console import printable
+from ..console import notify
 from ..errors import RunError
 from ..report.result_file import CANDIDATES, RESULT_FILE, is_run, runs_in
 
@@ -42,7 +41,7 @@ def finished_runs(paths: Sequence[Path]) -> list[Path]:
 
 
 def _leave_out(text: str) -> None:
-    sys.stderr.write(f"procrustean: left out {printable(text)}\n")
+    notify(f"left out {text}")
 
 
 def show(runs: Sequence[Path], *, form: Format = "table", by_class: bool = False, output: Path | None = None) -> None:

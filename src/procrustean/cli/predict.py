@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -36,24 +35,23 @@ class Predict:
     """Where to compute."""
 
     def run(self) -> int:
+        from ..console import ResultStream, notify
         from ..predicting.loading import load_model
         from ..predicting.predict import predict, write_predictions
 
-        def say(text: str) -> None:
-            sys.stderr.write(f"procrustean: {text}\n")
-
         model = load_model(self.model, device=self.device)
         top = min(self.top, len(model.classes))
-        rows = predict(model, self.paths, prior=self.prior, top=self.top, batch_size=self.batch_size, say=say)
+        rows = predict(model, self.paths, prior=self.prior, top=self.top, batch_size=self.batch_size, say=notify)
         if self.output is None:
-            images, unread = write_predictions(rows, sys.stdout, top)
+            images, unread = write_predictions(rows, results := ResultStream(), top)
+            results.flush()
         else:
             try:
-                with self.output.open("w", newline="", encoding="utf-8", errors="surrogateescape") as file:
+                with self.output.open("w", newline="", encoding="utf-8") as file:
                     images, unread = write_predictions(rows, file, top)
             except OSError as error:
                 raise RunError(f"cannot write {self.output} ({error.strerror})") from error
-            say(f"{images - len(unread)} of {images} images classified, written to {self.output}")
+            notify(f"{images - len(unread)} of {images} images classified, written to {self.output}")
         for name in unread[:5]:
-            say(f"{name} could not be read; see the column problem")
+            notify(f"{name} could not be read; see the column problem")
         return 1 if unread else 0

@@ -118,7 +118,7 @@ class Reproduce:
         return plan
 
     def _train(self, definitions: Definitions, parts: list[Part], store: Store, began: float) -> int:
-        from ..console import duration_text, make_reporter, write_result
+        from ..console import duration_text, make_reporter, notify, write_result
         from ..reproduce.pace import expected_rate, machine_name
         from ..reproduce.plan_text import absence_lines, plan_table, plan_text
         from ..reproduce.work import carry_out, default_width
@@ -148,11 +148,11 @@ class Reproduce:
         self._show(definitions, parts, store)
         for error in dict.fromkeys(report.errors.values()):
             names = "; ".join(name for name, own in report.errors.items() if own == error)
-            sys.stderr.write(f"procrustean: {names} failed: {error}\n")
+            notify(f"{names} failed: {error}")
         if report.remaining:
-            sys.stderr.write(
-                f"procrustean: the time is up, {report.remaining} runs remain, about "
-                f"{duration_text(report.seconds_left)}; give the same command again to go on\n"
+            notify(
+                f"the time is up, {report.remaining} runs remain, about {duration_text(report.seconds_left)}; "
+                "give the same command again to go on"
             )
         return 1 if report.errors else 0
 
@@ -172,6 +172,7 @@ class Reproduce:
             write_tables([definitions.tables[name] for name in names], store, self.output, data_seed=self.data_seed)
 
     def _write_pages(self, definitions: Definitions, store: Store) -> int:
+        from ..console import notify
         from ..reproduce.advice import advice_page
         from ..reproduce.page import reproduction_page
 
@@ -180,5 +181,5 @@ class Reproduce:
         for name, make in (("reproduction.md", reproduction_page), ("which-method.md", advice_page)):
             path = self.pages / name
             path.write_text(make(definitions, store, path.read_text() if path.exists() else ""))
-            sys.stderr.write(f"procrustean: wrote {path}\n")
+            notify(f"wrote {path}")
         return 0

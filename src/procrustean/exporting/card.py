@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from ..escaping import markdown
 from ..predicting.spec import ModelSpec
 from .formats import FILES, Format
 
@@ -33,22 +34,22 @@ def model_card(
     """
     data, environment = result["data"], result["environment"]
     sections = [
-        f"# {_plain(data['source'])}: {len(spec.classes)} classes, {spec.label}",
-        f"An image classifier, {spec.net} with {result['method']['parameters']:,} parameters, trained by "
-        f"procrustean {environment['procrustean']} on {data['train']} images. `load.py` classifies an image with "
-        f"`{FILES[form]}`. On export its probabilities differed from those of the trained network by at most "
-        f"{difference:.1e}.",
+        f"# {markdown(data['source'])}: {len(spec.classes)} classes, {markdown(spec.label)}",
+        f"An image classifier, {markdown(spec.net)} with {result['method']['parameters']:,} parameters, trained by "
+        f"procrustean {markdown(environment['procrustean'])} on {data['train']} images. `load.py` classifies "
+        f"an image with `{FILES[form]}`. On export its probabilities differed from those of the trained network by at "
+        f"most {difference:.1e}.",
         "## Results",
         _results(spec, result),
         "## Data",
         f"{data['train']} training, {data['held_out']} held-out and {data['test']} test images of "
-        f"{_plain(data['source'])}; ratio of the largest to the smallest class "
-        f"{max(data['counts']) / min(data['counts']):.4g}. Hash of the images {data['source_hash'][:16]}, of the split "
-        f"{data['split_hash'][:16]}.",
+        f"{markdown(data['source'])}; ratio of the largest to the smallest class "
+        f"{max(data['counts']) / min(data['counts']):.4g}. Hash of the images {markdown(data['source_hash'][:16])}, of "
+        f"the split {markdown(data['split_hash'][:16])}.",
         "## Training",
         _training(spec, result),
         _compared(compared),
-        "\n".join(f"- {reason}" for reason in why),
+        "\n".join(f"- {markdown(reason)}" for reason in why),
         "## Images and probabilities",
         _preparation(spec, form),
         _probabilities(spec, result, prior),
@@ -61,9 +62,9 @@ def model_card(
 def _training(spec: ModelSpec, result: dict[str, Any]) -> str:
     recipe = result["recipe"]
     return (
-        f"{spec.label}, {recipe['epochs']} epochs in batches of {recipe['batch_size']}, learning rate "
-        f"{recipe['lr']:g}, {recipe['augment']}, seed {spec.seed}, on {result['environment']['machine']}. These are "
-        "the weights of the last epoch."
+        f"{markdown(spec.label)}, {recipe['epochs']} epochs in batches of {recipe['batch_size']}, learning rate "
+        f"{recipe['lr']:g}, {markdown(recipe['augment'])}, seed {spec.seed}, on "
+        f"{markdown(result['environment']['machine'])}. These are the weights of the last epoch."
     )
 
 
@@ -88,7 +89,7 @@ def _results(spec: ModelSpec, result: dict[str, Any]) -> str:
     ]
     for c, name in enumerate(spec.classes):
         shown = [_percent(metrics["recall"][c]), _percent(metrics["precision"][c])]
-        lines.append(f"| {_plain(name)} | {counts[c]} | {tested[c]} | {' | '.join(shown)} |")
+        lines.append(f"| {markdown(name)} | {counts[c]} | {tested[c]} | {' | '.join(shown)} |")
     return "\n".join(lines)
 
 
@@ -100,10 +101,8 @@ def _tested(metrics: dict[str, Any], classes: int) -> list[str]:
 def _compared(compared: list[dict[str, Any]]) -> str:
     if not compared:
         return ""
-    shown = "; ".join(
-        f"{c['name']} " + ("not in time" if (v := c["held_out_balanced_accuracy"]) is None else f"{100 * v:.1f} %")
-        for c in compared
-    )
+    values = ((markdown(c["name"]), c["held_out_balanced_accuracy"]) for c in compared)
+    shown = "; ".join(f"{name} {'not in time' if v is None else f'{100 * v:.1f} %'}" for name, v in values)
     return f"The method was chosen by balanced accuracy on the held-out images: {shown}."
 
 
@@ -119,13 +118,13 @@ def _probabilities(spec: ModelSpec, result: dict[str, Any], prior: str | None) -
             f"{100 * test['ece']:.1f} % after."
         )
     shares = list(zip(spec.classes, found.own_prior, strict=True))
-    own = ", ".join(f"{_plain(name)} {100 * q:.1f} %" for name, q in shares[:10])
+    own = ", ".join(f"{markdown(name)} {100 * q:.1f} %" for name, q in shares[:10])
     used = {
         None: f"The predicted classes are those of the network; its scores stand for class frequencies {own}"
         + (" ..." if len(shares) > 10 else "."),
         "balanced": "They are for a use in which all classes are equally frequent.",
         "train": "They are for a use in which classes are as frequent as among the training images.",
-    }.get(prior, f"They are for the class frequencies of {prior}.")
+    }.get(prior, f"They are for the class frequencies of {markdown(prior or '')}.")
     return f"{text} {used}"
 
 
@@ -150,12 +149,7 @@ def _limits(spec: ModelSpec, result: dict[str, Any]) -> list[str]:
 
 
 def _names(names: list[str]) -> str:
-    return ", ".join(_plain(n) for n in names[:10]) + (f" and {len(names) - 10} more" if len(names) > 10 else "")
-
-
-def _plain(name: str) -> str:
-    """A class name that cannot break a table or the terminal."""
-    return "".join(c if c.isprintable() and c not in "|`<>" else "?" for c in name)
+    return ", ".join(markdown(n) for n in names[:10]) + (f" and {len(names) - 10} more" if len(names) > 10 else "")
 
 
 def _percent(value: float | None) -> str:

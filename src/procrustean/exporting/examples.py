@@ -18,7 +18,7 @@ image = ImageOps.exif_transpose(Image.open(sys.argv[1])).convert({mode!r})
 image = image.resize(({width}, {height}), Image.Resampling.BILINEAR)
 pixels = torch.from_numpy(numpy.array(image).reshape(1, {height}, {width}, {channels}))
 for p, name in sorted(zip(model(pixels)[0].tolist(), json.loads((here / "model.json").read_text())["classes"]))[::-1]:
-    print(f"{{p:.4f}} {{name}}")
+    print(f"{{p:.4f}} {{name if name.isprintable() else ascii(name)}}")
 ''',
     "onnx": '''\
 """Classify an image: python load.py IMAGE. Needs onnxruntime alone, and Pillow to read the image."""
@@ -33,7 +33,7 @@ image = image.resize(({width}, {height}), Image.Resampling.BILINEAR)
 pixels = numpy.array(image).reshape(1, {height}, {width}, {channels})
 names = json.loads((here / "model.json").read_text())["classes"]
 for p, name in sorted(zip(model.run(None, {{"pixels": pixels}})[0][0].tolist(), names))[::-1]:
-    print(f"{{p:.4f}} {{name}}")
+    print(f"{{p:.4f}} {{name if name.isprintable() else ascii(name)}}")
 ''',
     "safetensors": '''\
 """Classify an image: python load.py IMAGE. Needs procrustean."""
@@ -43,7 +43,7 @@ from procrustean import predict
 
 for found in predict(Path(__file__).parent, [sys.argv[1]], top={classes}):
     for p, name in zip(found.probabilities, found.classes):
-        print(f"{{p:.4f}} {{name}}")
+        print(f"{{p:.4f}} {{name if name.isprintable() else ascii(name)}}")
 ''',
 }
 

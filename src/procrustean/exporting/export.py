@@ -12,10 +12,12 @@ from ..calibration.kept import HELD_OUT_SCORES
 from ..calibration.priors import read_prior
 from ..engine.run_directory import RunDirectory
 from ..errors import RunError
+from ..plain_json import FORMAT
 from ..predicting.loading import SPEC, load_model, model_folder
 from .card import model_card
 from .examples import load_example
 from .formats import Format, write
+from .placing import new_folder
 
 
 @dataclass(frozen=True)
@@ -42,30 +44,31 @@ def export(
     if not (source / "result.json").is_file():
         raise RunError(f"{source} is not the folder of a finished run, so it cannot be exported")
     folder = Path(output) if output is not None else Path(f"{Path(model).name}-{form}")
-    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise RunError(f"{folder} exists and is not an empty folder; choose another --output")
     loaded = load_model(source, device="cpu")
     frequencies = read_prior(prior, loaded.classes, loaded.spec.calibration.counts)
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise RunError(f"cannot create {folder} ({error.strerror}); choose another --output") from error
-    difference = write(form, loaded, frequencies, folder)
-    result = RunDirectory(source).read("result.json")
-    why: list[str] = RunDirectory(source).read("config.json").get("why", [])
-    card = model_card(
-        loaded.spec, result, form=form, prior=prior, difference=difference, why=why, compared=compared_in(Path(model))
-    )
-    record = {
-        "format": 1,
-        "classes": list(loaded.classes),
-        "input": {"name": "pixels", "dtype": "uint8", "shape": ["N", *loaded.spec.input_shape]},
-        "prior": None if frequencies is None else dict(zip(loaded.classes, frequencies.tolist(), strict=True)),
-        "spec": loaded.spec.to_json(),
-    }
-    (folder / SPEC).write_text(json.dumps(record, indent=1) + "\n")
-    (folder / "README.md").write_text(card)
-    (folder / "load.py").write_text(load_example(form, loaded.spec))
-    if (source / HELD_OUT_SCORES).is_file():
-        shutil.copyfile(source / HELD_OUT_SCORES, folder / HELD_OUT_SCORES)
+    with new_folder(folder) as draft:
+        difference = write(form, loaded, frequencies, draft)
+        result = RunDirectory(source).read("result.json")
+        why: list[str] = RunDirectory(source).read("config.json").get("why", [])
+        card = model_card(
+            loaded.spec,
+            result,
+            form=form,
+            prior=prior,
+            difference=difference,
+            why=why,
+            compared=compared_in(Path(model)),
+        )
+        record = {
+            "format": FORMAT,
+            "classes": list(loaded.classes),
+            "input": {"name": "pixels", "dtype": "uint8", "shape": ["N", *loaded.spec.input_shape]},
+            "prior": None if frequencies is None else dict(zip(loaded.classes, frequencies.tolist(), strict=True)),
+            "spec": loaded.spec.to_json(),
+        }
+        (draft / SPEC).write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+        (draft / "README.md").write_text(card, encoding="utf-8")
+        (draft / "load.py").write_text(load_example(form, loaded.spec), encoding="utf-8")
+        if (source / HELD_OUT_SCORES).is_file():
+            shutil.copyfile(source / HELD_OUT_SCORES, draft / HELD_OUT_SCORES)
     return Exported(folder, tuple(sorted(path.name for path in folder.iterdir())), difference)

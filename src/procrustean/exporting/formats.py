@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import warnings
 from collections.abc import Callable
 from importlib import import_module
@@ -14,7 +15,6 @@ import torch
 
 from ..calibration.scaling import Prior
 from ..data.imageset import Images
-from ..engine.checkpoint import save_tensors
 from ..errors import ConfigError, RunError
 from ..predicting.loading import WEIGHTS
 from ..predicting.model import Model
@@ -44,27 +44,29 @@ def write(form: Format, model: Model, prior: Prior | None, folder: Path) -> floa
         found = run(pixels)
         if found.shape != expected.shape or not np.isfinite(found).all():
             raise RunError(
-                f"{path}: gives {found.shape} for {number} images instead of {expected.shape}, or no numbers"
+                f"{path.name}: gives {found.shape} for {number} images instead of {expected.shape}, or no numbers"
             )
         largest = max(largest, float(np.abs(found - expected).max()))
     if largest > TOLERANCE:
         raise RunError(
-            f"{path}: its probabilities differ from the network's by up to {largest:.2g}, more than {TOLERANCE:g}; "
-            "this export cannot be trusted. Try another --format"
+            f"{path.name}: its probabilities differ from the network's by up to {largest:.2g}, more than "
+            f"{TOLERANCE:g}; this export cannot be trusted. Try another --format"
         )
     return largest
 
 
 def _safetensors(model: Model, prior: Prior | None, path: Path) -> Runner:
-    from safetensors.torch import load_file
+    from safetensors.torch import load_file, save
 
-    save_tensors(path, model.net.state_dict())
+    path.write_bytes(save({name: tensor.contiguous() for name, tensor in model.net.state_dict().items()}))
     again = Model(model.spec, load_file(path))
     return lambda pixels: Deployable(again, prior)(torch.from_numpy(pixels)).detach().numpy()
 
 
 def _torch(model: Model, prior: Prior | None, path: Path) -> Runner:
-    torch.export.save(_program(model, prior), path)
+    content = io.BytesIO()  # torch itself cannot tell that a disk is full, and leaves half a file
+    torch.export.save(_program(model, prior), content)
+    path.write_bytes(content.getvalue())
     loaded = torch.export.load(path).module()
     return lambda pixels: loaded(torch.from_numpy(pixels)).detach().numpy()
 

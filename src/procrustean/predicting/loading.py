@@ -22,7 +22,6 @@ from .spec import ModelSpec
 
 #: Of an export: what `ModelSpec` holds and what it is a model of.
 SPEC, WEIGHTS = "model.json", "model.safetensors"
-FORMAT = 1
 
 
 def load_model(path: str | Path, *, device: str = "auto") -> Model:
@@ -67,13 +66,7 @@ def spec_of(folder: Path) -> ModelSpec:
     kept = folder / SPEC
     try:
         if kept.is_file():
-            record = _read(kept)
-            if record["format"] != FORMAT:
-                raise RunError(
-                    f"{kept} has format {record['format']!r:.20}; this version of procrustean reads format {FORMAT}. "
-                    "Use the version that wrote it, or a newer one"
-                )
-            return ModelSpec.from_json(record["spec"])
+            return ModelSpec.from_json(_read(kept)["spec"])
         kept = folder / "result.json"
         return _spec_of_run(folder)
     except ProcrusteanError:

@@ -6,18 +6,25 @@ import csv
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TextIO
+from typing import Protocol
 
 import numpy as np
 
 from ..calibration.priors import prior_of, read_prior
 from ..calibration.scaling import Prior
 from ..errors import ConfigError
+from ..escaping import spreadsheet
 from .files import Collected, batches, collect
 from .loading import load_model
 from .model import Model
 
 BATCH = 256
+
+
+class Output(Protocol):
+    """Where text goes."""
+
+    def write(self, text: str, /) -> object: ...
 
 
 @dataclass(frozen=True)
@@ -64,7 +71,7 @@ def predict(
     return _predictions(loaded, found, q, min(top, len(loaded.classes)), batch_size)
 
 
-def write_predictions(rows: Iterator[Prediction], output: TextIO, top: int) -> tuple[int, list[str]]:
+def write_predictions(rows: Iterator[Prediction], output: Output, top: int) -> tuple[int, list[str]]:
     """Write a CSV file; returns how many images it holds and the names of those that could not be read."""
     writer = csv.writer(output, lineterminator="\n")
     more = [name for rank in range(2, top + 1) for name in (f"class_{rank}", f"probability_{rank}")]
@@ -72,9 +79,10 @@ def write_predictions(rows: Iterator[Prediction], output: TextIO, top: int) -> t
     images, unread = 0, []
     for row in rows:
         images += 1
-        pairs = [(name, f"{p:.6f}") for name, p in zip(row.classes, row.probabilities, strict=True)]
+        pairs = [(spreadsheet(name), f"{p:.6f}") for name, p in zip(row.classes, row.probabilities, strict=True)]
         pairs += [("", "")] * (top - len(pairs))
-        writer.writerow([row.file, *(value for pair in pairs for value in pair), row.problem])
+        values = (value for pair in pairs for value in pair)
+        writer.writerow([spreadsheet(row.file), *values, spreadsheet(row.problem)])
         if row.problem:
             unread.append(row.file)
     return images, unread

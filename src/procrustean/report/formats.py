@@ -8,10 +8,11 @@ from __future__ import annotations
 import csv
 import io
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from procrustean.escaping import latex, markdown, one_line, spreadsheet
 from procrustean.report.results import Statistic
 
 if TYPE_CHECKING:
@@ -21,31 +22,6 @@ if TYPE_CHECKING:
 NOTHING = "—"
 LONGEST_UNBROKEN_WORD = 12  # in a terminal; longer words are broken where space is short
 GAP = 2  # between the columns in a terminal
-FORMULA_BEGINS = ("=", "+", "-", "@", "\t", "\r")
-
-MARKDOWN_SPECIAL = frozenset("\\`*_{}[]<>#|~$&")
-LATEX_SPECIAL = {
-    "\\": r"\textbackslash{}",
-    "{": r"\{",
-    "}": r"\}",
-    "$": r"\$",
-    "&": r"\&",
-    "#": r"\#",
-    "%": r"\%",
-    "_": r"\_",
-    "~": r"\textasciitilde{}",
-    "^": r"\textasciicircum{}",
-    "<": r"\textless{}",
-    ">": r"\textgreater{}",
-    "|": r"\textbar{}",
-    '"': "''",
-    "±": r"$\pm$",
-    "\N{GREEK SMALL LETTER RHO}": r"$\rho$",
-    "—": "---",
-    "·": r"$\cdot$",
-    "[": "{[}",  # at the start of a row, these two would be read as arguments of the row end before it
-    "*": "{*}",
-}
 
 
 @dataclass(frozen=True)
@@ -107,11 +83,11 @@ def to_markdown(table: Table) -> str:
     """A GitHub-flavoured table, the best in bold, padded so that the source reads well too."""
 
     def shown(cell: Cell) -> str:
-        text = _markdown(cell.text)
+        text = markdown(cell.text)
         return f"**{text}**" if cell.best else text
 
     table = readable(table)
-    lines = [[_markdown(column.heading) for column in table.columns]]
+    lines = [[markdown(column.heading) for column in table.columns]]
     lines += [[shown(cell) for cell in row] for row in table.rows]
     widths = [max(3, *(len(line[i]) for line in lines)) for i in range(len(table.columns))]
 
@@ -126,9 +102,9 @@ def to_markdown(table: Table) -> str:
         "-" * (width + 1) + (":" if column.numeric else "-")
         for width, column in zip(widths, table.columns, strict=True)
     )
-    parts = [f"**{_markdown(table.title)}**", "", joined(lines[0]), rule + "|", *map(joined, lines[1:])]
+    parts = [f"**{markdown(table.title)}**", "", joined(lines[0]), rule + "|", *map(joined, lines[1:])]
     if table.note:
-        parts += ["", _markdown(table.note)]
+        parts += ["", markdown(table.note)]
     return "\n".join(parts) + "\n"
 
 
@@ -141,10 +117,10 @@ def to_csv(table: Table) -> str:
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(header)
     for row in table.rows:
-        values: list[object] = [_spreadsheet(text) for _, text in table.shared]
+        values: list[object] = [spreadsheet(text) for _, text in table.shared]
         for column, cell in zip(table.columns, row, strict=True):
             if not column.measured:
-                values.append("" if cell.text == NOTHING else _spreadsheet(cell.whole or cell.text))
+                values.append("" if cell.text == NOTHING else spreadsheet(cell.whole or cell.text))
             elif cell.statistic is None:
                 values += ["", "", ""]
             else:
@@ -158,7 +134,7 @@ def to_latex(table: Table) -> str:
     """A `table` environment with booktabs rules; the document needs \\usepackage{booktabs}."""
 
     def shown(cell: Cell) -> str:
-        text = _latex(cell.text)
+        text = latex(cell.text)
         return rf"\textbf{{{text}}}" if cell.best else text
 
     def joined(cells: Sequence[str]) -> str:
@@ -170,10 +146,10 @@ def to_latex(table: Table) -> str:
     lines = [
         r"\begin{table}",
         r"  \centering",
-        rf"  \caption{{{_latex(caption)}}}",
+        rf"  \caption{{{latex(caption)}}}",
         rf"  \begin{{tabular}}{{{alignment}}}",
         r"    \toprule",
-        joined([_latex(column.heading) for column in table.columns]),
+        joined([latex(column.heading) for column in table.columns]),
         r"    \midrule",
         *(joined([shown(cell) for cell in row]) for row in table.rows),
         r"    \bottomrule",
@@ -194,7 +170,7 @@ def to_rich(table: Table, *, width: int | None = None) -> rich.console.Group:
     from rich.text import Text
 
     table = readable(table)
-    title, note = Text(_printable(table.title), style="bold"), Text(_printable(table.note), style="dim")
+    title, note = Text(one_line(table.title), style="bold"), Text(one_line(table.note), style="dim")
     parts = [_rich_part(part, width) for part in _parts(table, width)]
     spaced = [item for part in parts for item in (Text(), part)]
     return Group(title, *spaced, Text(), *([note, Text()] if table.note else []))
@@ -272,34 +248,4 @@ def _rich_part(table: Table, width: int | None) -> rich.table.Table:
 
 def _for_terminal(text: str) -> str:
     # Joined to its sign, the spread moves to a second line as a whole where the terminal is narrow.
-    return _printable(text).replace("± ", "±")
-
-
-def _printable(text: str) -> str:
-    # Newlines would break rows, and an escape character would let a class name drive the reader's terminal.
-    return "".join(char if char.isprintable() else " " for char in text)
-
-
-def _escaped(text: str, escape: Callable[[str], str]) -> str:
-    return "".join(escape(char) for char in _printable(text))
-
-
-def _spreadsheet(text: str) -> str:
-    """A text that spreadsheets show: one that begins like a formula would be computed, whatever it does."""
-    valid = text.encode("utf-8", errors="backslashreplace").decode("utf-8")
-    return f"'{valid}" if valid.startswith(FORMULA_BEGINS) and not _is_number(valid) else valid
-
-
-def _is_number(text: str) -> bool:
-    try:
-        return math.isfinite(float(text))
-    except ValueError:
-        return False
-
-
-def _markdown(text: str) -> str:
-    return _escaped(text, lambda char: "\\" + char if char in MARKDOWN_SPECIAL else char)
-
-
-def _latex(text: str) -> str:
-    return _escaped(text, lambda char: LATEX_SPECIAL.get(char, char))
+    return one_line(text).replace("± ", "±")

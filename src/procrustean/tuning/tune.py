@@ -15,6 +15,7 @@ from ..console import Reporter, SilentReporter
 from ..engine.checkpoint import write_atomically
 from ..errors import ConfigError, Diverged, RunError
 from ..many import Outcome, fit_many
+from ..plain_json import FORMAT, read_object
 from ..report.result_file import CANDIDATES
 from ..run_names import Distinct
 from .choosing import Choice, Score, choose, options_text, score_of
@@ -75,6 +76,8 @@ def tune(
     """
     budget, reporter = budget or Budget(), reporter or SilentReporter()
     _check(base, budget)
+    if (output / STUDY).exists():  # it is about to be written anew, and must not be of a later version
+        read_object(output / STUDY, "remove it to go on with the runs beside it")
     tuning = _Tuning(base, output, budget, reporter, clock)
     try:
         if budget.trials is None:
@@ -186,6 +189,7 @@ def _check(base: RunConfig, budget: Budget) -> None:
 
 def _write(output: Path, base: RunConfig, space: Space, tuned: Tuned, tuning: _Tuning) -> None:
     record = {
+        "format": FORMAT,
         "config": base.to_json(),
         "space": {name: list(v) if isinstance(v, tuple) else f"{v.low}..{v.high}" for name, v in space.items()},
         "held_out_images": tuning.images,

@@ -1,0 +1,80 @@
+"""Names of classes and files as text and nothing else, wherever they are written: terminals, markdown, LaTeX, CSV."""
+
+from __future__ import annotations
+
+import math
+
+FORMULA_BEGINS = ("=", "+", "-", "@", "\t", "\r")
+
+MARKDOWN_SPECIAL = frozenset("\\`*_{}[]<>#|~$&")
+LATEX_SPECIAL = {
+    "\\": r"\textbackslash{}",
+    "{": r"\{",
+    "}": r"\}",
+    "$": r"\$",
+    "&": r"\&",
+    "#": r"\#",
+    "%": r"\%",
+    "_": r"\_",
+    "~": r"\textasciitilde{}",
+    "^": r"\textasciicircum{}",
+    "<": r"\textless{}",
+    ">": r"\textgreater{}",
+    "|": r"\textbar{}",
+    '"': "''",
+    "±": r"$\pm$",
+    "\N{GREEK SMALL LETTER RHO}": r"$\rho$",
+    "—": "---",
+    "·": r"$\cdot$",
+    "[": "{[}",  # at the start of a row, these two would be read as arguments of the row end before it
+    "*": "{*}",
+}
+
+
+def printable(text: str) -> str:
+    """A text for a terminal; names of files and classes must not be able to drive it.
+
+    >>> printable("two\\nlines of \\x1b[31mred")
+    'two\\nlines of \ufffd[31mred'
+    """
+    return "".join(char if char.isprintable() or char in "\n\t" else "\ufffd" for char in text)
+
+
+def one_line(text: str) -> str:
+    """A text for a cell of a table, in which newlines would break the row.
+
+    >>> one_line("two\\nlines")
+    'two lines'
+    """
+    return "".join(char if char.isprintable() else " " for char in text)
+
+
+def markdown(text: str) -> str:
+    """A text that markdown shows as it is, on one line.
+
+    >>> markdown("[x](javascript:y) **b**")
+    '\\\\[x\\\\](javascript:y) \\\\*\\\\*b\\\\*\\\\*'
+    """
+    return "".join("\\" + char if char in MARKDOWN_SPECIAL else char for char in one_line(text))
+
+
+def latex(text: str) -> str:
+    """A text that LaTeX shows as it is, on one line."""
+    return "".join(LATEX_SPECIAL.get(char, char) for char in one_line(text))
+
+
+def spreadsheet(text: str) -> str:
+    """A text that spreadsheets show: one that begins like a formula would be computed, whatever it does.
+
+    >>> spreadsheet("=1+1"), spreadsheet("-1.5")
+    ("'=1+1", '-1.5')
+    """
+    valid = text.encode("utf-8", errors="backslashreplace").decode("utf-8")
+    return f"'{valid}" if valid.startswith(FORMULA_BEGINS) and not _is_number(valid) else valid
+
+
+def _is_number(text: str) -> bool:
+    try:
+        return math.isfinite(float(text))
+    except ValueError:
+        return False

@@ -1,0 +1,66 @@
+"""Make a folder as a whole: it is written beside its place and put there when all of it is on the disk."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from ..engine.checkpoint import sync
+from ..engine.claims import Claim, RunInUse
+from ..errors import RunError
+
+
+@contextmanager
+def new_folder(place: Path) -> Iterator[Path]:
+    """A folder to write into; it becomes `place` at the end, and nothing does after an error or a kill.
+
+    What killed calls have left beside the place is removed.
+
+    Args:
+        place: where nothing may be, or an empty folder.
+    """
+    target = place.resolve()
+    if target.exists() and (not target.is_dir() or any(target.iterdir())):
+        raise RunError(f"{place} exists and is not an empty folder; choose another --output")
+    if target == Path.cwd():
+        raise RunError(f"{place} is the current folder, which cannot be replaced; name a new folder by --output")
+    draft = made = target.with_name(f".{target.name}.{os.getpid()}.tmp")
+    claim: Claim | None = None
+    done = False
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        _remove_leftovers(target)
+        draft.mkdir()
+        claim = Claim(draft)
+        yield draft
+        for path in (*draft.iterdir(), draft):
+            sync(path)
+        made = draft.rename(target)
+        sync(target.parent)
+        done = True
+    except OSError as error:
+        raise RunError(
+            f"cannot write {place} ({error.strerror or error}); nothing is left there. Make room, or choose another "
+            "--output"
+        ) from error
+    finally:
+        if claim is not None:
+            claim.release()
+        if not done:
+            shutil.rmtree(made, ignore_errors=True)
+
+
+def _remove_leftovers(target: Path) -> None:
+    """Remove drafts of this folder whose processes were killed."""
+    name = re.compile(rf"\.{re.escape(target.name)}\.\d+\.tmp")
+    for path in [path for path in target.parent.iterdir() if name.fullmatch(path.name)]:
+        try:
+            claim = Claim(path)
+        except (RunInUse, OSError):  # of a process that goes on, or gone by now
+            continue
+        shutil.rmtree(path)
+        claim.release()
