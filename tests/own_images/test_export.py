@@ -80,7 +80,7 @@ def test_ten_lines_load_it(
 ) -> None:
     image = colours / "test" / "green" / "003.png"
     lines = [line for line in (exported[form] / "load.py").read_text().splitlines() if line.strip()]
-    assert len(lines) <= 12
+    assert len(lines) <= 13  # its description is one
     (expected,) = predict(run, [image], device="cpu")
     found = printed(exported[form], image, blocked)
     assert list(found) == list(expected.classes)

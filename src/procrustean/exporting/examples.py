@@ -5,34 +5,41 @@ from __future__ import annotations
 from ..predicting.spec import ModelSpec
 from .formats import Format
 
+# As `procrustean.data.image_files.pixels_of` prepares an image.
+_PIXELS = '''\
+image = ImageOps.exif_transpose(Image.open(sys.argv[1]))
+if image.mode in ("I", "F"): sys.exit("32-bit pixels: save the image with 8 or 16 bits")
+if image.mode.startswith("I;16"): image = image.convert("I").point([value >> 8 for value in range(65536)], "L")
+image = image.convert("RGBA" if image.mode == "P" else {mode!r}).convert({mode!r})
+image = image.resize(({width}, {height}), Image.Resampling.BILINEAR)
+'''
 _LOAD = {
     "torch": '''\
 """Classify an image: python load.py IMAGE. Needs torch alone, and Pillow to read the image."""
-import json, sys, numpy, torch
-from pathlib import Path
+import json, pathlib, sys, numpy, torch
 from PIL import Image, ImageOps
 
-here = Path(__file__).parent
+here = pathlib.Path(__file__).parent
 model = torch.export.load(here / "model.pt2").module()
-image = ImageOps.exif_transpose(Image.open(sys.argv[1])).convert({mode!r})
-image = image.resize(({width}, {height}), Image.Resampling.BILINEAR)
+'''
+    + _PIXELS
+    + '''\
 pixels = torch.from_numpy(numpy.array(image).reshape(1, {height}, {width}, {channels}))
 for p, name in sorted(zip(model(pixels)[0].tolist(), json.loads((here / "model.json").read_text())["classes"]))[::-1]:
     print(f"{{p:.4f}} {{name}}")
 ''',
     "onnx": '''\
 """Classify an image: python load.py IMAGE. Needs onnxruntime alone, and Pillow to read the image."""
-import json, sys, numpy, onnxruntime
-from pathlib import Path
+import json, pathlib, sys, numpy, onnxruntime
 from PIL import Image, ImageOps
 
-here = Path(__file__).parent
+here = pathlib.Path(__file__).parent
 model = onnxruntime.InferenceSession(here / "model.onnx")
-image = ImageOps.exif_transpose(Image.open(sys.argv[1])).convert({mode!r})
-image = image.resize(({width}, {height}), Image.Resampling.BILINEAR)
-pixels = numpy.array(image).reshape(1, {height}, {width}, {channels})
-names = json.loads((here / "model.json").read_text())["classes"]
-for p, name in sorted(zip(model.run(None, {{"pixels": pixels}})[0][0].tolist(), names))[::-1]:
+'''
+    + _PIXELS
+    + '''\
+found = model.run(None, {{"pixels": numpy.array(image).reshape(1, {height}, {width}, {channels})}})[0][0].tolist()
+for p, name in sorted(zip(found, json.loads((here / "model.json").read_text())["classes"]))[::-1]:
     print(f"{{p:.4f}} {{name}}")
 ''',
     "safetensors": '''\
