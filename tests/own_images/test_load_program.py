@@ -15,6 +15,7 @@ from PIL import Image
 
 from procrustean.calibration.scaling import uncalibrated
 from procrustean.data.image_files import pixels_of
+from procrustean.exporting.card import _preparation
 from procrustean.exporting.examples import load_example
 from procrustean.exporting.formats import Format
 from procrustean.predicting.spec import ModelSpec
@@ -115,3 +116,16 @@ def test_32_bits_are_refused(mode: str, tmp_path: Path, monkeypatch: pytest.Monk
     made.save(tmp_path / f"image.{ending}")
     with pytest.raises(SystemExit, match="save the image with 8 or 16 bits"):
         shown("torch", spec(), tmp_path / f"image.{ending}", monkeypatch)
+
+
+@pytest.mark.parametrize("form", ["torch", "onnx"])
+def test_the_middle_is_shown_where_the_network_was_tested_on_it(
+    form: Format, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made, ending = picture("RGB")
+    made.save(tmp_path / f"image.{ending}")
+    of = spec(side=15, evaluation_crop=8)
+    expected = of.shown(pixels_of(made, of.image_shape)[None])
+    assert expected.shape == (1, 8, 8, 3)
+    assert (shown(form, of, tmp_path / f"image.{ending}", monkeypatch) == expected).all()
+    assert "resized to 17 x 15 pixels, of which the middle 8 x 8 are shown to it." in _preparation(of, form)

@@ -69,10 +69,11 @@ def _training(spec: ModelSpec, result: dict[str, Any]) -> str:
 
 def _preparation(spec: ModelSpec, form: Format) -> str:
     height, width, channels = spec.image_shape
+    middle = "" if (side := spec.evaluation_crop) is None else f", of which the middle {side} x {side} are shown to it"
     by_itself = "" if form == "safetensors" else "; the exported network does the latter itself"
     return (
         f"Images are turned upright, converted to {'RGB' if channels == 3 else 'grey'} and resized to {width} x "
-        f"{height} pixels. Pixels are divided by 255, less the mean {_numbers(spec.mean)}, divided by "
+        f"{height} pixels{middle}. Pixels are divided by 255, less the mean {_numbers(spec.mean)}, divided by "
         f"{_numbers(spec.std)}{by_itself}."
     )
 

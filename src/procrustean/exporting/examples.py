@@ -11,7 +11,7 @@ image = ImageOps.exif_transpose(Image.open(sys.argv[1]))
 if image.mode in ("I", "F"): sys.exit("32-bit pixels: save the image with 8 or 16 bits")
 if image.mode.startswith("I;16"): image = image.convert("I").point([value >> 8 for value in range(65536)], "L")
 image = image.convert("RGBA" if image.mode == "P" else {mode!r}).convert({mode!r})
-image = image.resize(({width}, {height}), Image.Resampling.BILINEAR)
+image = image.resize(({whole_width}, {whole_height}), Image.Resampling.BILINEAR){crop}
 '''
 _LOAD = {
     "torch": '''\
@@ -57,7 +57,16 @@ for found in predict(Path(__file__).parent, [sys.argv[1]], top={classes}):
 
 def load_example(form: Format, spec: ModelSpec) -> str:
     """A program of about ten lines for a format."""
-    height, width, channels = spec.input_shape
-    mode = "RGB" if channels == 3 else "L"
-    values = {"height": height, "width": width, "channels": channels, "mode": mode, "classes": len(spec.classes)}
-    return _LOAD[form].format(**values)
+    whole_height, whole_width, channels = spec.image_shape
+    height, width, _ = spec.input_shape
+    top, left = (whole_height - height) // 2, (whole_width - width) // 2
+    return _LOAD[form].format(
+        whole_height=whole_height,
+        whole_width=whole_width,
+        height=height,
+        width=width,
+        channels=channels,
+        crop="" if spec.evaluation_crop is None else f".crop(({left}, {top}, {left + width}, {top + height}))",
+        mode="RGB" if channels == 3 else "L",
+        classes=len(spec.classes),
+    )
