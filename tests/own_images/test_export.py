@@ -70,7 +70,7 @@ def test_torch_and_onnx_give_the_probabilities_of_the_run(exported: dict[str, Pa
 @pytest.mark.parametrize(
     ("form", "blocked"),
     [
-        ("torch", ("procrustean", "onnxruntime", "safetensors", "sklearn")),
+        ("torch", ("procrustean", "numpy", "onnxruntime", "safetensors", "sklearn")),
         ("onnx", ("procrustean", "torch", "onnx", "onnxscript", "safetensors")),
         ("safetensors", ("onnxruntime", "onnx")),
     ],

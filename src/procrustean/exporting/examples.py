@@ -6,30 +6,30 @@ from ..predicting.spec import ModelSpec
 from .formats import Format
 
 # As `procrustean.data.image_files.pixels_of` prepares an image.
-_PIXELS = '''\
+_PIXELS = """\
 image = ImageOps.exif_transpose(Image.open(sys.argv[1]))
 if image.mode in ("I", "F"): sys.exit("32-bit pixels: save the image with 8 or 16 bits")
 if image.mode.startswith("I;16"): image = image.convert("I").point([value >> 8 for value in range(65536)], "L")
 image = image.convert("RGBA" if image.mode == "P" else {mode!r}).convert({mode!r})
 image = image.resize(({whole_width}, {whole_height}), Image.Resampling.BILINEAR){crop}
-'''
+"""
 _LOAD = {
     "torch": '''\
 """Classify an image: python load.py IMAGE. Needs torch alone, and Pillow to read the image."""
-import json, pathlib, sys, numpy, torch
+import json, pathlib, sys, torch
 from PIL import Image, ImageOps
 
 here = pathlib.Path(__file__).parent
 model = torch.export.load(here / "model.pt2").module()
 '''
     + _PIXELS
-    + '''\
-pixels = torch.from_numpy(numpy.array(image).reshape(1, {height}, {width}, {channels}))
+    + """\
+pixels = torch.frombuffer(bytearray(image.tobytes()), dtype=torch.uint8).view(1, {height}, {width}, {channels})
 for p, name in sorted(zip(model(pixels)[0].tolist(), json.loads((here / "model.json").read_text())["classes"]))[::-1]:
     print(f"{{p:.4f}} {{name}}")
-''',
+""",
     "onnx": '''\
-"""Classify an image: python load.py IMAGE. Needs onnxruntime alone, and Pillow to read the image."""
+"""Classify an image: python load.py IMAGE. Needs onnxruntime alone (with its numpy), and Pillow to read the image."""
 import json, pathlib, sys, numpy, onnxruntime
 from PIL import Image, ImageOps
 
@@ -37,11 +37,11 @@ here = pathlib.Path(__file__).parent
 model = onnxruntime.InferenceSession(here / "model.onnx")
 '''
     + _PIXELS
-    + '''\
+    + """\
 found = model.run(None, {{"pixels": numpy.array(image).reshape(1, {height}, {width}, {channels})}})[0][0].tolist()
 for p, name in sorted(zip(found, json.loads((here / "model.json").read_text())["classes"]))[::-1]:
     print(f"{{p:.4f}} {{name}}")
-''',
+""",
     "safetensors": '''\
 """Classify an image: python load.py IMAGE. Needs procrustean."""
 import sys
