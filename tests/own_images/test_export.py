@@ -4,6 +4,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,8 @@ from procrustean import export, fit, load_model, predict
 from procrustean.data.sources import load_source
 from procrustean.errors import RunError
 from procrustean.exporting import formats
+from procrustean.exporting.deployable import Deployable
+from procrustean.predicting.model import Model
 
 Call = Callable[..., Any]
 
@@ -126,9 +129,37 @@ def test_an_export_that_disagrees_is_refused(run: Path, tmp_path: Path, monkeypa
     monkeypatch.setattr(formats, "_torch", lambda model, prior, path: lambda pixels: np.full((len(pixels), 3), 1 / 3))
     with pytest.raises(RunError, match="its probabilities differ from the network's by up to"):
         export(run, form="torch", output=tmp_path / "torch")
-    monkeypatch.setattr(formats, "_torch", lambda model, prior, path: lambda pixels: np.zeros((1, 3)))
-    with pytest.raises(RunError, match="for 5 images instead of"):
+    monkeypatch.setattr(formats, "_torch", lambda model, prior, path: lambda pixels: np.zeros((7, 3)))
+    with pytest.raises(RunError, match=r"gives \(7, 3\) for 1 images instead of"):
         export(run, form="torch", output=tmp_path / "other")
+
+
+@pytest.mark.parametrize("wrong", ["scale", "tau", "prior", "mean"])
+def test_a_wrong_calibration_of_a_confident_network_is_refused(
+    wrong: str, run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loaded = load_model(run, device="cpu")
+    confident = replace(loaded.spec.calibration, scale=40 * loaded.spec.calibration.scale)
+    model = Model(replace(loaded.spec, calibration=confident), loaded.net.state_dict())
+    even = np.full(3, 1 / 3)
+    changed = {
+        "scale": replace(model.spec, calibration=replace(confident, scale=1.05 * confident.scale)),
+        "tau": replace(model.spec, calibration=replace(confident, tau=confident.tau + 0.5)),
+        "prior": model.spec,
+        "mean": replace(model.spec, mean=tuple(0.98 * m for m in model.spec.mean)),
+    }[wrong]
+
+    def writer(model: Model, prior: Any, path: Path) -> Any:
+        other = Deployable(Model(changed, model.net.state_dict()), None if wrong == "prior" else prior)
+        return lambda pixels: other(torch.from_numpy(pixels)).detach().numpy()
+
+    noise = np.random.default_rng(1).integers(0, 256, (1, 12, 12, 3), np.uint8)
+    apart = np.abs(writer(model, even, tmp_path)(noise) - model.probabilities(noise, even)).max()
+    assert apart < formats.TOLERANCE  # the probabilities of noise do not tell
+    assert formats.write("torch", model, even, tmp_path) < formats.TOLERANCE
+    monkeypatch.setattr(formats, "_torch", writer)
+    with pytest.raises(RunError, match="this export cannot be trusted"):
+        formats.write("torch", model, even, tmp_path)
 
 
 def test_nothing_is_overwritten_and_only_runs_are_exported(
