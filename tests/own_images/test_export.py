@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -17,7 +18,9 @@ from procrustean.data.sources import load_source
 from procrustean.errors import RunError
 from procrustean.exporting import formats
 from procrustean.exporting.deployable import Deployable
+from procrustean.predicting.loading import held_out_of
 from procrustean.predicting.model import Model
+from procrustean.predicting.thresholds import thresholds_of
 
 Call = Callable[..., Any]
 
@@ -110,6 +113,35 @@ def test_a_prior_is_built_in(run: Path, colours: Path, tmp_path: Path) -> None:
     assert program(torch.from_numpy(pixels)).detach().numpy() == pytest.approx(expected, abs=1e-5)
     assert load_model(tmp_path / "safetensors", device="cpu").probabilities(pixels) == pytest.approx(expected)
     assert "all classes are equally frequent" in (tmp_path / "torch" / "README.md").read_text()
+    assert thresholds_of(tmp_path / "safetensors", precision=0.9) == thresholds_of(run, precision=0.9, prior="balanced")
+    assert thresholds_of(tmp_path / "safetensors", recall=0.9, prior="train") == thresholds_of(
+        run, recall=0.9, prior="train"
+    )
+
+
+def test_the_card_says_what_a_built_in_prior_changes(run: Path, tmp_path: Path) -> None:
+    (tmp_path / "prior.csv").write_text("red,0\ngreen,0.8\nblue,0.2\n")
+    export(run, output=tmp_path / "changed", prior=str(tmp_path / "prior.csv"))
+    card = (tmp_path / "changed" / "README.md").read_text()
+    assert "The test results above are **without** the class frequencies that are built in here." in card
+    scores, labels = held_out_of(run)
+    q = np.array([0.0, 0.8, 0.2])
+    found = load_model(run, device="cpu").spec.calibration.log_probabilities(scores, q).argmax(1)
+    recalls = [float(np.mean(found[labels == c] == c)) for c in range(3)]
+    assert recalls[0] == 0
+    assert f"balanced accuracy {100 * np.mean(recalls):.1f} %" in card
+    assert f"that frequent {100 * (0.8 * recalls[1] + 0.2 * recalls[2]):.1f} %" in card
+    # There are eight held-out images of each class, so their shares are those of the prior.
+    weights = q[labels]
+    precision = weights[(found == 1) & (labels == 1)].sum() / weights[found == 1].sum()
+    assert f"| green | 80.0 | 8 | {100 * recalls[1]:.1f} | {100 * precision:.1f} |" in card
+
+
+def test_the_card_says_so_where_a_built_in_prior_cannot_be_judged(run: Path, tmp_path: Path) -> None:
+    copy = shutil.copytree(run, tmp_path / "run")
+    (copy / "held_out_scores.safetensors").unlink()
+    export(copy, output=tmp_path / "changed", prior="balanced")
+    assert "What they change has not been measured" in (tmp_path / "changed" / "README.md").read_text()
 
 
 def test_the_model_card_is_honest(exported: dict[str, Path], run: Path) -> None:

@@ -22,7 +22,8 @@ class Thresholds:
     recall: float | None = None
     """Wanted share of the images of the class that are announced, 0 to 1."""
     prior: str | None = None
-    """Class frequencies where the model is used, as for predict; default those of the held-out images."""
+    """Class frequencies where the model is used, as for predict; default those built into an export, else those of
+    the held-out images."""
 
     def run(self) -> int:
         from ..console import write_result

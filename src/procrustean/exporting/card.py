@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from ..calibration.scaling import Prior
 from ..predicting.spec import ModelSpec
 from .formats import FILES, Format
+from .prior_results import HeldOut, results_with_prior
 
 FEW_TRAINED, FEW_TESTED = 20, 30
 
@@ -16,6 +18,8 @@ def model_card(
     *,
     form: Format,
     prior: str | None,
+    frequencies: Prior | None,
+    held_out: HeldOut | None,
     difference: float,
     why: list[str],
     compared: list[dict[str, Any]],
@@ -26,7 +30,9 @@ def model_card(
         spec: the model.
         result: of its run.
         form: in which it is exported.
-        prior: class frequencies built in, if any.
+        prior: name of the class frequencies built in, if any.
+        frequencies: these themselves, [C].
+        held_out: scores and labels of the held-out images, if they were kept.
         difference: largest difference of a probability that the check of the export found.
         why: reasons for settings that were chosen automatically.
         compared: methods that were compared on the held-out images, if any.
@@ -40,6 +46,9 @@ def model_card(
         f"{difference:.1e}.",
         "## Results",
         _results(spec, result),
+        ""
+        if frequencies is None
+        else results_with_prior(spec.calibration, [_plain(n) for n in spec.classes], frequencies, held_out, _percent),
         "## Data",
         f"{data['train']} training, {data['held_out']} held-out and {data['test']} test images of "
         f"{_plain(data['source'])}; ratio of the largest to the smallest class "

@@ -10,7 +10,7 @@ import numpy as np
 
 from ..calibration.kept import held_out_scores
 from ..calibration.priors import prior_of
-from ..calibration.scaling import Calibration, Labels, Scores, uncalibrated
+from ..calibration.scaling import Calibration, Labels, Prior, Scores, uncalibrated
 from ..counts import imbalance_kind
 from ..engine.run_directory import RunDirectory
 from ..errors import ProcrusteanError, RunError
@@ -44,7 +44,7 @@ def load_model(path: str | Path, *, device: str = "auto") -> Model:
         raise RunError(f"{folder} has no {WEIGHTS}: {reason}")
     spec = spec_of(folder)
     try:
-        return Model(spec, load_file(weights), place(device, "fp32").device, _built_in_prior(folder))
+        return Model(spec, load_file(weights), place(device, "fp32").device, built_in_prior(folder))
     except ProcrusteanError:
         raise
     except (SafetensorError, RuntimeError) as error:
@@ -110,7 +110,8 @@ def class_frequencies(labels: Labels, classes: int) -> Scores:
     return np.asarray(np.bincount(labels, minlength=classes) / len(labels))
 
 
-def _built_in_prior(folder: Path) -> Scores | None:
+def built_in_prior(folder: Path) -> Prior | None:
+    """The class frequencies that an export was made for, if any."""
     kept = _read(folder / SPEC).get("prior") if (folder / SPEC).is_file() else None
     if kept is None:
         return None

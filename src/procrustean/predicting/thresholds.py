@@ -8,7 +8,7 @@ import numpy as np
 
 from ..calibration.priors import read_prior
 from ..calibration.thresholds import Threshold, thresholds
-from .loading import class_frequencies, held_out_of, model_folder, spec_of
+from .loading import built_in_prior, class_frequencies, held_out_of, model_folder, spec_of
 
 
 def thresholds_of(
@@ -19,12 +19,13 @@ def thresholds_of(
     Args:
         model: folder of a run or an export.
         precision, recall: what is wanted, one of the two, above 0 and at most 1.
-        prior: class frequencies where it is used, as for `predict`; precision depends on them. By default those of
-            the held-out images.
+        prior: class frequencies where it is used, as for `predict`; precision depends on them. By default those that
+            an export has built in, else those of the held-out images.
     """
-    spec = spec_of(model_folder(model))
+    folder = model_folder(model)
+    spec = spec_of(folder)
     scores, labels = held_out_of(model)
-    q = read_prior(prior, spec.classes, spec.calibration.counts)
+    q = built_in_prior(folder) if prior is None else read_prior(prior, spec.classes, spec.calibration.counts)
     weights = None
     if q is not None:
         held_out = class_frequencies(labels, len(spec.classes))
