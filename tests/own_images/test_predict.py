@@ -16,6 +16,7 @@ from procrustean import evaluate, fit, load_model, predict
 from procrustean.api import load_run
 from procrustean.data.sources import load_source
 from procrustean.errors import ConfigError, DataError, RunError
+from procrustean.predicting.loading import held_out_of
 from procrustean.predicting.thresholds import thresholds_of
 
 Call = Callable[..., Any]
@@ -174,6 +175,22 @@ def test_thresholds_keep_what_they_promise(run: Path, call: Call) -> None:
     assert answer.code == 0
     assert "announce from" in answer.out
     assert "Fewer than 30 held-out images of" in answer.out
+
+
+def test_thresholds_in_a_file(run: Path, call: Call) -> None:
+    answer = call("thresholds", run, "--recall", "0.9", "--prior", "balanced", "--output", "t.csv")
+    assert answer.code == 0, answer.err
+    scores, labels = held_out_of(run)
+    model = load_model(run, device="cpu")
+    p = np.exp(model.spec.calibration.log_probabilities(scores, np.full(3, 1 / 3)))
+    found = rows(Path("t.csv"))
+    assert list(found[0]) == ["class", "announce_from", "precision", "recall", "held_out_images"]
+    for c, row in enumerate(found):
+        assert row["class"] == model.classes[c]
+        recall = np.mean(p[labels == c, c] >= float(row["announce_from"]))
+        assert recall >= 0.9
+        assert recall == pytest.approx(float(row["recall"]))
+    assert "cannot write nowhere/t.csv" in call("thresholds", run, "--recall", "0.9", "--output", "nowhere/t.csv").err
 
 
 def test_images_of_the_wrong_shape(run: Path) -> None:
