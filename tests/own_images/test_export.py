@@ -146,7 +146,8 @@ def test_the_card_says_so_where_a_built_in_prior_cannot_be_judged(run: Path, tmp
 
 def test_the_model_card_is_honest(exported: dict[str, Path], run: Path) -> None:
     card = (exported["torch"] / "README.md").read_text()
-    metrics = json.loads((run / "result.json").read_text())["selections"]["last"]["metrics"]
+    result = json.loads((run / "result.json").read_text())
+    metrics, errors = result["selections"]["last"]["metrics"], result["calibration"]["test"]
     assert f"Balanced accuracy {100 * metrics['balanced_accuracy']:.1f} %" in card
     for name, count, recall in zip(("red", "green", "blue"), (48, 16, 8), metrics["recall"], strict=True):
         assert f"| {name} | {count} | 8 | {100 * recall:.1f} |" in card
@@ -154,6 +155,7 @@ def test_the_model_card_is_honest(exported: dict[str, Path], run: Path) -> None:
     assert "Fewer than 30 test images, so that the results say little: red, green, blue." in card
     assert "ERM-DRW" in card
     assert "calibrated on 24 held-out images" in card
+    assert f"{100 * errors['ece_default']:.1f} % after for the class frequencies that the scores stand for" in card
     assert "differed from those of the trained network by at most" in card
 
 

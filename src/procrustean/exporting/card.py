@@ -123,16 +123,21 @@ def _probabilities(spec: ModelSpec, result: dict[str, Any], prior: str | None) -
         text = "Probabilities are **not calibrated**: no images were held out. Their order counts, not their size."
     else:
         test = kept["test"]
+        errors = [f"{_percent(test['ece_before'])} % before"]
+        if "ece_default" in test:  # older runs have not recorded it
+            errors.append(
+                f"{_percent(test['ece_default'])} % after for the class frequencies that the scores stand for"
+            )
+        errors.append(f"{_percent(test['ece'])} % after for those of the held-out images")
         text = (
             f"Probabilities are calibrated on {found.images} held-out images (temperature {1 / found.scale:.3f}, tau "
-            f"{found.tau:.2f}); expected calibration error on the test images {100 * test['ece_before']:.1f} % before, "
-            f"{100 * test['ece']:.1f} % after."
+            f"{found.tau:.2f}). Expected calibration error on the test images: {', '.join(errors)}."
         )
     shares = list(zip(spec.classes, found.own_prior, strict=True))
     own = ", ".join(f"{_plain(name)} {100 * q:.1f} %" for name, q in shares[:10])
     used = {
-        None: f"The predicted classes are those of the network; its scores stand for class frequencies {own}"
-        + (" ..." if len(shares) > 10 else "."),
+        None: "The predicted classes are those of the network, and the probabilities are for the class frequencies "
+        f"that its scores stand for, {own}" + (" ..." if len(shares) > 10 else "."),
         "balanced": "They are for a use in which all classes are equally frequent.",
         "train": "They are for a use in which classes are as frequent as among the training images.",
     }.get(prior, f"They are for the class frequencies of {prior}.")

@@ -25,8 +25,8 @@ Format = Literal["safetensors", "torch", "onnx"]
 FILES: dict[str, str] = {"safetensors": WEIGHTS, "torch": "model.pt2", "onnx": "model.onnx"}
 #: Largest difference of a probability between the network here and the exported one.
 TOLERANCE = 1e-4
-#: Largest difference of a log-probability, as a share of 1 + the spread of an image's scores: a confident network rounds
-#: its probabilities to 0 and 1, whatever is wrong with scale or prior.
+#: Largest difference of a log-probability, as a share of 1 + the spread of an image's scores: a confident network has
+#: probabilities of 0 and 1, whatever is wrong with scale or prior.
 LOG_TOLERANCE = 1e-3
 #: Log-probabilities below are beyond float32.
 LEAST_LOG = -80.0
