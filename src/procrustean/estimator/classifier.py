@@ -19,7 +19,7 @@ from ..calibration.priors import prior_of
 from ..calibration.scaling import Prior
 from ..data.imageset import Images, ImageSet, Splits
 from ..data.imbalance import hold_out_share
-from ..errors import ConfigError
+from ..errors import ConfigError, DataError
 from ..predicting.model import Model
 from .images import holds_files, pixels_of_files, pixels_of_numbers, scale_of
 
@@ -140,6 +140,11 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             numbers = validate_data(self, X, reset=fitting, dtype="numeric", allow_nd=True, ensure_min_samples=1)
         else:
             numbers = check_array(X, dtype="numeric", allow_nd=True, ensure_2d=False, estimator=self)
+        if numbers.min() < 0:
+            raise DataError(  # begun as scikit-learn wants it
+                f"Negative values in data: pixel values from {numbers.min():g} to {numbers.max():g} received; scale "
+                "them to 0..255, or to 0..1"
+            )
         if fitting:
             self.scale_ = scale_of(numbers)
         pixels = pixels_of_numbers(numbers, self.image_shape, self.scale_)
