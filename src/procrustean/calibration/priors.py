@@ -46,8 +46,8 @@ def prior_of(frequencies: Mapping[str, float], classes: Sequence[str], origin: s
         raise ConfigError(
             f"{origin}: no frequency for {', '.join(missing[:5])}; give 0 for a class that does not occur"
         )
-    values = np.array([frequencies[name] for name in classes], np.float64)
-    if not np.isfinite(values).all() or (values < 0).any() or values.sum() <= 0:
+    values = np.array([_number(frequencies[name], f"{origin}, {name!r:.80}") for name in classes])
+    if (values < 0).any() or not 0 < values.sum() < math.inf:
         raise ConfigError(
             f"{origin}: frequencies are 0 or more, and at least one is above 0; received {values.tolist()}"
         )

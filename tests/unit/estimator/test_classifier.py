@@ -169,6 +169,38 @@ def test_other_wrong_input() -> None:
         quick(image_shape=(9, 9)).fit(images.reshape(60, -1), labels)
 
 
+@pytest.mark.parametrize(
+    ("prior", "message"),
+    [
+        ("foo", "prior = 'foo' received; accepted: 'balanced', 'train', a mapping or None"),
+        (0.5, "prior = 0.5 received"),
+        ({7: 0.5}, "prior for 7 received, but the classes are 3, 7; give a number for each"),
+        ({7: 0.5, 3: 0.2, 5: 0.3}, "prior for 7, 3, 5 received"),
+        ({7: 0.5, 3: "many"}, "'many' is no number"),
+        ({7: 0, 3: 0}, "at least one is above 0"),
+    ],
+)
+def test_a_wrong_prior_is_refused_before_training(prior: Any, message: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Classifier, "_trained", lambda *arguments: pytest.fail("trained"))
+    with pytest.raises(ConfigError, match=message):
+        quick(prior=prior).fit(*stripes())
+
+
+def test_the_method_that_was_chosen_is_told() -> None:
+    images, labels = stripes()
+    assert quick(method="mfw", drw=True, epochs=2).fit(images, labels).method_ == "mfw-drw"
+    assert quick(method="advised", epochs=2).fit(images, labels).method_ == "erm"  # a ratio of 2
+
+
+def test_missing_files_are_told_without_flags_of_the_command_line(tmp_path: Path) -> None:
+    Image.new("RGB", (8, 8)).save(tmp_path / "there.png")
+    with pytest.raises(
+        DataError, match=r"1: .*gone.png: there is no such file\n.*its position; leave it out"
+    ) as raised:
+        quick().fit([str(tmp_path / "there.png"), str(tmp_path / "gone.png")], [0, 1])
+    assert "--on-bad-image" not in str(raised.value)
+
+
 def failures(estimator: Classifier, checks: list[Any]) -> dict[str, str]:
     """Of scikit-learn's checks of an estimator, by name."""
     failed = {}
