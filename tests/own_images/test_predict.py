@@ -137,7 +137,8 @@ def test_pictures_of_any_size_and_mode(run: Path, tmp_path: Path) -> None:
         (("predict", "RUN", "empty"), "empty: holds no images"),
         (("predict", "RUN", "RUN", "--prior", "even"), "accepted: balanced, train"),
         (("predict", "RUN", "RUN", "--top", "0"), "top = 0"),
-        (("predict", "empty", "."), "empty has no model.safetensors: it is not finished"),
+        (("predict", "RUN"), "no images to classify received; give image files, or folders with images"),
+        (("predict", "empty", "."), "empty has no model.safetensors: it is not the folder of a run, a comparison"),
         (("thresholds", "RUN"), "either a precision or a recall"),
         (("thresholds", "RUN", "--recall", "2"), "recall = 2.0 received"),
     ],
@@ -147,6 +148,16 @@ def test_wrong_input_is_named(arguments: tuple[str, ...], message: str, run: Pat
     answer = call(*(run if argument == "RUN" else argument for argument in arguments))
     assert answer.code == 2
     assert message in answer.err
+
+
+def test_a_run_that_is_not_finished_is_told_from_a_folder_that_is_none(run: Path, call: Call, tmp_path: Path) -> None:
+    begun = shutil.copytree(run, tmp_path / "begun")
+    (begun / "model.safetensors").unlink()
+    assert "the run is finished, but its weights were removed" in call("predict", begun, ".").err
+    (begun / "result.json").unlink()
+    answer = call("predict", begun, ".")
+    assert answer.code == 2
+    assert f"the run is not finished; go on with: procrustean resume {begun}" in answer.err
 
 
 def test_a_run_without_held_out_images_is_not_calibrated(colours: Path, tmp_path: Path) -> None:

@@ -16,6 +16,8 @@ SUFFIXES = {".png", ".jpg", ".jpeg", ".webp", ".bmp", ".gif", ".tif", ".tiff", "
 
 def collect(paths: Sequence[str | Path]) -> tuple[list[ImageFile], int]:
     """The images at these paths, folders with all that is below them, and how many other files were passed over."""
+    if not paths:
+        raise DataError("no images to classify received; give image files, or folders with images, behind the model")
     files: list[ImageFile] = []
     other = 0
     for given in paths:
@@ -30,7 +32,7 @@ def collect(paths: Sequence[str | Path]) -> tuple[list[ImageFile], int]:
         else:
             raise DataError(f"{given}: there is no such file or folder")
     if not files:
-        named = ", ".join(str(path) for path in paths) or "nothing"
+        named = ", ".join(str(path) for path in paths)
         raise DataError(f"{named}: holds no images; known endings: {', '.join(sorted(SUFFIXES))}")
     return files, other
 
