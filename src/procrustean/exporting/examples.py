@@ -26,7 +26,7 @@ model = torch.export.load(here / "model.pt2").module()
     + """\
 pixels = torch.frombuffer(bytearray(image.tobytes()), dtype=torch.uint8).view(1, {height}, {width}, {channels})
 for p, name in sorted(zip(model(pixels)[0].tolist(), json.loads((here / "model.json").read_text())["classes"]))[::-1]:
-    print(f"{{p:.4f}} {{name}}")
+    print(f"{{p:.4f}} {{name if name.isprintable() else ascii(name)}}")
 """,
     "onnx": '''\
 """Classify an image: python load.py IMAGE. Needs onnxruntime alone (with its numpy), and Pillow to read the image."""
@@ -40,7 +40,7 @@ model = onnxruntime.InferenceSession(here / "model.onnx")
     + """\
 found = model.run(None, {{"pixels": numpy.array(image).reshape(1, {height}, {width}, {channels})}})[0][0].tolist()
 for p, name in sorted(zip(found, json.loads((here / "model.json").read_text())["classes"]))[::-1]:
-    print(f"{{p:.4f}} {{name}}")
+    print(f"{{p:.4f}} {{name if name.isprintable() else ascii(name)}}")
 """,
     "safetensors": '''\
 """Classify an image: python load.py IMAGE. Needs procrustean."""
@@ -50,7 +50,7 @@ from procrustean import predict
 
 for found in predict(Path(__file__).parent, [sys.argv[1]], top={classes}):
     for p, name in zip(found.probabilities, found.classes):
-        print(f"{{p:.4f}} {{name}}")
+        print(f"{{p:.4f}} {{name if name.isprintable() else ascii(name)}}")
 ''',
 }
 

@@ -63,7 +63,7 @@ def _difference(found: Probabilities, model: Model, prior: Prior | None, pixels:
     expected = calibration.log_probabilities(scores, prior)
     if found.shape != expected.shape or not np.isfinite(found).all():
         raise RunError(
-            f"{path}: gives {found.shape} for {len(pixels)} images instead of {expected.shape}, or no numbers"
+            f"{path.name}: gives {found.shape} for {len(pixels)} images instead of {expected.shape}, or no numbers"
         )
     largest = float(np.abs(found - np.exp(expected)).max())
     logs = np.log(np.maximum(found.astype(np.float64), np.exp(LEAST_LOG)))
@@ -71,8 +71,8 @@ def _difference(found: Probabilities, model: Model, prior: Prior | None, pixels:
     allowed = LOG_TOLERANCE * (1 + np.ptp(calibration.scale * scores, axis=1, keepdims=True))
     if largest > TOLERANCE or (apart > allowed).any():
         raise RunError(
-            f"{path}: its probabilities differ from the network's by up to {largest:.2g} (at most {TOLERANCE:g} is "
-            f"right), their logarithms by up to {apart.max():.2g}; this export cannot be trusted. Try another --format"
+            f"{path.name}: its probabilities differ from the network's by up to {largest:.2g} (at most {TOLERANCE:g} "
+            f"is right), their logarithms by up to {apart.max():.2g}; this export cannot be trusted. Try another --format"
         )
     return largest
 
