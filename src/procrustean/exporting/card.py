@@ -138,9 +138,9 @@ def _probabilities(spec: ModelSpec, result: dict[str, Any], prior: str | None) -
     used = {
         None: "The predicted classes are those of the network, and the probabilities are for the class frequencies "
         f"that its scores stand for, {own}" + (" ..." if len(shares) > 10 else "."),
-        "balanced": "They are for a use in which all classes are equally frequent.",
-        "train": "They are for a use in which classes are as frequent as among the training images.",
-    }.get(prior, f"They are for the class frequencies of {prior}.")
+        "balanced": "Those of this export are for a use in which all classes are equally frequent.",
+        "train": "Those of this export are for a use in which classes are as frequent as among the training images.",
+    }.get(prior, f"Those of this export are for the class frequencies of {prior}.")
     return f"{text} {used}"
 
 

@@ -72,7 +72,8 @@ def _difference(found: Probabilities, model: Model, prior: Prior | None, pixels:
     if largest > TOLERANCE or (apart > allowed).any():
         raise RunError(
             f"{path.name}: its probabilities differ from the network's by up to {largest:.2g} (at most {TOLERANCE:g} "
-            f"is right), their logarithms by up to {apart.max():.2g}; this export cannot be trusted. Try another --format"
+            f"is right), their logarithms by up to {apart.max():.2g}; this export cannot be trusted. Try another "
+            "--format"
         )
     return largest
 
