@@ -213,3 +213,17 @@ def test_checkpoints_that_cannot_be_removed_are_told_of(
     with pytest.warns(UserWarning, match=r"cannot remove .*\(Operation not permitted\); it is not needed any more"):
         run = fit(splits, **settings, run_dir=tmp_path / "run")
     same_run(run.path, whole)
+
+
+@pytest.mark.parametrize("mask", [0o022, 0o027, 0o077])
+def test_files_may_be_read_by_whom_the_umask_allows(mask: int, tmp_path: Path) -> None:
+    before = os.umask(mask)
+    try:
+        checkpoint.write_atomically(tmp_path / "bytes", b"1")
+        for _ in range(2):  # new, and in place of an old one
+            checkpoint.save_tensors(tmp_path / "tensors", {"a": torch.zeros(2)})
+    finally:
+        os.umask(before)
+    for name in ("bytes", "tensors"):
+        assert (tmp_path / name).stat().st_mode & 0o777 == 0o666 & ~mask
+    assert load_file(tmp_path / "tensors")["a"].tolist() == [0, 0]

@@ -1,9 +1,11 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +17,10 @@ from procrustean import export, fit, load_model, predict
 from procrustean.data.sources import load_source
 from procrustean.errors import RunError
 from procrustean.exporting import formats
+from procrustean.exporting.deployable import Deployable
+from procrustean.predicting.loading import held_out_of
+from procrustean.predicting.model import Model
+from procrustean.predicting.thresholds import thresholds_of
 
 Call = Callable[..., Any]
 
@@ -70,7 +76,7 @@ def test_torch_and_onnx_give_the_probabilities_of_the_run(exported: dict[str, Pa
 @pytest.mark.parametrize(
     ("form", "blocked"),
     [
-        ("torch", ("procrustean", "onnxruntime", "safetensors", "sklearn")),
+        ("torch", ("procrustean", "numpy", "onnxruntime", "safetensors", "sklearn")),
         ("onnx", ("procrustean", "torch", "onnx", "onnxscript", "safetensors")),
         ("safetensors", ("onnxruntime", "onnx")),
     ],
@@ -80,7 +86,7 @@ def test_ten_lines_load_it(
 ) -> None:
     image = colours / "test" / "green" / "003.png"
     lines = [line for line in (exported[form] / "load.py").read_text().splitlines() if line.strip()]
-    assert len(lines) <= 12
+    assert len(lines) <= 13  # its description is one
     (expected,) = predict(run, [image], device="cpu")
     found = printed(exported[form], image, blocked)
     assert list(found) == list(expected.classes)
@@ -107,11 +113,41 @@ def test_a_prior_is_built_in(run: Path, colours: Path, tmp_path: Path) -> None:
     assert program(torch.from_numpy(pixels)).detach().numpy() == pytest.approx(expected, abs=1e-5)
     assert load_model(tmp_path / "safetensors", device="cpu").probabilities(pixels) == pytest.approx(expected)
     assert "all classes are equally frequent" in (tmp_path / "torch" / "README.md").read_text()
+    assert thresholds_of(tmp_path / "safetensors", precision=0.9) == thresholds_of(run, precision=0.9, prior="balanced")
+    assert thresholds_of(tmp_path / "safetensors", recall=0.9, prior="train") == thresholds_of(
+        run, recall=0.9, prior="train"
+    )
+
+
+def test_the_card_says_what_a_built_in_prior_changes(run: Path, tmp_path: Path) -> None:
+    (tmp_path / "prior.csv").write_text("red,0\ngreen,0.8\nblue,0.2\n")
+    export(run, output=tmp_path / "changed", prior=str(tmp_path / "prior.csv"))
+    card = (tmp_path / "changed" / "README.md").read_text()
+    assert "The test results above are **without** the class frequencies that are built in here." in card
+    scores, labels = held_out_of(run)
+    q = np.array([0.0, 0.8, 0.2])
+    found = load_model(run, device="cpu").spec.calibration.log_probabilities(scores, q).argmax(1)
+    recalls = [float(np.mean(found[labels == c] == c)) for c in range(3)]
+    assert recalls[0] == 0
+    assert f"balanced accuracy {100 * np.mean(recalls):.1f} %" in card
+    assert f"that frequent {100 * (0.8 * recalls[1] + 0.2 * recalls[2]):.1f} %" in card
+    # There are eight held-out images of each class, so their shares are those of the prior.
+    weights = q[labels]
+    precision = weights[(found == 1) & (labels == 1)].sum() / weights[found == 1].sum()
+    assert f"| green | 80.0 | 8 | {100 * recalls[1]:.1f} | {100 * precision:.1f} |" in card
+
+
+def test_the_card_says_so_where_a_built_in_prior_cannot_be_judged(run: Path, tmp_path: Path) -> None:
+    copy = shutil.copytree(run, tmp_path / "run")
+    (copy / "held_out_scores.safetensors").unlink()
+    export(copy, output=tmp_path / "changed", prior="balanced")
+    assert "What they change has not been measured" in (tmp_path / "changed" / "README.md").read_text()
 
 
 def test_the_model_card_is_honest(exported: dict[str, Path], run: Path) -> None:
     card = (exported["torch"] / "README.md").read_text()
-    metrics = json.loads((run / "result.json").read_text())["selections"]["last"]["metrics"]
+    result = json.loads((run / "result.json").read_text())
+    metrics, errors = result["selections"]["last"]["metrics"], result["calibration"]["test"]
     assert f"Balanced accuracy {100 * metrics['balanced_accuracy']:.1f} %" in card
     for name, count, recall in zip(("red", "green", "blue"), (48, 16, 8), metrics["recall"], strict=True):
         assert f"| {name} | {count} | 8 | {100 * recall:.1f} |" in card
@@ -119,6 +155,7 @@ def test_the_model_card_is_honest(exported: dict[str, Path], run: Path) -> None:
     assert "Fewer than 30 test images, so that the results say little: red, green, blue." in card
     assert "ERM-DRW" in card
     assert "calibrated on 24 held-out images" in card
+    assert f"{100 * errors['ece_default']:.1f} % after for the class frequencies that the scores stand for" in card
     assert "differed from those of the trained network by at most" in card
 
 
@@ -126,9 +163,37 @@ def test_an_export_that_disagrees_is_refused(run: Path, tmp_path: Path, monkeypa
     monkeypatch.setattr(formats, "_torch", lambda model, prior, path: lambda pixels: np.full((len(pixels), 3), 1 / 3))
     with pytest.raises(RunError, match="its probabilities differ from the network's by up to"):
         export(run, form="torch", output=tmp_path / "torch")
-    monkeypatch.setattr(formats, "_torch", lambda model, prior, path: lambda pixels: np.zeros((1, 3)))
-    with pytest.raises(RunError, match="for 5 images instead of"):
+    monkeypatch.setattr(formats, "_torch", lambda model, prior, path: lambda pixels: np.zeros((7, 3)))
+    with pytest.raises(RunError, match=r"gives \(7, 3\) for 1 images instead of"):
         export(run, form="torch", output=tmp_path / "other")
+
+
+@pytest.mark.parametrize("wrong", ["scale", "tau", "prior", "mean"])
+def test_a_wrong_calibration_of_a_confident_network_is_refused(
+    wrong: str, run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loaded = load_model(run, device="cpu")
+    confident = replace(loaded.spec.calibration, scale=40 * loaded.spec.calibration.scale)
+    model = Model(replace(loaded.spec, calibration=confident), loaded.net.state_dict())
+    even = np.full(3, 1 / 3)
+    changed = {
+        "scale": replace(model.spec, calibration=replace(confident, scale=1.05 * confident.scale)),
+        "tau": replace(model.spec, calibration=replace(confident, tau=confident.tau + 0.5)),
+        "prior": model.spec,
+        "mean": replace(model.spec, mean=tuple(0.98 * m for m in model.spec.mean)),
+    }[wrong]
+
+    def writer(model: Model, prior: Any, path: Path) -> Any:
+        other = Deployable(Model(changed, model.net.state_dict()), None if wrong == "prior" else prior)
+        return lambda pixels: other(torch.from_numpy(pixels)).detach().numpy()
+
+    noise = np.random.default_rng(1).integers(0, 256, (1, 12, 12, 3), np.uint8)
+    apart = np.abs(writer(model, even, tmp_path)(noise) - model.probabilities(noise, even)).max()
+    assert apart < formats.TOLERANCE  # the probabilities of noise do not tell
+    assert formats.write("torch", model, even, tmp_path) < formats.TOLERANCE
+    monkeypatch.setattr(formats, "_torch", writer)
+    with pytest.raises(RunError, match="this export cannot be trusted"):
+        formats.write("torch", model, even, tmp_path)
 
 
 def test_nothing_is_overwritten_and_only_runs_are_exported(

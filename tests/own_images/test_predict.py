@@ -16,6 +16,7 @@ from procrustean import evaluate, fit, load_model, predict
 from procrustean.api import load_run
 from procrustean.data.sources import load_source
 from procrustean.errors import ConfigError, DataError, RunError
+from procrustean.predicting.loading import held_out_of
 from procrustean.predicting.thresholds import thresholds_of
 
 Call = Callable[..., Any]
@@ -177,7 +178,8 @@ def test_pictures_of_any_size_and_mode(run: Path, tmp_path: Path) -> None:
         (("predict", "RUN", "empty"), "empty: holds no images"),
         (("predict", "RUN", "RUN", "--prior", "even"), "accepted: balanced, train"),
         (("predict", "RUN", "RUN", "--top", "0"), "top = 0"),
-        (("predict", "empty", "."), "empty has no model.safetensors: it is not finished"),
+        (("predict", "RUN"), "no images to classify received; give image files, or folders with images"),
+        (("predict", "empty", "."), "empty has no model.safetensors: it is not the folder of a run, a comparison"),
         (("thresholds", "RUN"), "either a precision or a recall"),
         (("thresholds", "RUN", "--recall", "2"), "recall = 2.0 received"),
     ],
@@ -187,6 +189,16 @@ def test_wrong_input_is_named(arguments: tuple[str, ...], message: str, run: Pat
     answer = call(*(run if argument == "RUN" else argument for argument in arguments))
     assert answer.code == 2
     assert message in answer.err
+
+
+def test_a_run_that_is_not_finished_is_told_from_a_folder_that_is_none(run: Path, call: Call, tmp_path: Path) -> None:
+    begun = shutil.copytree(run, tmp_path / "begun")
+    (begun / "model.safetensors").unlink()
+    assert "the run is finished, but its weights were removed" in call("predict", begun, ".").err
+    (begun / "result.json").unlink()
+    answer = call("predict", begun, ".")
+    assert answer.code == 2
+    assert f"the run is not finished; go on with: procrustean resume {begun}" in answer.err
 
 
 def test_a_run_without_held_out_images_is_not_calibrated(colours: Path, tmp_path: Path) -> None:
@@ -215,6 +227,22 @@ def test_thresholds_keep_what_they_promise(run: Path, call: Call) -> None:
     assert answer.code == 0
     assert "announce from" in answer.out
     assert "Fewer than 30 held-out images of" in answer.out
+
+
+def test_thresholds_in_a_file(run: Path, call: Call) -> None:
+    answer = call("thresholds", run, "--recall", "0.9", "--prior", "balanced", "--output", "t.csv")
+    assert answer.code == 0, answer.err
+    scores, labels = held_out_of(run)
+    model = load_model(run, device="cpu")
+    p = np.exp(model.spec.calibration.log_probabilities(scores, np.full(3, 1 / 3)))
+    found = rows(Path("t.csv"))
+    assert list(found[0]) == ["class", "announce_from", "precision", "recall", "held_out_images"]
+    for c, row in enumerate(found):
+        assert row["class"] == model.classes[c]
+        recall = np.mean(p[labels == c, c] >= float(row["announce_from"]))
+        assert recall >= 0.9
+        assert recall == pytest.approx(float(row["recall"]))
+    assert "cannot write nowhere/t.csv" in call("thresholds", run, "--recall", "0.9", "--output", "nowhere/t.csv").err
 
 
 def test_images_of_the_wrong_shape(run: Path) -> None:

@@ -41,7 +41,10 @@ def keep_calibration(prepared: Prepared, net: Classifier, directory: RunDirector
 
 
 def judged(found: Calibration, scores: Scores, labels: Labels, frequencies: Scores) -> dict[str, float]:
-    """Calibration errors and log loss on images, before and after.
+    """Calibration errors and log loss on images: before calibration, and after it for several class frequencies.
+
+    `ece` is for those expected, `ece_default` for those that the scores stand for, as probabilities are given unless
+    other frequencies are asked for, and `ece_balanced` for equal ones, with images weighted accordingly.
 
     Args:
         found: the calibration.
@@ -56,6 +59,7 @@ def judged(found: Calibration, scores: Scores, labels: Labels, frequencies: Scor
     return {
         "ece_before": calibration_error(np.exp(plain), labels),
         "ece": calibration_error(np.exp(scaled), labels),
+        "ece_default": calibration_error(np.exp(found.log_probabilities(scores)), labels),
         "ece_balanced_before": calibration_error(np.exp(plain), labels, weights),
         "ece_balanced": calibration_error(np.exp(even), labels, weights),
         "log_loss_before": log_loss(plain, labels),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +29,7 @@ def read_prior(choice: str | None, classes: Sequence[str], counts: Sequence[int]
         return np.full(len(classes), 1 / len(classes))
     if choice == "train":
         return np.asarray(counts, np.float64) / sum(counts)
-    return prior_of(_from_file(Path(choice)), classes, origin=choice)
+    return prior_of(_from_file(Path(choice), classes), classes, origin=choice)
 
 
 def prior_of(frequencies: Mapping[str, float], classes: Sequence[str], origin: str = "the prior") -> Prior:
@@ -46,41 +46,80 @@ def prior_of(frequencies: Mapping[str, float], classes: Sequence[str], origin: s
         raise ConfigError(
             f"{origin}: no frequency for {', '.join(missing[:5])}; give 0 for a class that does not occur"
         )
-    values = np.array([frequencies[name] for name in classes], np.float64)
-    if not np.isfinite(values).all() or (values < 0).any() or values.sum() <= 0:
+    values = np.array([_number(frequencies[name], f"{origin}, {name!r:.80}") for name in classes])
+    if (values < 0).any() or not 0 < values.sum() < math.inf:
         raise ConfigError(
             f"{origin}: frequencies are 0 or more, and at least one is above 0; received {values.tolist()}"
         )
     return np.asarray(values / values.sum())
 
 
-def _from_file(path: Path) -> dict[str, float]:
-    if path.suffix.lower() not in (".json", ".csv"):
+def _from_file(path: Path, classes: Sequence[str]) -> dict[str, float]:
+    kind = path.suffix.lower()
+    if kind not in (".json", ".csv"):
         raise ConfigError(f"prior {str(path)!r} received; accepted: balanced, train, or a .json or .csv file")
     try:
         text = path.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"cannot read the prior {path} ({error})") from error
-    try:
-        if path.suffix.lower() == ".json":
-            content = json.loads(text)
-            pairs: list[Any] = list(content.items()) if isinstance(content, dict) else []
-        else:
-            pairs = [row for row in csv.reader(text.splitlines()) if row]
-            if pairs and not _is_number(pairs[0][-1]):
-                pairs = pairs[1:]  # a heading
-        found = {str(name): float(value) for name, value in pairs}
-    except (ValueError, TypeError) as error:
-        raise ConfigError(
-            f"{path}: not a number for each class ({error}); write class,frequency lines, or {{'class': frequency}}"
-        ) from error
+    found: dict[str, float] = {}
+    for place, name, value in _of_json(text, path) if kind == ".json" else _of_csv(text, path, classes):
+        if name in found:
+            raise ConfigError(f"{place}: the class {name!r:.80} is given twice; keep one")
+        found[name] = _number(value, place)
     if not found:
         raise ConfigError(f"{path}: holds no frequencies; write one line per class: class,frequency")
     return found
 
 
-def _is_number(text: str) -> bool:
+#: Where an entry stands, its class, its frequency.
+_Entries = Iterator[tuple[str, str, Any]]
+
+
+def _of_json(text: str, path: Path) -> _Entries:
     try:
-        return math.isfinite(float(text))
-    except ValueError:
+        content = json.loads(text, object_pairs_hook=list)  # a mapping would keep the last of two equal names
+    except (ValueError, RecursionError) as error:
+        raise ConfigError(f'{path}: no JSON ({error}); write {{"class": frequency, ...}}') from error
+    if not isinstance(content, list) or not all(isinstance(pair, tuple) for pair in content):
+        raise ConfigError(f'{path}: holds {text.strip()!r:.60}; write {{"class": frequency, ...}}')
+    for name, value in content:
+        yield f"{path}, {name!r:.80}", name, value
+
+
+def _of_csv(text: str, path: Path, classes: Sequence[str]) -> _Entries:
+    lines = text.splitlines()
+    # Spreadsheets of countries with decimal commas separate by semicolons.
+    separator = (
+        ";" if ";" in next((line for line in lines if line.strip()), "") and ";" not in "".join(classes) else ","
+    )
+    reader = csv.reader(lines, delimiter=separator)
+    first = True
+    try:
+        for row in reader:
+            cells = [cell.strip() for cell in row]
+            if not any(cells):
+                continue
+            place = f"{path}, line {reader.line_num}"
+            if len(cells) != 2:
+                raise ConfigError(f"{place}: {separator.join(row)!r:.80} received; write class{separator}frequency")
+            name = row[0] if row[0] in classes else cells[0]
+            heading = first and name not in classes and not _is_number(cells[1])
+            first = False
+            if not heading:
+                yield place, name, cells[1]
+    except csv.Error as error:
+        raise ConfigError(f"{path}, line {reader.line_num}: {error}; write class{separator}frequency") from error
+
+
+def _number(value: Any, place: str) -> float:
+    if isinstance(value, bool) or not _is_number(value):
+        raise ConfigError(f"{place}: {value!r:.80} is no number; give a count or a share, such as 0.25")
+    return float(value)
+
+
+def _is_number(value: Any) -> bool:
+    try:
+        return math.isfinite(float(value))
+    except (ValueError, TypeError, OverflowError):
         return False

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from decimal import ROUND_DOWN, Context, Decimal
 
 import numpy as np
 import numpy.typing as npt
 
 from ..errors import ConfigError
+
+#: Significant decimal digits of a threshold; with 17 every float is told apart.
+FEWEST_DIGITS, MOST_DIGITS = 4, 17
 
 
 @dataclass(frozen=True)
@@ -33,7 +37,9 @@ def thresholds(
 ) -> list[Threshold]:
     """For each class the lowest threshold with the wanted precision, or the highest with the wanted recall.
 
-    The lowest with a precision has the best recall among those that keep it, and the other way round.
+    The lowest with a precision has the best recall among those that keep it, and the other way round. A threshold lies
+    halfway between the probability that just counts and the next lower one, with as few digits as tell them apart: the
+    number as it is printed keeps the promise.
 
     Args:
         probabilities: of held-out images, [n, C].
@@ -78,4 +84,20 @@ def _threshold(
     if len(good) == 0:
         return Threshold(name, None, None, None, images)
     at = good[-1] if by_precision else good[0]
-    return Threshold(name, float(values[ends[at]]), float(precisions[at]), float(recalls[at]), images)
+    below = values[ends[at] + 1] if ends[at] + 1 < len(values) else 0.0
+    value = _between(float(below), float(values[ends[at]]))
+    return Threshold(name, value, float(precisions[at]), float(recalls[at]), images)
+
+
+def _between(below: float, upper: float) -> float:
+    """A number above `below` and at most `upper`, near their middle, with few decimal digits.
+
+    >>> _between(0.91, 0.98)
+    0.945
+    """
+    middle = (Decimal(below) + Decimal(upper)) / 2
+    for digits in range(FEWEST_DIGITS, MOST_DIGITS + 1):
+        rounded = float(Context(prec=digits, rounding=ROUND_DOWN).plus(middle))
+        if below < rounded:
+            return rounded
+    return upper

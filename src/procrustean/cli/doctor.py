@@ -24,6 +24,7 @@ class Doctor:
         marks = {"fine": "ok     ", "note": "note   ", "problem": "PROBLEM"}
         width = max(len(finding.topic) for finding in found)
         write_result("\n".join(f"{marks[f.level]}  {f.topic:{width}}  {f.text}" for f in found))
-        problems = sum(finding.level == "problem" for finding in found)
-        write_result("all is well" if not problems else f"{problems} to mend, see above")
+        problems, notes = (sum(finding.level == level for finding in found) for level in ("problem", "note"))
+        noted = f", {notes} note{'s' * (notes > 1)}" if notes else ""
+        write_result(f"all is well{noted}" if not problems else f"{problems} to mend{noted}, see above")
         return 1 if problems else 0

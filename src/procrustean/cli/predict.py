@@ -26,7 +26,9 @@ class Predict:
     """CSV file to write; default the terminal."""
     prior: str | None = None
     """Class frequencies where the images come from: balanced, train, or a .json or .csv file with a number per class;
-    by default the classes stay as the network ranks them."""
+    by default the classes stay as the network ranks them, and the probabilities are for the frequencies that its scores
+    stand for (those built into an export, else between those of training and equal ones; export's model card names
+    them)."""
     top: int = 3
     """How many classes to name for each image."""
     batch_size: int = 256

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import tyro
 
+from ..errors import RunError
+
 
 @dataclass(frozen=True)
 class Thresholds:
@@ -22,31 +24,27 @@ class Thresholds:
     recall: float | None = None
     """Wanted share of the images of the class that are announced, 0 to 1."""
     prior: str | None = None
-    """Class frequencies where the model is used, as for predict; default those of the held-out images."""
+    """Class frequencies where the model is used, as for predict; default those built into an export, else those of
+    the held-out images."""
+
+    output: Path | None = None
+    """CSV file to write, with unrounded numbers; default the terminal."""
 
     def run(self) -> int:
         from ..console import write_result
-        from ..predicting.thresholds import thresholds_of
-        from ..report.formats import Cell, Column, Table
-
-        def number(value: float | None, digits: int, factor: float = 1) -> Cell:
-            return Cell("-" if value is None else f"{factor * value:.{digits}f}")
+        from ..predicting.thresholds import table_of, thresholds_of
+        from ..report.formats import to_csv
 
         found = thresholds_of(self.model, precision=self.precision, recall=self.recall, prior=self.prior)
         wanted = f"precision {self.precision}" if self.precision is not None else f"recall {self.recall}"
-        rows = tuple(
-            (
-                Cell(t.name),
-                number(t.value, 4),
-                number(t.precision, 1, 100),
-                number(t.recall, 1, 100),
-                Cell(str(t.images)),
-            )
-            for t in found
-        )
-        columns = ("class", "announce from", "precision %", "recall %", "held-out images")
-        headings = tuple(Column(c, c, numeric=c != "class") for c in columns)
-        write_result(Table(f"Thresholds for {wanted}", headings, rows))
+        table = table_of(found, wanted)
+        if self.output is None:
+            write_result(table)
+        else:
+            try:
+                self.output.write_text(to_csv(table), encoding="utf-8", errors="surrogateescape")
+            except OSError as error:
+                raise RunError(f"cannot write {self.output} ({error.strerror})") from error
         few = [t.name for t in found if t.images < 30]
         if few:
             write_result(f"Fewer than 30 held-out images of {', '.join(few)}: their lines are rough.")

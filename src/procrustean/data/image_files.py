@@ -118,18 +118,18 @@ def pixels_of(image: Image.Image, shape: tuple[int, ...]) -> Images:
     return np.asarray(upright).reshape(shape)
 
 
-def refuse(bad: Problems, where: str) -> None:
-    """DataError that names what cannot be used, if anything."""
+SKIPPING = "Or leave such files out with --on-bad-image skip, which counts the classes again"
+
+
+def refuse(bad: Problems, where: str, otherwise: str = SKIPPING) -> None:
+    """DataError that names what cannot be used, if anything, and what else can be done."""
     if not bad:
         return
     named = [f"  {name}: {bad[name]}" for name in sorted(bad)[:NAMED_BAD_FILES]]
     if len(bad) > NAMED_BAD_FILES:
         named.append(f"  and {len(bad) - NAMED_BAD_FILES} more")
     files = "1 file cannot" if len(bad) == 1 else f"{len(bad)} files cannot"
-    raise DataError(
-        f"{where}: {files} be used; remove or replace:\n" + "\n".join(named) + "\n"
-        "Or leave such files out with --on-bad-image skip, which counts the classes again"
-    )
+    raise DataError(f"{where}: {files} be used; remove or replace:\n" + "\n".join([*named, otherwise]))
 
 
 def convertible(image: Image.Image) -> Image.Image:

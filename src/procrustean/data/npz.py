@@ -48,7 +48,15 @@ def _check_names(names: list[str], path: Path) -> None:
 def _labels(arrays: dict[str, Array], split: str, path: Path) -> npt.NDArray[np.int64]:
     name = f"{split}_labels"
     labels = arrays[name]
-    if labels.dtype.kind not in "iu" or labels.ndim != 1 or len(labels) == 0:
+    if labels.dtype.kind in "US":
+        raise DataError(
+            f"{path}: {name} holds strings ({', '.join(map(repr, np.unique(labels)[:3].tolist()))}, ...); give the "
+            f"names once and numbers as labels: classes, labels = np.unique(names, return_inverse=True), then "
+            f"np.savez(..., {name}=labels, classes=classes)"
+        )
+    if labels.size == 0:
+        raise DataError(f"{path}: {name} is empty; give a label for each image, or leave the {split} split out")
+    if labels.dtype.kind not in "iu" or labels.ndim != 1:
         raise DataError(f"{path}: {name} must be a list of whole numbers, got {labels.dtype} of shape {labels.shape}")
     return labels.astype(np.int64)
 

@@ -33,8 +33,10 @@ def read_arrays(path: Path) -> dict[str, Array]:
     except FileNotFoundError as error:
         raise DataError(f"{path}: there is no such file") from error
     except Exception as error:  # a damaged file can raise nearly anything
+        # What numpy says of pickles advises to load them unsafely.
+        said = "" if "pickle" in str(error) else f" ({error})"
         raise DataError(
-            f"{path}: not a readable .npz of plain arrays ({error}); write it with np.savez, "
+            f"{path}: not a readable .npz of plain arrays{said}; write it with np.savez, "
             "numbers and strings only, no objects"
         ) from error
 

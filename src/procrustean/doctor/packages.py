@@ -15,8 +15,16 @@ OPTIONAL = {
     "timm": ("networks of timm (--net timm:NAME)", "nets"),
     "pyarrow": ("tables in parquet", "tables"),
     "datasets": ("Hugging Face data sets on disk", "tables"),
+    "onnx": ("export to ONNX", "onnx"),
     "onnxruntime": ("export to ONNX", "onnx"),
     "onnxscript": ("export to ONNX", "onnx"),
+    "optuna": ("choosing options by a search (tune --trials)", "tune"),
+    "tensorboard": ("--log tensorboard", "tensorboard"),
+    "wandb": ("--log wandb", "wandb"),
+    "trackio": ("--log trackio", "trackio"),
+    "lightning": ("procrustean.lightning", "lightning"),
+    "transformers": ("procrustean.transformers", "transformers"),
+    "accelerate": ("procrustean.transformers", "transformers"),
 }
 
 

@@ -39,7 +39,11 @@ def save_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
     """Write a safetensors file atomically."""
     contiguous = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
     with _replacing(path) as temporary:
+        temporary.touch()
+        usual = temporary.stat().st_mode
         save_file(contiguous, temporary)
+        if temporary.stat().st_mode != usual:  # safetensors makes a file that nobody else may read
+            temporary.chmod(usual)
 
 
 @contextmanager

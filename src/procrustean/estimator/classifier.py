@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,12 +14,13 @@ from sklearn.utils import check_array, check_random_state, column_or_1d
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from ..advice.methods import Choice
 from ..advice.planning import ADVISED, AUTO
-from ..calibration.priors import prior_of
+from ..calibration.priors import prior_of, read_prior
 from ..calibration.scaling import Prior
 from ..data.imageset import Images, ImageSet, Splits
 from ..data.imbalance import hold_out_share
-from ..errors import ConfigError
+from ..errors import ConfigError, DataError
 from ..predicting.model import Model
 from .images import holds_files, pixels_of_files, pixels_of_numbers, scale_of
 
@@ -45,6 +46,12 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         device: "auto", "cpu" or "cuda".
         random_state: seed, generator or None.
         run_dir: where to keep the run; by default it is not kept. `fit` goes on with a run that was cut short there.
+
+    Attributes:
+        classes_: the labels, sorted.
+        method_: the method that was trained with, "-drw" behind it with deferred re-weighting: what was advised or
+            found best, if none was named.
+        model_: the trained network.
 
     >>> classifier = Classifier(method="mfw", epochs=30)
     >>> classifier.fit(images, labels).predict(images)  # doctest: +SKIP
@@ -96,6 +103,8 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             raise ValueError(
                 f"y holds {len(self.classes_)} class ({self.classes_[:1]}); at least two classes are needed"
             )
+        # What is wrong with it is said before the training, though it is used after.
+        self._prior([str(position) for position in range(len(self.classes_))], np.bincount(encoded).tolist())
         with tempfile.TemporaryDirectory(prefix="procrustean-") as scratch:
             folder = Path(scratch) / "run" if self.run_dir is None else Path(self.run_dir)
             self.model_: Model = self._trained(self._splits(pixels, encoded.astype(np.int64)), folder)
@@ -109,7 +118,8 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def predict_proba(self, X: Any) -> npt.NDArray[np.float64]:
         """Calibrated probabilities, [N, C], columns in the order of `classes_`."""
         check_is_fitted(self, "model_")
-        found = self.model_.probabilities(self._pixels(X, fitting=False), self._prior())
+        prior = self._prior(self.model_.classes, self.model_.spec.calibration.counts)
+        found = self.model_.probabilities(self._pixels(X, fitting=False), prior)
         # The trainer orders the classes by size, and knows them by their position in `classes_`.
         return np.asarray(found[:, np.argsort([int(name) for name in self.model_.classes])])
 
@@ -142,6 +152,11 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             numbers = validate_data(self, X, reset=fitting, dtype="numeric", allow_nd=True, ensure_min_samples=1)
         else:
             numbers = check_array(X, dtype="numeric", allow_nd=True, ensure_2d=False, estimator=self)
+        if numbers.min() < 0:
+            raise DataError(  # begun as scikit-learn wants it
+                f"Negative values in data: pixel values from {numbers.min():g} to {numbers.max():g} received; scale "
+                "them to 0..255, or to 0..1"
+            )
         if fitting:
             self.scale_ = scale_of(numbers)
         pixels = pixels_of_numbers(numbers, self.image_shape, self.scale_)
@@ -182,20 +197,31 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         }
         minutes = self.minutes if self.method == AUTO else None
         try:
-            path = fit(splits, method=self.method, minutes=minutes, **settings).path
+            run = fit(splits, method=self.method, minutes=minutes, **settings)
         except RunUnfinished:  # the same settings, cut short: it goes on, unless the images are others
-            path = resume(folder, splits=splits).path
-        return load_model(path, device=self.device)
+            run = resume(folder, splits=splits)
+        trained: dict[str, Any] = run.result["config"]
+        self.method_ = Choice(trained["method"], trained["drw"]).name
+        return load_model(run.path, device=self.device)
 
-    def _prior(self) -> Prior | None:
-        counts, names = self.model_.spec.calibration.counts, self.model_.classes
-        if self.prior is None:
-            return None
-        if isinstance(self.prior, Mapping):
-            by_position = {str(int(np.flatnonzero(self.classes_ == label)[0])): q for label, q in self.prior.items()}
-            return prior_of(by_position, names)
-        if self.prior == "balanced":
-            return np.full(len(names), 1 / len(names))
-        if self.prior == "train":
-            return np.asarray(counts, np.float64) / sum(counts)
-        raise ConfigError(f"prior = {self.prior!r} received; accepted: 'balanced', 'train', a mapping or None")
+    def _prior(self, names: Sequence[str], counts: Sequence[int]) -> Prior | None:
+        """The class frequencies that were asked for, or a ConfigError.
+
+        Args:
+            names: positions in `classes_`, in the order wanted.
+            counts: training images of these classes.
+        """
+        if self.prior is None or (isinstance(self.prior, str) and self.prior in ("balanced", "train")):
+            return read_prior(self.prior, names, counts)
+        if not isinstance(self.prior, Mapping):
+            raise ConfigError(f"prior = {self.prior!r:.80} received; accepted: 'balanced', 'train', a mapping or None")
+        known = self.classes_.tolist()
+        unknown = [label for label in self.prior if label not in known]
+        missing = [label for label in known if label not in self.prior]
+        if unknown or missing:
+            raise ConfigError(
+                f"prior for {', '.join(repr(label) for label in list(self.prior)[:10])} received, but the classes are "
+                f"{', '.join(repr(label) for label in known[:10])}{' ...' * (len(known) > 10)}; give a number "
+                "for each, 0 for a class that does not occur"
+            )
+        return prior_of({str(position): self.prior[label] for position, label in enumerate(known)}, names)

@@ -40,7 +40,7 @@ def pixels_of_files(images: Sequence[Any], shape: Shape | None, size: int | None
         side, _ = common_size(files, headers(files, bad), size)
         shape = (side, side, 3)
     pixels = decoded(files, shape, bad)
-    refuse(bad, "images")
+    refuse(bad, "images", "The number before each is its position; leave it out together with its label")
     return pixels
 
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from ..calibration.scaling import Prior
 from ..escaping import markdown
 from ..predicting.spec import ModelSpec
 from .formats import FILES, Format
+from .prior_results import HeldOut, results_with_prior
 
 FEW_TRAINED, FEW_TESTED = 20, 30
 
@@ -17,6 +19,8 @@ def model_card(
     *,
     form: Format,
     prior: str | None,
+    frequencies: Prior | None,
+    held_out: HeldOut | None,
     difference: float,
     why: list[str],
     compared: list[dict[str, Any]],
@@ -27,7 +31,9 @@ def model_card(
         spec: the model.
         result: of its run.
         form: in which it is exported.
-        prior: class frequencies built in, if any.
+        prior: name of the class frequencies built in, if any.
+        frequencies: these themselves, [C].
+        held_out: scores and labels of the held-out images, if they were kept.
         difference: largest difference of a probability that the check of the export found.
         why: reasons for settings that were chosen automatically.
         compared: methods that were compared on the held-out images, if any.
@@ -41,6 +47,11 @@ def model_card(
         f"most {difference:.1e}.",
         "## Results",
         _results(spec, result),
+        ""
+        if frequencies is None
+        else results_with_prior(
+            spec.calibration, [markdown(name) for name in spec.classes], frequencies, held_out, _percent
+        ),
         "## Data",
         f"{data['train']} training, {data['held_out']} held-out and {data['test']} test images of "
         f"{markdown(data['source'])}; ratio of the largest to the smallest class "
@@ -70,10 +81,11 @@ def _training(spec: ModelSpec, result: dict[str, Any]) -> str:
 
 def _preparation(spec: ModelSpec, form: Format) -> str:
     height, width, channels = spec.image_shape
+    middle = "" if (side := spec.evaluation_crop) is None else f", of which the middle {side} x {side} are shown to it"
     by_itself = "" if form == "safetensors" else "; the exported network does the latter itself"
     return (
         f"Images are turned upright, converted to {'RGB' if channels == 3 else 'grey'} and resized to {width} x "
-        f"{height} pixels. Pixels are divided by 255, less the mean {_numbers(spec.mean)}, divided by "
+        f"{height} pixels{middle}. Pixels are divided by 255, less the mean {_numbers(spec.mean)}, divided by "
         f"{_numbers(spec.std)}{by_itself}."
     )
 
@@ -112,19 +124,24 @@ def _probabilities(spec: ModelSpec, result: dict[str, Any], prior: str | None) -
         text = "Probabilities are **not calibrated**: no images were held out. Their order counts, not their size."
     else:
         test = kept["test"]
+        errors = [f"{_percent(test['ece_before'])} % before"]
+        if "ece_default" in test:  # older runs have not recorded it
+            errors.append(
+                f"{_percent(test['ece_default'])} % after for the class frequencies that the scores stand for"
+            )
+        errors.append(f"{_percent(test['ece'])} % after for those of the held-out images")
         text = (
             f"Probabilities are calibrated on {found.images} held-out images (temperature {1 / found.scale:.3f}, tau "
-            f"{found.tau:.2f}); expected calibration error on the test images {100 * test['ece_before']:.1f} % before, "
-            f"{100 * test['ece']:.1f} % after."
+            f"{found.tau:.2f}). Expected calibration error on the test images: {', '.join(errors)}."
         )
     shares = list(zip(spec.classes, found.own_prior, strict=True))
     own = ", ".join(f"{markdown(name)} {100 * q:.1f} %" for name, q in shares[:10])
     used = {
-        None: f"The predicted classes are those of the network; its scores stand for class frequencies {own}"
-        + (" ..." if len(shares) > 10 else "."),
-        "balanced": "They are for a use in which all classes are equally frequent.",
-        "train": "They are for a use in which classes are as frequent as among the training images.",
-    }.get(prior, f"They are for the class frequencies of {markdown(prior or '')}.")
+        None: "The predicted classes are those of the network, and the probabilities are for the class frequencies "
+        f"that its scores stand for, {own}" + (" ..." if len(shares) > 10 else "."),
+        "balanced": "Those of this export are for a use in which all classes are equally frequent.",
+        "train": "Those of this export are for a use in which classes are as frequent as among the training images.",
+    }.get(prior, f"Those of this export are for the class frequencies of {markdown(prior or '')}.")
     return f"{text} {used}"
 
 

@@ -5,36 +5,43 @@ from __future__ import annotations
 from ..predicting.spec import ModelSpec
 from .formats import Format
 
+# As `procrustean.data.image_files.pixels_of` prepares an image.
+_PIXELS = """\
+image = ImageOps.exif_transpose(Image.open(sys.argv[1]))
+if image.mode in ("I", "F"): sys.exit("32-bit pixels: save the image with 8 or 16 bits")
+if image.mode.startswith("I;16"): image = image.convert("I").point([value >> 8 for value in range(65536)], "L")
+image = image.convert("RGBA" if image.mode == "P" else {mode!r}).convert({mode!r})
+image = image.resize(({whole_width}, {whole_height}), Image.Resampling.BILINEAR){crop}
+"""
 _LOAD = {
     "torch": '''\
 """Classify an image: python load.py IMAGE. Needs torch alone, and Pillow to read the image."""
-import json, sys, numpy, torch
-from pathlib import Path
+import json, pathlib, sys, torch
 from PIL import Image, ImageOps
 
-here = Path(__file__).parent
+here = pathlib.Path(__file__).parent
 model = torch.export.load(here / "model.pt2").module()
-image = ImageOps.exif_transpose(Image.open(sys.argv[1])).convert({mode!r})
-image = image.resize(({width}, {height}), Image.Resampling.BILINEAR)
-pixels = torch.from_numpy(numpy.array(image).reshape(1, {height}, {width}, {channels}))
+'''
+    + _PIXELS
+    + """\
+pixels = torch.frombuffer(bytearray(image.tobytes()), dtype=torch.uint8).view(1, {height}, {width}, {channels})
 for p, name in sorted(zip(model(pixels)[0].tolist(), json.loads((here / "model.json").read_text())["classes"]))[::-1]:
     print(f"{{p:.4f}} {{name if name.isprintable() else ascii(name)}}")
-''',
+""",
     "onnx": '''\
-"""Classify an image: python load.py IMAGE. Needs onnxruntime alone, and Pillow to read the image."""
-import json, sys, numpy, onnxruntime
-from pathlib import Path
+"""Classify an image: python load.py IMAGE. Needs onnxruntime alone (with its numpy), and Pillow to read the image."""
+import json, pathlib, sys, numpy, onnxruntime
 from PIL import Image, ImageOps
 
-here = Path(__file__).parent
+here = pathlib.Path(__file__).parent
 model = onnxruntime.InferenceSession(here / "model.onnx")
-image = ImageOps.exif_transpose(Image.open(sys.argv[1])).convert({mode!r})
-image = image.resize(({width}, {height}), Image.Resampling.BILINEAR)
-pixels = numpy.array(image).reshape(1, {height}, {width}, {channels})
-names = json.loads((here / "model.json").read_text())["classes"]
-for p, name in sorted(zip(model.run(None, {{"pixels": pixels}})[0][0].tolist(), names))[::-1]:
+'''
+    + _PIXELS
+    + """\
+found = model.run(None, {{"pixels": numpy.array(image).reshape(1, {height}, {width}, {channels})}})[0][0].tolist()
+for p, name in sorted(zip(found, json.loads((here / "model.json").read_text())["classes"]))[::-1]:
     print(f"{{p:.4f}} {{name if name.isprintable() else ascii(name)}}")
-''',
+""",
     "safetensors": '''\
 """Classify an image: python load.py IMAGE. Needs procrustean."""
 import sys
@@ -50,7 +57,16 @@ for found in predict(Path(__file__).parent, [sys.argv[1]], top={classes}):
 
 def load_example(form: Format, spec: ModelSpec) -> str:
     """A program of about ten lines for a format."""
-    height, width, channels = spec.input_shape
-    mode = "RGB" if channels == 3 else "L"
-    values = {"height": height, "width": width, "channels": channels, "mode": mode, "classes": len(spec.classes)}
-    return _LOAD[form].format(**values)
+    whole_height, whole_width, channels = spec.image_shape
+    height, width, _ = spec.input_shape
+    top, left = (whole_height - height) // 2, (whole_width - width) // 2
+    return _LOAD[form].format(
+        whole_height=whole_height,
+        whole_width=whole_width,
+        height=height,
+        width=width,
+        channels=channels,
+        crop="" if spec.evaluation_crop is None else f".crop(({left}, {top}, {left + width}, {top + height}))",
+        mode="RGB" if channels == 3 else "L",
+        classes=len(spec.classes),
+    )

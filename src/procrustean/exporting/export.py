@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ..auto import compared_in
-from ..calibration.kept import HELD_OUT_SCORES
+from ..calibration.kept import HELD_OUT_SCORES, held_out_scores
 from ..calibration.priors import read_prior
 from ..engine.run_directory import RunDirectory
 from ..errors import RunError
@@ -55,6 +55,8 @@ def export(
             result,
             form=form,
             prior=prior,
+            frequencies=frequencies,
+            held_out=held_out_scores(RunDirectory(source)) if (source / HELD_OUT_SCORES).is_file() else None,
             difference=difference,
             why=why,
             compared=compared_in(Path(model)),

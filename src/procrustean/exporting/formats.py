@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from importlib import import_module
 from pathlib import Path
 from typing import Literal
@@ -18,12 +18,18 @@ from ..data.imageset import Images
 from ..errors import ConfigError, RunError
 from ..predicting.loading import WEIGHTS
 from ..predicting.model import Model
+from ..predicting.spec import ModelSpec
 from .deployable import Deployable
 
 Format = Literal["safetensors", "torch", "onnx"]
 FILES: dict[str, str] = {"safetensors": WEIGHTS, "torch": "model.pt2", "onnx": "model.onnx"}
 #: Largest difference of a probability between the network here and the exported one.
 TOLERANCE = 1e-4
+#: Largest difference of a log-probability, as a share of 1 + the spread of an image's scores: a confident network has
+#: probabilities of 0 and 1, whatever is wrong with scale or prior.
+LOG_TOLERANCE = 1e-3
+#: Log-probabilities below are beyond float32.
+LEAST_LOG = -80.0
 #: Batches that are compared: one image, and more than the one that was traced.
 CHECKED = (1, 5)
 
@@ -38,19 +44,36 @@ def write(form: Format, model: Model, prior: Prior | None, folder: Path) -> floa
     run = writer(model, prior, path)
     largest = 0.0
     for number in CHECKED:
-        pixels = np.random.default_rng(number).integers(0, 256, (number, *model.spec.input_shape), np.uint8)
-        with torch.no_grad():
-            expected = Deployable(model, prior)(torch.from_numpy(pixels)).numpy()
-        found = run(pixels)
-        if found.shape != expected.shape or not np.isfinite(found).all():
-            raise RunError(
-                f"{path.name}: gives {found.shape} for {number} images instead of {expected.shape}, or no numbers"
-            )
-        largest = max(largest, float(np.abs(found - expected).max()))
-    if largest > TOLERANCE:
+        for pixels in _checked_images(model.spec, number):
+            largest = max(largest, _difference(run(model.spec.shown(pixels)), model, prior, pixels, path))
+    return largest
+
+
+def _checked_images(spec: ModelSpec, number: int) -> Iterator[Images]:
+    """Noise of all bytes, and images as the network has seen them: noise around its mean."""
+    random = np.random.default_rng(number)
+    shape = (number, *spec.image_shape)
+    yield random.integers(0, 256, shape, np.uint8)
+    yield np.clip(np.round(255 * random.normal(spec.mean, spec.std, shape)), 0, 255).astype(np.uint8)
+
+
+def _difference(found: Probabilities, model: Model, prior: Prior | None, pixels: Images, path: Path) -> float:
+    """Largest difference of a probability from those of the network; a RunError where it is too large."""
+    calibration, scores = model.spec.calibration, model.scores(pixels)
+    expected = calibration.log_probabilities(scores, prior)
+    if found.shape != expected.shape or not np.isfinite(found).all():
         raise RunError(
-            f"{path.name}: its probabilities differ from the network's by up to {largest:.2g}, more than "
-            f"{TOLERANCE:g}; this export cannot be trusted. Try another --format"
+            f"{path.name}: gives {found.shape} for {len(pixels)} images instead of {expected.shape}, or no numbers"
+        )
+    largest = float(np.abs(found - np.exp(expected)).max())
+    logs = np.log(np.maximum(found.astype(np.float64), np.exp(LEAST_LOG)))
+    apart = np.abs(logs - np.maximum(expected, LEAST_LOG))
+    allowed = LOG_TOLERANCE * (1 + np.ptp(calibration.scale * scores, axis=1, keepdims=True))
+    if largest > TOLERANCE or (apart > allowed).any():
+        raise RunError(
+            f"{path.name}: its probabilities differ from the network's by up to {largest:.2g} (at most {TOLERANCE:g} "
+            f"is right), their logarithms by up to {apart.max():.2g}; this export cannot be trusted. Try another "
+            "--format"
         )
     return largest
 

@@ -30,6 +30,8 @@ def collect(paths: Sequence[str | Path]) -> Collected:
 
     A file of a folder is an image if its content says so. What is neither that nor named like one is passed over.
     """
+    if not paths:
+        raise DataError("no images to classify received; give image files, or folders with images, behind the model")
     files: list[ImageFile] = []
     bad: Problems = {}
     other = 0
@@ -48,7 +50,7 @@ def collect(paths: Sequence[str | Path]) -> Collected:
         else:
             raise DataError(f"{given}: there is no such file or folder")
     if not files:
-        named = ", ".join(str(path) for path in paths) or "nothing"
+        named = ", ".join(str(path) for path in paths)
         raise DataError(f"{named}: holds no images; known formats: {', '.join(FORMATS)}")
     return Collected(files, bad, other)
 

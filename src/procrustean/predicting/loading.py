@@ -10,7 +10,7 @@ import numpy as np
 
 from ..calibration.kept import held_out_scores
 from ..calibration.priors import prior_of
-from ..calibration.scaling import Calibration, Labels, Scores, uncalibrated
+from ..calibration.scaling import Calibration, Labels, Prior, Scores, uncalibrated
 from ..counts import imbalance_kind
 from ..engine.run_directory import RunDirectory
 from ..errors import ProcrusteanError, RunError
@@ -39,16 +39,27 @@ def load_model(path: str | Path, *, device: str = "auto") -> Model:
     folder = model_folder(path)
     weights = folder / WEIGHTS
     if not weights.is_file():
-        formats = ", ".join(p.name for p in folder.glob("model.*") if p.name != SPEC)
-        reason = f"it holds {formats}, which {folder}/load.py uses" if formats else "it is not finished"
-        raise RunError(f"{folder} has no {WEIGHTS}: {reason}")
+        raise RunError(f"{folder} has no {WEIGHTS}: {_without_weights(folder)}")
     spec = spec_of(folder)
     try:
-        return Model(spec, load_file(weights), place(device, "fp32").device, _built_in_prior(folder))
+        return Model(spec, load_file(weights), place(device, "fp32").device, built_in_prior(folder))
     except ProcrusteanError:
         raise
     except (SafetensorError, RuntimeError) as error:
         raise RunError(f"{weights} is damaged or of another network ({error})") from error
+
+
+def _without_weights(folder: Path) -> str:
+    formats = ", ".join(sorted(p.name for p in folder.glob("model.*") if p.name != SPEC))
+    if formats:
+        return f"it holds {formats}, which {folder}/load.py uses"
+    if (folder / "result.json").is_file():
+        return "the run is finished, but its weights were removed; train it again in a new folder"
+    if (folder / "config.json").is_file():
+        return f"the run is not finished; go on with: procrustean resume {folder}"
+    if (folder / SPEC).is_file():
+        return "the export is not whole; export the model again"
+    return "it is not the folder of a run, a comparison of methods or an export; give one that procrustean train wrote"
 
 
 def model_folder(path: str | Path) -> Path:
@@ -110,7 +121,8 @@ def class_frequencies(labels: Labels, classes: int) -> Scores:
     return np.asarray(np.bincount(labels, minlength=classes) / len(labels))
 
 
-def _built_in_prior(folder: Path) -> Scores | None:
+def built_in_prior(folder: Path) -> Prior | None:
+    """The class frequencies that an export was made for, if any."""
     kept = _read(folder / SPEC).get("prior") if (folder / SPEC).is_file() else None
     if kept is None:
         return None

@@ -53,7 +53,8 @@ def predict(
         model: folder of a run or an export, or a loaded model.
         paths: of images and folders.
         prior: class frequencies where the images come from: "balanced", "train", a .json or .csv file, or a mapping;
-            by default the classes stay as the network ranks them.
+            by default those built into an export, else those that the network's scores stand for
+            (`Calibration.own_prior`), with which the classes stay as it ranks them.
         top: how many classes to name.
         batch_size: images at a time.
         device: "auto", "cpu" or "cuda".

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 
 from ..calibration.priors import read_prior
 from ..calibration.thresholds import Threshold, thresholds
-from .loading import class_frequencies, held_out_of, model_folder, spec_of
+from ..report.formats import NOTHING, Cell, Column, Table
+from .loading import built_in_prior, class_frequencies, held_out_of, model_folder, spec_of
 
 
 def thresholds_of(
@@ -19,15 +21,43 @@ def thresholds_of(
     Args:
         model: folder of a run or an export.
         precision, recall: what is wanted, one of the two, above 0 and at most 1.
-        prior: class frequencies where it is used, as for `predict`; precision depends on them. By default those of
-            the held-out images.
+        prior: class frequencies where it is used, as for `predict`; precision depends on them. By default those that
+            an export has built in, else those of the held-out images.
     """
-    spec = spec_of(model_folder(model))
+    folder = model_folder(model)
+    spec = spec_of(folder)
     scores, labels = held_out_of(model)
-    q = read_prior(prior, spec.classes, spec.calibration.counts)
+    q = built_in_prior(folder) if prior is None else read_prior(prior, spec.classes, spec.calibration.counts)
     weights = None
     if q is not None:
         held_out = class_frequencies(labels, len(spec.classes))
         weights = (q / np.where(held_out > 0, held_out, 1.0))[labels]
     probabilities = np.exp(spec.calibration.log_probabilities(scores, q))
     return thresholds(probabilities, labels, spec.classes, precision=precision, recall=recall, weights=weights)
+
+
+def table_of(found: Sequence[Threshold], wanted: str) -> Table:
+    """The thresholds to be shown; the numbers in percent are rounded, and whole in CSV.
+
+    Args:
+        found: of each class.
+        wanted: what they were asked for, in words.
+    """
+    names = ("class", "announce_from", "precision", "recall", "held_out_images")
+    headings = ("class", "announce from", "precision %", "recall %", "held-out images")
+    columns = tuple(Column(n, h, numeric=n != "class") for n, h in zip(names, headings, strict=True))
+    rows = tuple(
+        (
+            Cell(t.name),
+            Cell(NOTHING if t.value is None else np.format_float_positional(t.value, trim="-")),
+            _percent(t.precision),
+            _percent(t.recall),
+            Cell(str(t.images)),
+        )
+        for t in found
+    )
+    return Table(f"Thresholds for {wanted}", columns, rows)
+
+
+def _percent(share: float | None) -> Cell:
+    return Cell(NOTHING) if share is None else Cell(f"{100 * share:.1f}", whole=repr(share))

@@ -5,6 +5,8 @@ import pytest
 
 from procrustean.calibration.thresholds import thresholds
 from procrustean.errors import ConfigError
+from procrustean.predicting.thresholds import table_of
+from procrustean.report.formats import to_csv
 
 
 def slow(p: np.ndarray, own: np.ndarray, weights: np.ndarray, wanted: float, kind: str) -> float | None:
@@ -29,7 +31,11 @@ def test_against_every_possible_threshold(kind: str, wanted: float, weighted: bo
     weights = np.array([1.0, 3.0, 0.5])[labels] if weighted else np.ones(120)
     found = thresholds(p, labels, "abc", weights=weights, **{kind: wanted})
     for c, row in enumerate(found):
-        assert row.value == slow(p[:, c], labels == c, weights, wanted, kind)
+        expected = slow(p[:, c], labels == c, weights, wanted, kind)
+        assert (row.value is None) == (expected is None)
+        if row.value is not None:  # the same images are announced
+            assert row.value <= expected
+            assert ((p[:, c] >= row.value) == (p[:, c] >= expected)).all()
         assert row.images == (labels == c).sum()
 
 
@@ -39,7 +45,7 @@ def test_what_cannot_be_reached_is_none() -> None:
     assert first.value is None
     assert second.value is None
     (only, missing) = thresholds(p, np.array([0, 0]), ["a", "b"], recall=0.5)
-    assert only.value == 0.9
+    assert only.value == 0.85
     assert (missing.value, missing.images) == (None, 0)
 
 
@@ -53,3 +59,33 @@ def test_one_of_the_two_is_wanted(wanted: dict[str, float]) -> None:
 def test_values_outside_0_to_1(value: float) -> None:
     with pytest.raises(ConfigError, match=f"precision = {value} received"):
         thresholds(np.eye(2), np.arange(2), "ab", precision=value)
+
+
+@pytest.mark.parametrize("kind", ["precision", "recall"])
+@pytest.mark.parametrize("closeness", [1.0, 1e-3, 1e-6, 1e-9])
+def test_the_printed_numbers_keep_the_promise(kind: str, closeness: float) -> None:
+    random = np.random.default_rng(3)
+    labels = random.integers(0, 2, 400)
+    first = 1 - closeness * (0.3 * random.random(400) + 0.2 * labels)
+    p = np.stack([first, 1 - first], axis=1)
+    found = thresholds(p, labels, "ab", **{kind: 0.93})
+    printed = [row[1].text for row in table_of(found, kind).rows]
+    written = [line.split(",")[1] for line in to_csv(table_of(found, kind)).splitlines()[1:]]
+    assert printed == written
+    for c, (row, text) in enumerate(zip(found, printed, strict=True)):
+        announced, own = p[:, c] >= float(text), labels == c
+        right = (announced & own).sum()
+        assert right / own.sum() == pytest.approx(row.recall)
+        assert right / announced.sum() == pytest.approx(row.precision)
+        assert (row.recall if kind == "recall" else row.precision) >= 0.93
+    if closeness == 1:
+        assert all(len(text) <= 8 for text in printed)  # no more digits than it takes
+
+
+def test_probabilities_that_only_just_differ() -> None:
+    upper = 0.7
+    below = np.nextafter(upper, 0)
+    (first, _) = thresholds(np.array([[upper, 0.3], [below, 0.3]]), np.array([0, 1]), "ab", precision=1.0)
+    assert first.value == upper
+    (first, _) = thresholds(np.array([[0.0, 1.0], [0.0, 1.0]]), np.array([0, 1]), "ab", recall=1.0)
+    assert first.value == 0

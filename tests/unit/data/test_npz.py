@@ -89,6 +89,15 @@ def test_nothing_to_set_aside(tmp_path):
         ({"train_labels": np.zeros(30)}, "train_labels must be a list of whole numbers, got float64"),
         ({"train_labels": np.zeros((30, 1), int)}, r"shape \(30, 1\)"),
         ({"train_labels": np.zeros(30, object)}, "no objects"),
+        (
+            {"test_labels": np.zeros(0, int)},
+            "test_labels is empty; give a label for each image, or leave the test split",
+        ),
+        ({"train_labels": np.zeros(0)}, "train_labels is empty"),
+        (
+            {"train_labels": np.repeat(["dog", "cat"], 15)},
+            r"train_labels holds strings \('cat', 'dog', ...\); .*np.unique\(names, return_inverse=True\)",
+        ),
         ({"test_labels": np.array([0, 1, 2, 3])}, "test split: labels must lie in 0..2"),
         ({"test_labels": np.array([0, 1, 2, 3]), "classes": None}, "class '3' is in the test split"),
         ({"classes": np.array(["cat", "dog"])}, "0..1 .2 class names., got 0..2"),
@@ -104,8 +113,9 @@ def test_wrong_arrays(tmp_path, changed, message):
 @pytest.mark.parametrize("content", [b"", b"hello", b"PK\x03\x04broken"])
 def test_files_that_are_no_npz(tmp_path, content):
     (tmp_path / "pets.npz").write_bytes(content)
-    with pytest.raises(DataError, match=r"pets.npz: not a readable .npz"):
+    with pytest.raises(DataError, match=r"pets.npz: not a readable .npz") as raised:
         load_source(str(tmp_path / "pets.npz"))
+    assert "pickle" not in str(raised.value)  # numpy would advise to load them
 
 
 def test_a_damaged_npz(tmp_path):

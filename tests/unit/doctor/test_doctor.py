@@ -1,11 +1,15 @@
 from __future__ import annotations
 
+import re
+import tomllib
 from importlib.metadata import PackageNotFoundError
 from pathlib import Path
 
 import pytest
 
-from procrustean.doctor import machine, packages
+from procrustean.cli.doctor import Doctor
+from procrustean.doctor import examine, machine, packages
+from procrustean.doctor.finding import Finding
 from procrustean.doctor.gpu import Graphics, judge
 
 
@@ -25,6 +29,14 @@ from procrustean.doctor.gpu import Graphics, judge
             Graphics("570.1", "T4", "2.13", "13.0", False, "no kernel image"),
             "problem",
             "cannot compute on it (no kernel image)",
+        ),
+        *(
+            (Graphics("570.1", "H200", "2.13", "13.0", False, visible=value), "note", f"{value!r} hides it: unset it")
+            for value in ("", "-1", "none", "1", " ,0")
+        ),
+        *(
+            (Graphics("470.1", "T4", "2.13", "13.0", False, visible=value, cards=2), "problem", "the driver is older")
+            for value in ("0", "1,0", "GPU-8932f937")
         ),
     ],
 )
@@ -59,6 +71,30 @@ def test_memory_disk_and_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     (tmp_path / "cifar-10-batches-py").mkdir()
     assert "cifar-10-batches-py" in machine.check_data([tmp_path])[0].text
     assert machine.usable_cores() >= 1
+
+
+def test_every_extra_for_users_is_looked_at() -> None:
+    project = tomllib.loads((Path(__file__).parents[3] / "pyproject.toml").read_text())["project"]
+    extras = {k: v for k, v in project["optional-dependencies"].items() if k not in ("test", "dev")}
+    named = {(re.split("[<>=!;]", package)[0], extra) for extra, packages_ in extras.items() for package in packages_}
+    assert {(name, extra) for name, (_, extra) in packages.OPTIONAL.items()} == named
+
+
+@pytest.mark.parametrize(
+    ("levels", "code", "last"),
+    [
+        (["fine"], 0, "all is well"),
+        (["fine", "note"], 0, "all is well, 1 note"),
+        (["note", "note"], 0, "all is well, 2 notes"),
+        (["note", "problem"], 1, "1 to mend, 1 note, see above"),
+    ],
+)
+def test_the_last_line(
+    levels: list[str], code: int, last: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(examine, "examine", lambda data_dir: [Finding(level, "a", "b") for level in levels])
+    assert Doctor().run() == code
+    assert capsys.readouterr().out.splitlines()[-1] == last
 
 
 def test_optional_packages(monkeypatch: pytest.MonkeyPatch) -> None:

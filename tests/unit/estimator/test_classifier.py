@@ -13,11 +13,14 @@ from sklearn.exceptions import NotFittedError
 from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
+from sklearn.utils import estimator_checks
 from sklearn.utils.estimator_checks import check_estimator
 
 from procrustean import Classifier
 from procrustean.engine.run_directory import RunDirectory
 from procrustean.errors import ConfigError, DataError, RunError
+from procrustean.estimator import classifier as module
+from procrustean.estimator.images import scale_of
 
 
 @pytest.fixture(scope="module")
@@ -226,37 +229,86 @@ def test_other_wrong_input() -> None:
         quick(image_shape=(9, 9)).fit(images.reshape(60, -1), labels)
 
 
-class Strip(Classifier):
-    """Rows of any numbers as pictures one pixel high, so that scikit-learn's checks have something to hand in."""
-
-    def __init__(self, epochs: int = 3, random_state: Any = 0) -> None:
-        super().__init__(method="erm", net="small", epochs=epochs, device="cpu", random_state=random_state)
-
-    def _pixels(self, X: Any, *, fitting: bool) -> Any:
-        from sklearn.utils.validation import check_is_fitted, validate_data
-
-        if not fitting:
-            check_is_fitted(self, "model_")
-        numbers = np.asarray(validate_data(self, X, reset=fitting, ensure_min_samples=2 if fitting else 1), float)
-        if fitting:
-            self.low_, self.high_ = numbers.min(), max(numbers.max(), numbers.min() + 1e-9)
-        scaled = np.clip((numbers - self.low_) / (self.high_ - self.low_), 0, 1)
-        return np.round(255 * scaled).astype(np.uint8)[:, None, :, None]
-
-    def get_params(self, deep: bool = True) -> dict[str, Any]:
-        return {"epochs": self.epochs, "random_state": self.random_state}
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.two_d_array = True
-        tags.input_tags.positive_only = False
-        return tags
+@pytest.mark.parametrize(
+    ("prior", "message"),
+    [
+        ("foo", "prior = 'foo' received; accepted: 'balanced', 'train', a mapping or None"),
+        (0.5, "prior = 0.5 received"),
+        ({7: 0.5}, "prior for 7 received, but the classes are 3, 7; give a number for each"),
+        ({7: 0.5, 3: 0.2, 5: 0.3}, "prior for 7, 3, 5 received"),
+        ({7: 0.5, 3: "many"}, "'many' is no number"),
+        ({7: 0, 3: 0}, "at least one is above 0"),
+    ],
+)
+def test_a_wrong_prior_is_refused_before_training(prior: Any, message: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Classifier, "_trained", lambda *arguments: pytest.fail("trained"))
+    with pytest.raises(ConfigError, match=message):
+        quick(prior=prior).fit(*stripes())
 
 
-def test_scikit_learns_checks() -> None:
+def test_the_method_that_was_chosen_is_told() -> None:
+    images, labels = stripes()
+    assert quick(method="mfw", drw=True, epochs=2).fit(images, labels).method_ == "mfw-drw"
+    assert quick(method="advised", epochs=2).fit(images, labels).method_ == "erm"  # a ratio of 2
+
+
+def test_missing_files_are_told_without_flags_of_the_command_line(tmp_path: Path) -> None:
+    Image.new("RGB", (8, 8)).save(tmp_path / "there.png")
+    with pytest.raises(
+        DataError, match=r"1: .*gone.png: there is no such file\n.*its position; leave it out"
+    ) as raised:
+        quick().fit([str(tmp_path / "there.png"), str(tmp_path / "gone.png")], [0, 1])
+    assert "--on-bad-image" not in str(raised.value)
+
+
+def failures(estimator: Classifier, checks: list[Any]) -> dict[str, str]:
+    """Of scikit-learn's checks of an estimator, by name."""
+    failed = {}
+    for check in checks:
+        try:
+            check(type(estimator).__name__, clone(estimator))
+        except Exception as error:
+            failed[check.__name__] = str(error)
+    return failed
+
+
+def test_scikit_learns_checks_without_data() -> None:
+    checks = [
+        estimator_checks.check_no_attributes_set_in_init,
+        estimator_checks.check_parameters_default_constructible,
+        estimator_checks.check_estimator_cloneable,
+        estimator_checks.check_estimator_repr,
+        estimator_checks.check_estimator_tags_renamed,
+        estimator_checks.check_do_not_raise_errors_in_init_or_set_params,
+        estimator_checks.check_get_params_invariance,
+        estimator_checks.check_set_params,
+        estimator_checks.check_mixin_order,
+        estimator_checks.check_valid_tag_types,
+    ]
+    assert failures(Classifier(), checks) == {}
+    assert failures(Classifier(method="mfw", image_shape=(8, 8), prior={"a": 1.0}), checks) == {}
+
+    class Wrong(Classifier):
+        def __init__(self, method: str = "erm", *, hidden: int = 1) -> None:
+            super().__init__(method)
+
+    assert len(failures(Wrong(), checks)) >= 3
+
+
+def test_scikit_learns_checks_with_data(monkeypatch: pytest.MonkeyPatch) -> None:
+    # The checks hand in rows of any numbers: as pictures one pixel high, instead of folded into `image_shape`.
+    def scale(numbers: np.ndarray) -> float:
+        scale_of(np.minimum(numbers, 255))  # what it refuses stays refused
+        return 255 / max(float(numbers.max()), 1e-9)
+
+    def strips(numbers: np.ndarray, shape: Any, scale: float) -> np.ndarray:
+        return np.clip(np.round(numbers * scale), 0, 255).astype(np.uint8)[:, None, :, None]
+
+    monkeypatch.setattr(module, "scale_of", scale)
+    monkeypatch.setattr(module, "pixels_of_numbers", strips)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        results = check_estimator(Strip(), on_fail=None, on_skip=None)
+        results = check_estimator(quick(epochs=1, image_shape=(1, 1)), on_fail=None, on_skip=None)
     failed = {r["check_name"]: r["exception"] for r in results if r["status"] == "failed"}
     passed = [r["check_name"] for r in results if r["status"] == "passed"]
     assert not failed, failed

@@ -1,0 +1,30 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from procrustean.calibration.errors import balancing_weights, calibration_error
+from procrustean.calibration.kept import judged
+from procrustean.calibration.scaling import Calibration, log_softmax
+
+
+def test_each_error_is_for_the_class_frequencies_it_says() -> None:
+    """A method has taken half of the prior out of its scores; the images are as frequent as in training."""
+    random = np.random.default_rng(0)
+    counts = np.array([900, 90, 10])
+    pi = counts / counts.sum()
+    labels = random.choice(3, 5000, p=pi)
+    means = np.array([-1.0, 0.5, 2.0])
+    likelihood = -0.5 * (random.normal(means[labels])[:, None] - means) ** 2
+    found = Calibration(0.5, 0.5, tuple(counts.tolist()), 100)
+    scores = 2 * (likelihood + 0.5 * np.log(pi))
+    errors = judged(found, scores, labels, pi)
+
+    def error_for(frequencies: np.ndarray, weights: np.ndarray | None = None) -> float:
+        return calibration_error(np.exp(log_softmax(likelihood + np.log(frequencies))), labels, weights)
+
+    assert errors["ece"] == pytest.approx(error_for(pi), abs=1e-9)
+    assert errors["ece_default"] == pytest.approx(error_for(np.sqrt(pi)), abs=1e-9)
+    assert errors["ece_balanced"] == pytest.approx(error_for(np.ones(3), balancing_weights(labels, 3)), abs=1e-9)
+    assert errors["ece_before"] == pytest.approx(calibration_error(np.exp(log_softmax(scores)), labels), abs=1e-9)
+    assert errors["ece"] < 0.02 < 0.05 < errors["ece_default"]  # only the frequencies of the images are right for them
