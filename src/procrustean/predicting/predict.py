@@ -80,7 +80,7 @@ def write_predictions(rows: Iterator[Prediction], output: Output, top: int) -> t
     images, unread = 0, []
     for row in rows:
         images += 1
-        pairs = [(spreadsheet(name), f"{p:.6f}") for name, p in zip(row.classes, row.probabilities, strict=True)]
+        pairs = [(spreadsheet(name), f"{p:.9g}") for name, p in zip(row.classes, row.probabilities, strict=True)]
         pairs += [("", "")] * (top - len(pairs))
         values = (value for pair in pairs for value in pair)
         writer.writerow([spreadsheet(row.file), *values, spreadsheet(row.problem)])

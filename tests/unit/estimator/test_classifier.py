@@ -177,12 +177,13 @@ def test_pixels_on_another_scale_than_those_fitted_on_are_refused() -> None:
     received = r"pixel values from {} to {} received, but it was fitted on values from 0 to {}; scale"
     for fitted, given, low, high, most in (
         (on_fractions, images, r"\d+", r"2\d\d", 1),
-        (on_fractions, images / 255 - 0.5, "-0.5", r"0\.\d+", 1),
-        (on_bytes, images.astype(float) - 128, r"-1\d\d", r"1\d\d", 255),
         (on_bytes, images.astype(int) * 257, r"\d+", r"[\d.e+]+", 255),
         (on_bytes, images / 255, "0", r"0\.\d+", 255),
     ):
         with pytest.raises(DataError, match=received.format(low, high, most)):
+            fitted.predict(given)
+    for fitted, given in ((on_fractions, images / 255 - 0.5), (on_bytes, images.astype(float) - 128)):
+        with pytest.raises(DataError, match="Negative values in data: pixel values from -"):
             fitted.predict(given)
     expected = on_bytes.predict_proba(images)
     assert (on_bytes.predict_proba(np.clip(images + 0.3, 0, 255.3)) == expected).all()  # inexact, not beyond
