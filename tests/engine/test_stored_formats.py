@@ -117,7 +117,6 @@ def test_a_comparison_of_methods_stands_for_the_run_it_chose(compared: Path) -> 
     assert auto._agreed(compared, asked).epochs == 2  # the same command goes on with it
 
 
-@pytest.mark.xfail(strict=True, raises=DataError, reason="the splits are written with their numbers of images")
 def test_a_prepared_store_is_read(stored: Path) -> None:
     assert verify(stored / "store") == 18
     store = open_store(stored / "store")
