@@ -31,7 +31,9 @@ def differences(one: Path, other: Path) -> list[str]:
 
 def _differing(one: Path, other: Path) -> list[str]:
     """Names of files of a run that differ."""
-    kept = sorted({path.name for run in (one, other) for path in run.iterdir() if path.suffix in READ})
+    # Checkpoints of a finished run are dropped, but a full disk may come between the result and that.
+    paths = [path for run in (one, other) for path in run.iterdir() if not path.name.startswith("checkpoint-")]
+    kept = sorted({path.name for path in paths if path.suffix in READ})
     found = [name for name in kept if READ[Path(name).suffix](one / name) != READ[Path(name).suffix](other / name)]
     if _bare(one) != _bare(other):
         found.append("result.json")

@@ -12,7 +12,8 @@ from pathlib import Path
 
 import forked
 from comparing import differences, runs_below
-from procrustean.methods import METHODS
+from procrustean.methods import METHODS, make_method
+from procrustean.types import Problem
 from tally import Tally
 
 #: What a process that was stopped in an orderly way exits with.
@@ -52,6 +53,12 @@ def kills_and_signals(source: Path, folder: Path, count: int, seed: int, say: Ca
     return [kills, signals]
 
 
+def can_be_averaged(method: str) -> bool:
+    """Whether a method trains in one stage and leaves the network as it is then; others refuse averages."""
+    made = make_method(method, Problem((24, 18, 12, 6), "long_tailed"))
+    return len(made.stages) == 1 and made.finish is None
+
+
 class Disturbed:
     """One run, comparison of methods or tuning, with its undisturbed twin."""
 
@@ -70,7 +77,9 @@ class Disturbed:
             self.settings = ["train", str(source), "--method", kind, *self.settings]
         if kind == "auto":
             self.settings += ["--minutes", "600"]
-        possible = {what for what in BESIDES if not several or what == "streamed images"}
+        possible = {"streamed images"} if several else set(BESIDES)
+        if not several and not can_be_averaged(kind):
+            possible.remove("averages")
         self.used = {what for what in BESIDES if what in possible and chance.random() < OFTEN}
         for what in sorted(self.used):
             self.settings += BESIDES[what]

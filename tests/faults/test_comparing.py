@@ -82,3 +82,5 @@ def test_kills_meet_everything_that_runs_can_keep_or_do(tmp_path: Path) -> None:
     assert set().union(*(run.used for run in made)) == {*BESIDES, "comparison of methods", "tuning"}
     words = {word for run in made for word in run.settings}
     assert {"--average", "--probes", "--features-at", "--keep-weights-every", "streamed", "auto", "tune"} <= words
+    # Methods in stages refuse averages.
+    assert "averages" not in Disturbed(Path("x.npz"), tmp_path / "crt", "crt", Always()).used  # type: ignore[arg-type]
