@@ -25,6 +25,7 @@ from .engine.run_directory import RunDirectory
 from .engine.stopping import stop_on_signal
 from .engine.training import Interrupted
 from .errors import ConfigError, RunError
+from .linting import lint
 from .plain_json import read_object
 from .preparing import check_identity, prepare
 
@@ -73,6 +74,8 @@ def fit_auto(
     prepared = prepare(replace(plan.config, method="erm"), splits=plan.splits)
     if prepared.data.held_out is None:
         raise ConfigError(f"{plan.config.source}: there are no held-out images to compare on; give --hold-out 0.15")
+    for finding in lint(prepared):  # of the images and the schedule, which the methods share
+        reporter.say_once(f"warning: {finding}")
     choices = worth_comparing([int(n) for n in prepared.data.counts])
     reporter.say(f"comparing up to {len(choices)} methods within {minutes:g} min: {', '.join(c.name for c in choices)}")
     tried: list[Candidate] = []

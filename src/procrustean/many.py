@@ -20,6 +20,7 @@ from .engine.run_directory import RunDirectory
 from .engine.stopping import stop_on_signal
 from .engine.training import Interrupted
 from .errors import ConfigError
+from .linting import lint
 from .loading import Sources
 from .preparing import check_identity, prepare
 from .recipes import RECIPES, recipe_for
@@ -137,6 +138,8 @@ def _starter(
         begun = (path / "config.json").exists()
         if not begun:
             prepared = prepare(config, splits=splits or splits_of(config), say=reporter.say)
+            for finding in lint(prepared):
+                reporter.say_once(f"warning: {finding}")
             directory = RunDirectory.create(path, config, identity_of(prepared), plan.why)
             return to_the_end(OngoingRun(prepared, directory, reporter, stop=stop))
         directory, existing, identity = RunDirectory.open(path)
