@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import atexit
 import os
+import shlex
 import sys
 import time
 from collections.abc import Callable
@@ -269,6 +270,15 @@ def printable(text: str) -> str:
     'two\\nlines of \ufffd[31mred'
     """
     return "".join(char if char.isprintable() or char in "\n\t" else "\ufffd" for char in text)
+
+
+def command_text(*words: object) -> str:
+    """A command of this program as it can be pasted into a shell.
+
+    >>> command_text("resume", "runs/my cells")
+    "procrustean resume 'runs/my cells'"
+    """
+    return shlex.join(["procrustean", *map(str, words)])
 
 
 def progress_texts(record: dict[str, Any], test: dict[str, Any] | None) -> list[str]:

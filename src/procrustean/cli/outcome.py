@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
 
+from ..console import command_text
 from ..errors import RunError
 from ..report.result_file import runs_in
 
@@ -20,7 +21,7 @@ def finished_runs(paths: Sequence[Path]) -> list[Path]:
         for run in runs_in(path):
             if run.is_dir() and (run / "config.json").exists() and not (run / "result.json").exists():
                 sys.stderr.write(
-                    f"procrustean: {run} is not finished and left out; go on with: procrustean resume {run}\n"
+                    f"procrustean: {run} is not finished and left out; go on with: {command_text('resume', run)}\n"
                 )
             else:
                 found.append(run)
