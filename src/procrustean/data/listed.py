@@ -25,15 +25,19 @@ from procrustean.errors import DataError, did_you_mean
 
 #: Whether files that are no complete images are refused or left out.
 OnBadImage = Literal["error", "skip"]
-SPLIT_NAMES = {"train": "train", "val": "val", "valid": "val", "validation": "val", "test": "test"}
+#: What splits are called, in capitals or not, as folders and in tables.
+SPLIT_NAMES = {
+    **dict.fromkeys(("train", "training"), "train"),
+    **dict.fromkeys(("val", "valid", "validation", "dev"), "val"),
+    **dict.fromkeys(("test", "testing"), "test"),
+}
 
 
 def split_name(given: str, where: str) -> str:
     """train, val or test, from one of their usual names."""
-    known = {**SPLIT_NAMES, "training": "train", "testing": "test", "dev": "val"}
-    if given.lower() not in known:
-        raise DataError(f"{where}: unknown split {given!r}. {did_you_mean(given, known)}")
-    return known[given.lower()]
+    if given.lower() not in SPLIT_NAMES:
+        raise DataError(f"{where}: unknown split {given!r}. {did_you_mean(given, SPLIT_NAMES)}")
+    return SPLIT_NAMES[given.lower()]
 
 
 @dataclass(frozen=True)
