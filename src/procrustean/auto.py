@@ -77,7 +77,9 @@ def fit_auto(
     for finding in lint(prepared):  # of the images and the schedule, which the methods share
         reporter.say_once(f"warning: {finding}")
     choices = worth_comparing([int(n) for n in prepared.data.counts])
-    reporter.say(f"comparing up to {len(choices)} methods within {minutes:g} min: {', '.join(c.name for c in choices)}")
+    reporter.say(
+        f"comparing up to {len(choices)} candidates within {minutes:g} min: {', '.join(c.name for c in choices)}"
+    )
     tried: list[Candidate] = []
     longest = 0.0
     with stop_on_signal(reporter.say) as stop:
@@ -144,7 +146,7 @@ def _claim(folder: Path, asked: RunConfig, config: RunConfig) -> None:
 
 def _candidate(plan: Plan, choice: Choice, path: Path, reporter: Reporter, stop: Callable[[], bool]) -> bool:
     """Train a method to the end; False if it was stopped before."""
-    config = replace(plan.config, method=choice.method, drw=choice.drw, run_dir=path)
+    config = replace(plan.config, method=choice.method, drw=choice.drw, options=dict(choice.options), run_dir=path)
     prepared = prepare(config, splits=plan.splits)
     begun = (path / "config.json").exists()
     if begun:

@@ -15,7 +15,7 @@ from procrustean.errors import ConfigError, RunError
 
 Call = Callable[..., Any]
 
-THREE = [Choice("erm", True), Choice("erm", False), Choice("mfw", False)]
+THREE = [Choice("erm", True), Choice("erm", False), Choice("mfw", False, (("alpha", 0.2),))]
 
 
 @pytest.fixture(autouse=True)
@@ -31,12 +31,13 @@ def test_the_best_on_held_out_images_is_kept(colours: Path, tmp_path: Path) -> N
     run = fit(str(colours), **settings(tmp_path / "all"), minutes=5)
     record = json.loads((tmp_path / "all" / "auto.json").read_text())
     judged = {row["name"]: row["held_out_balanced_accuracy"] for row in record["compared"]}
-    assert list(judged) == ["erm-drw", "erm", "mfw"]
+    assert list(judged) == ["erm-drw", "erm", "mfw-alpha-0.2"]
     assert record["chosen"] == run.path.name == max(judged, key=lambda name: judged[name])
     for name, value in judged.items():
         result = json.loads((tmp_path / "all" / name / "result.json").read_text())
         assert result["curves"]["held_out_balanced_accuracy"][-1] == value
         assert result["recipe"]["epochs"] == 6
+        assert result["config"]["options"] == ({"alpha": 0.2} if name == "mfw-alpha-0.2" else {})
     assert evaluate(run.path) == run.metrics
     model = load_model(tmp_path / "all", device="cpu")
     assert model.spec.label == run.result["label"]
@@ -48,10 +49,10 @@ def test_going_on_repeats_nothing(colours: Path, tmp_path: Path) -> None:
     folder = tmp_path / "all"
     first = fit(str(colours), **settings(folder), minutes=5)
     times = {path: path.stat().st_mtime_ns for path in folder.glob("*/result.json")}
-    shutil.rmtree(folder / "mfw")
+    shutil.rmtree(folder / "mfw-alpha-0.2")
     again = fit(str(colours), **settings(folder), minutes=3)
     assert again.metrics == first.metrics
-    assert all(path.stat().st_mtime_ns == times[path] for path in times if path.parent.name != "mfw")
+    assert all(path.stat().st_mtime_ns == times[path] for path in times if path.parent.name != "mfw-alpha-0.2")
     with pytest.raises(RunError, match="holds a comparison with other settings"):
         fit(str(colours), **settings(folder, epochs=7), minutes=3)
 
