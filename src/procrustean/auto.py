@@ -28,8 +28,8 @@ from .errors import ConfigError, RunError
 from .linting import lint
 from .plain_json import read_object
 from .preparing import check_identity, prepare
+from .report.chosen import COMPARISON as RECORD
 
-RECORD = "auto.json"
 MINUTES = 30.0
 #: How many methods the epochs that are planned leave time for, by the reckoning of `advice.cost`.
 FEWEST_COMPARED = 4

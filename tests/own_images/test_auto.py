@@ -118,3 +118,35 @@ def test_from_the_command_line(colours: Path, call: Call) -> None:
     assert answer.code == 0, answer.err
     assert "balanced held-out accuracy, chosen" in answer.err
     assert answer.out.count("| ERM") == 2  # all that was compared is shown
+
+
+def test_tables_and_reports_show_what_was_chosen(colours: Path, call: Call, tmp_path: Path) -> None:
+    arguments = (
+        "train",
+        colours,
+        "--method",
+        "auto",
+        "--epochs",
+        "2",
+        "--run-dir",
+        "all",
+        "--device",
+        "cpu",
+        "--quiet",
+    )
+    assert call(*arguments).code == 0
+    record = json.loads(Path("all/auto.json").read_text())
+    # Another than the best on the test set is the choice, and the last in the order of folders.
+    record["chosen"] = "mfw-alpha-0.2"
+    Path("all/auto.json").write_text(json.dumps(record))
+    shown = call("compare", "all").out
+    rows = [line for line in shown.splitlines() if line.startswith("| ") and "method" not in line]
+    assert rows[0].startswith("| MFW, chosen ")
+    assert "chosen" not in rows[1] + rows[2]
+    held_out = {row["name"]: f"{100 * row['held_out_balanced_accuracy']:.1f}" for row in record["compared"]}
+    assert rows[0].split("|")[2].strip(" *") == held_out["mfw-alpha-0.2"]
+    assert all("**" not in "|".join(row.split("|")[3:]) for row in rows)
+    assert "test results had no say" in shown
+    assert call("report", "all", "--examples", "0", "--quiet").code == 0
+    assert "MFW, chosen" in Path("report.html").read_text()
+    assert ",1,MFW," in call("compare", "all", "--format", "csv").out  # programs find the method by its name

@@ -64,7 +64,7 @@ def test_a_loss_that_corrects_and_weights() -> None:
         ),
         ({"lr": 0.001, "batch_size": 30}, "a learning rate of 0.001 is small for batches of 30"),
         ({"epochs": 5}, "5 epochs are all warm-up"),
-        ({"batch_size": 64, "lr": 0.05}, r"only 2 step\(s\) per epoch of 90 images"),
+        ({"batch_size": 64, "lr": 0.05}, "only 2 steps per epoch of 90 images"),
         ({"hold_out": 10, "counts": (60, 15)}, r"more images than it leaves of c1 \(5 left, 10 held out\)"),
         ({"tested": (6, 0)}, "there are no test images of c1"),
     ],
