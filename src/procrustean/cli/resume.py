@@ -25,6 +25,7 @@ class Resume:
         from ..console import make_reporter
         from ..tracking import tracked
         from .outcome import show
+        from .own_outcome import show_own
 
         reporter = tracked(make_reporter(quiet=self.quiet), self.log, self.run_dir)
         try:
@@ -32,4 +33,5 @@ class Resume:
         finally:
             reporter.close()
         show([run.path])
+        show_own(run.result, run.path, reporter.say)
         return 0

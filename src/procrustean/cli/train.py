@@ -58,6 +58,7 @@ class Train(RunConfig):
         from ..console import make_reporter
         from ..tracking import tracked
         from .outcome import show
+        from .own_outcome import show_own
 
         reporter = tracked(make_reporter(quiet=self.quiet), self.log, run_directory_of(config))
         try:
@@ -65,7 +66,9 @@ class Train(RunConfig):
         finally:
             reporter.close()
         # The runs of a comparison stand beside one another in its folder.
-        show([run.path.parent if self.method == "auto" else run.path])
+        kept = run.path.parent if self.method == "auto" else run.path
+        show([kept])
+        show_own(run.result, kept, reporter.say)
         return 0
 
     def _print(self, config: RunConfig) -> None:

@@ -47,8 +47,8 @@ __all__ = [
 FEWEST_CLASSES_FOR_MANY_MEDIUM_FEW = 20
 HEADLINES = {"accuracy": "accuracy", "balanced_accuracy": "balanced accuracy"}
 CHOSEN = (
-    " What is marked as chosen was best in balanced accuracy on the held-out images; test results had no say, so the best "
-    "of them are not marked."
+    " What is marked as chosen was best in balanced accuracy on the held-out images; test results had no say, so the "
+    "best of them are not marked."
 )
 SELECTIONS: dict[Selection, str] = {
     "last": "last epoch",
