@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from .advice.planning import ADVISED, AUTO, Plan, load_images, planned
 from .calibration.kept import keep_calibration
 from .config import RunConfig
-from .console import Reporter, SilentReporter, headline_text
+from .console import Reporter, SilentReporter, command_text, headline_text
 from .data.imageset import Splits
 from .data.sources import load_source
 from .engine.device import own_stream
@@ -135,7 +135,7 @@ def resume(
     try:
         if directory.finished:
             directory.clear()
-            raise RunError(f"{run} is finished already; see: procrustean compare {run}")
+            raise RunError(f"{run} is finished already; see: {command_text('compare', run)}")
         prepared = prepare_again(directory, config, identity, splits, reporter.say)
         check_identity(Path(run), identity, prepared)
         return _train(prepared, directory, reporter, resume=True, log=log)
@@ -271,7 +271,7 @@ def _train(
                     pass
         except Interrupted:
             raise Stopped(
-                f"stopped and saved; go on with: procrustean resume {directory.path}", stop.exit_code
+                f"stopped and saved; go on with: {command_text('resume', directory.path)}", stop.exit_code
             ) from None
     assert run.finished is not None
     return run.finished

@@ -25,11 +25,12 @@ from .engine.run_directory import RunDirectory
 from .engine.stopping import stop_on_signal
 from .engine.training import Interrupted
 from .errors import ConfigError, Diverged, RunError
+from .linting import lint
 from .plain_json import read_object
 from .preparing import Prepared, prepare
+from .report.chosen import COMPARISON as RECORD
 from .tracking import Tool
 
-RECORD = "auto.json"
 MINUTES = 30.0
 #: How many methods the epochs that are planned leave time for, by the reckoning of `advice.cost`.
 FEWEST_COMPARED = 4
@@ -89,8 +90,12 @@ def _compare(plan: Plan, folder: Path, minutes: float, reporter: Reporter, log: 
     prepared = prepare(replace(plan.config, method="erm"), splits=plan.splits)
     if prepared.data.held_out is None:
         raise ConfigError(f"{plan.config.source}: there are no held-out images to compare on; give --hold-out 0.15")
+    for finding in lint(prepared):  # of the images and the schedule, which the methods share
+        reporter.say_once(f"warning: {finding}")
     choices = worth_comparing([int(n) for n in prepared.data.counts])
-    reporter.say(f"comparing up to {len(choices)} methods within {minutes:g} min: {', '.join(c.name for c in choices)}")
+    reporter.say(
+        f"comparing up to {len(choices)} candidates within {minutes:g} min: {', '.join(c.name for c in choices)}"
+    )
     tried: list[Candidate] = []
     longest = 0.0
     with stop_on_signal(reporter.say) as stop:
@@ -164,7 +169,7 @@ def _candidate(
     plan: Plan, choice: Choice, path: Path, reporter: Reporter, stop: Callable[[], bool], log: Tool | None
 ) -> bool:
     """Train a method to the end; False if it was stopped before."""
-    config = replace(plan.config, method=choice.method, drw=choice.drw, run_dir=path)
+    config = replace(plan.config, method=choice.method, drw=choice.drw, options=dict(choice.options), run_dir=path)
 
     def prepared(began: Mapping[str, Any]) -> Prepared:
         return prepare(config, splits=plan.splits, began=began)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import atexit
 import os
+import shlex
 import sys
 import time
 from collections.abc import Callable
@@ -284,6 +285,15 @@ def abandon(stream: TextIO) -> None:
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, stream.fileno())
     os.close(nowhere)
+
+
+def command_text(*words: object) -> str:
+    """A command of this program as it can be pasted into a shell.
+
+    >>> command_text("resume", "runs/my cells")
+    "procrustean resume 'runs/my cells'"
+    """
+    return shlex.join(["procrustean", *map(str, words)])
 
 
 def progress_texts(record: dict[str, Any], test: dict[str, Any] | None) -> list[str]:

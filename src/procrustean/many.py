@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -141,9 +140,15 @@ def _starter(
 ) -> Callable[[], Iterator[None]]:
     def start() -> Iterator[None]:
         plan = planned(asked, splits=given, load=splits_of)
-        splits = plan.splits or splits_of(plan.config)
-        ready = partial(_ready, plan.config, splits, reporter)
-        run = begin_or_go_on(plan.config, path, ready, reporter, why=plan.why, stop=stop, log=log)
+
+        def prepared(began: Mapping[str, Any]) -> Prepared:
+            splits = plan.splits or splits_of(plan.config)
+            ready = prepare(plan.config, splits=splits, say=reporter.say, began=began)
+            for finding in () if began else lint(ready):
+                reporter.say_once(f"warning: {finding}")
+            return ready
+
+        run = begin_or_go_on(plan.config, path, prepared, reporter, why=plan.why, stop=stop, log=log)
         return iter(()) if run is None else to_the_end(run)
 
     def to_the_end(run: OngoingRun) -> Iterator[None]:
@@ -151,10 +156,6 @@ def _starter(
         finished(asked, path)
 
     return start
-
-
-def _ready(config: RunConfig, splits: Splits, reporter: Reporter, began: Mapping[str, Any]) -> Prepared:
-    return prepare(config, splits=splits, say=reporter.say, began=began)
 
 
 def predicted_cost(config: RunConfig) -> float:

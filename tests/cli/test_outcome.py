@@ -8,6 +8,7 @@ import pytest
 
 from procrustean.cli.outcome import finished_runs
 from procrustean.errors import RunError
+from procrustean.report.result_file import load_result
 
 
 def a_run(path: Path, *, finished: bool) -> Path:
@@ -58,3 +59,12 @@ def test_no_finished_run_is_an_error(tmp_path: Path) -> None:
 def test_a_result_file_stands_for_itself(tmp_path: Path) -> None:
     file = a_run(tmp_path / "one", finished=True) / "result.json"
     assert finished_runs([file]) == [file]
+
+
+def test_commands_that_are_named_can_be_pasted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run = a_run(tmp_path / "my runs" / "one", finished=False)
+    with pytest.raises(RunError):
+        finished_runs([run])
+    assert f"procrustean resume '{run}'" in capsys.readouterr().err
+    with pytest.raises(RunError, match=f"procrustean resume '{run}'"):
+        load_result(run)

@@ -206,7 +206,7 @@ def test_a_truncated_image(folder: Path, call: Call) -> None:
 
 def test_an_empty_class_folder(folder: Path, call: Call) -> None:
     (folder / "fox").mkdir()
-    assert_refused(call("train", folder, *SMALL), "photos/fox: class folder without images")
+    assert_refused(call("train", folder, *SMALL), "fox: class folder without images")
 
 
 def test_damaged_arrays(npz: Path, call: Call) -> None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -64,3 +67,21 @@ class TestThreads:
             assert flushes()
         finally:
             torch.set_flush_denormal(False)
+
+
+@pytest.mark.parametrize(("given", "used"), [({}, "PASSIVE"), ({"OMP_WAIT_POLICY": "ACTIVE"}, "ACTIVE")])
+def test_threads_of_the_command_line_sleep_while_they_wait(given: dict[str, str], used: str) -> None:
+    libraries = list((Path(torch.__file__).parent / "lib").glob("libgomp*"))
+    if not libraries:
+        pytest.skip("this build of torch comes without GNU's OpenMP, which tells what it has read")
+    environment = {k: v for k, v in os.environ.items() if k not in ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT")}
+    # As the `procrustean` command begins, and then as torch loads OpenMP.
+    program = "from procrustean.cli import main; main(['recipes']); import ctypes, sys; ctypes.CDLL(sys.argv[1])"
+    answer = subprocess.run(
+        [sys.executable, "-c", program, str(libraries[0])],
+        env={**environment, **given, "OMP_DISPLAY_ENV": "true"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert f"OMP_WAIT_POLICY = '{used}'" in answer.stderr

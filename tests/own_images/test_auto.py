@@ -16,7 +16,7 @@ from procrustean.errors import ConfigError, Diverged, RunError
 
 Call = Callable[..., Any]
 
-THREE = [Choice("erm", True), Choice("erm", False), Choice("mfw", False)]
+THREE = [Choice("erm", True), Choice("erm", False), Choice("mfw", False, (("alpha", 0.2),))]
 
 
 @pytest.fixture(autouse=True)
@@ -32,12 +32,13 @@ def test_the_best_on_held_out_images_is_kept(colours: Path, tmp_path: Path) -> N
     run = fit(str(colours), **settings(tmp_path / "all"), minutes=5)
     record = json.loads((tmp_path / "all" / "auto.json").read_text())
     judged = {row["name"]: row["held_out_balanced_accuracy"] for row in record["compared"]}
-    assert list(judged) == ["erm-drw", "erm", "mfw"]
+    assert list(judged) == ["erm-drw", "erm", "mfw-alpha-0.2"]
     assert record["chosen"] == run.path.name == max(judged, key=lambda name: judged[name])
     for name, value in judged.items():
         result = json.loads((tmp_path / "all" / name / "result.json").read_text())
         assert result["curves"]["held_out_balanced_accuracy"][-1] == value
         assert result["recipe"]["epochs"] == 6
+        assert result["config"]["options"] == ({"alpha": 0.2} if name == "mfw-alpha-0.2" else {})
     assert evaluate(run.path) == run.metrics
     model = load_model(tmp_path / "all", device="cpu")
     assert model.spec.label == run.result["label"]
@@ -49,10 +50,10 @@ def test_going_on_repeats_nothing(colours: Path, tmp_path: Path) -> None:
     folder = tmp_path / "all"
     first = fit(str(colours), **settings(folder), minutes=5)
     times = {path: path.stat().st_mtime_ns for path in folder.glob("*/result.json")}
-    shutil.rmtree(folder / "mfw")
+    shutil.rmtree(folder / "mfw-alpha-0.2")
     again = fit(str(colours), **settings(folder), minutes=3)
     assert again.metrics == first.metrics
-    assert all(path.stat().st_mtime_ns == times[path] for path in times if path.parent.name != "mfw")
+    assert all(path.stat().st_mtime_ns == times[path] for path in times if path.parent.name != "mfw-alpha-0.2")
     with pytest.raises(RunError, match="holds a comparison with other settings"):
         fit(str(colours), **settings(folder, epochs=7), minutes=3)
 
@@ -163,3 +164,35 @@ def test_a_folder_with_the_leftover_of_a_kill_is_taken(colours: Path, tmp_path: 
     (tmp_path / "all/.auto.json.7.tmp").write_text("{")
     fit(str(colours), **settings(tmp_path / "all"), minutes=5)
     assert not (tmp_path / "all/.auto.json.7.tmp").exists()
+
+
+def test_tables_and_reports_show_what_was_chosen(colours: Path, call: Call, tmp_path: Path) -> None:
+    arguments = (
+        "train",
+        colours,
+        "--method",
+        "auto",
+        "--epochs",
+        "2",
+        "--run-dir",
+        "all",
+        "--device",
+        "cpu",
+        "--quiet",
+    )
+    assert call(*arguments).code == 0
+    record = json.loads(Path("all/auto.json").read_text())
+    # Another than the best on the test set is the choice, and the last in the order of folders.
+    record["chosen"] = "mfw-alpha-0.2"
+    Path("all/auto.json").write_text(json.dumps(record))
+    shown = call("compare", "all").out
+    rows = [line for line in shown.splitlines() if line.startswith("| ") and "method" not in line]
+    assert rows[0].startswith("| MFW, chosen ")
+    assert "chosen" not in rows[1] + rows[2]
+    held_out = {row["name"]: f"{100 * row['held_out_balanced_accuracy']:.1f}" for row in record["compared"]}
+    assert rows[0].split("|")[2].strip(" *") == held_out["mfw-alpha-0.2"]
+    assert all("**" not in "|".join(row.split("|")[3:]) for row in rows)
+    assert "test results had no say" in shown
+    assert call("report", "all", "--examples", "0", "--quiet").code == 0
+    assert "MFW, chosen" in Path("report.html").read_text()
+    assert ",1,MFW," in call("compare", "all", "--format", "csv").out  # programs find the method by its name

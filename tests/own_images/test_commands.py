@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+from .conftest import write_folder
+
 Call = Callable[..., Any]
 
 
@@ -28,6 +30,35 @@ def test_train_with_nothing_else(colours: Path, call: Call, tmp_path: Path, monk
     assert result["config"]["hold_out"] == 0.15
     assert result["calibration"]["images"] == result["data"]["held_out"] > 0
     assert json.loads((folder / "config.json").read_text())["why"]
+
+
+def test_the_end_of_a_training_on_own_images(colours: Path, call: Call) -> None:
+    answer = call("train", colours, "--method", "erm", "--epochs", "1", "--run-dir", "my run", "--device", "cpu")
+    result = json.loads(Path("my run/result.json").read_text())
+    metrics = result["selections"]["last"]["metrics"]
+    rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in answer.out.splitlines() if "|" in line]
+    header = next(number for number, row in enumerate(rows) if row[0] == "class")
+    assert rows[header] == ["class", "training images", "test images", "recall", "precision"]
+    for name, count, recall, precision, row in zip(
+        ("red", "green", "blue"), (48, 16, 8), metrics["recall"], metrics["precision"], rows[header + 2 :], strict=True
+    ):
+        shares = ["—" if value is None else f"{100 * value:.1f}" for value in (recall, precision)]
+        assert row == [name, str(count), "8", *shares]
+    assert "1 epoch**" in answer.out
+    assert "procrustean thresholds 'my run' --precision 0.95; procrustean export 'my run'" in answer.err
+    known = call("train", "digits", "--imbalance", "step", "--rho", "20", "--method", "erm", "--epochs", "1")
+    assert "precision" not in known.out
+    assert "next" not in known.err
+
+
+def test_classes_of_one_size_are_neither_major_nor_minor(tmp_path: Path, call: Call) -> None:
+    write_folder(tmp_path / "even", {"red": 8, "green": 8, "blue": 8}, 0)
+    assert call("train", "even", "--method", "erm", "--epochs", "1", "--run-dir", "run", "--device", "cpu").code == 0
+    shown = call("compare", "run").out
+    assert "macro-F1" in shown
+    assert "major" not in shown
+    assert "group columns" not in shown
+    assert "major_mean" in call("compare", "run", "--format", "csv").out
 
 
 def test_a_run_finds_its_images_from_another_folder(

@@ -1,19 +1,35 @@
 from __future__ import annotations
 
+import shlex
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
+from itertools import product
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from PIL import Image
+from rich.cells import cell_len
 
+from procrustean import fit
+from procrustean.advice.cost import Machine
+from procrustean.advice.methods import advised, worth_comparing
+from procrustean.advice.planning import planned
+from procrustean.config import RunConfig
+from procrustean.console import PlainReporter
+from procrustean.data.imageset import ImageSet, Splits
+from procrustean.inspecting import inspect as inspecting
 from procrustean.inspecting import timing
-from procrustean.inspecting.inspect import inspect_source, trained_on
-from procrustean.inspecting.survey import survey
+from procrustean.inspecting.inspect import expectation, inspect_source
+from procrustean.inspecting.survey import _of_arrays, survey
+from procrustean.preparing import prepare
+
+from .conftest import write_folder
 
 Call = Callable[..., Any]
+CPU = Machine("cpu", 2, 120.0)
 
 
 @pytest.fixture(autouse=True)
@@ -53,28 +69,131 @@ def test_the_text_says_it_all(messy: Path) -> None:
         "48 of the largest class and 8 of the smallest, ratio 6: long-tailed",
         "always answering 'red' would be right for 36.0 % of the images, with a balanced accuracy of 33.3 %",
         "12 x 12 to 30 x 20 pixels, shorter side usually 12; colour modes: RGB 122, L 1",
-        "broken: 1 files cannot be used",
+        "broken: 1 file cannot be used; training refuses them. Remove or replace them, or leave them out with "
+        "--on-bad-image skip:",
         "train/red/cut.png: damaged",
-        "across splits: 1 groups",
+        "across splits: 1 group, ",
         "test/red/copy.png",
-        "contradicting labels: 1 groups",
+        "contradicting labels: 1 group of",
         "advised method: ldam --drw, best of 9 methods",
         "advised settings: small at 12 x 12 pixels",
         "expected time: about",
-        f"procrustean train {messy} --method auto",
+        f"start with: procrustean train {messy} --on-bad-image skip\n",
+        f"procrustean train {messy} --on-bad-image skip --method auto",
     ):
         assert part in text, part
+    assert "broken: 1 file cannot be used; left out:" in inspect_source(str(messy), device="cpu", on_bad_image="skip")
 
 
 def test_without_splits_it_says_what_would_be_set_aside(colours: Path, tmp_path: Path) -> None:
     root = shutil.copytree(colours / "train", tmp_path / "plain")
-    found = survey(str(root))
-    trained, notes = trained_on(found)
-    assert notes[0] == "no test images: 13 would be set aside, 20 % of each class"
-    from procrustean import fit
+    told: list[str] = []
+    reporter = PlainReporter()
+    reporter.say = told.append  # type: ignore[method-assign]
+    expected = expectation(survey(str(root)), RunConfig(str(root), method="advised"), CPU)
+    assert "no test images: 13 would be set aside, 20 % of each class" in expected.notes
+    run = fit(str(root), epochs=1, device="cpu", run_dir=str(tmp_path / "run"), reporter=reporter)
+    assert sorted(run.result["data"]["counts"]) == sorted(expected.trained)
+    number = sum(expected.trained)
+    assert f"{number} images would be trained on, 30 to 6 per class" in expected.notes
+    assert any(f"trains on {number} images" in text for text in told)
+    assert any(f"{number} training images (30 to 6 per class)" in text for text in told)
 
-    run = fit(str(root), epochs=1, device="cpu", run_dir=str(tmp_path / "run"))
-    assert sorted(run.result["data"]["counts"]) == sorted(trained)
+
+def test_inspect_and_train_and_auto_plan_the_same() -> None:
+    """Counts around the borders of method, batch and epochs, with test images and without, with validation or not."""
+    random = np.random.default_rng(0)
+    triples = [
+        tuple(int(n) for n in random.integers(4, 60, 3) * (1, 4, scale)) for scale in (1, 3, 9) for _ in range(8)
+    ]
+    for triple, val in product([(35, 12, 12), (330, 20, 9), (2000, 100, 30), *triples], (False, True)):
+        splits = arrays(triple, val)
+        machine = replace(CPU, threads=1 + triple[0] % 3)
+        config = RunConfig("mine", method="advised")
+        expected = expectation(_of_arrays(splits), config, machine)
+        method = advised(expected.trained).choice
+        for asked in (config, replace(config, method="auto")):
+            plan = planned(asked, splits=splits, machine=machine).config
+            settings = expected.settings
+            assert (plan.net, plan.epochs, plan.batch_size) == (settings.net, settings.epochs, settings.batch_size)
+            if plan.method != "auto":
+                assert (plan.method, plan.drw) == (method.method, method.drw)
+            counts = prepare(replace(plan, method="erm", drw=False, epochs=1, device="cpu"), splits=splits).data.counts
+            assert sorted(counts.tolist()) == sorted(expected.trained)
+            assert worth_comparing([int(n) for n in counts])[0] == method
+
+
+def arrays(counts: tuple[int, ...], val: bool) -> Splits:
+    random = np.random.default_rng(1)
+
+    def made(sizes: tuple[int, ...]) -> ImageSet:
+        labels = np.repeat(np.arange(len(sizes)), sizes)
+        return ImageSet(random.integers(0, 256, (len(labels), 8, 8, 3), np.uint8), labels, ("a", "b", "c"))
+
+    return Splits("mine", made(counts), made((4, 4, 4)), made((4, 4, 4)) if val else None)
+
+
+@pytest.mark.parametrize("pictures", [7, 1])
+def test_images_that_cannot_be_split_are_not_advised_on(pictures: int, tmp_path: Path, call: Call) -> None:
+    """Copies of one picture per class: training has no test set to set aside, and inspect says it with its words."""
+    for name, shade in (("day", 200), ("night", 30)):
+        (tmp_path / "same" / name).mkdir(parents=True)
+        for number in range(pictures):
+            Image.new("RGB", (16, 16), (shade, shade, number)).save(tmp_path / "same" / name / f"{number}.png")
+    refused = call("train", "same", "--epochs", "1").err.strip().removeprefix("procrustean: ")
+    assert "there is no test set" in refused
+    answer = call("inspect", "same")
+    assert answer.code == 0
+    assert refused.splitlines()[-1] in answer.out
+    assert "start with" not in answer.out
+
+
+def test_an_empty_class_folder_hides_nothing(messy: Path) -> None:
+    (messy / "train" / "owl").mkdir()
+    shutil.copytree(messy / "test" / "red", messy / "test" / "fox")
+    text = inspect_source(str(messy), device="cpu")
+    for part in (
+        "broken: 2 files cannot be used",
+        "train/owl: class folder without images",
+        "train/red/cut.png: damaged",
+        "no training images of fox",
+        "48 of the largest class and 8 of the smallest, ratio 6",
+        "start with",
+    ):
+        assert part in text, part
+    row = next(line for line in text.splitlines() if line.startswith("fox"))
+    assert "█" not in row
+
+
+def test_one_class_alone(tmp_path: Path) -> None:
+    root = tmp_path / "one"
+    write_folder(root, {"red": 6}, 0)
+    text = inspect_source(str(root), device="cpu")
+    assert "6 images of 1 class in train" in text
+    assert "balanced accuracy" not in text
+    assert "at least two classes with training images are needed, found 1" in text
+
+
+def test_wide_letters_stand_in_columns_and_commands_can_be_pasted(tmp_path: Path) -> None:
+    root = tmp_path / "my photos"
+    write_folder(root, {"red": 12, "green": 8, "blue": 8}, 0)
+    (root / "blue").rename(root / "青い鳥")
+    text = inspect_source(str(root), device="cpu")
+    rows = [line for line in text.splitlines() if "█" in line]
+    assert len({cell_len(row[: row.index("█")]) for row in rows}) == 1
+    assert shlex.split(text.splitlines()[-2].removeprefix("start with: ")) == ["procrustean", "train", str(root)]
+
+
+def test_grey_files_are_timed_as_they_are_trained(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("a", "b"):
+        (tmp_path / "grey" / name).mkdir(parents=True)
+        for number in range(8):
+            pixels = np.random.default_rng(number + 100 * (name == "a")).integers(0, 256, (16, 16), np.uint8)
+            Image.fromarray(pixels).save(tmp_path / "grey" / name / f"{number}.png")
+    timed: list[Any] = []
+    monkeypatch.setattr(inspecting, "measured_speed", lambda *arguments: timed.append(arguments) or 100.0)
+    inspect_source(str(tmp_path / "grey"), device="cpu")
+    assert timed[0][1] == 3
 
 
 def test_npz_and_known_data_sets(tmp_path: Path, call: Call) -> None:

@@ -3,17 +3,20 @@ from __future__ import annotations
 import re
 import shutil
 from dataclasses import replace
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from procrustean import methods
+from procrustean import auto, fit, methods
+from procrustean.advice.methods import Choice
 from procrustean.config import RunConfig
 from procrustean.console import SilentReporter
 from procrustean.data.imageset import ImageSet, Splits
 from procrustean.linting import lint
+from procrustean.many import fit_many
 from procrustean.preparing import Prepared, prepare
 from procrustean.weights import FixedWeights, effective_number
 
@@ -61,7 +64,7 @@ def test_a_loss_that_corrects_and_weights() -> None:
         ),
         ({"lr": 0.001, "batch_size": 30}, "a learning rate of 0.001 is small for batches of 30"),
         ({"epochs": 5}, "5 epochs are all warm-up"),
-        ({"batch_size": 64, "lr": 0.05}, r"only 2 step\(s\) per epoch of 90 images"),
+        ({"batch_size": 64, "lr": 0.05}, "only 2 steps per epoch of 90 images"),
         ({"hold_out": 10, "counts": (60, 15)}, r"more images than it leaves of c1 \(5 left, 10 held out\)"),
         ({"tested": (6, 0)}, "there are no test images of c1"),
     ],
@@ -139,3 +142,35 @@ def test_evaluation_uses_no_weights(tmp_path: Path) -> None:
         images = ImageStore(run.data.test, device=run.placement.device, mean=mean, std=std)
         results.append(evaluate_net(net, images, [int(n) for n in run.data.counts], None))
     assert results[0] == results[1]
+
+
+class Told(SilentReporter):
+    def __init__(self) -> None:
+        self.texts: list[str] = []
+
+    def say_once(self, text: str) -> None:
+        if text not in self.texts:
+            self.texts.append(text)
+
+
+def test_a_comparison_and_a_grid_warn_too(colours: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The validation images being the test images matters most where methods are chosen on them."""
+    root = shutil.copytree(colours, tmp_path / "same")
+    shutil.rmtree(root / "val")
+    shutil.copytree(root / "test", root / "val")
+    looked: list[int] = []
+    leaking = import_module("procrustean.linting.leaks")
+    monkeypatch.setattr(leaking, "_FOUND", {})
+    search = leaking.near_duplicates
+    monkeypatch.setattr(leaking, "near_duplicates", lambda found: (looked.append(len(found)), search(found))[1])
+    monkeypatch.setattr(auto, "worth_comparing", lambda counts: [Choice("erm", False)])
+    warning = "warning: 24 of 24 test images are, or nearly are, validation images as well"
+    told = Told()
+    settings: dict[str, Any] = {"epochs": 1, "device": "cpu"}
+    fit(str(root), method="auto", **settings, run_dir=str(tmp_path / "all"), minutes=5, reporter=told)
+    assert sum(text.startswith(warning) for text in told.texts) == 1
+    told = Told()
+    base = RunConfig(str(root), method="erm", **settings)
+    fit_many([replace(base, seed=seed, run_dir=tmp_path / f"{seed}") for seed in (0, 1)], reporter=told)
+    assert sum(text.startswith(warning) for text in told.texts) == 1
+    assert len(looked) == 1  # all of these runs have the same images

@@ -31,10 +31,7 @@ class Measured:
     value: float  # mean over the seeds
     seeds: int
     where: str  # the folder of the files
-
-    @property
-    def name(self) -> str:
-        return self.method + " with DRW" * self.drw
+    options: tuple[tuple[str, float], ...] = ()  # other than the defaults
 
 
 LONG_TAILED = Setting("CIFAR-10, long-tailed, ratio 100", "long_tailed", 5000, 50, "resnet32")
@@ -43,6 +40,7 @@ FEW_LONG_TAILED = Setting("digits, long-tailed, ratio 20", "long_tailed", 100, 5
 FEW_STEP = Setting("digits, step, ratio 20", "step", 100, 5, "small")
 
 _CIFAR, _MORE, _DIGITS = "results/cifar10-rho100", "results/methods-cifar10-lt100", "results/digits"
+_SETTINGS = "results/digits-settings"
 
 MEASURED = (
     Measured(LONG_TAILED, "erm", False, 69.4, 1, _CIFAR),
@@ -73,4 +71,12 @@ MEASURED = (
     Measured(FEW_STEP, "remix", True, 91.3, 5, _DIGITS),
     Measured(FEW_STEP, "mfw", False, 86.0, 5, _DIGITS),
     Measured(FEW_STEP, "mfw", True, 92.6, 5, _DIGITS),
+    Measured(FEW_LONG_TAILED, "mfw", True, 94.1, 5, _SETTINGS, (("alpha", 0.2),)),
+    Measured(FEW_LONG_TAILED, "mfw", True, 93.9, 5, _SETTINGS, (("alpha", 5.0),)),
+    Measured(FEW_LONG_TAILED, "ldam", True, 96.2, 5, _SETTINGS, (("max_margin", 0.3),)),
+    Measured(FEW_LONG_TAILED, "ldam", True, 95.0, 5, _SETTINGS, (("max_margin", 0.8),)),
+    Measured(FEW_STEP, "mfw", True, 93.0, 5, _SETTINGS, (("alpha", 0.2),)),
+    Measured(FEW_STEP, "mfw", True, 92.4, 5, _SETTINGS, (("alpha", 1.0),)),
+    Measured(FEW_STEP, "ldam", True, 96.0, 5, _SETTINGS, (("max_margin", 0.3),)),
+    Measured(FEW_STEP, "ldam", True, 93.5, 5, _SETTINGS, (("max_margin", 0.8),)),
 )

@@ -13,21 +13,23 @@ from .measurements import MEASURED, Measured, Setting
 MILD = 3.0
 #: What `--method auto` compares beside the advised ones, whatever the counts.
 ALWAYS = (("erm", False), ("erm", True), ("mfw", True), ("ldam", True), ("remix", True))
-#: Methods that `--method auto` compares, if the time allows.
-MOST_COMPARED = 6
+#: Methods that `--method auto` compares, if the time allows, and settings of them beside the defaults.
+MOST_COMPARED, MOST_SETTINGS = 6, 2
 
 
 @dataclass(frozen=True)
 class Choice:
-    """A method with its setting."""
+    """A method with its settings."""
 
     method: str
     drw: bool
+    options: tuple[tuple[str, float], ...] = ()  # other than the defaults
 
     @property
     def name(self) -> str:
         """As a folder is called."""
-        return self.method.replace("_", "-") + "-drw" * self.drw
+        settings = "".join(f"-{option.replace('_', '-')}-{value:g}" for option, value in self.options)
+        return self.method.replace("_", "-") + "-drw" * self.drw + settings
 
 
 @dataclass(frozen=True)
@@ -41,8 +43,8 @@ class Advice:
 def advised(counts: Sequence[int]) -> Advice:
     """The method that did best where the classes were most like these.
 
-    >>> advised([1200, 1100, 1000]).choice
-    Choice(method='erm', drw=False)
+    >>> advised([1200, 1100, 1000]).choice.name
+    'erm'
     """
     checked = checked_counts(counts)
     ratio = max(checked) / min(checked)
@@ -61,12 +63,26 @@ def advised(counts: Sequence[int]) -> Advice:
 
 
 def worth_comparing(counts: Sequence[int]) -> list[Choice]:
-    """What `--method auto` tries, the most promising first and plain training among the first two."""
+    """What `--method auto` tries, the most promising first and plain training among the first two; settings last."""
     first = advised(counts).choice
     order = [first, *(Choice(method, drw) for method, drw in ALWAYS)]
+    settings: list[Choice] = []
     if max(counts) / min(counts) >= MILD:
-        order += [Choice(row.method, row.drw) for row in ranked(nearest(checked_counts(counts)))]
-    return list(dict.fromkeys(order))[:MOST_COMPARED]
+        setting = nearest(checked_counts(counts))
+        order += [Choice(row.method, row.drw) for row in ranked(setting)]
+        settings = better_settings(setting)
+    return list(dict.fromkeys(order))[:MOST_COMPARED] + settings[:MOST_SETTINGS]
+
+
+def better_settings(setting: Setting) -> list[Choice]:
+    """Options beside the defaults that did better than these, the best first.
+
+    They are compared and not advised: seeds differ by more than these settings do.
+    """
+    usual = {(row.method, row.drw): row.value for row in ranked(setting)}
+    others = [row for row in MEASURED if row.setting == setting and row.options]
+    better = [row for row in others if row.value > usual.get((row.method, row.drw), math.inf)]
+    return [Choice(row.method, row.drw, row.options) for row in sorted(better, key=lambda row: -row.value)]
 
 
 def nearest(counts: Sequence[int]) -> Setting:
@@ -83,5 +99,6 @@ def nearest(counts: Sequence[int]) -> Setting:
 
 
 def ranked(setting: Setting) -> list[Measured]:
-    """What was measured in a setting, the best first."""
-    return sorted((row for row in MEASURED if row.setting == setting), key=lambda row: -row.value)
+    """What was measured in a setting with the defaults of the methods, the best first."""
+    rows = [row for row in MEASURED if row.setting == setting and not row.options]
+    return sorted(rows, key=lambda row: -row.value)

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from statistics import median
+
+import numpy as np
 
 from ..config import RunConfig
 from ..console import duration_text
 from ..data.imageset import Splits
 from ..data.imbalance import build
+from ..data.listed import FileListing
+from ..data.parting import shares
+from ..data.set_aside import shares_for_test
 from ..data.sources import is_files, is_named, list_source, load_source
 from ..errors import ConfigError
 from ..loading import source_settings
@@ -23,6 +29,8 @@ from .settings import EVALUATIONS, Settings, choose_settings, rate_for, settings
 ADVISED, AUTO = "advised", "auto"
 #: The share of each class that is set aside to choose and calibrate on, where there is no validation set.
 HOLD_OUT = 0.15
+#: Settings that are chosen for the images and the machine.
+FILLED = ("net", "epochs", "batch_size", "lr", "evaluate_every")
 #: To what images are made smaller for a network that was named.
 LARGEST_SIDE = {"cpu": 64, "cuda": 128}
 
@@ -73,37 +81,73 @@ def planned(
         splits = load(replace(config, image_size=size))
         if is_files(config.source) and config.recipe == "auto":
             config = replace(config, image_size=splits.train.images.shape[1])
-    why: list[str] = []
+    config, why = with_hold_out(config, splits.val is not None)
     if natural is not None and 2 * (config.image_size or natural) <= natural:
         why.append(
             f"images made smaller, from usually {natural} pixels to {config.image_size}; if that hides what matters: "
             f"--image-size {2 * (config.image_size or natural)}, at four times the work"
         )
-    if config.recipe == "auto":
-        config, reason = _with_training(config, splits, machine)
+    is_open = config.recipe == "auto" and not all(getattr(config, name) for name in FILLED)
+    if not is_open and config.method != ADVISED:
+        return Plan(config, splits, tuple(why))
+    trained = trained_on(config, splits)
+    if is_open:
+        config, reason = _with_training(config, sum(trained), splits.train.images.shape[1:], machine)
         why += reason
-    if open_method and not config.hold_out and splits.val is None:
-        config = replace(config, hold_out=HOLD_OUT)
-        why.append(f"{100 * HOLD_OUT:g} % of each class are held out, to choose and calibrate on")
     if config.method == ADVISED:
-        data = build(splits, imbalance=config.imbalance, rho=config.rho, data_seed=config.data_seed)
-        advice = advised([int(n) for n in data.counts])
+        advice = advised(trained)
         config = replace(config, method=advice.choice.method, drw=config.drw or advice.choice.drw)
         why.append(f"method {config.method}{' with DRW' * config.drw}: {advice.why}")
     return Plan(config, splits, tuple(why))
 
 
-def _with_training(config: RunConfig, splits: Splits, machine: Machine) -> tuple[RunConfig, list[str]]:
-    images, (height, width, channels) = len(splits.train), splits.train.images.shape[1:]
+def with_hold_out(config: RunConfig, has_val: bool) -> tuple[RunConfig, list[str]]:
+    """Settings that hold images out where there is no validation set and the method is left open, and why."""
+    if config.method not in (ADVISED, AUTO) or config.hold_out or has_val:
+        return config, []
+    why = f"{100 * HOLD_OUT:g} % of each class are held out, to choose and calibrate on"
+    return replace(config, hold_out=HOLD_OUT), [why]
+
+
+def trained_on(config: RunConfig, splits: Splits) -> list[int]:
+    """Images per class that a run of these settings trains on, in the order of the classes."""
+    if config.classes:
+        splits = splits.only(config.classes)
+    data = build(
+        splits,
+        imbalance=config.imbalance,
+        rho=config.rho,
+        data_seed=config.data_seed,
+        hold_out=config.hold_out,
+        hold_out_from=config.hold_out_from,
+    )
+    return [int(n) for n in np.bincount(splits.train.labels[data.indices], minlength=len(splits.train.classes))]
+
+
+def settings_at(config: RunConfig, images: int, shape: tuple[int, ...], machine: Machine) -> Settings:
+    """Network, epochs and batch for images whose size is decided.
+
+    Args:
+        config: names the network, if it is not open.
+        images: trained on.
+        shape: (height, width, channels) of the images.
+        machine: where they are trained on.
+    """
+    height, width, channels = shape
     side = max(height, width)
     if config.net is not None:
-        starts = config.pretrained is not None
-        chosen = settings_of(config.net, side, images, channels, machine, pretrained=starts)
-    else:
-        pretrained = found_pretrained(side, channels) if config.pretrained is None else None
-        chosen = choose_settings(images, side, channels, machine, pretrained)
-        if chosen.size != side:  # these images cannot be resized, or a size was asked for
-            chosen = _at_size(side, images, channels, machine)
+        return settings_of(config.net, side, images, channels, machine, pretrained=config.pretrained is not None)
+    pretrained = found_pretrained(side, channels) if config.pretrained is None else None
+    chosen = choose_settings(images, side, channels, machine, pretrained)
+    # These images cannot be resized, or a size was asked for.
+    return chosen if chosen.size == side else _at_size(side, images, channels, machine)
+
+
+def _with_training(
+    config: RunConfig, images: int, shape: tuple[int, ...], machine: Machine
+) -> tuple[RunConfig, list[str]]:
+    height, width, _ = shape
+    chosen = settings_at(config, images, shape, machine)
     filled = replace(
         config,
         net=config.net or chosen.net,
@@ -117,8 +161,9 @@ def _with_training(config: RunConfig, splits: Splits, machine: Machine) -> tuple
         return config, []
     seconds = chosen.seconds * (filled.epochs or 1) / chosen.epochs
     where = "a GPU" if machine.device == "cuda" else f"a CPU with {machine.threads} thread{'s' * (machine.threads > 1)}"
+    epochs = f"{filled.epochs} epoch{'s' * (filled.epochs != 1)}"
     text = (
-        f"{filled.net} on images of {width} x {height}, {filled.epochs} epochs in batches of {filled.batch_size}: what "
+        f"{filled.net} on images of {width} x {height}, {epochs} in batches of {filled.batch_size}: what "
         f"{where} trains on {images} images in about {duration_text(seconds)}"
     )
     if chosen.pretrained and config.net is None:
@@ -143,10 +188,22 @@ def _size_to_load(config: RunConfig, machine: Machine) -> tuple[int | None, int 
     listing = list_source(config.source, config.on_bad_image)
     if not listing.headers:
         return None, None  # loading says what is wrong with them
+    return size_to_load(listing, config, machine)
+
+
+def size_to_load(listing: FileListing, config: RunConfig, machine: Machine) -> tuple[int, int]:
+    """The usual length of the shorter side of files with any sizes, and the side to load them at."""
     side = round(median(min(h.width, h.height) for h in listing.headers.values()))
     if config.net is not None:
         return side, min(side, LARGEST_SIDE[machine.device])
-    images = sum(file.split == "train" for file in listing.files)
-    if not any(file.split == "test" for file in listing.files):
-        images = round(0.8 * images)  # the others will be set aside
+    readable = [file for file in listing.files if file.name in listing.headers]
+    present = {file.split for file in readable}
+    tally = Counter(file.label for file in readable if file.split == "train")
+    counts = np.array(list(tally.values()), np.int64)
+    if "test" not in present:
+        counts = counts - shares_for_test(counts)
+    share = with_hold_out(config, "val" in present)[0].hold_out
+    if share:
+        counts = counts - (shares(counts, share) if share < 1 else np.where(counts > share, int(share), 0))
+    images = max(1, int(counts.sum()))  # near-duplicates, which are looked for later, change it a little
     return side, choose_settings(images, side, 3, machine, found_pretrained(side, channels=3)).size

@@ -20,11 +20,14 @@ class Inspect:
     """A folder of images (one folder per class), a .csv, .parquet or .npz file, or a known data set."""
     device: Literal["auto", "cpu", "cuda"] = "auto"
     """Where one would train."""
+    on_bad_image: Literal["error", "skip"] = "error"
+    """Whether one would train without files that cannot be used; they are named in any case."""
 
     def run(self) -> int:
         from ..console import make_reporter, write_result
         from ..inspecting.inspect import inspect_source
 
         reporter = make_reporter()
-        write_result(inspect_source(self.source, device=self.device, say=reporter.say))
+        text = inspect_source(self.source, device=self.device, on_bad_image=self.on_bad_image, say=reporter.say)
+        write_result(text)
         return 0

@@ -7,7 +7,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import Literal
 
-from ..console import notify
+from ..console import command_text, notify
 from ..errors import RunError
 from ..report.result_file import CANDIDATES, RESULT_FILE, is_run, runs_in
 
@@ -32,7 +32,7 @@ def finished_runs(paths: Sequence[Path]) -> list[Path]:
                 if run.is_dir() and not is_run(run):
                     _leave_out(f"{run}: not a run, and no run is in it")
                 elif run.is_dir() and not (run / RESULT_FILE).exists():
-                    _leave_out(f"{run}: not finished; go on with: procrustean resume {run}")
+                    _leave_out(f"{run}: not finished; go on with: {command_text('resume', run)}")
                 else:
                     found.append(run)
     if paths and not found:

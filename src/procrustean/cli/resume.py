@@ -24,6 +24,7 @@ class Resume:
         from ..api import resume
         from ..console import make_reporter
         from .outcome import show
+        from .own_outcome import show_own
 
         reporter = make_reporter(quiet=self.quiet)
         try:
@@ -31,4 +32,5 @@ class Resume:
         finally:
             reporter.close()
         show([run.path])
+        show_own(run.result, run.path, reporter.say)
         return 0

@@ -57,6 +57,7 @@ class Train(RunConfig):
         from ..api import fit
         from ..console import make_reporter
         from .outcome import show
+        from .own_outcome import show_own
 
         reporter = make_reporter(quiet=self.quiet)
         try:
@@ -64,7 +65,9 @@ class Train(RunConfig):
         finally:
             reporter.close()
         # The runs of a comparison stand beside one another in its folder.
-        show([run.path.parent if self.method == "auto" else run.path])
+        kept = run.path.parent if self.method == "auto" else run.path
+        show([kept])
+        show_own(run.result, kept, reporter.say)
         return 0
 
     def _print(self, config: RunConfig) -> None:

@@ -9,15 +9,17 @@ from procrustean.data.image_files import NAMED_BAD_FILES, ImageFile, Problems, h
 from procrustean.data.listed import SPLIT_NAMES, OnBadImage, check_classes, composed
 from procrustean.errors import DataError
 
-EMPTY = "class folder without images"
+EMPTY, OUTSIDE = "class folder without images", "not inside a class folder"
+LAYOUT = "the layout is FOLDER/class/image or FOLDER/train/class/image"
 LEFTOVERS = {"thumbs.db", "ehthumbs.db", "desktop.ini", "icon\r", "__macosx"}  # of file managers, lower case
 
 
 def list_folder(root: Path, bad: Problems, on_bad_image: OnBadImage = "error") -> list[ImageFile]:
     """Every file of `root/class/*` or `root/{train,val,test}/class/*`, sorted; what lies elsewhere goes to `bad`.
 
-    Hidden files and leftovers of file managers (Thumbs.db ...) are passed over. Classes without training images and
-    empty folders are refused, unless what cannot be used is to be left out.
+    Hidden files and leftovers of file managers (Thumbs.db ...) are passed over. Empty folders and classes without
+    training images go to `bad` too, so that they are named together with what is wrong with the files; fewer than two
+    classes are refused at once, unless what cannot be used is to be left out.
     """
     files: list[ImageFile] = []
     for split, folder in _split_folders(root, bad).items():
@@ -26,8 +28,6 @@ def list_folder(root: Path, bad: Problems, on_bad_image: OnBadImage = "error") -
         for class_folder in class_folders:
             entries = entries_of(class_folder)
             if not entries:
-                if on_bad_image == "error":
-                    raise DataError(f"{class_folder}: {EMPTY}; add some or remove the folder")
                 bad[str(class_folder.relative_to(root))] = EMPTY
             for path in entries:
                 if path.is_file():
@@ -37,13 +37,22 @@ def list_folder(root: Path, bad: Problems, on_bad_image: OnBadImage = "error") -
                     bad[str(path.relative_to(root))] = what
     if on_bad_image == "skip":
         return files
-    try:
-        check_classes(files, str(root), hint="the layout is ROOT/class/image or ROOT/train/class/image")
-    except DataError:
-        if len({file.label for file in files}) < 2:
-            refuse(bad, str(root))  # says more: perhaps all images lie outside class folders
-        raise
+    bad.update(_untrained(files))
+    if len({file.label for file in files}) < 2:
+        refuse(bad, str(root))
+        check_classes(files, str(root), hint=LAYOUT)
     return files
+
+
+def _untrained(files: list[ImageFile]) -> Problems:
+    """Classes that are tested but not trained on."""
+    trained = {file.label for file in files if file.split == "train"}
+    found = {}
+    for file in files:
+        if file.label not in trained and trained:
+            what = f"class {file.label!r} is in the {file.split} split but not in the train split"
+            found[str(Path(file.name).parent)] = f"{what}; add training images or remove it"
+    return found
 
 
 def _refuse_equal_names(folders: list[Path]) -> None:
@@ -60,22 +69,25 @@ def _split_folders(root: Path, bad: Problems) -> dict[str, Path]:
     folders = _folders(root, root, bad)
     if not folders:
         _refuse_a_class_folder(root)
-    named = {folder.name: folder for folder in folders}
-    only_splits = bool(folders) and set(named) <= set(SPLIT_NAMES)
+    split_of = {folder: SPLIT_NAMES.get(folder.name.lower()) for folder in folders}
+    only_splits = bool(folders) and all(split_of.values())
+    training = [folder for folder, split in split_of.items() if split == "train"]
     # A class may be called "train" too: as a split it holds class folders.
-    if not only_splits and not ("train" in named and any(p.is_dir() for p in entries_of(named["train"]))):
+    if not only_splits and not any(path.is_dir() for folder in training for path in entries_of(folder)):
         return {"train": root}
     splits: dict[str, Path] = {}
-    for name, folder in named.items():
-        if name not in SPLIT_NAMES:
+    for folder, split in split_of.items():
+        if split is None:
             raise DataError(
-                f"{folder}: unexpected beside the train folder; only {', '.join(SPLIT_NAMES)} are known there"
+                f"{folder}: unexpected beside the {training[0].name} folder; only {', '.join(SPLIT_NAMES)} are known "
+                "there"
             )
-        if SPLIT_NAMES[name] in splits:
-            raise DataError(f"{root}: both {splits[SPLIT_NAMES[name]].name} and {name} given; keep one")
-        splits[SPLIT_NAMES[name]] = folder
+        if split in splits:
+            raise DataError(f"{root}: both {splits[split].name} and {folder.name} given; keep one")
+        splits[split] = folder
     if "train" not in splits:
-        raise DataError(f"{root}: no train folder, only {', '.join(named)}; add one or name the folder of classes")
+        named = ", ".join(folder.name for folder in folders)
+        raise DataError(f"{root}: no train folder, only {named}; add one or name the folder of classes")
     return splits
 
 
@@ -85,17 +97,18 @@ def _refuse_a_class_folder(root: Path) -> None:
     if not headers(files[:NAMED_BAD_FILES], {}):
         return
     above = root.resolve().parent
-    if above.name in SPLIT_NAMES:
+    if above.name.lower() in SPLIT_NAMES:
         above = above.parent
     raise DataError(
-        f"{root}: holds images but no class folders; name the folder that holds one folder per class. If "
-        f"{root.resolve().name} is one of the classes, that is {above}"
+        f"{root}: holds images but no class folders. If {root.resolve().name} is one of the classes, name the folder "
+        f"that holds them all, {above}. Else put the images into one folder per class ({LAYOUT}), or list them in a "
+        "CSV file with columns path and label and name that"
     )
 
 
 def _folders(parent: Path, root: Path, bad: Problems) -> list[Path]:
     entries = entries_of(parent)
-    bad.update({str(path.relative_to(root)): "not inside a class folder" for path in entries if not path.is_dir()})
+    bad.update({str(path.relative_to(root)): OUTSIDE for path in entries if not path.is_dir()})
     return [path for path in entries if path.is_dir()]
 
 

@@ -215,7 +215,8 @@ def _parted(source: ImageSet, indices: Indices, amount: float, seed: int) -> Hol
     if amount == 0:
         return HoldOut(indices, np.zeros(0, np.int64), ())
     if amount < 1:
-        kept, held, left_out = hold_out_share(source.subset(indices), amount, seed)
+        whole = np.array_equal(indices, np.arange(len(source)))
+        kept, held, left_out = hold_out_share(source if whole else source.subset(indices), amount, seed)
     else:
         kept, held, left_out = hold_out(source.labels[indices], int(amount), len(source.classes), seed)
     return HoldOut(indices[kept], indices[held], left_out)

@@ -26,15 +26,19 @@ from procrustean.errors import DataError, did_you_mean
 
 #: Whether files that are no complete images are refused or left out.
 OnBadImage = Literal["error", "skip"]
-SPLIT_NAMES = {"train": "train", "val": "val", "valid": "val", "validation": "val", "test": "test"}
+#: What splits are called, in capitals or not, as folders and in tables.
+SPLIT_NAMES = {
+    **dict.fromkeys(("train", "training"), "train"),
+    **dict.fromkeys(("val", "valid", "validation", "dev"), "val"),
+    **dict.fromkeys(("test", "testing"), "test"),
+}
 
 
 def split_name(given: str, where: str) -> str:
     """train, val or test, from one of their usual names."""
-    known = {**SPLIT_NAMES, "training": "train", "testing": "test", "dev": "val"}
-    if given.lower() not in known:
-        raise DataError(f"{where}: unknown split {given!r}. {did_you_mean(given, known)}")
-    return known[given.lower()]
+    if given.lower() not in SPLIT_NAMES:
+        raise DataError(f"{where}: unknown split {given!r}. {did_you_mean(given, SPLIT_NAMES)}")
+    return SPLIT_NAMES[given.lower()]
 
 
 def composed(name: str) -> str:
@@ -76,18 +80,28 @@ class FileListing:
         kept = [readable[row] for row in good]
         if bad or len(kept) < len(self.files):
             notes.append(_told(bad, sorted({file.label for file in self.files} - set(classes))))
-        check_classes(kept, self.where)
-        if len(kept) < len(self.files):
-            self._refuse_empty_splits(kept)
             pixels = pixels[good]
         if moving := sum(self.headers[file.name].frames > 1 for file in kept):
             notes.append(f"{moving} image{'s' * (moving > 1)} with several frames or pages: the first one is used")
+        return self.in_splits(kept, pixels, notes)
+
+    def in_splits(self, kept: Sequence[ImageFile], pixels: Images, notes: Sequence[str] = ()) -> Splits:
+        """The splits of decoded images of this listing, a test set set aside if none was given.
+
+        Args:
+            kept: the files that are used, all of classes with training images.
+            pixels: their images, [N, height, width, channels].
+            notes: what there is to say about them.
+        """
+        check_classes(kept, self.where)
+        self._refuse_empty_splits(kept)
+        classes = tuple(sorted({file.label for file in kept}))
         present = dict.fromkeys(file.split for file in kept)
         splits = {split: _image_set(kept, pixels, split, classes) for split in present}
         train, test = splits["train"], splits.get("test")
         if test is None:
             train, test, note = set_aside_test(train, self.where)
-            notes.append(note)
+            notes = [*notes, note]
         return Splits(self.name, train, test, splits.get("val"), "; ".join(notes))
 
     def _refuse_empty_splits(self, kept: Sequence[ImageFile]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import numpy.typing as npt
@@ -13,11 +14,15 @@ from procrustean.data.imageset import ImageSet, Indices, Labels
 
 #: Small classes give up to a quarter of their images, at most this many, so that something can be said about them.
 ENOUGH = 10
+#: A set is parted when its training is planned and again when it begins, and by every run of a comparison.
+_FOUND: WeakKeyDictionary[ImageSet, Groups] = WeakKeyDictionary()
 
 
 def groups_of(images: ImageSet) -> Groups:
-    """Near-duplicates of a set, as equal numbers."""
-    return near_duplicates(fingerprints(images.images))
+    """Near-duplicates of a set, as equal numbers; they are searched for once."""
+    if images not in _FOUND:
+        _FOUND[images] = near_duplicates(fingerprints(images.images))
+    return _FOUND[images]
 
 
 def shares(counts: Labels, share: float) -> Labels:

@@ -5,11 +5,20 @@ from __future__ import annotations
 import numpy as np
 
 from procrustean.data.duplicates import MOST_COMPARED
-from procrustean.data.imageset import ImageSet
+from procrustean.data.imageset import ImageSet, Labels
 from procrustean.data.parting import groups_of, part
 from procrustean.errors import DataError
 
 SEED = 0
+
+
+def shares_for_test(counts: Labels) -> Labels:
+    """How many images each class gives to the test set.
+
+    >>> shares_for_test(np.array([10, 3, 1])).tolist()
+    [2, 1, 0]
+    """
+    return np.where(counts >= 2, np.maximum(counts // 5, 1), 0)
 
 
 def set_aside_test(images: ImageSet, name: str) -> tuple[ImageSet, ImageSet, str]:
@@ -18,7 +27,7 @@ def set_aside_test(images: ImageSet, name: str) -> tuple[ImageSet, ImageSet, str
     A class with 2 to 4 images gives one; a class with a single image keeps it for training. Near-duplicates stay on
     one side.
     """
-    counts = np.where(images.counts >= 2, np.maximum(images.counts // 5, 1), 0)
+    counts = shares_for_test(images.counts)
     if not counts.any():
         raise DataError(
             f"{name}: there is no test set, and no class has the 2 images needed to set one aside; add images"

@@ -11,6 +11,8 @@ from .finding import Finding, fine, note, problem
 
 GIB = 2**30
 LITTLE_DISK, LITTLE_MEMORY = 2 * GIB, 2 * GIB
+#: From this many waiting programs per core on a machine is called busy.
+BUSY = 0.75
 
 
 def check_threads(threads: int, cores: int, environment: Mapping[str, str]) -> list[Finding]:
@@ -29,6 +31,24 @@ def check_threads(threads: int, cores: int, environment: Mapping[str, str]) -> l
         why = f"OMP_NUM_THREADS={asked}" if asked else "torch's own setting"
         return [note("threads", f"{threads} of {cores} cores are used, because of {why}")]
     return [fine("threads", f"{threads}, as many as there are usable cores")]
+
+
+def check_load(load: float | None, cores: int) -> list[Finding]:
+    """Whether other programs leave the cores free.
+
+    Args:
+        load: programs that wanted to compute in the last minute, None where the system does not tell.
+        cores: that this process may use.
+    """
+    if load is None or load < BUSY * cores:
+        return []
+    text = f"{load:.1f} programs wanted to compute on {cores} core{'s' * (cores > 1)} in the last minute (load average)"
+    return [note("load", f"{text}: training takes longer than announced until they are done")]
+
+
+def load_average() -> float | None:
+    """Of the last minute; None where the system does not tell."""
+    return os.getloadavg()[0] if hasattr(os, "getloadavg") else None
 
 
 def usable_cores() -> int:

@@ -18,6 +18,7 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from ..config import RunConfig
+from ..console import command_text
 from ..data.sources import is_named
 from ..errors import RunError
 from ..paths import expanded
@@ -136,8 +137,10 @@ class RunDirectory:
             changed = ", ".join(f"{k}: {before[k]!r} there, {now[k]!r} here" for k in now if before[k] != now[k])
             raise RunError(f"{self.path} holds a run with other settings ({changed}); choose another --run-dir")
         if self.finished:
-            raise RunError(f"{self.path} holds this very run, finished; see: procrustean compare {self.path}")
-        raise RunUnfinished(f"{self.path} holds this very run, unfinished; go on with: procrustean resume {self.path}")
+            raise RunError(f"{self.path} holds this very run, finished; see: {command_text('compare', self.path)}")
+        raise RunUnfinished(
+            f"{self.path} holds this very run, unfinished; go on with: {command_text('resume', self.path)}"
+        )
 
     def file(self, name: str) -> Path:
         return self.path / name

@@ -3,53 +3,102 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
 
-import numpy as np
-
-from ..advice.cost import this_machine
-from ..advice.planning import HOLD_OUT
-from ..advice.pretrained import found_pretrained
-from ..advice.settings import choose_settings
-from ..data.parting import shares
+from ..advice.cost import Machine, this_machine
+from ..advice.methods import advised
+from ..advice.planning import ADVISED, HOLD_OUT, settings_at, size_to_load, trained_on, with_hold_out
+from ..advice.settings import Settings
+from ..config import RunConfig
+from ..data.description import printable
+from ..data.imageset import Splits
+from ..errors import ConfigError, DataError
 from .survey import Survey, survey
-from .text import describe_advice, describe_problems, describe_survey
+from .text import describe_advice, describe_problems, describe_refusal, describe_survey, number_of
 from .timing import measured_speed
 
 
-def inspect_source(source: str, *, device: str = "auto", say: Callable[[str], None] = lambda text: None) -> str:
+def inspect_source(
+    source: str,
+    *,
+    device: Literal["auto", "cpu", "cuda"] = "auto",
+    on_bad_image: Literal["error", "skip"] = "error",
+    say: Callable[[str], None] = lambda text: None,
+) -> str:
     """Read all images and say what there is, what is wrong, and what is advised.
 
     Args:
         source: a folder, a table, a saved data set, a .npz file or a known data set.
         device: where one would train: "auto", "cpu" or "cuda".
+        on_bad_image: whether one would train without the files that cannot be used.
         say: called with one line of progress at a time.
     """
     found = survey(source, say=say)
-    trained, notes = trained_on(found)
-    lines = [*describe_survey(found, trained), *notes, "", *describe_problems(found)]
-    if min(trained) > 0 and len(trained) > 1:
-        machine = this_machine(device)
-        channels = 1 if set(found.modes) == {"L"} and len(found.sizes) == 1 and not found.bad else 3
-        pretrained = found_pretrained(found.side, channels)
-        settings = choose_settings(sum(trained), found.side, channels, machine, pretrained)
-        speed = measured_speed(settings.net, channels, settings.size, settings.batch_size, machine.device)
-        lines += ["", *describe_advice(source, trained, settings, machine, speed)]
-    return "\n".join(lines)
+    lines = [*describe_survey(found), "", *describe_problems(found, on_bad_image)]
+    try:
+        expected = expectation(found, RunConfig(source, method=ADVISED, device=device), this_machine(device))
+    except (ConfigError, DataError) as error:
+        return "\n".join([*lines, "", *describe_refusal(str(error))])
+    settings, machine = expected.settings, expected.machine
+    speed = measured_speed(settings.net, expected.channels, settings.size, settings.batch_size, machine.device)
+    command = ["train", source, *["--on-bad-image", "skip"] * bool(found.bad)]
+    advice = advised(expected.trained)
+    return "\n".join(
+        [*lines, *expected.notes, "", *describe_advice(command, advice, expected.trained, settings, machine, speed)]
+    )
 
 
-def trained_on(found: Survey) -> tuple[list[int], list[str]]:
-    """Images per class that `procrustean train` would train on, and what it would set aside."""
-    left, notes = np.array(found.train), []
+@dataclass(frozen=True)
+class Expectation:
+    """What `procrustean train` with nothing else would do."""
+
+    trained: list[int]  # images per class with training images, after what is set aside and held out
+    notes: list[str]  # what would be set aside
+    settings: Settings
+    channels: int
+    machine: Machine
+
+
+def expectation(found: Survey, config: RunConfig, machine: Machine) -> Expectation:
+    """What training would do with a source, by the code that it plans and splits with.
+
+    Raises:
+        DataError, ConfigError: what training would refuse it with.
+    """
+    if found.splits is None:
+        raise DataError(found.refused)
+    splits = found.splits
+    config, _ = with_hold_out(config, splits.val is not None)
+    trained = trained_on(config, splits)
+    shape = splits.train.images.shape[1:]
+    if found.listing is not None:
+        _, size = size_to_load(found.listing, config, machine)
+        shape = (size, size, 3)
+    settings = settings_at(config, sum(trained), shape, machine)
+    return Expectation(trained, _set_aside(found, splits, trained), settings, shape[2], machine)
+
+
+def _set_aside(found: Survey, splits: Splits, trained: list[int]) -> list[str]:
+    """What training would take away from the training images of a source."""
+    notes = []
     if not found.has_test:
-        test = np.where(left >= 2, np.maximum(left // 5, 1), 0)
-        left = left - test
-        notes.append(f"no test images: {test.sum()} would be set aside, 20 % of each class")
+        test = splits.test.counts
+        notes.append(f"no test images: {int(test.sum())} would be set aside, 20 % of each class")
+        none = [c for c, n in zip(splits.test.classes, test, strict=True) if n == 0]
+        notes += [f"too few different images to test on: {_some(none)}"] * bool(none)
     if not found.has_val:
-        held = shares(left, HOLD_OUT)
-        left = left - held
+        held = splits.train.counts - trained
         share = f"{100 * HOLD_OUT:g} % of each class, up to a quarter of small ones"
         notes.append(f"no validation images: {held.sum()} would be held out, {share}")
-        none = [c for c, n in zip(found.classes, held, strict=True) if n == 0]
-        if none:
-            notes.append(f"too few images to hold any out: {', '.join(none[:5])}{' ...' * (len(none) > 5)}")
-    return [int(n) for n in left], notes
+        none = [c for c, n in zip(splits.train.classes, held, strict=True) if n == 0]
+        notes += [f"too few images to hold any out: {_some(none)}"] * bool(none)
+    if notes:
+        notes.insert(0, "")
+        sizes = f"{max(trained)} to {min(trained)} per class"
+        notes.append(f"{number_of(sum(trained), 'image')} would be trained on, {sizes}")
+    return notes
+
+
+def _some(names: list[str]) -> str:
+    return ", ".join(map(printable, names[:5])) + " ..." * (len(names) > 5)

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from statistics import median
 
 import numpy as np
 
 from ..data.duplicates import Groups, fingerprints, near_duplicates
-from ..data.image_files import Problems, decoded
-from ..data.imageset import Splits
+from ..data.image_files import ImageFile, Problems, decoded, refuse
+from ..data.imageset import Images, Splits
 from ..data.listed import FileListing
 from ..data.sources import is_files, list_source, load_source
+from ..errors import DataError
 
 SPLITS = ("train", "val", "test")
 #: In which size images are compared.
@@ -50,6 +51,9 @@ class Survey:
     modes: Counter[str]  # RGB, L, ... -> images
     bad: Problems
     twins: tuple[Twins, ...]
+    listing: FileListing | None  # None for arrays
+    splits: Splits | None  # as training splits them, files as small pictures; None if it would refuse them
+    refused: str = ""  # why it would
 
     @property
     def side(self) -> int:
@@ -77,9 +81,12 @@ def survey(source: str, *, say: Callable[[str], None] = lambda text: None) -> Su
         source: a folder, a table, a saved data set, a .npz file or a known data set.
         say: called with one line of progress at a time.
     """
-    if is_files(source):
-        return _of_files(list_source(source), say)
-    return _of_arrays(load_source(source, say=say))
+    if not is_files(source):
+        return _of_arrays(load_source(source, say=say))
+    listing = list_source(source, "skip")
+    if not listing.files:
+        list_source(source)  # says why
+    return _of_files(listing, say)
 
 
 def _of_files(listing: FileListing, say: Callable[[str], None]) -> Survey:
@@ -90,15 +97,31 @@ def _of_files(listing: FileListing, say: Callable[[str], None]) -> Survey:
     bad = dict(listing.bad)
     pixels = decoded(readable, THUMBNAIL, bad)
     kept = [row for row, file in enumerate(readable) if file.name not in bad]
-    files = [readable[row] for row in kept]
-    groups = near_duplicates(fingerprints(pixels[kept])) if kept else np.zeros(0, np.int64)
+    if not kept:
+        refuse(bad, listing.where)
+    files, pixels = [readable[row] for row in kept], pixels[kept]
+    groups = near_duplicates(fingerprints(pixels))
     classes = tuple(sorted({file.label for file in listing.files}))
     tally = Counter((file.split, file.label) for file in files)
     counts = {split: [tally[split, name] for name in classes] for split in SPLITS}
     sizes = Counter((headers[file.name].width, headers[file.name].height) for file in files)
     modes = Counter(headers[file.name].mode for file in files)
     described = [(file.name, file.split, file.label) for file in files]
-    return Survey(listing.name, classes, counts, sizes, modes, bad, _twins(groups, described))
+    splits, refused = _as_in_training(listing, files, pixels)
+    twins = _twins(groups, described)
+    return Survey(listing.name, classes, counts, sizes, modes, bad, twins, listing, splits, refused)
+
+
+def _as_in_training(
+    listing: FileListing, files: Sequence[ImageFile], pixels: Images
+) -> tuple[Splits, str] | tuple[None, str]:
+    """The splits that training makes, broken files left out, or why it makes none."""
+    trained = {file.label for file in files if file.split == "train"}
+    rows = [row for row, file in enumerate(files) if file.label in trained]
+    try:
+        return listing.in_splits([files[row] for row in rows], pixels[rows]), ""
+    except DataError as error:
+        return None, str(error)
 
 
 def _of_arrays(splits: Splits) -> Survey:
@@ -120,7 +143,8 @@ def _of_arrays(splits: Splits) -> Survey:
     height, width, channels = splits.train.images.shape[1:]
     total = len(described)
     modes = Counter({"RGB" if channels == 3 else "L": total})
-    return Survey(splits.name, classes, counts, Counter({(width, height): total}), modes, {}, _twins(groups, described))
+    sizes, twins = Counter({(width, height): total}), _twins(groups, described)
+    return Survey(splits.name, classes, counts, sizes, modes, {}, twins, None, splits)
 
 
 def _twins(groups: Groups, described: list[tuple[str, str, str]]) -> tuple[Twins, ...]:

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+from rich.cells import cell_len, set_cell_size
+
 from ..advice.cost import Machine
-from ..advice.methods import MILD, advised
+from ..advice.methods import MILD, Advice
 from ..advice.settings import Settings
-from ..console import duration_text
+from ..console import command_text, duration_text
 from ..counts import imbalance_kind
 from ..data.description import printable
+from ..data.listed import OnBadImage
 from .survey import Survey, Twins
 
 NAMED = 5
@@ -15,40 +20,55 @@ _BAR = 30
 _MOST_CLASSES = 60
 
 
-def describe_survey(found: Survey, trained: list[int]) -> list[str]:
-    """What there is.
+def number_of(number: int, what: str) -> str:
+    """A number with what it counts.
 
-    Args:
-        found: the survey.
-        trained: images per class that would be trained on.
+    >>> number_of(1, "group"), number_of(3, "class")
+    ('1 group', '3 classes')
     """
+    return f"{number} {what}{('es' if what.endswith('s') else 's') * (number != 1)}"
+
+
+def describe_survey(found: Survey) -> list[str]:
+    """What there is."""
     total = sum(map(sum, found.counts.values()))
     splits = [name for name in ("train", "val", "test") if any(found.counts[name])]
-    lines = [f"{printable(found.name)}: {total} images of {len(found.classes)} classes in {', '.join(splits)}", ""]
-    lines += _counts(found, splits)
-    largest, smallest = max(trained), min(trained)
-    ratio = largest / smallest if smallest else float("inf")
-    kind = "mild" if ratio < MILD else imbalance_kind([n for n in trained if n]).replace("_", "-")
+    lines = [f"{printable(found.name)}: {number_of(total, 'image')} of {number_of(len(found.classes), 'class')} in "]
+    lines[0] += ", ".join(splits)
+    lines += ["", *_counts(found, splits), ""]
+    present = [n for n in found.train if n]
+    if len(present) > 1:
+        lines.append(_imbalance(present))
+    lines += [*_constant_guess(found), _shapes(found)]
+    return lines
+
+
+def _imbalance(counts: list[int]) -> str:
+    largest, smallest = max(counts), min(counts)
+    kind = "mild" if largest / smallest < MILD else imbalance_kind(counts).replace("_", "-")
     meaning = {
         "mild": "the classes are near equal",
         "step": "two levels of class sizes",
         "long-tailed": "class sizes that fall off gradually",
     }[kind]
-    lines += [
-        "",
-        f"training images: {sum(trained)}, {largest} of the largest class and {smallest} of the smallest, ratio "
-        f"{ratio:.4g}: {kind}, {meaning}",
-        _constant_guess(found, trained),
-        _shapes(found),
-    ]
-    return lines
+    return (
+        f"training images: {sum(counts)}, {largest} of the largest class and {smallest} of the smallest, ratio "
+        f"{largest / smallest:.4g}: {kind}, {meaning}"
+    )
 
 
-def describe_problems(found: Survey) -> list[str]:
-    """What is wrong with it, most of all what would make results too good."""
+def describe_problems(found: Survey, on_bad_image: OnBadImage = "error") -> list[str]:
+    """What is wrong with it, most of all what would make results too good.
+
+    Args:
+        found: the survey.
+        on_bad_image: whether training is to leave out what cannot be used.
+    """
     lines = []
     if found.bad:
-        lines.append(f"broken: {len(found.bad)} files cannot be used; training will refuse them. Remove or replace:")
+        refused = "training refuses them. Remove or replace them, or leave them out with --on-bad-image skip"
+        what = "left out" if on_bad_image == "skip" else refused
+        lines.append(f"broken: {number_of(len(found.bad), 'file')} cannot be used; {what}:")
         lines += [f"  {printable(name)}: {found.bad[name]}" for name in sorted(found.bad)[:NAMED]]
         lines += [f"  and {len(found.bad) - NAMED} more"] * (len(found.bad) > NAMED)
     else:
@@ -60,47 +80,65 @@ def describe_problems(found: Survey) -> list[str]:
     return lines
 
 
-def describe_advice(source: str, trained: list[int], settings: Settings, machine: Machine, speed: float) -> list[str]:
-    """What to train with, why, and how long it takes."""
-    advice = advised(trained)
+def describe_refusal(error: str) -> list[str]:
+    """Why training is not possible, in place of advice."""
+    return ["training refuses these images as they are, so there is nothing to advise yet:", f"  {printable(error)}"]
+
+
+def describe_advice(
+    command: Sequence[str], advice: Advice, trained: list[int], settings: Settings, machine: Machine, speed: float
+) -> list[str]:
+    """What to train with, why, and how long it takes.
+
+    Args:
+        command: that trains with nothing else.
+        advice: the method.
+        trained: images per class.
+        settings: network, size, epochs and batch.
+        machine: where it is trained.
+        speed: images per second that were measured there.
+    """
     drw = " --drw" * advice.choice.drw
     seconds = settings.epochs * sum(trained) / speed
-    where = "this GPU" if machine.device == "cuda" else f"this CPU with {machine.threads} thread(s)"
+    where = "this GPU" if machine.device == "cuda" else f"this CPU with {number_of(machine.threads, 'thread')}"
+    epochs = number_of(settings.epochs, "epoch")
     return [
         f"advised method: {advice.choice.method}{drw}, {advice.why}",
-        f"advised settings: {settings.net} at {settings.size} x {settings.size} pixels, {settings.epochs} epochs in "
+        f"advised settings: {settings.net} at {settings.size} x {settings.size} pixels, {epochs} in "
         f"batches of {settings.batch_size}{', from the pretrained weights in the cache' * settings.pretrained}",
         f"expected time: about {duration_text(1.2 * seconds)} on {where}, at {speed:,.0f} images a second as of now",
-        f"start with: procrustean train {source}",
-        f"or compare methods on held-out images: procrustean train {source} --method auto --minutes 30",
+        f"start with: {command_text(*command)}",
+        f"or compare methods on held-out images: {command_text(*command, '--method', 'auto', '--minutes', 30)}",
     ]
 
 
 def _counts(found: Survey, splits: list[str]) -> list[str]:
     order = sorted(range(len(found.classes)), key=lambda c: -found.train[c])
     shown = order if len(order) <= _MOST_CLASSES else [*order[: _MOST_CLASSES // 2], *order[-_MOST_CLASSES // 2 :]]
-    width = min(24, max(len(found.classes[c]) for c in shown))
+    width = min(24, max(cell_len(printable(found.classes[c])) for c in shown))
     digits = max(6, *(len(str(max(found.counts[s]))) + 1 for s in splits))
     lines = [" " * width + "".join(f"{s:>{digits}}" for s in splits)]
     most = max(found.train) or 1
     for c in shown:
         numbers = "".join(f"{found.counts[s][c]:>{digits}}" for s in splits)
-        bar = "█" * max(1, round(_BAR * found.train[c] / most))
-        lines.append(f"{printable(found.classes[c])[:width]:{width}}{numbers} {bar}")
+        bar = "█" * max(found.train[c] > 0, round(_BAR * found.train[c] / most))
+        lines.append(f"{set_cell_size(printable(found.classes[c]), width)}{numbers} {bar}".rstrip())
     if len(shown) < len(order):
         lines.append(f"(the {len(shown) // 2} largest and the {len(shown) // 2} smallest of {len(order)} classes)")
     return lines
 
 
-def _constant_guess(found: Survey, trained: list[int]) -> str:
+def _constant_guess(found: Survey) -> list[str]:
     tested = found.counts["test"] if found.has_test else found.train
-    largest = max(range(len(trained)), key=lambda c: trained[c])
+    largest = max(range(len(tested)), key=lambda c: found.train[c])
     accuracy = tested[largest] / sum(tested)
     classes = sum(n > 0 for n in tested)
-    return (
+    if classes < 2:
+        return []
+    return [
         f"always answering {printable(found.classes[largest])!r} would be right for {100 * accuracy:.1f} % of the "
         f"images, with a balanced accuracy of {100 / classes:.1f} %: judge by the latter"
-    )
+    ]
 
 
 def _shapes(found: Survey) -> str:
@@ -119,14 +157,19 @@ def _twin_lines(found: Survey) -> list[str]:
     if not found.twins:
         return ["near-duplicates: none"]
     images = sum(len(twins.names) for twins in found.twins)
-    lines = [f"near-duplicates: {images} images in {len(found.twins)} groups; splits made here keep them together"]
+    groups = number_of(len(found.twins), "group")
+    lines = [f"near-duplicates: {images} images in {groups}; splits made here keep them together"]
     across = [twins for twins in found.twins if twins.across]
     if across:
-        lines.append(f"across splits: {len(across)} groups, which make test results too good; remove one side:")
+        lines.append(
+            f"across splits: {number_of(len(across), 'group')}, which make test results too good; remove one side:"
+        )
         lines += _named(across)
     contradicting = [twins for twins in found.twins if twins.contradict]
     if contradicting:
-        lines.append(f"contradicting labels: {len(contradicting)} groups of the same image in different classes:")
+        lines.append(
+            f"contradicting labels: {number_of(len(contradicting), 'group')} of the same image in different classes:"
+        )
         lines += _named(contradicting)
     return lines
 

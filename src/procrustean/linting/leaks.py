@@ -6,6 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..data.duplicates import Groups, fingerprints, near_duplicates
+from ..data.imageset import ImageSet
 from ..data.sources import is_named
 from ..paths import expanded
 from ..preparing import Prepared
@@ -14,6 +15,9 @@ from ..preparing import Prepared
 REPEATED = 0.05
 #: More images than this are not compared before every training; `procrustean inspect` compares them.
 MOST_IMAGES = 20_000
+#: What was found in sets of images, by their hash: the runs of a grid or a comparison share them.
+_FOUND: dict[str, list[str]] = {}
+_MOST_KEPT = 16
 
 
 def leaks(prepared: Prepared) -> list[str]:
@@ -25,6 +29,14 @@ def leaks(prepared: Prepared) -> list[str]:
     present = {name: images for name, images in sets.items() if images is not None}
     if sum(map(len, present.values())) > MOST_IMAGES:
         return []
+    if data.split_hash not in _FOUND:
+        if len(_FOUND) >= _MOST_KEPT:
+            _FOUND.clear()
+        _FOUND[data.split_hash] = _look_at(present)
+    return _FOUND[data.split_hash]
+
+
+def _look_at(present: dict[str, ImageSet]) -> list[str]:
     groups = near_duplicates(np.concatenate([fingerprints(images.images) for images in present.values()]))
     ends = np.cumsum([len(images) for images in present.values()])
     by_set = dict(zip(present, np.split(groups, ends[:-1]), strict=True))

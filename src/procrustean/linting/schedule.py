@@ -31,9 +31,10 @@ def short_schedule(prepared: Prepared) -> list[str]:
     recipe, images = prepared.recipe, len(prepared.data.train)
     found = []
     if recipe.epochs <= recipe.warmup_epochs:
-        found.append(f"{recipe.epochs} epochs are all warm-up, which takes {recipe.warmup_epochs}; train longer")
+        text = "1 epoch is" if recipe.epochs == 1 else f"{recipe.epochs} epochs are"
+        found.append(f"{text} all warm-up, which takes {recipe.warmup_epochs}; train longer")
     steps = -(-images // recipe.batch_size)
     if steps < FEWEST_STEPS:
-        text = f"batches of {recipe.batch_size} make only {steps} step(s) per epoch of {images} images"
+        text = f"batches of {recipe.batch_size} make only {steps} step{'s' * (steps > 1)} per epoch of {images} images"
         found.append(f"{text}; choose a smaller --batch-size")
     return found

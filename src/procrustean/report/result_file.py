@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
+from procrustean.console import command_text
 from procrustean.errors import RunError
 from procrustean.report.record_types import check_types
 
@@ -103,7 +104,7 @@ def load_result(path: str | Path) -> Result:
         raise RunError(f"There is no run at {path}. Give a run directory or a {RESULT_FILE}.")
     if not file.exists():
         begun = (path / "config.json").exists()
-        state = f"the run is not finished. Go on with: procrustean resume {path}" if begun else "it is not a run."
+        state = f"the run is not finished. Go on with: {command_text('resume', path)}" if begun else "it is not a run."
         raise RunError(f"{path} holds no {RESULT_FILE}: {state}")
     try:
         record = json.loads(file.read_text(encoding="utf-8"))

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from procrustean.counts import STEP_RATIO
 from procrustean.errors import RunError
 from procrustean.metrics import class_groups
+from procrustean.report.chosen import held_out_accuracy, times_chosen
 from procrustean.report.formats import (
     Cell,
     Column,
@@ -44,6 +46,10 @@ __all__ = [
 
 FEWEST_CLASSES_FOR_MANY_MEDIUM_FEW = 20
 HEADLINES = {"accuracy": "accuracy", "balanced_accuracy": "balanced accuracy"}
+CHOSEN = (
+    " What is marked as chosen was best in balanced accuracy on the held-out images; test results had no say, so the "
+    "best of them are not marked."
+)
 SELECTIONS: dict[Selection, str] = {
     "last": "last epoch",
     "held_out": "held-out selected",
@@ -59,25 +65,35 @@ def comparison(groups: Sequence[Group]) -> Table:
     is marked among the rows with the same data; these stand together.
     """
     groups = _at_least_one(groups)
-    blocks = split_by_data(groups)
+    # What a comparison has chosen stands first among the runs with the same data.
+    blocks = [sorted(block, key=lambda group: -times_chosen(group)) for block in split_by_data(groups)]
     groups = [group for block in blocks for group in block]
     block_of = [number for number, block in enumerate(blocks) for _ in block]
     metric = _common_headline(groups)
     described = _describe(groups, blocks)
 
     numbers = []
+    was_compared = any(map(times_chosen, groups))
+    if was_compared:
+        held_out_last = [held_out_accuracy(group) for group in groups]
+        numbers.append((Column("held_out_accuracy", "held-out images", measured=True), held_out_last))
     for selection, heading in SELECTIONS.items():
         statistics = [group.statistic(metric, selection) for group in groups]
         # An empty column would only make the table wider; the note says why it is not there.
         empty = selection == "held_out" and not any(statistics)
         numbers.append((Column(selection, heading, measured=True, csv_only=empty), statistics))
+    equal = all(max(group.counts) < STEP_RATIO * min(group.counts) for group in groups)
     for name, heading in _last_epoch_columns(groups):
-        numbers.append((Column(name, heading, measured=True), [group.statistic(name) for group in groups]))
+        # Among classes of one size none is major or minor.
+        column = Column(name, heading, measured=True, csv_only=equal and name in ("major", "minor"))
+        numbers.append((column, [group.statistic(name) for group in groups]))
 
     columns = [column for column, _ in described.columns] + [column for column, _ in numbers]
     cells = [texts for _, texts in described.columns]
-    for _, statistics in numbers:
-        best = _best(statistics, block_of)
+    for column, statistics in numbers:
+        # Where held-out images have chosen, no result on the test set is offered as another choice.
+        by_test = was_compared and column.name != "held_out_accuracy"
+        best = [False] * len(groups) if by_test else _best(statistics, block_of)
         cells.append(
             [
                 measured_cell(statistic, runs=len(group.results), best=is_best)
@@ -92,8 +108,10 @@ def comparison(groups: Sequence[Group]) -> Table:
         rows=tuple(zip(*cells, strict=True)),
         note=_note(groups)
         + ("" if held_out else " No images were held out to choose an epoch on.")
-        + " Columns right of the oracle are of the last epoch; group columns are mean recalls. The oracle is"
-        " the epoch that was best on the test set, so it is not a fair estimate.",
+        + " Columns right of the oracle are of the last epoch"
+        + ("" if equal else "; group columns are mean recalls")
+        + ". The oracle is the epoch that was best on the test set, so it is not a fair estimate."
+        + (CHOSEN if was_compared else ""),
         shared=described.shared,
     )
 
@@ -110,7 +128,8 @@ class _Described:
 def _describe(groups: Sequence[Group], blocks: Sequence[Sequence[Group]]) -> _Described:
     common, differing, whole = _data_texts(blocks)
     labels = distinct_labels(groups, shown_beside=("recipe", "epochs", "net"))
-    columns = [(Column("method", "method", numeric=False), [Cell(label) for label in labels])]
+    named = [Cell(label + _choice_text(group), whole=label) for label, group in zip(labels, groups, strict=True)]
+    columns = [(Column("method", "method", numeric=False), named)]
     titles, shared = [common], []
     if len(set(whole)) > 1:
         cells = [Cell(text, whole=all_of_it) for text, all_of_it in zip(differing, whole, strict=True)]
@@ -120,7 +139,7 @@ def _describe(groups: Sequence[Group], blocks: Sequence[Sequence[Group]]) -> _De
     others = (
         (Column("network", "network", numeric=False), [group.net for group in groups], "{}"),
         (Column("recipe", "recipe", numeric=False), [group.recipe for group in groups], "{} recipe"),
-        (Column("epochs", "epochs"), [str(group.epochs) for group in groups], "{} epochs"),
+        (Column("epochs", "epochs"), [str(group.epochs) for group in groups], "{} epoch{}"),
         (Column("seeds", "seeds"), [str(len(group.results)) for group in groups], ""),  # the note says how many
     )
     for column, values, title in others:
@@ -128,8 +147,13 @@ def _describe(groups: Sequence[Group], blocks: Sequence[Sequence[Group]]) -> _De
             columns.append((column, [Cell(value) for value in values]))
         else:
             shared.append((column.name, values[0]))
-            titles.append(title.format(values[0]))
+            titles.append(title.format(values[0], "" if values[0] == "1" else "s"))
     return _Described(columns, ", ".join(text for text in titles if text), tuple(shared))
+
+
+def _choice_text(group: Group) -> str:
+    times, runs = times_chosen(group), len(group.results)
+    return "" if times == 0 else ", chosen" if times == runs else f", chosen {times} of {runs} times"
 
 
 def per_class(groups: Sequence[Group], selection: Selection = "last") -> Table:

@@ -18,7 +18,7 @@ PROJECT = Path(__file__).resolve().parents[3]
 
 
 def name(row: Measured) -> str:
-    return f"{row.setting.name}, {row.name}"
+    return f"{row.setting.name}, {Choice(row.method, row.drw, row.options).name}"
 
 
 @pytest.mark.parametrize("row", MEASURED, ids=name)
@@ -31,6 +31,8 @@ def test_the_table_holds_what_the_result_files_hold(row: Measured) -> None:
         record = json.loads(path.read_text())
         data, method = record["data"], record["method"]
         sizes = (max(data["counts"]), min(data["counts"]))
+        if tuple(record["config"]["options"].items()) != row.options:
+            continue
         if (method["name"], bool(method["options"].get("drw")), data["kind"], sizes, record["recipe"]["net"]) == (
             row.method,
             row.drw,
@@ -89,4 +91,14 @@ def test_what_is_worth_comparing(counts: list[int]) -> None:
     choices = worth_comparing(counts)
     assert choices[0] == advised(counts).choice
     assert Choice("erm", False) in choices[:2]
-    assert 3 <= len(set(choices)) == len(choices) <= 6
+    assert 3 <= len(set(choices)) == len(choices) <= 8
+    assert len([choice for choice in choices if not choice.options]) <= 6
+
+
+def test_settings_are_compared_where_they_were_measured_to_be_better() -> None:
+    choices = worth_comparing([90, 100, 6, 5])
+    assert [choice.name for choice in choices[-2:]] == ["ldam-drw-max-margin-0.3", "mfw-drw-alpha-0.2"]
+    assert Choice("ldam", True, (("max_margin", 0.8),)) not in choices  # was worse
+    assert not any(choice.options for choice in worth_comparing([2381, 214, 209]))  # nothing is measured there
+    for choice in choices:
+        assert {name for name, _ in choice.options} <= set(option_defaults(choice.method))

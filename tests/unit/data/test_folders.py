@@ -52,10 +52,29 @@ def test_split_folders(tmp_path):
     assert np.array_equal(splits.val.images[0], made["val/dog/0"])
 
 
-@pytest.mark.parametrize("name", ["val", "valid", "validation"])
+@pytest.mark.parametrize("name", ["val", "valid", "validation", "dev", "Val"])
 def test_names_of_the_validation_folder(tmp_path, name):
     pictures(tmp_path, {"train/cat": 1, "train/dog": 1, "test/cat": 1, f"{name}/cat": 2})
     assert len(load(tmp_path).val) == 2
+
+
+@pytest.mark.parametrize(("train", "test"), [("Train", "Test"), ("TRAIN", "testing"), ("training", "Testing")])
+def test_splits_in_capitals_and_by_longer_names(tmp_path, train, test):
+    pictures(tmp_path, {f"{train}/cat": 3, f"{train}/dog": 2, f"{test}/cat": 1, f"{test}/dog": 2})
+    splits = load(tmp_path)
+    assert splits.train.classes == ("cat", "dog")
+    assert (len(splits.train), len(splits.test)) == (5, 3)
+
+
+def test_a_class_may_be_called_like_a_split(tmp_path):
+    pictures(tmp_path, {"Training": 5, "dev": 5, "rest": 5})
+    assert load(tmp_path).train.classes == ("Training", "dev", "rest")
+
+
+def test_one_split_twice_in_two_spellings(tmp_path):
+    pictures(tmp_path, {"train/cat": 1, "train/dog": 1, "Training/cat": 1})
+    with pytest.raises(DataError, match="both Training and train given; keep one"):
+        load(tmp_path)
 
 
 def test_two_validation_folders(tmp_path):
@@ -236,6 +255,23 @@ def test_an_empty_class_folder_is_named(tmp_path, place):
     (tmp_path / place / ".gitkeep").touch()
     with pytest.raises(DataError, match=f"{Path(place).name}: class folder without images"):
         load(tmp_path)
+
+
+def test_all_that_is_wrong_is_named_at_once(tmp_path):
+    pictures(tmp_path, {"train/a": 2, "train/b": 2, "test/a": 1, "test/owl": 1})
+    (tmp_path / "train" / "c").mkdir()
+    (tmp_path / "train" / "b" / "1.png").write_bytes(b"no image")
+    (tmp_path / "train" / "notes.txt").touch()
+    with pytest.raises(DataError) as refused:
+        load(tmp_path)
+    for part in (
+        "4 files cannot be used",
+        "train/c: class folder without images",
+        "train/b/1.png: not an image",
+        "train/notes.txt: not inside a class folder",
+        "test/owl: class 'owl' is in the test split but not in the train split",
+    ):
+        assert part in str(refused.value)
 
 
 def test_other_layouts_are_explained(tmp_path):

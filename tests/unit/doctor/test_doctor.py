@@ -60,6 +60,13 @@ def test_threads(threads: int, cores: int, environment: dict[str, str], level: s
     assert text in found.text
 
 
+def test_a_busy_machine_is_noticed() -> None:
+    assert machine.check_load(None, 2) == machine.check_load(1.2, 2) == []
+    (found,) = machine.check_load(3.04, 2)
+    assert found.level == "note"
+    assert "3.0 programs wanted to compute on 2 cores" in found.text
+
+
 def test_memory_disk_and_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert machine.check_memory(None) == []
     assert machine.check_memory(2**29)[0].level == "problem"
