@@ -19,6 +19,7 @@ from .engine.run_directory import RunDirectory
 from .engine.stopping import stop_on_signal
 from .engine.training import Interrupted
 from .errors import ConfigError
+from .linting import lint
 from .loading import Sources
 from .preparing import Prepared, prepare
 from .recipes import RECIPES, recipe_for

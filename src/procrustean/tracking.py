@@ -162,7 +162,11 @@ def imported(tool: Tool) -> Any:
     try:
         return import_module(module)
     except ImportError as error:
+        remedy = f"install it with: pip install -c constraints.txt '.[{tool}]'"
+        if tool == "trackio":
+            remedy = (
+                "up to 0.43 it wants a Pillow older than this library can use, so take a newer one, or another tool"
+            )
         raise ConfigError(
-            f"--log {tool} needs the package {tool}, which cannot be imported ({error}); "
-            f"install it with: pip install -c constraints.txt '.[{tool}]'"
+            f"--log {tool} needs the package {tool}, which cannot be imported ({error}); {remedy}"
         ) from error

@@ -94,9 +94,12 @@ class Browser:
         ActionChains(self.driver).move_to_element_with_offset(target, *away).perform()
 
     def until(self, condition: Callable[[], Any], seconds: float = 12) -> Any:
+        from selenium.common.exceptions import StaleElementReferenceException
         from selenium.webdriver.support.ui import WebDriverWait
 
-        return WebDriverWait(self.driver, seconds, poll_frequency=0.1).until(lambda _: condition())
+        # An element that was found and is gone when it is asked belongs to a page that is just being redrawn.
+        wait = WebDriverWait(self.driver, seconds, 0.1, [StaleElementReferenceException])
+        return wait.until(lambda _: condition())
 
 
 @pytest.fixture(scope="session")

@@ -124,9 +124,9 @@ def test_from_the_command_line(colours: Path, call: Call) -> None:
 def test_one_process_at_a_time(colours: Path, tmp_path: Path) -> None:
     folder = tmp_path / "all"
     fit(str(colours), **settings(folder), minutes=5)
-    (folder / "mfw/result.json").unlink()
-    claim = Claim(folder / "mfw")
-    with pytest.raises(RunInUse, match="mfw is being trained by another process"):
+    (folder / "erm/result.json").unlink()
+    claim = Claim(folder / "erm")
+    with pytest.raises(RunInUse, match="erm is being trained by another process"):
         fit(str(colours), **settings(folder), minutes=5)
     claim.release()
     claim = Claim(folder)

@@ -27,7 +27,7 @@ KNOWN_BAD = {
 
 
 #: What nothing here is tested with, and the page about reliability says so.
-NOT_PINNED = {"trackio", "wandb"}
+NOT_PINNED = {"wandb"}
 
 
 def requirements() -> list[Requirement]:

@@ -21,7 +21,6 @@ OPTIONAL = {
     "optuna": ("choosing options by a search (tune --trials)", "tune"),
     "tensorboard": ("--log tensorboard", "tensorboard"),
     "wandb": ("--log wandb", "wandb"),
-    "trackio": ("--log trackio", "trackio"),
     "lightning": ("procrustean.lightning", "lightning"),
     "transformers": ("procrustean.transformers", "transformers"),
     "accelerate": ("procrustean.transformers", "transformers"),
