@@ -164,9 +164,7 @@ def imported(tool: Tool) -> Any:
     except ImportError as error:
         remedy = f"install it with: pip install -c constraints.txt '.[{tool}]'"
         if tool == "trackio":
-            remedy = (
-                "up to 0.43 it wants a Pillow older than this library can use, so take a newer one, or another tool"
-            )
+            remedy = "up to 0.43 it wants an older Pillow than this library: take a newer one, or another tool"
         raise ConfigError(
             f"--log {tool} needs the package {tool}, which cannot be imported ({error}); {remedy}"
         ) from error
