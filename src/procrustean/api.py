@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -27,6 +28,7 @@ from .linting import lint
 from .loading import source_settings
 from .nets.classifier import Classifier
 from .preparing import Prepared, check_identity, prepare, recipe_of
+from .report.chosen import COMPARISON
 from .tracking import Tool, TrackingReporter, imported
 
 if TYPE_CHECKING:
@@ -130,7 +132,14 @@ def resume(
     reporter = reporter or SilentReporter()
     if log is not None:
         imported(log)
-    directory, config, identity = RunDirectory.open(Path(run))
+    try:
+        directory, config, identity = RunDirectory.open(Path(run))
+    except RunError:
+        if os.path.isfile(Path(run) / COMPARISON):  # noqa: PTH113  that of pathlib raises where names are too long
+            raise RunError(
+                f"{run} is a comparison of methods; give the command that began it again, and it goes on"
+            ) from None
+        raise
     directory.claim()
     try:
         if directory.finished:

@@ -37,7 +37,8 @@ def did_you_mean(name: str, known: Iterable[str], *, limit: int = 3) -> str:
     "Did you mean 'focal'?"
     """
     known = list(known)
-    near = get_close_matches(name, known, n=limit, cutoff=0.5)
+    lowered = {other.lower(): other for other in known}
+    near = [lowered[match] for match in get_close_matches(name.lower(), lowered, n=limit, cutoff=0.5)]
     if near:
         return "Did you mean " + " or ".join(repr(n) for n in near) + "?"
     return "Known: " + ", ".join(known) + "."

@@ -121,6 +121,8 @@ class _Grid:
     def _answered(self, answer: dict[str, Any], worker: _Worker) -> None:
         number, worker.run = worker.run, None
         assert number is not None
+        for warning in answer.get("warnings", []):
+            self.reporter.say_once(warning)
         if answer.get("error"):
             self.errors[number] = RunError(answer["error"])
         elif answer.get("stopped") and not worker.asked:
@@ -228,16 +230,28 @@ def work() -> None:
             answers.flush()
 
 
+class _Warnings(SilentReporter):
+    """Keeps what is warned about, for the program that started this process."""
+
+    def __init__(self) -> None:
+        self.texts: list[str] = []
+
+    def say_once(self, text: str) -> None:
+        if text.startswith("warning: "):
+            self.texts.append(text)
+
+
 def _trained(config: RunConfig, sources: Sources, log: Tool | None) -> dict[str, Any]:
+    warned = _Warnings()
     try:
-        (outcome,) = fit_many([config], sources=sources, width=1, log=log)
+        (outcome,) = fit_many([config], sources=sources, width=1, log=log, reporter=warned)
     except Stopped:
-        return {"outcome": "stopped and saved", "stopped": True}
+        return {"outcome": "stopped and saved", "stopped": True, "warnings": warned.texts}
     error = outcome.error
     if error is None:
-        return {"outcome": "finished"}
+        return {"outcome": "finished", "warnings": warned.texts}
     text = str(error) if isinstance(error, ProcrusteanError) else f"{type(error).__name__}: {error}"
-    return {"outcome": f"failed: {text}", "error": text}
+    return {"outcome": f"failed: {text}", "error": text, "warnings": warned.texts}
 
 
 def _end_with(parent: int) -> None:

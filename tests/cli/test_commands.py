@@ -279,3 +279,15 @@ def test_a_reader_may_stop_reading(work: Path) -> None:
     messages = process.stderr.read().decode()
     process.wait()
     assert "Traceback" not in messages
+
+
+@pytest.mark.parametrize(
+    ("methods", "message"),
+    [("[erm, mwf]", "there is no method 'mwf'. Did you mean 'mfw'"), ("[erm, auto]", "method auto compares methods")],
+)
+def test_a_grid_with_a_wrong_method_trains_nothing(call: Call, npz: Path, methods: str, message: str) -> None:
+    Path("grid.yaml").write_text(f"base: {{source: {npz}, net: small, epochs: 1}}\ngrid: {{method: {methods}}}\n")
+    answer = call("fleet", "grid.yaml", "--output", "out")
+    assert answer.code == 2
+    assert message in answer.err
+    assert not Path("out").exists()

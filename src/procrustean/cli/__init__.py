@@ -41,7 +41,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         abandon(sys.stdout)  # its reader (`| head`) has gone
         return 128 + signal.SIGPIPE
     except KeyboardInterrupt:
-        notify("stopped at once")
+        notify("stopped at once; what had not been saved is to be done again")
         return 130
 
 

@@ -40,8 +40,10 @@ class Fleet:
     def run(self) -> int:
         from dataclasses import replace
 
+        from ..advice.planning import ADVISED, AUTO
         from ..console import make_reporter, notify, write_result
         from ..grids import expand
+        from ..preparing import recipe_of
 
         configs = expand(read_yaml(self.grid), self.output, origin=str(self.grid))
         if self.data_dir is not None:
@@ -49,6 +51,10 @@ class Fleet:
         if self.print_config:
             write_result("---\n".join(config_as_yaml(config) for config in configs))
             return 0
+        for config in configs:  # what is wrong with any of them is said before one is trained
+            if config.method == AUTO:
+                raise ConfigError(f"{self.grid}: method auto compares methods itself; give it to procrustean train")
+            recipe_of(replace(config, method="mfw") if config.method == ADVISED else config)
         if self.processes is not None and self.width is not None:
             raise ConfigError("both --width and --processes received; every process trains one run at a time")
         from ..many import fit_many

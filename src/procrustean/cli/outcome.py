@@ -10,6 +10,7 @@ from typing import Literal
 from ..console import command_text, notify
 from ..errors import RunError
 from ..report.result_file import CANDIDATES, RESULT_FILE, is_run, runs_in
+from .outputs import write_table
 
 Format = Literal["table", "markdown", "csv", "latex"]
 
@@ -60,7 +61,4 @@ def show(runs: Sequence[Path], *, form: Format = "table", by_class: bool = False
     if output is None:
         write_result(text.rstrip("\n"))
         return
-    try:
-        output.write_text(text)
-    except OSError as error:
-        raise RunError(f"cannot write {output} ({error.strerror})") from error
+    write_table(output, text)

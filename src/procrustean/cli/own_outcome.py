@@ -86,4 +86,4 @@ def next_commands(run: Path, *, calibrated: bool) -> str:
     if calibrated:
         commands.append(command_text("thresholds", run, "--precision", 0.95))
     commands.append(command_text("export", run))
-    return "next, with files or folders for IMAGES: " + "; ".join(commands)
+    return "\n  ".join(["next, with files or folders for IMAGES:", *commands])

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import io
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
 import tyro
 
-from ..errors import RunError
+from .outputs import check_output, write_table
 
 
 @dataclass(frozen=True)
@@ -38,21 +39,24 @@ class Predict:
 
     def run(self) -> int:
         from ..console import ResultStream, notify
-        from ..predicting.loading import load_model
+        from ..predicting.loading import load_model, model_folder
         from ..predicting.predict import predict, write_predictions
 
-        model = load_model(self.model, device=self.device)
+        if self.output is not None:
+            check_output(self.output, (*self.paths, *([self.prior] if self.prior else [])))
+        folder = model_folder(self.model)
+        if folder != self.model:
+            notify(f"using {folder}, which was chosen in {self.model}")
+        model = load_model(folder, device=self.device)
         top = min(self.top, len(model.classes))
         rows = predict(model, self.paths, prior=self.prior, top=self.top, batch_size=self.batch_size, say=notify)
         if self.output is None:
             images, unread = write_predictions(rows, results := ResultStream(), top)
             results.flush()
         else:
-            try:
-                with self.output.open("w", newline="", encoding="utf-8") as file:
-                    images, unread = write_predictions(rows, file, top)
-            except OSError as error:
-                raise RunError(f"cannot write {self.output} ({error.strerror})") from error
+            table = io.StringIO()
+            images, unread = write_predictions(rows, table, top)
+            write_table(self.output, table.getvalue(), self.paths)
             notify(f"{images - len(unread)} of {images} images classified, written to {self.output}")
         for name in unread[:5]:
             notify(f"{name} could not be read; see the column problem")

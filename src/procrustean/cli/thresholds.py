@@ -7,7 +7,7 @@ from pathlib import Path
 
 import tyro
 
-from ..errors import RunError
+from .outputs import check_output, write_table
 
 
 @dataclass(frozen=True)
@@ -24,9 +24,8 @@ class Thresholds:
     recall: float | None = None
     """Wanted share of the images of the class that are announced, 0 to 1."""
     prior: str | None = None
-    """Class frequencies where the model is used, as for predict; default those built into an export, else those of
-    the held-out images."""
-
+    """Class frequencies where the model is used, the same as for predict; without it the probabilities are those that
+    predict gives without it, and precision is counted on the held-out images as they are."""
     output: Path | None = None
     """CSV file to write, with unrounded numbers; default the terminal."""
 
@@ -35,17 +34,23 @@ class Thresholds:
         from ..predicting.thresholds import table_of, thresholds_of
         from ..report.formats import to_csv
 
+        if self.output is not None:
+            check_output(self.output, [self.prior] if self.prior else [])
         found = thresholds_of(self.model, precision=self.precision, recall=self.recall, prior=self.prior)
         wanted = f"precision {self.precision}" if self.precision is not None else f"recall {self.recall}"
         table = table_of(found, wanted)
         if self.output is None:
             write_result(table)
         else:
-            try:
-                self.output.write_text(to_csv(table), encoding="utf-8", errors="surrogateescape")
-            except OSError as error:
-                raise RunError(f"cannot write {self.output} ({error.strerror})") from error
+            write_table(self.output, to_csv(table))
         few = [t.name for t in found if t.images < 30]
         if few:
             write_result(f"Fewer than 30 held-out images of {', '.join(few)}: their lines are rough.")
+        prior = "without --prior" if self.prior is None else f"with --prior {self.prior}"
+        write_result(
+            f"These are for the probabilities that predict gives {prior}. A class is announced for every image whose "
+            "probability of it reaches the number, so an image may have several classes, or none."
+        )
+        if self.prior is not None:
+            write_result("Precision is counted as if the classes of the held-out images were as frequent as it says.")
         return 0

@@ -118,7 +118,9 @@ def pixels_of(image: Image.Image, shape: tuple[int, ...]) -> Images:
     return np.asarray(upright).reshape(shape)
 
 
-SKIPPING = "Or leave such files out with --on-bad-image skip, which counts the classes again"
+SKIPPING = (
+    "Or leave such files out with --on-bad-image skip (in YAML on_bad_image: skip); the classes are then counted again"
+)
 
 
 def refuse(bad: Problems, where: str, otherwise: str = SKIPPING) -> None:

@@ -137,6 +137,7 @@ class Training:
         """Go on from the newest checkpoint of the run directory; False if there is none."""
         loaded = self.directory.load_checkpoint()
         if loaded is None:
+            self.reporter.say(f"{self.directory.path}: no checkpoint had been written yet; it begins anew")
             self.directory.keep_records(0)
             return False
         self._pending, position = loaded

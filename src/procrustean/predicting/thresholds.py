@@ -21,8 +21,9 @@ def thresholds_of(
     Args:
         model: folder of a run or an export.
         precision, recall: what is wanted, one of the two, above 0 and at most 1.
-        prior: class frequencies where it is used, as for `predict`; precision depends on them. By default those that
-            an export has built in, else those of the held-out images.
+        prior: class frequencies where it is used, the same as for `predict`; precision depends on them. Without it
+            the probabilities are those that `predict` gives without it, and precision is counted on the held-out images
+            as they are, or for what an export has built in.
     """
     folder = model_folder(model)
     spec = spec_of(folder)

@@ -29,6 +29,7 @@ def check_types(record: dict[str, Any], place: str) -> None:
         (record["config"], "data_seed", _whole),
         (data, "rho", _number),
         (data, "kind", lambda kind: isinstance(kind, str)),
+        (record["method"], "name", lambda name: isinstance(name, str)),
         (record["method"], "options", _mapping),
         (record["method"], "stages", _list_of(lambda stage: _mapping(stage) and _whole(stage.get("epochs")))),
         (record, "probes", _mapping),

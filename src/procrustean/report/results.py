@@ -242,6 +242,8 @@ def distinct_labels(groups: Sequence[Group], *, shown_beside: Collection[str] = 
         twins = [other for other, other_row in zip(settings, rows, strict=True) if other_row == row]
         names = sorted({name for twin in twins for name in twin} - set(shown_beside))
         differing = [name for name in names if any(twin.get(name) != own.get(name) for twin in twins)]
+        if len(differing) > 1 or shown_beside:  # it follows the epochs, and says nothing beside another difference
+            differing = [name for name in differing if name != "evaluate_every"]
         added = ", ".join(f"{name}={_option_text(own.get(name))}" for name in differing)
         labels.append(f"{group.label} ({added})" if added else group.label)
     return labels

@@ -2,7 +2,7 @@
 
 const SELECTION_TEXTS = {
   last: { title: "Last epoch", remark: "The headline: nothing was chosen." },
-  held_out: { title: "Chosen on held-out images", remark: "The epoch that did best on training images set aside." },
+  held_out: { title: "Chosen on held-out images", remark: "The epoch that did best on the held-out images." },
   oracle: { title: "Oracle: chosen on the test set", remark: "A bound, not a fair estimate." },
 };
 

@@ -1,0 +1,38 @@
+"""Where tables are written: never over what is none, and never over what was read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from ..errors import RunError
+
+#: Endings of files that a table may replace.
+TABLES = (".csv", ".tsv", ".md", ".tex", ".txt")
+
+
+def write_table(output: Path, text: str, inputs: Iterable[str | Path] = ()) -> None:
+    """Write a table into a new file, or in place of an older table.
+
+    Args:
+        output: the file.
+        text: the table.
+        inputs: what was read for it.
+    """
+    from ..engine.checkpoint import write_atomically
+
+    check_output(output, inputs)
+    try:
+        write_atomically(output, text.encode("utf-8", errors="surrogateescape"))
+    except OSError as error:
+        raise RunError(f"cannot write {output} ({error.strerror})") from error
+
+
+def check_output(output: Path, inputs: Iterable[str | Path] = ()) -> None:
+    """RunError for a file that must not be replaced by a table; say it before anything is computed."""
+    if any(Path(given).exists() and output.exists() and output.samefile(given) for given in inputs):
+        raise RunError(f"{output} is read for this; choose another --output")
+    if output.is_dir() or (output.exists() and output.suffix.lower() not in TABLES):
+        raise RunError(
+            f"{output} exists and is not a table ({', '.join(TABLES)}), so it is not replaced; choose another --output"
+        )

@@ -1,0 +1,36 @@
+"""Tables are written into new files or over older tables, never over anything else."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from procrustean.cli.outputs import check_output, write_table
+from procrustean.errors import RunError
+
+
+@pytest.mark.parametrize("name", ["image.png", "result.json", "notes", "run.yaml"])
+def test_what_is_no_table_is_not_replaced(name: str, tmp_path: Path) -> None:
+    (tmp_path / name).write_bytes(b"precious")
+    with pytest.raises(RunError, match=f"{name} exists and is not a table .*choose another --output"):
+        write_table(tmp_path / name, "a,b\n")
+    assert (tmp_path / name).read_bytes() == b"precious"
+
+
+def test_what_is_read_is_not_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "prior.csv").write_text("cat,1\ndog,2\n")
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(RunError, match=r"prior\.csv is read for this"):
+        check_output(Path("prior.csv"), [tmp_path / "prior.csv"])
+
+
+def test_new_files_and_older_tables(tmp_path: Path) -> None:
+    write_table(tmp_path / "new", "a,b\n")
+    write_table(tmp_path / "a.csv", "a,b\n")
+    write_table(tmp_path / "a.csv", "c\n")
+    assert ((tmp_path / "new").read_text(), (tmp_path / "a.csv").read_text()) == ("a,b\n", "c\n")
+    with pytest.raises(RunError, match="cannot write"):
+        write_table(tmp_path / "nowhere/a.csv", "a\n")
+    with pytest.raises(RunError, match="not a table"):
+        write_table(tmp_path, "a\n")
