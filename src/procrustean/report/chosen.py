@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
+
 from procrustean.plain_json import read_object
 from procrustean.report.result_file import Result
 from procrustean.report.results import Group, Statistic, summarise
@@ -10,9 +12,20 @@ from procrustean.report.results import Group, Statistic, summarise
 COMPARISON = "auto.json"
 
 
-def times_chosen(group: Group) -> int:
-    """How many runs of a group were the choice of a comparison."""
-    return sum(map(_was_chosen, group.results))
+def choices(groups: Iterable[Group]) -> dict[str, int]:
+    """How many runs of each group, by its key, were the choice of a comparison.
+
+    None where other runs are among them: beside what was not compared, a choice says nothing.
+    """
+    groups = list(groups)
+    if not all(_compared(result) for group in groups for result in group.results):
+        return dict.fromkeys(map(_key, groups), 0)
+    return {_key(group): sum(map(_was_chosen, group.results)) for group in groups}
+
+
+def times_chosen(group: Group, among: Mapping[str, int]) -> int:
+    """How often a group was the choice, of what `choices` found."""
+    return among[_key(group)]
 
 
 def held_out_accuracy(group: Group) -> Statistic | None:
@@ -21,9 +34,16 @@ def held_out_accuracy(group: Group) -> Statistic | None:
     return summarise(curve[-1] if curve else None for curve in curves)
 
 
+def _key(group: Group) -> str:
+    return "\n".join(str(result.path) for result in group.results)
+
+
+def _compared(result: Result) -> bool:
+    return result.path is not None and (result.path.parent.parent / COMPARISON).is_file()
+
+
 def _was_chosen(result: Result) -> bool:
-    if result.path is None:
-        return False
+    assert result.path is not None
     run = result.path.parent
-    record = run.parent / COMPARISON
-    return record.is_file() and read_object(record, "compare again with another --run-dir").get("chosen") == run.name
+    record = read_object(run.parent / COMPARISON, "compare again with another --run-dir")
+    return bool(record.get("chosen") == run.name)

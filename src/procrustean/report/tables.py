@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from procrustean.counts import STEP_RATIO
 from procrustean.errors import RunError
 from procrustean.metrics import class_groups
-from procrustean.report.chosen import held_out_accuracy, times_chosen
+from procrustean.report.chosen import choices, held_out_accuracy, times_chosen
 from procrustean.report.formats import (
     Cell,
     Column,
@@ -66,14 +66,15 @@ def comparison(groups: Sequence[Group]) -> Table:
     """
     groups = _at_least_one(groups)
     # What a comparison has chosen stands first among the runs with the same data.
-    blocks = [sorted(block, key=lambda group: -times_chosen(group)) for block in split_by_data(groups)]
+    chosen = choices(groups)
+    blocks = [sorted(block, key=lambda group: -times_chosen(group, chosen)) for block in split_by_data(groups)]
     groups = [group for block in blocks for group in block]
     block_of = [number for number, block in enumerate(blocks) for _ in block]
     metric = _common_headline(groups)
-    described = _describe(groups, blocks)
+    described = _describe(groups, blocks, chosen)
 
     numbers = []
-    was_compared = any(map(times_chosen, groups))
+    was_compared = any(chosen.values())
     if was_compared:
         held_out_last = [held_out_accuracy(group) for group in groups]
         numbers.append((Column("held_out_accuracy", "held-out images", measured=True), held_out_last))
@@ -125,10 +126,13 @@ class _Described:
     shared: tuple[tuple[str, str], ...]
 
 
-def _describe(groups: Sequence[Group], blocks: Sequence[Sequence[Group]]) -> _Described:
+def _describe(groups: Sequence[Group], blocks: Sequence[Sequence[Group]], chosen: Mapping[str, int]) -> _Described:
     common, differing, whole = _data_texts(blocks)
     labels = distinct_labels(groups, shown_beside=("recipe", "epochs", "net"))
-    named = [Cell(label + _choice_text(group), whole=label) for label, group in zip(labels, groups, strict=True)]
+    named = [
+        Cell(label + _choice_text(times_chosen(group, chosen), len(group.results)), whole=label)
+        for label, group in zip(labels, groups, strict=True)
+    ]
     columns = [(Column("method", "method", numeric=False), named)]
     titles, shared = [common], []
     if len(set(whole)) > 1:
@@ -151,8 +155,7 @@ def _describe(groups: Sequence[Group], blocks: Sequence[Sequence[Group]]) -> _De
     return _Described(columns, ", ".join(text for text in titles if text), tuple(shared))
 
 
-def _choice_text(group: Group) -> str:
-    times, runs = times_chosen(group), len(group.results)
+def _choice_text(times: int, runs: int) -> str:
     return "" if times == 0 else ", chosen" if times == runs else f", chosen {times} of {runs} times"
 
 
