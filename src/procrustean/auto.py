@@ -137,7 +137,10 @@ def chosen_run(path: Path) -> Path:
 def compared_in(path: Path) -> list[dict[str, Any]]:
     """What a comparison found about each method; nothing for a folder that is none."""
     record = path / RECORD
-    return list(_read(record).get("compared") or []) if record.is_file() else []
+    compared = (_read(record).get("compared") or []) if record.is_file() else []
+    if not isinstance(compared, list) or not all(isinstance(found, dict) and "name" in found for found in compared):
+        raise RunError(f"{record} is damaged: compared = {compared!r:.80}; compare again with another --run-dir")
+    return compared
 
 
 def _agreed(folder: Path, asked: RunConfig) -> RunConfig:

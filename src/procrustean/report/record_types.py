@@ -50,8 +50,10 @@ def _check_curves(curves: dict[str, Any], classes: int, place: str) -> None:
     for name in curves:
         if name == "evaluated":
             _require(curves, name, _list_of(_whole), place)
+        elif name.endswith("_recall") and curves[name] is not None:
+            _require(curves, name, _list_of(lambda value: value is None or per_class(value)), place)
         elif curves[name] is not None:
-            _require(curves, name, _list_of(lambda value: _number_or_nothing(value) or per_class(value)), place)
+            _require(curves, name, _list_of(_number_or_nothing), place)
 
 
 def _check_probes(probes: dict[str, Any], classes: int, place: str) -> None:
