@@ -466,3 +466,24 @@ def test_what_a_kill_right_after_the_result_leaves_is_cleared(
     with pytest.raises(RunError, match="is finished already"):
         resume(path, splits=splits)
     assert not list(path.glob("checkpoint*"))
+
+
+@pytest.mark.parametrize("method", ["oltr", "crt", "mfw"])
+def test_killed_between_the_last_weights_and_the_result(
+    method: str, splits: Splits, tiny: dict[str, Any], tmp_path: Path, same_run: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What follows the training computes with the weights of the checkpoint, in the layout that the training leaves."""
+    settings = {**tiny, "method": method, "hold_out": 2}
+    whole = fit(splits, **settings, run_dir=tmp_path / "whole").path
+
+    def kill(*arguments: Any) -> Any:
+        raise Killed
+
+    with monkeypatch.context() as patch:
+        patch.setattr("procrustean.api.make_result", kill)
+        with pytest.raises(Killed):
+            fit(splits, **settings, run_dir=tmp_path / "run")
+    resume(tmp_path / "run", splits=splits)
+    same_run(tmp_path / "run", whole)
+    scores = [(path / "held_out_scores.safetensors").read_bytes() for path in (whole, tmp_path / "run")]
+    assert scores[0] == scores[1]

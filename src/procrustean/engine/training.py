@@ -159,6 +159,9 @@ class Training:
             state = {n.removeprefix("net."): v for n, v in self._pending.items() if n.startswith("net.")}
             check_tensors(self.net.state_dict(), state, str(self.directory.path))
             self.net.load_state_dict(state)
+            for parameter in self.net.parameters():
+                # As a stage leaves them: in another layout sums are rounded differently.
+                parameter.data = parameter.data.clone(memory_format=torch.contiguous_format)
             self._pending = None
         return True
 
