@@ -15,7 +15,7 @@ from damage import damaged, damages, with_other_value
 from procrustean.errors import ProcrusteanError
 from readers import READERS, write
 
-EXAMPLES = 40
+EXAMPLES = 25
 SECONDS = 10.0
 
 
