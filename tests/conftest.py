@@ -6,6 +6,8 @@ import os
 import subprocess
 import sys
 import typing
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
 
@@ -44,6 +46,32 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     skipped = [report for report in terminalreporter.stats.get("skipped", ()) if "tests/browser" in report.nodeid]
     if skipped:
         terminalreporter.write_line(f"{len(skipped)} browser tests were skipped: {skipped[0].longrepr[2]}")
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a command gave back."""
+
+    code: int
+    out: str
+    err: str
+
+
+@pytest.fixture
+def program(capsys: pytest.CaptureFixture[str]) -> Callable[..., Answer]:
+    """`program("train", "digits", ...)`: what the program answers, in this process."""
+    from procrustean.cli import main
+
+    def run(*arguments: object) -> Answer:
+        capsys.readouterr()
+        try:
+            code = main([str(argument) for argument in arguments])
+        except SystemExit as end:  # how the parser ends
+            code = end.code if isinstance(end.code, int) else 1
+        seen = capsys.readouterr()
+        return Answer(code, seen.out, seen.err)
+
+    return run
 
 
 @pytest.fixture(scope="session")

@@ -14,7 +14,7 @@ from typing import Any
 from .advice.cost import this_machine
 from .advice.methods import Choice, worth_comparing
 from .advice.planning import Plan, load_images, planned
-from .api import FinishedRun, Stopped, begin_or_go_on, load_run
+from .api import Stopped, load_run
 from .config import RunConfig
 from .console import Reporter
 from .data.imageset import Splits
@@ -26,6 +26,7 @@ from .engine.stopping import stop_on_signal
 from .engine.training import Interrupted
 from .errors import ConfigError, Diverged, RunError
 from .linting import lint
+from .ongoing_run import FinishedRun, begin_or_go_on
 from .plain_json import read_object
 from .preparing import Prepared, prepare
 from .report.chosen import COMPARISON as RECORD

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from .advice.planning import planned
-from .api import OngoingRun, Stopped, begin_or_go_on
+from .api import Stopped
 from .config import RunConfig
 from .console import Reporter, SilentReporter
 from .data.imageset import Splits
@@ -21,6 +21,7 @@ from .engine.training import Interrupted
 from .errors import ConfigError
 from .linting import lint
 from .loading import Sources
+from .ongoing_run import OngoingRun, begin_or_go_on
 from .preparing import Prepared, prepare
 from .recipes import RECIPES, recipe_for
 from .run_names import Distinct, differences

@@ -137,16 +137,7 @@ def prepare(
         splits = load_source(**source_settings(config), say=say)
     if splits.note:
         say(splits.note)
-    if config.classes:
-        splits = splits.only(config.classes)
-    data = build(
-        splits,
-        imbalance=config.imbalance,
-        rho=config.rho,
-        data_seed=config.data_seed,
-        hold_out=config.hold_out,
-        hold_out_from=config.hold_out_from,
-    )
+    splits, data = imbalanced(config, splits)
     if data.left_out_classes:
         say(f"classes with too few images to hold any out: {some_names(data.left_out_classes)}")
     known = _known(splits, config)
@@ -186,6 +177,21 @@ def prepare(
     _check_layers(prepared)
     _check_draws(method, len(data.train))
     return prepared
+
+
+def imbalanced(config: RunConfig, splits: Splits) -> tuple[Splits, Imbalanced]:
+    """The images of the classes that settings name, as they are and as a run of these settings takes them."""
+    if config.classes:
+        splits = splits.only(config.classes)
+    data = build(
+        splits,
+        imbalance=config.imbalance,
+        rho=config.rho,
+        data_seed=config.data_seed,
+        hold_out=config.hold_out,
+        hold_out_from=config.hold_out_from,
+    )
+    return splits, data
 
 
 def _check_batches(recipe: Recipe, shape: tuple[int, ...], shrinks: int) -> None:

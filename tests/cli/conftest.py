@@ -3,26 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from PIL import Image
 
-from procrustean.cli import main
-
-
-@dataclass(frozen=True)
-class Answer:
-    """What a command gave back."""
-
-    code: int
-    out: str
-    err: str
-
-
-Call = Callable[..., Answer]
+Call = Callable[..., Any]
 
 
 @pytest.fixture
@@ -35,19 +23,9 @@ def work(tmp_path: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: 
 
 
 @pytest.fixture
-def call(work: Path, capsys: pytest.CaptureFixture[str]) -> Call:
-    """`call("train", "digits", ...)`: the program's answer."""
-
-    def run(*arguments: object) -> Answer:
-        capsys.readouterr()
-        try:
-            code = main([str(argument) for argument in arguments])
-        except SystemExit as end:  # how the parser ends
-            code = end.code if isinstance(end.code, int) else 1
-        seen = capsys.readouterr()
-        return Answer(code, seen.out, seen.err)
-
-    return run
+def call(work: Path, program: Call) -> Call:
+    """The program in the empty folder."""
+    return program
 
 
 @pytest.fixture

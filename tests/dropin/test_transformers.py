@@ -142,7 +142,10 @@ def test_the_mixin_on_a_trainer_of_ones_own(trainer: Callable[..., Any]) -> None
         pass
 
     made = trainer(Own, mfw=MFW(COUNTS), layer=LAYER, epochs=1, gradient_checkpointing=True, label_smoothing_factor=0.1)
+    before = {name: value.clone() for name, value in made.model.state_dict().items()}
     made.train()
+    assert attachments(made.model)[LAYER] is made.mfw_handle
+    assert any(not torch.equal(value, before[name]) for name, value in made.model.state_dict().items())
 
 
 @pytest.mark.parametrize(

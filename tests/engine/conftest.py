@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
@@ -13,10 +13,13 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from procrustean import api
 from procrustean.data.imageset import ImageSet, Splits
+from procrustean.engine import capture
+from procrustean.engine.capture import EagerRunner
+from procrustean.engine.engines import Engine
 from procrustean.methods import METHODS, Entry
 from procrustean.methods.base import Method, Stage
 from procrustean.objectives import Classify
@@ -99,6 +102,30 @@ def stop_after(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
         monkeypatch.setattr(module, "stop_on_signal", countdown)
 
     return set_countdown
+
+
+class Rehearsed:
+    """What a captured runner does to the state, without a GPU: warm-up steps, each undone, then the steps."""
+
+    def __init__(self, step: Callable[[], None], state: Sequence[Tensor]) -> None:
+        before = [tensor.clone() for tensor in state]
+        for _ in range(capture.WARM_UP_STEPS):
+            step()
+            capture._restore(state, before)
+        self.run = EagerRunner(step)
+
+    def __call__(self, count: int) -> None:
+        self.run(count)
+
+
+@pytest.fixture
+def rehearse(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
+    """Lets the next runs rehearse their steps as capturing does."""
+
+    def patch() -> None:
+        monkeypatch.setattr(Engine, "runners", lambda self, steps, state: [Rehearsed(step, state) for step in steps])
+
+    return patch
 
 
 def bare(result: dict[str, Any]) -> dict[str, Any]:

@@ -14,8 +14,6 @@ from torch import Tensor
 from procrustean import RunConfig
 from procrustean.api import Stopped, evaluate, fit, resume
 from procrustean.data.imageset import Splits
-from procrustean.engine.capture import EagerRunner
-from procrustean.engine.engines import Engine
 from procrustean.engine.stage import StageRun
 from procrustean.engine.step import TrainStep
 from procrustean.errors import ConfigError, RunError
@@ -101,7 +99,7 @@ def test_they_are_there_when_the_last_checkpoint_is(
     """Killed after the last stage, when checkpoints hold the network alone."""
     whole = fit(splits, **tiny, average="both", run_dir=tmp_path / "whole").path
     with monkeypatch.context() as patched:
-        patched.setattr("procrustean.api.make_result", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+        patched.setattr("procrustean.ongoing_run.make_result", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
         with pytest.raises(KeyboardInterrupt):
             fit(splits, **tiny, average="both", run_dir=tmp_path / "run")
     again = resume(tmp_path / "run", splits=splits).path
@@ -133,21 +131,12 @@ def test_runs_without_keep_their_names() -> None:
 
 
 def test_trial_steps_before_a_capture_leave_no_trace(
-    splits: Splits, tiny: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, same_run: Same
+    splits: Splits, tiny: dict[str, Any], tmp_path: Path, rehearse: Callable[[], None], same_run: Same
 ) -> None:
     settings = {**tiny, "average": "both"}
     plain = fit(splits, **settings, run_dir=tmp_path / "plain").path
 
-    def tried_out(self: Engine, steps: list[TrainStep], state: list[Tensor]) -> list[EagerRunner]:
-        before = [tensor.clone() for tensor in state]
-        for step in steps:
-            step()
-            with torch.no_grad():
-                for tensor, value in zip(state, before, strict=True):
-                    tensor.copy_(value)
-        return [EagerRunner(step) for step in steps]
-
-    monkeypatch.setattr(Engine, "runners", tried_out)
+    rehearse()
     tried = fit(splits, **settings, run_dir=tmp_path / "tried").path
     same_run(tried, plain)
     assert files(tried) == files(plain)

@@ -3,7 +3,7 @@ from __future__ import annotations
 import gc
 import json
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,6 @@ from torch import Tensor
 from procrustean.api import Stopped, fit, resume
 from procrustean.console import SilentReporter
 from procrustean.data.imageset import Splits
-from procrustean.engine import capture
 from procrustean.engine.capture import EagerRunner, GraphRunner
 from procrustean.engine.device import Placement
 from procrustean.engine.engines import Engine, choose_engine
@@ -72,20 +71,6 @@ def test_an_objective_that_cannot_be_captured_runs_eagerly_on_a_gpu() -> None:
     assert chosen("auto", "cuda", make_method("mfw", PROBLEM)).name == "captured"
 
 
-class Rehearsed:
-    """What a captured runner does to the state, without a GPU: warm-up steps, each undone, then the steps."""
-
-    def __init__(self, step: Callable[[], None], state: Sequence[Tensor]) -> None:
-        before = [tensor.clone() for tensor in state]
-        for _ in range(capture.WARM_UP_STEPS):
-            step()
-            capture._restore(state, before)
-        self.run = EagerRunner(step)
-
-    def __call__(self, count: int) -> None:
-        self.run(count)
-
-
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
 @pytest.mark.parametrize("method", METHODS)
 def test_warm_up_steps_leave_no_trace(
@@ -95,13 +80,13 @@ def test_warm_up_steps_leave_no_trace(
     tiny: dict[str, Any],
     tmp_path: Path,
     same_run: Same,
-    monkeypatch: pytest.MonkeyPatch,
+    rehearse: Callable[[], None],
 ) -> None:
     """Every tensor that a step writes to is among those that are put back."""
     drw = "drw" in option_defaults(method)
     settings = {**tiny, "method": method, "drw": drw, "precision": precision, "epochs": 2}
     plain = fit(splits, **settings, run_dir=tmp_path / "plain")
-    monkeypatch.setattr(Engine, "runners", lambda self, steps, state: [Rehearsed(step, state) for step in steps])
+    rehearse()
     same_run(fit(splits, **settings, run_dir=tmp_path / "rehearsed").path, plain.path)
 
 
@@ -115,12 +100,12 @@ def test_warm_up_steps_of_a_resumed_run_leave_no_trace(
     tiny: dict[str, Any],
     tmp_path: Path,
     same_run: Same,
-    monkeypatch: pytest.MonkeyPatch,
+    rehearse: Callable[[], None],
     stop_after: Callable[[int], None],
 ) -> None:
     """Also where the full batches of the epoch are all done."""
     plain = fit(splits, **tiny, run_dir=tmp_path / "plain")
-    monkeypatch.setattr(Engine, "runners", lambda self, steps, state: [Rehearsed(step, state) for step in steps])
+    rehearse()
     stop_after(step)
     with pytest.raises(Stopped):
         fit(splits, **tiny, run_dir=tmp_path / "run")

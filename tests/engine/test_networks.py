@@ -15,9 +15,8 @@ from safetensors.torch import load_file
 
 from procrustean.api import Stopped, evaluate, fit, resume
 from procrustean.data.imageset import ImageSet, Splits
-from procrustean.engine.capture import EagerRunner
 from procrustean.engine.device import Placement
-from procrustean.engine.engines import Engine, choose_engine
+from procrustean.engine.engines import choose_engine
 from procrustean.errors import ConfigError, RunError
 from procrustean.methods import make_method
 from procrustean.nets import NETS, build_net, layers_of
@@ -107,22 +106,13 @@ class TestMethods:
         colours: Splits,
         tmp_path: Path,
         same_run: Callable[[Path, Path], None],
-        monkeypatch: pytest.MonkeyPatch,
+        rehearse: Callable[[], None],
     ) -> None:
         """What capturing does before it records: random layers count those steps no more than the statistics do."""
         settings = {**SETTINGS, "net": "resnet12", "method": "mfw"}
         plain = fit(colours, **settings, run_dir=tmp_path / "plain")
 
-        def rehearsed(self: Engine, steps: Any, state: Any) -> list[EagerRunner]:
-            before = [tensor.clone() for tensor in state]
-            for step in steps:
-                step()
-                with torch.no_grad():
-                    for tensor, value in zip(state, before, strict=True):
-                        tensor.copy_(value)
-            return [EagerRunner(step) for step in steps]
-
-        monkeypatch.setattr(Engine, "runners", rehearsed)
+        rehearse()
         same_run(fit(colours, **settings, run_dir=tmp_path / "rehearsed").path, plain.path)
 
     @pytest.mark.gpu
@@ -147,7 +137,13 @@ class TestMethods:
 class TestLayers:
     @pytest.mark.parametrize("layer", ["group1", "backbone.layer2", "backbone.layer1.0.bn1"])
     def test_mixing_at_other_layers(self, layer: str, colours: Splits, tmp_path: Path, narrow: None) -> None:
-        fit(colours, **SETTINGS, net="resnet18", method="mfw", options={"layer": layer}, run_dir=tmp_path / "run")
+        settings = {**SETTINGS, "net": "resnet18", "method": "mfw"}
+        usual, other = (
+            fit(colours, **settings, options=options, run_dir=tmp_path / str(number)).result
+            for number, options in enumerate(({}, {"layer": layer}))
+        )
+        assert other["method"]["options"]["layer"] == layer
+        assert other["curves"]["loss"] != usual["curves"]["loss"]
 
     def test_a_layer_that_is_not_there(self, colours: Splits, tmp_path: Path, narrow: None) -> None:
         with pytest.raises(ConfigError, match="layer 'group9' received, but this network mixes at input, group1"):

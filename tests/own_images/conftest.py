@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from PIL import Image
 
 from procrustean import fit
-from procrustean.cli import main
 
 #: class -> training images; the test and validation folders hold eight of each.
 COUNTS = {"blue": 8, "green": 16, "red": 48}
@@ -52,27 +51,8 @@ def run(colours: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return fit(str(colours), method="erm", drw=True, epochs=20, device="cpu", run_dir=str(folder)).path
 
 
-@dataclass(frozen=True)
-class Answer:
-    """What a command gave back."""
-
-    code: int
-    out: str
-    err: str
-
-
 @pytest.fixture
-def call(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Answer]:
-    """The program in an empty folder: `call("train", "photos", ...)`."""
+def call(program: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
+    """The program in an empty folder."""
     monkeypatch.chdir(tmp_path)
-
-    def answer(*arguments: object) -> Answer:
-        capsys.readouterr()
-        try:
-            code = main([str(argument) for argument in arguments])
-        except SystemExit as end:  # how the parser ends
-            code = end.code if isinstance(end.code, int) else 1
-        seen = capsys.readouterr()
-        return Answer(code, seen.out, seen.err)
-
-    return answer
+    return program

@@ -12,13 +12,13 @@ import numpy as np
 from ..config import RunConfig
 from ..console import duration_text
 from ..data.imageset import Splits
-from ..data.imbalance import build
 from ..data.listed import FileListing
 from ..data.parting import shares
 from ..data.set_aside import shares_for_test
 from ..data.sources import is_files, is_named, list_source, load_source
 from ..errors import ConfigError
 from ..loading import source_settings
+from ..preparing import imbalanced
 from ..recipes import PAPER
 from .cost import Machine, this_machine
 from .methods import advised
@@ -111,16 +111,7 @@ def with_hold_out(config: RunConfig, has_val: bool) -> tuple[RunConfig, list[str
 
 def trained_on(config: RunConfig, splits: Splits) -> list[int]:
     """Images per class that a run of these settings trains on, in the order of the classes."""
-    if config.classes:
-        splits = splits.only(config.classes)
-    data = build(
-        splits,
-        imbalance=config.imbalance,
-        rho=config.rho,
-        data_seed=config.data_seed,
-        hold_out=config.hold_out,
-        hold_out_from=config.hold_out_from,
-    )
+    splits, data = imbalanced(config, splits)
     return [int(n) for n in np.bincount(splits.train.labels[data.indices], minlength=len(splits.train.classes))]
 
 
