@@ -27,7 +27,7 @@ class ConvBnReLU(torch.autograd.Function):
         stride: int,
     ) -> Tensor:
         layer = Layer.of(x, weight, stride)
-        y, statistics = passes.conv(x, None, weight, norm, layer)
+        y, statistics = passes.conv(x, weight, norm, layer)
         out = passes.activate(y, statistics, residual)
         has_residual = residual is not None
         saved = (x, weight, y, out, statistics, norm.tickets)
@@ -62,4 +62,4 @@ def _backward(
     dresidual = torch.empty_like(y) if has_residual else None
     dy = passes.through_norm(dout, out, y, statistics, affine, dresidual)
     dx = passes.input_gradient(dy, weight, layer) if needs_dx else None
-    return dx, passes.weight_gradient(x, None, dy, weight, layer), affine[0], affine[1], dresidual
+    return dx, passes.weight_gradient(x, dy, weight, layer), affine[0], affine[1], dresidual

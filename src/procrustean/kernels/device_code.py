@@ -9,8 +9,10 @@ A block of pixels never spans two images, so its size depends on the layer alone
 nothing new. The loops over the nine taps stay loops: they compile three times faster than unrolled and run no slower.
 
 The statistics of a normalised layer travel as `norm`, [4, channels] float32: mean, inverse standard deviation, and the
-scale and shift they make with the affine parameters. A layer may take its input as the output y of the convolution
-before it, and apply that layer's scale, shift and ReLU while loading (NORMALISED): the activation is never stored.
+scale and shift they make with the affine parameters.
+
+Partial sums are merged CHUNK parts at a time. A kernel needs as many registers as its hungriest line: merging all parts
+at once, which one program of a launch does, would halve the number of programs that run side by side.
 """
 
 from __future__ import annotations
@@ -38,22 +40,12 @@ def normalised(y, norm_ptr, c, C: tl.constexpr):
 
 
 @triton.jit
-def normalised_inside(y, inside, norm_ptr, c, C: tl.constexpr):
-    """The same where pixels are inside the image; those outside, which were loaded as zeros, stay zero."""
-    scale = tl.load(norm_ptr + 2 * C + c)
-    shift = tl.load(norm_ptr + 3 * C + c)
-    # A product with 0 or 1 takes a third of the instructions that choosing element by element does.
-    shifts = inside.to(tl.float32)[:, None] * shift[None, :]
-    return tl.maximum(y.to(tl.float32) * scale[None, :] + shifts, 0.0).to(y.dtype)
-
-
-@triton.jit
 def conv_forward(
-    x_ptr, x_norm_ptr, w_ptr, y_ptr, part_ptr, ticket_ptr, gamma_ptr, beta_ptr, norm_ptr,
+    x_ptr, w_ptr, y_ptr, part_ptr, ticket_ptr, gamma_ptr, beta_ptr, norm_ptr,
     running_mean_ptr, running_var_ptr, momentum, eps,
     H_IN: tl.constexpr, W_IN: tl.constexpr, H_OUT: tl.constexpr, W_OUT: tl.constexpr,
-    CI: tl.constexpr, CI_PAD: tl.constexpr, CO: tl.constexpr, STRIDE: tl.constexpr, NORMALISED: tl.constexpr,
-    BLOCK: tl.constexpr, PARTS_PAD: tl.constexpr,
+    CI: tl.constexpr, CI_PAD: tl.constexpr, CO: tl.constexpr, STRIDE: tl.constexpr,
+    BLOCK: tl.constexpr, CHUNK: tl.constexpr,
 ):  # fmt: skip
     """y = conv(x, w), and the statistics of y over the batch."""
     block = tl.program_id(0)
@@ -77,8 +69,6 @@ def conv_forward(
         else:
             x = tl.load(x_at, mask=inside[:, None] & (ci < CI)[None, :], other=0.0)
             w = tl.load(w_at, mask=(ci < CI)[:, None], other=0.0)
-        if NORMALISED:
-            x = normalised_inside(x, inside, x_norm_ptr, ci, CI)
         total = tl.dot(x, w, total, input_precision="ieee")
     tl.store(y_ptr + pixel[:, None] * CO + co[None, :], total.to(y_ptr.dtype.element_ty))
     # Means and squared deviations of blocks, not sums and squares: merging them loses no digits.
@@ -87,14 +77,24 @@ def conv_forward(
     tl.store(part_ptr + block * 2 * CO + co, mean)
     tl.store(part_ptr + (block * 2 + 1) * CO + co, tl.sum(away * away, axis=0))
     if finished_last(ticket_ptr, parts):
-        part = tl.arange(0, PARTS_PAD)
-        inside_parts = (part < parts)[:, None]
-        at = part_ptr + part[:, None] * 2 * CO + co[None, :]
-        means = tl.load(at, mask=inside_parts, other=0.0, cache_modifier=".cg")
-        m2s = tl.load(at + CO, mask=inside_parts, other=0.0, cache_modifier=".cg")
-        mean = tl.sum(means, axis=0) / parts
-        between = tl.where(inside_parts, means - mean[None, :], 0.0)
-        m2 = tl.sum(m2s, axis=0) + tl.sum(between * between, axis=0) * BLOCK
+        # Distances to the first mean are squared, not the means themselves: they are as small as the means differ.
+        first_mean = tl.load(part_ptr + co, cache_modifier=".cg")
+        distances = tl.zeros((CHUNK, CO), dtype=tl.float32)
+        squares = tl.zeros((CHUNK, CO), dtype=tl.float32)
+        first = 0
+        while first < parts:
+            part = first + tl.arange(0, CHUNK)[:, None]
+            at = part_ptr + part * 2 * CO + co[None, :]
+            means = tl.load(at, mask=part < parts, other=0.0, cache_modifier=".cg")
+            distance = tl.where(part < parts, means - first_mean[None, :], 0.0)
+            distances += distance
+            squares += (
+                tl.load(at + CO, mask=part < parts, other=0.0, cache_modifier=".cg") + BLOCK * distance * distance
+            )
+            first += CHUNK
+        distance = tl.sum(distances, axis=0) / parts
+        mean = first_mean + distance
+        m2 = tl.sum(squares, axis=0) - parts * BLOCK * distance * distance
         pixels = parts * BLOCK
         inverse = 1.0 / tl.sqrt(m2 / pixels + eps)
         scale = tl.load(gamma_ptr + co) * inverse
@@ -125,7 +125,7 @@ def activate(
 
 
 @triton.jit
-def merged_sums(dz, y, norm_ptr, part_ptr, ticket_ptr, affine_ptr, c, C: tl.constexpr, PARTS_PAD: tl.constexpr):
+def merged_sums(dz, y, norm_ptr, part_ptr, ticket_ptr, affine_ptr, c, C: tl.constexpr, CHUNK: tl.constexpr):
     """affine [2, channels]: the sums over the batch of dz times x-hat and of dz, the gradients of gamma and beta."""
     block = tl.program_id(0)
     parts = tl.num_programs(0)
@@ -135,24 +135,30 @@ def merged_sums(dz, y, norm_ptr, part_ptr, ticket_ptr, affine_ptr, c, C: tl.cons
     tl.store(part_ptr + block * 2 * C + c, tl.sum(dz * x_hat, axis=0))
     tl.store(part_ptr + (block * 2 + 1) * C + c, tl.sum(dz, axis=0))
     if finished_last(ticket_ptr, parts):
-        part = tl.arange(0, PARTS_PAD)
-        inside = (part < parts)[:, None]
-        at = part_ptr + part[:, None] * 2 * C + c[None, :]
-        tl.store(affine_ptr + c, tl.sum(tl.load(at, mask=inside, other=0.0, cache_modifier=".cg"), axis=0))
-        tl.store(affine_ptr + C + c, tl.sum(tl.load(at + C, mask=inside, other=0.0, cache_modifier=".cg"), axis=0))
+        by_x_hat = tl.zeros((CHUNK, C), dtype=tl.float32)
+        alone = tl.zeros((CHUNK, C), dtype=tl.float32)
+        first = 0
+        while first < parts:
+            part = first + tl.arange(0, CHUNK)[:, None]
+            at = part_ptr + part * 2 * C + c[None, :]
+            by_x_hat += tl.load(at, mask=part < parts, other=0.0, cache_modifier=".cg")
+            alone += tl.load(at + C, mask=part < parts, other=0.0, cache_modifier=".cg")
+            first += CHUNK
+        tl.store(affine_ptr + c, tl.sum(by_x_hat, axis=0))
+        tl.store(affine_ptr + C + c, tl.sum(alone, axis=0))
 
 
 @triton.jit
 def backward_sums(
     dout_ptr, out_ptr, y_ptr, norm_ptr, part_ptr, ticket_ptr, affine_ptr,
-    C: tl.constexpr, BLOCK: tl.constexpr, PARTS_PAD: tl.constexpr,
+    C: tl.constexpr, BLOCK: tl.constexpr, CHUNK: tl.constexpr,
 ):  # fmt: skip
     """The gradients of gamma and beta, from the gradient of out = relu(...)."""
     c = tl.arange(0, C)
     pixel = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     at = pixel[:, None] * C + c[None, :]
     dz = tl.where(tl.load(out_ptr + at).to(tl.float32) > 0, tl.load(dout_ptr + at).to(tl.float32), 0.0)
-    merged_sums(dz, tl.load(y_ptr + at), norm_ptr, part_ptr, ticket_ptr, affine_ptr, c, C, PARTS_PAD)
+    merged_sums(dz, tl.load(y_ptr + at), norm_ptr, part_ptr, ticket_ptr, affine_ptr, c, C, CHUNK)
 
 
 @triton.jit(do_not_specialize=["pixels"])
@@ -184,7 +190,7 @@ def conv_backward_input(
     dy_ptr, w_ptr, dx_ptr, dout_ptr, out_ptr, y_ptr, norm_ptr, part_ptr, ticket_ptr, affine_ptr,
     H_IN: tl.constexpr, W_IN: tl.constexpr, H_OUT: tl.constexpr, W_OUT: tl.constexpr,
     CI: tl.constexpr, CO: tl.constexpr, STRIDE: tl.constexpr, NORMALISED: tl.constexpr, SHORTCUT: tl.constexpr,
-    BLOCK: tl.constexpr, PARTS_PAD: tl.constexpr,
+    BLOCK: tl.constexpr, CHUNK: tl.constexpr,
 ):  # fmt: skip
     """dx: each input pixel gathers from the up to nine output pixels it took part in.
 
@@ -220,33 +226,29 @@ def conv_backward_input(
         total = tl.where(normalised(y, norm_ptr, ci, CI) > 0, total, 0.0)
         dz = total.to(dx_ptr.dtype.element_ty)
         tl.store(dx_ptr + at, dz)
-        merged_sums(dz.to(tl.float32), y, norm_ptr, part_ptr, ticket_ptr, affine_ptr, ci, CI, PARTS_PAD)
+        merged_sums(dz.to(tl.float32), y, norm_ptr, part_ptr, ticket_ptr, affine_ptr, ci, CI, CHUNK)
     else:
         tl.store(dx_ptr + at, total.to(dx_ptr.dtype.element_ty))
 
 
 @triton.jit
 def tap_input(
-    x_ptr, x_norm_ptr, real, image, r, c, ci,
-    H_IN: tl.constexpr, W_IN: tl.constexpr, CI: tl.constexpr, CI_PAD: tl.constexpr, NORMALISED: tl.constexpr,
+    x_ptr, real, image, r, c, ci, H_IN: tl.constexpr, W_IN: tl.constexpr, CI: tl.constexpr, CI_PAD: tl.constexpr
 ):  # fmt: skip
     """The input [pixels, channels] under one tap, zero outside the image."""
     inside = real & (r >= 0) & (r < H_IN) & (c >= 0) & (c < W_IN)
     x_at = x_ptr + ((image * H_IN + r) * W_IN + c)[:, None] * CI + ci[None, :]
     if CI == CI_PAD:
-        x = tl.load(x_at, mask=inside[:, None], other=0.0)
+        return tl.load(x_at, mask=inside[:, None], other=0.0)
     else:
-        x = tl.load(x_at, mask=inside[:, None] & (ci < CI)[None, :], other=0.0)
-    if NORMALISED:
-        x = normalised_inside(x, inside, x_norm_ptr, ci, CI)
-    return x
+        return tl.load(x_at, mask=inside[:, None] & (ci < CI)[None, :], other=0.0)
 
 
 @triton.jit(do_not_specialize=["pixels"])
 def conv_backward_weight(
-    x_ptr, x_norm_ptr, dy_ptr, part_ptr, pixels,
+    x_ptr, dy_ptr, part_ptr, pixels,
     H_IN: tl.constexpr, W_IN: tl.constexpr, H_OUT: tl.constexpr, W_OUT: tl.constexpr,
-    CI: tl.constexpr, CI_PAD: tl.constexpr, CO: tl.constexpr, STRIDE: tl.constexpr, NORMALISED: tl.constexpr,
+    CI: tl.constexpr, CI_PAD: tl.constexpr, CO: tl.constexpr, STRIDE: tl.constexpr,
     BLOCK: tl.constexpr, BLOCKS: tl.constexpr,
 ):  # fmt: skip
     """Partial weight gradients: program (part, row of taps) sums over BLOCKS blocks of output pixels.
@@ -267,11 +269,11 @@ def conv_backward_weight(
         image = pixel // (W_OUT * H_OUT)
         real = pixel < pixels
         dy = tl.load(dy_ptr + pixel[:, None] * CO + co[None, :], mask=real[:, None], other=0.0)
-        x = tap_input(x_ptr, x_norm_ptr, real, image, r, c - 1, ci, H_IN, W_IN, CI, CI_PAD, NORMALISED)
+        x = tap_input(x_ptr, real, image, r, c - 1, ci, H_IN, W_IN, CI, CI_PAD)
         left = tl.dot(tl.trans(x), dy, left, input_precision="ieee")
-        x = tap_input(x_ptr, x_norm_ptr, real, image, r, c, ci, H_IN, W_IN, CI, CI_PAD, NORMALISED)
+        x = tap_input(x_ptr, real, image, r, c, ci, H_IN, W_IN, CI, CI_PAD)
         middle = tl.dot(tl.trans(x), dy, middle, input_precision="ieee")
-        x = tap_input(x_ptr, x_norm_ptr, real, image, r, c + 1, ci, H_IN, W_IN, CI, CI_PAD, NORMALISED)
+        x = tap_input(x_ptr, real, image, r, c + 1, ci, H_IN, W_IN, CI, CI_PAD)
         right = tl.dot(tl.trans(x), dy, right, input_precision="ieee")
     at = part_ptr + (part * 9 + taps * 3) * (CI_PAD * CO) + ci[:, None] * CO + co[None, :]
     tl.store(at, left)
@@ -279,16 +281,58 @@ def conv_backward_weight(
     tl.store(at + 2 * CI_PAD * CO, right)
 
 
+@triton.jit(do_not_specialize=["pixels"])
+def conv_backward_weight_thin(
+    x_ptr, dy_ptr, part_ptr, pixels,
+    H: tl.constexpr, W: tl.constexpr, CI: tl.constexpr, CO: tl.constexpr, BLOCK: tl.constexpr, BLOCKS: tl.constexpr,
+):  # fmt: skip
+    """The same for few channels at stride 1: all nine taps at once, from half of the loads.
+
+    With q a pixel of x, dw[tap] sums x[q] times dy[q - tap]. A row of taps shares the load of x, and the three columns
+    are one product with dy as it stands one pixel to the right, in place, and one to the left, side by side.
+    """
+    part = tl.program_id(0)
+    ci = tl.arange(0, CI)
+    beside = tl.arange(0, 4 * CO)  # a fourth column, of zeros, makes it a power of two
+    tap = beside // CO
+    co = beside % CO
+    above = tl.zeros((CI, 4 * CO), dtype=tl.float32)
+    level = tl.zeros((CI, 4 * CO), dtype=tl.float32)
+    below = tl.zeros((CI, 4 * CO), dtype=tl.float32)
+    for step in range(BLOCKS):
+        pixel = (part * BLOCKS + step) * BLOCK + tl.arange(0, BLOCK)
+        row = (pixel // W) % H
+        real = pixel < pixels
+        c = (pixel % W)[:, None] + 1 - tap[None, :]
+        inside = real[:, None] & (c >= 0) & (c < W) & (tap < 3)[None, :]
+        dy = tl.load(dy_ptr + (pixel[:, None] + 1 - tap[None, :]) * CO + co[None, :], mask=inside, other=0.0)
+        x_at = x_ptr + pixel[:, None] * CI + ci[None, :]
+        x = tl.load(x_at - W * CI, mask=(real & (row > 0))[:, None], other=0.0)
+        above = tl.dot(tl.trans(x), dy, above, input_precision="ieee")
+        x = tl.load(x_at, mask=real[:, None], other=0.0)
+        level = tl.dot(tl.trans(x), dy, level, input_precision="ieee")
+        x = tl.load(x_at + W * CI, mask=(real & (row < H - 1))[:, None], other=0.0)
+        below = tl.dot(tl.trans(x), dy, below, input_precision="ieee")
+    at = part_ptr + (part * 9 + tap[None, :]) * (CI * CO) + ci[:, None] * CO + co[None, :]
+    tl.store(at, above, mask=(tap < 3)[None, :])
+    tl.store(at + 3 * CI * CO, level, mask=(tap < 3)[None, :])
+    tl.store(at + 6 * CI * CO, below, mask=(tap < 3)[None, :])
+
+
 @triton.jit(do_not_specialize=["parts"])
 def sum_weight_parts(
     part_ptr, dw_ptr, parts,
-    PARTS_PAD: tl.constexpr, CI: tl.constexpr, CI_PAD: tl.constexpr, CO: tl.constexpr, BLOCK: tl.constexpr,
+    CHUNK: tl.constexpr, CI: tl.constexpr, CI_PAD: tl.constexpr, CO: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
     """dw[co, tap, ci] = sum over the parts; a program sums BLOCK elements."""
     element = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    part = tl.arange(0, PARTS_PAD)
-    at = part_ptr + part[:, None] * (9 * CI_PAD * CO) + element[None, :]
-    total = tl.sum(tl.load(at, mask=(part < parts)[:, None], other=0.0), axis=0)
+    sums = tl.zeros((CHUNK, BLOCK), dtype=tl.float32)
+    first = 0
+    while first < parts:
+        part = first + tl.arange(0, CHUNK)[:, None]
+        sums += tl.load(part_ptr + part * (9 * CI_PAD * CO) + element[None, :], mask=part < parts, other=0.0)
+        first += CHUNK
+    total = tl.sum(sums, axis=0)
     co = element % CO
     ci = (element // CO) % CI_PAD
     tap = element // (CO * CI_PAD)

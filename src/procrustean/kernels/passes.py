@@ -10,12 +10,16 @@ from torch import Tensor
 from . import device_code as kernels
 from .launching import launch
 
-#: Pixels per program of the convolutions, by channels; measured on an H200.
+#: Pixels per program of the convolutions and of the gradients that gather statistics, by channels; measured on an H200.
 CONV_BLOCK = {16: 512, 32: 256, 64: 64}
+#: The same for gradients without statistics: no partial sums ask for large blocks.
+GRADIENT_BLOCK = {16: 256, 32: 128, 64: 64}
+#: Numbers per program of passes without taps, and of those that gather statistics: fewer parts are merged sooner.
+PASS_BLOCK, SUMS_BLOCK = 2048, 8192
 #: Pixels per part of a weight gradient, by output channels: enough parts to fill the chip, few enough to sum cheaply.
 WEIGHT_PART = {16: 512, 32: 512, 64: 256}
-#: Most numbers of a tile of partial statistics that a program can hold in registers.
-LARGEST_TILE = 16384
+#: Numbers of partial sums that are merged at a time.
+CHUNK = 2048
 
 
 class Layer(NamedTuple):
@@ -58,11 +62,8 @@ class Norm(NamedTuple):
     tickets: Tensor  # [2] int32 zeros, for forward and backward: programs that have finished their part
 
 
-def conv(x: Tensor, x_norm: Tensor | None, weight: Tensor, norm: Norm, layer: Layer) -> tuple[Tensor, Tensor]:
-    """The convolution's output y and its statistics [4, CO]; running statistics are updated.
-
-    With `x_norm` the input is relu(batch_norm(x)) with these statistics.
-    """
+def conv(x: Tensor, weight: Tensor, norm: Norm, layer: Layer) -> tuple[Tensor, Tensor]:
+    """The convolution's output y and its statistics [4, CO]; running statistics are updated."""
     y = torch.empty(
         (len(x), layer.CO, layer.H_OUT, layer.W_OUT), dtype=x.dtype, device=x.device, memory_format=torch.channels_last
     )
@@ -71,10 +72,10 @@ def conv(x: Tensor, x_norm: Tensor | None, weight: Tensor, norm: Norm, layer: La
     partial = torch.empty((parts, 2, layer.CO), device=x.device)
     statistics = torch.empty((4, layer.CO), device=x.device)
     launch(
-        kernels.conv_forward, (parts,), x, x_norm, weight, y, partial, norm.tickets, norm.gamma, norm.beta, statistics,
+        kernels.conv_forward, (parts,), x, weight, y, partial, norm.tickets, norm.gamma, norm.beta, statistics,
         norm.running_mean, norm.running_var, norm.momentum, norm.eps,
-        **layer._asdict(), CI_PAD=layer.ci_padded, NORMALISED=x_norm is not None,
-        BLOCK=block, PARTS_PAD=padded(parts), num_warps=4, num_stages=3,
+        **layer._asdict(), CI_PAD=layer.ci_padded,
+        BLOCK=block, CHUNK=CHUNK // layer.CO, num_warps=4, num_stages=3,
     )  # fmt: skip
     return y, statistics
 
@@ -82,7 +83,7 @@ def conv(x: Tensor, x_norm: Tensor | None, weight: Tensor, norm: Norm, layer: La
 def activate(y: Tensor, statistics: Tensor, residual: Tensor | None) -> Tensor:
     """relu(batch_norm(y) + residual)."""
     out = torch.empty_like(y)
-    rows, programs = _rows(y)
+    rows, programs = _rows(y, PASS_BLOCK)
     launch(
         kernels.activate, (programs,), y, statistics, residual, out,
         C=y.shape[1], HAS_RESIDUAL=residual is not None, BLOCK=rows, num_warps=4,
@@ -92,12 +93,12 @@ def activate(y: Tensor, statistics: Tensor, residual: Tensor | None) -> Tensor:
 
 def affine_gradients(dout: Tensor, out: Tensor, y: Tensor, statistics: Tensor, tickets: Tensor) -> Tensor:
     """[2, C]: the gradients of gamma and beta."""
-    rows, programs = _rows(y)
+    rows, programs = _rows(y, SUMS_BLOCK)
     partial = torch.empty((programs, 2, y.shape[1]), device=y.device)
     affine = torch.empty((2, y.shape[1]), device=y.device)
     launch(
         kernels.backward_sums, (programs,), dout, out, y, statistics, partial, tickets[1:], affine,
-        C=y.shape[1], BLOCK=rows, PARTS_PAD=padded(programs), num_warps=4,
+        C=y.shape[1], BLOCK=rows, CHUNK=CHUNK // y.shape[1], num_warps=4,
     )  # fmt: skip
     return affine
 
@@ -106,7 +107,7 @@ def through_norm(
     dout: Tensor, out: Tensor | None, y: Tensor, statistics: Tensor, affine: Tensor, dresidual: Tensor | None = None
 ) -> Tensor:
     """The gradient of y; `dout` is behind the ReLU already where there is no `out`. Fills `dresidual` if given."""
-    rows, programs = _rows(y)
+    rows, programs = _rows(y, PASS_BLOCK)
     dy = torch.empty_like(y)
     launch(
         kernels.backward_normalise, (programs,),
@@ -118,7 +119,7 @@ def through_norm(
 
 def input_gradient(dy: Tensor, weight: Tensor, layer: Layer, shortcut: tuple[Tensor, Tensor] | None = None) -> Tensor:
     """The gradient of the input; `shortcut` is (dout, out) of out = relu(... + input)."""
-    dx, programs, options = _input_gradient_launch(dy, layer)
+    dx, programs, options = _input_gradient_launch(dy, layer, GRADIENT_BLOCK)
     launch(
         kernels.conv_backward_input, (programs,), dy, weight, dx, *(shortcut or (None, None)), *[None] * 5,
         NORMALISED=False, SHORTCUT=shortcut is not None, **options,
@@ -130,7 +131,7 @@ def input_gradient_through_norm(
     dy: Tensor, weight: Tensor, layer: Layer, y: Tensor, statistics: Tensor, tickets: Tensor
 ) -> tuple[Tensor, Tensor]:
     """Where the input was relu(batch_norm(y)): the gradient behind that ReLU, and of gamma and beta [2, CI]."""
-    dz, programs, options = _input_gradient_launch(dy, layer)
+    dz, programs, options = _input_gradient_launch(dy, layer, CONV_BLOCK)
     partial = torch.empty((programs, 2, layer.CI), device=y.device)
     affine = torch.empty((2, layer.CI), device=y.device)
     launch(
@@ -141,21 +142,27 @@ def input_gradient_through_norm(
     return dz, affine
 
 
-def weight_gradient(x: Tensor, x_norm: Tensor | None, dy: Tensor, weight: Tensor, layer: Layer) -> Tensor:
+def weight_gradient(x: Tensor, dy: Tensor, weight: Tensor, layer: Layer) -> Tensor:
     ci_pad, co = layer.ci_padded, layer.CO
     pixels, block = len(x) * layer.pixels_out, 64
     blocks = WEIGHT_PART[co] // block
     parts = -(-pixels // (block * blocks))
     partial = torch.empty((parts, 9, ci_pad, co), device=x.device)
-    launch(
-        kernels.conv_backward_weight, (parts, 3), x, x_norm, dy, partial, pixels,
-        **layer._asdict(), CI_PAD=ci_pad, NORMALISED=x_norm is not None, BLOCK=block, BLOCKS=blocks,
-        num_warps=1 if co == 16 else 4, num_stages=2,
-    )  # fmt: skip
+    if layer.CI == co == 16 and layer.STRIDE == 1:
+        launch(
+            kernels.conv_backward_weight_thin, (parts,), x, dy, partial, pixels,
+            H=layer.H_IN, W=layer.W_IN, CI=layer.CI, CO=co, BLOCK=block, BLOCKS=blocks, num_warps=2, num_stages=2,
+        )  # fmt: skip
+    else:
+        launch(
+            kernels.conv_backward_weight, (parts, 3), x, dy, partial, pixels,
+            **layer._asdict(), CI_PAD=ci_pad, BLOCK=block, BLOCKS=blocks,
+            num_warps={16: 1, 32: 2, 64: 4}[co], num_stages=2,
+        )  # fmt: skip
     gradient = torch.empty_like(weight, memory_format=torch.channels_last)
     launch(
         kernels.sum_weight_parts, (9 * ci_pad * co // 32,), partial, gradient, parts,
-        PARTS_PAD=padded(parts), CI=layer.CI, CI_PAD=ci_pad, CO=co, BLOCK=32, num_warps=4,
+        CHUNK=CHUNK // 32, CI=layer.CI, CI_PAD=ci_pad, CO=co, BLOCK=32, num_warps=4,
     )  # fmt: skip
     return gradient
 
@@ -169,8 +176,7 @@ def supported(x: Tensor, weight: Tensor, stride: int) -> bool:
         return False
     layer = Layer.of(x, weight, stride)
     sides = ((layer.pixels_out, co), (layer.H_IN * layer.W_IN, ci))
-    blocks = [(block_of(pixels, CONV_BLOCK[c]), pixels, c) for pixels, c in sides if c in CONV_BLOCK]
-    return all(block >= 32 and padded(len(x) * pixels // block) * c <= LARGEST_TILE for block, pixels, c in blocks)
+    return all(block_of(pixels, GRADIENT_BLOCK[c]) >= 32 for pixels, c in sides if c in CONV_BLOCK)
 
 
 def block_of(pixels_per_image: int, largest: int) -> int:
@@ -181,27 +187,18 @@ def block_of(pixels_per_image: int, largest: int) -> int:
     return block
 
 
-def padded(parts: int) -> int:
-    """Tile size for a number of partial sums; small ones share one, so that a short last batch compiles nothing."""
-    return max(128, 1 << (parts - 1).bit_length())
-
-
-def _rows(y: Tensor) -> tuple[int, int]:
-    """Pixels per program of a pass without taps, and the number of programs."""
+def _rows(y: Tensor, numbers: int) -> tuple[int, int]:
+    """Pixels per program of a pass without taps over so many numbers, and the number of programs."""
     images, channels, height, width = y.shape
-    rows = block_of(height * width, 8192 // channels)
+    rows = block_of(height * width, numbers // channels)
     return rows, images * height * width // rows
 
 
-def _input_gradient_launch(dy: Tensor, layer: Layer) -> tuple[Tensor, int, dict[str, int]]:
+def _input_gradient_launch(dy: Tensor, layer: Layer, blocks: dict[int, int]) -> tuple[Tensor, int, dict[str, int]]:
     dx = torch.empty(
         (len(dy), layer.CI, layer.H_IN, layer.W_IN),
         dtype=dy.dtype, device=dy.device, memory_format=torch.channels_last,
     )  # fmt: skip
-    block = block_of(layer.H_IN * layer.W_IN, CONV_BLOCK[layer.CI])
-    programs = dx.numel() // layer.CI // block
-    return (
-        dx,
-        programs,
-        {**layer._asdict(), "BLOCK": block, "PARTS_PAD": padded(programs), "num_warps": 4, "num_stages": 3},
-    )
+    block = block_of(layer.H_IN * layer.W_IN, blocks[layer.CI])
+    options = {**layer._asdict(), "BLOCK": block, "CHUNK": CHUNK // layer.CI, "num_warps": 4, "num_stages": 3}
+    return dx, dx.numel() // layer.CI // block, options

@@ -1,7 +1,8 @@
 """A residual block with an identity shortcut as one differentiable operation on hand-written kernels.
 
-Two units that know each other skip four passes over the memory: the activation between them is never stored, its
-gradient is taken behind its ReLU where it is made, and the shortcut's gradient joins where the input's is written.
+Two units that know each other skip three passes over the memory: the gradient of the activation between them is taken
+behind its ReLU where it is made, and the shortcut's gradient joins where the input's is written. That activation is
+stored: computing it again under each of nine taps, forward and for the weights' gradient, costs more than the memory.
 """
 
 from __future__ import annotations
@@ -33,11 +34,12 @@ class ResidualBlock(torch.autograd.Function):
         norm2: Norm,
     ) -> Tensor:
         layer = Layer.of(x, weight1, 1)
-        y1, statistics1 = passes.conv(x, None, weight1, norm1, layer)
-        y2, statistics2 = passes.conv(y1, statistics1, weight2, norm2, layer)
+        y1, statistics1 = passes.conv(x, weight1, norm1, layer)
+        between = passes.activate(y1, statistics1, None)
+        y2, statistics2 = passes.conv(between, weight2, norm2, layer)
         out = passes.activate(y2, statistics2, x)
         saved = (
-            x, out, weight1, y1, statistics1, norm1.tickets, weight2, y2, statistics2, norm2.tickets
+            x, between, out, weight1, y1, statistics1, norm1.tickets, weight2, y2, statistics2, norm2.tickets
         )  # fmt: skip
         if compiling_only():
             # Autograd runs backward in a thread of its own, which does not know that kernels are only compiled.
@@ -56,6 +58,7 @@ def _backward(
     layer: Layer,
     dout: Tensor,
     x: Tensor,
+    between: Tensor,
     out: Tensor,
     weight1: Tensor,
     y1: Tensor,
@@ -70,8 +73,8 @@ def _backward(
     affine2 = passes.affine_gradients(dout, out, y2, statistics2, tickets2)
     dy2 = passes.through_norm(dout, out, y2, statistics2, affine2)
     dz1, affine1 = passes.input_gradient_through_norm(dy2, weight2, layer, y1, statistics1, tickets1)
-    dweight2 = passes.weight_gradient(y1, statistics1, dy2, weight2, layer)
+    dweight2 = passes.weight_gradient(between, dy2, weight2, layer)
     dy1 = passes.through_norm(dz1, None, y1, statistics1, affine1)
     dx = passes.input_gradient(dy1, weight1, layer, shortcut=(dout, out))
-    dweight1 = passes.weight_gradient(x, None, dy1, weight1, layer)
+    dweight1 = passes.weight_gradient(x, dy1, weight1, layer)
     return dx, dweight1, affine1[0], affine1[1], dweight2, affine2[0], affine2[1]
