@@ -7,7 +7,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ..errors import ConfigError
-from ..lookahead import Lookahead
+from ..lookahead import effects
 from ..objectives import Objective
 from ..publications import published
 from ..samplers import in_turn
@@ -19,17 +19,13 @@ from .base import Method, Stage
 class ConditionalWeights(Objective):
     """Plain cross-entropy at first; then class weights plus a weight per sample from one look ahead."""
 
-    compilable = False  # the compiler drops gradients of gradients
+    compilable = False  # the compiler does not differentiate forwards
     class_weights: Tensor
 
     def __init__(self, class_weights: Tensor, *, start: float, rate: float) -> None:
         super().__init__()
         self.register_buffer("class_weights", class_weights)
         self.start, self.rate = start, rate
-
-    @property
-    def second_order(self) -> bool:  # type: ignore[override]
-        return self.phase == 1
 
     def phase_at(self, epoch: int, epochs: int) -> int:
         return int(epoch >= int(self.start * epochs + 1e-9))
@@ -42,16 +38,9 @@ class ConditionalWeights(Objective):
 
     def corrections(self, net: nn.Module, batch: Batch, clock: Clock) -> Tensor:
         """eps of the formula, [B]: new for every step, starting at 0."""
-        assert batch.extra is not None
-        now = Lookahead(net)
-        losses = F.cross_entropy(now.scores(batch.x), batch.y, reduction="none")
-        zero = torch.zeros_like(losses, requires_grad=True)
         # A sum, not a mean: the step that is tried out is B times as long as the one that is made.
-        ahead = now.after(torch.sum((self.class_weights[batch.y] + zero) * losses), clock.lr)
-        meta = F.cross_entropy(ahead.scores(batch.extra.x), batch.extra.y)
-        with torch.autocast(meta.device.type, enabled=False):
-            (slope,) = torch.autograd.grad(meta, zero)
-        return -self.rate * slope
+        _, slopes = effects(net, batch, lambda losses: torch.sum(self.class_weights[batch.y] * losses), clock.lr)
+        return -self.rate * slopes
 
 
 def domain_adaptation(problem: Problem, *, beta: float = 0.9999, start: float = 0.8, rate: float = 0.01) -> Method:

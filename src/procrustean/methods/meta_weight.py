@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ..lookahead import Lookahead
+from ..lookahead import effects
 from ..nets.classifier import Classifier
 from ..objectives import Objective
 from ..publications import published
@@ -56,8 +56,7 @@ class WeightNet(nn.Module):
 class MetaWeighted(Objective):
     """Cross-entropy weighted by a network that has just learnt from the second stream of images."""
 
-    compilable = False  # the compiler drops gradients of gradients
-    second_order = True
+    compilable = False  # the compiler does not differentiate forwards
 
     def __init__(self, *, norm: bool) -> None:
         super().__init__()
@@ -65,16 +64,17 @@ class MetaWeighted(Objective):
         self.weigher = WeightNet()
 
     def forward(self, net: nn.Module, batch: Batch, clock: Clock) -> Tensor:
-        assert batch.extra is not None
-        now = Lookahead(net)
-        losses = F.cross_entropy(now.scores(batch.x), batch.y, reduction="none")
-        # As published the weights depend on the parameters through the losses, too.
-        ahead = now.after(self.weighted(losses, self.weigher(losses if self.norm else losses.detach())), clock.lr)
-        self.weigher.learn(F.cross_entropy(ahead.scores(batch.extra.x), batch.extra.y))
+        losses, slopes = effects(net, batch, self.minimised, clock.lr)
+        (shares,) = torch.autograd.grad(self.minimised(losses.requires_grad_()), losses, create_graph=True)
+        self.weigher.learn(torch.sum(shares * slopes))
         losses = F.cross_entropy(net(batch.x), batch.y, reduction="none")
         with torch.no_grad():
             weights = self.weigher(losses)
         return self.weighted(losses, weights)
+
+    def minimised(self, losses: Tensor) -> Tensor:
+        """As a function of the losses alone; as published the weights depend on the parameters through them, too."""
+        return self.weighted(losses, self.weigher(losses if self.norm else losses.detach()))
 
     def weighted(self, losses: Tensor, weights: Tensor) -> Tensor:
         """The scalar that is minimised, with weights that add up to 1 or as they are."""

@@ -10,12 +10,14 @@ import pytest
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.func import functional_call
 
 from procrustean.errors import ConfigError
-from procrustean.lookahead import Lookahead
+from procrustean.lookahead import effects
 from procrustean.methods import make_method
 from procrustean.methods.domain_adaptation import ConditionalWeights
 from procrustean.methods.meta_weight import MetaWeighted
+from procrustean.nets import build_net
 from procrustean.rng import Stream
 from procrustean.samplers import in_turn
 from procrustean.types import Batch, Clock, Images, Problem
@@ -206,18 +208,32 @@ class TestMetaWeight:
 
 def test_a_look_ahead_changes_nothing(net: Affine, batch: Batch) -> None:
     before = copy.deepcopy(net.state_dict())
-    now = Lookahead(net)
-    ahead = now.after(F.cross_entropy(now.scores(batch.x), batch.y), torch.tensor(RATE))
-    assert not torch.equal(ahead.scores(batch.x), now.scores(batch.x))
+    losses, slopes = effects(net, batch, torch.mean, torch.tensor(RATE, dtype=torch.float64))
+    torch.testing.assert_close(losses, losses_of(own(net), batch.x, batch.y).detach())
+    assert slopes.abs().min() > 0
+    assert not losses.requires_grad
+    assert not slopes.requires_grad
     assert all(torch.equal(value, before[name]) for name, value in net.state_dict().items())
     assert all(p.grad is None for p in net.parameters())
 
 
-def test_a_look_ahead_of_bf16_weights_is_not_rounded_away() -> None:
-    net = nn.Linear(2, 1, bias=False).bfloat16()
-    nn.init.ones_(net.weight)
-    ahead = Lookahead(net).after(net.weight.sum(), torch.tensor(1e-4))
-    torch.testing.assert_close(ahead.parameters["weight"], torch.full((1, 2), 1 - 1e-4), rtol=1e-7, atol=0)
+def test_a_look_ahead_through_a_convolutional_network() -> None:
+    """Against gradients of gradients, on the network of the experiments in small."""
+    net = build_net("resnet20", channels=3, classes=3, seed=0).double().train()
+    generator = torch.Generator().manual_seed(0)
+    x, meta = (torch.randn(n, 3, 8, 8, generator=generator, dtype=torch.float64) for n in (6, 5))
+    y = torch.tensor([0, 0, 1, 1, 2, 0])
+    batch = Batch(x, y, y, y, {}, Images(meta, torch.tensor([0, 1, 2, 0, 1])))
+    weights = dict(net.named_parameters())
+    eps = torch.zeros(6, dtype=torch.float64, requires_grad=True)
+    losses = F.cross_entropy(net(x), y, reduction="none")
+    slopes = torch.autograd.grad(torch.sum((1 + eps) * losses), tuple(weights.values()), create_graph=True)
+    ahead = {name: p - 0.01 * g for (name, p), g in zip(weights.items(), slopes, strict=True)}
+    statistics = {name: buffer.clone() for name, buffer in net.named_buffers()}
+    scores = functional_call(net, {**ahead, **statistics}, (meta,))
+    (wanted,) = torch.autograd.grad(F.cross_entropy(scores, batch.extra.y), eps)  # type: ignore[union-attr]
+    _, found = effects(net, batch, torch.sum, torch.tensor(0.01, dtype=torch.float64))
+    torch.testing.assert_close(found, wanted, rtol=1e-8, atol=1e-12)
 
 
 def test_all_images_come_before_any_comes_again() -> None:
