@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from scipy import stats
 from torch import Tensor, nn
 
 from procrustean.beta import beta_quantiles
@@ -142,6 +141,8 @@ class TestDraws:
 
     @pytest.mark.parametrize("alpha", [0.2, 1.0, 5.0])
     def test_shares_are_beta_draws_times_the_own_class_strength(self, alpha: float) -> None:
+        from scipy import stats  # only here, so that the tests on a GPU need no more than torch and the library
+
         mfw = MFW([50, 40, 30], alpha=alpha, strength=[0.5, 0.2, 0.0])
         labels = torch.arange(30_000) % 3
         mix = mfw.sample(labels, seeded(0))
