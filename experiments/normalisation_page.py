@@ -93,7 +93,9 @@ def section(cells: Sequence[Cell]) -> str:
         )
     first = cells[0].records[0]
     seeds = sorted({len(cell.records) for cell in cells})
-    spread = f"{seeds[0]} seeds" if len(seeds) == 1 else f"{seeds[0]} to {seeds[-1]} seeds, as given"
+    spread = (
+        f"{seeds[0]} to {seeds[-1]} seeds, as given" if len(seeds) > 1 else f"{seeds[0]} seed{'s' * (seeds[0] > 1)}"
+    )
     where = sorted({record["environment"]["machine"] for cell in cells for record in cell.records})
     counts = max(first["data"]["counts"]) / min(first["data"]["counts"])
     lines = [
