@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -47,6 +48,15 @@ def striped(counts: tuple[int, ...], seed: int, side: int = 8) -> ImageSet:
     for image, label in zip(images, labels, strict=True):
         image[:, 2 * label : 2 * label + 2] += 90
     return ImageSet(images.astype(np.uint8), labels, tuple(f"class{i}" for i in range(len(counts))))
+
+
+@pytest.fixture
+def deterministic(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Algorithms on the GPU that give the same bits whenever they are given the same numbers."""
+    monkeypatch.setitem(os.environ, "CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+    torch.use_deterministic_algorithms(True)
+    yield
+    torch.use_deterministic_algorithms(False)
 
 
 @pytest.fixture(scope="session")

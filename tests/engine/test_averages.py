@@ -143,6 +143,7 @@ def test_trial_steps_before_a_capture_leave_no_trace(
 
 
 @pytest.mark.gpu
+@pytest.mark.usefixtures("deterministic")
 @pytest.mark.parametrize("net", ["small", "resnet20-gn", "convnet-ln"])
 def test_captured_steps_equal_eager_steps(net: str, splits: Splits, tiny: dict[str, Any], tmp_path: Path) -> None:
     settings = {**tiny, "device": "cuda", "epochs": 5, "method": "mfw", "net": net, "average": "both"}

@@ -2,8 +2,7 @@ from __future__ import annotations
 
 import gc
 import json
-import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -114,14 +113,6 @@ def test_warm_up_steps_of_a_resumed_run_leave_no_trace(
 
 
 # On a GPU
-
-
-@pytest.fixture
-def deterministic(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setitem(os.environ, "CUBLAS_WORKSPACE_CONFIG", ":4096:8")
-    torch.use_deterministic_algorithms(True)
-    yield
-    torch.use_deterministic_algorithms(False)
 
 
 @pytest.fixture
@@ -284,7 +275,7 @@ def test_a_value_that_is_no_number_freezes_a_captured_run(
     entry = json.loads((tmp_path / "run/checkpoints.json").read_text())["checkpoints"][-1]
     assert (entry["position"]["epoch"], entry["position"]["step"]) == (1, 0)
     kept = load_file(tmp_path / "run" / entry["file"])
-    for name, value in nets[0].state_dict().items():
+    for name, value in nets[-1].state_dict().items():
         if value.is_floating_point():
             assert torch.equal(value.cpu(), kept[f"net.{name}"].to(value.dtype)), name
 

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType
@@ -401,19 +400,13 @@ def test_a_cpu_has_no_memory_of_its_own_to_ask_for() -> None:
 
 
 @pytest.mark.gpu
-def test_runs_side_by_side_on_a_gpu_equal_runs_alone(
-    config: Callable[..., RunConfig], same_run: Same, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setitem(os.environ, "CUBLAS_WORKSPACE_CONFIG", ":4096:8")
-    torch.use_deterministic_algorithms(True)
-    try:
-        kinds = [{**kind, "device": "cuda"} for kind in METHODS]
-        outcomes = fit_many([config(f"fleet/{kind['method']}", **kind) for kind in kinds], width=3)
-        for kind, outcome in zip(kinds, outcomes, strict=True):
-            assert outcome.error is None
-            same_run(outcome.path, fit(config(f"alone/{kind['method']}", **kind)).path)
-    finally:
-        torch.use_deterministic_algorithms(False)
+@pytest.mark.usefixtures("deterministic")
+def test_runs_side_by_side_on_a_gpu_equal_runs_alone(config: Callable[..., RunConfig], same_run: Same) -> None:
+    kinds = [{**kind, "device": "cuda"} for kind in METHODS]
+    outcomes = fit_many([config(f"fleet/{kind['method']}", **kind) for kind in kinds], width=3)
+    for kind, outcome in zip(kinds, outcomes, strict=True):
+        assert outcome.error is None
+        same_run(outcome.path, fit(config(f"alone/{kind['method']}", **kind)).path)
 
 
 def test_a_source_that_cannot_be_loaded_is_tried_once(

@@ -2,8 +2,7 @@ from __future__ import annotations
 
 import json
 import math
-import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -292,14 +291,6 @@ def test_probes_cost_a_tenth_of_the_training_at_most(tmp_path: Path) -> None:
     result = fit(splits, net="resnet20", epochs=4, method="mfw", device="cpu", probe_every=1, run_dir=tmp_path / "run")
     seconds = result.result["seconds"]
     assert seconds["probe"] <= 0.1 * default_spacing(counts, 64) * seconds["train"]
-
-
-@pytest.fixture
-def deterministic(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setitem(os.environ, "CUBLAS_WORKSPACE_CONFIG", ":4096:8")
-    torch.use_deterministic_algorithms(True)
-    yield
-    torch.use_deterministic_algorithms(False)
 
 
 @pytest.mark.gpu

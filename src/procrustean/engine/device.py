@@ -75,11 +75,33 @@ def own_stream(device: torch.device) -> Iterator[None]:
     if device.type != "cuda":
         yield
         return
-    stream = torch.cuda.Stream(device)
-    stream.wait_stream(torch.cuda.current_stream(device))
-    with torch.cuda.stream(stream):
-        yield
-    torch.cuda.current_stream(device).wait_stream(stream)
+    stream = take_stream(device)
+    try:
+        stream.wait_stream(torch.cuda.current_stream(device))
+        with torch.cuda.stream(stream):
+            yield
+        torch.cuda.current_stream(device).wait_stream(stream)
+    finally:
+        give_back(stream)
+
+
+#: Streams that no run uses at present, by the number of their GPU.
+_idle: dict[int, list[torch.cuda.Stream]] = {}
+
+
+def take_stream(device: torch.device) -> torch.cuda.Stream:
+    """A stream that no other run uses, one of a finished run where there is one.
+
+    The libraries keep memory for every stream that they have worked on, 65 MB each, so that a new one for every run
+    would look like a leak.
+    """
+    idle = _idle.get(torch.cuda.current_device() if device.index is None else device.index)
+    return idle.pop() if idle else torch.cuda.Stream(device)
+
+
+def give_back(stream: torch.cuda.Stream) -> None:
+    """The run on it has ended; another may have it."""
+    _idle.setdefault(stream.device.index, []).append(stream)
 
 
 def machine(device: torch.device) -> str:

@@ -13,6 +13,8 @@ from typing import Any
 
 import torch
 
+from .device import give_back, take_stream
+
 
 @dataclass
 class Member:
@@ -55,12 +57,14 @@ def run_fleet(
         while waiting and len(active) < width and (not active or may_start(len(active))):
             member = waiting.pop(0)
             if device.type == "cuda":
-                member.stream = torch.cuda.Stream(device)
+                member.stream = take_stream(device)
             active.append(member)
         for member in list(active):
             _take_turn(member)
             if member.done:
                 active.remove(member)
+                if member.stream is not None:
+                    give_back(member.stream)
 
 
 def _take_turn(member: Member) -> None:
