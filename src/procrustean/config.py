@@ -26,7 +26,7 @@ _CARRIED_OUT = (
     "on_bad_image",
 )
 #: Settings that came later, with the value that stands for how runs were before: those keep their names.
-_CAME_LATER: dict[str, Any] = {
+CAME_LATER: dict[str, Any] = {
     "pretrained": None,
     "augment": None,
     "classes": [],
@@ -170,7 +170,7 @@ class RunConfig:
     def hash(self) -> str:
         """Twelve hexadecimal digits that name what the run computes."""
         settings = self.to_json()
-        kept = {k: v for k, v in settings.items() if k not in _CARRIED_OUT and v != _CAME_LATER.get(k, ...)}
+        kept = {k: v for k, v in settings.items() if k not in _CARRIED_OUT and v != CAME_LATER.get(k, ...)}
         # The recipe of a data set is the paper's where there is one: two names for the same computation.
         kept["recipe"] = "paper" if self.recipe == "auto" else self.recipe
         return hashlib.sha256(json.dumps(kept, sort_keys=True).encode()).hexdigest()[:12]

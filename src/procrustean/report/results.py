@@ -8,6 +8,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from procrustean.config import CAME_LATER
 from procrustean.errors import RunError, did_you_mean
 from procrustean.report.result_file import Result, Selection, check_record, load_result, place_of
 
@@ -44,6 +45,8 @@ NOT_PART_OF_THE_SETTING = frozenset(
         "device",
         "engine",
         "kernels",
+        "images",
+        "workers",
         "precision",
         "options",
         "checkpoint_every",
@@ -58,8 +61,16 @@ NOT_PART_OF_THE_SETTING = frozenset(
 )
 #: Fields of a recipe that may be measured on the training images and then differ with the data seed.
 MEASURED_ON_THE_IMAGES = frozenset({"mean", "std"})
-#: Settings and options that came later, with what the records from before them stand for.
-ADDED_SETTINGS: dict[str, Any] = {"hold_out_from": "training"}
+#: The recipe whose numbers a recipe began with. It says where they are from; the numbers themselves are compared.
+WHERE_NUMBERS_ARE_FROM = "changed_from"
+#: Parts of a recipe and options that came later, with what the records from before them stand for: `CAME_LATER` has
+#: the settings. What a record does not name must not set it apart from one that names it.
+ADDED_TO_RECIPES: dict[str, Any] = {
+    "augment": "pad_crop_flip",
+    "crop": None,
+    "evaluation_crop": None,
+    "colour_jitter": 0.0,
+}
 ADDED_OPTIONS: dict[str, dict[str, Any]] = {"mfw": {"reduction": "weighted_mean", "keep_mixing": True}}
 
 
@@ -85,6 +96,11 @@ class Group:
     @property
     def seeds(self) -> tuple[Any, ...]:
         return tuple(result.repeat[0] for result in self.results)
+
+    @property
+    def data_seeds(self) -> str:
+        """The choices of images that were trained on, by their seeds."""
+        return ", ".join(sorted({str(result.repeat[1]) for result in self.results}, key=_by_number))
 
     @property
     def config(self) -> dict[str, Any]:
@@ -157,7 +173,8 @@ def summarise(values: Iterable[float | None]) -> Statistic | None:
 def group_results(results: Iterable[Result]) -> list[Group]:
     """Brings together the runs that differ only in their seeds, in the order of first appearance.
 
-    A run given twice by the same path counts once.
+    A run given twice by the same path counts once. Where training seeds were repeated on several choices of images, the
+    runs are no independent repeats of one another, and those of each data seed make a group of their own.
 
     Raises:
         RunError: when two different files hold the same setting with the same seeds: counting both would make
@@ -174,7 +191,21 @@ def group_results(results: Iterable[Result]) -> list[Group]:
                 f"{place_of(known)} and {place_of(result)} are the same run ({result.label}, seed {seed}, "
                 f"data seed {data_seed}). Give only one of them."
             )
-    return [Group(tuple(repeats.values())) for repeats in settings.values()]
+    return [Group(runs) for repeats in settings.values() for runs in _independent(repeats)]
+
+
+def _independent(repeats: Mapping[tuple[Any, Any], Result]) -> list[tuple[Result, ...]]:
+    """All runs of a setting, or those of each data seed where both seeds were varied and repeat in each other."""
+    by_data_seed: dict[Any, list[Result]] = {}
+    for (_, data_seed), result in repeats.items():
+        by_data_seed.setdefault(data_seed, []).append(result)
+    if len({seed for seed, _ in repeats}) == len(repeats) or len(by_data_seed) == len(repeats):
+        return [tuple(repeats.values())]
+    return [tuple(by_data_seed[data_seed]) for data_seed in sorted(by_data_seed, key=_by_number)]
+
+
+def _by_number(seed: Any) -> tuple[int, str]:
+    return len(str(seed)), str(seed)
 
 
 def split_by_data(groups: Iterable[Group]) -> list[list[Group]]:
@@ -241,10 +272,10 @@ def distinct_labels(groups: Sequence[Group], *, shown_beside: Collection[str] = 
     for group, own, row in zip(groups, settings, rows, strict=True):
         twins = [other for other, other_row in zip(settings, rows, strict=True) if other_row == row]
         names = sorted({name for twin in twins for name in twin} - set(shown_beside))
-        differing = [name for name in names if any(twin.get(name) != own.get(name) for twin in twins)]
+        differing = [name for name in names if any(twin.get(name, ...) != own.get(name, ...) for twin in twins)]
         if len(differing) > 1 or shown_beside:  # it follows the epochs, and says nothing beside another difference
             differing = [name for name in differing if name != "evaluate_every"]
-        added = ", ".join(f"{name}={_option_text(own.get(name))}" for name in differing)
+        added = ", ".join(f"{name}={_option_text(own[name]) if name in own else 'unknown'}" for name in differing)
         labels.append(f"{group.label} ({added})" if added else group.label)
     return labels
 
@@ -261,11 +292,16 @@ def _data_setting(result: Result) -> dict[str, Any]:
 def _setting(result: Result) -> dict[str, Any]:
     """All that two runs must share to be repeats of each other."""
     record = result.record
-    recipe = {name: value for name, value in record["recipe"].items() if name not in MEASURED_ON_THE_IMAGES}
+    recipe = {
+        name: value
+        for name, value in {**ADDED_TO_RECIPES, **record["recipe"]}.items()
+        if name not in MEASURED_ON_THE_IMAGES and name != WHERE_NUMBERS_ARE_FROM
+    }
+    settled = {*recipe, "recipe"} if "name" in recipe else recipe.keys()  # what the recipe has the final value of
     config = {
         name: value
-        for name, value in {**ADDED_SETTINGS, **result.config}.items()
-        if name not in NOT_PART_OF_THE_SETTING and name not in recipe  # the recipe holds the final value
+        for name, value in {**CAME_LATER, **result.config}.items()
+        if name not in NOT_PART_OF_THE_SETTING and name not in settled
     }
     method = record["method"].get("name")
     options = record["method"].get("options", result.config.get("options"))
@@ -291,7 +327,8 @@ def _named_settings(group: Group) -> dict[str, Any]:
         "precision": setting["precision"],
     }
     named.pop("name", None)
-    return {**named, "recipe": group.recipe, "epochs": group.epochs, "net": group.net}
+    settled = {"recipe": group.recipe, "epochs": group.epochs, "net": group.net, "data_seed": group.data_seeds}
+    return {**named, **settled}
 
 
 def _comparable(value: Any) -> str:

@@ -61,15 +61,15 @@ def comparison(groups: Sequence[Group]) -> Table:
     """One row per setting, with the mean and sample standard deviation over its seeds.
 
     The headline metric stands under each of the three ways to choose an epoch; the other columns are of the
-    last epoch. What all rows share is in the title, what differs gets a column. The best mean of each column
-    is marked among the rows with the same data; these stand together.
+    last epoch. What all rows share is in the title, what differs gets a column. Rows with the same data stand
+    together; the best mean of each column is marked among those that chose the same images of them.
     """
     groups = _at_least_one(groups)
     # What a comparison has chosen stands first among the runs with the same data.
     chosen = choices(groups)
     blocks = [sorted(block, key=lambda group: -times_chosen(group, chosen)) for block in split_by_data(groups)]
     groups = [group for block in blocks for group in block]
-    block_of = [number for number, block in enumerate(blocks) for _ in block]
+    images = [f"{number}: {group.data_seeds}" for number, block in enumerate(blocks) for group in block]
     metric = _common_headline(groups)
     described = _describe(groups, blocks, chosen)
 
@@ -94,7 +94,7 @@ def comparison(groups: Sequence[Group]) -> Table:
     for column, statistics in numbers:
         # Where held-out images have chosen, no result on the test set is offered as another choice.
         by_test = was_compared and column.name != "held_out_accuracy"
-        best = [False] * len(groups) if by_test else _best(statistics, block_of)
+        best = [False] * len(groups) if by_test else _best(statistics, images)
         cells.append(
             [
                 measured_cell(statistic, runs=len(group.results), best=is_best)
@@ -128,7 +128,7 @@ class _Described:
 
 def _describe(groups: Sequence[Group], blocks: Sequence[Sequence[Group]], chosen: Mapping[str, int]) -> _Described:
     common, differing, whole = _data_texts(blocks)
-    labels = distinct_labels(groups, shown_beside=("recipe", "epochs", "net"))
+    labels = distinct_labels(groups, shown_beside=("recipe", "epochs", "net", "data_seed"))
     named = [
         Cell(label + _choice_text(times_chosen(group, chosen), len(group.results)), whole=label)
         for label, group in zip(labels, groups, strict=True)
@@ -140,11 +140,14 @@ def _describe(groups: Sequence[Group], blocks: Sequence[Sequence[Group]], chosen
         columns.insert(0, (Column("data", "data", numeric=False), cells))
     else:
         shared.append(("data", whole[0]))
+    data_seeds = [group.data_seeds for group in groups]
+    named_data_seeds = "" if data_seeds[0] == "0" else "data seeds {}" if "," in data_seeds[0] else "data seed {}"
     others = (
         (Column("network", "network", numeric=False), [group.net for group in groups], "{}"),
         (Column("recipe", "recipe", numeric=False), [group.recipe for group in groups], "{} recipe"),
         (Column("epochs", "epochs"), [str(group.epochs) for group in groups], "{} epoch{}"),
         (Column("seeds", "seeds"), [str(len(group.results)) for group in groups], ""),  # the note says how many
+        (Column("data_seeds", "data seeds", numeric=False), data_seeds, named_data_seeds),
     )
     for column, values, title in others:
         if len(set(values)) > 1:
@@ -174,7 +177,7 @@ def per_class(groups: Sequence[Group], selection: Selection = "last") -> Table:
     rows = []
     for index, (name, count) in enumerate(zip(first.classes, first.counts, strict=True)):
         statistics = [recall[index] for recall in recalls]
-        best = _best(statistics, [0] * len(groups))
+        best = _best(statistics, [group.data_seeds for group in groups])
         cells = [
             measured_cell(statistic, runs=len(group.results), best=is_best)
             for statistic, group, is_best in zip(statistics, groups, best, strict=True)
@@ -202,13 +205,12 @@ def by_class_size(groups: Sequence[Group], selection: Selection = "last") -> Tab
     cells: list[list[Cell]] = [[Cell(label) for label in distinct_labels(groups)]]
     for name in GROUP_METRICS:
         statistics = [group.statistic(name, selection) for group in groups]
+        best = _best(statistics, [group.data_seeds for group in groups])
         columns.append(Column(name, name, measured=True))
         cells.append(
             [
                 measured_cell(statistic, runs=len(group.results), best=is_best)
-                for statistic, group, is_best in zip(
-                    statistics, groups, _best(statistics, [0] * len(groups)), strict=True
-                )
+                for statistic, group, is_best in zip(statistics, groups, best, strict=True)
             ]
         )
     sizes = {
@@ -266,8 +268,8 @@ def _last_epoch_columns(groups: Sequence[Group]) -> list[tuple[str, str]]:
     return [(name, name) for name in ("major", "minor", *kang)] + [("macro_f1", "macro-F1")]
 
 
-def _best(statistics: Sequence[Statistic | None], blocks: Sequence[int]) -> list[bool]:
-    """The highest mean of each block of rows, as displayed; none where there is nothing to compare with."""
+def _best(statistics: Sequence[Statistic | None], blocks: Sequence[str]) -> list[bool]:
+    """The highest mean of each block of settings, as displayed; none where there is nothing to compare with."""
     shown = [None if statistic is None else f"{100 * statistic.mean:.1f}" for statistic in statistics]
     best = []
     for text, block in zip(shown, blocks, strict=True):
@@ -299,6 +301,10 @@ def _data_texts(blocks: Sequence[Sequence[Group]]) -> tuple[str, list[str], list
 def _note(groups: Sequence[Group]) -> str:
     runs = sorted({len(group.results) for group in groups})
     if runs == [1]:
-        return "One run each (n=1), so no spread is known."
-    number = str(runs[0]) if len(runs) == 1 else f"{runs[0]} to {runs[-1]}"
-    return f"Mean ± sample standard deviation over n={number} runs."
+        note = "One run each (n=1), so no spread is known."
+    else:
+        number = str(runs[0]) if len(runs) == 1 else f"{runs[0]} to {runs[-1]}"
+        note = f"Mean ± sample standard deviation over n={number} runs."
+    if len({group.data_seeds for group in groups}) > 1:
+        note += " Other data seeds are other images of the same data: compare rows that share them."
+    return note

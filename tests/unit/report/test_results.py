@@ -107,12 +107,23 @@ def test_runs_that_differ_only_in_seeds_are_one_group(result: Make) -> None:
     runs = [
         result(seed=0, device="cpu"),
         result(seed=1, device="cuda", checkpoint_every=5.0),
-        result(seed=0, data_seed=1, track_training=True),
+        result(seed=2, data_seed=1, track_training=True, images="streamed", workers=2),
     ]
     runs[2].record["recipe"]["mean"] = [0.3]  # measured on another choice of images
     (group,) = group_results(runs)
-    assert group.seeds == (0, 1, 0)
+    assert group.seeds == (0, 1, 2)
+    assert group.data_seeds == "0, 1"
     assert group.results == tuple(runs)
+
+
+def test_seeds_that_were_repeated_on_other_images_are_groups_by_data_seed(result: Make) -> None:
+    seeds = [(0, 0), (1, 0), (0, 10), (0, 2)]
+    groups = group_results(result(seed=seed, data_seed=data_seed) for seed, data_seed in seeds)
+    assert [(group.seeds, group.data_seeds) for group in groups] == [((0, 1), "0"), ((0,), "2"), ((0,), "10")]
+    assert distinct_labels(groups) == ["ERM (data_seed=0)", "ERM (data_seed=2)", "ERM (data_seed=10)"]
+    assert distinct_labels(groups, shown_beside=("data_seed",)) == ["ERM"] * 3
+    (group,) = group_results(result(seed=0, data_seed=data_seed) for data_seed in range(3))
+    assert group.data_seeds == "0, 1, 2"
 
 
 @pytest.mark.parametrize(
@@ -260,3 +271,21 @@ def test_records_from_before_a_setting_came_go_with_those_after_it(result: Make)
     newer = result(method="mfw", label="MFW", seed=1, options=now, hold_out_from="training")
     other = result(method="mfw", label="MFW", seed=2, options={**now, "reduction": "mean"})
     assert [group.seeds for group in group_results([older, newer, other])] == [(0, 1), (2,)]
+
+
+def test_what_an_earlier_record_does_not_name_does_not_set_it_apart(result: Make) -> None:
+    def newer(seed: int, **recipe: Any) -> Result:
+        run = result(seed=seed, augment=None, average="none", pretrained=None, images="auto", workers=None)
+        run.config["recipe"] = "auto"  # which came to the recipe that had to be asked for before
+        parts = {"augment": "pad_crop_flip", "crop": None, "evaluation_crop": None, "colour_jitter": 0.0}
+        run.record["recipe"].update({**parts, "changed_from": "cifar", **recipe})
+        return run
+
+    groups = group_results([result(seed=0), newer(1), newer(2, colour_jitter=0.4)])
+    assert [group.seeds for group in groups] == [(0, 1), (2,)]
+    assert distinct_labels(groups) == ["ERM (colour_jitter=0.0)", "ERM (colour_jitter=0.4)"]
+
+
+def test_what_only_one_of_two_records_names_is_called_unknown(result: Make) -> None:
+    groups = group_results([result(seed=0), result(seed=1, invented=None)])
+    assert distinct_labels(groups) == ["ERM (invented=unknown)", "ERM (invented=default)"]

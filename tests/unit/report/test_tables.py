@@ -126,6 +126,19 @@ def test_different_data_become_a_column_and_are_not_ranked_against_each_other(re
     assert [cell.best for cell in column(table, "last")] == [True, False, False, True]
 
 
+def test_data_seeds_are_named_and_ranked_among_those_on_the_same_images(result: Make) -> None:
+    seeds = [(0, 0), (1, 0), (0, 1)]
+    runs = [result(label="MFW", seed=seed, data_seed=other, recall=0.6 + 0.1 * other) for seed, other in seeds]
+    table = comparison(group_results([result(label="ERM"), *runs]))
+    assert [cell.text for cell in column(table, "method")] == ["ERM", "MFW", "MFW"]
+    assert [cell.text for cell in column(table, "data_seeds")] == ["0", "0", "1"]
+    assert [cell.best for cell in column(table, "last")] == [False, True, False]
+    assert "Other data seeds are other images" in table.note
+    shared = comparison(group_results([result(data_seed=1), result(seed=1, data_seed=2)]))
+    assert shared.title.endswith("20 epochs, data seeds 1, 2")
+    assert "data seed" not in shared.note
+
+
 def test_data_of_the_same_name_but_other_content_are_told_apart(result: Make) -> None:
     table = comparison(group_results([result(source_hash="a" * 64), result(source_hash="b" * 64)]))
     assert [cell.text.rsplit(" ", 1)[1] for cell in column(table, "data")] == ["aaaaaaaa", "bbbbbbbb"]
