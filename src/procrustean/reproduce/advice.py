@@ -22,10 +22,10 @@ docs` writes the numbers on this page from the files in [results/](../results/);
 hand and says nothing that they do not.
 """
 READ = (
-    "Test accuracy (on the digits balanced accuracy) of the last epoch in %, mean ± standard deviation over the seeds, "
-    "best first. *Cost* is the training time relative to ERM in the paper's recipe, from the epochs and the price of a "
-    "step, not measured. *Minor* is the mean recall of the smaller half of the classes. A method with one seed has no "
-    "±, and no rank."
+    "Test accuracy (on the digits balanced accuracy) of the last epoch in %, mean ± standard deviation over the "
+    "training seeds, all on the published sets (data seed 0), best first. *Cost* is the training time relative to ERM "
+    "in the paper's recipe, from the epochs and the price of a step, not measured. *Minor* is the mean recall of the "
+    "smaller half of the classes. A method with one seed has no ±, and no rank."
 )
 #: Standard errors that two methods have to be apart to be told apart.
 APART = 2.0

@@ -10,7 +10,7 @@ from ..report.formats import Cell, Column, Table, to_markdown
 from .comparison import Beside, table_cells
 from .definitions import Definitions, TableSpec
 from .judging import judge, judgement_table
-from .rendering import LEGEND, column_table, held_out_note, measured_columns
+from .rendering import column_table, held_out_note, legend, measured_columns
 from .store import Store
 
 
@@ -45,7 +45,7 @@ def finished_tables(spec: TableSpec, store: Store, *, data_seed: int = 0) -> lis
         cells = table_cells(spec, store, metric=metric, data_seed=data_seed)
         pieces += [column_table(spec, column, inside) for column, inside in measured_columns(spec, cells).items()]
     if pieces:
-        pieces.append(" ".join(text for text in (LEGEND, held_out_note(cells), spec.note) if text))
+        pieces.append(" ".join(text for text in (legend(data_seed), held_out_note(cells), spec.note) if text))
     return pieces
 
 

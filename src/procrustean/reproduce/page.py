@@ -9,7 +9,7 @@ from .by_hand import by_hand
 from .comparison import SIGNS, Beside, Mark, table_cells
 from .definitions import Definitions, TableSpec
 from .judging import judge, judgement_table, overall
-from .rendering import LEGEND, column_table, held_out_note, measured_columns, overview_table
+from .rendering import column_table, held_out_note, legend, measured_columns, overview_table
 from .store import Store
 from .wrapping import wrapped
 
@@ -51,7 +51,7 @@ def reproduction_page(definitions: Definitions, store: Store, previous: str = ""
         "## Discussion\n",
         by_hand(previous, "discussion", NOTHING_BY_HAND),
         "## How to read the tables\n",
-        _paragraph(LEGEND),
+        _paragraph(legend()),
         *(_section(definitions.tables[name], store, found) for name, found in cells.items() if _seen(found)),
         _readings(definitions, store),
         _missing(definitions, cells),

@@ -8,8 +8,9 @@ from ..report.formats import NOTHING, Cell, Column, Table, measured_cell
 from .comparison import SIGNS, Beside
 from .definitions import TableSpec
 
-LEGEND = (
-    "Accuracies in %, mean ± standard deviation over the seeds. Last: the last epoch, the headline. Held-out: the "
+_LEGEND = (
+    "Accuracies in %, mean ± standard deviation over the training seeds, {images}; runs on other choices of the images "
+    "are not among them. Last: the last epoch, the headline. Held-out: the "
     "epoch chosen on held-out images, by runs that train without them. Oracle: the best of the tested epochs on the "
     "test set; no fair estimate, but what the codes behind published numbers report, so the difference is oracle minus "
     "paper. ✓ within 1 point of the paper; ≈ further off, but no more than single runs of ours differ among themselves "
@@ -17,6 +18,12 @@ LEGEND = (
     "(ran), took the number over (copied), or do not say (?)."
 )
 _METRICS = {"top1": "top-1", "top5": "top-5"}
+
+
+def legend(data_seed: int = 0) -> str:
+    """How to read the tables of the runs with one data seed."""
+    published = "the published sets (data seed 0)"
+    return _LEGEND.format(images=f"all on {published if data_seed == 0 else f'the sets of data seed {data_seed}'}")
 
 
 def column_table(spec: TableSpec, column: str, cells: Sequence[Beside]) -> Table:
