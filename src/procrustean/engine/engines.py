@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from ..errors import ConfigError
 from ..methods.base import Method
-from ..nets.blocks import ConvNormReLU
+from ..nets.blocks import FusableUnit
 from .capture import EagerRunner, GraphRunner, Runner
 from .device import Placement
 from .step import TrainStep
@@ -78,7 +78,7 @@ def _without_kernels(placement: Placement, engine: EngineName, method: Method) -
 
 
 def _without_units(net: nn.Module) -> str:
-    found = any(isinstance(module, ConvNormReLU) for module in net.modules())
+    found = any(isinstance(module, FusableUnit) for module in net.modules())
     return "" if found else "this network has no layers that they are for, as resnet20 to resnet56 have"
 
 

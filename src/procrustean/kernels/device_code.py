@@ -40,17 +40,12 @@ def normalised(y, norm_ptr, c, C: tl.constexpr):
 
 
 @triton.jit
-def conv_forward(
-    x_ptr, w_ptr, y_ptr, part_ptr, ticket_ptr, gamma_ptr, beta_ptr, norm_ptr,
-    running_mean_ptr, running_var_ptr, momentum, eps,
+def convolved(
+    x_ptr, w_ptr, pixel,
     H_IN: tl.constexpr, W_IN: tl.constexpr, H_OUT: tl.constexpr, W_OUT: tl.constexpr,
-    CI: tl.constexpr, CI_PAD: tl.constexpr, CO: tl.constexpr, STRIDE: tl.constexpr,
-    BLOCK: tl.constexpr, CHUNK: tl.constexpr,
+    CI: tl.constexpr, CI_PAD: tl.constexpr, CO: tl.constexpr, STRIDE: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
-    """y = conv(x, w), and the statistics of y over the batch."""
-    block = tl.program_id(0)
-    parts = tl.num_programs(0)
-    pixel = block * BLOCK + tl.arange(0, BLOCK)
+    """conv(x, w) [BLOCK, CO] at some output pixels, float32."""
     column = pixel % W_OUT
     row = (pixel // W_OUT) % H_OUT
     image = pixel // (W_OUT * H_OUT)
@@ -70,6 +65,35 @@ def conv_forward(
             x = tl.load(x_at, mask=inside[:, None] & (ci < CI)[None, :], other=0.0)
             w = tl.load(w_at, mask=(ci < CI)[:, None], other=0.0)
         total = tl.dot(x, w, total, input_precision="ieee")
+    return total
+
+
+@triton.jit
+def conv_alone(
+    x_ptr, w_ptr, y_ptr,
+    H_IN: tl.constexpr, W_IN: tl.constexpr, H_OUT: tl.constexpr, W_OUT: tl.constexpr,
+    CI: tl.constexpr, CI_PAD: tl.constexpr, CO: tl.constexpr, STRIDE: tl.constexpr, BLOCK: tl.constexpr,
+):  # fmt: skip
+    """y = conv(x, w)."""
+    pixel = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    total = convolved(x_ptr, w_ptr, pixel, H_IN, W_IN, H_OUT, W_OUT, CI, CI_PAD, CO, STRIDE, BLOCK)
+    tl.store(y_ptr + pixel[:, None] * CO + tl.arange(0, CO)[None, :], total.to(y_ptr.dtype.element_ty))
+
+
+@triton.jit
+def conv_forward(
+    x_ptr, w_ptr, y_ptr, part_ptr, ticket_ptr, gamma_ptr, beta_ptr, norm_ptr,
+    running_mean_ptr, running_var_ptr, momentum, eps,
+    H_IN: tl.constexpr, W_IN: tl.constexpr, H_OUT: tl.constexpr, W_OUT: tl.constexpr,
+    CI: tl.constexpr, CI_PAD: tl.constexpr, CO: tl.constexpr, STRIDE: tl.constexpr,
+    BLOCK: tl.constexpr, CHUNK: tl.constexpr,
+):  # fmt: skip
+    """y = conv(x, w), and the statistics of y over the batch."""
+    block = tl.program_id(0)
+    parts = tl.num_programs(0)
+    co = tl.arange(0, CO)
+    pixel = block * BLOCK + tl.arange(0, BLOCK)
+    total = convolved(x_ptr, w_ptr, pixel, H_IN, W_IN, H_OUT, W_OUT, CI, CI_PAD, CO, STRIDE, BLOCK)
     tl.store(y_ptr + pixel[:, None] * CO + co[None, :], total.to(y_ptr.dtype.element_ty))
     # Means and squared deviations of blocks, not sums and squares: merging them loses no digits.
     mean = tl.sum(total, axis=0) / BLOCK
@@ -125,27 +149,33 @@ def activate(
 
 
 @triton.jit
-def merged_sums(dz, y, norm_ptr, part_ptr, ticket_ptr, affine_ptr, c, C: tl.constexpr, CHUNK: tl.constexpr):
-    """affine [2, channels]: the sums over the batch of dz times x-hat and of dz, the gradients of gamma and beta."""
+def merge_sums(by_x_hat, alone, part_ptr, ticket_ptr, affine_ptr, c, C: tl.constexpr, CHUNK: tl.constexpr):
+    """affine [2, channels]: what all programs have summed over their pixels, of dz times x-hat and of dz."""
     block = tl.program_id(0)
     parts = tl.num_programs(0)
-    mean = tl.load(norm_ptr + c)
-    inverse = tl.load(norm_ptr + C + c)
-    x_hat = (y.to(tl.float32) - mean[None, :]) * inverse[None, :]
-    tl.store(part_ptr + block * 2 * C + c, tl.sum(dz * x_hat, axis=0))
-    tl.store(part_ptr + (block * 2 + 1) * C + c, tl.sum(dz, axis=0))
+    tl.store(part_ptr + block * 2 * C + c, by_x_hat)
+    tl.store(part_ptr + (block * 2 + 1) * C + c, alone)
     if finished_last(ticket_ptr, parts):
-        by_x_hat = tl.zeros((CHUNK, C), dtype=tl.float32)
-        alone = tl.zeros((CHUNK, C), dtype=tl.float32)
+        all_by_x_hat = tl.zeros((CHUNK, C), dtype=tl.float32)
+        all_alone = tl.zeros((CHUNK, C), dtype=tl.float32)
         first = 0
         while first < parts:
             part = first + tl.arange(0, CHUNK)[:, None]
             at = part_ptr + part * 2 * C + c[None, :]
-            by_x_hat += tl.load(at, mask=part < parts, other=0.0, cache_modifier=".cg")
-            alone += tl.load(at + C, mask=part < parts, other=0.0, cache_modifier=".cg")
+            all_by_x_hat += tl.load(at, mask=part < parts, other=0.0, cache_modifier=".cg")
+            all_alone += tl.load(at + C, mask=part < parts, other=0.0, cache_modifier=".cg")
             first += CHUNK
-        tl.store(affine_ptr + c, tl.sum(by_x_hat, axis=0))
-        tl.store(affine_ptr + C + c, tl.sum(alone, axis=0))
+        tl.store(affine_ptr + c, tl.sum(all_by_x_hat, axis=0))
+        tl.store(affine_ptr + C + c, tl.sum(all_alone, axis=0))
+
+
+@triton.jit
+def merged_sums(dz, y, norm_ptr, part_ptr, ticket_ptr, affine_ptr, c, C: tl.constexpr, CHUNK: tl.constexpr):
+    """affine [2, channels]: the gradients of gamma and beta of a normalisation over the batch."""
+    mean = tl.load(norm_ptr + c)
+    inverse = tl.load(norm_ptr + C + c)
+    x_hat = (y.to(tl.float32) - mean[None, :]) * inverse[None, :]
+    merge_sums(tl.sum(dz * x_hat, axis=0), tl.sum(dz, axis=0), part_ptr, ticket_ptr, affine_ptr, c, C, CHUNK)
 
 
 @triton.jit

@@ -80,6 +80,19 @@ def conv(x: Tensor, weight: Tensor, norm: Norm, layer: Layer) -> tuple[Tensor, T
     return y, statistics
 
 
+def conv_alone(x: Tensor, weight: Tensor, layer: Layer) -> Tensor:
+    """The convolution's output."""
+    y = torch.empty(
+        (len(x), layer.CO, layer.H_OUT, layer.W_OUT), dtype=x.dtype, device=x.device, memory_format=torch.channels_last
+    )
+    block = block_of(layer.pixels_out, GRADIENT_BLOCK[layer.CO])
+    launch(
+        kernels.conv_alone, (len(x) * layer.pixels_out // block,), x, weight, y,
+        **layer._asdict(), CI_PAD=layer.ci_padded, BLOCK=block, num_warps=4, num_stages=3,
+    )  # fmt: skip
+    return y
+
+
 def activate(y: Tensor, statistics: Tensor, residual: Tensor | None) -> Tensor:
     """relu(batch_norm(y) + residual)."""
     out = torch.empty_like(y)

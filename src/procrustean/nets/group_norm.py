@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-import torch.nn.functional as F
+from functools import partial
+
 from torch import Tensor, nn
 
+from .blocks import ConvGroupNormReLU
 from .classifier import Backbone, with_own_names
 from .resnet_cifar import Shortcut
 
@@ -12,17 +14,7 @@ from .resnet_cifar import Shortcut
 GROUPS = 4
 
 
-class Unit(nn.Module):
-    """relu(group_norm(conv3x3(x)) + residual)."""
-
-    def __init__(self, inputs: int, outputs: int, stride: int = 1) -> None:
-        super().__init__()
-        self.conv = nn.Conv2d(inputs, outputs, 3, stride=stride, padding=1, bias=False)
-        self.norm = nn.GroupNorm(GROUPS, outputs)
-
-    def forward(self, x: Tensor, residual: Tensor | None = None) -> Tensor:
-        y = self.norm(self.conv(x))
-        return F.relu(y if residual is None else y + residual)
+_unit = partial(ConvGroupNormReLU, groups=GROUPS)
 
 
 class Block(nn.Module):
@@ -30,8 +22,8 @@ class Block(nn.Module):
 
     def __init__(self, inputs: int, outputs: int, stride: int) -> None:
         super().__init__()
-        self.first = Unit(inputs, outputs, stride)
-        self.second = Unit(outputs, outputs)
+        self.first = _unit(inputs, outputs, stride)
+        self.second = _unit(outputs, outputs)
         changes = stride != 1 or inputs != outputs
         self.shortcut = Shortcut(inputs, outputs, stride) if changes else nn.Identity()
 
@@ -50,7 +42,7 @@ class GroupNormResNet(Backbone):
     def __init__(self, *, blocks: int, channels: int = 3, width: int = 16) -> None:
         super().__init__()
         self.input = nn.Identity()
-        self.group1 = Unit(channels, width)
+        self.group1 = _unit(channels, width)
         self.group2 = _stage(width, width, blocks, stride=1)
         self.group3 = _stage(width, 2 * width, blocks, stride=2)
         self.group4 = _stage(2 * width, 4 * width, blocks, stride=2)
