@@ -14,6 +14,7 @@ from .api import load_run
 from .data.imageset import ImageSet, Splits
 from .engine.evaluate import metrics_of, predictions
 from .errors import ConfigError
+from .linting.corrections import corrections
 from .losses.vector_scaling import shifts_scores
 from .nets.classifier import Classifier
 from .nets.heads import CosineHead
@@ -21,6 +22,8 @@ from .preparing import Prepared
 
 #: What tau is chosen from; of equally good ones the smallest, which changes least.
 GRID = tuple(tenths / 10 for tenths in range(21))
+
+ON_HELD_OUT = "on the held-out images"
 
 #: Scores [n, C] and labels [n] of a set of images, by the batch.
 Scored = list[tuple[Tensor, Tensor]]
@@ -54,6 +57,8 @@ def adjust(run: str | Path, *, tau: float | None = None, splits: Splits | None =
     how = "as given"
     if tau is None:
         tau, how = _chosen(prepared, net, counts)
+    if tau != 0 and how != ON_HELD_OUT:  # a tau that was chosen has a correction of the method's in it
+        _warn_corrected(prepared, tau)
     test = scored(prepared, net, prepared.data.test)
     return {
         "tau": tau,
@@ -74,7 +79,7 @@ def _chosen(prepared: Prepared, net: Classifier, counts: list[int]) -> tuple[flo
         return 1.0, "1, since no images are held out"
     held_out = scored(prepared, net, prepared.data.held_out)
     accuracies = [metrics_of(shifted(held_out, counts, tau), counts)["balanced_accuracy"] for tau in GRID]
-    return GRID[accuracies.index(max(accuracies))], "on the held-out images"
+    return GRID[accuracies.index(max(accuracies))], ON_HELD_OUT
 
 
 def scored(prepared: Prepared, net: Classifier, images: ImageSet) -> Scored:
@@ -88,4 +93,15 @@ def _refuse_corrected(run: str | Path, prepared: Prepared) -> None:
         raise ConfigError(
             f"{run} was trained with {prepared.config.method!r}, whose loss corrects for the class sizes already: "
             "adjusting its scores would count them twice. Its plain scores are right: procrustean evaluate"
+        )
+
+
+def _warn_corrected(prepared: Prepared, tau: float) -> None:
+    found = corrections(prepared.method)
+    if found:
+        warnings.warn(
+            f"{prepared.method.label} makes up for the class sizes already ({' and '.join(found)}): a shift by "
+            f"tau = {tau:g} does so a second time, at the cost of large classes; take 'unadjusted', or choose tau on "
+            "held-out images (train with --hold-out and leave --tau out)",
+            stacklevel=3,
         )

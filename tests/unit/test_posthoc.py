@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,10 @@ from procrustean import adjust, evaluate, fit, posthoc
 from procrustean.api import load_run
 from procrustean.engine.images import ImageStore
 from procrustean.errors import ConfigError
+from procrustean.linting.corrections import corrections
+from procrustean.methods import make_method
 from procrustean.metrics import metrics_from_confusion
+from procrustean.types import Problem
 
 SETTINGS: dict[str, Any] = {
     "imbalance": "step", "rho": 20, "epochs": 10, "net": "small", "device": "cpu", "precision": "fp32",
@@ -111,6 +115,53 @@ def test_losses_that_correct_already_are_refused(method: str, options: dict[str,
 def test_losses_without_a_shift_are_adjusted(method: str, options: dict[str, Any], tmp_path: Path) -> None:
     run = fit("digits", **{**SETTINGS, "epochs": 1}, method=method, options=options, run_dir=tmp_path / "run")
     assert adjust(run.path)["tau"] == 1.0
+
+
+@pytest.mark.parametrize(
+    ("method", "options", "how"),
+    [
+        ("crt", {}, "its sampler shows small classes more often"),
+        ("lws", {}, "its sampler"),
+        ("mislas", {}, "its sampler"),
+        ("oltr", {}, "its sampler"),
+        ("bbn", {}, "its second stream of images shows small classes more often"),
+        ("m2m", {}, "its second stream"),
+        ("cmo", {}, "its second stream"),
+        ("meta_weight", {}, "a balanced set decides the weights of its samples"),
+        ("domain_adaptation", {}, "a balanced set"),
+        ("class_balanced", {}, "its class weights count small classes more"),
+        ("erm", {"drw": True}, "its class weights"),
+        ("mfw", {"drw": True}, "its class weights"),
+        ("tau_norm", {}, "its class vectors are brought to more equal lengths after training"),
+        ("erm", {}, None),
+        ("mfw", {}, None),
+        ("mixup", {}, None),
+        ("tau_norm", {"tau": 0.0}, None),
+    ],
+)
+def test_which_methods_correct_already(method: str, options: dict[str, Any], how: str | None) -> None:
+    problem = Problem(counts=(50, 20, 5), kind="long_tailed", layers=("input", "group1", "group2"))
+    found = corrections(make_method(method, problem, options))
+    assert len(found) == (how is not None)
+    assert how is None or found[0].startswith(how)
+
+
+def test_a_run_whose_method_corrects_already_is_adjusted_with_a_warning(tmp_path: Path) -> None:
+    run = fit("digits", **{**SETTINGS, "epochs": 1}, method="class_balanced", run_dir=tmp_path / "run")
+    said = r"CB makes up for the class sizes already .*a shift by tau = 1 does so a second time.*take 'unadjusted'"
+    with pytest.warns(UserWarning, match=said):
+        adjust(run.path)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        adjust(run.path, tau=0)
+
+
+def test_a_strength_chosen_on_held_out_images_needs_no_warning(tmp_path: Path) -> None:
+    settings = {**SETTINGS, "epochs": 1, "hold_out": 2}
+    run = fit("digits", **settings, method="class_balanced", run_dir=tmp_path / "run")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        adjust(run.path)
 
 
 def test_cosines_are_adjusted_with_a_warning(tmp_path: Path) -> None:
