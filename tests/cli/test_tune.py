@@ -5,6 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 Call = Callable[..., Any]
@@ -100,7 +101,7 @@ def test_what_would_be_tried(tune: Call, call: Call, npz: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("--method", "mfw", "--hold-out", "0"), "hold_out = 0 received; tuning needs held-out images"),
+        (("--method", "mfw", "--hold-out", "0"), "hold_out = 0 received, and stripes.npz has no validation split"),
         (("--method", "bbn"), "no default grid for 'bbn'"),
         (("--method", "mfw", "--over", "alhpa=1"), "Did you mean 'alpha'"),
         (("--method", "mfw", "--repeats", "0"), "repeats = 0"),
@@ -114,10 +115,44 @@ def test_mistakes_are_refused(arguments: tuple[str, ...], message: str, tune: Ca
     assert not Path("t").exists()
 
 
-def test_a_failed_candidate_is_named(tune: Call) -> None:
-    answer = tune("--method", "mfw", "--over", "layer=group2,nowhere", "--quiet")
+@pytest.mark.parametrize(
+    ("over", "message"),
+    [
+        ("layer=group2,nowhere", "candidate layer=nowhere: layer 'nowhere'"),
+        ("alpha=1,-1", "candidate alpha=-1: alpha = -1.0 received"),
+        ("alpha=1,1.0", "'alpha=1,1.0' received, which has 1 twice; give each value once"),
+    ],
+)
+def test_a_candidate_that_cannot_be_is_named_before_any_is_trained(over: str, message: str, tune: Call) -> None:
+    answer = tune("--method", "mfw", "--over", over, "--quiet")
     assert answer.code == 2
-    assert "failed: layer 'nowhere'" in answer.err
+    assert message in answer.err
+    assert not Path("t").exists()
+
+
+def test_a_range_with_an_impossible_end_is_refused_before_anything_is_trained(tune: Call) -> None:
+    answer = tune("--method", "mfw", "--over", "alpha=-1..1", "--trials", 2, "--quiet")
+    assert answer.code == 2
+    assert "candidate alpha=-1: alpha = -1.0 received" in answer.err
+    assert not Path("t").exists()
+
+
+def test_a_validation_split_decides_where_nothing_is_held_out(tune: Call, npz: Path, call: Call) -> None:
+    with np.load(npz) as arrays:
+        own = {f"val_{name}": arrays[f"test_{name}"][::2] for name in ("images", "labels")}
+        np.savez(npz, **arrays, **own)
+    arguments = ("--method", "mfw", "--over", "alpha=0.5,2", "--hold-out", 0, "--final-seeds", 2, "--quiet")
+    assert tune(*arguments).code == 0
+    assert study()["held_out_images"] == 20
+    tried, final = configs("candidates"), configs("final")
+    assert [config["hold_out"] for config in (*tried, *final)] == [0, 0, 0, 0]
+    assert sorted(config["seed"] for config in final) == [0, 1]
+    # The candidate was trained on all training images; what it is was not trained a second time.
+    same = [path for path in Path("t/final").iterdir() if Path("t/candidates", path.name).exists()]
+    assert [path.name.split("-")[-2] for path in same] == ["seed0"]
+    assert (same[0] / "result.json").read_bytes() == Path("t/candidates", same[0].name, "result.json").read_bytes()
+    shown = call("compare", "t")
+    assert (shown.code, "| MFW " in shown.out) == (0, True)
 
 
 def test_a_candidate_that_diverges_is_passed_over(tune: Call) -> None:

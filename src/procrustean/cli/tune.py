@@ -26,7 +26,7 @@ class Tune(RunConfig):
     source: Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="SOURCE")]
     """Data set: digits, cifar10, cifar100, an .npz file, or a folder of images (one folder per class)."""
     hold_out: int = 3
-    """Training images per class that decide, and are not trained on while they do."""
+    """Training images per class that decide, and are not trained on while they do; 0: the validation split decides."""
     over: tuple[str, ...] = ()
     """What to choose from: OPTION=VALUE,VALUE,... each; with --trials also OPTION=LOW..HIGH. Default by method."""
     repeats: int = 1
@@ -60,14 +60,16 @@ class Tune(RunConfig):
     def run(self) -> int:
         from ..console import make_reporter, write_result
         from ..preparing import recipe_of
+        from ..tuning.checking import check_options
         from ..tuning.choosing import options_text
-        from ..tuning.spaces import default_space, grid, read_space
+        from ..tuning.spaces import default_space, grid, read_space, samples
         from ..tuning.tune import Budget, tune
         from .outcome import show
 
         base = RunConfig(**{f.name: getattr(self, f.name) for f in fields(RunConfig) if f.name != "run_dir"})
         recipe_of(base)  # what is wrong with the settings is said before anything is trained
         space = read_space(base.method, self.over) if self.over else default_space(base.method, base.source)
+        check_options(base, grid(space) if self.trials is None else samples(space))
         if self.print_config:
             candidates = [options_text(options) for options in grid(space)] if self.trials is None else [str(space)]
             write_result("\n".join(candidates))

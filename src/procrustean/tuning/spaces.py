@@ -71,13 +71,26 @@ def read_space(method: str, texts: Sequence[str]) -> Space:
         name, equals, values = text.partition("=")
         if not (name and equals and values):
             raise ConfigError(f"{text!r} received; write OPTION=VALUE,VALUE,... or OPTION=LOW..HIGH")
+        if name in space:
+            raise ConfigError(f"{text!r} received, but {name} is given already; list all its values in one place")
         low, dots, high = values.partition("..")
         if dots:
             space[name] = _range(text, low, high)
             checked_options(method, {name: low})
         else:
-            space[name] = tuple(checked_options(method, {name: value})[name] for value in values.split(","))
+            space[name] = _different(text, [checked_options(method, {name: v})[name] for v in values.split(",")])
     return space
+
+
+def _different(text: str, values: Sequence[Any]) -> tuple[Any, ...]:
+    for number, value in enumerate(values):
+        if value in values[:number]:
+            raise ConfigError(f"{text!r} received, which has {_plain(value)} twice; give each value once")
+    return tuple(values)
+
+
+def _plain(value: Any) -> str:
+    return f"{value:g}" if isinstance(value, float) else str(value)
 
 
 def _range(text: str, low: str, high: str) -> Range:
@@ -97,3 +110,10 @@ def grid(space: Space) -> list[dict[str, Any]]:
             raise ConfigError(f"{name} is given as a range, of which a grid has no end; add --trials N, or list values")
     lists = [values for values in space.values() if not isinstance(values, Range)]
     return [dict(zip(space, chosen, strict=True)) for chosen in product(*lists)]
+
+
+def samples(space: Space) -> list[dict[str, Any]]:
+    """A few candidates in which every value and every end of a range occurs, to see that all are possible."""
+    ends = {name: (v.low, v.high) if isinstance(v, Range) else v for name, v in space.items()}
+    first = {name: values[0] for name, values in ends.items()}
+    return [first, *({**first, name: value} for name, values in ends.items() for value in values[1:])]

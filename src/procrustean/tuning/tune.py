@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import shutil
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -13,14 +15,17 @@ from typing import Any
 from ..config import RunConfig
 from ..console import Reporter, SilentReporter
 from ..engine.checkpoint import write_atomically
+from ..engine.run_directory import RunDirectory
 from ..errors import ConfigError, Diverged, RunError
+from ..loading import Sources
 from ..many import Outcome, fit_many
 from ..plain_json import FORMAT, read_object
 from ..report.result_file import CANDIDATES
 from ..run_names import Distinct
+from .checking import check_options, check_runs
 from .choosing import Choice, Score, choose, options_text, score_of
 from .searching import Options, OutOfTime, as_json, search_by_optuna, search_grid
-from .spaces import AFTER_TRAINING, Space
+from .spaces import AFTER_TRAINING, Space, samples
 
 STUDY = "tuning.json"
 
@@ -67,7 +72,8 @@ def tune(
     """Choose options by balanced accuracy on held-out images, then train on all images.
 
     Args:
-        base: all settings but those that are tuned; `hold_out` says how many images per class decide.
+        base: all settings but those that are tuned; `hold_out` says how many images per class decide, 0 that those
+            of the source's own validation split do.
         space: options and what they are chosen from; empty for methods that choose after training.
         output: where runs are kept; the same call goes on where it was stopped.
         budget: how much is tried.
@@ -75,7 +81,7 @@ def tune(
         clock: seconds of a clock that never goes back.
     """
     budget, reporter = budget or Budget(), reporter or SilentReporter()
-    _check(base, budget)
+    _check(budget)
     if (output / STUDY).exists():  # it is about to be written anew, and must not be of a later version
         read_object(output / STUDY, "remove it to go on with the runs beside it")
     tuning = _Tuning(base, output, budget, reporter, clock)
@@ -83,6 +89,7 @@ def tune(
         if budget.trials is None:
             scores = search_grid(space, tuning.judge)
         else:
+            tuning.check(samples(space))
             at_once = budget.width or 1
             scores = search_by_optuna(space, tuning.judge, trials=budget.trials, at_once=at_once, seed=base.seed)
     except OutOfTime:
@@ -107,6 +114,7 @@ class _Tuning:
     ) -> None:
         self.base, self.output, self.budget, self.reporter, self.clock = base, output, budget, reporter, clock
         self.began = clock()
+        self.sources = Sources(reporter.say)
         self.images = 0
         self.left_out: list[str] = []
         self.records: dict[str, list[dict[str, Any]]] = {}
@@ -114,8 +122,17 @@ class _Tuning:
     def time_up(self) -> bool:
         return self.budget.minutes is not None and self.clock() - self.began >= 60 * self.budget.minutes
 
+    def check(self, candidates: Sequence[Options]) -> None:
+        """Refuse what cannot be trained, before any of the candidates has cost time."""
+        check_options(self.base, candidates)
+        # What has begun was checked then, and images need not be loaded for what is finished.
+        new = [c for c in candidates if not (self.place(self._candidate(c, 0)) / "config.json").exists()]
+        if new:
+            check_runs(self.base, new, self.sources)
+
     def judge(self, candidates: Sequence[Options]) -> list[Score | None]:
         """Train the candidates without the held-out images and see how they do on them."""
+        self.check(candidates)
         configs = [self._candidate(options, seed) for options in candidates for seed in range(self.budget.repeats)]
         outcomes = self._train(configs, self.reporter)
         scores: list[Score | None] = []
@@ -144,10 +161,15 @@ class _Tuning:
         return {name: median(record["method"]["finish"][name] for record in self.records[str(options)])}
 
     def retrain(self, chosen: Options) -> list[Path]:
-        """Train on all training images with the chosen options; none while the time is up."""
+        """Train on all training images with the chosen options; none while the time is up.
+
+        With a validation split the candidates were trained on all of them: such a run is taken over, not repeated.
+        """
         base = replace(self.base, hold_out=0, hold_out_from="training", options={**self.base.options, **chosen})
         configs = [replace(base, seed=self.base.seed + number) for number in range(self.budget.final_seeds)]
         placed = [replace(config, run_dir=self.output / "final" / config.slug) for config in configs]
+        for config in placed:
+            self._take_over(config)
         if placed and not self.time_up():
             self.reporter.say(f"chosen on {self.images} held-out images: {options_text(chosen)}; now training on all")
         named = Distinct(self.reporter, options_text(chosen))
@@ -166,21 +188,33 @@ class _Tuning:
 
     def _candidate(self, options: Options, seed: int) -> RunConfig:
         config = replace(self.base, options={**self.base.options, **options}, seed=self.base.seed + seed)
-        return replace(config, run_dir=self.output / CANDIDATES / config.slug)
+        return replace(config, run_dir=self.place(config))
+
+    def place(self, config: RunConfig) -> Path:
+        """Where the candidate with these settings is kept; the folder is named after what it computes."""
+        return self.output / CANDIDATES / config.slug
+
+    def _take_over(self, config: RunConfig) -> None:
+        trained, final = self.place(config), config.run_dir
+        assert final is not None
+        if final.exists() or not RunDirectory(trained).finished:
+            return
+        begun = final.with_name(f".{final.name}.part")  # a copy is there as a whole or not at all
+        shutil.rmtree(begun, ignore_errors=True)
+        shutil.copytree(trained, begun)
+        os.replace(begun, final)
 
     def _train(self, configs: Sequence[RunConfig], reporter: Reporter) -> list[Outcome]:
-        outcomes = fit_many(configs, width=self.budget.width, reporter=reporter, time_up=self.time_up)
+        outcomes = fit_many(
+            configs, sources=self.sources, width=self.budget.width, reporter=reporter, time_up=self.time_up
+        )
         for outcome in outcomes:
             if outcome.error is not None and not isinstance(outcome.error, Diverged):
                 raise RunError(f"{outcome.path} failed: {outcome.error}") from outcome.error
         return outcomes
 
 
-def _check(base: RunConfig, budget: Budget) -> None:
-    if base.hold_out < 1:
-        raise ConfigError(
-            f"hold_out = {base.hold_out} received; tuning needs held-out images, 3 per class in the paper"
-        )
+def _check(budget: Budget) -> None:
     if budget.repeats < 1 or budget.final_seeds < 0:
         raise ConfigError(
             f"repeats = {budget.repeats}, final_seeds = {budget.final_seeds} received; at least 1 and 0 are needed"

@@ -9,7 +9,7 @@ from procrustean.errors import ConfigError
 from procrustean.methods import METHODS, checked_options
 from procrustean.tuning.choosing import Score
 from procrustean.tuning.searching import OutOfTime, search_by_optuna, search_grid
-from procrustean.tuning.spaces import DEFAULTS, Range, default_space, grid, read_space
+from procrustean.tuning.spaces import DEFAULTS, Range, default_space, grid, read_space, samples
 
 
 def test_the_paper_s_grid_of_alpha() -> None:
@@ -56,12 +56,28 @@ def test_grids_from_the_command_line() -> None:
         ("alpha=much", "alpha = 'much' of method 'mfw' is not a number"),
         ("alpha=5..1", "the first number has to be the smaller one"),
         ("alpha=a..b", "both ends of a range are numbers"),
+        ("alpha=1,2,1.0", "which has 1 twice; give each value once"),
         ("draw=0..1", "draw = '0' of method 'mfw' is not one of"),
     ],
 )
 def test_mistakes_are_refused(text: str, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         read_space("mfw", [text])
+
+
+def test_an_option_is_given_once() -> None:
+    with pytest.raises(ConfigError, match=r"'alpha=2' received, but alpha is given already; list all its values"):
+        read_space("mfw", ["alpha=1", "alpha=2"])
+
+
+def test_samples_hold_every_value_and_both_ends() -> None:
+    space = read_space("mfw", ["alpha=0.5..2", "draw=sample,batch"])
+    assert samples(space) == [
+        {"alpha": 0.5, "draw": "sample"},
+        {"alpha": 2.0, "draw": "sample"},
+        {"alpha": 0.5, "draw": "batch"},
+    ]
+    assert samples({}) == [{}]
 
 
 def test_a_range_is_no_grid() -> None:

@@ -1,0 +1,49 @@
+"""Candidates that cannot be trained are refused before any of them has cost time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+
+from ..advice.planning import planned
+from ..config import RunConfig
+from ..errors import ConfigError, ProcrusteanError
+from ..loading import Sources
+from ..preparing import prepare, recipe_of
+from .choosing import options_text
+from .searching import Options
+
+
+def check_options(base: RunConfig, candidates: Sequence[Options]) -> None:
+    """Refuse options that the method cannot have; needs no images."""
+    for options in candidates:
+        with _named(options):
+            recipe_of(_with(base, options))
+
+
+def check_runs(base: RunConfig, candidates: Sequence[Options], sources: Sources) -> None:
+    """Refuse what the images or the network do not allow, and a choice without images to choose on."""
+    plan = planned(base, load=sources)
+    splits = plan.splits or sources(plan.config)
+    if plan.config.hold_out == 0 and splits.val is None:
+        raise ConfigError(
+            f"hold_out = 0 received, and {base.source} has no validation split; tuning needs held-out images, "
+            "3 per class in the paper"
+        )
+    for options in candidates:
+        with _named(options):
+            prepare(_with(plan.config, options), splits=splits)
+
+
+def _with(base: RunConfig, options: Options) -> RunConfig:
+    return replace(base, options={**base.options, **options})
+
+
+@contextmanager
+def _named(options: Options) -> Iterator[None]:
+    """Errors within say which candidate they are about."""
+    try:
+        yield
+    except ProcrusteanError as error:
+        raise type(error)(f"candidate {options_text(options)}: {error}") from error
