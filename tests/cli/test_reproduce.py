@@ -43,6 +43,10 @@ def test_a_table_of_one_s_own(mine: str, call: Call) -> None:
     assert (shown.code, shown.out) == (0, answer.out)
     third = call("reproduce", "mine", "--tables", mine, "--rows", "ERM", "--seeds", 3)
     assert "3 runs: 2 done, 0 begun, 1 to do" in third.err
+    assert ("| ERM " in third.out, "| MFW" in third.out) == (True, False)
+    narrowed = call("reproduce", "mine", "--tables", mine, "--rows", "ERM", "--show")
+    assert narrowed.out == third.out
+    assert "| MFW" in Path("runs/reproduce/mine.md").read_text()
 
 
 def test_a_dry_run_needs_no_data_and_trains_nothing(call: Call) -> None:
@@ -72,6 +76,7 @@ def test_the_time_box_says_what_is_left(mine: str, call: Call) -> None:
         (("rho100", "--rows", "ERM"), "rows and columns received with the suite"),
         (("cifar", "--tables", "nowhere.yaml"), "cannot read the configuration nowhere.yaml"),
         (("cifar", "--dry-run", "--seeds", "0"), "seeds = 0 received"),
+        (("cifar", "--dry-run", "--minutes", "-1"), "minutes = -1 received; give 0 or more"),
     ],
 )
 def test_mistakes_are_refused(arguments: tuple[str, ...], message: str, call: Call) -> None:
@@ -101,6 +106,31 @@ def test_a_failing_run_is_named_and_the_others_are_shown(mine: str, call: Call) 
     assert "| ERM " in answer.out
 
 
+@pytest.mark.parametrize(
+    ("row", "message"),
+    [
+        ({"method": "mwf"}, "there is no method 'mwf'. Did you mean 'mfw'"),
+        ({"method": "mfw", "options": {"alpha": -1}}, "alpha = -1.0 received"),
+    ],
+)
+def test_a_cell_that_cannot_be_is_named(row: dict[str, Any], message: str, mine: str, call: Call) -> None:
+    content = yaml.safe_load(Path(mine).read_text())
+    content["tables"]["mine"]["rows"]["odd"] = row
+    Path(mine).write_text(yaml.safe_dump(content))
+    answer = call("reproduce", "mine", "--tables", mine, "--dry-run")
+    assert f"table 'mine', row 'odd', column 'stripes': {message}" in answer.err
+    assert answer.code == 2
+
+
+def test_a_cell_that_is_left_out_is_named_with_the_reason(mine: str, call: Call) -> None:
+    content = yaml.safe_load(Path(mine).read_text())
+    content["tables"]["mine"]["rows"]["odd"] = {"method": "erm", "lr": "fast"}
+    Path(mine).write_text(yaml.safe_dump(content))
+    answer = call("reproduce", "mine", "--tables", mine, "--dry-run")
+    assert answer.code == 0
+    assert "other settings (table 'mine', row 'odd', column 'stripes': lr = 'fast' received; it has to" in answer.out
+
+
 def test_pages_are_made_from_results(call: Call) -> None:
     shutil.copytree(PROJECT / "results" / "cifar10-rho100", "results")
     answer = call("reproduce", "--pages", "docs", "--quiet")
@@ -114,7 +144,12 @@ def test_pages_are_made_from_results(call: Call) -> None:
 
 
 def test_results_carry_both_seeds(mine: str, call: Call) -> None:
+    call("reproduce", "mine", "--tables", mine, "--rows", "MFW", "--seeds", 1, "--quiet")
+    published = Path("runs/reproduce/mine.md").read_text()
+    shutil.rmtree("results")
     call("reproduce", "mine", "--tables", mine, "--rows", "ERM", "--seeds", 1, "--data-seed", 5, "--quiet")
+    assert Path("runs/reproduce/mine.md").read_text() == published
+    assert "sets of data seed 5" in Path("runs/reproduce/mine-data-seed-5.md").read_text()
     (path,) = Path("results/mine").glob("*.json")
     config = json.loads(path.read_text())["config"]
     assert (config["seed"], config["data_seed"]) == (0, 5)

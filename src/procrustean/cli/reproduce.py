@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import tyro
 
+from ..errors import ConfigError
+
 if TYPE_CHECKING:
     from ..reproduce.definitions import Definitions, Part
     from ..reproduce.planning import Plan
@@ -68,6 +70,10 @@ class Reproduce:
         from ..console import make_reporter, write_result
         from ..reproduce.store import Store
 
+        if self.minutes is not None and not self.minutes >= 0:
+            raise ConfigError(
+                f"minutes = {self.minutes:g} received; give 0 or more, or leave it out to train to the end"
+            )
         definitions = self._definitions()
         parts = definitions.parts(self.names, self.rows, self.columns)
         reporter = make_reporter(quiet=self.quiet)
@@ -96,7 +102,6 @@ class Reproduce:
         return read_definitions(read_yaml(self.tables), origin=str(self.tables))
 
     def _plan(self, definitions: Definitions, parts: list[Part], store: Store) -> Plan:
-        from ..errors import ConfigError
         from ..reproduce.pace import machine_name
         from ..reproduce.plan_text import blocked_lines
         from ..reproduce.planning import make_plan
@@ -160,15 +165,15 @@ class Reproduce:
         from ..console import write_result
         from ..reproduce.overview import finished_tables, write_tables
 
-        names = list(dict.fromkeys(part.table for part in parts))
+        names, asked = list(dict.fromkeys(part.table for part in parts)), set(definitions.cells(parts))
         shown = False
         for name in names:
-            for piece in finished_tables(definitions.tables[name], store, data_seed=self.data_seed):
+            for piece in finished_tables(definitions.tables[name], store, data_seed=self.data_seed, only=asked):
                 write_result(piece)
                 shown = True
         if not shown:
             write_result("Nothing of this has been measured yet.")
-        if not self.show:
+        if not self.show:  # the files hold the tables in full, whatever was asked for last
             write_tables([definitions.tables[name] for name in names], store, self.output, data_seed=self.data_seed)
 
     def _write_pages(self, definitions: Definitions, store: Store) -> int:

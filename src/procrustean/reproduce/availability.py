@@ -24,8 +24,12 @@ def missing_parts(cell: Cell) -> list[str]:
     if net is not None and not _is_net(str(net)):
         missing.append(f"the network {net!r}")
     missing += [f"the setting {name!r}" for name in cell.missing_settings()]
-    if not missing and cell.config_or_none() is None:
-        missing.append(f"the recipe {cell.settings.get('recipe')!r}" if _recipe_is_wrong(cell) else "other settings")
+    if not missing:
+        try:
+            cell.config()
+        except ConfigError as error:
+            recipe = f"the recipe {cell.settings.get('recipe')!r}"
+            missing.append(recipe if _recipe_is_wrong(cell) else f"other settings ({error})")
     return missing
 
 

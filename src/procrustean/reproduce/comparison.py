@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Literal
 
@@ -108,6 +109,9 @@ def _statistic(results: list[Result], selection: Selection, metric: str) -> Stat
     return summarise(metrics.get(metrics["headline"] if metric == "top1" else metric) for metrics in found)
 
 
-def table_cells(spec: TableSpec, store: Store, *, metric: str = "top1", data_seed: int = 0) -> list[Beside]:
-    """All cells of a table in its order."""
-    return [beside(spec, cell, store, metric=metric, data_seed=data_seed) for cell in spec.cells()]
+def table_cells(
+    spec: TableSpec, store: Store, *, metric: str = "top1", data_seed: int = 0, only: Collection[Cell] | None = None
+) -> list[Beside]:
+    """The cells of a table in its order, all or only some."""
+    cells = [cell for cell in spec.cells() if only is None or cell in only]
+    return [beside(spec, cell, store, metric=metric, data_seed=data_seed) for cell in cells]

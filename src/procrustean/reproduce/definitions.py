@@ -30,6 +30,11 @@ class Cell:
     def place(self) -> str:
         return f"{self.table}: {self.row}, {self.column}"
 
+    @property
+    def where(self) -> str:
+        """The place, in errors."""
+        return f"table {self.table!r}, row {self.row!r}, column {self.column!r}"
+
     def missing_settings(self) -> list[str]:
         """Settings that this version's runs do not have."""
         known = {f.name for f in fields(RunConfig)}
@@ -37,7 +42,7 @@ class Cell:
 
     def config(self, **more: Any) -> RunConfig:
         """The run of this cell, with seeds and the like added."""
-        config = RunConfig.from_json({**self.settings, **more}, origin=self.place)
+        config = RunConfig.from_json({**self.settings, **more}, origin=self.where)
         # A cell says how it is trained: for images of the user's nothing is left to be chosen from them.
         own = config.recipe == "auto" and not is_named(config.source)
         return replace(config, recipe="images") if own else config

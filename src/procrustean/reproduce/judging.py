@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from ..report.formats import NOTHING, Cell, Column, Table, measured_cell
 from ..report.results import Statistic, summarise
 from .comparison import Beside, beside
+from .definitions import Cell as Place
 from .definitions import TableSpec
 from .store import Store
 
@@ -70,14 +71,18 @@ class Judgement:
         return f"{self.column}: {best.name} is best, {lead:.1f} points before {second.name}, {certainty}."
 
 
-def judge(spec: TableSpec, store: Store, *, data_seed: int = 0) -> list[Judgement]:
-    """Every setting of the table in which something has been measured."""
+def judge(
+    spec: TableSpec, store: Store, *, data_seed: int = 0, only: Collection[Place] | None = None
+) -> list[Judgement]:
+    """Every setting of the table in which something has been measured, of all cells or only some."""
     found = []
     for column in spec.columns:
         readings: list[Reading] = []
         seen: dict[tuple[str, ...], str] = {}
         images = 0
         for cell in spec.cells(columns=[column]):
+            if only is not None and cell not in only:
+                continue
             config = cell.config_or_none(data_seed=data_seed)
             results = [] if config is None else store.repeats_or_none(config)
             judged = summarise(_last_held_out(result.record) for result in results)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 
 from ..engine.checkpoint import write_atomically
 from ..report.formats import Cell, Column, Table, to_markdown
 from .comparison import Beside, table_cells
+from .definitions import Cell as Place
 from .definitions import Definitions, TableSpec
 from .judging import judge, judgement_table
 from .rendering import column_table, held_out_note, legend, measured_columns
@@ -34,15 +35,17 @@ def listing(definitions: Definitions, store: Store, *, data_seed: int = 0) -> Ta
     return Table("Tables and suites", columns, tuple(rows))
 
 
-def finished_tables(spec: TableSpec, store: Store, *, data_seed: int = 0) -> list[Table | str]:
-    """The measured columns of a table, each in full, and what there is to say about them."""
+def finished_tables(
+    spec: TableSpec, store: Store, *, data_seed: int = 0, only: Collection[Place] | None = None
+) -> list[Table | str]:
+    """The measured columns of a table, all of its cells or only some, and what there is to say about them."""
     if spec.judged:
-        judgements = judge(spec, store, data_seed=data_seed)
+        judgements = judge(spec, store, data_seed=data_seed, only=only)
         return [piece for j in judgements for piece in (judgement_table(spec, j), j.text())]
     pieces: list[Table | str] = []
     cells: list[Beside] = []
     for metric in spec.metrics:
-        cells = table_cells(spec, store, metric=metric, data_seed=data_seed)
+        cells = table_cells(spec, store, metric=metric, data_seed=data_seed, only=only)
         pieces += [column_table(spec, column, inside) for column, inside in measured_columns(spec, cells).items()]
     if pieces:
         pieces.append(" ".join(text for text in (legend(data_seed), held_out_note(cells), spec.note) if text))
@@ -50,13 +53,14 @@ def finished_tables(spec: TableSpec, store: Store, *, data_seed: int = 0) -> lis
 
 
 def write_tables(specs: Sequence[TableSpec], store: Store, folder: Path, *, data_seed: int = 0) -> list[Path]:
-    """Write each table that has something measured as markdown, named after it."""
+    """Write each table that has something measured as markdown, named after it and after its data seed, if not 0."""
+    suffix = f"-data-seed-{data_seed}" * (data_seed != 0)
     written = []
     for spec in specs:
         pieces = finished_tables(spec, store, data_seed=data_seed)
         if pieces:
             text = "\n".join(p + "\n" if isinstance(p, str) else to_markdown(p) for p in pieces)
             folder.mkdir(parents=True, exist_ok=True)
-            write_atomically(folder / f"{spec.name}.md", text.encode())
-            written.append(folder / f"{spec.name}.md")
+            write_atomically(folder / f"{spec.name}{suffix}.md", text.encode())
+            written.append(folder / f"{spec.name}{suffix}.md")
     return written

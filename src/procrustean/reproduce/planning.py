@@ -108,7 +108,7 @@ def make_plan(
                 continue
             for variant, config in enumerate(_configs(cell, data_seed, held_out)):
                 for seed in range(seeds):
-                    run = canonical(replace(config, seed=seed, data_dir=data_dir))
+                    run = _canonical(cell, replace(config, seed=seed, data_dir=data_dir))
                     waiting.setdefault(run.hash, []).append(cell)
                     if run.hash not in keyed:
                         planned = _planned(run, cell, store, errors if not retry else {}, device)
@@ -122,6 +122,13 @@ def _configs(cell: Cell, data_seed: int, held_out: bool) -> list[RunConfig]:
     config = cell.config(data_seed=data_seed)
     variant = held_out_variant(config) if held_out else None
     return [config] if variant is None else [config, variant]
+
+
+def _canonical(cell: Cell, config: RunConfig) -> RunConfig:
+    try:
+        return canonical(config)
+    except ConfigError as error:  # of one cell among many
+        raise ConfigError(f"{cell.where}: {error}") from error
 
 
 def _planned(config: RunConfig, cell: Cell, store: Store, errors: dict[str, str], device: Device) -> PlannedRun:

@@ -107,7 +107,8 @@ def test_what_this_version_lacks_is_named() -> None:
     assert missing_parts(Cell("t", "r", "c", {"source": "digits", "net": "small"})) == []
     wrong = Cell("t", "r", "c", {"source": "digits", "recipe": "cold"})
     assert missing_parts(wrong) == ["the recipe 'cold'"]
-    assert missing_parts(Cell("t", "r", "c", {"source": "digits", "seed": "many"})) == ["other settings"]
+    (other,) = missing_parts(Cell("t", "r", "c", {"source": "digits", "seed": "many"}))
+    assert other.startswith("other settings (table 't', row 'r', column 'c': seed = 'many' received")
 
 
 def test_every_cell_can_be_trained_or_says_what_it_needs() -> None:
