@@ -153,3 +153,20 @@ def test_results_carry_both_seeds(mine: str, call: Call) -> None:
     (path,) = Path("results/mine").glob("*.json")
     config = json.loads(path.read_text())["config"]
     assert (config["seed"], config["data_seed"]) == (0, 5)
+
+
+@pytest.mark.parametrize("source", ["tiny-imagenet", "tiered-imagenet", "imagenet-lt", "inaturalist18"])
+def test_data_that_are_not_prepared_are_named_with_what_to_do(source: str, work: Path, call: Call) -> None:
+    Path("big.yaml").write_text(
+        yaml.safe_dump({"tables": {"big": {"columns": {"c": {"source": source}}, "rows": {"r": {"method": "erm"}}}}})
+    )
+    arguments = ("reproduce", "big", "--tables", "big.yaml")
+    planned = call(*arguments, "--dry-run")
+    assert (planned.code, "0 to do, 1 to do, 2 to do" in planned.out) == (0, True)
+    for answer in (planned.out, call(*arguments).err, call(*arguments, "--download").err):
+        said = next(line for line in answer.splitlines() if "has not been prepared" in line)
+        assert f"{source}: " in said
+        assert f"procrustean data prepare {source} --source" in said
+    # An empty store will do: it is found here, and read when it is trained on.
+    (work / "data" / "stores" / f"{source}-32").mkdir(parents=True)
+    assert "has not been prepared" not in call(*arguments, "--dry-run", "--data-dir", "data").out

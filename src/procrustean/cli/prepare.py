@@ -109,9 +109,9 @@ class Verify:
         from ..data.official.loading import found_store
         from ..data.official.store import verify
 
-        store = found_store(layout_of(self.name), data_roots(self.data_dir), self.size)
-        images = verify(store.path)
-        write_result(f"{store.path}: all {images:,} images are as they were written")
+        path = found_store(layout_of(self.name), data_roots(self.data_dir), self.size)
+        images = verify(path)
+        write_result(f"{path}: all {images:,} images are as they were written")
         return 0
 
 

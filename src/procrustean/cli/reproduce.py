@@ -49,7 +49,7 @@ class Reproduce:
     data_dir: Path | None = None
     """Where data sets are found or downloaded to; default $PROCRUSTEAN_DATA or the user's cache."""
     download: bool = False
-    """Download data sets that are not found, instead of leaving their cells out."""
+    """Download CIFAR if it is not found, instead of leaving its cells out."""
     retry: bool = False
     """Try runs again that ended in an error."""
     dry_run: bool = False
@@ -102,6 +102,7 @@ class Reproduce:
         return read_definitions(read_yaml(self.tables), origin=str(self.tables))
 
     def _plan(self, definitions: Definitions, parts: list[Part], store: Store) -> Plan:
+        from ..reproduce.availability import absent_data
         from ..reproduce.pace import machine_name
         from ..reproduce.plan_text import blocked_lines
         from ..reproduce.planning import make_plan
@@ -114,9 +115,11 @@ class Reproduce:
             data_seed=self.data_seed,
             held_out=self.held_out,
             data_dir=self.data_dir,
-            download=self.download or self.dry_run,
+            download=self.download,
             retry=self.retry,
             device=machine_name()[0],
+            # A dry run plans for data that are still to come, and names them at its end.
+            absent=(lambda source, data_dir: None) if self.dry_run else absent_data,
         )
         if plan.blocked and not plan.runs:
             raise ConfigError("nothing can be trained. " + "; ".join(blocked_lines(plan)))

@@ -7,8 +7,10 @@ from pathlib import Path
 
 from ..data.cifar import CIFAR10, CIFAR100, data_roots
 from ..data.npm_mirror import ARCHIVE
-from ..data.sources import describe_sources
-from ..errors import ConfigError
+from ..data.official.layouts import LAYOUTS
+from ..data.official.loading import TUNING, found_store
+from ..data.sources import PREPARED, describe_sources
+from ..errors import ConfigError, DataError
 from ..nets import check_net
 from .definitions import Cell
 
@@ -48,6 +50,8 @@ def _is_net(name: str) -> bool:
 
 def absent_data(source: str, data_dir: Path | None) -> str | None:
     """Why the images are not on this machine, None if they are, or if only loading them would tell."""
+    if source in PREPARED:
+        return _not_prepared(source, data_dir)
     files = _CIFAR.get(source)
     if files is None:
         return None
@@ -59,6 +63,14 @@ def absent_data(source: str, data_dir: Path | None) -> str | None:
         f"{source} is in none of {', '.join(map(str, roots))}; put {files.archive} there, name its folder by "
         "--data-dir or $PROCRUSTEAN_DATA, or add --download"
     )
+
+
+def _not_prepared(source: str, data_dir: Path | None) -> str | None:
+    try:
+        found_store(LAYOUTS[source.removesuffix(TUNING)], data_roots(data_dir))
+    except DataError as error:
+        return f"{source}: {' '.join(str(error).split())}"
+    return None
 
 
 def _is_path(source: str) -> bool:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Literal
 
 from ..config import RunConfig
+from ..data.sources import PREPARED
 from ..errors import ConfigError
 from .availability import absent_data, missing_parts
 from .canonical import canonical
@@ -150,4 +151,6 @@ def _reason(
     missing = missing_parts(cell)
     if missing:
         return f"{' and '.join(missing)} needed, which this version does not have"
-    return None if download else absent(str(cell.settings["source"]), data_dir)
+    source = str(cell.settings["source"])
+    # Training downloads CIFAR; other sets are prepared by a command of their own.
+    return None if download and source not in PREPARED else absent(source, data_dir)

@@ -102,7 +102,7 @@ LAYOUTS = {
             obtain=(
                 "Get train_val2018.tar.gz (120 GB), train2018.json.tar.gz and val2018.json.tar.gz as "
                 "https://github.com/visipedia/inat_comp/tree/master/2018 describes, and unpack them into one folder; "
-                "or let --download do both."
+                "or let procrustean data prepare inaturalist18 --download do both."
             ),
             archives=(
                 Archive(_INAT + "train2018.json.tar.gz", "bfa29d89d629cbf04d826a720c0a68b0", 1, "train2018.json"),

@@ -28,7 +28,7 @@ def load_prepared(
         data_seed: which images of a class are taken, for Tiered-ImageNet.
     """
     layout = LAYOUTS[name.removesuffix(TUNING)]
-    store = found_store(layout, data_roots(data_dir), image_size)
+    store = open_store(found_store(layout, data_roots(data_dir), image_size))
     if layout.name == "tiered-imagenet":
         drawn = step_tiered(store, "val" if name.endswith(TUNING) else "test", data_seed)
         return Splits(name, drawn.train, drawn.test, drawn.val, _notes(drawn.note, store))
@@ -36,12 +36,12 @@ def load_prepared(
     return Splits(name, store.split("train"), store.split("test"), val, _notes("", store))
 
 
-def found_store(layout: Layout, roots: list[Path], image_size: int | None) -> Store:
-    """The store of a data set in the first folder that has it; the error says how to get one."""
+def found_store(layout: Layout, roots: list[Path], image_size: int | None = None) -> Path:
+    """Where the store of a data set is, in the first folder that has it; the error says how to get one."""
     sizes = {int(path.name.rpartition("-")[2]): path for root in reversed(roots) for path in _stores(root, layout)}
     wanted = image_size or (layout.size if layout.size in sizes or len(sizes) != 1 else next(iter(sizes)))
     if wanted in sizes:
-        return open_store(sizes[wanted])
+        return sizes[wanted]
     places = ", ".join(str(root / "stores") for root in roots)
     if sizes:
         raise DataError(
