@@ -29,6 +29,12 @@ from .mixing import Mix, blend, inverse_permutation
 DEFAULT_ALPHA: dict[Kind, float] = {"long_tailed": 1.0, "step": 5.0}
 DEFAULT_BETA: dict[Kind, float] = {"long_tailed": 2.0, "step": 0.01}
 
+SOFT_LABELS = (
+    "labels that are no one-hot rows received (mixup, CutMix or label smoothing?): MFW mixes features and keeps each "
+    "label whole; of a label of several classes it takes the mean strength, a combination in which the paper found no "
+    "gain. Leave the mixing of labels out, or hand over class indices"
+)
+
 
 def strength_of(counts: tuple[int, ...], *, beta: float, std: Spread = "geometric") -> list[float]:
     """s(N_c) of Eq. 7: 0.5 * sigmoid((N_c - mu) / (beta * gamma)), from 0 (minor) to 0.5 (major).
@@ -163,29 +169,39 @@ class MFW(nn.Module):
         if labels.dim() == 2 and labels.is_floating_point():
             if labels.shape[1] != classes:
                 raise DataError(f"label probabilities of shape {tuple(labels.shape)} for {classes} classes")
+            self._check_mixed(labels)
             return
         if labels.dim() != 1 or labels.is_floating_point() or labels.is_complex() or labels.dtype == torch.bool:
             raise DataError(
                 f"labels of shape {tuple(labels.shape)} and type {labels.dtype} received; "
                 "give class indices, integers of shape [batch]"
             )
-        if torch.compiler.is_compiling():
-            return  # a compiled model reads no values
-        if labels.device.type != "cpu":
-            # Reading device labels waits for the device: once is affordable, every batch is not.
-            if self._cuda_labels_checked:
-                return
-            self._cuda_labels_checked = True
+        if not self._may_read(labels):
+            return
         if labels.numel() and not (0 <= int(labels.min()) and int(labels.max()) < classes):
             raise DataError(
                 f"labels from {int(labels.min())} to {int(labels.max())} received, but the {classes} class "
                 f"counts allow 0 to {classes - 1}; give one count per class, in label order"
             )
 
-    def _warn(self, text: str) -> None:
+    def _check_mixed(self, labels: Tensor) -> None:
+        """Say once that mixed labels are not what MFW was made for; one-hot rows are as good as indices."""
+        if SOFT_LABELS not in self._warned and self._may_read(labels) and bool(((labels != 0) & (labels != 1)).any()):
+            self._warn(SOFT_LABELS, level=5)
+
+    def _may_read(self, labels: Tensor) -> bool:
+        if torch.compiler.is_compiling():
+            return False  # a compiled model reads no values
+        if labels.device.type == "cpu":
+            return True
+        # Reading device labels waits for the device: once is affordable, every batch is not.
+        before, self._cuda_labels_checked = self._cuda_labels_checked, True
+        return not before
+
+    def _warn(self, text: str, level: int = 3) -> None:
         if text not in self._warned:
             self._warned.add(text)
-            warnings.warn(text, stacklevel=3)
+            warnings.warn(text, stacklevel=level)
 
 
 def _one_of(name: str, value: str, allowed: tuple[str, ...]) -> None:

@@ -208,7 +208,10 @@ class TestDraws:
     def test_soft_labels_mix_the_strengths(self, autocast: bool) -> None:
         mfw = MFW([50, 40, 30], alpha=1.0, strength=[0.47, 0.13, 0.0])
         soft = torch.tensor([[1.0, 0, 0], [0, 0.3, 0.7], [0.6, 0.4, 0], [0, 0, 1]])
-        with torch.autocast("cpu", torch.bfloat16, enabled=autocast):
+        with (
+            torch.autocast("cpu", torch.bfloat16, enabled=autocast),
+            pytest.warns(UserWarning, match="no one-hot rows received .*it takes the mean strength"),
+        ):
             mix = mfw.sample(soft, seeded(0))
         assert mix is not None
         generator = seeded(0)
@@ -221,7 +224,19 @@ class TestDraws:
     def test_one_hot_labels_equal_indices(self) -> None:
         mfw, labels, z = MFW(C10_STEP), torch.arange(10), torch.randn(10, 3)
         soft = nn.functional.one_hot(labels, 10).double()
-        assert torch.equal(mfw(z, soft, seeded(1)), mfw(z, labels, seeded(1)))
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            assert torch.equal(mfw(z, soft, seeded(1)), mfw(z, labels, seeded(1)))
+
+    def test_soft_labels_are_warned_about_once(self) -> None:
+        mfw, soft = MFW([50, 5]), torch.tensor([[0.9, 0.1], [0.0, 1.0]])
+        mfw.sample(soft.round())
+        with pytest.warns(UserWarning, match="no one-hot rows received") as found:
+            mfw.sample(soft)
+        assert found[0].filename == __file__
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            mfw.sample(soft)
 
 
 def naive(z: Tensor, mix: Mix) -> Tensor:

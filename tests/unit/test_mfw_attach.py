@@ -477,3 +477,15 @@ def test_a_module_in_place_of_its_name() -> None:
     model = nn.Sequential(nn.Linear(4, 4), nn.ReLU())
     with pytest.raises(LayerError, match="a layer of type Linear received; give its name"):
         MFW([50, 5]).attach(model, model[0])  # type: ignore[arg-type]
+
+
+def test_mixed_labels_are_taken_with_a_warning() -> None:
+    model = Convolutions()
+    handle = MFW(COUNTS).attach(model, "middle")
+    images, soft = torch.randn(4, 1, 8, 8), torch.tensor([[0.7, 0.3, 0.0, 0.0]] * 4)
+    with pytest.warns(UserWarning, match="no one-hot rows received"), handle(soft):
+        F.cross_entropy(model(images), soft).backward()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with handle(soft):
+            F.cross_entropy(model(images), soft).backward()
