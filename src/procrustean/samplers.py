@@ -15,6 +15,7 @@ A longer draw begins with the shorter one, so all world sizes share one sequence
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -142,7 +143,9 @@ class EpochSampler(Sampler[int]):
         self.count = len(self.labels) if count is None else count
         if self.count < 1:
             raise ConfigError(f"count = {count!r} received; an epoch has at least 1 image")
-        self.seed = seed
+        if not _is_whole(seed):
+            raise ConfigError(f"seed = {seed!r} received; give a whole number")
+        self.seed = int(seed)
         self.rank, self.world_size = _place(rank, world_size)
         self.epoch = 0
         self.start = 0  # of the epoch under way: images of the global sequence that were shown before
@@ -186,6 +189,12 @@ class EpochSampler(Sampler[int]):
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go on where another sampler stood, which may have had another world size."""
+        needed = ("seed", "count", "epoch", "position")
+        if not isinstance(state, Mapping) or any(not _is_whole(state.get(name)) for name in needed):
+            raise ConfigError(
+                f"a state {state!r} received; give what state_dict() of a sampler returned, with the whole numbers "
+                + ", ".join(needed)
+            )
         for name in ("seed", "count"):
             if state[name] != getattr(self, name):
                 raise ConfigError(
@@ -279,12 +288,21 @@ class ClassAwareSampler(EpochSampler):
 
 def _checked_labels(labels: npt.ArrayLike | Tensor) -> Labels:
     values = labels.cpu().numpy() if isinstance(labels, Tensor) else np.asarray(labels)
-    if values.ndim != 1 or not len(values) or not np.issubdtype(values.dtype, np.integer) or values.min() < 0:
+    if values.ndim != 1 or not len(values) or not np.issubdtype(values.dtype, np.integer):
         raise DataError(
             f"labels of shape {values.shape} and type {values.dtype} received; "
             "give the class of every image, integers from 0"
         )
+    if values.min() < 0:
+        raise DataError(
+            f"a label {values.min()} at place {values.argmin()} received, which is negative; "
+            "give the class of every image, integers from 0"
+        )
     return values.astype(np.int64)
+
+
+def _is_whole(value: object) -> bool:
+    return isinstance(value, Integral) and not isinstance(value, bool)
 
 
 def _place(rank: int | None, world_size: int | None) -> tuple[int, int]:

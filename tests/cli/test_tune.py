@@ -106,6 +106,7 @@ def test_what_would_be_tried(tune: Call, call: Call, npz: Path) -> None:
         (("--method", "mfw", "--over", "alhpa=1"), "Did you mean 'alpha'"),
         (("--method", "mfw", "--repeats", "0"), "repeats = 0"),
         (("--method", "nothing"), "no method 'nothing'"),
+        (("--method", "auto"), "one method is needed here: name it, for example --method mfw"),
     ],
 )
 def test_mistakes_are_refused(arguments: tuple[str, ...], message: str, tune: Call) -> None:

@@ -357,8 +357,26 @@ class TestResuming:
         with pytest.raises(ConfigError, match=f"a state with {name} .* it would go on with other images"):
             ClassBalancedSampler(LABELS).load_state_dict(ClassBalancedSampler(LABELS, **options).state_dict())
 
+    @pytest.mark.parametrize("state", [{}, {"seed": 0, "count": 100, "epoch": 1}, {"seed": "x"}, None])
+    def test_what_is_no_state(self, state: Any) -> None:
+        with pytest.raises(ConfigError, match=r"a state .* received; give what state_dict\(\) of a sampler returned"):
+            ClassBalancedSampler(LABELS).load_state_dict(state)
+
+    def test_a_state_with_numbers_of_numpy(self) -> None:
+        sampler = ClassBalancedSampler(LABELS, seed=np.int64(3), count=np.int64(50))
+        ClassBalancedSampler(LABELS, seed=3, count=50).load_state_dict(sampler.state_dict())
+
 
 class TestRefusals:
+    @pytest.mark.parametrize("seed", ["x", 1.5, None])
+    def test_a_seed_that_is_no_number(self, seed: Any) -> None:
+        with pytest.raises(ConfigError, match=f"seed = {seed!r} received; give a whole number"):
+            ClassBalancedSampler(LABELS, seed=seed)
+
+    def test_a_negative_label_is_named_with_its_place(self) -> None:
+        with pytest.raises(DataError, match="a label -1 at place 2 received"):
+            ClassBalancedSampler([0, 1, -1, 0])
+
     @pytest.mark.parametrize("labels", [[], [[0, 1]], [0.0, 1.0], [0, -1], torch.zeros(3)])
     def test_labels(self, labels: Any) -> None:
         with pytest.raises(DataError, match="give the class of every image"):

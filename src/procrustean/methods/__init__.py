@@ -38,6 +38,10 @@ _BALANCED_TWICE = {
 _WEIGHTED_BY_META = {
     "drw": "a balanced set decides the weights of its samples, and class weights on top would overrule it"
 }
+_TAKEN_OUT_LATER = {
+    "drw": "it trains without a correction for the class sizes and takes their effect out of the scores by tde when it "
+    "predicts, and class weights would correct for them twice"
+}
 _DECOUPLING = "Kang et al., Decoupling representation and classifier for long-tailed recognition, ICLR 2020"
 
 METHODS: dict[str, Entry] = {
@@ -70,6 +74,7 @@ METHODS: dict[str, Entry] = {
     "deconfound": Entry(
         ("De-confound", "De-confound-TDE"),
         "Tang et al., Long-tailed classification by keeping the good and removing the bad momentum, NeurIPS 2020",
+        refused=_TAKEN_OUT_LATER,
     ),
     "oltr": Entry(
         ("OLTR",),
@@ -132,6 +137,11 @@ METHODS: dict[str, Entry] = {
 
 def factory(name: str) -> Callable[..., Method]:
     """The function that builds the method."""
+    if name == "auto":
+        raise ConfigError(
+            "method 'auto' received, which compares methods and is for procrustean train alone; one method is needed "
+            "here: name it, for example --method mfw. See: procrustean methods"
+        )
     if name not in METHODS:
         plain = name.lower().replace("-", "_").removesuffix("_drw")
         if plain in METHODS and plain != name:

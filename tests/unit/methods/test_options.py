@@ -81,6 +81,10 @@ class TestConversion:
         with pytest.raises(ConfigError, match=f"method '{name}' takes no drw: .* would count them twice"):
             make_method(name, STEP, {"drw": True})
 
+    def test_what_is_taken_out_at_prediction_is_not_weighted(self) -> None:
+        with pytest.raises(ConfigError, match=r"method 'deconfound' takes no drw: it trains without a correction"):
+            make_method("deconfound", STEP, {"drw": True})
+
     def test_a_method_without_options(self) -> None:
         assert option_defaults("balanced_softmax") == {}
         with pytest.raises(ConfigError, match=r"has no option 'tau'.*Options: none"):
@@ -91,6 +95,10 @@ class TestConversion:
             factory("focla")
         with pytest.raises(ConfigError, match="there is no method 'base'"):
             factory("base")
+
+    def test_a_comparison_of_methods_is_no_method(self) -> None:
+        with pytest.raises(ConfigError, match=r"method 'auto' received, which compares methods.*one method is needed"):
+            factory("auto")
 
     def test_defaults_in_the_order_of_the_signature(self) -> None:
         assert option_defaults("ldam") == {"max_margin": None, "scale": 30.0, "drw": False}
