@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import accumulate
 from typing import Literal, SupportsInt, cast
 
@@ -18,12 +18,21 @@ STEP_EXPLAINED = 0.9
 STEP_RATIO = 1.5
 
 
-def checked_counts(counts: Iterable[SupportsInt]) -> tuple[int, ...]:
+def checked_counts(counts: Iterable[SupportsInt] | Mapping[int, SupportsInt]) -> tuple[int, ...]:
     """The counts as a tuple of positive integers, or a DataError that names the class at fault.
 
-    >>> checked_counts([5, 3])
-    (5, 3)
+    A mapping, such as a Counter of the labels, has the class indices as its keys.
+
+    >>> checked_counts([5, 3]), checked_counts({1: 3, 0: 5})
+    ((5, 3), (5, 3))
     """
+    if isinstance(counts, Mapping):
+        if set(counts) != set(range(len(counts))):
+            raise DataError(
+                f"counts by {', '.join(map(repr, list(counts)[:5]))}{', ...' * (len(counts) > 5)} received; a mapping "
+                f"needs the class indices 0 to {len(counts) - 1} as keys; or give a list in the order of the classes"
+            )
+        counts = [counts[index] for index in range(len(counts))]
     values: list[int] = []
     for index, value in enumerate(counts):
         try:

@@ -33,7 +33,7 @@ from .nets import build_net, check_net, layers_of
 from .nets.classifier import Classifier
 from .nets.pretrained import Pretrained, read_pretrained
 from .nets.probing import check_size
-from .recipes import RECIPES, Recipe, chosen_recipe, recipe_label
+from .recipes import RECIPES, Recipe, chosen_recipe, data_set, recipe_label
 from .types import Problem
 
 #: Settings that change the recipe.
@@ -146,7 +146,7 @@ def prepare(
     problem = Problem(
         counts=tuple(int(n) for n in data.counts),
         kind=imbalance_kind([int(n) for n in data.counts]) if data.kind == "natural" else cast(Kind, data.kind),
-        source=known,
+        source=data_set(known),
         layers=tuple(layers.groups),
         second_group=layers.second_group,
     )
@@ -229,7 +229,7 @@ def _check_draws(method: Method, images: int) -> None:
 def recipe_of(config: RunConfig) -> Recipe:
     """The recipe a run will have, as far as it is known without its data; checks method, options and network."""
     # A recipe depends on the data set and the method, not on the counts: any will do.
-    problem = Problem(counts=(2, 1), kind="step", source=config.source)
+    problem = Problem(counts=(2, 1), kind="step", source=data_set(config.source))
     method = make_method(config.method, problem, _options(config))
     if config.net is not None:
         check_net(config.net)
@@ -249,7 +249,8 @@ def _options(config: RunConfig) -> dict[str, Any]:
 def _resolved(
     recipe: Recipe, config: RunConfig, method: Method, began: Mapping[str, Any] = MappingProxyType({})
 ) -> Recipe:
-    changes = method.own if config.recipe == "own" else method.paper
+    longer = {"epochs": round(recipe.epochs * method.longer)} if method.longer != 1 else {}
+    changes = method.own if config.recipe == "own" else {**longer, **method.paper}
     if changes is None:
         raise ConfigError(
             f"recipe 'own' received, but {config.method} was not published on {config.source} with a recipe known "

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from .recipes import PAPER, recipe_for
+from .recipes import PAPER
 
 
 def published(
@@ -65,7 +65,7 @@ class Decoupling:
     features: float  # share of the epochs
     classifier: float
     second_stage: dict[str, Any]  # changes to the recipe while the classifier is learnt
-    paper: dict[str, Any]
+    longer: float  # epochs of both, relative to those of a recipe that learns features alone
     own: dict[str, Any] | None
 
 
@@ -85,7 +85,7 @@ def decoupling(source: str, *, imagenet: int, inaturalist: int) -> Decoupling:
         classifier=second / total,
         # On CIFAR the rate falls in steps only where the schedule says so.
         second_stage={"schedule": "cosine", "warmup_epochs": 0} if is_large(source) else cifar,
-        # The features are learnt for as long as the recipe says, and the classifier beyond that.
-        paper={"epochs": round(recipe_for(source).epochs * total / first)} if source in PAPER else {},
+        # The features are learnt for as long as the paper's recipe says, and the classifier beyond that.
+        longer=total / first if source in PAPER else 1.0,
         own=published(source, {**ldam_schedule(), "epochs": total}, elsewhere),
     )

@@ -163,9 +163,19 @@ PAPER = {
 CHOICES = ("auto", "paper", "own")
 
 
+def data_set(source: str) -> str:
+    """The data set that a source belongs to: options are tuned on other minor classes of it than are reported.
+
+    >>> data_set("tiered-imagenet-tuning"), data_set("cifar10")
+    ('tiered-imagenet', 'cifar10')
+    """
+    whole = source.removesuffix("-tuning")
+    return whole if whole in PAPER else source
+
+
 def recipe_for(source: str) -> Recipe:
     """The recipe of a data set: the paper's where the paper has one, else this library's."""
-    return RECIPES[PAPER.get(source.removesuffix("-tuning"), "digits" if source == "digits" else "images")][0]
+    return RECIPES[PAPER.get(data_set(source), "digits" if source == "digits" else "images")][0]
 
 
 def chosen_recipe(choice: str, source: str) -> Recipe:
@@ -176,7 +186,7 @@ def chosen_recipe(choice: str, source: str) -> Recipe:
         source: a data set's name; anything else is images of a user.
     """
     check_recipe(choice)
-    if choice == "paper" and source not in PAPER:
+    if choice == "paper" and data_set(source) not in PAPER:
         raise ConfigError(
             f"recipe 'paper' received, but the paper does not train on {source or 'these images'}. Leave it out to "
             f"train by {recipe_for(source).name!r}, {RECIPES[recipe_for(source).name][1]}, or name one of the "
@@ -198,4 +208,4 @@ def recipe_label(choice: str, recipe: Recipe, source: str) -> str:
     """The recipe's name in tables: own, paper for the data set's of the paper, else its own name."""
     if choice == "own":
         return "own"
-    return "paper" if PAPER.get(source) == recipe.name else recipe.name
+    return "paper" if PAPER.get(data_set(source)) == recipe.name else recipe.name

@@ -197,4 +197,4 @@ def test_tables_and_reports_show_what_was_chosen(colours: Path, call: Call, tmp_
     assert "chosen" not in call("compare", "all", "alone").out  # which was never compared with it
     assert call("report", "all", "--examples", "0", "--quiet").code == 0
     assert "MFW, chosen" in Path("report.html").read_text()
-    assert ",1,MFW," in call("compare", "all", "--format", "csv").out  # programs find the method by its name
+    assert ",1,0,MFW," in call("compare", "all", "--format", "csv").out  # programs find the method by its name

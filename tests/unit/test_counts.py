@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections import Counter
 from pathlib import Path
 
 import numpy as np
@@ -183,7 +184,14 @@ def test_counts_that_cannot_be(counts: list[float], message: str) -> None:
         checked_counts(counts)
 
 
-@pytest.mark.parametrize("counts", [{"cat": 5, "dog": 3}, "many", [5, None]])
+@pytest.mark.parametrize("counts", ["many", [5, None]])
 def test_counts_that_are_no_numbers(counts: object) -> None:
     with pytest.raises(DataError, match="give one number of images per class"):
         checked_counts(counts)  # type: ignore[arg-type]
+
+
+def test_counts_by_class_index() -> None:
+    assert checked_counts(Counter([1, 0, 0, 2, 0])) == (3, 1, 1)
+    for wrong in ({1: 500, 2: 50}, {"cat": 5, "dog": 3}):
+        with pytest.raises(DataError, match="needs the class indices 0 to 1 as keys"):
+            checked_counts(wrong)

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from procrustean import losses
 from procrustean.errors import ConfigError, DataError
 from procrustean.losses import (
     CDT,
@@ -520,3 +521,12 @@ class TestLabelAwareSmoothing:
     def test_settings_out_of_range(self, head: float, tail: float) -> None:
         with pytest.raises(ConfigError, match="need 0 <= tail <= head < 1"):
             LabelAwareSmoothing(COUNTS, head, tail)
+
+
+@pytest.mark.parametrize("name", losses.__all__)
+@pytest.mark.parametrize("label", [-100, -1, 4])
+def test_labels_that_name_no_class_are_refused(name: str, label: int) -> None:
+    made = getattr(losses, name)
+    loss = made() if made in (CrossEntropy, Focal, Loss) else made(COUNTS, gamma=0.2) if made is CDT else made(COUNTS)
+    with pytest.raises(DataError, match=f"label {label} received with logits for 4 classes"):
+        loss(torch.zeros(2, 4), torch.tensor([0, label]))

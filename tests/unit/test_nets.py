@@ -11,9 +11,8 @@ from torch import Tensor, nn
 
 from procrustean.errors import ConfigError
 from procrustean.nets import NETS, build_net, check_net, restart
-from procrustean.nets.blocks import BatchNorm
+from procrustean.nets.blocks import BatchNorm, ConvGroupNormReLU
 from procrustean.nets.classifier import Classifier
-from procrustean.nets.group_norm import Unit as GroupNormUnit
 from procrustean.nets.heads import CosineHead
 from procrustean.nets.layer_norm import Block as LayerNormBlock
 from procrustean.nets.resnet_cifar import BasicBlock, Shortcut
@@ -144,7 +143,7 @@ class TestWithoutBatchStatistics:
         assert shapes[0] == shapes[1]
 
     def test_group_normalisation_by_hand(self) -> None:
-        unit = GroupNormUnit(4, 8)
+        unit = ConvGroupNormReLU(4, 8, groups=4)
         x, residual = torch.randn(2, 4, 5, 5), torch.randn(2, 8, 5, 5)
         y = unit.conv(x).view(2, 4, 2 * 25)  # four groups of two channels
         y = (y - y.mean(2, keepdim=True)) / (y.var(2, keepdim=True, correction=0) + unit.norm.eps).sqrt()

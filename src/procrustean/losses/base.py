@@ -14,6 +14,10 @@ from ..errors import ConfigError, DataError
 Reduction = Literal["mean", "none"]
 
 
+#: A label that cannot be: no sample is left out.
+NO_LABEL = -(2**62)
+
+
 class Loss(nn.Module):
     """A loss of scores [B, C] and class indices [B]; a subclass says what each sample costs.
 
@@ -43,7 +47,10 @@ class Loss(nn.Module):
         raise TypeError(f"{type(self).__name__} does not say what a sample costs: override per_sample")
 
     def check(self, logits: Tensor, labels: Tensor) -> None:
-        """Refuse shapes and types that would broadcast into something else; reads no values."""
+        """Refuse shapes and types that would broadcast into something else, and labels that name no class.
+
+        Values are read on the CPU alone, where that waits for nothing; on a GPU PyTorch's own kernels stop at them.
+        """
         if logits.dim() != 2 or labels.shape != logits.shape[:1]:
             raise DataError(
                 f"logits of shape {tuple(logits.shape)} and labels of shape {tuple(labels.shape)} received; "
@@ -51,6 +58,13 @@ class Loss(nn.Module):
             )
         if labels.is_floating_point() or labels.dtype == torch.bool:
             raise DataError(f"labels of type {labels.dtype} received; give class indices, integers")
+        if labels.device.type == "cpu" and not torch.compiler.is_compiling() and labels.numel():
+            lowest, highest = (int(value) for value in labels.aminmax())
+            if lowest < 0 or highest >= logits.shape[1]:
+                raise DataError(
+                    f"label {lowest if lowest < 0 else highest} received with logits for {logits.shape[1]} classes; "
+                    "labels count from 0, and rows without a label have to be left out: none is ignored"
+                )
         if self.classes is not None and logits.shape[1] != self.classes:
             raise DataError(f"logits for {logits.shape[1]} classes received by a loss made for {self.classes}")
 
@@ -66,7 +80,8 @@ class CrossEntropy(Loss):
     """
 
     def per_sample(self, logits: Tensor, labels: Tensor) -> Tensor:
-        return F.cross_entropy(logits, labels, reduction="none")
+        # PyTorch's default would take a label of -100 for a sample that costs nothing, and the mean would count it.
+        return F.cross_entropy(logits, labels, reduction="none", ignore_index=NO_LABEL)
 
 
 def one_of(name: str, value: object, accepted: tuple[str, ...]) -> None:

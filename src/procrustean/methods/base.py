@@ -82,6 +82,8 @@ class Method:
             accuracy on the held-out images of the network as it is then, or None if none are held out; what it
             returns goes into the record.
         paper: what the MFW paper changes in its recipe for this method ({"epochs": 300}).
+        longer: how many times the recipe's epochs it trains for, where a stage comes on top of a whole training; `own`
+            says its epochs itself.
         own: what the method's own publication changes in the recipe (`--recipe own`); None if it has nothing on this
             data set.
     """
@@ -91,4 +93,5 @@ class Method:
     head: Callable[[int, int], nn.Module] | None = None
     finish: Callable[[Classifier, Judge | None], dict[str, Any]] | None = None
     paper: Mapping[str, Any] = field(default_factory=dict)
+    longer: float = 1.0
     own: Mapping[str, Any] | None = field(default_factory=dict)

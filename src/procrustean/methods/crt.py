@@ -36,7 +36,7 @@ def crt(problem: Problem, *, bn_mode: Literal["train", "eval"] = "train") -> Met
         reshape=_new_head,
         recipe=parts.second_stage,
     )
-    return Method((features, classifier), label="cRT", paper=parts.paper, own=parts.own)
+    return Method((features, classifier), label="cRT", longer=parts.longer, own=parts.own)
 
 
 def _new_head(net: Classifier) -> None:

@@ -12,7 +12,7 @@ from ..publications import decoupling_recipes, published
 from ..types import Problem
 from .base import Method, Stage
 
-ALPHA = {"cifar10": 1.0, "cifar100": 1.5, "imagenet_lt": 3.0}
+ALPHA = {"cifar10": 1.0, "cifar100": 1.5, "imagenet-lt": 3.0}
 
 
 def deconfound(

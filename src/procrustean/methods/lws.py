@@ -37,7 +37,7 @@ def lws(problem: Problem, *, bn_mode: Literal["train", "eval"] = "train") -> Met
         reshape=_with_scales,
         recipe=parts.second_stage,
     )
-    return Method((features, scales), label="LWS", paper=parts.paper, own=parts.own)
+    return Method((features, scales), label="LWS", longer=parts.longer, own=parts.own)
 
 
 def _with_scales(net: Classifier) -> None:

@@ -18,7 +18,7 @@ from ..nets.classifier import Classifier
 from ..nets.heads import CosineHead
 from ..objectives import Classify
 from ..publications import ldam_schedule, published
-from ..recipes import PAPER, recipe_for
+from ..recipes import PAPER
 from ..samplers import class_balanced
 from ..types import Batch, Clock, Problem
 from .base import Method, Stage
@@ -125,6 +125,6 @@ def m2m(problem: Problem, *, beta: float = 0.999, gamma: float = 0.9, lam: float
         restart(net)
 
     second = Stage(objective, name="f", share=0.5, extra=class_balanced, reshape=start_again)
-    paper = {"epochs": 2 * recipe_for(problem.source).epochs} if problem.source in PAPER else {}
+    longer = 2.0 if problem.source in PAPER else 1.0
     own = published(problem.source, {**ldam_schedule(), "epochs": 400})
-    return Method((Stage(Classify(), name="g", share=0.5), second), "M2m" + "-LDAM" * ldam, paper=paper, own=own)
+    return Method((Stage(Classify(), name="g", share=0.5), second), "M2m" + "-LDAM" * ldam, longer=longer, own=own)

@@ -75,9 +75,9 @@ def mislas(
         reshape=_with_scales,
         recipe={"schedule": "cosine", "warmup_epochs": 0},
     )
-    paper = {"epochs": total} if problem.source in PUBLISHED else {}
+    longer = total / EPOCHS[0] if problem.source in PUBLISHED else 1.0
     own = published(problem.source, {**ldam_schedule(), "decay": 0.1, "epochs": total})
-    return Method((features, classifier), label="MiSLAS", paper=paper, own=own)
+    return Method((features, classifier), label="MiSLAS", longer=longer, own=own)
 
 
 def _with_scales(net: Classifier) -> None:

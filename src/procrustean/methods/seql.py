@@ -10,7 +10,7 @@ from ..weights import deferred
 from .base import Method, Stage
 
 #: Where the publication's threshold is not half the share of an average class.
-LAM = {"imagenet_lt": 4.3e-4}
+LAM = {"imagenet-lt": 4.3e-4}
 
 
 def seql(problem: Problem, *, gamma: float = 0.9, lam: float | None = None, drw: bool = False) -> Method:

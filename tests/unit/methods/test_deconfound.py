@@ -137,7 +137,7 @@ def test_parts_have_to_divide_the_feature() -> None:
         ("cifar10", {}, 0.0),
         ("cifar10", {"tde": True}, 1.0),
         ("cifar100", {"tde": True}, 1.5),
-        ("imagenet_lt", {"tde": True}, 3.0),
+        ("imagenet-lt", {"tde": True}, 3.0),
         ("mine", {"tde": True}, 1.0),
         ("cifar10", {"tde": True, "alpha": 2.5}, 2.5),
         ("cifar10", {"alpha": 2.5}, 0.0),

@@ -164,7 +164,7 @@ class TestDefaults:
             ("ldam", "cifar100", LDAM(C10_LONG_TAILED, 0.5, 30)),
             ("ldam", "inaturalist18", LDAM(C10_LONG_TAILED, 0.3, 30)),
             ("seql", "cifar10", SEQL(C10_LONG_TAILED, 0.9, 0.05)),
-            ("seql", "imagenet_lt", SEQL(C10_LONG_TAILED, 0.9, 4.3e-4)),
+            ("seql", "imagenet-lt", SEQL(C10_LONG_TAILED, 0.9, 4.3e-4)),
             ("vs", "cifar10", VS(C10_LONG_TAILED, 0.2, 1.2)),
             ("logit_adjustment", "cifar100", LogitAdjusted(C10_LONG_TAILED, 1.0)),
             ("label_aware_smoothing", "cifar10", LabelAwareSmoothing(C10_LONG_TAILED, 0.3, 0.0)),
@@ -191,7 +191,7 @@ class TestDefaults:
         smoothing = LabelAwareSmoothing(C10_LONG_TAILED, 0.25, 0.2).smoothing
         found = objective_of("label_aware_smoothing", "cifar100", head=0.25, tail=0.2)
         assert torch.equal(found.loss.smoothing, smoothing)
-        assert not objective_of("seql", "imagenet_lt", lam=0.0).loss.rare.any()
+        assert not objective_of("seql", "imagenet-lt", lam=0.0).loss.rare.any()
 
 
 class TestHeads:
