@@ -71,7 +71,7 @@ def labels_of(data: Any, column: str | None = None) -> Any:
     if isinstance(data, ConcatDataset):
         return np.concatenate([_flat(labels_of(part, column)) for part in data.datasets])
     if isinstance(data, TensorDataset):
-        return data.tensors[-1]
+        return data.tensors[min(1, len(data.tensors) - 1)]  # the second, as of any item; labels alone are one tensor
     table = _columns_of(data)
     if table is not None:
         return data[_chosen(column, table, type(data).__name__)]
@@ -96,8 +96,10 @@ def _labels_of_loader(loader: DataLoader[Any], column: str | None) -> Any:
     if isinstance(loader.dataset, IterableDataset):
         return _joined(loader, column)
     labels = labels_of(loader.dataset, column)
-    if isinstance(loader.sampler, SubsetRandomSampler):
-        return _flat(labels)[np.asarray(loader.sampler.indices, dtype=np.int64)]
+    # A loader that was given batches keeps no sampler of its own: theirs says what is drawn.
+    sampler = getattr(loader.batch_sampler, "sampler", loader.sampler)
+    if isinstance(sampler, SubsetRandomSampler):
+        return _flat(labels)[np.asarray(sampler.indices, dtype=np.int64)]
     return labels
 
 

@@ -12,6 +12,7 @@ import pytest
 import torch
 from torch import Tensor
 from torch.utils.data import (
+    BatchSampler,
     ConcatDataset,
     DataLoader,
     Dataset,
@@ -80,6 +81,9 @@ def tensors() -> TensorDataset:
         Mappings,
         Stream,
         tensors,
+        lambda: TensorDataset(torch.tensor(LABELS)),
+        lambda: TensorDataset(torch.zeros(8, 1), torch.tensor(LABELS), torch.arange(8)),
+        lambda: DataLoader(TensorDataset(torch.zeros(8, 1), torch.tensor(LABELS), torch.arange(8)), batch_size=3),
         lambda: pd.Series(LABELS),
         lambda: pd.DataFrame({"file": "x", "target": LABELS}),
         lambda: DataLoader(tensors(), batch_size=3, shuffle=True),
@@ -97,7 +101,10 @@ def test_the_same_counts_from_everything(make: Callable[[], Any]) -> None:
 def test_what_a_sampler_draws_is_not_counted_but_what_it_leaves_out_is_not_either() -> None:
     often = WeightedRandomSampler([9.0 if label == 2 else 1.0 for label in LABELS], 100)
     assert class_counts(DataLoader(tensors(), sampler=often)) == COUNTS
-    assert class_counts(DataLoader(tensors(), sampler=SubsetRandomSampler([0, 2, 3, 1]))) == (2, 1, 1)
+    part = SubsetRandomSampler([0, 2, 3, 1])
+    assert class_counts(DataLoader(tensors(), sampler=part)) == (2, 1, 1)
+    assert class_counts(DataLoader(tensors(), batch_sampler=BatchSampler(part, 2, drop_last=False))) == (2, 1, 1)
+    assert class_counts(DataLoader(tensors(), batch_size=None, sampler=part)) == (2, 1, 1)
 
 
 def test_a_subset_of_a_subset() -> None:
