@@ -52,6 +52,7 @@ def class_counts(
     """
     known = _own_names(data, column) if classes is None else classes
     labels = _flat(labels_of(data, column))
+    _check_none_missing(labels)
     if labels.dtype.kind in "OUS":
         texts = [str(label).strip() for label in labels]
         if isinstance(known, Sequence) or not all(text.isdecimal() for text in texts):
@@ -161,7 +162,15 @@ def _csv_column(path: Path, column: str | None) -> list[str]:
         with open(path, newline="", encoding="utf-8-sig") as file:
             rows = csv.DictReader(file)
             name = _chosen(column, rows.fieldnames or (), str(path))
-            return [row[name] for row in rows]
+            labels = []
+            for row in rows:
+                if not (row[name] or "").strip():  # None where the row is too short
+                    raise DataError(
+                        f"line {rows.line_num} of {path} has no label in column {name!r}; fill it in, or leave the "
+                        "row out"
+                    )
+                labels.append(row[name])
+            return labels
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise DataError(f"cannot read labels from {path} ({error}); it has to be a CSV file with a header") from error
 
@@ -175,6 +184,26 @@ def _flat(labels: Any) -> Labels:
     if values.ndim != 1 or not len(values):
         raise DataError(f"labels of shape {values.shape} received; give one class for every image")
     return values
+
+
+def _check_none_missing(labels: Labels) -> None:
+    """Written as text, a label that is not there would be one more class."""
+    if labels.dtype.kind in "OUSf":
+        for index, label in enumerate(labels.tolist()):
+            if _is_missing(label):
+                raise DataError(
+                    f"item {index}, counted from 0, has no label ({label!r} received); leave out what has no class "
+                    "before counting"
+                )
+
+
+def _is_missing(label: Any) -> bool:
+    if label is None or isinstance(label, str | bytes):
+        return not (label or "").strip()
+    try:
+        return bool(label != label)
+    except TypeError:  # pandas' missing value refuses to be compared
+        return True
 
 
 def _by_name(labels: list[str], classes: int | Sequence[Any] | None) -> tuple[int, ...]:

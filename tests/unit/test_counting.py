@@ -135,6 +135,12 @@ class TestCsv:
         with pytest.raises(DataError, match=r"no column 'animals'. Did you mean 'animal'"):
             class_counts(tmp_path / "train.csv", "animals")
 
+    @pytest.mark.parametrize("row", ["b.png,", "b.png, ", "b.png"])
+    def test_a_row_without_a_label_is_no_class(self, tmp_path: Path, row: str) -> None:
+        (tmp_path / "train.csv").write_text(f"file,label\na.png,dog\n{row}\nc.png,cat\n")
+        with pytest.raises(DataError, match=r"line 3 of .*train\.csv has no label in column 'label'; fill it in"):
+            class_counts(tmp_path / "train.csv")
+
     def test_a_file_that_is_not_there(self, tmp_path: Path) -> None:
         with pytest.raises(DataError, match=r"cannot read labels from .*nowhere\.csv"):
             class_counts(tmp_path / "nowhere.csv")
@@ -177,6 +183,12 @@ class TestHuggingFace:
         (np.eye(3), {}, r"labels of shape \(3, 3\) received"),
         ([], {}, r"labels of shape \(0,\)"),
         (3, {}, r"cannot be found in a int"),
+        (["a", None, "b"], {}, r"item 1, counted from 0, has no label \(None received\); leave out"),
+        (["a", "b", " "], {}, r"item 2, counted from 0, has no label"),
+        ([0, None, 1], {}, r"item 1, counted from 0, has no label"),
+        (pd.Series([0, 1, None]), {}, r"item 2, counted from 0, has no label \(nan received\)"),
+        (pd.Series(["a", float("nan"), "b"]), {}, r"item 1, counted from 0, has no label"),
+        (pd.Series(["a", "b", pd.NA], dtype=object), {}, r"item 2, counted from 0, has no label \(<NA> received\)"),
         (["a", "c"], {"classes": ("a", "b")}, r"labels 'c' are not among the classes a, b"),
         (["a", "c"], {"classes": 3}, r"2 class names received for 3 classes"),
         ([(torch.zeros(1),)], {}, r"items of type tuple received"),
