@@ -42,8 +42,9 @@ def class_counts(
             Hugging Face or pandas data set; the path of a CSV file with a header.
         column: where the labels stand in a table, or under which key in items that are mappings; found by itself if
             there is a column called label, labels, target, targets, y or class.
-        classes: number of classes, where the last ones may have no images in `data`; or their names, in the order of
-            the labels. Without it, names count in alphabetical order.
+        classes: number of classes, or their names in the order of the labels; an error where one of them has no images
+            in `data`, which the methods that these counts are for cannot work with. Without it, the classes are those
+            that are found, names in alphabetical order.
 
     >>> class_counts([0, 0, 0, 1, 1, 2])
     (3, 2, 1)
@@ -58,7 +59,7 @@ def class_counts(
         if isinstance(known, Sequence) or not all(text.isdecimal() for text in texts):
             return _by_name(texts, known)
         labels = np.array([int(text) for text in texts])  # numbers in a CSV file
-    return _by_number(labels, len(known) if isinstance(known, Sequence) else known)
+    return _by_number(labels, known)
 
 
 def labels_of(data: Any, column: str | None = None) -> Any:
@@ -220,12 +221,13 @@ def _by_name(labels: list[str], classes: int | Sequence[Any] | None) -> tuple[in
     unknown = sorted(set(found) - set(known))
     if unknown:
         raise DataError(f"labels {', '.join(map(repr, unknown[:5]))} are not among the classes {', '.join(known[:20])}")
-    return checked_counts(found[name] for name in known)
+    return _all_with_images([found[name] for name in known], known)
 
 
-def _by_number(labels: Labels, total: int | None) -> tuple[int, ...]:
+def _by_number(labels: Labels, classes: int | Sequence[Any] | None) -> tuple[int, ...]:
     if labels.dtype.kind not in "iub":
         raise DataError(f"labels of type {labels.dtype} received; give class indices or names, one for every image")
+    total = len(classes) if isinstance(classes, Sequence) else classes
     numbers = labels.astype(np.int64)
     low, high = int(numbers.min()), int(numbers.max())
     if low < 0 or (total is not None and high >= total):
@@ -233,4 +235,19 @@ def _by_number(labels: Labels, total: int | None) -> tuple[int, ...]:
             f"labels from {low} to {high} received for {'any number of' if total is None else total} classes; "
             "they have to count from 0. Leave out samples without a class before counting"
         )
-    return checked_counts(np.bincount(numbers, minlength=total or 0))
+    counts = np.bincount(numbers, minlength=total or 0).tolist()
+    return _all_with_images(counts, classes if isinstance(classes, Sequence) else ())
+
+
+def _all_with_images(counts: list[int], names: Sequence[Any]) -> tuple[int, ...]:
+    """The counts, or a DataError for classes without images: the methods divide by them and draw from them."""
+    empty = [index for index, count in enumerate(counts) if not count]
+    if not empty:
+        return checked_counts(counts)
+    named = f", {', '.join(repr(names[index]) for index in empty[:5])}," if names else ""
+    more = f" and {len(empty) - 20} more" if len(empty) > 20 else ""
+    raise DataError(
+        f"classes {empty[:20]}{more}{named} have no images among the {sum(counts)} labels, and the methods need some "
+        "of every class; count the whole training set if this is a part of it, otherwise number the labels anew "
+        "without these classes"
+    )

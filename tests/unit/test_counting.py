@@ -163,7 +163,7 @@ class TestHuggingFace:
         assert class_counts(data.with_format("torch"), "animal") == COUNTS
 
     def test_its_class_names_say_which_class_is_missing(self) -> None:
-        with pytest.raises(DataError, match=r"classes \[1\] have no images"):
+        with pytest.raises(DataError, match=r"classes \[1\], 'cat', have no images among the 6 labels"):
             class_counts(self.data().filter(lambda row: row["animal"] != 1), "animal")
 
     def test_all_splits_at_once(self) -> None:
@@ -176,7 +176,10 @@ class TestHuggingFace:
     ("data", "options", "message"),
     [
         ([0, 2], {}, r"classes \[1\] have no images"),
-        ([0, 1], {"classes": 3}, r"classes \[2\] have no images"),
+        ([0, 1], {"classes": 3}, r"classes \[2\] have no images among the 2 labels, .* count the whole training set"),
+        (Subset(tensors(), [0, 3]), {"classes": 3}, r"classes \[2\] have no images .* number the labels anew without"),
+        (["a", "b"], {"classes": ("a", "c", "b")}, r"classes \[1\], 'c', have no images"),
+        ([0, 99], {}, r"classes \[1, 2, .*, 20\] and 78 more have no images"),
         ([0, 1, 5], {"classes": 3}, r"labels from 0 to 5 received for 3 classes"),
         ([0, -100], {}, r"labels from -100 to 0"),
         ([0.5, 0.5], {}, r"labels of type float64 received"),
