@@ -87,12 +87,12 @@ def check_foreign(name: str) -> None:
     if library == "timm":
         timm = imported("timm")
         if not timm.is_model(model):
-            raise ConfigError(f"timm has no network {model!r}. {_nearest(model, timm.list_models())}")
+            raise ConfigError(f"timm has no network {model!r}. {did_you_mean(model, timm.list_models())}")
     else:
         models = imported("torchvision").models
         known = models.list_models(module=models)
         if model not in known:
-            raise ConfigError(f"torchvision has no classifier {model!r}. {_nearest(model, known)}")
+            raise ConfigError(f"torchvision has no classifier {model!r}. {did_you_mean(model, known)}")
 
 
 def imported(library: str) -> Any:
@@ -109,11 +109,6 @@ def imported(library: str) -> Any:
             f"{library} is installed, but torchvision does not fit torch {torch.__version__} ({error}); install the "
             "torchvision that was built for it, from the same place as torch"
         ) from error
-
-
-def _nearest(name: str, known: list[str]) -> str:
-    hint = did_you_mean(name, known)
-    return hint if hint.startswith("Did") else f"It has {len(known)} others."
 
 
 def _of_timm(model: str, channels: int, size: tuple[int, int] | None) -> tuple[nn.Module, int, list[str]]:
