@@ -86,7 +86,7 @@ def labels_of(data: Any, column: str | None = None) -> Any:
         return data
     if isinstance(data, Iterable) and not isinstance(data, Mapping):
         items = list(data)
-        return _joined(items, column) if items and isinstance(items[0], tuple | Mapping) else items
+        return _joined(items, column) if items and _is_item(items[0]) else items
     raise DataError(
         f"labels cannot be found in a {type(data).__name__}; give the labels themselves, a Dataset, a DataLoader, a "
         "table or the path of a CSV file"
@@ -123,6 +123,13 @@ def label_of(item: Any, column: str | None = None) -> Any:
         f"items of type {type(item).__name__} received, whose label cannot be told; items have to be (image, label) "
         "or mappings. Otherwise give the labels themselves"
     )
+
+
+def _is_item(value: Any) -> bool:
+    """Whether a member of a list is an image with its label, or a batch of them, and not itself a label."""
+    if isinstance(value, list):  # as loaders make batches; lists of plain numbers or texts are no images
+        return len(value) >= 2 and not isinstance(value[0], int | float | str | bytes | list)
+    return isinstance(value, tuple | Mapping)
 
 
 def _columns_of(data: Any) -> list[str] | None:
@@ -179,7 +186,13 @@ def _csv_column(path: Path, column: str | None) -> list[str]:
 def _flat(labels: Any) -> Labels:
     if isinstance(labels, Iterable) and not hasattr(labels, "__len__"):
         labels = list(labels)  # the column of a stream
-    values = labels.cpu().numpy() if isinstance(labels, Tensor) else np.asarray(labels)
+    try:
+        values = labels.cpu().numpy() if isinstance(labels, Tensor) else np.asarray(labels)
+    except ValueError:  # members of different lengths
+        raise DataError(
+            f"a {type(labels).__name__} received whose members are not all single labels; give one class for every "
+            "image, or items of (image, label) as tuples"
+        ) from None
     if values.ndim == 0:
         values = values[None]
     if values.ndim != 1 or not len(values):
