@@ -42,8 +42,9 @@ def class_counts(
             Hugging Face or pandas data set; the path of a CSV file with a header.
         column: where the labels stand in a table, or under which key in items that are mappings; found by itself if
             there is a column called label, labels, target, targets, y or class.
-        classes: number of classes, where the last ones may have no images in `data`; or their names, in the order of
-            the labels. Without it, names count in alphabetical order.
+        classes: number of classes, or their names in the order of the labels; an error where one of them has no images
+            in `data`, which the methods that these counts are for cannot work with. Without it, the classes are those
+            that are found, names in alphabetical order.
 
     >>> class_counts([0, 0, 0, 1, 1, 2])
     (3, 2, 1)
@@ -52,12 +53,13 @@ def class_counts(
     """
     known = _own_names(data, column) if classes is None else classes
     labels = _flat(labels_of(data, column))
+    _check_none_missing(labels)
     if labels.dtype.kind in "OUS":
         texts = [str(label).strip() for label in labels]
         if isinstance(known, Sequence) or not all(text.isdecimal() for text in texts):
             return _by_name(texts, known)
         labels = np.array([int(text) for text in texts])  # numbers in a CSV file
-    return _by_number(labels, len(known) if isinstance(known, Sequence) else known)
+    return _by_number(labels, known)
 
 
 def labels_of(data: Any, column: str | None = None) -> Any:
@@ -71,7 +73,7 @@ def labels_of(data: Any, column: str | None = None) -> Any:
     if isinstance(data, ConcatDataset):
         return np.concatenate([_flat(labels_of(part, column)) for part in data.datasets])
     if isinstance(data, TensorDataset):
-        return data.tensors[-1]
+        return data.tensors[min(1, len(data.tensors) - 1)]  # the second, as of any item; labels alone are one tensor
     table = _columns_of(data)
     if table is not None:
         return data[_chosen(column, table, type(data).__name__)]
@@ -84,7 +86,7 @@ def labels_of(data: Any, column: str | None = None) -> Any:
         return data
     if isinstance(data, Iterable) and not isinstance(data, Mapping):
         items = list(data)
-        return _joined(items, column) if items and isinstance(items[0], tuple | Mapping) else items
+        return _joined(items, column) if items and _is_item(items[0]) else items
     raise DataError(
         f"labels cannot be found in a {type(data).__name__}; give the labels themselves, a Dataset, a DataLoader, a "
         "table or the path of a CSV file"
@@ -96,8 +98,10 @@ def _labels_of_loader(loader: DataLoader[Any], column: str | None) -> Any:
     if isinstance(loader.dataset, IterableDataset):
         return _joined(loader, column)
     labels = labels_of(loader.dataset, column)
-    if isinstance(loader.sampler, SubsetRandomSampler):
-        return _flat(labels)[np.asarray(loader.sampler.indices, dtype=np.int64)]
+    # A loader that was given batches keeps no sampler of its own: theirs says what is drawn.
+    sampler = getattr(loader.batch_sampler, "sampler", loader.sampler)
+    if isinstance(sampler, SubsetRandomSampler):
+        return _flat(labels)[np.asarray(sampler.indices, dtype=np.int64)]
     return labels
 
 
@@ -119,6 +123,13 @@ def label_of(item: Any, column: str | None = None) -> Any:
         f"items of type {type(item).__name__} received, whose label cannot be told; items have to be (image, label) "
         "or mappings. Otherwise give the labels themselves"
     )
+
+
+def _is_item(value: Any) -> bool:
+    """Whether a member of a list is an image with its label, or a batch of them, and not itself a label."""
+    if isinstance(value, list):  # as loaders make batches; lists of plain numbers or texts are no images
+        return len(value) >= 2 and not isinstance(value[0], int | float | str | bytes | list)
+    return isinstance(value, tuple | Mapping)
 
 
 def _columns_of(data: Any) -> list[str] | None:
@@ -159,7 +170,15 @@ def _csv_column(path: Path, column: str | None) -> list[str]:
         with open(path, newline="", encoding="utf-8-sig") as file:
             rows = csv.DictReader(file)
             name = _chosen(column, rows.fieldnames or (), str(path))
-            return [row[name] for row in rows]
+            labels = []
+            for row in rows:
+                if not (row[name] or "").strip():  # None where the row is too short
+                    raise DataError(
+                        f"line {rows.line_num} of {path} has no label in column {name!r}; fill it in, or leave the "
+                        "row out"
+                    )
+                labels.append(row[name])
+            return labels
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise DataError(f"cannot read labels from {path} ({error}); it has to be a CSV file with a header") from error
 
@@ -167,12 +186,38 @@ def _csv_column(path: Path, column: str | None) -> list[str]:
 def _flat(labels: Any) -> Labels:
     if isinstance(labels, Iterable) and not hasattr(labels, "__len__"):
         labels = list(labels)  # the column of a stream
-    values = labels.cpu().numpy() if isinstance(labels, Tensor) else np.asarray(labels)
+    try:
+        values = labels.cpu().numpy() if isinstance(labels, Tensor) else np.asarray(labels)
+    except ValueError:  # members of different lengths
+        raise DataError(
+            f"a {type(labels).__name__} received whose members are not all single labels; give one class for every "
+            "image, or items of (image, label) as tuples"
+        ) from None
     if values.ndim == 0:
         values = values[None]
     if values.ndim != 1 or not len(values):
         raise DataError(f"labels of shape {values.shape} received; give one class for every image")
     return values
+
+
+def _check_none_missing(labels: Labels) -> None:
+    """Written as text, a label that is not there would be one more class."""
+    if labels.dtype.kind in "OUSf":
+        for index, label in enumerate(labels.tolist()):
+            if _is_missing(label):
+                raise DataError(
+                    f"item {index}, counted from 0, has no label ({label!r} received); leave out what has no class "
+                    "before counting"
+                )
+
+
+def _is_missing(label: Any) -> bool:
+    if label is None or isinstance(label, str | bytes):
+        return not (label or "").strip()
+    try:
+        return bool(label != label)
+    except TypeError:  # pandas' missing value refuses to be compared
+        return True
 
 
 def _by_name(labels: list[str], classes: int | Sequence[Any] | None) -> tuple[int, ...]:
@@ -189,12 +234,13 @@ def _by_name(labels: list[str], classes: int | Sequence[Any] | None) -> tuple[in
     unknown = sorted(set(found) - set(known))
     if unknown:
         raise DataError(f"labels {', '.join(map(repr, unknown[:5]))} are not among the classes {', '.join(known[:20])}")
-    return checked_counts(found[name] for name in known)
+    return _all_with_images([found[name] for name in known], known)
 
 
-def _by_number(labels: Labels, total: int | None) -> tuple[int, ...]:
+def _by_number(labels: Labels, classes: int | Sequence[Any] | None) -> tuple[int, ...]:
     if labels.dtype.kind not in "iub":
         raise DataError(f"labels of type {labels.dtype} received; give class indices or names, one for every image")
+    total = len(classes) if isinstance(classes, Sequence) else classes
     numbers = labels.astype(np.int64)
     low, high = int(numbers.min()), int(numbers.max())
     if low < 0 or (total is not None and high >= total):
@@ -202,4 +248,19 @@ def _by_number(labels: Labels, total: int | None) -> tuple[int, ...]:
             f"labels from {low} to {high} received for {'any number of' if total is None else total} classes; "
             "they have to count from 0. Leave out samples without a class before counting"
         )
-    return checked_counts(np.bincount(numbers, minlength=total or 0))
+    counts = np.bincount(numbers, minlength=total or 0).tolist()
+    return _all_with_images(counts, classes if isinstance(classes, Sequence) else ())
+
+
+def _all_with_images(counts: list[int], names: Sequence[Any]) -> tuple[int, ...]:
+    """The counts, or a DataError for classes without images: the methods divide by them and draw from them."""
+    empty = [index for index, count in enumerate(counts) if not count]
+    if not empty:
+        return checked_counts(counts)
+    named = f", {', '.join(repr(names[index]) for index in empty[:5])}," if names else ""
+    more = f" and {len(empty) - 20} more" if len(empty) > 20 else ""
+    raise DataError(
+        f"classes {empty[:20]}{more}{named} have no images among the {sum(counts)} labels, and the methods need some "
+        "of every class; count the whole training set if this is a part of it, otherwise number the labels anew "
+        "without these classes"
+    )

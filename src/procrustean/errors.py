@@ -30,8 +30,12 @@ class Diverged(RunError):
     """A loss, gradient or weight was no finite number; other settings may train well."""
 
 
+#: More names than these are not listed where none of them is near: catalogues of other libraries have thousands.
+_LISTED = 50
+
+
 def did_you_mean(name: str, known: Iterable[str], *, limit: int = 3) -> str:
-    """A sentence that names the nearest known names, or all of them if none is near.
+    """A sentence that names the nearest known names, or all of them if none is near and they can be read.
 
     >>> did_you_mean("focla", ["erm", "focal", "mfw"])
     "Did you mean 'focal'?"
@@ -41,4 +45,7 @@ def did_you_mean(name: str, known: Iterable[str], *, limit: int = 3) -> str:
     near = [lowered[match] for match in get_close_matches(name.lower(), lowered, n=limit, cutoff=0.5)]
     if near:
         return "Did you mean " + " or ".join(repr(n) for n in near) + "?"
+    if len(known) > _LISTED:
+        nearest = get_close_matches(name.lower(), lowered, n=limit, cutoff=0)
+        return f"The nearest of the {len(known)} there are: " + ", ".join(repr(lowered[n]) for n in nearest) + "."
     return "Known: " + ", ".join(known) + "."

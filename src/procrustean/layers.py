@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
@@ -57,6 +57,7 @@ class Suggestion:
     candidates: tuple[Candidate, ...]
     second_group: str
     reason: str  # why that one
+    groups: Mapping[str, str]  # "group1", "group2", ... and the layers they end with; no first where nothing precedes
 
     def __iter__(self) -> Iterator[Candidate]:
         return iter(self.candidates)
@@ -77,9 +78,10 @@ def suggest(model: nn.Module, example: Any, *, every: bool = False) -> Suggestio
 
     The paper calls the layers before the first residual blocks the first group, and the first stage of residual blocks
     the second; it mixes after the second. Other architectures are read the same way: what precedes the first blocks is
-    the first group, the blocks after it up to the first change of the feature map are the second. Transformers have
-    blocks without stages: of those, the first third stands for the second group, which ends after a third of the
-    layers of the paper's ResNet-32.
+    the first group, the blocks after it up to the first change of the feature map are the second, those up to the next
+    change the third, and so on. Transformers have blocks without stages: of those, the first third stands for the
+    second group, which ends after a third of the layers of the paper's ResNet-32, and the other thirds for the next
+    two. Networks of timm and torchvision that are trained by name have their groups from here.
 
     Args:
         model: any module; it is run once, in evaluation mode and without gradients, and stays as it was.
@@ -93,9 +95,10 @@ def suggest(model: nn.Module, example: Any, *, every: bool = False) -> Suggestio
         kept = {path: name for name, path in published.items() if path in trace.outputs}
         second, reason = str(getattr(model, "second_group", "")), "published by the network"
         trunk = list(kept)
+        groups = dict(published)
         if second not in kept.values():
-            second, reason = _second_group(trace, trunk)
-            second = kept[second]
+            groups, reason = _groups(trace, trunk)
+            second = kept[groups["group2"]]
     else:
         kept = {}
         trunk = _trunk(trace, "")
@@ -104,12 +107,13 @@ def suggest(model: nn.Module, example: Any, *, every: bool = False) -> Suggestio
                 f"{type(model).__name__} has no layer that is called once and returns one floating-point tensor with "
                 "the batch as its first dimension; call mfw(z, labels) in its forward pass instead"
             )
-        second, reason = _second_group(trace, trunk)
+        groups, reason = _groups(trace, trunk)
+        second = groups["group2"]
         around = trace.unmixable_around(second)
         reason += f"; {around} around it returns no single tensor" if around else ""
     paths = trace.outputs if every else trunk
     candidates = [Candidate(kept.get(path, path), *trace.outputs[path]) for path in paths]
-    return Suggestion(tuple(candidates), second, reason)
+    return Suggestion(tuple(candidates), second, reason, groups)
 
 
 def _trunk(trace: ForwardTrace, path: str) -> list[str]:
@@ -131,31 +135,42 @@ def _holds_the_trunk(trace: ForwardTrace, path: str) -> bool:
     return trace.weighted(path) >= 0.8 * trace.weighted("") or len(sides) > 2
 
 
-def _second_group(trace: ForwardTrace, trunk: list[str]) -> tuple[str, str]:
-    """The layer of the trunk after which the second group ends, and the rule that says so."""
+def _groups(trace: ForwardTrace, trunk: list[str]) -> tuple[dict[str, str], str]:
+    """The layers of the trunk after which the groups end, and the rule that says so of the second."""
     blocks = [path for path in trunk if trace.is_block(path)]
     if not blocks:
-        return _second_plain_group(trace, trunk)
+        return _plain_groups(trace, trunk)
     stages = [list(run) for _, run in groupby(blocks, key=lambda path: trace.outputs[path][1])]
+    ends, reason = [stage[-1] for stage in stages], "the end of the first stage of blocks"
     if len(stages[0]) > max(2, len(blocks) // 2):
-        third = stages[0][(len(stages[0]) + 2) // 3 - 1]
-        return third, "blocks without stages: the end of their first third"
-    return stages[0][-1], "the end of the first stage of blocks"
+        row = stages[0]
+        ends[:1] = [row[-(-third * len(row) // 3) - 1] for third in (1, 2, 3)]
+        reason = "blocks without stages: the end of their first third"
+    return _named(trunk[: trunk.index(blocks[0])][-1:], ends), reason
 
 
-def _second_plain_group(trace: ForwardTrace, trunk: list[str]) -> tuple[str, str]:
+def _plain_groups(trace: ForwardTrace, trunk: list[str]) -> tuple[dict[str, str], str]:
     learnt = [path for path in trunk if trace.weighted(path)]
     shapes = {path: trace.outputs[path][1] for path in trunk}
     if len(shapes[trunk[0]]) == 2:
-        groups = [[path] for path in learnt[:-1]]  # of a network of vectors, the last layer makes the scores
+        runs = [[path] for path in learnt[:-1]]  # of a network of vectors, the last layer makes the scores
     else:
-        groups = [list(run) for _, run in groupby(learnt, key=shapes.__getitem__)]
-    if not groups:
-        return trunk[0], "no layers to group: the first one"
-    last = groups[min(1, len(groups) - 1)][-1]
-    # Up to the next layer with weights: the normalisation and activation that follow belong to the group.
-    for path in trunk[trunk.index(last) + 1 :]:
-        if trace.weighted(path) or shapes[path] != shapes[last]:
-            break
-        last = path
-    return last, "no blocks: the end of the second group of plain layers" if len(groups) > 1 else "the only group"
+        runs = [list(run) for _, run in groupby(learnt, key=shapes.__getitem__)]
+    if not runs:
+        return _named([], trunk[:1]), "no layers to group: the first one"
+    ends = []
+    for run in runs:
+        last = run[-1]
+        # Up to the next layer with weights: the normalisation and activation that follow belong to the group.
+        for path in trunk[trunk.index(last) + 1 :]:
+            if trace.weighted(path) or shapes[path] != shapes[last]:
+                break
+            last = path
+        ends.append(last)
+    if len(ends) == 1:
+        return _named([], ends), "the only group"
+    return _named(ends[:1], ends[1:]), "no blocks: the end of the second group of plain layers"
+
+
+def _named(first: list[str], later: list[str]) -> dict[str, str]:
+    return {f"group{number}": path for number, path in enumerate([*first, *later], 2 - len(first))}

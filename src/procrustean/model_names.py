@@ -73,7 +73,8 @@ def _from_factory(module: str, factory: str) -> nn.Module:
             f"there is no module {module!r}; write package.module:factory, as you would import it from this folder"
         ) from None
     if not hasattr(found, factory):
-        raise ConfigError(f"{module} has no {factory!r}. {did_you_mean(factory, vars(found))}")
+        public = [name for name in vars(found) if not name.startswith("_")]
+        raise ConfigError(f"{module} has no {factory!r}. {did_you_mean(factory, public)}")
     made = getattr(found, factory)
     if not isinstance(made, nn.Module):
         try:

@@ -34,6 +34,12 @@ class Mixer(nn.Module):
         raise TypeError(f"{type(self).__name__} does not say how it mixes: override forward")
 
 
+def _some_path(net: nn.Module) -> str:
+    """The path of a layer early in the network, to show how layers are named."""
+    convolutions = (path for path, module in net.named_modules() if isinstance(module, nn.Conv2d))
+    return next(convolutions, next((path for path, _ in net.named_children()), ""))
+
+
 class Objective(nn.Module):
     """Everything that happens before backward. Subclasses override forward, and bind if they place hooks."""
 
@@ -113,7 +119,8 @@ class Classify(Objective):
             if published and name not in published and name not in dict(net.named_modules()):
                 raise ConfigError(
                     f"layer {name!r} received, but this network mixes at {', '.join(published)}. "
-                    + did_you_mean(name, published)
+                    f"{did_you_mean(name, published)} Any other layer is named by its path, for example "
+                    f"--options layer={_some_path(net)}"
                 )
             self.points.append(MixPoint(find_layer(net, name), name))
 

@@ -11,6 +11,7 @@ import yaml
 
 from procrustean.cli.commands import parse
 from procrustean.config import RunConfig
+from procrustean.methods import METHODS, option_defaults
 
 Call = Callable[..., Any]
 
@@ -50,6 +51,40 @@ def test_a_printed_configuration_is_read_again(name: str, call: Call) -> None:
 def test_printing_the_configuration_trains_nothing(call: Call, work: Path) -> None:
     call("train", "digits", "--print-config")
     assert list(work.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "wanted"),
+    [
+        (
+            "tiny-imagenet --imbalance step --rho 100 --method mfw --drw",
+            ("MFW w/ DRW (procrustean methods mfw explains it)", "kind: step", "alpha: 5.0", "beta: 0.01",
+             "std: geometric", "layer: group2 (backbone.layer1)", "drw: True",
+             "drw sets in: in epoch 161 of 200, after 80 %"),
+        ),
+        ("cifar100 --imbalance long_tailed --rho 10 --method mfw", ("alpha: 0.2", "beta: 2.0", "drw: False")),
+        (
+            "imagenet-lt --method mfw --options layer=group3",
+            ("kind: long_tailed or step, by the counts", "alpha: 1.0 if long_tailed, 5.0 if step",
+             "layer: group3 (backbone.layer2)"),
+        ),
+        ("cifar10 --method mfw --options alpha=3 --epochs 7 --drw", ("alpha: 3.0", "drw sets in: in epoch 6 of 7, ")),
+        ("cifar10 --method manifold_mixup", ("layers: input (backbone.input), group2 (backbone.group2), group3 (",)),
+        ("cifar10 --method erm", ("resolve to: ERM (",)),
+    ],
+)  # fmt: skip
+def test_the_method_is_printed_as_comments(arguments: str, wanted: tuple[str, ...], call: Call) -> None:
+    answer = call("train", *arguments.split(), "--print-config")
+    assert answer.code == 0, answer.err
+    comments = answer.out[answer.out.index("# The method") : answer.out.index("# The recipe")]
+    assert [text for text in wanted if text not in comments] == []
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_every_method_is_printed(name: str, call: Call) -> None:
+    printed = call("train", "cifar10", "--method", name, "--print-config")
+    assert printed.code == 0, printed.err
+    assert [f"# {option}:" for option in option_defaults(name) if f"\n# {option}: " not in printed.out] == []
 
 
 def test_the_recipe_is_printed_as_comments(call: Call) -> None:

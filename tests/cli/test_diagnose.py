@@ -105,6 +105,32 @@ def test_figures_of_runs_without_probes_say_what_to_do(call: Any, npz: Path) -> 
     assert not Path("figures").exists()
 
 
+def test_a_diagnosis_stands_in_for_probes(call: Any, npz: Path) -> None:
+    """Figures and the report read what was measured afterwards, if it is of this very run."""
+    call("train", npz, *TINY, "--method", "erm", "--keep-weights-every", 2, "--run-dir", "runs/plain")
+    assert "procrustean diagnose" in call("figures", "progress", "runs/plain").err
+    assert call("diagnose", "runs/plain", "--quiet").code == 0
+    answer = call("figures", "progress", "runs/plain")
+    assert (answer.code, answer.err) == (0, "")
+    assert call("report", "runs/plain", "--output", "page.html", "--examples", 0).code == 0
+    assert "Classification ratio (100 % is balanced)" in Path("page.html").read_text()
+    call("train", npz, *TINY, "--method", "erm", "--seed", 1, "--run-dir", "other/plain")
+    assert "was not measured while it was trained" in call("figures", "progress", "other/plain").err
+    Path("diagnosis/plain/diagnosis.json").write_text("{")
+    damaged = call("figures", "progress", "runs/plain")
+    assert damaged.code == 2
+    assert "is damaged" in damaged.err
+
+
+def test_one_point_is_no_curve(call: Any, npz: Path) -> None:
+    call("train", npz, *TINY, "--method", "erm", "--run-dir", "plain")
+    assert "a point and no curve; --keep-weights-every keeps more" in call("figures", "progress", "plain").err
+    call("diagnose", "plain", "--quiet")
+    answer = call("figures", "progress", "plain")
+    assert answer.code == 0
+    assert "only epoch 4 was measured, so there are points and no curves; train with" in answer.err
+
+
 def test_the_toy_on_four_digits(call: Any) -> None:
     arguments = ("--source", "digits", "--classes", 1, 0, 8, 9, "--rho", 20, "--net", "small-2d", "--epochs", 10)
     answer = call("toy", *arguments, "--output", "toy", "--quiet")

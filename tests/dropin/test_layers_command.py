@@ -22,6 +22,15 @@ def test_known_models(model: str, shown: str, capsys: pytest.CaptureFixture[str]
     assert marked.startswith(shown)
 
 
+@pytest.mark.parametrize("model", ["torchvision:qqqq", "timm:qqqq", "collections.abc:qqqq", "torch:qqqq"])
+def test_a_catalogue_is_not_printed_whole(model: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["layers", model]) == 2
+    said = capsys.readouterr().err
+    assert "has no " in said
+    assert len(said) < 600
+    assert "__" not in said
+
+
 @pytest.mark.parametrize("library", ["torchvision", "timm"])
 def test_errors(library: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     assert main(["layers", f"{library}:resnet19"]) == 2

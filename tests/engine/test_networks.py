@@ -196,6 +196,7 @@ class TestForeign:
             ("timm:test_vit", "mfw"),
             ("timm:test_efficientnet", "ldam"),
             ("torchvision:shufflenet_v2_x0_5", "manifold_mixup"),
+            ("torchvision:mobilenet_v3_small", "mfw"),
         ],
     )
     def test_training(self, net: str, method: str, colours: Splits, tmp_path: Path, timm: ModuleType) -> None:

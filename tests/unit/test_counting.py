@@ -12,6 +12,7 @@ import pytest
 import torch
 from torch import Tensor
 from torch.utils.data import (
+    BatchSampler,
     ConcatDataset,
     DataLoader,
     Dataset,
@@ -80,12 +81,18 @@ def tensors() -> TensorDataset:
         Mappings,
         Stream,
         tensors,
+        lambda: TensorDataset(torch.tensor(LABELS)),
+        lambda: TensorDataset(torch.zeros(8, 1), torch.tensor(LABELS), torch.arange(8)),
+        lambda: DataLoader(TensorDataset(torch.zeros(8, 1), torch.tensor(LABELS), torch.arange(8)), batch_size=3),
         lambda: pd.Series(LABELS),
         lambda: pd.DataFrame({"file": "x", "target": LABELS}),
         lambda: DataLoader(tensors(), batch_size=3, shuffle=True),
         lambda: DataLoader(Targets(), batch_size=3),
         lambda: DataLoader(Stream(), batch_size=3),
         lambda: list(DataLoader(Mappings(), batch_size=3)),
+        lambda: list(DataLoader(tensors(), batch_size=3)),
+        lambda: [[torch.zeros(1), label] for label in LABELS],
+        lambda: [[np.zeros((2, 2)), label] for label in LABELS],
         lambda: [(torch.zeros(4), torch.tensor(LABELS[:4])), (torch.zeros(4), torch.tensor(LABELS[4:]))],
         lambda: ConcatDataset([Subset(tensors(), range(3)), Subset(Targets(), range(3, 8))]),
     ],
@@ -97,7 +104,10 @@ def test_the_same_counts_from_everything(make: Callable[[], Any]) -> None:
 def test_what_a_sampler_draws_is_not_counted_but_what_it_leaves_out_is_not_either() -> None:
     often = WeightedRandomSampler([9.0 if label == 2 else 1.0 for label in LABELS], 100)
     assert class_counts(DataLoader(tensors(), sampler=often)) == COUNTS
-    assert class_counts(DataLoader(tensors(), sampler=SubsetRandomSampler([0, 2, 3, 1]))) == (2, 1, 1)
+    part = SubsetRandomSampler([0, 2, 3, 1])
+    assert class_counts(DataLoader(tensors(), sampler=part)) == (2, 1, 1)
+    assert class_counts(DataLoader(tensors(), batch_sampler=BatchSampler(part, 2, drop_last=False))) == (2, 1, 1)
+    assert class_counts(DataLoader(tensors(), batch_size=None, sampler=part)) == (2, 1, 1)
 
 
 def test_a_subset_of_a_subset() -> None:
@@ -128,6 +138,12 @@ class TestCsv:
         with pytest.raises(DataError, match=r"no column 'animals'. Did you mean 'animal'"):
             class_counts(tmp_path / "train.csv", "animals")
 
+    @pytest.mark.parametrize("row", ["b.png,", "b.png, ", "b.png"])
+    def test_a_row_without_a_label_is_no_class(self, tmp_path: Path, row: str) -> None:
+        (tmp_path / "train.csv").write_text(f"file,label\na.png,dog\n{row}\nc.png,cat\n")
+        with pytest.raises(DataError, match=r"line 3 of .*train\.csv has no label in column 'label'; fill it in"):
+            class_counts(tmp_path / "train.csv")
+
     def test_a_file_that_is_not_there(self, tmp_path: Path) -> None:
         with pytest.raises(DataError, match=r"cannot read labels from .*nowhere\.csv"):
             class_counts(tmp_path / "nowhere.csv")
@@ -150,7 +166,7 @@ class TestHuggingFace:
         assert class_counts(data.with_format("torch"), "animal") == COUNTS
 
     def test_its_class_names_say_which_class_is_missing(self) -> None:
-        with pytest.raises(DataError, match=r"classes \[1\] have no images"):
+        with pytest.raises(DataError, match=r"classes \[1\], 'cat', have no images among the 6 labels"):
             class_counts(self.data().filter(lambda row: row["animal"] != 1), "animal")
 
     def test_all_splits_at_once(self) -> None:
@@ -163,13 +179,25 @@ class TestHuggingFace:
     ("data", "options", "message"),
     [
         ([0, 2], {}, r"classes \[1\] have no images"),
-        ([0, 1], {"classes": 3}, r"classes \[2\] have no images"),
+        ([0, 1], {"classes": 3}, r"classes \[2\] have no images among the 2 labels, .* count the whole training set"),
+        (Subset(tensors(), [0, 3]), {"classes": 3}, r"classes \[2\] have no images .* number the labels anew without"),
+        (["a", "b"], {"classes": ("a", "c", "b")}, r"classes \[1\], 'c', have no images"),
+        ([0, 99], {}, r"classes \[1, 2, .*, 20\] and 78 more have no images"),
         ([0, 1, 5], {"classes": 3}, r"labels from 0 to 5 received for 3 classes"),
         ([0, -100], {}, r"labels from -100 to 0"),
         ([0.5, 0.5], {}, r"labels of type float64 received"),
         (np.eye(3), {}, r"labels of shape \(3, 3\) received"),
+        ([[0, 1], [2]], {}, r"a list received whose members are not all single labels; give one class for every"),
+        ([[[0.5, 1.0], 0], [[0.5, 1.0], 1]], {}, r"a list received whose members are not all single labels"),
+        ([["a.png", "0"], ["b.png", "1"]], {}, r"labels of shape \(2, 2\) received"),
         ([], {}, r"labels of shape \(0,\)"),
         (3, {}, r"cannot be found in a int"),
+        (["a", None, "b"], {}, r"item 1, counted from 0, has no label \(None received\); leave out"),
+        (["a", "b", " "], {}, r"item 2, counted from 0, has no label"),
+        ([0, None, 1], {}, r"item 1, counted from 0, has no label"),
+        (pd.Series([0, 1, None]), {}, r"item 2, counted from 0, has no label \(nan received\)"),
+        (pd.Series(["a", float("nan"), "b"]), {}, r"item 1, counted from 0, has no label"),
+        (pd.Series(["a", "b", pd.NA], dtype=object), {}, r"item 2, counted from 0, has no label \(<NA> received\)"),
         (["a", "c"], {"classes": ("a", "b")}, r"labels 'c' are not among the classes a, b"),
         (["a", "c"], {"classes": 3}, r"2 class names received for 3 classes"),
         ([(torch.zeros(1),)], {}, r"items of type tuple received"),

@@ -28,7 +28,8 @@ class Diagnose:
     run_dir: tyro.conf.Positional[Path]
     """Folder of the run."""
     output: Path | None = None
-    """Folder for the figures and diagnosis.json; default diagnosis/ with the name of the run."""
+    """Folder for the figures and diagnosis.json; default diagnosis/ with the name of the run, where `figures` and
+    `report` find it."""
     all_classes: bool = False
     """Draw every class, not only the largest and the smallest."""
     quiet: bool = False
@@ -36,9 +37,10 @@ class Diagnose:
 
     def run(self) -> int:
         from ..console import make_reporter, write_result
+        from ..diagnose.diagnosed import DIAGNOSES
         from ..diagnose.finished import diagnose_run
 
-        output = self.output or Path("diagnosis") / self.run_dir.resolve().name
+        output = self.output or DIAGNOSES / self.run_dir.resolve().name
         # A run's folder holds what training left, and nothing else.
         if output.resolve().is_relative_to(self.run_dir.resolve()):
             raise RunError(f"{output} is inside the run {self.run_dir}, which stays as it is; give another place")
@@ -112,7 +114,9 @@ def _written(diagnosis: Diagnosis, run: Path, output: Path, all_classes: bool) -
 
 
 def _json_file(diagnosis: Diagnosis, output: Path) -> Path:
-    path = output / "diagnosis.json"
+    from ..diagnose.diagnosed import FILE
+
+    path = output / FILE
     try:
         output.mkdir(parents=True, exist_ok=True)
         path.write_text(json.dumps(diagnosis.to_json(), indent=1) + "\n")

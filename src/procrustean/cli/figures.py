@@ -13,7 +13,7 @@ from .outcome import finished_runs
 
 @dataclass(frozen=True)
 class Figures:
-    """Draw a figure of the paper from finished runs that were trained with --probes, as PNG and SVG.
+    """Draw a figure of the paper from finished runs that were trained with --probes or diagnosed, as PNG and SVG.
 
     progress: training accuracy and classification ratio along the epochs. gradients: norm of the loss gradient at the
     mixing layer. deviation: distance between training and test features. tsne: features of the largest and the
@@ -38,10 +38,11 @@ class Figures:
 
     def run(self) -> int:
         from ..console import make_reporter, write_result
+        from ..diagnose.diagnosed import with_diagnosis
         from ..diagnose.figures import draw
         from ..report.results import load_result
 
-        results = [load_result(run) for run in finished_runs(self.runs)]
+        results = [with_diagnosis(load_result(run)) for run in finished_runs(self.runs)]
         files = draw(
             self.name,
             results,

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import tyro
 
-from ..errors import ConfigError
+from ..errors import ConfigError, RunError
 
 DEFAULT_OUTPUT = Path("report.html")
 
@@ -49,6 +49,12 @@ class Report:
         from ..console import make_reporter, write_result
         from ..report.watch import Watched, serve
 
+        for run in self.runs:
+            if not run.exists():
+                raise RunError(
+                    f"There is no run at {run} yet. Its folder appears when training begins, after the images are "
+                    "loaded: start the report again then, or mend the path"
+                )
         serve(
             Watched(self.runs),
             self.port,

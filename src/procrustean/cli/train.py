@@ -31,7 +31,7 @@ class Train(RunConfig):
     config: Path | None = None
     """YAML file with settings; flags override it."""
     print_config: bool = False
-    """Print all settings as YAML and the recipe they resolve to as comments, then stop."""
+    """Print all settings as YAML, and the method and recipe they resolve to as comments, then stop."""
     log: Literal["tensorboard", "wandb", "trackio"] | None = None
     """Also log the numbers of every epoch to one of these; each needs its package."""
     quiet: bool = False
@@ -71,13 +71,14 @@ class Train(RunConfig):
         return 0
 
     def _print(self, config: RunConfig) -> None:
-        """All settings, filled in for images that are there, and the recipe they resolve to."""
+        """All settings, filled in for images that are there, and the method and recipe they resolve to."""
         from ..advice.planning import ADVISED, AUTO, planned
         from ..console import write_result
         from ..data.sources import is_named
         from ..paths import expanded
         from ..preparing import recipe_of
         from ..recipes import RECIPES
+        from .resolved import method_comments
 
         def named(settings: RunConfig) -> RunConfig:
             return replace(settings, method="mfw") if settings.method in (ADVISED, AUTO) else settings
@@ -91,4 +92,6 @@ class Train(RunConfig):
         comments = "".join(f"# {name}: {value}\n" for name, value in recipe.to_json().items() if name != "name")
         own = f", as {config.method} was published" * (config.recipe == "own")
         title = f"# The recipe these settings resolve to: {recipe.name}, {RECIPES[recipe.name][1]}{own}\n"
-        write_result(config_as_yaml(config) + title + comments)
+        # Which methods are compared, --method auto decides when it runs.
+        method = "" if config.method == AUTO else method_comments(config, recipe)
+        write_result(config_as_yaml(config) + method + title + comments)

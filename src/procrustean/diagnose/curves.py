@@ -63,8 +63,9 @@ def curves_of(record: Mapping[str, Any], *, place: str = "the run") -> Curves:
     probes = record.get("probes")
     if not probes:
         raise RunError(
-            f"{place} was not measured while it was trained. Train it with --probes, or measure the weights "
-            "it has kept: procrustean diagnose RUN"
+            f"{place} was not measured while it was trained. Train it with --probes, or measure the weights it has "
+            "kept, from this folder: procrustean diagnose RUN (the last weights alone are a point and no curve; "
+            "--keep-weights-every keeps more)"
         )
     missing = [name for name in ("epochs", "layer", *MEASURED) if name not in probes]
     if missing:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import numpy.typing as npt
 import torch
 import torch.nn.functional as F
 from torch import Tensor
@@ -9,15 +12,17 @@ from torch import Tensor
 from ..errors import DataError
 from .ratio import check_class_indices
 
+Array = npt.NDArray[Any]
+
 #: Most numbers that are held at once: rounds are worked off in parts where a class is large.
 LARGEST_PART = 1 << 24
 
 
 def feature_deviation(
-    train_features: Tensor,
-    train_labels: Tensor,
-    test_features: Tensor,
-    test_labels: Tensor,
+    train_features: Tensor | Array,
+    train_labels: Tensor | Array,
+    test_features: Tensor | Array,
+    test_labels: Tensor | Array,
     rounds: int = 1000,
     size: int | None = None,
     generator: torch.Generator | None = None,
@@ -28,7 +33,7 @@ def feature_deviation(
     round, and the distances are averaged. A class that has no images in one of the sets has no deviation: nan.
 
     Args:
-        train_features: [N, d].
+        train_features: [N, d], a tensor or an array, as all four.
         train_labels: [N].
         test_features: [M, d].
         test_labels: [M].
@@ -43,9 +48,12 @@ def feature_deviation(
     >>> feature_deviation(one, torch.tensor([0, 0]), other, torch.tensor([0])).tolist()
     [1.4142135381698608]
     """
-    classes = _checked(train_features, train_labels, test_features, test_labels, rounds)
-    kind = torch.promote_types(train_features.dtype, torch.float32)
-    train, test = (F.normalize(f.to(kind), dim=1) for f in (train_features, test_features))
+    train, train_labels, test, test_labels = (
+        torch.as_tensor(given) for given in (train_features, train_labels, test_features, test_labels)
+    )
+    classes = _checked(train, train_labels, test, test_labels, rounds)
+    kind = torch.promote_types(train.dtype, torch.float32)
+    train, test = (F.normalize(features.to(kind), dim=1) for features in (train, test))
     counts = torch.bincount(train_labels, minlength=classes).tolist()
     smallest = min(count for count in counts if count)
     size = smallest if size is None else size

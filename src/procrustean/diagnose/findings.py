@@ -58,7 +58,8 @@ def group_mean(rows: Rows, group: Mask) -> npt.NDArray[np.float64]:
 
 
 def _too_few(curves: Curves) -> Finding:
-    at = " and ".join(map(str, curves.at))
+    *others, last = map(str, curves.at)
+    at = f"{', '.join(others)} and {last}" if others else last
     text = (
         f"Only epoch{'s' * (len(curves.at) > 1)} {at} of {curves.epochs} {'were' if len(curves.at) > 1 else 'was'} "
         "measured, too few to tell when classes fall behind or catch up: train with --probe-every "

@@ -41,6 +41,7 @@ class Diagnosis:
         """All of it as plain data."""
         return {
             **{name: self.record[name] for name in ("label", "method", "data", "recipe", "probes")},
+            "config": self.record.get("config"),  # tells runs of one name apart; a run in progress has none yet
             "measured_now": {str(epoch): name for epoch, name in self.measured_now.items()},
             "findings": [asdict(finding) for finding in self.findings],
         }

@@ -2,29 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import copy
+from collections.abc import Callable, Mapping
 from importlib import import_module
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from ..errors import ConfigError, did_you_mean
+from ..errors import ConfigError, LayerError, did_you_mean
+from ..layers import suggest
 from .classifier import Backbone
 from .noise import Dropout, DropPath
 
 LIBRARIES = ("timm", "torchvision")
 
-#: Where the groups of torchvision's networks end, by the name of their class: the stem, then the stages.
-_STAGES: dict[str, tuple[str, ...]] = {
-    "ResNet": ("maxpool", "layer1", "layer2", "layer3", "layer4"),
-    "DenseNet": ("features.pool0", *(f"features.denseblock{n}" for n in (1, 2, 3)), "features.norm5"),
-    "ConvNeXt": tuple(f"features.{n}" for n in (0, 1, 3, 5, 7)),
-    "SwinTransformer": tuple(f"features.{n}" for n in (0, 1, 3, 5, 7)),
-    "EfficientNet": tuple(f"features.{n}" for n in range(8)),
-    "RegNet": ("stem", *(f"trunk_output.block{n}" for n in (1, 2, 3, 4))),
-    "ShuffleNetV2": ("maxpool", "stage2", "stage3", "stage4"),
-}
+#: Side of the images that torchvision's networks are made for.
+_USUAL_SIZE = 224
 
 
 class ForeignBackbone(Backbone):
@@ -35,12 +29,14 @@ class ForeignBackbone(Backbone):
 
     chain = ()
 
-    def __init__(self, net: nn.Module, features: int, stages: Sequence[str], build: Callable[[], Backbone]) -> None:
+    def __init__(
+        self, net: nn.Module, features: int, example: tuple[int, int, int], build: Callable[[], Backbone]
+    ) -> None:
         super().__init__()
         self.input = nn.Identity()
         self.net = net
         self.features = features
-        self.groups = {"input": "input", **{f"group{n}": f"net.{path}" for n, path in enumerate(stages, 1)}}
+        self.groups = {"input": "input", **{name: f"net.{path}" for name, path in _groups(net, example).items()}}
         # Only batch normalisation minds a last map of a single pixel, and these halve the image five times.
         self.shrinks = 32 if any(isinstance(m, nn.modules.batchnorm._BatchNorm) for m in net.modules()) else 0
         self._build = build
@@ -70,11 +66,11 @@ def foreign_backbone(name: str, *, channels: int = 3, size: tuple[int, int] | No
     library, _, model = name.partition(":")
     check_foreign(name)
     if library == "timm":
-        net, features, stages = _of_timm(model, channels, size)
+        net, features, example = _of_timm(model, channels, size)
     else:
-        net, features, stages = _of_torchvision(model, channels)
+        net, features, example = _of_torchvision(model, channels)
     _use_own_noise(net, name)
-    return ForeignBackbone(net, features, stages, lambda: foreign_backbone(name, channels=channels, size=size))
+    return ForeignBackbone(net, features, example, lambda: foreign_backbone(name, channels=channels, size=size))
 
 
 def check_foreign(name: str) -> None:
@@ -87,12 +83,12 @@ def check_foreign(name: str) -> None:
     if library == "timm":
         timm = imported("timm")
         if not timm.is_model(model):
-            raise ConfigError(f"timm has no network {model!r}. {_nearest(model, timm.list_models())}")
+            raise ConfigError(f"timm has no network {model!r}. {did_you_mean(model, timm.list_models())}")
     else:
         models = imported("torchvision").models
         known = models.list_models(module=models)
         if model not in known:
-            raise ConfigError(f"torchvision has no classifier {model!r}. {_nearest(model, known)}")
+            raise ConfigError(f"torchvision has no classifier {model!r}. {did_you_mean(model, known)}")
 
 
 def imported(library: str) -> Any:
@@ -111,12 +107,15 @@ def imported(library: str) -> Any:
         ) from error
 
 
-def _nearest(name: str, known: list[str]) -> str:
-    hint = did_you_mean(name, known)
-    return hint if hint.startswith("Did") else f"It has {len(known)} others."
+def _groups(net: nn.Module, example: tuple[int, int, int]) -> Mapping[str, str]:
+    """Where the groups end, by the rule for any model; none where the network cannot be read."""
+    try:
+        return suggest(copy.deepcopy(net).to("meta"), torch.empty(2, *example, device="meta")).groups
+    except (RuntimeError, ValueError, AssertionError, TypeError, LayerError):
+        return {}  # whoever mixes names a layer; whether it takes the images at hand is looked at later
 
 
-def _of_timm(model: str, channels: int, size: tuple[int, int] | None) -> tuple[nn.Module, int, list[str]]:
+def _of_timm(model: str, channels: int, size: tuple[int, int] | None) -> tuple[nn.Module, int, tuple[int, int, int]]:
     timm = imported("timm")
     fixed = bool(size) and bool(getattr(timm.get_pretrained_cfg(model), "fixed_input_size", False))
     try:
@@ -125,30 +124,13 @@ def _of_timm(model: str, channels: int, size: tuple[int, int] | None) -> tuple[n
         shown = "" if size is None else f" of {size[1]} x {size[0]} pixels"
         raise ConfigError(f"timm cannot make {model!r} for images{shown} with {channels} channels: {error}") from error
     features = int(getattr(net, "head_hidden_size", None) or net.num_features)
-    modules = {path for path, _ in net.named_modules()}
-    listed = [entry["module"] for entry in getattr(net, "feature_info", []) if entry["module"] in modules]
-    return net, features, _with_stem(net, _at_most_four(listed) if len(listed) > 6 else listed)
+    # What a network of any size is read with is what it was made for, as in small images its last maps vanish.
+    made_for = tuple(getattr(net, "pretrained_cfg", {}).get("input_size", (3, _USUAL_SIZE, _USUAL_SIZE)))[1:]
+    height, width = size if fixed and size else made_for
+    return net, features, (channels, int(height), int(width))
 
 
-def _with_stem(net: nn.Module, listed: list[str]) -> list[str]:
-    """The stages with the stem in front of them, where timm lists the stages alone."""
-    if not listed:
-        return []
-    layers = sum(isinstance(m, nn.Conv2d | nn.Linear) for m in net.get_submodule(listed[0]).modules())
-    before = ""
-    for child, _ in net.named_children():
-        if listed[0].partition(".")[0] == child:
-            break
-        before = child
-    return listed if layers < 2 or not before else [before, *listed]
-
-
-def _at_most_four(blocks: list[str]) -> list[str]:
-    """Four of many equal blocks, at equal distances, the last included: the ends of quarters of the network."""
-    return [blocks[quarter * len(blocks) // 4 - 1] for quarter in (1, 2, 3, 4)]
-
-
-def _of_torchvision(model: str, channels: int) -> tuple[nn.Module, int, list[str]]:
+def _of_torchvision(model: str, channels: int) -> tuple[nn.Module, int, tuple[int, int, int]]:
     if channels != 3:
         raise ConfigError(
             f"torchvision:{model} takes images of 3 channels, and these have {channels}; choose a network of this "
@@ -162,18 +144,7 @@ def _of_torchvision(model: str, channels: int) -> tuple[nn.Module, int, list[str
     parent = net.get_submodule(path)
     features = int(getattr(parent, last).in_features)
     setattr(parent, last, nn.Identity())
-    return net, features, _torchvision_stages(net)
-
-
-def _torchvision_stages(net: nn.Module) -> list[str]:
-    kind = type(net).__name__
-    if kind == "VisionTransformer":
-        blocks = [f"encoder.layers.{name}" for name, _ in net.get_submodule("encoder.layers").named_children()]
-        return ["conv_proj", *_at_most_four(blocks)]
-    if kind in ("VGG", "AlexNet"):
-        named = net.get_submodule("features").named_children()
-        return [f"features.{name}" for name, layer in named if isinstance(layer, nn.MaxPool2d)]
-    return list(_STAGES.get(kind, ()))
+    return net, features, (channels, _USUAL_SIZE, _USUAL_SIZE)
 
 
 def _use_own_noise(net: nn.Module, name: str) -> None:

@@ -92,7 +92,9 @@ def write_report(
         data_dir: where data sets are found; default as in training.
         say: called with one line of progress at a time.
     """
-    results = [load_result(run) for run in runs]
+    from procrustean.diagnose.diagnosed import with_diagnosis
+
+    results = [with_diagnosis(load_result(run)) for run in runs]
     finder = ExampleFinder(examples, data_dir=data_dir, say=say) if examples else None
     write_page(html_page(page_data(results, finder=finder)), Path(output))
 

@@ -103,6 +103,11 @@ def test_it_repeats_itself_and_leaves_the_global_generator_alone() -> None:
     assert torch.equal(torch.get_rng_state(), state)
 
 
+def test_arrays_are_as_good_as_tensors() -> None:
+    given = (*data(0, (6, 3)), *data(1, (3, 3)))
+    assert torch.equal(feature_deviation(*(part.numpy() for part in given)), feature_deviation(*given))
+
+
 def test_a_class_missing_from_one_set_has_no_deviation() -> None:
     (train, labels), (test, others) = data(8, (6, 4, 5)), data(9, (5, 0, 4, 3))
     found = feature_deviation(train, labels, test, others)

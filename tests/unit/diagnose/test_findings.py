@@ -180,6 +180,11 @@ def test_verdicts_need_no_torch() -> None:
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "False\n"
 
 
+@pytest.mark.parametrize(("at", "said"), [((2, 6), "epochs 2 and 6 of 6"), ((2, 4, 6), "epochs 2, 4 and 6 of 6")])
+def test_few_epochs_are_listed(at: tuple[int, ...], said: str, curves: Make) -> None:
+    assert verdict(curves(at=at, epochs=6))[0].text.startswith(f"Only {said} were measured")
+
+
 def test_too_few_measurements_are_said_first(curves: Make) -> None:
     found = verdict(curves(train=late((0.0, 0.1)), at=(60,), epochs=60))
     assert found[0].topic == "measured"

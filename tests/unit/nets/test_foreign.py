@@ -10,8 +10,10 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from procrustean.errors import ConfigError
+from procrustean.errors import ConfigError, LayerError
+from procrustean.layers import suggest
 from procrustean.methods import make_method
+from procrustean.model_names import model_by_name
 from procrustean.nets import build_net, check_net, layers_of, restart
 from procrustean.nets.classifier import Classifier
 from procrustean.nets.foreign import foreign_backbone
@@ -27,11 +29,15 @@ def built(name: str, *, classes: int = 5, seed: int = 0, size: tuple[int, int] =
 
 
 GROUPS = {
-    "timm:resnet18": ["act1", "layer1", "layer2", "layer3", "layer4"],
+    "timm:resnet18": ["maxpool", "layer1", "layer2", "layer3", "layer4"],
     "timm:convnext_atto": ["stem", "stages.0", "stages.1", "stages.2", "stages.3"],
-    "timm:mobilenetv3_small_050": ["bn1", "blocks.0", "blocks.1", "blocks.3", "blocks.5"],
+    "timm:mobilenetv3_small_050": ["bn1", "blocks.0", "blocks.1", "blocks.3", "blocks.4"],
     "timm:regnetx_002": ["stem", "s1", "s2", "s3", "s4"],
-    "timm:vit_tiny_patch16_224": ["norm_pre", "blocks.2", "blocks.5", "blocks.8", "blocks.11"],
+    "timm:vit_tiny_patch16_224": ["norm_pre", "blocks.3", "blocks.7", "blocks.11"],
+    "timm:mixer_s16_224": ["stem", "blocks.2", "blocks.5", "blocks.7"],
+    "timm:dla34": ["level1", "level2", "level3", "level4", "level5"],
+    "torchvision:vgg11_bn": [f"features.{n}" for n in (2, 6, 13, 20, 27)],
+    "torchvision:mobilenet_v3_small": [f"features.{n}" for n in (0, 1, 3, 6, 8, 11)],
     "torchvision:resnet18": ["maxpool", "layer1", "layer2", "layer3", "layer4"],
     "torchvision:shufflenet_v2_x0_5": ["maxpool", "stage2", "stage3", "stage4"],
     "torchvision:regnet_y_400mf": ["stem", *(f"trunk_output.block{n}" for n in (1, 2, 3, 4))],
@@ -58,6 +64,23 @@ class TestGroups:
         assert net.backbone(x).shape == (2, net.backbone.features)
         gradients = torch.autograd.grad(net(x).sum(), list(net.parameters()))  # refuses parameters that are not used
         assert all(bool(g.isfinite().all()) for g in gradients)
+
+    @pytest.mark.parametrize("name", [*GROUPS, "torchvision:vit_b_16"])
+    def test_the_second_group_is_that_which_is_suggested(self, name: str) -> None:
+        model, side = model_by_name(name)
+        found = suggest(model.to("meta"), torch.empty(2, 3, side, side, device="meta"))
+        assert foreign_backbone(name).groups["group2"] == f"net.{found.second_group}"
+
+    def test_a_network_that_cannot_be_read_says_how_to_name_a_layer(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        def fail(*given: object) -> None:
+            raise LayerError("no layer")
+
+        monkeypatch.setattr(sys.modules["procrustean.nets.foreign"], "suggest", fail)
+        net = built("timm:resnet10t")
+        assert list(net.mixable) == ["input"]
+        objective = make_method("mfw", Problem((20, 5), "step")).stages[0].objective
+        with pytest.raises(ConfigError, match=r"mixes at input\..*--options layer=backbone\.net\.conv1\.0$"):
+            objective.bind(net)
 
     def test_stages_of_the_other_families_exist(self) -> None:
         for name in ("densenet121", "convnext_tiny", "efficientnet_b0", "alexnet"):
@@ -114,7 +137,7 @@ class TestRefusals:
             ("timm:convnext_tny", "timm has no network 'convnext_tny'. Did you mean 'convnext_tiny'"),
             ("torchvision:resnet19", "torchvision has no classifier 'resnet19'. Did you mean 'resnet1"),
             ("torchvision:fasterrcnn_resnet50_fpn", "torchvision has no classifier"),
-            ("torchvision:zzz", "It has .* others"),
+            ("torchvision:zzz", r"The nearest of the \d+ there are: '\w+', '\w+', '\w+'\.$"),
             ("keras:resnet50", "before the colon stands the library it comes from: timm or torchvision"),
         ],
     )

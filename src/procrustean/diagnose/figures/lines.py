@@ -69,7 +69,7 @@ def remarks(panels: Sequence[Panel]) -> list[str]:
     """What is missing for curves, and how to have it measured."""
     return [
         f"{panel.title}: only epoch {panel.epochs[0]} was measured, so there are points and no curves; train with more "
-        "--epochs or a smaller --probe-every"
+        "--epochs, a smaller --probe-every, or --keep-weights-every before a diagnosis"
         for panel in panels
         if len(panel.epochs) == 1
     ]

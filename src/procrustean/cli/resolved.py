@@ -1,0 +1,66 @@
+"""The method that settings resolve to, as comments below them: what its options come to before data are loaded."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..config import RunConfig
+from ..counts import Kind
+from ..engine.stages import stage_epochs
+from ..methods import checked_options, make_method, option_defaults
+from ..methods.base import Method
+from ..nets import layers_of
+from ..nets.classifier import Backbone
+from ..objectives import Mixer
+from ..recipes import Recipe
+from ..types import Problem
+from ..weights import DeferredWeights, first_deferred
+
+_KINDS: tuple[Kind, ...] = ("long_tailed", "step")
+
+
+def method_comments(config: RunConfig, recipe: Recipe) -> str:
+    """Every option of the method with its value, and the kind of imbalance and the epochs that follow from others."""
+    backbone = layers_of(recipe.net)
+    given = checked_options(config.method, {**config.options, **({"drw": True} if config.drw else {})})
+    options = {**option_defaults(config.method), **given}
+    # Images as they are may be of either kind, which their counts tell; no more than that is left open without them.
+    kinds = [kind for kind in _KINDS if config.imbalance in (kind, "natural")]
+    made = {kind: _made(config, kind, backbone, given) for kind in kinds}
+    lines = {"kind": " or ".join(kinds) + ", by the counts" * (len(kinds) > 1)}
+    for name, value in options.items():
+        found = {kind: _resolved(name, value, method, backbone) for kind, method in made.items()}
+        same = len(set(found.values())) == 1
+        lines[name] = found[kinds[0]] if same else ", ".join(f"{text} if {kind}" for kind, text in found.items())
+    method = made[kinds[0]]
+    lines |= _deferred(method, recipe.epochs)
+    title = (
+        f"# The method these settings resolve to: {method.label} (procrustean methods {config.method} explains it)\n"
+    )
+    return title + "".join(f"# {name}: {text}\n" for name, text in lines.items())
+
+
+def _made(config: RunConfig, kind: Kind, backbone: Backbone, options: dict[str, Any]) -> Method:
+    # Defaults depend on the data set, the kind and the layers, not on the counts: any will do.
+    layers = tuple(backbone.groups)
+    problem = Problem((2, 1), kind, source=config.source, layers=layers, second_group=backbone.second_group)
+    return make_method(config.method, problem, options)
+
+
+def _resolved(name: str, value: Any, method: Method, backbone: Backbone) -> str:
+    """An option as given, or what the method has made of one that was left open."""
+    parts = [module for stage in method.stages for module in stage.objective.modules()]
+    if name in ("layer", "layers"):
+        at = next((part.at for part in parts if isinstance(part, Mixer)), ())
+        return ", ".join(f"{one} (backbone.{backbone.groups[one]})" if one in backbone.groups else one for one in at)
+    chosen = (getattr(part, name, None) for part in parts) if value is None else ()
+    return str(next((found for found in chosen if isinstance(found, int | float | str)), value))
+
+
+def _deferred(method: Method, epochs: int) -> dict[str, str]:
+    for stage, length in zip(method.stages, stage_epochs(method, epochs), strict=True):
+        for part in stage.objective.modules():
+            if isinstance(part, DeferredWeights):
+                first = first_deferred(part.start, length) + 1
+                return {"drw sets in": f"in epoch {first} of {length}, after {100 * part.start:g} %"}
+    return {}
