@@ -12,7 +12,7 @@ from ..methods.base import Method
 from ..nets import layers_of
 from ..nets.classifier import Backbone
 from ..objectives import Mixer
-from ..recipes import Recipe
+from ..recipes import Recipe, data_set
 from ..types import Problem
 from ..weights import DeferredWeights, first_deferred
 
@@ -43,7 +43,7 @@ def method_comments(config: RunConfig, recipe: Recipe) -> str:
 def _made(config: RunConfig, kind: Kind, backbone: Backbone, options: dict[str, Any]) -> Method:
     # Defaults depend on the data set, the kind and the layers, not on the counts: any will do.
     layers = tuple(backbone.groups)
-    problem = Problem((2, 1), kind, source=config.source, layers=layers, second_group=backbone.second_group)
+    problem = Problem((2, 1), kind, source=data_set(config.source), layers=layers, second_group=backbone.second_group)
     return make_method(config.method, problem, options)
 
 
