@@ -32,7 +32,7 @@ Labels = npt.NDArray[Any]
 
 
 def class_counts(
-    data: Any, column: str | None = None, *, classes: int | Sequence[Any] | None = None
+    data: Any, column: str | int | None = None, *, classes: int | Sequence[Any] | None = None
 ) -> tuple[int, ...]:
     """Training images per class, index = label: what MFW, DRW and the losses are made from.
 
@@ -40,8 +40,9 @@ def class_counts(
         data: labels as a tensor, an array or a list; a Dataset with `.targets` or `.labels` (also a Subset of one), or
             one whose items are (image, label); a DataLoader, whose data are counted, not what its sampler draws; a
             Hugging Face or pandas data set; the path of a CSV file with a header.
-        column: where the labels stand in a table, or under which key in items that are mappings; found by itself if
-            there is a column called label, labels, target, targets, y or class.
+        column: where the labels stand in a table, under which key in items that are mappings, or at which position in
+            items that are tuples; found by itself if there is a column called label, labels, target, targets, y or
+            class, and second in tuples.
         classes: number of classes, or their names in the order of the labels; an error where one of them has no images
             in `data`, which the methods that these counts are for cannot work with. Without it, the classes are those
             that are found, names in alphabetical order.
@@ -62,7 +63,7 @@ def class_counts(
     return _by_number(labels, known)
 
 
-def labels_of(data: Any, column: str | None = None) -> Any:
+def labels_of(data: Any, column: str | int | None = None) -> Any:
     """The label of every image in `data`, in its order; see `class_counts` for what it may be."""
     if isinstance(data, str | os.PathLike):
         return _csv_column(Path(data), column)
@@ -73,12 +74,13 @@ def labels_of(data: Any, column: str | None = None) -> Any:
     if isinstance(data, ConcatDataset):
         return np.concatenate([_flat(labels_of(part, column)) for part in data.datasets])
     if isinstance(data, TensorDataset):
-        return data.tensors[min(1, len(data.tensors) - 1)]  # the second, as of any item; labels alone are one tensor
+        # The second, as of any item; labels alone are one tensor.
+        return data.tensors[_position(column, len(data.tensors), default=min(1, len(data.tensors) - 1))]
     table = _columns_of(data)
     if table is not None:
         return data[_chosen(column, table, type(data).__name__)]
     for name in ("targets", "labels") if column is None else (column,):
-        if hasattr(data, name) and not callable(getattr(data, name)):
+        if isinstance(name, str) and hasattr(data, name) and not callable(getattr(data, name)):
             return getattr(data, name)
     if isinstance(data, Dataset) and not isinstance(data, IterableDataset):
         return _joined((data[index] for index in range(len(data))), column)  # type: ignore[arg-type]
@@ -93,7 +95,7 @@ def labels_of(data: Any, column: str | None = None) -> Any:
     )
 
 
-def _labels_of_loader(loader: DataLoader[Any], column: str | None) -> Any:
+def _labels_of_loader(loader: DataLoader[Any], column: str | int | None) -> Any:
     """Of the data behind a loader: a sampler that shows small classes more often must not make them large."""
     if isinstance(loader.dataset, IterableDataset):
         return _joined(loader, column)
@@ -105,7 +107,7 @@ def _labels_of_loader(loader: DataLoader[Any], column: str | None) -> Any:
     return labels
 
 
-def _joined(items: Iterable[Any], column: str | None) -> Labels:
+def _joined(items: Iterable[Any], column: str | int | None) -> Labels:
     """The labels of items or batches, one after the other."""
     found = [_flat(label_of(item, column)) for item in items]
     if not found:
@@ -113,16 +115,28 @@ def _joined(items: Iterable[Any], column: str | None) -> Labels:
     return np.concatenate(found)
 
 
-def label_of(item: Any, column: str | None = None) -> Any:
+def label_of(item: Any, column: str | int | None = None) -> Any:
     """The label of an item, or the labels of a batch: second of a pair, or under a key of a mapping."""
     if isinstance(item, Mapping):
         return item[_chosen(column, list(item), "an item")]
     if isinstance(item, tuple | list) and len(item) >= 2:
-        return item[1]
+        return item[_position(column, len(item), default=1)]
     raise DataError(
         f"items of type {type(item).__name__} received, whose label cannot be told; items have to be (image, label) "
         "or mappings. Otherwise give the labels themselves"
     )
+
+
+def _position(column: str | int | None, parts: int, *, default: int) -> int:
+    """Which part of an item is the label."""
+    if column is None:
+        return default
+    if isinstance(column, str) or not -parts <= column < parts:
+        raise DataError(
+            f"column {column!r} received, but items have {parts} parts without names; give the position of the label, "
+            f"0 to {parts - 1}"
+        )
+    return column
 
 
 def _is_item(value: Any) -> bool:
@@ -142,18 +156,18 @@ def _columns_of(data: Any) -> list[str] | None:
     return None if names is None else [str(name) for name in names]
 
 
-def _chosen(column: str | None, columns: Sequence[str], where: str) -> str:
+def _chosen(column: str | int | None, columns: Sequence[str], where: str) -> str:
     if column is None:
         found = [name for name in LABEL_NAMES if name in columns]
         if not found:
             raise DataError(f"{where} has the columns {', '.join(columns)}; say which holds the labels: column=...")
         return found[0]
-    if column not in columns:
-        raise DataError(f"{where} has no column {column!r}. {did_you_mean(column, columns)}")
+    if isinstance(column, int) or column not in columns:
+        raise DataError(f"{where} has no column {column!r}. {did_you_mean(str(column), columns)}")
     return column
 
 
-def _own_names(data: Any, column: str | None) -> Sequence[Any] | None:
+def _own_names(data: Any, column: str | int | None) -> Sequence[Any] | None:
     """The class names a data set carries, in the order of its labels."""
     features = getattr(data, "features", None)
     if isinstance(features, Mapping):
@@ -165,7 +179,7 @@ def _own_names(data: Any, column: str | None) -> Sequence[Any] | None:
     return names if isinstance(names, list | tuple) and names else None
 
 
-def _csv_column(path: Path, column: str | None) -> list[str]:
+def _csv_column(path: Path, column: str | int | None) -> list[str]:
     try:
         with open(path, newline="", encoding="utf-8-sig") as file:
             rows = csv.DictReader(file)

@@ -181,7 +181,8 @@ class MFW(nn.Module):
         if labels.numel() and not (0 <= int(labels.min()) and int(labels.max()) < classes):
             raise DataError(
                 f"labels from {int(labels.min())} to {int(labels.max())} received, but the {classes} class "
-                f"counts allow 0 to {classes - 1}; give one count per class, in label order"
+                f"counts allow 0 to {classes - 1}; give one count per class, in label order, and leave rows without "
+                "a label out: none is ignored"
             )
 
     def _check_mixed(self, labels: Tensor) -> None:

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from .counts import checked_counts
 from .errors import ConfigError
+from .label_range import check_label_range
 from .types import Clock
 
 
@@ -148,6 +149,7 @@ class DRW(nn.Module):
 
     def weighted_mean(self, losses: Tensor, labels: Tensor, epoch: float) -> Tensor:
         """Mean of per-sample losses [B] by the weights of their classes, for other losses than cross-entropy."""
+        check_label_range(labels, len(self.weights))
         own = self.forward(epoch)[labels.long()]
         return (own * losses).sum() / own.sum()
 

@@ -62,7 +62,7 @@ def test_a_dry_run_needs_no_data_and_trains_nothing(call: Call) -> None:
 def test_the_time_box_says_what_is_left(mine: str, call: Call) -> None:
     answer = call("reproduce", "mine", "--tables", mine, "--seeds", 1, "--minutes", 0)
     assert answer.code == 0
-    assert "Nothing of this has been measured yet." in answer.out
+    assert "Nothing of this is among the results in" in answer.out
     assert "the time is up, 2 runs remain" in answer.err
     assert "give the same command again to go on" in answer.err
 

@@ -210,3 +210,18 @@ def test_what_cannot_be_counted(data: Any, options: dict[str, Any], message: str
 
 def test_they_make_an_mfw() -> None:
     assert MFW(class_counts(LABELS * 10)).counts == (50, 20, 10)
+
+
+def test_labels_by_their_position() -> None:
+    images, numbers, labels = torch.zeros(6, 2), torch.arange(6), torch.tensor([0, 0, 0, 1, 1, 2])
+    data = TensorDataset(images, numbers, labels)
+    assert class_counts(data, 2) == class_counts(data, -1) == class_counts(DataLoader(data), 2) == (3, 2, 1)
+    assert class_counts([(0.5, n, int(y)) for n, y in enumerate(labels)], 2) == (3, 2, 1)
+    for wrong in (3, "label"):
+        with pytest.raises(DataError, match=f"column {wrong!r} received, but items have 3 parts without names"):
+            class_counts(data, wrong)
+
+
+def test_a_position_is_no_column_of_a_table() -> None:
+    with pytest.raises(DataError, match="an item has no column 1"):
+        class_counts([{"image": 0.5, "label": 0}, {"image": 0.5, "label": 1}], 1)

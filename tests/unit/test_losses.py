@@ -528,5 +528,5 @@ class TestLabelAwareSmoothing:
 def test_labels_that_name_no_class_are_refused(name: str, label: int) -> None:
     made = getattr(losses, name)
     loss = made() if made in (CrossEntropy, Focal, Loss) else made(COUNTS, gamma=0.2) if made is CDT else made(COUNTS)
-    with pytest.raises(DataError, match=f"label {label} received with logits for 4 classes"):
+    with pytest.raises(DataError, match=f"label {label} received, but there are 4 classes"):
         loss(torch.zeros(2, 4), torch.tensor([0, label]))

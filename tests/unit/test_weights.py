@@ -197,3 +197,9 @@ class TestDRW:
     def test_errors(self, settings: dict[str, Any]) -> None:
         with pytest.raises(ConfigError):
             DRW(self.COUNTS, **settings)
+
+
+@pytest.mark.parametrize("label", [-1, 3])
+def test_the_weighted_mean_refuses_labels_that_name_no_class(label: int) -> None:
+    with pytest.raises(DataError, match=f"label {label} received, but there are 3 classes"):
+        DRW([80, 30, 10], epochs=10).weighted_mean(torch.ones(2), torch.tensor([0, label]), 9)

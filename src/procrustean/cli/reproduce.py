@@ -172,10 +172,12 @@ class Reproduce:
         shown = False
         for name in names:
             for piece in finished_tables(definitions.tables[name], store, data_seed=self.data_seed, only=asked):
+                if shown:
+                    write_result("")  # markdown would take what follows for one more row
                 write_result(piece)
                 shown = True
         if not shown:
-            write_result("Nothing of this has been measured yet.")
+            write_result(f"Nothing of this is among the results in {self.results} or {self.output}.")
         if not self.show:  # the files hold the tables in full, whatever was asked for last
             write_tables([definitions.tables[name] for name in names], store, self.output, data_seed=self.data_seed)
 

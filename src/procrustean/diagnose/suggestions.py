@@ -18,16 +18,16 @@ def suggestions(curves: Curves, found: Mapping[str, Mapping[str, Any]]) -> list[
     deviation), and weakening the features of the major classes evens both out.
     """
     progress, deviation, fit = found["progress"], found["deviation"], found["fit"]
-    weakening = curves.method == "mfw"
+    weakening, deferrable = curves.method == "mfw", _deferrable(curves)
     late, drift = progress["share_of_training"], deviation["ratio"]
     unfitted_major = fit["major_train"] < UNFITTED
     texts = []
     if progress["still_behind"] and not unfitted_major:
         behind = len(progress["still_behind"])
+        remedy = "try deferred re-weighting (--drw), or more epochs" if deferrable else "try more epochs"
         texts.append(
             f"{behind} {'classes are' if behind > 1 else 'class is'} still under-fitted after {curves.epochs} epochs "
-            f"although the major ones are at {100 * fit['major_train']:.1f} %: try deferred re-weighting (--drw), or "
-            "more epochs."
+            f"although the major ones are at {100 * fit['major_train']:.1f} %: {remedy}."
         )
     if unfitted_major:
         change = f", or a smaller alpha (now {_alpha(curves)})" if weakening else ""
@@ -47,15 +47,15 @@ def suggestions(curves: Curves, found: Mapping[str, Mapping[str, Any]]) -> list[
     elif drift > DRIFT and weakening and not unfitted_major:
         texts.append(
             f"Test features of the minor classes still drift {drift:.1f} times as far: try a larger alpha (now "
-            f"{_alpha(curves)}; step imbalance prefers it), another layer (--options layer=..., now {curves.layer}), "
-            "or --drw; choose among them on held-out images (--hold-out 3)."
+            f"{_alpha(curves)}; step imbalance prefers it){', --drw' * deferrable} or another layer (--options "
+            f"layer=..., now {curves.layer}); choose among them on held-out images (--hold-out 3)."
         )
     lost = {name: fit[f"{name}_train"] - fit[f"{name}_test"] for name in ("major", "minor")}
     if lost["minor"] > OVER_FITTED and lost["minor"] > lost["major"] + OVER_FITTED:
         texts.append(
             f"The minor classes are over-fitted: they lose {100 * lost['minor']:.0f} points from training to test "
-            f"images, the major ones {100 * lost['major']:.0f}. Try another method, for example ldam with --drw "
-            "or balanced_softmax; docs/which-method.md has what did best where."
+            f"images, the major ones {100 * lost['major']:.0f}. Try another method, for example {_others(curves)}; "
+            "docs/which-method.md has what did best where."
         )
     gap = lost["major"]
     if gap > GAP:
@@ -64,6 +64,17 @@ def suggestions(curves: Curves, found: Mapping[str, Mapping[str, Any]]) -> list[
             "regularisation would help all classes, which balancing cannot."
         )
     return texts or ["Nothing stands out that another method, alpha or layer would be expected to mend."]
+
+
+def _deferrable(curves: Curves) -> bool:
+    """Whether the method takes --drw and was trained without; records have every option that a method takes."""
+    return curves.options.get("drw") is False
+
+
+def _others(curves: Curves) -> str:
+    """Methods that do well against over-fitted minor classes, but for the one that was trained."""
+    names = {"ldam": "ldam with --drw", "balanced_softmax": "balanced_softmax"}
+    return " or ".join(text for name, text in names.items() if name != curves.method)
 
 
 def _alpha(curves: Curves) -> str:

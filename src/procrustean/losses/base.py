@@ -10,6 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ..errors import ConfigError, DataError
+from ..label_range import check_label_range
 
 Reduction = Literal["mean", "none"]
 
@@ -47,10 +48,7 @@ class Loss(nn.Module):
         raise TypeError(f"{type(self).__name__} does not say what a sample costs: override per_sample")
 
     def check(self, logits: Tensor, labels: Tensor) -> None:
-        """Refuse shapes and types that would broadcast into something else, and labels that name no class.
-
-        Values are read on the CPU alone, where that waits for nothing; on a GPU PyTorch's own kernels stop at them.
-        """
+        """Refuse shapes and types that would broadcast into something else, and labels that name no class."""
         if logits.dim() != 2 or labels.shape != logits.shape[:1]:
             raise DataError(
                 f"logits of shape {tuple(logits.shape)} and labels of shape {tuple(labels.shape)} received; "
@@ -58,13 +56,7 @@ class Loss(nn.Module):
             )
         if labels.is_floating_point() or labels.dtype == torch.bool:
             raise DataError(f"labels of type {labels.dtype} received; give class indices, integers")
-        if labels.device.type == "cpu" and not torch.compiler.is_compiling() and labels.numel():
-            lowest, highest = (int(value) for value in labels.aminmax())
-            if lowest < 0 or highest >= logits.shape[1]:
-                raise DataError(
-                    f"label {lowest if lowest < 0 else highest} received with logits for {logits.shape[1]} classes; "
-                    "labels count from 0, and rows without a label have to be left out: none is ignored"
-                )
+        check_label_range(labels, logits.shape[1])
         if self.classes is not None and logits.shape[1] != self.classes:
             raise DataError(f"logits for {logits.shape[1]} classes received by a loss made for {self.classes}")
 

@@ -52,13 +52,32 @@ def test_a_class_that_falls_back_has_not_caught_up_before(curves: Make) -> None:
 
 def test_classes_that_never_catch_up_are_named(curves: Make) -> None:
     train = late(*[(0.0, 0.0)] * 3, (0.9, 0.1), (1.0, 0.4))
-    found = verdict(curves(train=train))
+    found = verdict(curves(train=train, options={"drw": False}))
     progress = by_topic(found)["progress"]
     assert progress.numbers["still_behind"] == ["class 3"]
     assert "1 never catches up: 'class 3' 40.0 % after the last epoch." in progress.text
     (text,) = (text for text in suggestions(found) if "still under-fitted" in text)
     assert text.startswith("1 class is still under-fitted after 100 epochs although the major ones are at 95.0 %")
-    assert "--drw" in text
+    assert text.endswith("try deferred re-weighting (--drw), or more epochs.")
+
+
+@pytest.mark.parametrize(
+    ("method", "options", "named"),
+    [
+        ("erm", {"drw": True}, "ldam with --drw or balanced_softmax"),
+        ("ldam", {"drw": True}, "balanced_softmax"),
+        ("balanced_softmax", {}, "ldam with --drw"),
+    ],
+)
+def test_nothing_is_suggested_that_was_done_or_cannot_be(
+    curves: Make, method: str, options: dict[str, bool], named: str
+) -> None:
+    train = late(*[(0.0, 0.0)] * 3, (0.9, 0.1), (1.0, 0.4))
+    texts = suggestions(verdict(curves(train=train, test=[0.9, 0.9, 0.1, 0.1], method=method, options=options)))
+    (behind,) = (text for text in texts if "still under-fitted" in text)
+    assert behind.endswith("try more epochs.")
+    (over_fitted,) = (text for text in texts if "are over-fitted" in text)
+    assert f"for example {named};" in over_fitted
 
 
 def test_only_five_of_many_are_named(curves: Make) -> None:
