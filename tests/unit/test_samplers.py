@@ -364,7 +364,9 @@ class TestResuming:
 
     def test_a_state_with_numbers_of_numpy(self) -> None:
         sampler = ClassBalancedSampler(LABELS, seed=np.int64(3), count=np.int64(50))
-        ClassBalancedSampler(LABELS, seed=3, count=50).load_state_dict(sampler.state_dict())
+        other = ClassBalancedSampler(LABELS, seed=3, count=50)
+        other.load_state_dict(sampler.state_dict())
+        assert list(other) == list(sampler)
 
 
 class TestRefusals:

@@ -13,8 +13,8 @@ from .launching import launch
 
 #: Pixels per program of the convolutions and of the gradients that gather statistics, by channels; measured on an H200.
 CONV_BLOCK = {16: 512, 32: 256, 64: 64}
-#: The same for gradients without statistics: no partial sums ask for large blocks.
-GRADIENT_BLOCK = {16: 256, 32: 128, 64: 64}
+#: The same for convolutions and gradients without statistics: no partial sums ask for large blocks.
+PLAIN_BLOCK = {16: 256, 32: 128, 64: 64}
 #: Numbers per program of passes without taps, and of those that gather statistics: fewer parts are merged sooner.
 PASS_BLOCK, SUMS_BLOCK = 2048, 8192
 #: Pixels per part of a weight gradient, by output channels: enough parts to fill the chip, few enough to sum cheaply.
@@ -65,9 +65,7 @@ class Norm(NamedTuple):
 
 def conv(x: Tensor, weight: Tensor, norm: Norm, layer: Layer) -> tuple[Tensor, Tensor]:
     """The convolution's output y and its statistics [4, CO]; running statistics are updated."""
-    y = torch.empty(
-        (len(x), layer.CO, layer.H_OUT, layer.W_OUT), dtype=x.dtype, device=x.device, memory_format=torch.channels_last
-    )
+    y = _like(x, layer.CO, layer.H_OUT, layer.W_OUT)
     block = block_of(layer.pixels_out, CONV_BLOCK[layer.CO])
     parts = len(x) * layer.pixels_out // block
     partial = torch.empty((parts, 2, layer.CO), device=x.device)
@@ -83,10 +81,8 @@ def conv(x: Tensor, weight: Tensor, norm: Norm, layer: Layer) -> tuple[Tensor, T
 
 def conv_alone(x: Tensor, weight: Tensor, layer: Layer) -> Tensor:
     """The convolution's output."""
-    y = torch.empty(
-        (len(x), layer.CO, layer.H_OUT, layer.W_OUT), dtype=x.dtype, device=x.device, memory_format=torch.channels_last
-    )
-    block = block_of(layer.pixels_out, GRADIENT_BLOCK[layer.CO])
+    y = _like(x, layer.CO, layer.H_OUT, layer.W_OUT)
+    block = block_of(layer.pixels_out, PLAIN_BLOCK[layer.CO])
     launch(
         kernels.conv_alone, (len(x) * layer.pixels_out // block,), x, weight, y,
         **layer._asdict(), CI_PAD=layer.ci_padded, BLOCK=block, num_warps=4, num_stages=3,
@@ -133,7 +129,7 @@ def through_norm(
 
 def input_gradient(dy: Tensor, weight: Tensor, layer: Layer, shortcut: tuple[Tensor, Tensor] | None = None) -> Tensor:
     """The gradient of the input; `shortcut` is (dout, out) of out = relu(... + input)."""
-    dx, programs, options = _input_gradient_launch(dy, layer, GRADIENT_BLOCK)
+    dx, programs, options = _input_gradient_launch(dy, layer, PLAIN_BLOCK)
     launch(
         kernels.conv_backward_input, (programs,), dy, weight, dx, *(shortcut or (None, None)), *[None] * 5,
         NORMALISED=False, SHORTCUT=shortcut is not None, **options,
@@ -190,7 +186,7 @@ def supported(x: Tensor, weight: Tensor, stride: int) -> bool:
         return False
     layer = Layer.of(x, weight, stride)
     sides = ((layer.pixels_out, co), (layer.H_IN * layer.W_IN, ci))
-    return all(block_of(pixels, GRADIENT_BLOCK[c]) >= 32 for pixels, c in sides if c in CONV_BLOCK)
+    return all(block_of(pixels, PLAIN_BLOCK[c]) >= 32 for pixels, c in sides if c in CONV_BLOCK)
 
 
 def block_of(pixels_per_image: int, largest: int) -> int:
@@ -201,6 +197,12 @@ def block_of(pixels_per_image: int, largest: int) -> int:
     return block
 
 
+def _like(x: Tensor, channels: int, height: int, width: int) -> Tensor:
+    """Room for as many images of another shape, channels last."""
+    shape = (len(x), channels, height, width)
+    return torch.empty(shape, dtype=x.dtype, device=x.device, memory_format=torch.channels_last)
+
+
 def _rows(y: Tensor, numbers: int) -> tuple[int, int]:
     """Pixels per program of a pass without taps over so many numbers, and the number of programs."""
     images, channels, height, width = y.shape
@@ -209,10 +211,7 @@ def _rows(y: Tensor, numbers: int) -> tuple[int, int]:
 
 
 def _input_gradient_launch(dy: Tensor, layer: Layer, blocks: dict[int, int]) -> tuple[Tensor, int, dict[str, int]]:
-    dx = torch.empty(
-        (len(dy), layer.CI, layer.H_IN, layer.W_IN),
-        dtype=dy.dtype, device=dy.device, memory_format=torch.channels_last,
-    )  # fmt: skip
+    dx = _like(dy, layer.CI, layer.H_IN, layer.W_IN)
     block = block_of(layer.H_IN * layer.W_IN, blocks[layer.CI])
     options = {**layer._asdict(), "BLOCK": block, "CHUNK": CHUNK // layer.CI, "num_warps": 4, "num_stages": 3}
     return dx, dx.numel() // layer.CI // block, options

@@ -58,11 +58,11 @@ class FusableUnit(nn.Module):
 
     def covered(self, x: Tensor) -> bool:
         """Whether there are kernels for this layer and input."""
-        raise NotImplementedError
+        raise TypeError(f"{type(self).__name__} does not say which layers its kernels cover: override covered")
 
     def by_kernels(self, x: Tensor, residual: Tensor | None) -> Tensor:
         """The output; both inputs are channels last."""
-        raise NotImplementedError
+        raise TypeError(f"{type(self).__name__} has no kernels: override by_kernels")
 
     @property
     def tickets(self) -> Tensor:
