@@ -7,6 +7,9 @@ from typing import Any
 
 import pytest
 
+from procrustean.cli.adjust import adjustment_table
+from procrustean.metrics import metrics_from_totals
+
 Call = Callable[..., Any]
 Files = Callable[[Path], dict[str, bytes]]
 SMALL = ("--net", "small", "--epochs", 2, "--device", "cpu", "--run-dir", "run")
@@ -18,30 +21,61 @@ def run(call: Call, npz: Path) -> Path:
     return Path("run")
 
 
-def test_metrics_are_printed_beside_the_unadjusted_ones_and_the_run_stays(
-    run: Path, call: Call, files_of: Files
-) -> None:
+def test_a_summary_shows_the_metrics_before_and_after_and_the_run_stays(run: Path, call: Call, files_of: Files) -> None:
     before = files_of(run)
     answer = call("adjust", run, "--tau", "1.5")
     assert (answer.code, answer.err) == (0, "")
-    found = json.loads(answer.out)
-    assert (found["tau"], found["tau_chosen"]) == (1.5, "as given")
-    assert found["unadjusted"] == json.loads(call("evaluate", run).out)
-    assert found["adjusted"].keys() == found["unadjusted"].keys()
-    chosen = json.loads(call("adjust", run).out)
-    assert chosen["tau_chosen"] == "on the held-out images"
+    assert answer.out.startswith("**Test results of run in %, last epoch, adjusted with tau = 1.5**")
+    assert len(answer.out.splitlines()) < 12
+    heading, _, *rows = (line for line in answer.out.splitlines() if line.startswith("|"))
+    assert " ".join(heading.replace("|", " ").split()) == "scores accuracy balanced accuracy major minor macro-F1"
+    found = json.loads(call("adjust", run, "--tau", "1.5", "--json").out)
+    for row, name in zip(rows, ("unadjusted", "adjusted"), strict=False):
+        metrics = found[name]
+        groups = [metrics["groups"][group] for group in ("major", "minor")]
+        numbers = [metrics["accuracy"], metrics["balanced_accuracy"], *groups, metrics["macro_f1"]]
+        assert row.replace("|", " ").split() == [name, *(f"{100 * number:.1f}" for number in numbers)]
+    assert rows[2].startswith("| difference |")
+    assert "How tau was chosen: as given. 40 test images" in answer.out
+    assert "How tau was chosen: on the held-out images." in call("adjust", run).out
     assert files_of(run) == before
 
 
+def test_many_medium_and_few_are_shown_where_classes_are_many() -> None:
+    counts = [200] * 10 + [50] * 10 + [5] * 10
+    before = metrics_from_totals([9] * 10 + [5] * 10 + [1] * 10, [10] * 30, [10] * 30, counts)
+    after = metrics_from_totals([8] * 10 + [6] * 10 + [4] * 10, [10] * 30, [10] * 30, counts)
+    table = adjustment_table({"tau": 1.0, "tau_chosen": "as given", "unadjusted": before, "adjusted": after}, "run")
+    lines = [dict(zip((c.name for c in table.columns), (c.text for c in row), strict=True)) for row in table.rows]
+    assert [line["few"] for line in lines] == ["10.0", "40.0", "+30.0"]
+    assert [line["many"] for line in lines] == ["90.0", "80.0", "-10.0"]
+    assert [line["medium"] for line in lines] == ["50.0", "60.0", "+10.0"]
+    balanced = metrics_from_totals([9] * 30, [10] * 30, [10] * 30, [50] * 30)  # no groups to speak of
+    table = adjustment_table({"tau": 1.0, "tau_chosen": "", "unadjusted": balanced, "adjusted": balanced}, "run")
+    assert [c.name for c in table.columns] == ["scores", "accuracy", "balanced accuracy", "macro-F1"]
+
+
+def test_all_metrics_are_printed_as_json(run: Path, call: Call) -> None:
+    found = json.loads(call("adjust", run, "--tau", "1.5", "--json").out)
+    assert (found["tau"], found["tau_chosen"]) == (1.5, "as given")
+    assert found["unadjusted"] == json.loads(call("evaluate", run).out)
+    assert found["adjusted"].keys() == found["unadjusted"].keys()
+    assert json.loads(call("adjust", run, "--json").out)["tau_chosen"] == "on the held-out images"
+
+
 def test_strength_zero_prints_what_evaluate_prints(run: Path, call: Call) -> None:
-    assert json.loads(call("adjust", run, "--tau", "0").out)["adjusted"] == json.loads(call("evaluate", run).out)
+    adjusted = json.loads(call("adjust", run, "--tau", "0", "--json").out)["adjusted"]
+    assert adjusted == json.loads(call("evaluate", run).out)
 
 
-def test_it_writes_to_a_file(run: Path, call: Call) -> None:
-    printed = call("adjust", run).out
+def test_it_writes_to_a_file_and_says_where(run: Path, call: Call) -> None:
+    printed = call("adjust", run, "--json").out
+    summary = call("adjust", run).out
     answer = call("adjust", run, "--output", "adjusted.json")
-    assert (answer.code, answer.out) == (0, "")
+    assert (answer.code, answer.out) == (0, summary + "\nAll metrics: adjusted.json\n")
     assert Path("adjusted.json").read_text() == printed
+    both = call("adjust", run, "--output", "both.json", "--json")
+    assert Path("both.json").read_text() == both.out == printed
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ COMMANDS = {
     "resume": ["Folder of the run"],
     "evaluate": ["--weights", "{last,held_out,ema,swa}", "--statistics"],
     "layers": ["--size", "--channels", "--every"],
-    "adjust": ["--tau", "--output"],
+    "adjust": ["--tau", "--output", "--json"],
     "inspect": ["broken files", "--device"],
     "predict": ["--prior", "--top", "--output"],
     "thresholds": ["--precision", "--recall", "--prior"],

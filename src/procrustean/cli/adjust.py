@@ -5,17 +5,21 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import tyro
 
 from ..errors import RunError
+
+if TYPE_CHECKING:
+    from ..report.formats import Table
 
 
 @dataclass(frozen=True)
 class Adjust:
     """Test a finished run with scores shifted by tau * log of the class priors (post-hoc logit adjustment).
 
-    Nothing is trained, and the run stays as it is; prints all metrics, adjusted and unadjusted, as JSON.
+    Nothing is trained, and the run stays as it is; prints the main metrics before and after the shift.
     """
 
     run_dir: tyro.conf.Positional[Path]
@@ -23,7 +27,9 @@ class Adjust:
     tau: float | None = None
     """Strength, 0 for none; default the best of 0 to 2 on the held-out images, 1 if there are none."""
     output: Path | None = None
-    """Write to a file instead of the terminal."""
+    """JSON file to write, with all metrics."""
+    json: bool = False
+    """Print all metrics as JSON, for other programs."""
 
     def run(self) -> int:
         from ..console import write_result
@@ -32,12 +38,56 @@ class Adjust:
         # A run's folder holds what training left, and nothing else.
         if self.output is not None and self.output.resolve().is_relative_to(self.run_dir.resolve()):
             raise RunError(f"{self.output} is inside the run {self.run_dir}, which stays as it is; give another place")
-        text = json.dumps(adjust(self.run_dir, tau=self.tau), indent=1)
-        if self.output is None:
+        outcome = adjust(self.run_dir, tau=self.tau)
+        text = json.dumps(outcome, indent=1)
+        if self.output is not None:
+            try:
+                self.output.write_text(text + "\n")
+            except OSError as error:
+                raise RunError(f"cannot write {self.output} ({error.strerror})") from error
+        if self.json:
             write_result(text)
             return 0
-        try:
-            self.output.write_text(text + "\n")
-        except OSError as error:
-            raise RunError(f"cannot write {self.output} ({error.strerror})") from error
+        write_result(adjustment_table(outcome, str(self.run_dir)))
+        if self.output is not None:
+            write_result(f"\nAll metrics: {self.output}")
         return 0
+
+
+def adjustment_table(outcome: dict[str, Any], name: str) -> Table:
+    """The main metrics before and after the adjustment, and by how much they differ.
+
+    Args:
+        outcome: what `procrustean.adjust` returns.
+        name: of the run.
+    """
+    from ..report.formats import Cell, Column, Table
+
+    before, after = _main_metrics(outcome["unadjusted"]), _main_metrics(outcome["adjusted"])
+    lines = {
+        "unadjusted": [f"{100 * value:.1f}" for value in before.values()],
+        "adjusted": [f"{100 * value:.1f}" for value in after.values()],
+    }
+    # Of the numbers as they are shown, so that the difference is the one a reader computes.
+    lines["difference"] = [f"{float(b) - float(a):+.1f}" for a, b in zip(*lines.values(), strict=True)]
+    return Table(
+        title=f"Test results of {name} in %, last epoch, adjusted with tau = {outcome['tau']:g}",
+        columns=(Column("scores", "scores", numeric=False), *(Column(name, name) for name in before)),
+        rows=tuple((Cell(heading), *map(Cell, numbers)) for heading, numbers in lines.items()),
+        note=f"How tau was chosen: {outcome['tau_chosen']}. {outcome['adjusted']['images']} test images; groups of "
+        "classes are mean recalls.",
+    )
+
+
+def _main_metrics(metrics: dict[str, Any]) -> dict[str, float]:
+    """What the summary shows by its headings; groups of classes where they part the classes."""
+    from ..report.tables import FEWEST_CLASSES_FOR_MANY_MEDIUM_FEW
+
+    found = {"accuracy": metrics["accuracy"], "balanced accuracy": metrics["balanced_accuracy"]}
+    kinds: list[tuple[str, ...]] = [("major", "minor")]
+    if len(metrics["recall"]) >= FEWEST_CLASSES_FOR_MANY_MEDIUM_FEW:
+        kinds.append(("many", "medium", "few"))
+    for kind in kinds:
+        groups = {name: metrics["groups"][name] for name in kind if metrics["groups"][name] is not None}
+        found |= groups if len(groups) > 1 else {}
+    return {**found, "macro-F1": metrics["macro_f1"]}
