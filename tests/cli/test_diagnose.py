@@ -71,6 +71,45 @@ def test_diagnose_writes_nothing_into_the_run(call: Any, runs: list[str]) -> Non
     assert call("diagnose", "nowhere").code == 2
 
 
+def test_several_runs_get_a_verdict_each(call: Any, runs: list[str]) -> None:
+    answer = call("diagnose", *runs, "runs/../runs/erm")  # the last one is the first again
+    assert answer.code == 0, answer.err
+    headings = [line for line in answer.out.splitlines() if line.startswith("## ")]
+    assert headings == ["## runs/erm", "## runs/mfw"]
+    _, erm, mfw = answer.out.split("## ")
+    assert erm.startswith("runs/erm\n\nERM: ")
+    assert mfw.startswith("runs/mfw\n\nMFW: ")
+    assert "diagnosing runs/mfw, 2 of 2" in answer.err
+    for part, name in ((erm, "erm"), (mfw, "mfw")):
+        assert f"Written: diagnosis/{name}/diagnosis.json" in part
+        alone = call("diagnose", f"runs/{name}", "--quiet")
+        assert alone.out.strip() == part.split("\n", 1)[1].strip()
+    assert call("diagnose", *runs, "--output", "here", "--quiet").code == 0
+    labels = [json.loads(Path("here", name, "diagnosis.json").read_text())["label"] for name in ("erm", "mfw")]
+    assert labels == ["ERM", "MFW"]
+
+
+def test_a_bad_run_among_good_ones_is_named_and_the_others_are_diagnosed(call: Any, runs: list[str]) -> None:
+    answer = call("diagnose", "runs/erm", "nowhere", "runs/mfw", "--quiet")
+    assert answer.code == 2
+    first, last = answer.err.splitlines()
+    assert first.startswith("procrustean: nowhere: ")
+    assert last == "procrustean: 1 of 3 runs could not be diagnosed: nowhere"
+    assert "## nowhere\n\nNo verdict: this run could not be diagnosed." in answer.out
+    assert {path.name for path in Path("diagnosis").iterdir()} == {"erm", "mfw"}
+
+
+def test_diagnoses_of_one_name_do_not_overwrite_each_other(call: Any, runs: list[str], npz: Path) -> None:
+    assert call("train", npz, *TINY, "--method", "erm", "--run-dir", "other/erm").code == 0
+    answer = call("diagnose", "runs/erm", "other/erm")
+    assert (answer.code, answer.out) == (2, "")
+    assert "about runs/erm and other/erm would both be in diagnosis/erm" in answer.err
+    assert not Path("diagnosis").exists()
+    inside = call("diagnose", "runs/mfw", "runs/erm", "--output", "runs/erm/diagnosis")
+    assert (inside.code, "runs/erm/diagnosis/mfw is inside the run runs/erm" in inside.err) == (2, True)
+    assert "no run to diagnose" in call("diagnose").err
+
+
 def test_the_command_offers_every_figure() -> None:
     hints = typing.get_type_hints(Figures)
     assert set(typing.get_args(hints["name"])) == set(FIGURES)

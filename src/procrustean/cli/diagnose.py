@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 import tyro
 
-from ..errors import RunError
+from ..errors import ProcrusteanError, RunError
 
 if TYPE_CHECKING:
     from ..diagnose.curves import Curves
@@ -25,35 +26,82 @@ class Diagnose:
     chosen on held-out images, those kept by --keep-weights-every; of an unfinished run the last two checkpoints.
     """
 
-    run_dir: tyro.conf.Positional[Path]
-    """Folder of the run."""
+    runs: Annotated[tyro.conf.Positional[tuple[Path, ...]], tyro.conf.arg(metavar="RUN [RUN ...]")]
+    """Folders of the runs; each gets a verdict of its own."""
     output: Path | None = None
-    """Folder for the figures and diagnosis.json; default diagnosis/ with the name of the run, where `figures` and
-    `report` find it."""
+    """Folder for the figures and diagnosis.json, of several runs for a folder with the name of each; default
+    diagnosis/ with the name of the run, where `figures` and `report` find it."""
     all_classes: bool = False
     """Draw every class, not only the largest and the smallest."""
     quiet: bool = False
     """No progress."""
 
     def run(self) -> int:
-        from ..console import make_reporter, write_result
-        from ..diagnose.diagnosed import DIAGNOSES
-        from ..diagnose.finished import diagnose_run
+        from ..console import make_reporter, notify, write_result
 
-        output = self.output or DIAGNOSES / self.run_dir.resolve().name
-        # A run's folder holds what training left, and nothing else.
-        if output.resolve().is_relative_to(self.run_dir.resolve()):
-            raise RunError(f"{output} is inside the run {self.run_dir}, which stays as it is; give another place")
+        places = self._places()
         reporter = make_reporter(quiet=self.quiet)
+        failed: list[Path] = []
         try:
-            diagnosis = diagnose_run(self.run_dir, say=reporter.say)
+            for number, (run, output) in enumerate(places.items()):
+                if len(places) > 1:
+                    if number:
+                        write_result("")
+                    write_result(f"## {run}")
+                    write_result("")
+                    reporter.say(f"diagnosing {run}, {number + 1} of {len(places)}")
+                try:
+                    self._diagnose(run, output, reporter.say)
+                except ProcrusteanError as error:
+                    if len(places) == 1:
+                        raise
+                    # The other runs are none the worse for it.
+                    write_result("No verdict: this run could not be diagnosed.")
+                    notify(f"{run}: {error}")
+                    failed.append(run)
         finally:
             reporter.close()
-        files = _written(diagnosis, self.run_dir, output, self.all_classes)
+        if failed:
+            names = ", ".join(map(str, failed))
+            raise RunError(f"{len(failed)} of {len(places)} runs could not be diagnosed: {names}")
+        return 0
+
+    def _places(self) -> dict[Path, Path]:
+        """Each run and the folder for what is written about it; a run that is given twice is one."""
+        from ..diagnose.diagnosed import DIAGNOSES
+
+        if not self.runs:
+            raise RunError("no run to diagnose; give the folder of one, or of several")
+        distinct: dict[Path, Path] = {}
+        for run in self.runs:
+            distinct.setdefault(run.resolve(), run)
+        runs = list(distinct.values())
+        folder = self.output or DIAGNOSES
+        alone = self.output is not None and len(runs) == 1
+        places = {run: folder if alone else folder / run.resolve().name for run in runs}
+        taken: dict[Path, Path] = {}
+        for run, output in places.items():
+            if output in taken:
+                raise RunError(
+                    f"what is written about {taken[output]} and {run} would both be in {output}; diagnose them one at "
+                    "a time, each with an --output of its own"
+                )
+            taken[output] = run
+            # A run's folder holds what training left, and nothing else.
+            for other in runs:
+                if output.resolve().is_relative_to(other.resolve()):
+                    raise RunError(f"{output} is inside the run {other}, which stays as it is; give another place")
+        return places
+
+    def _diagnose(self, run: Path, output: Path, say: Callable[[str], None]) -> None:
+        from ..console import write_result
+        from ..diagnose.finished import diagnose_run
+
+        diagnosis = diagnose_run(run, say=say)
+        files = _written(diagnosis, run, output, self.all_classes)
         write_result(f"{diagnosis.curves.label}: " + "\n".join(f"- {f.text}" for f in diagnosis.findings).lstrip("- "))
         write_result(class_table(diagnosis.curves))
         write_result("Written: " + ", ".join(map(str, files)))
-        return 0
 
 
 def class_table(curves: Curves) -> Table:
