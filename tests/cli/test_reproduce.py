@@ -49,6 +49,33 @@ def test_a_table_of_one_s_own(mine: str, call: Call) -> None:
     assert "| MFW" in Path("runs/reproduce/mine.md").read_text()
 
 
+def test_only_the_seeds_that_were_asked_for_are_shown(mine: str, call: Call) -> None:
+    def seeds(answer: Any) -> list[str]:
+        return [line.split("|")[3].strip() for line in answer.out.splitlines() if line.startswith(("| ERM", "| MFW"))]
+
+    assert call("reproduce", "mine", "--tables", mine, "--seeds", 3, "--quiet").code == 0
+    kept = Path("runs/reproduce/mine.md").read_text()
+    everything = call("reproduce", "mine", "--tables", mine, "--show")
+    assert seeds(everything) == ["3", "3"]
+    assert everything.out.endswith("Shown: 6 runs, training seeds 0, 1, 2.\n")
+    two = call("reproduce", "mine", "--tables", mine, "--show", "--seeds", 2)
+    assert seeds(two) == ["2", "2"]
+    assert two.out.endswith("Shown: 4 runs, training seeds 0, 1. Not shown: 2 runs with other seeds.\n")
+    one = call("reproduce", "mine", "--tables", mine, "--show", "--seeds", 1, "--rows", "MFW")
+    assert seeds(one) == ["1"]
+    assert one.out.endswith("Shown: 1 run, training seed 0. Not shown: 2 runs with other seeds.\n")
+    trained = call("reproduce", "mine", "--tables", mine, "--seeds", 2, "--quiet")
+    assert trained.out == two.out
+    assert Path("runs/reproduce/mine.md").read_text() == kept  # the file has everything
+    for path in Path("results/mine").glob("*.json"):
+        if json.loads(path.read_text())["config"]["seed"] == 0:
+            path.unlink()
+    none = call("reproduce", "mine", "--tables", mine, "--show", "--seeds", 1)
+    assert none.out.startswith("Nothing of this is among the results")
+    assert none.out.endswith("Not shown: 4 runs with other seeds.\n")
+    assert "seeds = 0 received" in call("reproduce", "mine", "--tables", mine, "--show", "--seeds", 0).err
+
+
 def test_a_dry_run_needs_no_data_and_trains_nothing(call: Call) -> None:
     answer = call("reproduce", "cifar", "--rows", "MFW", "--columns", "cifar10-lt100", "--dry-run")
     assert answer.code == 0

@@ -17,6 +17,10 @@ if TYPE_CHECKING:
     from ..reproduce.store import Store
 
 
+#: Training seeds of each cell, unless the user says how many.
+SEEDS = 3
+
+
 @dataclass(frozen=True)
 class Reproduce:
     """Train the cells of the paper's tables and show ours beside its numbers; without a name, list the tables.
@@ -32,8 +36,8 @@ class Reproduce:
     """Rows of the tables, by name or pattern ('MFW*'); all by default."""
     columns: tuple[str, ...] = ()
     """Columns of the tables, by name or pattern ('cifar10-*'); all by default."""
-    seeds: int = 3
-    """Training seeds of each cell: 0, 1, ..."""
+    seeds: int | None = None
+    """Training seeds of each cell: 0, 1, ... up to so many; default 3, and all there are where tables are printed."""
     data_seed: int = 0
     """Which images of a class are kept; 0 gives the published sets."""
     held_out: bool = False
@@ -74,6 +78,8 @@ class Reproduce:
             raise ConfigError(
                 f"minutes = {self.minutes:g} received; give 0 or more, or leave it out to train to the end"
             )
+        if self.seeds is not None and self.seeds < 1:
+            raise ConfigError(f"seeds = {self.seeds} received; each cell needs at least one")
         definitions = self._definitions()
         parts = definitions.parts(self.names, self.rows, self.columns)
         reporter = make_reporter(quiet=self.quiet)
@@ -111,7 +117,7 @@ class Reproduce:
             definitions,
             parts,
             store,
-            seeds=self.seeds,
+            seeds=SEEDS if self.seeds is None else self.seeds,
             data_seed=self.data_seed,
             held_out=self.held_out,
             data_dir=self.data_dir,
@@ -166,18 +172,22 @@ class Reproduce:
 
     def _show(self, definitions: Definitions, parts: list[Part], store: Store) -> None:
         from ..console import write_result
-        from ..reproduce.overview import finished_tables, write_tables
+        from ..reproduce.overview import finished_tables, seeds_text, write_tables
 
-        names, asked = list(dict.fromkeys(part.table for part in parts)), set(definitions.cells(parts))
+        names, asked = list(dict.fromkeys(part.table for part in parts)), definitions.cells(parts)
+        seen, only = store.with_seeds(self.seeds), set(asked)
         shown = False
         for name in names:
-            for piece in finished_tables(definitions.tables[name], store, data_seed=self.data_seed, only=asked):
+            for piece in finished_tables(definitions.tables[name], seen, data_seed=self.data_seed, only=only):
                 if shown:
                     write_result("")  # markdown would take what follows for one more row
                 write_result(piece)
                 shown = True
         if not shown:
             write_result(f"Nothing of this is among the results in {self.results} or {self.output}.")
+        numbers = seeds_text(asked, store, shown=self.seeds, data_seed=self.data_seed)
+        if numbers:
+            write_result(f"\n{numbers}")
         if not self.show:  # the files hold the tables in full, whatever was asked for last
             write_tables([definitions.tables[name] for name in names], store, self.output, data_seed=self.data_seed)
 

@@ -52,6 +52,35 @@ def finished_tables(
     return pieces
 
 
+def seeds_text(cells: Sequence[Place], store: Store, *, shown: int | None, data_seed: int = 0) -> str:
+    """How many runs of these cells are shown, with which training seeds, and how many are not.
+
+    Args:
+        cells: what was asked for.
+        store: with all runs.
+        shown: the seeds 0, 1, ... up to so many; None for all.
+        data_seed: which images of a class are kept.
+    """
+    seeds = {}
+    for cell in cells:
+        config = cell.config_or_none(data_seed=data_seed)
+        for result in () if config is None else store.repeats_or_none(config):
+            seeds[result.path] = int(result.config["seed"])  # two cells may be the same runs
+    seen = [seed for seed in seeds.values() if shown is None or seed < shown]
+    listed, hidden = sorted(set(seen)), len(seeds) - len(seen)
+    parts = []
+    if seen:
+        numbers = ", ".join(map(str, listed))
+        parts.append(f"Shown: {_runs(len(seen))}, training seed{'s' * (len(listed) != 1)} {numbers}.")
+    if hidden:
+        parts.append(f"Not shown: {_runs(hidden)} with other seeds.")
+    return " ".join(parts)
+
+
+def _runs(number: int) -> str:
+    return f"{number} run{'s' * (number != 1)}"
+
+
 def write_tables(specs: Sequence[TableSpec], store: Store, folder: Path, *, data_seed: int = 0) -> list[Path]:
     """Write each table that has something measured as markdown, named after it and after its data seed, if not 0."""
     suffix = f"-data-seed-{data_seed}" * (data_seed != 0)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from copy import copy
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -61,6 +62,18 @@ class Store:
             return self.repeats(config)
         except ConfigError:
             return []
+
+    def with_seeds(self, seeds: int | None) -> Store:
+        """The same store, of which only the training seeds 0, 1, ... up to so many are seen; None for all."""
+        if seeds is None:
+            return self
+        seen = copy(self)
+        seen.kept = {name: stored for name, stored in self.kept.items() if stored.config.seed < seeds}
+        seen._repeats = {
+            name: [stored for stored in repeats if stored.config.seed < seeds]
+            for name, repeats in self._repeats.items()
+        }
+        return seen
 
     def place(self, config: RunConfig) -> Path:
         """The directory in which the run goes on, or begins; its name may be that of an older version."""
