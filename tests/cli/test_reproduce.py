@@ -86,6 +86,18 @@ def test_a_dry_run_needs_no_data_and_trains_nothing(call: Call) -> None:
     assert not Path("results").exists()
 
 
+def test_a_dry_run_of_few_images_counts_them_one_by_one(call: Call) -> None:
+    column = {"source": "digits", "imbalance": "step", "rho": 20}
+    table = {"columns": {"c": column}, "rows": {"r": {"method": "erm", "epochs": 2}}}
+    Path("few.yaml").write_text(yaml.safe_dump({"tables": {"few": table}}))
+    answer = call("reproduce", "few", "--tables", "few.yaml", "--dry-run")
+    assert answer.code == 0
+    assert "million" not in answer.out
+    assert "3,150 images to train on" in answer.out  # 3 seeds, 2 epochs
+    (row,) = (line for line in answer.out.splitlines() if line.startswith("| few "))
+    assert row.replace("|", " ").split()[-1] == "1,050"
+
+
 def test_the_time_box_says_what_is_left(mine: str, call: Call) -> None:
     answer = call("reproduce", "mine", "--tables", mine, "--seeds", 1, "--minutes", 0)
     assert answer.code == 0

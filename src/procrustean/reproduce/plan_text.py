@@ -23,14 +23,23 @@ def plan_table(plan: Plan) -> Table:
     for (table, row, column, held_out), runs in groups.items():
         seeds = ", ".join(f"{run.config.seed} {_STATE[run.state]}" for run in runs)
         name = f"{row}, {held_out:g} held out" if held_out else row
-        images = f"{runs[0].images / 1e6:.1f}"
-        rows.append((Cell(table), Cell(name), Cell(column), Cell(seeds), Cell(images)))
+        images = Cell(images_text(runs[0].images))
+        rows.append((Cell(table), Cell(name), Cell(column), Cell(seeds), images))
     headings = ("table", "row", "column", "seeds")
     columns = (
         *(Column(name, name, numeric=False) for name in headings),
-        Column("images", "million images a run"),
+        Column("images", "images a run"),
     )
     return Table("Plan, in the order of training", columns, tuple(rows))
+
+
+def images_text(images: int) -> str:
+    """A number of images, in millions where there are any.
+
+    >>> images_text(11_165_400), images_text(21_600)
+    ('11.2 million', '21,600')
+    """
+    return f"{images:,}" if images < 1e6 else f"{images / 1e6:,.1f} million"
 
 
 def plan_text(plan: Plan, *, rate: float, width: int, machine: str) -> str:
@@ -45,7 +54,7 @@ def plan_text(plan: Plan, *, rate: float, width: int, machine: str) -> str:
     ]
     if remaining:
         here = duration_text(predicted_seconds(costs, rate, width))
-        lines.append(f"{images / 1e6:.1f} million images to train on, about {here} here ({machine}, {width} at a time)")
+        lines.append(f"{images_text(images)} images to train on, about {here} here ({machine}, {width} at a time)")
         if machine == "cpu":
             there = [predicted_cost(run.config, "cuda") for run in remaining]
             seconds = predicted_seconds(there, FIRST_GUESS["cuda"], 8)

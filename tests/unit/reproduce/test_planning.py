@@ -201,4 +201,4 @@ def test_the_plan_in_words(definitions: Definitions, open_store: OpenStore, writ
     remaining = 2 * (2 * 300 + 200) * (12406 + 25250) - 200 * 25250
     assert f"{remaining / 1e6:.1f} million images" in text
     shown = [[cell.text for cell in row] for row in plan_table(plan).rows]
-    assert ["small", "ERM", "step", "0 done, 1 to do", "5.0"] in shown
+    assert ["small", "ERM", "step", "0 done, 1 to do", "5.0 million"] in shown
