@@ -170,6 +170,8 @@ class RichReporter:
             self._progress = self._bars()
             atexit.register(self.close)  # an interrupted program must not leave the cursor hidden
             self._progress.start()
+        if name in self._tasks:  # it goes on after its process was replaced
+            self._progress.remove_task(self._tasks[name])
         self._tasks[name] = self._progress.add_task(printable(name), total=epochs, completed=first_epoch, numbers="")
 
     def _bars(self) -> Progress:

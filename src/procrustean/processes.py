@@ -1,7 +1,8 @@
 """Train the runs of a grid in several processes. One that dies is replaced, and its run goes on where it was saved.
 
 Each process is a fresh interpreter, with one thread unless OMP_NUM_THREADS says otherwise, that is given one run after
-the other over a pipe. It ends with its pipe, and saves itself and ends if the program that started it is killed.
+the other over a pipe, and tells over another how far it is. It ends with its pipe, and saves itself and ends if the
+program that started it is killed.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import time
 from collections import Counter, deque
 from collections.abc import Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +30,8 @@ from .engine.stopping import stop_on_signal
 from .errors import ConfigError, ProcrusteanError, RunError
 from .loading import Sources
 from .many import Outcome, check_places, fit_many, predicted_cost
+from .process_progress import Shown, Telling, write_or_drop
+from .run_names import Distinct, differences
 from .tracking import Tool, imported
 
 #: Processes that may die over one run before it is given up.
@@ -72,6 +76,7 @@ class _Grid:
         self, configs: Sequence[RunConfig], paths: Sequence[Path], reporter: Reporter, log: Tool | None
     ) -> None:
         self.configs, self.paths, self.reporter, self.log = configs, paths, reporter, log
+        self.shown = [Shown(Distinct(reporter, addition)) for addition in differences(configs)]
         costs = [predicted_cost(config) for config in configs]
         self.waiting = deque(sorted(range(len(configs)), key=lambda number: -costs[number]))
         self.workers: list[_Worker] = []
@@ -107,16 +112,20 @@ class _Grid:
             worker.give(number, {"config": config, "log": self.log})
 
     def listen(self) -> None:
-        """Take the answers that have come, and replace who died."""
+        """Take the messages that have come, show how far the runs are, and replace who died."""
         for key, _ in self._selector.select(timeout=PATIENCE):
             worker: _Worker = key.data
-            answer = worker.answer()
-            if answer is None:
+            messages = worker.messages()
+            if messages is None:
                 self._selector.unregister(worker.answers)
                 self.workers.remove(worker)
                 self._died(worker.run, worker.end(), asked=worker.asked)
-            elif answer:
-                self._answered(answer, worker)
+                continue
+            for message in messages:
+                if "outcome" in message:
+                    self._answered(message, worker)
+                elif worker.run is not None:
+                    self.shown[worker.run].take(message)
 
     def _answered(self, answer: dict[str, Any], worker: _Worker) -> None:
         number, worker.run = worker.run, None
@@ -129,13 +138,17 @@ class _Grid:
             self.waiting.appendleft(number)  # somebody else stopped the process, not the grid
         elif not answer.get("stopped"):
             self.done.add(number)
-        over = len(self.done) + len(self.errors)
-        self.reporter.say(f"{self.paths[number].name}: {answer['outcome']}; {over} of {len(self.configs)} runs over")
+        over = f"{len(self.done) + len(self.errors)} of {len(self.configs)} runs over"
+        if number in self.done and self.shown[number].finish(f"{answer.get('summary')}; {over}"):
+            return
+        self.shown[number].forget()
+        self.reporter.say(f"{self.paths[number].name}: {answer['outcome']}; {over}")
 
     def _died(self, number: int | None, how: str, *, asked: bool) -> None:
         if number is None or asked:
             return
         self.deaths[number] += 1
+        self.shown[number].forget()
         name = self.paths[number].name
         if self.deaths[number] < DEATHS:
             self.waiting.appendleft(number)
@@ -185,17 +198,13 @@ class _Worker:
             self._runs.write(json.dumps(task).encode() + b"\n")
             self._runs.flush()
 
-    def answer(self) -> dict[str, Any] | None:
-        """What came of its run; empty if that is not there as a whole yet, None if the process has ended."""
+    def messages(self) -> list[dict[str, Any]] | None:
+        """How far its run is, or what came of it, as far as that is there as a whole; None if the process has ended."""
         data = os.read(self.answers.fileno(), 1 << 16)
         if not data:
             return None
-        self._received += data
-        if not self._received.endswith(b"\n"):
-            return {}
-        answer: dict[str, Any] = json.loads(self._received)
-        self._received = b""
-        return answer
+        *lines, self._received = (self._received + data).split(b"\n")
+        return [json.loads(line) for line in lines]
 
     def ask_to_stop(self) -> None:
         if self.run is not None and not self.asked:
@@ -225,33 +234,22 @@ def work() -> None:
     with suppress(BrokenPipeError):  # nobody is left to answer to
         for line in sys.stdin:
             task = json.loads(line)
-            answer = _trained(RunConfig.from_json(task["config"]), sources, task["log"])
-            answers.write(json.dumps(answer) + "\n")
+            telling = Telling(partial(write_or_drop, answers.fileno()))
+            answer = _trained(RunConfig.from_json(task["config"]), sources, task["log"], telling)
+            answers.write(json.dumps({**answer, "summary": telling.summary, "warnings": telling.warnings}) + "\n")
             answers.flush()
 
 
-class _Warnings(SilentReporter):
-    """Keeps what is warned about, for the program that started this process."""
-
-    def __init__(self) -> None:
-        self.texts: list[str] = []
-
-    def say_once(self, text: str) -> None:
-        if text.startswith("warning: "):
-            self.texts.append(text)
-
-
-def _trained(config: RunConfig, sources: Sources, log: Tool | None) -> dict[str, Any]:
-    warned = _Warnings()
+def _trained(config: RunConfig, sources: Sources, log: Tool | None, reporter: Reporter) -> dict[str, Any]:
     try:
-        (outcome,) = fit_many([config], sources=sources, width=1, log=log, reporter=warned)
+        (outcome,) = fit_many([config], sources=sources, width=1, log=log, reporter=reporter)
     except Stopped:
-        return {"outcome": "stopped and saved", "stopped": True, "warnings": warned.texts}
+        return {"outcome": "stopped and saved", "stopped": True}
     error = outcome.error
     if error is None:
-        return {"outcome": "finished", "warnings": warned.texts}
+        return {"outcome": "finished"}
     text = str(error) if isinstance(error, ProcrusteanError) else f"{type(error).__name__}: {error}"
-    return {"outcome": f"failed: {text}", "error": text, "warnings": warned.texts}
+    return {"outcome": f"failed: {text}", "error": text}
 
 
 def _end_with(parent: int) -> None:

@@ -6,6 +6,7 @@ import os
 import signal
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +39,48 @@ def grid(npz: Path, tiny: dict[str, Any]) -> Callable[[Path], list[RunConfig]]:
         return [RunConfig(source=str(npz), **settings, seed=seed, run_dir=folder / str(seed)) for seed in range(runs)]
 
     return configs
+
+
+class Watching(Listening):
+    """Keeps what is shown of each run."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.seen: dict[str, list[Any]] = {}
+
+    def run_started(self, name: str, epochs: int, first_epoch: int) -> None:
+        self.seen.setdefault(name, []).append((epochs, first_epoch))
+
+    def epoch_done(self, name: str, epoch: int, record: dict[str, Any]) -> None:
+        assert set(record) == {"loss", "images_per_second", "test"}
+        self.seen[name].append(epoch)
+
+    def run_finished(self, name: str, summary: str) -> None:
+        self.seen[name].append(summary)
+
+
+@pytest.mark.slow
+def test_the_progress_inside_every_run_is_shown(grid: Callable[..., list[RunConfig]], tmp_path: Path) -> None:
+    configs = grid(tmp_path / "many", 2, 30)
+    configs[1] = replace(configs[1], seed=0, batch_size=8)  # of the same name but for this
+    reporter = Watching()
+    fit_in_processes(configs, processes=2, reporter=reporter)
+    assert len(reporter.seen) == 2
+    assert any("batch_size=8" in name for name in reporter.seen)
+    for (started, *epochs, summary), config in zip(
+        (reporter.seen[name] for name in sorted(reporter.seen, key=lambda name: "batch_size=8" in name)),
+        configs,
+        strict=True,
+    ):
+        assert started == (30, 0)
+        assert epochs
+        assert epochs == sorted(set(epochs))
+        assert f"kept in {config.run_dir}; " in summary
+        assert summary.endswith("of 2 runs over")
+    again = Watching()
+    fit_in_processes(configs, processes=1, reporter=again)
+    assert again.seen == {}  # nothing was left to train
+    assert again.said == ["0: finished; 1 of 2 runs over", "1: finished; 2 of 2 runs over"]
 
 
 @pytest.mark.slow
@@ -109,13 +152,13 @@ class Scripted:
         self.run = number
         os.write(self._writer, b"x")
 
-    def answer(self) -> dict[str, Any] | None:
+    def messages(self) -> list[dict[str, Any]] | None:
         os.read(self.answers.fileno(), 1)
         answer = self.script.pop(0)
         if answer is not None and "error" not in answer:
             (Path(answer["path"])).mkdir(parents=True)
             (Path(answer["path"]) / "result.json").write_text("{}")
-        return answer
+        return None if answer is None else [answer]
 
     def ask_to_stop(self) -> None:
         self.asked = True

@@ -248,3 +248,12 @@ def test_results_survive_a_narrow_encoding(monkeypatch: pytest.MonkeyPatch) -> N
 )
 def test_durations(seconds: float, text: str) -> None:
     assert duration_text(seconds) == text
+
+
+def test_a_run_that_begins_again_has_one_bar() -> None:
+    reporter = RichReporter(Console(file=Terminal(), force_terminal=True, width=80))
+    reporter.run_started("ERM", 10, 0)
+    reporter.run_started("ERM", 10, 4)  # its process was replaced
+    assert reporter._progress is not None
+    assert [task.completed for task in reporter._progress.tasks] == [4]
+    reporter.close()
