@@ -87,7 +87,7 @@ function panelsByClass(page, quantity, picked) {
     title: `${quantity.title}, class ${page.setting.classes[index]}`,
     lines: page.methods.flatMap(({ method, look }) => quantity.parts.filter(({ key }) => method.perClass[key]).map((part, number) =>
       classLine(method.perClass[part.key], index, {
-        label: method.label + (part.title ? `, ${part.title}` : ""), colour: look.colour, dash: number ? "4 3" : look.dash,
+        label: method.label + (part.title ? `, ${part.title}` : ""), colour: look.colour, dash: number ? secondDash(look.dash) : look.dash,
       }))),
   }));
 }

@@ -2,6 +2,7 @@
 
 const MOST_BANDS = 6; // more of them hide the lines
 const MOST_MARKS = 60;
+const MOST_END_LABELS = 12; // more of them are pushed away from their lines
 
 // lines: {label, colour, dash, mark, x: [], y: [], sd: [] or null}; values may be null.
 // names: what the positions on the x axis are called, where these are no epochs.
@@ -12,7 +13,8 @@ function lineChart(options) {
   const height = options.height ?? 250;
   const rotated = names !== null && namesTooWide(names, width);
   const below = (rotated ? 58 : 34) + (bars ? 46 : 0);
-  const edge = { left: 44, right: options.endLabels ? 84 : 14, top: 12, bottom: below };
+  const labelled = options.endLabels && lines.length <= MOST_END_LABELS;
+  const edge = { left: 44, right: labelled ? 84 : 14, top: 12, bottom: below };
   const positions = [...new Set(lines.flatMap((line) => line.x))].sort((a, b) => a - b);
   const xDomain = positions.length > 1
     ? [positions[0], positions[positions.length - 1]]
@@ -34,7 +36,7 @@ function lineChart(options) {
     options.reference !== undefined ? referenceLine(options.reference, yAt, edge.left, width - edge.right, yDomain) : null,
     lines.length <= MOST_BANDS ? lines.map((line) => band(line, xAt, yAt, limits)) : null,
     lines.map((line) => drawnLine(line, xAt, yAt, lines.length, names !== null && names.length <= MOST_MARKS)),
-    options.endLabels ? endLabels(lines, xAt, yAt, width) : null,
+    labelled ? endLabels(lines, xAt, yAt, width) : null,
     cursor);
 
   const chart = {

@@ -41,12 +41,13 @@ function sentenceList({ sentences }) {
 function classesSection(page) {
   const { setting, methods, width, state, look } = page;
   const order = look.order;
+  const marked = order.length <= MOST_MARKS;
   const lines = methods
     .filter(({ method }) => method.selections[state.selection])
-    .map(({ method, look: { colour, mark } }) => {
+    .map(({ method, look: { colour, mark, dash } }) => {
       const { recall, recallSd } = method.selections[state.selection];
       return {
-        label: method.label, colour, mark, dash: "", x: order.map((_, position) => position),
+        label: method.label, colour, mark: marked ? mark : null, dash, x: order.map((_, position) => position),
         y: order.map((index) => recall[index]), sd: recallSd ? order.map((index) => recallSd[index]) : null,
       };
     });
@@ -56,7 +57,7 @@ function classesSection(page) {
       names: order.map((index) => setting.classes[index]),
       bars: { values: order.map((index) => setting.counts[index]), label: "images" },
       heading: (position) => `${setting.classes[order[position]]}: ${whole(setting.counts[order[position]])} training images`,
-    }), legend(methods))
+    }), marked ? legend(methods) : legendOfLines(methods))
     : element("p", { class: "empty" }, "No run has this selection: no images were held out.");
   return section("classes", "Large and small classes",
     "Test recall from the largest class to the smallest; the bars below are training images, on a logarithmic scale.",
