@@ -29,7 +29,7 @@ COMMANDS = {
     "data sources": ["List the data sets"],
     "fleet": ["--width", "--output"],
     "reproduce": ["--rows", "--columns", "--seeds", "--minutes", "--dry-run", "--pages"],
-    "tune": ["--over", "--hold-out", "--trials", "--minutes"],
+    "tune": ["--over", "--choose-on", "--hold-out", "--trials", "--minutes"],
     "demo": ["--seeds", "--epochs", "--output"],
 }
 HEAVY = ("torch", "matplotlib", "sklearn", "scipy", "PIL", "safetensors", "numpy")

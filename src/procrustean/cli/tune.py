@@ -20,13 +20,18 @@ if TYPE_CHECKING:
 class Tune(RunConfig):
     """Choose options of a method on held-out training images, then train on all of them.
 
+    Options for tiered-imagenet are chosen on tiered-imagenet-tuning, as in the paper.
+
     Example: procrustean tune cifar10 --imbalance step --rho 100 --method mfw --over alpha=0.1,0.2,0.5,1,5
     """
 
     source: Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="SOURCE")]
     """Data set: digits, cifar10, cifar100, an .npz file, or a folder of images (one folder per class)."""
     hold_out: int = 3
-    """Training images per class that decide, and are not trained on while they do; 0: the validation split decides."""
+    """Training images per class that decide, and are not trained on while they do; 0: the validation split decides, as
+    do the 3 validation images per class of tiered-imagenet-tuning for tiered-imagenet."""
+    choose_on: str | None = None
+    """Data set on which the options are chosen; default SOURCE itself, for tiered-imagenet its tuning classes."""
     over: tuple[str, ...] = ()
     """What to choose from: OPTION=VALUE,VALUE,... each; with --trials also OPTION=LOW..HIGH. Default by method."""
     repeats: int = 1
@@ -64,11 +69,13 @@ class Tune(RunConfig):
         from ..tuning.choosing import options_text
         from ..tuning.spaces import default_space, grid, read_space, samples
         from ..tuning.tune import Budget, tune
+        from ..tuning.tuning_sets import candidate_settings
         from .outcome import show
 
-        base = RunConfig(**{f.name: getattr(self, f.name) for f in fields(RunConfig) if f.name != "run_dir"})
-        recipe_of(base)  # what is wrong with the settings is said before anything is trained
-        space = read_space(base.method, self.over) if self.over else default_space(base.method, base.source)
+        reported = RunConfig(**{f.name: getattr(self, f.name) for f in fields(RunConfig) if f.name != "run_dir"})
+        recipe_of(reported)  # what is wrong with the settings is said before anything is trained
+        base = candidate_settings(reported, self.choose_on)
+        space = read_space(base.method, self.over) if self.over else default_space(base.method, self.source)
         check_options(base, grid(space) if self.trials is None else samples(space))
         if self.print_config:
             candidates = [options_text(options) for options in grid(space)] if self.trials is None else [str(space)]
@@ -77,20 +84,21 @@ class Tune(RunConfig):
         reporter = make_reporter(quiet=self.quiet)
         budget = Budget(self.repeats, self.final_seeds, self.trials, self.width, self.minutes)
         try:
-            tuned = tune(base, space, self.output, budget=budget, reporter=reporter)
+            tuned = tune(base, space, self.output, final_source=self.source, budget=budget, reporter=reporter)
         finally:
             reporter.close()
         if tuned.choice is not None:
-            write_result(_table(tuned))
+            write_result(_table(tuned, base.source if base.source != self.source else None))
         if not tuned.retrained:
             write_result(tuned.text)
         else:
-            write_result(f"{tuned.text}\n\nTrained on all training images with {options_text(tuned.chosen)}:\n")
+            images = "all training images" + f" of {self.source}" * (base.source != self.source)
+            write_result(f"{tuned.text}\n\nTrained on {images} with {options_text(tuned.chosen)}:\n")
             show(tuned.retrained)
         return 0
 
 
-def _table(tuned: Tuned) -> Table:
+def _table(tuned: Tuned, chosen_on: str | None) -> Table:
     from ..report.formats import Cell, Column, Table
 
     assert tuned.choice is not None
@@ -107,4 +115,5 @@ def _table(tuned: Tuned) -> Table:
         Column("tail", "last tenth"),
         Column("seeds", "seeds"),
     )
-    return Table(f"Balanced accuracy in % on {tuned.choice.images} held-out images", columns, tuple(rows))
+    images = f"{tuned.choice.images} held-out images" + ("" if chosen_on is None else f" of {chosen_on}")
+    return Table(f"Balanced accuracy in % on {images}", columns, tuple(rows))

@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from ..advice.planning import planned
 from ..config import RunConfig
+from ..data.imageset import Splits
 from ..errors import ConfigError, ProcrusteanError
 from ..loading import Sources
 from ..preparing import prepare, recipe_of
@@ -31,9 +32,19 @@ def check_runs(base: RunConfig, candidates: Sequence[Options], sources: Sources)
             f"hold_out = 0 received, and {base.source} has no validation split; tuning needs held-out images, "
             "3 per class in the paper"
         )
+    _prepare_all(plan.config, candidates, splits)
+
+
+def check_final(final: RunConfig, candidates: Sequence[Options], sources: Sources) -> None:
+    """Refuse what the data set that is trained on in the end, if it is another one, does not allow."""
+    plan = planned(final, load=sources)
+    _prepare_all(plan.config, candidates, plan.splits or sources(plan.config))
+
+
+def _prepare_all(base: RunConfig, candidates: Sequence[Options], splits: Splits) -> None:
     for options in candidates:
         with _named(options):
-            prepare(_with(plan.config, options), splits=splits)
+            prepare(_with(base, options), splits=splits)
 
 
 def _with(base: RunConfig, options: Options) -> RunConfig:

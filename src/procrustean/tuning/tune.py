@@ -22,7 +22,7 @@ from ..many import Outcome, fit_many
 from ..plain_json import FORMAT, read_object
 from ..report.result_file import CANDIDATES
 from ..run_names import Distinct
-from .checking import check_options, check_runs
+from .checking import check_final, check_options, check_runs
 from .choosing import Choice, Score, choose, options_text, score_of
 from .searching import Options, OutOfTime, as_json, search_by_optuna, search_grid
 from .spaces import AFTER_TRAINING, Space, samples
@@ -65,6 +65,7 @@ def tune(
     space: Space,
     output: Path,
     *,
+    final_source: str | None = None,
     budget: Budget | None = None,
     reporter: Reporter | None = None,
     clock: Callable[[], float] = time.monotonic,
@@ -76,6 +77,7 @@ def tune(
             of the source's own validation split do.
         space: options and what they are chosen from; empty for methods that choose after training.
         output: where runs are kept; the same call goes on where it was stopped.
+        final_source: data set that is trained on with the chosen options; by default that of `base`.
         budget: how much is tried.
         reporter: where progress goes.
         clock: seconds of a clock that never goes back.
@@ -84,7 +86,7 @@ def tune(
     _check(budget)
     if (output / STUDY).exists():  # it is about to be written anew, and must not be of a later version
         read_object(output / STUDY, "remove it to go on with the runs beside it")
-    tuning = _Tuning(base, output, budget, reporter, clock)
+    tuning = _Tuning(base, final_source or base.source, output, budget, reporter, clock)
     try:
         if budget.trials is None:
             scores = search_grid(space, tuning.judge)
@@ -110,9 +112,16 @@ class _Tuning:
     """The runs of one study."""
 
     def __init__(
-        self, base: RunConfig, output: Path, budget: Budget, reporter: Reporter, clock: Callable[[], float]
+        self,
+        base: RunConfig,
+        final_source: str,
+        output: Path,
+        budget: Budget,
+        reporter: Reporter,
+        clock: Callable[[], float],
     ) -> None:
         self.base, self.output, self.budget, self.reporter, self.clock = base, output, budget, reporter, clock
+        self.final_source, self.elsewhere = final_source, final_source != base.source
         self.began = clock()
         self.sources = Sources(reporter.say)
         self.images = 0
@@ -129,6 +138,8 @@ class _Tuning:
         new = [c for c in candidates if not (self.place(self._candidate(c, 0)) / "config.json").exists()]
         if new:
             check_runs(self.base, new, self.sources)
+            if self.elsewhere and self.budget.final_seeds:
+                check_final(self._final({}), new, self.sources)
 
     def judge(self, candidates: Sequence[Options]) -> list[Score | None]:
         """Train the candidates without the held-out images and see how they do on them."""
@@ -165,18 +176,23 @@ class _Tuning:
 
         With a validation split the candidates were trained on all of them: such a run is taken over, not repeated.
         """
-        base = replace(self.base, hold_out=0, hold_out_from="training", options={**self.base.options, **chosen})
+        base = self._final(chosen)
         configs = [replace(base, seed=self.base.seed + number) for number in range(self.budget.final_seeds)]
         placed = [replace(config, run_dir=self.output / "final" / config.slug) for config in configs]
         for config in placed:
             self._take_over(config)
         if placed and not self.time_up():
-            self.reporter.say(f"chosen on {self.images} held-out images: {options_text(chosen)}; now training on all")
+            where = f" of {self.final_source}" * self.elsewhere
+            self.reporter.say(
+                f"chosen on {self.images} held-out images: {options_text(chosen)}; now training on all{where}"
+            )
         named = Distinct(self.reporter, options_text(chosen))
         return [outcome.path for outcome in self._train(placed, named) if outcome.result is not None]
 
     def remarks(self, chosen: Options, retrained: Sequence[Path]) -> str:
         text = ""
+        if self.elsewhere:
+            text += f" The held-out images are of {self.base.source}, the final training is on {self.final_source}."
         if self.left_out:
             text += f" Without a say, because they have too few images: {', '.join(self.left_out)}."
         own = AFTER_TRAINING.get(self.base.method)
@@ -189,6 +205,11 @@ class _Tuning:
     def _candidate(self, options: Options, seed: int) -> RunConfig:
         config = replace(self.base, options={**self.base.options, **options}, seed=self.base.seed + seed)
         return replace(config, run_dir=self.place(config))
+
+    def _final(self, options: Options) -> RunConfig:
+        """The training on all images with these options."""
+        options = {**self.base.options, **options}
+        return replace(self.base, source=self.final_source, hold_out=0, hold_out_from="training", options=options)
 
     def place(self, config: RunConfig) -> Path:
         """Where the candidate with these settings is kept; the folder is named after what it computes."""
@@ -225,6 +246,7 @@ def _write(output: Path, base: RunConfig, space: Space, tuned: Tuned, tuning: _T
     record = {
         "format": FORMAT,
         "config": base.to_json(),
+        **({"final_source": tuning.final_source} if tuning.elsewhere else {}),
         "space": {name: list(v) if isinstance(v, tuple) else f"{v.low}..{v.high}" for name, v in space.items()},
         "held_out_images": tuning.images,
         "scores": [as_json(score) for score in tuned.scores],
