@@ -24,6 +24,7 @@ from .loading import Sources
 from .ongoing_run import OngoingRun, begin_or_go_on
 from .preparing import Prepared, prepare
 from .recipes import RECIPES, recipe_for
+from .reproduce.cost import relative_to_erm
 from .run_names import Distinct, differences
 from .tracking import HOSTED, Tool, imported
 
@@ -62,7 +63,7 @@ def fit_many(
         width: most runs at a time; by default 8 on a GPU, 1 on a CPU.
         reporter: where progress goes; silent by default.
         reporter_of: where the progress of one run goes, if not to `reporter`.
-        costs: a number per run; those with higher ones start first. By default their epochs.
+        costs: a number per run; those with higher ones start first. By default their epochs, of slow methods more.
         time_up: once it says so, no run begins, and those in progress save themselves; another call goes on.
         finished: called with a run and its folder as soon as it is complete.
         log: tool that is handed the numbers of every epoch of each run.
@@ -161,6 +162,6 @@ def _starter(
 
 
 def predicted_cost(config: RunConfig) -> float:
-    """Predicted length in epochs: within one grid the data differ less than the epochs do."""
+    """Predicted length in epochs of ERM: within one grid data and networks differ less than epochs and methods do."""
     recipe, *_ = RECIPES.get(config.recipe, (recipe_for(config.source),))
-    return float(config.epochs or recipe.epochs)
+    return float(config.epochs or recipe.epochs) * relative_to_erm(config)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -108,3 +109,15 @@ def test_whole_runs_are_timed_one_by_one_and_as_a_fleet(tiny: Splits) -> None:
     assert kept[-1] == found
     assert found["runs"] == 2
     assert found["ratio"] == pytest.approx(found["seconds"]["one_by_one"] / found["seconds"]["fleet"])
+
+
+@pytest.mark.parametrize("before", [None, "/kernels"])
+def test_kernels_are_compiled_anew(before: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(speed.KERNEL_CACHE, raising=False)
+    if before is not None:
+        monkeypatch.setenv(speed.KERNEL_CACHE, before)
+    with speed.empty_kernel_cache():
+        folder = Path(os.environ[speed.KERNEL_CACHE])
+        assert list(folder.iterdir()) == []
+    assert not folder.exists()
+    assert os.environ.get(speed.KERNEL_CACHE) == before

@@ -472,6 +472,7 @@ class TestOnTheGpu:
         mfw = MFW(C10_STEP).cuda()
         mfw(z, labels)
         torch.cuda.synchronize()
+        warnings.filterwarnings("ignore", message="Synchronization debug mode")  # that it is a prototype
         torch.cuda.set_sync_debug_mode("error")
         try:
             mfw(z, labels).sum().backward()

@@ -1,4 +1,4 @@
-"""Try a network on images of a size, without computing anything."""
+"""Try a network on images of a size."""
 
 from __future__ import annotations
 
@@ -21,10 +21,12 @@ def check_size(net: Classifier, channels: int, size: tuple[int, int], name: str)
         size: height and width of the images.
         name: the network's, for the message.
     """
-    shapes = copy.deepcopy(net.backbone).to("meta").train()
-    images = torch.empty(2, channels, *size, device="meta")
+    # Two images on the host. Tensors without values would do as well, but with them PyTorch imports its compiler, which
+    # takes longer than computing this.
+    trial = copy.deepcopy(net.backbone).cpu().train()
     try:
-        features = shapes(images)
+        with torch.random.fork_rng(devices=()):  # dropout draws
+            features = trial(torch.zeros(2, channels, *size))
     except (RuntimeError, ValueError, AssertionError, TypeError) as error:
         raise ConfigError(
             f"the network {name} cannot take images of {size[1]} x {size[0]} pixels: {error}. Choose another --net, "

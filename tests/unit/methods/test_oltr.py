@@ -10,6 +10,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from procrustean.config import RunConfig
+from procrustean.engine.stages import stage_epochs
 from procrustean.engine.training import reshape_for
 from procrustean.errors import ConfigError
 from procrustean.layers import find_layer
@@ -19,6 +21,8 @@ from procrustean.nets import build_net
 from procrustean.nets.attended import ModulatedAttention, averaging
 from procrustean.nets.classifier import Classifier
 from procrustean.nets.memory import MemoryHead, squared_distances
+from procrustean.preparing import recipe_of
+from procrustean.recipes import lr_table, recipe_for
 from procrustean.samplers import class_aware
 from procrustean.types import Batch, Clock, Problem
 
@@ -223,7 +227,17 @@ def test_the_second_stage_is_the_published_one() -> None:
     assert (features.sampler, features.reshape, features.begin) == (None, None, None)
     assert (memory.sampler, memory.trainable, memory.norm) == (class_aware, "all", "train")
     assert memory.rates == {"backbone": 0.1, "head.centroids": 0.1}
-    assert memory.share == pytest.approx(2 * features.share)
+
+
+def test_on_cifar_the_memory_comes_on_top_of_a_whole_training() -> None:
+    method = make_method("oltr", PROBLEM)
+    own = recipe_for("cifar10").changed(method.own or {})
+    assert stage_epochs(method, own.epochs) == [200, 60]
+    assert lr_table(own, 200)[158:162] == pytest.approx([0.1, 0.1, 0.001, 0.001])
+    second = own.changed(method.stages[1].recipe)
+    assert second.weight_decay == 5e-4
+    assert lr_table(second, 60) == pytest.approx([0.1] * 20 + [0.01] * 20 + [0.001] * 20)
+    assert recipe_of(RunConfig("cifar10", method="oltr")).epochs == 260
 
 
 def test_class_weights_are_refused() -> None:

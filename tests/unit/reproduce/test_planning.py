@@ -182,8 +182,9 @@ def test_slow_methods_and_networks_cost_more() -> None:
     assert predicted_cost(replace(erm, method="bbn")) > 2 * predicted_cost(erm)
     assert predicted_cost(replace(erm, net="small")) < predicted_cost(erm)
     slow = replace(erm, method="meta_weight")
-    assert predicted_cost(slow, "cuda") > 5 * predicted_cost(slow, "cpu") > 10 * predicted_cost(erm, "cpu")
+    assert predicted_cost(slow, "cuda") > 1.5 * predicted_cost(slow, "cpu") > 5 * predicted_cost(erm, "cpu")
     assert predicted_cost(erm, "cuda") == predicted_cost(erm, "cpu")
+    assert predicted_cost(replace(erm, precision="fp32")) > 2 * predicted_cost(erm)
 
 
 def test_time_is_shared_out_but_one_run_is_not() -> None:
