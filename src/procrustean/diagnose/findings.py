@@ -11,10 +11,8 @@ import numpy as np
 import numpy.typing as npt
 
 from .curves import Curves, Rows
-from .suggestions import suggestions
+from .suggestions import BEHIND, suggestions
 
-#: A class is under-fitted while its training accuracy is this far below that of the major classes.
-BEHIND = 0.2
 #: Measured epochs from which on it can be told when something happened.
 ENOUGH = 5
 
