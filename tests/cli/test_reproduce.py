@@ -1,7 +1,9 @@
 from __future__ import annotations
 
 import json
+import shlex
 import shutil
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -47,6 +49,22 @@ def test_a_table_of_one_s_own(mine: str, call: Call) -> None:
     narrowed = call("reproduce", "mine", "--tables", mine, "--rows", "ERM", "--show")
     assert narrowed.out == third.out
     assert "| MFW" in Path("runs/reproduce/mine.md").read_text()
+
+
+def test_the_command_is_kept_so_that_it_can_be_given_again(
+    mine: str, call: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    arguments = ["reproduce", "mine", "--tables", mine, "--rows", "ER[L-N]", "--seeds", "1", "--output", "my runs"]
+    monkeypatch.setattr(sys, "argv", ["procrustean", *arguments])
+    assert call(*arguments).code == 0
+    (path,) = Path("results/mine").glob("*.json")
+    assert shlex.split(json.loads(path.read_text())["command"]) == ["procrustean", *arguments]
+
+
+def test_a_dry_run_of_no_runs_at_a_time(call: Call) -> None:
+    answer = call("reproduce", "digits", "--width", 0, "--dry-run")
+    assert answer.code != 0
+    assert "width = 0 received" in answer.err
 
 
 def test_a_dry_run_needs_no_data_and_trains_nothing(call: Call) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -74,6 +75,8 @@ class Reproduce:
             raise ConfigError(
                 f"minutes = {self.minutes:g} received; give 0 or more, or leave it out to train to the end"
             )
+        if self.width is not None and self.width < 1:
+            raise ConfigError(f"width = {self.width} received; at least one run has to run at a time")
         definitions = self._definitions()
         parts = definitions.parts(self.names, self.rows, self.columns)
         reporter = make_reporter(quiet=self.quiet)
@@ -145,7 +148,7 @@ class Reproduce:
             report = carry_out(
                 plan,
                 store,
-                command=" ".join(["procrustean", *sys.argv[1:]]),
+                command=shlex.join(["procrustean", *sys.argv[1:]]),  # to be given again: patterns and names with spaces
                 reporter=reporter,
                 minutes=self.minutes,
                 width=width,
