@@ -97,7 +97,9 @@ def carry_out(
     for run, outcome in zip(runs, outcomes, strict=True):
         if outcome.error is None:
             noted.pop(run.config.hash, None)
-            if outcome.result is not None and store.find(run.config) is None:  # another process has trained it meanwhile
+            if (
+                outcome.result is not None and store.find(run.config) is None
+            ):  # another process has trained it meanwhile
                 store.keep(outcome.path, run.cells[0].table, command)
             continue
         errors[run.name] = str(outcome.error) or type(outcome.error).__name__

@@ -68,7 +68,9 @@ def test_a_cell_is_the_mean_over_its_seeds(open_store: OpenStore, write: Write) 
     assert (found.last.mean, found.last.n) == (pytest.approx(0.72), 2)
     assert found.oracle.mean == pytest.approx(0.75)
     assert (found.held_out.mean, found.held_out.n, found.held_out_images) == (pytest.approx(0.70), 1, 50)
-    assert held_out_note([found]).startswith("The runs of the held-out column train without 50 images per class")
+    note = held_out_note([found])
+    assert note.startswith("The runs of the held-out column train without 50 images per class, on which they choose")
+    assert note.endswith("; their smallest class has 49 images instead of 50.")
     assert found.difference == pytest.approx(75.0 - 78.5)
     assert found.mark == "within noise"
     assert beside(spec, cell, open_store(), data_seed=1).seeds == 1
