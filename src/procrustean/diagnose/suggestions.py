@@ -19,6 +19,8 @@ def suggestions(curves: Curves, found: Mapping[str, Mapping[str, Any]]) -> list[
     The rules are those of the paper's argument: classes that are fitted late are then pushed too far (feature
     deviation), and weakening the features of the major classes evens both out.
     """
+    if not curves.ended:
+        return ["Let it train to its end before anything is changed: `procrustean resume` goes on with a run."]
     progress, deviation, fit = found["progress"], found["deviation"], found["fit"]
     weakening, deferrable = curves.method == "mfw", _deferrable(curves)
     late, drift = progress["share_of_training"], deviation["ratio"]
