@@ -138,6 +138,10 @@ class TestReadings:
         assert not isinstance(table, str)
         assert isinstance(text, str)
         assert "judged on 5000 held-out images" in table.title
+        selections = [column.name for column in table.columns if column.measured]
+        assert selections == ["judged", "last", "held_out", "oracle"]
+        chosen = [column.name for column in table.columns].index("held_out")
+        assert {row[chosen].text.split(" ")[0] for row in table.rows} == {"50.0"}
         self.best = [row[0].text for row in table.rows if row[2].best]
         return text
 
