@@ -1,7 +1,9 @@
 from __future__ import annotations
 
 import json
+import shlex
 import shutil
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -74,6 +76,22 @@ def test_only_the_seeds_that_were_asked_for_are_shown(mine: str, call: Call) -> 
     assert none.out.startswith("Nothing of this is among the results")
     assert none.out.endswith("Not shown: 4 runs with other seeds.\n")
     assert "seeds = 0 received" in call("reproduce", "mine", "--tables", mine, "--show", "--seeds", 0).err
+
+
+def test_the_command_is_kept_so_that_it_can_be_given_again(
+    mine: str, call: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    arguments = ["reproduce", "mine", "--tables", mine, "--rows", "ER[L-N]", "--seeds", "1", "--output", "my runs"]
+    monkeypatch.setattr(sys, "argv", ["procrustean", *arguments])
+    assert call(*arguments).code == 0
+    (path,) = Path("results/mine").glob("*.json")
+    assert shlex.split(json.loads(path.read_text())["command"]) == ["procrustean", *arguments]
+
+
+def test_a_dry_run_of_no_runs_at_a_time(call: Call) -> None:
+    answer = call("reproduce", "digits", "--width", 0, "--dry-run")
+    assert answer.code != 0
+    assert "width = 0 received" in answer.err
 
 
 def test_a_dry_run_needs_no_data_and_trains_nothing(call: Call) -> None:

@@ -131,6 +131,16 @@ def test_what_is_done_is_not_repeated(tmp_path: Path, work: Callable[..., Report
     assert work("b").finished == 0
 
 
+def test_what_another_process_has_trained_meanwhile_is_taken_over(tmp_path: Path, definitions: Definitions) -> None:
+    plan, store = planned(tmp_path / "a", definitions, ("mine",), 1)
+    other = Store(tmp_path / "b" / "results", tmp_path / "a" / "runs")
+    carry_out(plan, other, command="that test", reporter=Recorder())
+    report = carry_out(plan, store, command="this test", reporter=Recorder())
+    assert (report.finished, report.remaining, report.errors) == (0, 0, {})
+    assert set(results(tmp_path / "a")) == set(results(tmp_path / "b"))
+    assert all(store.find(run.config) is not None for run in plan.runs)
+
+
 def test_the_time_box_stops_cleanly_and_the_next_call_goes_on(
     tmp_path: Path, work: Callable[..., Report], same_run: Same
 ) -> None:

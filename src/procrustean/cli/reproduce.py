@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -80,6 +81,8 @@ class Reproduce:
             )
         if self.seeds is not None and self.seeds < 1:
             raise ConfigError(f"seeds = {self.seeds} received; each cell needs at least one")
+        if self.width is not None and self.width < 1:
+            raise ConfigError(f"width = {self.width} received; at least one run has to run at a time")
         definitions = self._definitions()
         parts = definitions.parts(self.names, self.rows, self.columns)
         reporter = make_reporter(quiet=self.quiet)
@@ -151,7 +154,7 @@ class Reproduce:
             report = carry_out(
                 plan,
                 store,
-                command=" ".join(["procrustean", *sys.argv[1:]]),
+                command=shlex.join(["procrustean", *sys.argv[1:]]),  # to be given again: patterns and names with spaces
                 reporter=reporter,
                 minutes=self.minutes,
                 width=width,

@@ -42,6 +42,11 @@ class Curves:
         return self.gradient_norm if self.gradient_norm_mixed is None else self.gradient_norm_mixed
 
     @property
+    def ended(self) -> bool:
+        """Whether the end of the training was measured; of one in progress it was not yet."""
+        return self.at[-1] >= self.epochs
+
+    @property
     def groups(self) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.bool_]]:
         """Which classes are major, at least the geometric mean of the counts, and which minor; [C] each."""
         groups = class_groups(self.counts)

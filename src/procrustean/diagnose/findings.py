@@ -11,10 +11,8 @@ import numpy as np
 import numpy.typing as npt
 
 from .curves import Curves, Rows
-from .suggestions import suggestions
+from .suggestions import BEHIND, suggestions
 
-#: A class is under-fitted while its training accuracy is this far below that of the major classes.
-BEHIND = 0.2
 #: Measured epochs from which on it can be told when something happened.
 ENOUGH = 5
 
@@ -44,7 +42,9 @@ def verdict(curves: Curves) -> list[Finding]:
         _fit(curves, major, minor),
     ]
     numbers = {finding.topic: finding.numbers for finding in found}
-    if len(curves.at) < ENOUGH:
+    if not curves.ended:
+        found.insert(0, _in_progress(curves))
+    elif len(curves.at) < ENOUGH:
         found.insert(0, _too_few(curves))
     return [*found, *(Finding("suggestion", text) for text in suggestions(curves, numbers))]
 
@@ -55,6 +55,18 @@ def group_mean(rows: Rows, group: Mask) -> npt.NDArray[np.float64]:
         warnings.simplefilter("ignore", RuntimeWarning)  # a mean of nothing is nan, as it should be
         mean: npt.NDArray[np.float64] = np.nanmean(rows[:, group], axis=1)
     return mean
+
+
+def _in_progress(curves: Curves) -> Finding:
+    text = (
+        f"The run has been measured up to epoch {curves.at[-1]} of {curves.epochs}: this is how it stands, no verdict."
+    )
+    return Finding("measured", text, {"epochs": list(curves.at)})
+
+
+def _at_end(curves: Curves) -> str:
+    """When the last measurement was, in words."""
+    return "at the end" if curves.ended else f"after epoch {curves.at[-1]}"
 
 
 def _too_few(curves: Curves) -> Finding:
@@ -109,8 +121,11 @@ def _progress(curves: Curves, major: Mask, minor: Mask) -> Finding:
         at_end = ", ".join(
             f"{curves.classes[c]!r} {_percent(curves.train_recall[-1, c])}" for c in _few(np.flatnonzero(never))
         )
-        catch = "catch" if never.sum() > 1 else "catches"
-        text += f" {never.sum()} never {catch} up{_more(never.sum())}: {at_end} after the last epoch."
+        catch = "never catch" if never.sum() > 1 else "never catches"
+        if not curves.ended:
+            catch = "have not caught" if never.sum() > 1 else "has not caught"
+        when = "after the last epoch" if curves.ended else f"after epoch {curves.at[-1]}"
+        text += f" {never.sum()} {catch} up{_more(never.sum())}: {at_end} {when}."
     return Finding("progress", text, numbers)
 
 
@@ -127,11 +142,11 @@ def _ratio(curves: Curves) -> Finding:
     title = "Classification ratio (100 % is balanced)"
     large, small = (f"{curves.classes[c]!r}, {curves.counts[c]} images" for c in (largest, smallest))
     if len(curves.at) == 1:
-        text = f"{title}: {large}, {_percent(last[largest])} at the end; {small}, {_percent(last[smallest])}."
+        text = f"{title}: {large}, {_percent(last[largest])} {_at_end(curves)}; {small}, {_percent(last[smallest])}."
     else:
         text = (
-            f"{title}: {large}, {_percent(first[largest])} after epoch {curves.at[0]} and {_percent(last[largest])} at "
-            f"the end; {small}, {_percent(first[smallest])} and {_percent(last[smallest])}."
+            f"{title}: {large}, {_percent(first[largest])} after epoch {curves.at[0]} and {_percent(last[largest])} "
+            f"{_at_end(curves)}; {small}, {_percent(first[smallest])} and {_percent(last[smallest])}."
         )
     return Finding("ratio", text, numbers)
 
@@ -157,7 +172,7 @@ def _gradients(curves: Curves, major: Mask, minor: Mask) -> Finding:
         f"the gradients are {numbers['minor_then']:.3g} long on average, those of the major classes "
         f"{numbers['major_then']:.3g}, a ratio of {ratios[peak]:.1f}"
     )
-    text += "." if peak == len(ratios) - 1 else f"; at the end it is {ratios[-1]:.1f}."
+    text += "." if peak == len(ratios) - 1 else f"; {_at_end(curves)} it is {ratios[-1]:.1f}."
     if curves.gradient_norm_mixed is not None:
         text += f" Without the mixing the same weights would give {numbers['unmixed_ratio_then']:.1f}."
     return Finding("gradients", text, numbers)
@@ -176,8 +191,8 @@ def _deviation(curves: Curves, major: Mask, minor: Mask) -> Finding:
     }
     grown = "" if len(curves.at) == 1 else f" After epoch {curves.at[0]} they were {small[0]:.2f} and {large[0]:.2f}."
     text = (
-        f"Test features of the minor classes lie {small[-1]:.2f} from their training features at the end, those of the "
-        f"major classes {large[-1]:.2f}: {ratio:.1f} times as far, in features of unit length.{grown}"
+        f"Test features of the minor classes lie {small[-1]:.2f} from their training features {_at_end(curves)}, those "
+        f"of the major classes {large[-1]:.2f}: {ratio:.1f} times as far, in features of unit length.{grown}"
     )
     return Finding("deviation", text, numbers)
 
@@ -190,7 +205,7 @@ def _fit(curves: Curves, major: Mask, minor: Mask) -> Finding:
         for split, rows in (("train", train), ("test", test))
     }
     text = (
-        f"At the end the minor classes have {_percent(numbers['minor_train'])} training and "
+        f"{_at_end(curves).capitalize()} the minor classes have {_percent(numbers['minor_train'])} training and "
         f"{_percent(numbers['minor_test'])} test accuracy, the major ones {_percent(numbers['major_train'])} and "
         f"{_percent(numbers['major_test'])}."
     )

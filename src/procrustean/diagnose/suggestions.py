@@ -7,6 +7,8 @@ from typing import Any
 
 from .curves import Curves
 
+#: A class is under-fitted while its training accuracy is this far below that of the major classes.
+BEHIND = 0.2
 #: Shares and ratios from which something is worth a suggestion.
 LATE, DRIFT, UNFITTED, GAP, OVER_FITTED = 0.25, 1.5, 0.9, 0.25, 0.1
 
@@ -17,6 +19,8 @@ def suggestions(curves: Curves, found: Mapping[str, Mapping[str, Any]]) -> list[
     The rules are those of the paper's argument: classes that are fitted late are then pushed too far (feature
     deviation), and weakening the features of the major classes evens both out.
     """
+    if not curves.ended:
+        return ["Let it train to its end before anything is changed: `procrustean resume` goes on with a run."]
     progress, deviation, fit = found["progress"], found["deviation"], found["fit"]
     weakening, deferrable = curves.method == "mfw", _deferrable(curves)
     late, drift = progress["share_of_training"], deviation["ratio"]
@@ -50,20 +54,35 @@ def suggestions(curves: Curves, found: Mapping[str, Mapping[str, Any]]) -> list[
             f"{_alpha(curves)}; step imbalance prefers it){', --drw' * deferrable} or another layer (--options "
             f"layer=..., now {curves.layer}); choose among them on held-out images (--hold-out 3)."
         )
-    lost = {name: fit[f"{name}_train"] - fit[f"{name}_test"] for name in ("major", "minor")}
-    if lost["minor"] > OVER_FITTED and lost["minor"] > lost["major"] + OVER_FITTED:
+    gap = fit["major_train"] - fit["major_test"]
+    over_fitted = _over_fitted(curves, fit["major_train"], gap)
+    if over_fitted is not None:
         texts.append(
-            f"The minor classes are over-fitted: they lose {100 * lost['minor']:.0f} points from training to test "
-            f"images, the major ones {100 * lost['major']:.0f}. Try another method, for example {_others(curves)}; "
-            "docs/which-method.md has what did best where."
+            f"{over_fitted}. Try another method, for example {_others(curves)}; docs/which-method.md has what did best "
+            "where."
         )
-    gap = lost["major"]
     if gap > GAP:
         texts.append(
             f"Even the major classes lose {100 * gap:.0f} points from training to test images: more images or "
             "regularisation would help all classes, which balancing cannot."
         )
     return texts or ["Nothing stands out that another method, alpha or layer would be expected to mend."]
+
+
+def _over_fitted(curves: Curves, major_train: float, major_lost: float) -> str | None:
+    """How the minor classes are over-fitted, if they are: of those alone that have been learnt at all."""
+    minor = curves.groups[1]
+    learnt = minor & (curves.train_recall[-1] >= major_train - BEHIND)
+    lost = (curves.train_recall[-1] - curves.test_recall[-1])[learnt]
+    mean = float(lost[lost == lost].mean()) if (lost == lost).any() else 0.0  # nan: no test images
+    if not (mean > OVER_FITTED and mean > major_lost + OVER_FITTED):
+        return None
+    whole = learnt.sum() == minor.sum()
+    who = "The minor classes" if whole else f"Minor classes that are fitted ({learnt.sum()} of {minor.sum()})"
+    return (
+        f"{who} are over-fitted: they lose {100 * mean:.0f} points from training to test images, the major ones "
+        f"{100 * major_lost:.0f}"
+    )
 
 
 def _deferrable(curves: Curves) -> bool:

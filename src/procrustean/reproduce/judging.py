@@ -111,6 +111,7 @@ def judgement_table(spec: TableSpec, judgement: Judgement) -> Table:
         Column("seeds", "seeds"),
         Column("judged", "held-out images, last epoch", measured=True),
         Column("last", "test, last", measured=True),
+        Column("held_out", "test, epoch chosen on them", measured=True),
         Column("oracle", "test, oracle", measured=True),
         Column("paper", "paper"),
     )
@@ -126,6 +127,7 @@ def _line(reading: Reading, best: bool) -> tuple[Cell, ...]:
         Cell(str(seeds)),
         measured_cell(reading.judged, runs=seeds, best=best),
         measured_cell(test.last, runs=seeds),
+        measured_cell(test.held_out, runs=seeds),
         measured_cell(test.oracle, runs=seeds),
         Cell(NOTHING if test.paper is None else test.paper.text),
     )

@@ -54,7 +54,7 @@ def reproduction_page(definitions: Definitions, store: Store, previous: str = ""
         _paragraph(legend()),
         *(_section(definitions.tables[name], store, found) for name, found in cells.items() if _seen(found)),
         _readings(definitions, store),
-        _missing(definitions, cells),
+        _missing(definitions, store, cells),
         AGAIN,
     ]
     return "\n".join(part for part in parts if part).rstrip("\n") + "\n"
@@ -151,12 +151,14 @@ def _readings(definitions: Definitions, store: Store) -> str:
     return head + "\n".join(lines)
 
 
-def _missing(definitions: Definitions, cells: dict[str, list[Beside]]) -> str:
+def _missing(definitions: Definitions, store: Store, cells: dict[str, list[Beside]]) -> str:
+    """All cells without a result, also of the tables that are not the paper's."""
     lines = []
-    for name, found in cells.items():
-        left = [cell for cell in found if not cell.seeds and cell.paper is not None]
+    for name, spec in _pages(definitions).items():
+        found = cells[name] if name in cells else table_cells(spec, store)
+        left = [cell for cell in found if not cell.seeds]
         if left:
             columns = Counter(cell.cell.column for cell in left)
             listed = ", ".join(f"{column} ({count})" for column, count in columns.items())
-            lines.append(wrapped(f"- `{name}`: {len(left)} cells: {listed}", indent="  "))
+            lines.append(wrapped(f"- `{name}`: {len(left)} of {len(found)} cells: {listed}", indent="  "))
     return "## Not measured yet\n\n" + "\n".join(lines) + "\n" if lines else ""

@@ -57,8 +57,9 @@ class Plan:
 def held_out_variant(config: RunConfig) -> RunConfig | None:
     """The run with a hundredth of the source's images held out, for the held-out column.
 
-    They are cut from the source before it is made imbalanced, so that the smallest class loses a hundredth as well and
-    not three of five images. None where the run has held-out images already, or the source is not made imbalanced.
+    They are cut from the source before it is made imbalanced, so that the smallest class loses a hundredth as well,
+    at most one image more, and not three of five. None where the run has held-out images already, or the source is
+    not made imbalanced.
     """
     if config.hold_out or config.imbalance == "natural" or config.source not in BALANCED:
         return None

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from ..report.formats import NOTHING, Cell, Column, Table, measured_cell
 from .comparison import SIGNS, Beside
+from .definitions import Cell as Place
 from .definitions import TableSpec
+from .planning import held_out_variant
+from .sizes import training_counts
 
 _LEGEND = (
     "Accuracies in %, mean ± standard deviation over the training seeds, {images}; runs on other choices of the images "
@@ -101,4 +105,17 @@ def held_out_note(cells: Sequence[Beside]) -> str:
     if not per_class:
         return ""
     numbers = " or ".join(map(str, per_class))
-    return f"The runs of the held-out column train without {numbers} images per class, on which they choose the epoch."
+    text = f"The runs of the held-out column train without {numbers} images per class, on which they choose the epoch"
+    smallest = dict.fromkeys(pair for cell in found if (pair := _smallest_classes(cell.cell)) is not None)
+    fewer = " or ".join(f"{left} images instead of {whole}" for left, whole in smallest if left < whole)
+    return f"{text}; their smallest class has {fewer}." if fewer else f"{text}."
+
+
+def _smallest_classes(cell: Place) -> tuple[int, int] | None:
+    """Images of the smallest class with and without some held out; None where only the images would tell."""
+    config = cell.config_or_none()
+    if config is None:
+        return None
+    left = training_counts(held_out_variant(config) or config)
+    whole = training_counts(replace(config, hold_out=0))
+    return None if left is None or whole is None else (min(left), min(whole))

@@ -97,13 +97,17 @@ def carry_out(
     for run, outcome in zip(runs, outcomes, strict=True):
         if outcome.error is None:
             noted.pop(run.config.hash, None)
+            if (
+                outcome.result is not None and store.find(run.config) is None
+            ):  # another process has trained it meanwhile
+                store.keep(outcome.path, run.cells[0].table, command)
             continue
         errors[run.name] = str(outcome.error) or type(outcome.error).__name__
         if not isinstance(outcome.error, ConfigError | DataError):
             noted[run.config.hash] = f"{run.name}: {errors[run.name]}"
     if noted != store.failures():
         store.note_failures(noted)
-    left = len(runs) - finished - len(errors)
+    left = sum(outcome.result is None and outcome.error is None for outcome in outcomes)
     return Report(finished, left, progress.seconds_left if left else 0.0, errors)
 
 

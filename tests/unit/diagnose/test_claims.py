@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from procrustean.diagnose.claims import BEGIN, END, NOT_YET, block_for, claims_table, replaced
+from procrustean.diagnose.claims import BEGIN, DEFAULTS, END, NOT_YET, block_for, claims_table, replaced
 from procrustean.errors import RunError
+from procrustean.methods import option_defaults
 from procrustean.report.formats import NOTHING
 from procrustean.report.results import Result, load_result
 
@@ -155,6 +156,43 @@ def test_the_best_values_of_the_options(result: Make) -> None:
     assert only_step["seen"] == NOT_YET
 
 
+def test_norms_that_are_out_of_balance_the_other_way_are_not_balanced(main_runs: list[Result], result: Make) -> None:
+    erm = main_runs[0]  # 6 times as large for the smallest class
+    common: dict[str, Any] = {"source": "cifar10", "rho": 100.0, "net": "resnet32", "epochs": 300, "at": AT}
+    for mixed, seen in ((curve(*[(2.0, 1.0)] * 3), "yes"), (curve(*[(8.0, 1.0)] * 3), "no")):
+        mfw = result(label="MFW", method="mfw", kind="long_tailed", counts=LONG_TAILED, mixed=mixed, **common)
+        assert rows([erm, mfw])["and balances the norms across classes"]["seen"] == seen
+
+
+@pytest.mark.parametrize("method", ["erm", "mfw"])
+def test_runs_of_today_s_defaults_are_judged(method: str, main_runs: list[Result]) -> None:
+    defaults = option_defaults(method)
+    assert {name: v for name, v in defaults.items() if v is not None} == {
+        name: DEFAULTS[name] for name in defaults if name in DEFAULTS
+    }
+    as_written = [
+        Result(
+            {**r.record, "method": {**r.record["method"], "options": option_defaults(r.record["method"]["name"])}},
+            r.path,
+        )
+        for r in main_runs
+    ]
+    assert rows(as_written) == rows(main_runs)
+
+
+def test_accuracies_need_no_measurements_on_the_way(main_runs: list[Result]) -> None:
+    plain = [Result({**run.record, "probes": None}, run.path) for run in main_runs]
+    found, measured = rows(plain), rows(main_runs)
+    minor = "MFW raises the test accuracy of the minor classes (step)"
+    assert found[minor] == measured[minor]
+    assert found[minor]["seen"] == "yes"
+    assert found["MFW reduces it (step)"]["seen"] == NOT_YET
+    assert rows([*plain, *main_runs]) == measured  # the same seeds: not two runs
+    other = {"recipe": "own"}, {"epochs": 300}
+    unlike = [Result({**r.record, "config": {**r.config, **change}}, r.path) for r in plain for change in other]
+    assert rows(unlike)[minor]["seen"] == NOT_YET
+
+
 def test_the_table_takes_the_place_of_the_old_one() -> None:
     page = f"before\n{BEGIN}\nold\n{END}\nafter\n"
     changed = replaced(page, "new\n")
@@ -175,8 +213,9 @@ def test_pictures_are_shown_once_they_are_there(tmp_path: Path) -> None:
 
 
 def test_the_page_shows_what_the_records_of_this_repository_say() -> None:
-    """docs/analysis.md is true at every moment: `procrustean claims results/analysis --page docs/analysis.md`."""
+    """docs/analysis.md is true at every moment; results/README.md has the command."""
     folders = [PROJECT / "results" / name for name in ("analysis", "ablation-alpha", "ablation-beta")]
     files = sorted(file for folder in folders for file in folder.glob("*/result.json"))
+    files += sorted((PROJECT / "results" / "cifar10-rho100").glob("*.json"))
     page = PROJECT / "docs" / "analysis.md"
     assert replaced(page.read_text(), block_for(page, [load_result(file) for file in files])) == page.read_text()

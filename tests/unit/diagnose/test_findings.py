@@ -222,3 +222,28 @@ def test_over_fitted_minor_classes_are_told_from_all_being_over_fitted(curves: M
     assert text.startswith("The minor classes are over-fitted: they lose 30 points from training to test images, the")
     alike = fitted - 0.2
     assert not any("over-fitted" in text for text in suggestions(verdict(curves(train=fitted, test=alike))))
+
+
+def test_only_classes_that_were_learnt_are_called_over_fitted(curves: Make) -> None:
+    train = late(*[(0.0, 0.0)] * 4, (0.4, 0.0))  # the minor classes end at 20 % of their training images
+    test = np.array([1.0, 0.9, 0.05, 0.0])
+    texts = suggestions(verdict(curves(train=train, test=test, deviation=0.1)))
+    assert any("2 classes are still under-fitted" in text for text in texts)
+    assert not any("over-fitted" in text for text in texts)
+    train = late(*[(0.0, 0.0)] * 4, (1.0, 0.0))
+    (text,) = (t for t in suggestions(verdict(curves(train=train, test=test))) if "over-fitted" in t)
+    assert text.startswith("Minor classes that are fitted (1 of 2) are over-fitted: they lose 95 points")
+
+
+def test_a_run_in_progress_is_not_judged_as_if_it_had_ended(curves: Make) -> None:
+    train = late(*[(0.0, 0.0)] * 5)
+    found = verdict(curves(train=train, test=0.5, mixed=0.1, epochs=200))
+    assert found[0].text.startswith("The run has been measured up to epoch 100 of 200")
+    texts = " ".join(finding.text for finding in found)
+    assert "2 have not caught up: 'class 2' 0.0 %, 'class 3' 0.0 % after epoch 100." in texts
+    for wrong in ("at the end", "At the end", "last epoch", "never", "after 200 epochs", "Try"):
+        assert wrong not in texts
+    (text,) = suggestions(found)
+    assert text.startswith("Let it train to its end")
+    whole = " ".join(finding.text for finding in verdict(curves(train=train, test=0.5, mixed=0.1)))
+    assert "At the end the minor classes have 0.0 % training" in whole

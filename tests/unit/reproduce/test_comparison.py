@@ -8,7 +8,7 @@ import pytest
 
 from procrustean.config import RunConfig
 from procrustean.report.formats import to_markdown
-from procrustean.report.results import Statistic
+from procrustean.report.results import Statistic, load_result
 from procrustean.reproduce.advice import advice_page, rankings
 from procrustean.reproduce.by_hand import by_hand
 from procrustean.reproduce.comparison import Beside, beside
@@ -68,7 +68,9 @@ def test_a_cell_is_the_mean_over_its_seeds(open_store: OpenStore, write: Write) 
     assert (found.last.mean, found.last.n) == (pytest.approx(0.72), 2)
     assert found.oracle.mean == pytest.approx(0.75)
     assert (found.held_out.mean, found.held_out.n, found.held_out_images) == (pytest.approx(0.70), 1, 50)
-    assert held_out_note([found]).startswith("The runs of the held-out column train without 50 images per class")
+    note = held_out_note([found])
+    assert note.startswith("The runs of the held-out column train without 50 images per class, on which they choose")
+    assert note.endswith("; their smallest class has 49 images instead of 50.")
     assert found.difference == pytest.approx(75.0 - 78.5)
     assert found.mark == "within noise"
     assert beside(spec, cell, open_store(), data_seed=1).seeds == 1
@@ -136,6 +138,10 @@ class TestReadings:
         assert not isinstance(table, str)
         assert isinstance(text, str)
         assert "judged on 5000 held-out images" in table.title
+        selections = [column.name for column in table.columns if column.measured]
+        assert selections == ["judged", "last", "held_out", "oracle"]
+        chosen = [column.name for column in table.columns].index("held_out")
+        assert {row[chosen].text.split(" ")[0] for row in table.rows} == {"50.0"}
         self.best = [row[0].text for row in table.rows if row[2].best]
         return text
 
@@ -177,6 +183,17 @@ def test_methods_are_ranked_with_their_doubts(definitions: Definitions, open_sto
     assert "| long | 300 | 1.5 | 3 |" in page
 
 
+def test_what_has_not_been_measured_is_named_whoever_s_table_it_is_in(open_store: OpenStore, write: Write) -> None:
+    write(run("mfw"), 0.7, 0.7)
+    page = reproduction_page(paper_definitions(), open_store())
+    missing = " ".join(page[page.index("## Not measured yet") :].split())
+    assert "- `cifar`: 123 of 124 cells:" in missing
+    assert "- `matched-budget`: 23 of 24 cells: cifar10-lt100 (5), cifar10-step100 (6)," in missing
+    assert "- `fidelity-mixing`: 16 of 16 cells: cifar10-lt100 (4)," in missing
+    for name, spec in paper_definitions().tables.items():
+        assert (f"- `{name}`: " in missing) == (not spec.aside)
+
+
 def test_a_page_keeps_what_people_wrote(open_store: OpenStore, write: Write) -> None:
     page = reproduction_page(paper_definitions(), open_store())
     assert "Nothing has been written here yet." in page
@@ -198,3 +215,35 @@ def test_the_pages_are_what_the_command_makes_of_the_results(name: str, make: Ca
     """After new results: procrustean reproduce --pages docs."""
     page = (PROJECT / "docs" / name).read_text()
     assert make(paper_definitions(), Store(PROJECT / "results", None), page) == page
+
+
+def test_every_method_that_was_measured_on_cifar10_is_ranked() -> None:
+    store = Store(PROJECT / "results", None)
+    measured = {(s.config.imbalance, s.config.method) for s in store.kept.values() if s.config.source == "cifar10"}
+    ranked = {
+        (str(entry.group.data["kind"]), str(entry.group.results[0].record["method"]["name"]))
+        for ranking in rankings(paper_definitions(), store)
+        if ranking.column.startswith("cifar10-")
+        for entry in ranking.entries
+    }
+    assert measured <= ranked
+
+
+def test_what_is_said_of_deferred_re_weighting_is_all_that_was_measured() -> None:
+    """Each pair of a method with and without it, on every set, its difference to a tenth of a point."""
+    page = (PROJECT / "docs" / "which-method.md").read_text()
+    said = " ".join(page[page.index("**First of all, DRW.**") : page.index("- **Long-tailed photographs")].split())
+    store = Store(PROJECT / "results", None)
+    for ranking in rankings(paper_definitions(), store):
+        for name in ("ERM", "LDAM", "MFW"):
+            without, with_ = ranking.named(name), ranking.named(f"{name}-DRW")
+            if without is not None and with_ is not None:
+                assert f"{with_.points - without.points:.1f}" in said, (ranking.column, name)
+    for cut in ("as-it-is", "cut"):
+        for name in ("erm", "mfw"):
+            without_, with__ = (
+                round(100 * sum(load_result(p).metrics("last")["balanced_accuracy"] for p in paths) / len(paths), 1)
+                for kind in ("", "-drw")
+                if (paths := sorted((PROJECT / "results" / "own-images").glob(f"{cut}-seed?-{name}{kind}.json")))
+            )
+            assert f"{with__ - without_:+.1f}" in said, (cut, name)

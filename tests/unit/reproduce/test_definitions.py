@@ -12,6 +12,7 @@ from procrustean.nets import NETS
 from procrustean.reproduce.availability import missing_parts
 from procrustean.reproduce.definitions import Definitions, paper_definitions, read_definitions
 from procrustean.reproduce.sizes import training_counts
+from procrustean.toy import METHODS, SETTING
 
 
 def test_a_cell_has_the_settings_of_table_column_and_row() -> None:
@@ -129,3 +130,11 @@ def test_on_cifar10_the_geometric_strengths_are_the_same_for_every_beta() -> Non
         assert counts is not None
         strengths = [strength_of(counts, beta=beta) for beta in (0.01, 0.1, 0.5, 1, 2, 5)]
         assert max(abs(a - b) for s in strengths for a, b in zip(s, strengths[0], strict=True)) < 0.005
+
+
+def test_the_toy_of_the_table_is_that_of_its_command() -> None:
+    cells = paper_definitions().tables["toy"].cells()
+    assert [cell.row for cell in cells] == ["ERM", "MFW"]
+    for cell, method in zip(cells, METHODS, strict=True):
+        wanted = RunConfig.from_json({**SETTING, **method, "evaluate_every": 4})
+        assert cell.config().to_json() == wanted.to_json()
