@@ -9,7 +9,7 @@ import pytest
 from procrustean.config import RunConfig
 from procrustean.report.formats import to_markdown
 from procrustean.report.results import Statistic, load_result
-from procrustean.reproduce.advice import advice_page, rankings
+from procrustean.reproduce.advice import Entry, advice_page, rankings
 from procrustean.reproduce.by_hand import by_hand
 from procrustean.reproduce.comparison import Beside, beside
 from procrustean.reproduce.definitions import Cell, Definitions, paper_definitions
@@ -234,11 +234,18 @@ def test_what_is_said_of_deferred_re_weighting_is_all_that_was_measured() -> Non
     page = (PROJECT / "docs" / "which-method.md").read_text()
     said = " ".join(page[page.index("**First of all, DRW.**") : page.index("- **Long-tailed photographs")].split())
     store = Store(PROJECT / "results", None)
+
+    def schedule(entry: Entry) -> tuple[str, int]:
+        recipe = entry.group.results[0].record["recipe"]
+        return recipe["schedule"], recipe["epochs"]
+
     for ranking in rankings(paper_definitions(), store):
-        for name in ("ERM", "LDAM", "MFW"):
-            without, with_ = ranking.named(name), ranking.named(f"{name}-DRW")
-            if without is not None and with_ is not None:
-                assert f"{with_.points - without.points:.1f}" in said, (ranking.column, name)
+        for name in ("ERM", "LDAM", "MFW", "mixup", "Remix", "MAMix", "CMO"):
+            for with_ in filter(None, map(ranking.named, (f"{name}-DRW", f"{name}-DRW, 400 epochs"))):
+                plain = (name, f"{name}, own schedule", f"{name}, 400 epochs")
+                for without in filter(None, map(ranking.named, plain)):
+                    if schedule(without) == schedule(with_):
+                        assert f"{with_.points - without.points:.1f}" in said, (ranking.column, name)
     for cut in ("as-it-is", "cut"):
         for name in ("erm", "mfw"):
             without_, with__ = (
