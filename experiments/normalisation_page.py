@@ -15,7 +15,11 @@ from typing import Any
 
 import tyro
 
+from procrustean.grids import expand
+from procrustean.plain_yaml import read_yaml
+
 PROJECT = Path(__file__).resolve().parents[1]
+STUDY = PROJECT / "experiments" / "normalisation.yaml"
 BEGIN, END = "<!-- results: begin -->", "<!-- results: end -->"
 NETS = {"resnet32": "ResNet-32, BatchNorm", "resnet32-gn": "ResNet-32, GroupNorm", "convnet-ln": "ConvNet, LayerNorm"}
 IMBALANCES = {"step": "step", "long_tailed": "long-tailed"}
@@ -98,8 +102,10 @@ def section(cells: Sequence[Cell]) -> str:
     )
     where = sorted({record["environment"]["machine"] for cell in cells for record in cell.records})
     counts = max(first["data"]["counts"]) / min(first["data"]["counts"])
+    done, planned = sum(len(cell.records) for cell in cells), len(expand(read_yaml(STUDY), Path("runs")))
+    of_all = "" if done == planned else f" of the {planned} of the study"
     lines = [
-        f"{sum(len(cell.records) for cell in cells)} runs on {first['data']['source']} at ratio {counts:g}, "
+        f"{done} runs{of_all} on {first['data']['source']} at ratio {counts:g}, "
         f"{first['recipe']['epochs']} epochs, {spread}, on {' and '.join(where)}.",
         "Test accuracy in %, mean ± standard deviation over the seeds; in brackets that of the minor classes alone.",
         "The network is that of the last epoch: nothing was selected. Networks without batch normalisation have",
@@ -265,7 +271,9 @@ def _legend(figure: Any) -> None:
         Line2D([], [], color=COLOURS[kept], marker=MARKERS[kept], markerfacecolor="white", linewidth=2.2, label=text)
         for kept, text in names.items()
     ]
-    figure.legend(handles=handles, loc="outside lower center", ncols=len(handles), frameon=False, fontsize=9)
+    # Side by side they need a little over seven inches.
+    columns = len(handles) if figure.get_figwidth() > 7.5 else 1
+    figure.legend(handles=handles, loc="outside lower center", ncols=columns, frameon=False, fontsize=9)
 
 
 if __name__ == "__main__":
