@@ -35,7 +35,12 @@ rows:
   - {method: cdt, paper: [cifar, CDT]}
   - {method: class_balanced, options: {form: focal}, reruns: {there: 75.2}}
 """
-COSTS = {"methods": [{"method": name, "relative_to_erm": ratio} for name, ratio in (("erm", 1), ("cdt", 1.5))]}
+COSTS = {
+    "methods": [
+        {"method": name, "parts": [{"stage": "train", "phase": 0, "microseconds_per_image": time}]}
+        for name, time in (("erm", 10), ("cdt", 15))
+    ]
+}
 ERM, LDAM, CDT, VS, SEQL = (
     RunConfig("cifar10", "long_tailed", 100, method=name, drw=name == "ldam", recipe="own", evaluate_every=4)
     for name in ("erm", "ldam", "cdt", "vs", "seql")
@@ -200,3 +205,11 @@ def test_the_repository_shows_its_results() -> None:
     for row in summary["rows"]:  # the labels are those of the runs
         for name in row["files"]:
             assert json.loads((page.results / name).read_text())["label"] == row["label"]
+
+
+def test_costs_follow_the_stages_of_today(page: pages.Page) -> None:
+    times = {"features": 10, "memory": 20}
+    parts = [{"stage": stage, "phase": 0, "microseconds_per_image": time} for stage, time in times.items()]
+    rows = [*COSTS["methods"], {"method": "oltr", "parts": parts}]
+    page.costs.write_text(json.dumps({"methods": rows}))
+    assert pages.cost_by_method(page.costs)["oltr"] == round((200 * 1 + 60 * 2) / 260, 3)

@@ -241,8 +241,8 @@ def test_what_is_said_of_deferred_re_weighting_is_all_that_was_measured() -> Non
 
     for ranking in rankings(paper_definitions(), store):
         for name in ("ERM", "LDAM", "MFW", "mixup", "Remix", "MAMix", "CMO"):
-            for with_ in filter(None, map(ranking.named, (f"{name}-DRW", f"{name}-DRW, 400 epochs"))):
-                plain = (name, f"{name}, own schedule", f"{name}, 400 epochs")
+            for with_ in filter(None, map(ranking.named, (f"{name}-DRW", f"{name}-DRW (400 epochs)"))):
+                plain = (name, f"{name} (own schedule)", f"{name} (400 epochs)")
                 for without in filter(None, map(ranking.named, plain)):
                     if schedule(without) == schedule(with_):
                         assert f"{with_.points - without.points:.1f}" in said, (ranking.column, name)
