@@ -92,10 +92,10 @@ def test_evaluating_gives_the_recorded_metrics(
     run: str, weights: str, two_runs: tuple[str, str], call: Call, files_of: Files
 ) -> None:
     before = files_of(Path(run))
-    answer = call("evaluate", run, "--weights", weights)
+    answer = call("evaluate", run, "--weights", weights, "--json")
     assert (answer.code, answer.err) == (0, "")
     recorded = json.loads(Path(run, "result.json").read_text())["selections"][weights]["metrics"]
-    assert json.loads(answer.out) == recorded
+    assert json.loads(answer.out) == {"weights": weights, "statistics": "kept", **recorded}
     assert files_of(Path(run)) == before
 
 
