@@ -8,6 +8,7 @@ from __future__ import annotations
 import atexit
 import os
 import shlex
+import shutil
 import sys
 import time
 from collections.abc import Callable
@@ -225,6 +226,15 @@ def make_reporter(quiet: bool = False) -> Reporter:
     if sys.stderr.isatty() and os.environ.get("TERM") not in ("dumb", "unknown"):
         return RichReporter()
     return PlainReporter()
+
+
+def terminal_width() -> int:
+    """Characters per line of the terminal that shows results; what COLUMNS says, or 80, where they go elsewhere."""
+    if sys.stdout.isatty():
+        from rich.console import Console
+
+        return Console().width
+    return shutil.get_terminal_size().columns
 
 
 def write_result(result: str | Table) -> None:
