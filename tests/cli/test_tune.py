@@ -47,6 +47,9 @@ def test_chosen_on_held_out_images_then_trained_on_all(tune: Call) -> None:
     assert "held-out images" in answer.out
     assert "One standard error of an accuracy on so few images" in answer.out
     assert "| MFW " in answer.out
+    # Markdown takes a line without a blank one before it for a row of the table, or for the end of the paragraph.
+    assert "|\n\nChosen: alpha=" in answer.out
+    assert ":\n\n**Test accuracy in %" in answer.out
 
 
 def test_the_chosen_value_is_named_where_it_is_trained(tune: Call) -> None:

@@ -44,9 +44,8 @@ class Evaluate:
         if self.json:
             write_result(text)
             return 0
-        write_result(evaluation_table(outcome, str(self.run_dir)))
-        if self.output is not None:
-            write_result(f"\nAll metrics: {self.output}")
+        written = [f"All metrics: {self.output}"] if self.output is not None else []
+        write_result(evaluation_table(outcome, str(self.run_dir)), *written)
         return 0
 
 

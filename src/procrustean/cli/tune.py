@@ -70,7 +70,7 @@ class Tune(RunConfig):
         from ..tuning.spaces import default_space, grid, read_space, samples
         from ..tuning.tune import Budget, tune
         from ..tuning.tuning_sets import candidate_settings
-        from .outcome import show
+        from .outcome import comparison_of
 
         reported = RunConfig(**{f.name: getattr(self, f.name) for f in fields(RunConfig) if f.name != "run_dir"})
         recipe_of(reported)  # what is wrong with the settings is said before anything is trained
@@ -87,14 +87,13 @@ class Tune(RunConfig):
             tuned = tune(base, space, self.output, final_source=self.source, budget=budget, reporter=reporter)
         finally:
             reporter.close()
-        if tuned.choice is not None:
-            write_result(_table(tuned, base.source if base.source != self.source else None))
+        scores = [] if tuned.choice is None else [_table(tuned, base.source if base.source != self.source else None)]
         if not tuned.retrained:
-            write_result(tuned.text)
+            write_result(*scores, tuned.text)
         else:
             images = "all training images" + f" of {self.source}" * (base.source != self.source)
-            write_result(f"{tuned.text}\n\nTrained on {images} with {options_text(tuned.chosen)}:\n")
-            show(tuned.retrained)
+            trained = f"Trained on {images} with {options_text(tuned.chosen)}:"
+            write_result(*scores, tuned.text, trained, comparison_of(tuned.retrained))
         return 0
 
 
