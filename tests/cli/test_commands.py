@@ -291,3 +291,11 @@ def test_a_grid_with_a_wrong_method_trains_nothing(call: Call, npz: Path, method
     assert answer.code == 2
     assert message in answer.err
     assert not Path("out").exists()
+
+
+def test_choices_take_hyphens_for_underscores(call: Call) -> None:
+    flags = ("--rho", "20", "--augment", "pad-crop-flip", "--print-config")
+    answer = call("train", "digits", "--imbalance", "long-tailed", *flags)
+    assert answer.code == 0, answer.err
+    assert "imbalance: long_tailed\n" in answer.out
+    assert "augment: pad_crop_flip\n" in answer.out
