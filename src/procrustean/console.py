@@ -8,9 +8,10 @@ from __future__ import annotations
 import atexit
 import os
 import shlex
+import shutil
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, TextIO
 
@@ -227,27 +228,43 @@ def make_reporter(quiet: bool = False) -> Reporter:
     return PlainReporter()
 
 
-def write_result(result: str | Table) -> None:
-    """Writes a result to stdout: a table is drawn on a terminal and written as markdown elsewhere."""
+def terminal_width() -> int:
+    """Characters per line of the terminal that shows results; what COLUMNS says, or 80, where they go elsewhere."""
     if sys.stdout.isatty():
         from rich.console import Console
 
-        from procrustean.report.formats import to_rich
+        return Console().width
+    return shutil.get_terminal_size().columns
 
-        console = Console()
+
+def write_result(*results: str | Table) -> None:
+    """Writes results to stdout: a table is drawn on a terminal and written as markdown elsewhere.
+
+    A blank line parts them: markdown takes what follows a table for one more row, and a title for the end of a list.
+    """
+    if sys.stdout.isatty():
+        _draw(results)
+        return
+    from procrustean.report.formats import to_markdown
+
+    texts = [result if isinstance(result, str) else to_markdown(result) for result in results]
+    stream = ResultStream()
+    stream.write("\n".join(text if text.endswith("\n") else text + "\n" for text in texts))
+    stream.flush()
+
+
+def _draw(results: Sequence[str | Table]) -> None:
+    from rich.console import Console
+
+    from procrustean.report.formats import to_rich
+
+    console = Console()
+    for before, result in zip((None, *results), results, strict=False):
+        if isinstance(before, str):  # a table that is drawn ends with an empty line
+            console.print()
         # Prose is wrapped between words, which a terminal by itself does not do.
         shown = printable(result) if isinstance(result, str) else to_rich(result, width=console.width)
         console.print(shown, markup=False, highlight=False, emoji=False)
-        return
-    if isinstance(result, str):
-        text = result if result.endswith("\n") else result + "\n"
-    else:
-        from procrustean.report.formats import to_markdown
-
-        text = to_markdown(result)
-    results = ResultStream()
-    results.write(text)
-    results.flush()
 
 
 class ResultStream:

@@ -34,6 +34,17 @@ class Diverged(RunError):
 _LISTED = 50
 
 
+def suggestion(name: str, known: Iterable[str], *, limit: int = 3) -> str:
+    """A sentence that names the nearest known names; empty if none is near.
+
+    >>> suggestion("steps", ["natural", "step"])
+    "Did you mean 'step'?"
+    """
+    lowered = {other.lower(): other for other in known}
+    near = [lowered[match] for match in get_close_matches(name.lower(), lowered, n=limit, cutoff=0.5)]
+    return "Did you mean " + " or ".join(repr(n) for n in near) + "?" if near else ""
+
+
 def did_you_mean(name: str, known: Iterable[str], *, limit: int = 3) -> str:
     """A sentence that names the nearest known names, or all of them if none is near and they can be read.
 
@@ -41,11 +52,10 @@ def did_you_mean(name: str, known: Iterable[str], *, limit: int = 3) -> str:
     "Did you mean 'focal'?"
     """
     known = list(known)
-    lowered = {other.lower(): other for other in known}
-    near = [lowered[match] for match in get_close_matches(name.lower(), lowered, n=limit, cutoff=0.5)]
-    if near:
-        return "Did you mean " + " or ".join(repr(n) for n in near) + "?"
+    if near := suggestion(name, known, limit=limit):
+        return near
     if len(known) > _LISTED:
+        lowered = {other.lower(): other for other in known}
         nearest = get_close_matches(name.lower(), lowered, n=limit, cutoff=0)
         return f"The nearest of the {len(known)} there are: " + ", ".join(repr(lowered[n]) for n in nearest) + "."
     return "Known: " + ", ".join(known) + "."

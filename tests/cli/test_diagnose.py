@@ -30,7 +30,8 @@ def test_diagnose_says_what_it_found_and_leaves_the_run_alone(call: Any, runs: l
     assert answer.out.startswith("MFW: ")
     assert "- Classification ratio (100 % is balanced): '0', 24 images" in answer.out
     assert "gradient, mixed" in answer.out
-    assert "Classes after epoch 4 of 4" in answer.out
+    assert "\n\n**Classes after epoch 4 of 4**\n\n" in answer.out
+    assert "\n\nWritten: diagnosis/mfw/diagnosis.json" in answer.out
     folder = Path("diagnosis/mfw")
     names = {
         f"{name}.{ending}"

@@ -13,7 +13,7 @@ COMMANDS = {
     "": ["train", "resume", "evaluate", "adjust", "compare", "methods", "data", "fleet", "reproduce", "tune", "demo"],
     "train": ["--imbalance", "--rho", "--method", "--drw", "--epochs", "--seed", "--run-dir", "--config", "--hold-out"],
     "resume": ["Folder of the run"],
-    "evaluate": ["--weights", "{last,held_out,ema,swa}", "--statistics"],
+    "evaluate": ["--weights", "{last,held_out,ema,swa}", "--statistics", "--output", "--json"],
     "layers": ["--size", "--channels", "--every"],
     "adjust": ["--tau", "--output", "--json"],
     "inspect": ["broken files", "--device"],

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import yaml
 
 Call = Callable[..., Any]
 TINY = ("--net", "small", "--epochs", "2", "--batch-size", "16", "--device", "cpu", "--precision", "fp32")
@@ -47,6 +48,9 @@ def test_chosen_on_held_out_images_then_trained_on_all(tune: Call) -> None:
     assert "held-out images" in answer.out
     assert "One standard error of an accuracy on so few images" in answer.out
     assert "| MFW " in answer.out
+    # Markdown takes a line without a blank one before it for a row of the table, or for the end of the paragraph.
+    assert "|\n\nChosen: alpha=" in answer.out
+    assert ":\n\n**Test accuracy in %" in answer.out
 
 
 def test_the_chosen_value_is_named_where_it_is_trained(tune: Call) -> None:
@@ -92,10 +96,28 @@ def test_tau_is_chosen_after_one_training(tune: Call) -> None:
     assert "tau" in final["options"]
 
 
-def test_what_would_be_tried(tune: Call, call: Call, npz: Path) -> None:
-    answer = tune("--method", "cdt", "--print-config")
-    assert answer.out.split() == ["gamma=0", "gamma=0.1", "gamma=0.2", "gamma=0.3", "gamma=0.4"]
+def test_what_would_be_tried(tune: Call) -> None:
+    answer = tune("--method", "cdt", "--repeats", 2, "--print-config")
+    shared = {"source": "stripes.npz", "method": "cdt", "hold_out": 2, "epochs": 2, "batch_size": 16}
+    assert shared.items() <= yaml.safe_load(answer.out).items()
+    assert "# gamma: to be chosen\n" in answer.out
+    assert "# The recipe these settings resolve to: " in answer.out
+    assert answer.out.splitlines()[-7:] == [
+        "# Candidates, judged on held-out images, 2 training seeds each:",
+        *(f"# gamma={gamma}" for gamma in (0, 0.1, 0.2, 0.3, 0.4)),
+        "# Then, with the best of them: all training images of stripes.npz, hold_out 0, 1 training seed",
+    ]
     assert not Path("t").exists()
+
+
+def test_what_optuna_would_choose_from(tune: Call) -> None:
+    ranges = ("--over", "alpha=0.1..10", "draw=sample,batch", "--trials", 9, "--final-seeds", 0)
+    answer = tune("--method", "mfw", *ranges, "--print-config")
+    assert answer.out.splitlines()[-3:] == [
+        "# 9 candidates, suggested by Optuna and judged on held-out images, from:",
+        "# alpha=0.1..10",
+        "# draw=sample,batch",
+    ]
 
 
 @pytest.mark.parametrize(

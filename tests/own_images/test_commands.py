@@ -66,16 +66,16 @@ def test_a_run_finds_its_images_from_another_folder(
 ) -> None:
     shutil.copytree(colours, tmp_path / "photos")
     assert call("train", "photos", "--method", "erm", "--epochs", "1", "--run-dir", "run").code == 0
-    expected = call("evaluate", "run").out
+    expected = call("evaluate", "run", "--json").out
     (tmp_path / "elsewhere").mkdir()
     monkeypatch.chdir(tmp_path / "elsewhere")
-    assert call("evaluate", "../run").out == expected
+    assert call("evaluate", "../run", "--json").out == expected
     assert call("adjust", "../run", "--tau", "1").code == 0
     shutil.move(tmp_path / "photos", tmp_path / "moved")
     answer = call("evaluate", "../run")
     assert answer.code == 2
     assert f"are no longer at {tmp_path / 'photos'}" in answer.err
-    assert call("evaluate", "../run", "--source", "../moved").out == expected
+    assert call("evaluate", "../run", "--source", "../moved", "--json").out == expected
     shutil.rmtree(tmp_path / "moved" / "test" / "red")
     assert call("evaluate", "../run", "--source", "../moved").code == 2
 

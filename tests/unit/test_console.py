@@ -2,11 +2,13 @@ from __future__ import annotations
 
 import io
 import sys
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
 import pytest
 from rich.console import Console
+from rich.text import Text
 
 from procrustean.console import (
     PlainReporter,
@@ -257,3 +259,36 @@ def test_a_run_that_begins_again_has_one_bar() -> None:
     assert reporter._progress is not None
     assert [task.completed for task in reporter._progress.tasks] == [4]
     reporter.close()
+
+
+def test_a_blank_line_parts_results_that_markdown_would_join(capsys: pytest.CaptureFixture[str]) -> None:
+    write_result("- a\n- b", TABLE, "Chosen: a", TABLE)
+    parts = capsys.readouterr().out.split("\n\n")
+    assert parts[0] == "- a\n- b"
+    assert parts[1] == "**Accuracy**"
+    assert parts[2].splitlines()[-1] == "| **81.2 ± 0.4** |"
+    assert parts[3:5] == ["Chosen: a", "**Accuracy**"]
+
+
+def drawn(terminal: Terminal) -> list[str]:
+    return [line.rstrip() for line in Text.from_ansi(terminal.getvalue()).plain.splitlines()]
+
+
+def test_one_blank_line_parts_results_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal = Terminal()
+    monkeypatch.setattr(sys, "stdout", terminal)
+    write_result("- a", TABLE, "Chosen: a", "Trained:")
+    lines = drawn(terminal)
+    assert lines[:3] == ["- a", "", "Accuracy"]
+    assert lines[-5:] == ["81.2 ±0.4", "", "Chosen: a", "", "Trained:"]
+
+
+def test_what_stands_below_a_table_is_wrapped_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "60")
+    terminal = Terminal()
+    monkeypatch.setattr(sys, "stdout", terminal)
+    words = ["word"] * 70
+    write_result(replace(TABLE, note=" ".join(words)), " ".join(words))
+    lines = drawn(terminal)
+    assert max(map(len, lines)) <= 60
+    assert sum(line.split().count("word") for line in lines) == 140

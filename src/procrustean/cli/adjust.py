@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import tyro
 
-from ..errors import RunError
+from .tested import ABOUT_GROUPS, main_metrics, percent, refuse_inside, write_metrics
 
 if TYPE_CHECKING:
     from ..report.formats import Table
@@ -35,22 +35,15 @@ class Adjust:
         from ..console import write_result
         from ..posthoc import adjust
 
-        # A run's folder holds what training left, and nothing else.
-        if self.output is not None and self.output.resolve().is_relative_to(self.run_dir.resolve()):
-            raise RunError(f"{self.output} is inside the run {self.run_dir}, which stays as it is; give another place")
+        refuse_inside(self.run_dir, self.output)
         outcome = adjust(self.run_dir, tau=self.tau)
         text = json.dumps(outcome, indent=1)
-        if self.output is not None:
-            try:
-                self.output.write_text(text + "\n")
-            except OSError as error:
-                raise RunError(f"cannot write {self.output} ({error.strerror})") from error
+        write_metrics(self.output, text)
         if self.json:
             write_result(text)
             return 0
-        write_result(adjustment_table(outcome, str(self.run_dir)))
-        if self.output is not None:
-            write_result(f"\nAll metrics: {self.output}")
+        written = [f"All metrics: {self.output}"] if self.output is not None else []
+        write_result(adjustment_table(outcome, str(self.run_dir)), *written)
         return 0
 
 
@@ -63,10 +56,10 @@ def adjustment_table(outcome: dict[str, Any], name: str) -> Table:
     """
     from ..report.formats import Cell, Column, Table
 
-    before, after = _main_metrics(outcome["unadjusted"]), _main_metrics(outcome["adjusted"])
+    before, after = main_metrics(outcome["unadjusted"]), main_metrics(outcome["adjusted"])
     lines = {
-        "unadjusted": [f"{100 * value:.1f}" for value in before.values()],
-        "adjusted": [f"{100 * value:.1f}" for value in after.values()],
+        "unadjusted": [percent(value) for value in before.values()],
+        "adjusted": [percent(value) for value in after.values()],
     }
     # Of the numbers as they are shown, so that the difference is the one a reader computes.
     lines["difference"] = [f"{float(b) - float(a):+.1f}" for a, b in zip(*lines.values(), strict=True)]
@@ -74,20 +67,6 @@ def adjustment_table(outcome: dict[str, Any], name: str) -> Table:
         title=f"Test results of {name} in %, last epoch, adjusted with tau = {outcome['tau']:g}",
         columns=(Column("scores", "scores", numeric=False), *(Column(name, name) for name in before)),
         rows=tuple((Cell(heading), *map(Cell, numbers)) for heading, numbers in lines.items()),
-        note=f"How tau was chosen: {outcome['tau_chosen']}. {outcome['adjusted']['images']} test images; groups of "
-        "classes are mean recalls.",
+        note=f"How tau was chosen: {outcome['tau_chosen']}. {outcome['adjusted']['images']} test images; "
+        f"{ABOUT_GROUPS}.",
     )
-
-
-def _main_metrics(metrics: dict[str, Any]) -> dict[str, float]:
-    """What the summary shows by its headings; groups of classes where they part the classes."""
-    from ..report.tables import FEWEST_CLASSES_FOR_MANY_MEDIUM_FEW
-
-    found = {"accuracy": metrics["accuracy"], "balanced accuracy": metrics["balanced_accuracy"]}
-    kinds: list[tuple[str, ...]] = [("major", "minor")]
-    if len(metrics["recall"]) >= FEWEST_CLASSES_FOR_MANY_MEDIUM_FEW:
-        kinds.append(("many", "medium", "few"))
-    for kind in kinds:
-        groups = {name: metrics["groups"][name] for name in kind if metrics["groups"][name] is not None}
-        found |= groups if len(groups) > 1 else {}
-    return {**found, "macro-F1": metrics["macro_f1"]}

@@ -28,7 +28,5 @@ class Demo:
             outcome = run_demo(self.output, seeds=self.seeds, epochs=self.epochs, reporter=reporter)
         finally:
             reporter.close()
-        write_result(outcome.summary)
-        write_result(outcome.classes)
-        write_result(outcome.text)
+        write_result(outcome.summary, outcome.classes, outcome.text)
         return 0

@@ -99,9 +99,8 @@ class Diagnose:
 
         diagnosis = diagnose_run(run, say=say)
         files = _written(diagnosis, run, output, self.all_classes)
-        write_result(f"{diagnosis.curves.label}: " + "\n".join(f"- {f.text}" for f in diagnosis.findings).lstrip("- "))
-        write_result(class_table(diagnosis.curves))
-        write_result("Written: " + ", ".join(map(str, files)))
+        verdict = f"{diagnosis.curves.label}: " + "\n".join(f"- {f.text}" for f in diagnosis.findings).lstrip("- ")
+        write_result(verdict, class_table(diagnosis.curves), "Written: " + ", ".join(map(str, files)))
 
 
 def class_table(curves: Curves) -> Table:

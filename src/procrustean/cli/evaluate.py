@@ -5,14 +5,19 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import tyro
+
+from .tested import ABOUT_GROUPS, main_metrics, percent, refuse_inside, write_metrics
+
+if TYPE_CHECKING:
+    from ..report.formats import Table
 
 
 @dataclass(frozen=True)
 class Evaluate:
-    """Test a finished run's network again on its test set; prints all metrics as JSON."""
+    """Test a finished run's network again on its test set; prints the main metrics."""
 
     run_dir: tyro.conf.Positional[Path]
     """Folder of the run."""
@@ -22,15 +27,51 @@ class Evaluate:
     """Of batch normalisation: those of training, or recomputed on training batches, mixed by the method or clean."""
     source: str | None = None
     """Where the images of the run are now; default where they were when it began."""
+    output: Path | None = None
+    """JSON file to write, with all metrics."""
+    json: bool = False
+    """Print all metrics as JSON, for other programs."""
 
     def run(self) -> int:
         from ..api import evaluate
         from ..console import write_result
 
+        refuse_inside(self.run_dir, self.output)
         metrics = evaluate(self.run_dir, weights=self.weights, statistics=self.statistics, source=self.source)
-        confusion = metrics.pop("confusion")
-        lines = [f"{json.dumps(name)}: {json.dumps(value)}" for name, value in metrics.items()]
-        rows = None if confusion is None else ",\n  ".join(json.dumps(row) for row in confusion)
-        lines.append('"confusion": ' + ("null" if rows is None else f"[\n  {rows}\n ]"))
-        write_result("{\n " + ",\n ".join(lines) + "\n}")
+        outcome = {"weights": self.weights, "statistics": self.statistics, **metrics}
+        text = _as_json(outcome)
+        write_metrics(self.output, text)
+        if self.json:
+            write_result(text)
+            return 0
+        written = [f"All metrics: {self.output}"] if self.output is not None else []
+        write_result(evaluation_table(outcome, str(self.run_dir)), *written)
         return 0
+
+
+def evaluation_table(outcome: dict[str, Any], name: str) -> Table:
+    """The main metrics of a network, with what was tested in the title.
+
+    Args:
+        outcome: what `procrustean.evaluate` returns, with the weights and the statistics it was called with.
+        name: of the run.
+    """
+    from ..report.formats import Cell, Column, Table
+
+    shown = main_metrics(outcome)
+    tested = f"weights: {outcome['weights']}, statistics of batch normalisation: {outcome['statistics']}"
+    return Table(
+        title=f"Test results of {name} in %, {tested}",
+        columns=tuple(Column(heading, heading) for heading in shown),
+        rows=(tuple(Cell(percent(value)) for value in shown.values()),),
+        note=f"{outcome['images']} test images; {ABOUT_GROUPS}.",
+    )
+
+
+def _as_json(outcome: dict[str, Any]) -> str:
+    """One metric per line, and one row of the confusion matrix."""
+    confusion = outcome["confusion"]
+    lines = [f"{json.dumps(name)}: {json.dumps(value)}" for name, value in outcome.items() if name != "confusion"]
+    rows = None if confusion is None else ",\n  ".join(json.dumps(row) for row in confusion)
+    lines.append('"confusion": ' + ("null" if rows is None else f"[\n  {rows}\n ]"))
+    return "{\n " + ",\n ".join(lines) + "\n}"

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import inspect
+import sys
 from dataclasses import dataclass
 
 import tyro
+
+from .reflow import hanging, reflow
 
 
 @dataclass(frozen=True)
@@ -16,19 +19,37 @@ class Methods:
     """Method to explain; without it all are listed."""
 
     def run(self) -> int:
-        from ..console import write_result
-        from ..methods import METHODS, factory, option_defaults
+        from ..console import terminal_width, write_result
+        from ..methods import METHODS
 
+        width = terminal_width()
         if self.name is not None:
-            made, entry = factory(self.name), METHODS[self.name]
-            defaults = ", ".join(f"{k}={v!r}" for k, v in option_defaults(self.name).items())
-            rows = f"{', '.join(entry.rows)} in the paper" if entry.rows else "not in the paper"
-            write_result(
-                f"{self.name} ({rows})\n\n{inspect.getdoc(made)}\n\nDefaults: {defaults or 'no options'}\n"
-                f"Training time relative to ERM: {entry.cost}\nSource: {entry.source}"
-            )
+            write_result(_explained(self.name, width))
             return 0
-        width = max(map(len, METHODS))
-        lines = [f"{name:{width}}  {(inspect.getdoc(factory(name)) or '').partition(chr(10))[0]}" for name in METHODS]
+        column = max(map(len, METHODS)) + 2
+        lines = [f"{name:{column}}{_summary(name)}" for name in METHODS]
+        if sys.stdout.isatty():  # elsewhere one line each, for grep and its like
+            lines = [hanging(line, width, indent=column * " ") for line in lines]
         write_result("\n".join([*lines, "", "procrustean methods NAME explains one."]))
         return 0
+
+
+def _explained(name: str, width: int) -> str:
+    from ..methods import METHODS, factory, option_defaults
+
+    made, entry = factory(name), METHODS[name]
+    defaults = ", ".join(f"{k}={v!r}" for k, v in option_defaults(name).items())
+    rows = f"{', '.join(entry.rows)} in the paper" if entry.rows else "not in the paper"
+    facts = (
+        f"Defaults: {defaults or 'no options'}",
+        f"Training time relative to ERM: {entry.cost}",
+        f"Source: {entry.source}",
+    )
+    parts = [f"{name} ({rows})", reflow(inspect.getdoc(made) or "", width)]
+    return "\n\n".join([*parts, "\n".join(hanging(fact, width) for fact in facts)])
+
+
+def _summary(name: str) -> str:
+    from ..methods import factory
+
+    return (inspect.getdoc(factory(name)) or "").partition("\n")[0]

@@ -30,12 +30,9 @@ class Nets:
         columns = ("network", "parameters, 1000 classes", "features", "side of the last map", "second group")
         headings = tuple(Column(c, c, numeric=c in columns[1:4]) for c in columns)
         table = Table("Networks", headings, tuple(tuple(Cell(text) for text in row) for row in rows))
-        write_result(table)
         if self.name is None:
-            write_result(
-                "Of other libraries: timm:NAME, torchvision:NAME. procrustean nets NAME shows the layers of one."
-            )
+            more = "Of other libraries: timm:NAME, torchvision:NAME. procrustean nets NAME shows the layers of one."
         else:
-            groups = layers_of(self.name).groups
-            write_result("\n".join(f"{group}: backbone.{path}" for group, path in groups.items()))
+            more = "\n".join(f"{group}: backbone.{path}" for group, path in layers_of(self.name).groups.items())
+        write_result(table, more)
         return 0

@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import groupby
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from ..console import command_text, notify
 from ..errors import RunError
 from ..report.result_file import CANDIDATES, RESULT_FILE, is_run, runs_in
 from .outputs import write_table
+
+if TYPE_CHECKING:
+    from ..report.formats import Table
 
 Format = Literal["table", "markdown", "csv", "latex"]
 
@@ -49,11 +52,8 @@ def show(runs: Sequence[Path], *, form: Format = "table", by_class: bool = False
     """Write the comparison of runs to the terminal or a file."""
     from ..console import write_result
     from ..report.formats import to_csv, to_latex, to_markdown
-    from ..report.results import group_results, load_result
-    from ..report.tables import comparison, per_class
 
-    groups = group_results(load_result(run) for run in finished_runs(runs))
-    table = per_class(groups) if by_class else comparison(groups)
+    table = comparison_of(runs, by_class=by_class)
     if form == "table" and output is None:
         write_result(table)
         return
@@ -62,3 +62,12 @@ def show(runs: Sequence[Path], *, form: Format = "table", by_class: bool = False
         write_result(text.rstrip("\n"))
         return
     write_table(output, text)
+
+
+def comparison_of(runs: Sequence[Path], *, by_class: bool = False) -> Table:
+    """The finished ones among the runs, as a table."""
+    from ..report.results import group_results, load_result
+    from ..report.tables import comparison, per_class
+
+    groups = group_results(load_result(run) for run in finished_runs(runs))
+    return per_class(groups) if by_class else comparison(groups)

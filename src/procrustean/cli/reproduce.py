@@ -144,8 +144,7 @@ class Reproduce:
         width = default_width() if self.width is None else self.width
         summary = plan_text(plan, rate=expected_rate(self.output), width=width, machine=machine_name()[1])
         if self.dry_run:
-            write_result(plan_table(plan))
-            write_result("\n".join([summary, *absence_lines(plan, self.data_dir)]))
+            write_result(plan_table(plan), "\n".join([summary, *absence_lines(plan, self.data_dir)]))
             return 0
 
         reporter = make_reporter(quiet=self.quiet)
@@ -179,18 +178,15 @@ class Reproduce:
 
         names, asked = list(dict.fromkeys(part.table for part in parts)), definitions.cells(parts)
         seen, only = store.with_seeds(self.seeds), set(asked)
-        shown = False
-        for name in names:
-            for piece in finished_tables(definitions.tables[name], seen, data_seed=self.data_seed, only=only):
-                if shown:
-                    write_result("")  # markdown would take what follows for one more row
-                write_result(piece)
-                shown = True
-        if not shown:
-            write_result(f"Nothing of this is among the results in {self.results} or {self.output}.")
+        pieces = [
+            piece
+            for name in names
+            for piece in finished_tables(definitions.tables[name], seen, data_seed=self.data_seed, only=only)
+        ]
+        if not pieces:
+            pieces = [f"Nothing of this is among the results in {self.results} or {self.output}."]
         numbers = seeds_text(asked, store, shown=self.seeds, data_seed=self.data_seed)
-        if numbers:
-            write_result(f"\n{numbers}")
+        write_result(*pieces, *([numbers] if numbers else []))
         if not self.show:  # the files hold the tables in full, whatever was asked for last
             write_tables([definitions.tables[name] for name in names], store, self.output, data_seed=self.data_seed)
 

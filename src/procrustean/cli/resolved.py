@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any
 
 from ..config import RunConfig
@@ -19,8 +20,14 @@ from ..weights import DeferredWeights, first_deferred
 _KINDS: tuple[Kind, ...] = ("long_tailed", "step")
 
 
-def method_comments(config: RunConfig, recipe: Recipe) -> str:
-    """Every option of the method with its value, and the kind of imbalance and the epochs that follow from others."""
+def method_comments(config: RunConfig, recipe: Recipe, tuned: Collection[str] = ()) -> str:
+    """Every option of the method with its value, and the kind of imbalance and the epochs that follow from others.
+
+    Args:
+        config: the settings.
+        recipe: what they resolve to.
+        tuned: options that have no value yet, because they are to be chosen.
+    """
     backbone = layers_of(recipe.net)
     given = checked_options(config.method, {**config.options, **({"drw": True} if config.drw else {})})
     options = {**option_defaults(config.method), **given}
@@ -29,6 +36,9 @@ def method_comments(config: RunConfig, recipe: Recipe) -> str:
     made = {kind: _made(config, kind, backbone, given) for kind in kinds}
     lines = {"kind": " or ".join(kinds) + ", by the counts" * (len(kinds) > 1)}
     for name, value in options.items():
+        if name in tuned:
+            lines[name] = "to be chosen"
+            continue
         found = {kind: _resolved(name, value, method, backbone) for kind, method in made.items()}
         same = len(set(found.values())) == 1
         lines[name] = found[kinds[0]] if same else ", ".join(f"{text} if {kind}" for kind, text in found.items())

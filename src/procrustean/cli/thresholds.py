@@ -39,18 +39,18 @@ class Thresholds:
         found = thresholds_of(self.model, precision=self.precision, recall=self.recall, prior=self.prior)
         wanted = f"precision {self.precision}" if self.precision is not None else f"recall {self.recall}"
         table = table_of(found, wanted)
-        if self.output is None:
-            write_result(table)
-        else:
+        if self.output is not None:
             write_table(self.output, to_csv(table))
+        lines = []
         few = [t.name for t in found if t.images < 30]
         if few:
-            write_result(f"Fewer than 30 held-out images of {', '.join(few)}: their lines are rough.")
+            lines.append(f"Fewer than 30 held-out images of {', '.join(few)}: their lines are rough.")
         prior = "without --prior" if self.prior is None else f"with --prior {self.prior}"
-        write_result(
+        lines.append(
             f"These are for the probabilities that predict gives {prior}. A class is announced for every image whose "
             "probability of it reaches the number, so an image may have several classes, or none."
         )
         if self.prior is not None:
-            write_result("Precision is counted as if the classes of the held-out images were as frequent as it says.")
+            lines.append("Precision is counted as if the classes of the held-out images were as frequent as it says.")
+        write_result(*([table] if self.output is None else []), "\n".join(lines))
         return 0

@@ -52,6 +52,5 @@ class Toy:
             )
         finally:
             reporter.close()
-        write_result(outcome.table)
-        write_result("Pictures: " + ", ".join(map(str, outcome.figures)))
+        write_result(outcome.table, "Pictures: " + ", ".join(map(str, outcome.figures)))
         return 0

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import tyro
 
 from ..config import RunConfig
-from .config_file import config_as_yaml
+from .printed_settings import settings_text
 
 
 @dataclass(frozen=True)
@@ -51,11 +51,12 @@ class Train(RunConfig):
 
     def run(self) -> int:
         config = self.run_config()
+        from ..console import make_reporter, write_result
+
         if self.print_config:
-            self._print(config)
+            write_result(settings_text(config))
             return 0
         from ..api import fit
-        from ..console import make_reporter
         from .outcome import show
         from .own_outcome import show_own
 
@@ -69,29 +70,3 @@ class Train(RunConfig):
         show([kept])
         show_own(run.result, kept, reporter.say)
         return 0
-
-    def _print(self, config: RunConfig) -> None:
-        """All settings, filled in for images that are there, and the method and recipe they resolve to."""
-        from ..advice.planning import ADVISED, AUTO, planned
-        from ..console import write_result
-        from ..data.sources import is_named
-        from ..paths import expanded
-        from ..preparing import recipe_of
-        from ..recipes import RECIPES
-        from .resolved import method_comments
-
-        def named(settings: RunConfig) -> RunConfig:
-            return replace(settings, method="mfw") if settings.method in (ADVISED, AUTO) else settings
-
-        recipe_of(named(config))  # what is wrong with the settings is said before images are loaded
-        if is_named(config.source) or expanded(config.source).exists():
-            config = planned(config).config
-        elif config.method == ADVISED:
-            config = named(config)
-        recipe = recipe_of(named(config))
-        comments = "".join(f"# {name}: {value}\n" for name, value in recipe.to_json().items() if name != "name")
-        own = f", as {config.method} was published" * (config.recipe == "own")
-        title = f"# The recipe these settings resolve to: {recipe.name}, {RECIPES[recipe.name][1]}{own}\n"
-        # Which methods are compared, --method auto decides when it runs.
-        method = "" if config.method == AUTO else method_comments(config, recipe)
-        write_result(config_as_yaml(config) + method + title + comments)

@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import tyro
 
 from ..config import RunConfig
+from .printed_settings import settings_text
 
 if TYPE_CHECKING:
     from ..report.formats import Table
+    from ..tuning.spaces import Space
     from ..tuning.tune import Tuned
 
 
@@ -50,7 +52,7 @@ class Tune(RunConfig):
     config: Path | None = None
     """YAML file with settings; flags override it."""
     print_config: bool = False
-    """Print what would be tried, then stop."""
+    """Print the settings that all candidates share as YAML, and what would be tried as comments, then stop."""
     quiet: bool = False
     """No progress."""
 
@@ -70,7 +72,7 @@ class Tune(RunConfig):
         from ..tuning.spaces import default_space, grid, read_space, samples
         from ..tuning.tune import Budget, tune
         from ..tuning.tuning_sets import candidate_settings
-        from .outcome import show
+        from .outcome import comparison_of
 
         reported = RunConfig(**{f.name: getattr(self, f.name) for f in fields(RunConfig) if f.name != "run_dir"})
         recipe_of(reported)  # what is wrong with the settings is said before anything is trained
@@ -78,8 +80,7 @@ class Tune(RunConfig):
         space = read_space(base.method, self.over) if self.over else default_space(base.method, self.source)
         check_options(base, grid(space) if self.trials is None else samples(space))
         if self.print_config:
-            candidates = [options_text(options) for options in grid(space)] if self.trials is None else [str(space)]
-            write_result("\n".join(candidates))
+            write_result(settings_text(base, tuned=space) + self._candidates(base, space))
             return 0
         reporter = make_reporter(quiet=self.quiet)
         budget = Budget(self.repeats, self.final_seeds, self.trials, self.width, self.minutes)
@@ -87,15 +88,32 @@ class Tune(RunConfig):
             tuned = tune(base, space, self.output, final_source=self.source, budget=budget, reporter=reporter)
         finally:
             reporter.close()
-        if tuned.choice is not None:
-            write_result(_table(tuned, base.source if base.source != self.source else None))
+        scores = [] if tuned.choice is None else [_table(tuned, base.source if base.source != self.source else None)]
         if not tuned.retrained:
-            write_result(tuned.text)
+            write_result(*scores, tuned.text)
         else:
             images = "all training images" + f" of {self.source}" * (base.source != self.source)
-            write_result(f"{tuned.text}\n\nTrained on {images} with {options_text(tuned.chosen)}:\n")
-            show(tuned.retrained)
+            trained = f"Trained on {images} with {options_text(tuned.chosen)}:"
+            write_result(*scores, tuned.text, trained, comparison_of(tuned.retrained))
         return 0
+
+    def _candidates(self, base: RunConfig, space: Space) -> str:
+        """What would be tried, how it would be judged, and what would be trained in the end, as comments."""
+        from ..tuning.choosing import options_text
+        from ..tuning.spaces import grid, space_texts
+
+        judges = "held-out images" if base.hold_out else "the images of the validation split"
+        seeds = f", {self.repeats} training seeds each" * (self.repeats > 1)
+        if self.trials is None:
+            candidates = [options_text(options) for options in grid(space)]
+            lines = [f"Candidates, judged on {judges}{seeds}:", *candidates]
+        else:
+            suggested = f"{self.trials} candidates, suggested by Optuna and judged on {judges}{seeds}, from:"
+            lines = [suggested, *space_texts(space)]
+        if self.final_seeds:
+            number = f"{self.final_seeds} training seed{'s' * (self.final_seeds > 1)}"
+            lines.append(f"Then, with the best of them: all training images of {self.source}, hold_out 0, {number}")
+        return "".join(f"# {line}\n" for line in lines)
 
 
 def _table(tuned: Tuned, chosen_on: str | None) -> Table:

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from types import NoneType, UnionType
-from typing import Any, Union, get_args
+from typing import Any, Literal, Union, get_args, get_origin
 
 from tyro.constructors import ConstructorRegistry, PrimitiveConstructorSpec, PrimitiveTypeInfo
+
+from ..errors import suggestion
 
 Spec = PrimitiveConstructorSpec[Any]
 
@@ -40,6 +42,30 @@ def _number(info: PrimitiveTypeInfo) -> Spec | None:
 
 
 @VALUES.primitive_rule
+def _choice(info: PrimitiveTypeInfo) -> Spec | None:
+    """One of several names, in which hyphens and underscores are the same."""
+    names = get_args(info.type)
+    if get_origin(info.type) is not Literal or not all(isinstance(name, str) for name in names):
+        return None
+
+    def read(texts: list[str]) -> str:
+        given = texts[0]
+        for name in names:
+            if name.replace("_", "-") == given.replace("_", "-"):
+                return str(name)
+        near = suggestion(given, names, limit=1)  # all are listed before it
+        raise ValueError(f"{given!r} received; it has to be one of {', '.join(names)}" + f". {near}" * bool(near))
+
+    return PrimitiveConstructorSpec(
+        nargs=1,
+        metavar=f"{{{','.join(names)}}}",
+        instance_from_str=read,
+        is_instance=lambda value: value in names,
+        str_from_instance=lambda value: [value],
+    )
+
+
+@VALUES.primitive_rule
 def _several(info: PrimitiveTypeInfo) -> Spec | None:
     kinds = get_args(info.type)
     one = _spec_of(kinds[0], info) if info.type_origin is tuple and kinds[1:] == (...,) else None
@@ -51,7 +77,6 @@ def _several(info: PrimitiveTypeInfo) -> Spec | None:
         instance_from_str=lambda texts: tuple(one.instance_from_str([text]) for text in texts),
         is_instance=lambda values: isinstance(values, tuple) and all(map(one.is_instance, values)),
         str_from_instance=lambda values: [text for value in values for text in one.str_from_instance(value)],
-        choices=one.choices,
     )
 
 
@@ -64,18 +89,13 @@ def _perhaps_open(info: PrimitiveTypeInfo) -> Spec | None:
         return None
 
     def read(texts: list[str]) -> Any:
-        if texts == [LEFT_OPEN]:
-            return None
-        if given.choices is not None and texts[0] not in given.choices:
-            raise ValueError(f"{texts[0]!r} received; it has to be one of {', '.join(given.choices)}")
-        return given.instance_from_str(texts)
+        return None if texts == [LEFT_OPEN] else given.instance_from_str(texts)
 
     return replace(
         given,
         instance_from_str=read,
         is_instance=lambda value: value is None or given.is_instance(value),
         str_from_instance=lambda value: [UNSET] if value is None else given.str_from_instance(value),
-        choices=None,  # checked above, where leaving it open is none of them
     )
 
 

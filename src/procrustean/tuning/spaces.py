@@ -82,6 +82,18 @@ def read_space(method: str, texts: Sequence[str]) -> Space:
     return space
 
 
+def space_texts(space: Space) -> list[str]:
+    """Options and what to try, as one writes them on the command line.
+
+    >>> space_texts({"alpha": (0.1, 5.0), "beta": Range(low=0.01, high=5.0)})
+    ['alpha=0.1,5', 'beta=0.01..5']
+    """
+    return [
+        f"{name}={_plain(v.low)}..{_plain(v.high)}" if isinstance(v, Range) else f"{name}={','.join(map(_plain, v))}"
+        for name, v in space.items()
+    ]
+
+
 def _different(text: str, values: Sequence[Any]) -> tuple[Any, ...]:
     for number, value in enumerate(values):
         if value in values[:number]:

@@ -1,0 +1,40 @@
+"""What --print-config prints: all settings as YAML, and what they resolve to as comments."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import replace
+
+from ..config import RunConfig
+from .config_file import config_as_yaml
+
+
+def settings_text(config: RunConfig, tuned: Collection[str] = ()) -> str:
+    """All settings, filled in for images that are there, and the method and recipe they resolve to.
+
+    Args:
+        config: the settings.
+        tuned: options of the method that differ between runs with these settings.
+    """
+    from ..advice.planning import ADVISED, AUTO, planned
+    from ..data.sources import is_named
+    from ..paths import expanded
+    from ..preparing import recipe_of
+    from ..recipes import RECIPES
+    from .resolved import method_comments
+
+    def named(settings: RunConfig) -> RunConfig:
+        return replace(settings, method="mfw") if settings.method in (ADVISED, AUTO) else settings
+
+    recipe_of(named(config))  # what is wrong with the settings is said before images are loaded
+    if is_named(config.source) or expanded(config.source).exists():
+        config = planned(config).config
+    elif config.method == ADVISED:
+        config = named(config)
+    recipe = recipe_of(named(config))
+    comments = "".join(f"# {name}: {value}\n" for name, value in recipe.to_json().items() if name != "name")
+    own = f", as {config.method} was published" * (config.recipe == "own")
+    title = f"# The recipe these settings resolve to: {recipe.name}, {RECIPES[recipe.name][1]}{own}\n"
+    # Which methods are compared, --method auto decides when it runs.
+    method = "" if config.method == AUTO else method_comments(config, recipe, tuned)
+    return config_as_yaml(config) + method + title + comments
