@@ -93,7 +93,7 @@ def test_a_bad_run_among_good_ones_is_named_and_the_others_are_diagnosed(call: A
     answer = call("diagnose", "runs/erm", "nowhere", "runs/mfw", "--quiet")
     assert answer.code == 2
     first, last = answer.err.splitlines()
-    assert first.startswith("procrustean: nowhere: ")
+    assert first == "procrustean: There is no run at nowhere. Mend the path."
     assert last == "procrustean: 1 of 3 runs could not be diagnosed: nowhere"
     assert "## nowhere\n\nNo verdict: this run could not be diagnosed." in answer.out
     assert {path.name for path in Path("diagnosis").iterdir()} == {"erm", "mfw"}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -59,6 +60,15 @@ def test_no_finished_run_is_an_error(tmp_path: Path) -> None:
 def test_a_result_file_stands_for_itself(tmp_path: Path) -> None:
     file = a_run(tmp_path / "one", finished=True) / "result.json"
     assert finished_runs([file]) == [file]
+
+
+def test_a_folder_of_result_files_stands_for_them(tmp_path: Path) -> None:
+    record = {"format": 1, "status": "complete", "config": {}, "selections": {}}
+    files = [tmp_path / "results" / f"{name}.json" for name in "ab"]
+    (tmp_path / "results").mkdir()
+    for file in files:
+        file.write_text(json.dumps(record))
+    assert finished_runs([tmp_path / "results"]) == files
 
 
 def test_commands_that_are_named_can_be_pasted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

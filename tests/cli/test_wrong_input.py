@@ -59,8 +59,8 @@ def assert_refused(answer: Any, *parts: str) -> None:
         (("evaluate", "run", "--weights", "best"), ["best", "last", "held_out"]),
         (("compare",), ["no results to compare"]),
         (("compare", "nowhere"), ["There is no run at nowhere"]),
-        (("evaluate", "nowhere"), ["nowhere is not a run directory"]),
-        (("resume", "nowhere"), ["nowhere is not a run directory"]),
+        (("evaluate", "nowhere"), ["There is no run at nowhere"]),
+        (("resume", "nowhere"), ["There is no run at nowhere"]),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",
 )

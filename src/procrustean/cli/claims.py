@@ -19,7 +19,7 @@ class Claims:
     """
 
     runs: tyro.conf.Positional[tuple[Path, ...]] = ()
-    """Folders of runs, or folders of such folders; claims without runs are said to be not measured yet."""
+    """Folders of runs, result files, or folders of either; claims without runs are said to be not measured yet."""
     page: Path | None = None
     """Put the table, and the pictures in figures/analysis beside it, into this page, between its marks."""
 

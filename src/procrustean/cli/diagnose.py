@@ -57,7 +57,7 @@ class Diagnose:
                         raise
                     # The other runs are none the worse for it.
                     write_result("No verdict: this run could not be diagnosed.")
-                    notify(f"{run}: {error}")
+                    notify(str(error) if str(run) in str(error) else f"{run}: {error}")
                     failed.append(run)
         finally:
             reporter.close()

@@ -9,7 +9,7 @@ from typing import Literal
 
 from ..console import command_text, notify
 from ..errors import RunError
-from ..report.result_file import CANDIDATES, RESULT_FILE, is_run, runs_in
+from ..run_places import CANDIDATES, RESULT_FILE, is_run, runs_in
 from .outputs import write_table
 
 Format = Literal["table", "markdown", "csv", "latex"]
