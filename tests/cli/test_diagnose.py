@@ -89,13 +89,19 @@ def test_several_runs_get_a_verdict_each(call: Any, runs: list[str]) -> None:
     assert labels == ["ERM", "MFW"]
 
 
+def test_a_folder_of_runs_stands_for_those_in_it(call: Any, runs: list[str]) -> None:
+    answer = call("diagnose", "runs", "runs/erm", "--quiet")
+    assert (answer.code, answer.err) == (0, "")
+    assert [line for line in answer.out.splitlines() if line.startswith("## ")] == ["## runs/erm", "## runs/mfw"]
+
+
 def test_a_bad_run_among_good_ones_is_named_and_the_others_are_diagnosed(call: Any, runs: list[str]) -> None:
     answer = call("diagnose", "runs/erm", "nowhere", "runs/mfw", "--quiet")
     assert answer.code == 2
     first, last = answer.err.splitlines()
     assert first == "procrustean: There is no run at nowhere. Mend the path."
     assert last == "procrustean: 1 of 3 runs could not be diagnosed: nowhere"
-    assert "## nowhere\n\nNo verdict: this run could not be diagnosed." in answer.out
+    assert "## nowhere\n\nThis run could not be diagnosed." in answer.out
     assert {path.name for path in Path("diagnosis").iterdir()} == {"erm", "mfw"}
 
 

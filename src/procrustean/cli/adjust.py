@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
-from ..errors import RunError
+from ..errors import ConfigError, RunError
 
 if TYPE_CHECKING:
     from ..report.formats import Table
@@ -17,28 +17,39 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Adjust:
-    """Test a finished run with scores shifted by tau * log of the class priors (post-hoc logit adjustment).
+    """Test finished runs with scores shifted by tau * log of the class priors (post-hoc logit adjustment).
 
-    Nothing is trained, and the run stays as it is; prints the main metrics before and after the shift.
+    Nothing is trained, and the runs stay as they are; prints the main metrics before and after the shift.
     """
 
-    run_dir: tyro.conf.Positional[Path]
-    """Folder of the run."""
+    runs: Annotated[tyro.conf.Positional[tuple[Path, ...]], tyro.conf.arg(metavar="RUN [RUN ...]")]
+    """Folders of runs, or folders of such folders; each run gets a table of its own."""
     tau: float | None = None
     """Strength, 0 for none; default the best of 0 to 2 on the held-out images, 1 if there are none."""
     output: Path | None = None
-    """JSON file to write, with all metrics."""
+    """JSON file to write, with all metrics; of one run."""
     json: bool = False
-    """Print all metrics as JSON, for other programs."""
+    """Print all metrics as JSON, for other programs; of one run."""
 
     def run(self) -> int:
+        from .each_run import distinct_runs, for_each_run
+
+        runs = distinct_runs(self.runs)
+        if not runs:
+            raise RunError("no run to adjust; give the folder of one, or of several")
+        if len(runs) > 1 and (self.json or self.output is not None):
+            raise ConfigError(f"{len(runs)} runs received; --json and --output take one run at a time")
+        for_each_run(runs, self._adjust, done="adjusted")
+        return 0
+
+    def _adjust(self, run: Path) -> None:
         from ..console import write_result
         from ..posthoc import adjust
 
         # A run's folder holds what training left, and nothing else.
-        if self.output is not None and self.output.resolve().is_relative_to(self.run_dir.resolve()):
-            raise RunError(f"{self.output} is inside the run {self.run_dir}, which stays as it is; give another place")
-        outcome = adjust(self.run_dir, tau=self.tau)
+        if self.output is not None and self.output.resolve().is_relative_to(run.resolve()):
+            raise RunError(f"{self.output} is inside the run {run}, which stays as it is; give another place")
+        outcome = adjust(run, tau=self.tau)
         text = json.dumps(outcome, indent=1)
         if self.output is not None:
             try:
@@ -47,11 +58,10 @@ class Adjust:
                 raise RunError(f"cannot write {self.output} ({error.strerror})") from error
         if self.json:
             write_result(text)
-            return 0
-        write_result(adjustment_table(outcome, str(self.run_dir)))
+            return
+        write_result(adjustment_table(outcome, str(run)))
         if self.output is not None:
             write_result(f"\nAll metrics: {self.output}")
-        return 0
 
 
 def adjustment_table(outcome: dict[str, Any], name: str) -> Table:

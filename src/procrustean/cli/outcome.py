@@ -16,10 +16,25 @@ Format = Literal["table", "markdown", "csv", "latex"]
 
 
 def finished_runs(paths: Sequence[Path]) -> list[Path]:
-    """The finished runs among the paths and in folders of runs; what is left out is named on stderr.
+    """The finished ones among `runs_of` the paths; what is no run or not finished is named on stderr."""
+    found: list[Path] = []
+    for run in runs_of(paths):
+        if run.is_dir() and not is_run(run):
+            _leave_out(f"{run}: not a run, and no run is in it")
+        elif run.is_dir() and not (run / RESULT_FILE).exists():
+            _leave_out(f"{run}: not finished; go on with: {command_text('resume', run)}")
+        else:
+            found.append(run)
+    if paths and not found:
+        raise RunError("none of these is a finished run")
+    return found
 
-    That is what is no run or not finished, and the candidates of `tune` unless their own folder is given: they were
-    trained without the images that chose among them.
+
+def runs_of(paths: Sequence[Path]) -> list[Path]:
+    """The runs at the paths and in folders of runs, and what is no run but was given.
+
+    The candidates of `tune` are named on stderr and left out unless their own folder is given: they were trained
+    without the images that chose among them.
     """
     found: list[Path] = []
     for path in paths:
@@ -28,16 +43,8 @@ def finished_runs(paths: Sequence[Path]) -> list[Path]:
                 _leave_out(
                     f"{folder}: {len(list(runs))} runs among which options were chosen; to see them, give {folder}"
                 )
-                continue
-            for run in runs:
-                if run.is_dir() and not is_run(run):
-                    _leave_out(f"{run}: not a run, and no run is in it")
-                elif run.is_dir() and not (run / RESULT_FILE).exists():
-                    _leave_out(f"{run}: not finished; go on with: {command_text('resume', run)}")
-                else:
-                    found.append(run)
-    if paths and not found:
-        raise RunError("none of these is a finished run")
+            else:
+                found += runs
     return found
 
 
