@@ -207,7 +207,9 @@ def test_claims_fill_a_page(call: Any) -> None:
     page.write_text("# A\n<!-- claims: begin -->\n<!-- claims: end -->\n")
     assert call("claims", "--page", page).code == 0
     assert page.read_text().count("not measured yet") > 15
-    assert "not measured yet" in call("claims").out
+    answer = call("claims")
+    assert "not measured yet" in answer.out
+    assert "no runs were given; the claims are about CIFAR-10 at ratio 100" in answer.err
     page.write_text("# A\n")
     answer = call("claims", "--page", page)
     assert answer.code == 2
