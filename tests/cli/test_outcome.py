@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -69,6 +70,20 @@ def test_a_folder_of_result_files_stands_for_them(tmp_path: Path) -> None:
     for file in files:
         file.write_text(json.dumps(record))
     assert finished_runs([tmp_path / "results"]) == files
+
+
+def test_runs_on_some_classes_have_a_table_of_their_own(call: Any, npz: Path) -> None:
+    tiny = ("--net", "small", "--epochs", 1, "--device", "cpu", "--method", "erm", "--quiet")
+    assert call("train", npz, *tiny, "--run-dir", "runs/all").code == 0
+    assert call("train", npz, *tiny, "--classes", 0, 3, "--run-dir", "runs/some").code == 0
+    answer = call("compare", "runs")
+    titles = [line for line in answer.out.splitlines() if line.startswith("**")]
+    data = [title.split(": ", 1)[1].split(", natural")[0] for title in titles]
+    assert data == ["stripes", "stripes (2 classes: 0, 3)"]
+    rows = call("compare", "runs", "--format", "csv").out.splitlines()
+    assert len(rows) == 3
+    assert call("compare", "runs", "--output", "table.md").code == 0
+    assert Path("table.md").read_text().rstrip() == answer.out.rstrip()
 
 
 def test_commands_that_are_named_can_be_pasted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -53,18 +53,29 @@ def _leave_out(text: str) -> None:
 
 
 def show(runs: Sequence[Path], *, form: Format = "table", by_class: bool = False, output: Path | None = None) -> None:
-    """Write the comparison of runs to the terminal or a file."""
+    """Write the comparison of runs to the terminal or a file: one table, and one for each choice of classes.
+
+    A CSV file is one table, whose first columns tell them apart.
+    """
     from ..console import write_result
     from ..report.formats import to_csv, to_latex, to_markdown
-    from ..report.results import group_results, load_result
+    from ..report.results import group_results, load_result, split_by_choice_of_classes
     from ..report.tables import comparison, per_class
 
     groups = group_results(load_result(run) for run in finished_runs(runs))
-    table = per_class(groups) if by_class else comparison(groups)
+    if by_class:
+        tables = [per_class(groups)]
+    else:
+        parts = [groups] if form == "csv" or not groups else split_by_choice_of_classes(groups)
+        tables = [comparison(part) for part in parts]
     if form == "table" and output is None:
-        write_result(table)
+        for number, table in enumerate(tables):
+            if number:
+                write_result("")
+            write_result(table)
         return
-    text = {"table": to_markdown, "markdown": to_markdown, "csv": to_csv, "latex": to_latex}[form](table)
+    written = {"table": to_markdown, "markdown": to_markdown, "csv": to_csv, "latex": to_latex}[form]
+    text = "\n".join(written(table) for table in tables)
     if output is None:
         write_result(text.rstrip("\n"))
         return
