@@ -98,6 +98,21 @@ def test_what_cannot_be_is_refused(
     assert files_of(run) == before
 
 
+def test_several_runs_get_a_table_each(call: Call, npz: Path) -> None:
+    for method in ("erm", "mfw"):
+        assert call("train", npz, *SMALL[:-1], f"runs/{method}", "--method", method).code == 0
+    answer = call("adjust", "runs/erm", "runs/mfw", "--tau", "1")
+    assert (answer.code, answer.err) == (0, "")
+    for method in ("erm", "mfw"):
+        assert f"## runs/{method}\n\n**Test results of runs/{method} in %" in answer.out
+    assert call("adjust", "runs", "--tau", "1").out == answer.out
+    bad = call("adjust", "runs/erm", "runs/mwf")
+    assert (bad.code, "## runs/mwf\n\nThis run could not be adjusted." in bad.out) == (2, True)
+    assert "There is no run at runs/mwf. Did you mean runs/mfw?" in bad.err
+    assert "2 runs received; --json and --output take one run at a time" in call("adjust", "runs", "--json").err
+    assert "no run to adjust" in call("adjust").err
+
+
 def test_a_loss_that_corrects_already_is_refused(call: Call, npz: Path) -> None:
     assert call("train", npz, *SMALL, "--method", "balanced_softmax").code == 0
     answer = call("adjust", "run")

@@ -90,13 +90,19 @@ def test_several_runs_get_a_verdict_each(call: Any, runs: list[str]) -> None:
     assert labels == ["ERM", "MFW"]
 
 
+def test_a_folder_of_runs_stands_for_those_in_it(call: Any, runs: list[str]) -> None:
+    answer = call("diagnose", "runs", "runs/erm", "--quiet")
+    assert (answer.code, answer.err) == (0, "")
+    assert [line for line in answer.out.splitlines() if line.startswith("## ")] == ["## runs/erm", "## runs/mfw"]
+
+
 def test_a_bad_run_among_good_ones_is_named_and_the_others_are_diagnosed(call: Any, runs: list[str]) -> None:
     answer = call("diagnose", "runs/erm", "nowhere", "runs/mfw", "--quiet")
     assert answer.code == 2
     first, last = answer.err.splitlines()
-    assert first.startswith("procrustean: nowhere: ")
+    assert first == "procrustean: There is no run at nowhere. Mend the path."
     assert last == "procrustean: 1 of 3 runs could not be diagnosed: nowhere"
-    assert "## nowhere\n\nNo verdict: this run could not be diagnosed." in answer.out
+    assert "## nowhere\n\nThis run could not be diagnosed." in answer.out
     assert {path.name for path in Path("diagnosis").iterdir()} == {"erm", "mfw"}
 
 
@@ -202,7 +208,9 @@ def test_claims_fill_a_page(call: Any) -> None:
     page.write_text("# A\n<!-- claims: begin -->\n<!-- claims: end -->\n")
     assert call("claims", "--page", page).code == 0
     assert page.read_text().count("not measured yet") > 15
-    assert "not measured yet" in call("claims").out
+    answer = call("claims")
+    assert "not measured yet" in answer.out
+    assert "no runs were given; the claims are about CIFAR-10 at ratio 100" in answer.err
     page.write_text("# A\n")
     answer = call("claims", "--page", page)
     assert answer.code == 2

@@ -11,7 +11,18 @@ import pytest
 
 COMMANDS = {
     "": ["train", "resume", "evaluate", "adjust", "compare", "methods", "data", "fleet", "reproduce", "tune", "demo"],
-    "train": ["--imbalance", "--rho", "--method", "--drw", "--epochs", "--seed", "--run-dir", "--config", "--hold-out"],
+    "train": [
+        "implies --probes",
+        "--imbalance",
+        "--rho",
+        "--method",
+        "--drw",
+        "--epochs",
+        "--seed",
+        "--run-dir",
+        "--config",
+        "--hold-out",
+    ],
     "resume": ["Folder of the run"],
     "evaluate": ["--weights", "{last,held_out,ema,swa}", "--statistics", "--output", "--json"],
     "layers": ["--size", "--channels", "--every"],

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -59,6 +61,29 @@ def test_no_finished_run_is_an_error(tmp_path: Path) -> None:
 def test_a_result_file_stands_for_itself(tmp_path: Path) -> None:
     file = a_run(tmp_path / "one", finished=True) / "result.json"
     assert finished_runs([file]) == [file]
+
+
+def test_a_folder_of_result_files_stands_for_them(tmp_path: Path) -> None:
+    record = {"format": 1, "status": "complete", "config": {}, "selections": {}}
+    files = [tmp_path / "results" / f"{name}.json" for name in "ab"]
+    (tmp_path / "results").mkdir()
+    for file in files:
+        file.write_text(json.dumps(record))
+    assert finished_runs([tmp_path / "results"]) == files
+
+
+def test_runs_on_some_classes_have_a_table_of_their_own(call: Any, npz: Path) -> None:
+    tiny = ("--net", "small", "--epochs", 1, "--device", "cpu", "--method", "erm", "--quiet")
+    assert call("train", npz, *tiny, "--run-dir", "runs/all").code == 0
+    assert call("train", npz, *tiny, "--classes", 0, 3, "--run-dir", "runs/some").code == 0
+    answer = call("compare", "runs")
+    titles = [line for line in answer.out.splitlines() if line.startswith("**")]
+    data = [title.split(": ", 1)[1].split(", natural")[0] for title in titles]
+    assert data == ["stripes", "stripes (2 classes: 0, 3)"]
+    rows = call("compare", "runs", "--format", "csv").out.splitlines()
+    assert len(rows) == 3
+    assert call("compare", "runs", "--output", "table.md").code == 0
+    assert Path("table.md").read_text().rstrip() == answer.out.rstrip()
 
 
 def test_commands_that_are_named_can_be_pasted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -69,7 +69,7 @@ def test_result_files_alone_are_enough(run: str, call: Call) -> None:
         (("runs/a", "--examples", "-1"), "examples = -1 received"),
         (("runs/a", "--watch", "--output", "x.html"), "writes no file"),
         (("runs/a", "--output", "stripes.npz"), "exists and is not a report"),
-        (("nowhere", "--watch"), "There is no run at nowhere yet. Its folder appears when training begins"),
+        (("nowhere", "--watch"), "There is no run at nowhere. Mend the path. The folder of a run appears when"),
     ],
 )
 def test_wrong_input_is_named(run: str, call: Call, arguments: tuple[str, ...], message: str) -> None:

@@ -51,6 +51,21 @@ def test_a_table_of_one_s_own(mine: str, call: Call) -> None:
     assert "| MFW" in Path("runs/reproduce/mine.md").read_text()
 
 
+def test_without_a_name_every_table_that_has_results_is_shown(mine: str, call: Call) -> None:
+    content = yaml.safe_load(Path(mine).read_text())
+    content["tables"]["empty"] = {**content["tables"]["mine"], "title": "Empty", "base": {"epochs": 3}}
+    Path(mine).write_text(yaml.safe_dump(content))
+    nothing = call("reproduce", "--tables", mine, "--show")
+    assert nothing.out.startswith("Nothing of this is among the results")
+    assert "there is no folder results, so nothing counts as measured" in nothing.err
+    assert "there is no folder results" in call("reproduce", "--tables", mine).err
+    trained = call("reproduce", "mine", "--tables", mine, "--seeds", 1)
+    assert "there is no folder" not in trained.err
+    shown = call("reproduce", "--tables", mine, "--show")
+    assert (shown.code, shown.out, shown.err) == (0, trained.out, "")
+    assert "name the table" in call("reproduce", "--tables", mine, "--show", "--rows", "ERM").err
+
+
 def test_only_the_seeds_that_were_asked_for_are_shown(mine: str, call: Call) -> None:
     def seeds(answer: Any) -> list[str]:
         return [line.split("|")[3].strip() for line in answer.out.splitlines() if line.startswith(("| ERM", "| MFW"))]

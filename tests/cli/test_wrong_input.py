@@ -66,8 +66,8 @@ def assert_refused(answer: Any, *parts: str) -> None:
         (("evaluate", "run", "--statistics", "mixd"), ["--statistics: 'mixd' received", "Did you mean 'mixed'?"]),
         (("compare",), ["no results to compare"]),
         (("compare", "nowhere"), ["There is no run at nowhere"]),
-        (("evaluate", "nowhere"), ["nowhere is not a run directory"]),
-        (("resume", "nowhere"), ["nowhere is not a run directory"]),
+        (("evaluate", "nowhere"), ["There is no run at nowhere"]),
+        (("resume", "nowhere"), ["There is no run at nowhere"]),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",
 )

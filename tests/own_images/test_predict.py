@@ -173,7 +173,7 @@ def test_pictures_of_any_size_and_mode(run: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("predict", "nowhere", "."), "nowhere: there is no such folder"),
+        (("predict", "nowhere", "."), "There is no run or export at nowhere"),
         (("predict", "RUN", "nowhere.png"), "nowhere.png: there is no such file or folder"),
         (("predict", "RUN", "empty"), "empty: holds no images"),
         (("predict", "RUN", "RUN", "--prior", "even"), "accepted: balanced, train"),

@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
+from ..errors import ConfigError, RunError
 from .tested import ABOUT_GROUPS, main_metrics, percent, refuse_inside, write_metrics
 
 if TYPE_CHECKING:
@@ -17,34 +18,44 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Adjust:
-    """Test a finished run with scores shifted by tau * log of the class priors (post-hoc logit adjustment).
+    """Test finished runs with scores shifted by tau * log of the class priors (post-hoc logit adjustment).
 
-    Nothing is trained, and the run stays as it is; prints the main metrics before and after the shift.
+    Nothing is trained, and the runs stay as they are; prints the main metrics before and after the shift.
     """
 
-    run_dir: tyro.conf.Positional[Path]
-    """Folder of the run."""
+    runs: Annotated[tyro.conf.Positional[tuple[Path, ...]], tyro.conf.arg(metavar="RUN [RUN ...]")]
+    """Folders of runs, or folders of such folders; each run gets a table of its own."""
     tau: float | None = None
     """Strength, 0 for none; default the best of 0 to 2 on the held-out images, 1 if there are none."""
     output: Path | None = None
-    """JSON file to write, with all metrics."""
+    """JSON file to write, with all metrics; of one run."""
     json: bool = False
-    """Print all metrics as JSON, for other programs."""
+    """Print all metrics as JSON, for other programs; of one run."""
 
     def run(self) -> int:
+        from .each_run import distinct_runs, for_each_run
+
+        runs = distinct_runs(self.runs)
+        if not runs:
+            raise RunError("no run to adjust; give the folder of one, or of several")
+        if len(runs) > 1 and (self.json or self.output is not None):
+            raise ConfigError(f"{len(runs)} runs received; --json and --output take one run at a time")
+        for_each_run(runs, self._adjust, done="adjusted")
+        return 0
+
+    def _adjust(self, run: Path) -> None:
         from ..console import write_result
         from ..posthoc import adjust
 
-        refuse_inside(self.run_dir, self.output)
-        outcome = adjust(self.run_dir, tau=self.tau)
+        refuse_inside(run, self.output)
+        outcome = adjust(run, tau=self.tau)
         text = json.dumps(outcome, indent=1)
         write_metrics(self.output, text)
         if self.json:
             write_result(text)
-            return 0
+            return
         written = [f"All metrics: {self.output}"] if self.output is not None else []
-        write_result(adjustment_table(outcome, str(self.run_dir)), *written)
-        return 0
+        write_result(adjustment_table(outcome, str(run)), *written)
 
 
 def adjustment_table(outcome: dict[str, Any], name: str) -> Table:

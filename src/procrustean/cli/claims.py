@@ -15,25 +15,26 @@ from .outcome import finished_runs
 class Claims:
     """Compare what the paper claims about its figures with finished runs on CIFAR-10 at ratio 100.
 
-    Example: procrustean claims results/analysis --page docs/analysis.md
+    Example: procrustean claims results/analysis results/cifar10-rho100
     """
 
     runs: tyro.conf.Positional[tuple[Path, ...]] = ()
-    """Folders of runs, or folders of such folders; claims without runs are said to be not measured yet."""
+    """Folders of runs, result files, or folders of either; claims without runs are said to be not measured yet."""
     page: Path | None = None
     """Put the table, and the pictures in figures/analysis beside it, into this page, between its marks."""
 
     def run(self) -> int:
-        from ..console import write_result
-        from ..diagnose.claims import block_for, claims_table, replaced
+        from ..console import notify, write_result
+        from ..diagnose.claims import block_for, claims_table, coverage, replaced
         from ..report.results import load_result
 
         results = [load_result(run) for run in finished_runs(self.runs)]
         if self.page is None:
             write_result(claims_table(results))
-            return 0
-        try:
-            self.page.write_text(replaced(self.page.read_text(), block_for(self.page, results)))
-        except OSError as error:
-            raise RunError(f"cannot change {self.page} ({error.strerror})") from error
+        else:
+            try:
+                self.page.write_text(replaced(self.page.read_text(), block_for(self.page, results)))
+            except OSError as error:
+                raise RunError(f"cannot change {self.page} ({error.strerror})") from error
+        notify(coverage(results, here=Path()))
         return 0

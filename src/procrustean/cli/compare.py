@@ -18,7 +18,7 @@ class Compare:
     """
 
     runs: tyro.conf.Positional[tuple[Path, ...]]
-    """Folders of runs, folders of such folders, or result.json files."""
+    """Folders of runs, result files, or folders of either."""
     format: Format = "table"
     """table for the terminal, or markdown, csv, latex."""
     per_class: bool = False

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import tyro
 
-from ..errors import ProcrusteanError, RunError
+from ..errors import RunError
 
 if TYPE_CHECKING:
     from ..diagnose.curves import Curves
@@ -27,7 +27,7 @@ class Diagnose:
     """
 
     runs: Annotated[tyro.conf.Positional[tuple[Path, ...]], tyro.conf.arg(metavar="RUN [RUN ...]")]
-    """Folders of the runs; each gets a verdict of its own."""
+    """Folders of runs, or folders of such folders; each run gets a verdict of its own."""
     output: Path | None = None
     """Folder for the figures and diagnosis.json, of several runs for a folder with the name of each; default
     diagnosis/ with the name of the run, where `figures` and `report` find it."""
@@ -37,45 +37,31 @@ class Diagnose:
     """No progress."""
 
     def run(self) -> int:
-        from ..console import make_reporter, notify, write_result
+        from ..console import make_reporter
+        from .each_run import for_each_run
 
         places = self._places()
         reporter = make_reporter(quiet=self.quiet)
-        failed: list[Path] = []
+
+        def diagnose(run: Path) -> None:
+            if len(places) > 1:
+                reporter.say(f"diagnosing {run}, {list(places).index(run) + 1} of {len(places)}")
+            self._diagnose(run, places[run], reporter.say)
+
         try:
-            for number, (run, output) in enumerate(places.items()):
-                if len(places) > 1:
-                    if number:
-                        write_result("")
-                    write_result(f"## {run}")
-                    write_result("")
-                    reporter.say(f"diagnosing {run}, {number + 1} of {len(places)}")
-                try:
-                    self._diagnose(run, output, reporter.say)
-                except ProcrusteanError as error:
-                    if len(places) == 1:
-                        raise
-                    # The other runs are none the worse for it.
-                    write_result("No verdict: this run could not be diagnosed.")
-                    notify(f"{run}: {error}")
-                    failed.append(run)
+            for_each_run(list(places), diagnose, done="diagnosed")
         finally:
             reporter.close()
-        if failed:
-            names = ", ".join(map(str, failed))
-            raise RunError(f"{len(failed)} of {len(places)} runs could not be diagnosed: {names}")
         return 0
 
     def _places(self) -> dict[Path, Path]:
         """Each run and the folder for what is written about it; a run that is given twice is one."""
         from ..diagnose.diagnosed import DIAGNOSES
+        from .each_run import distinct_runs
 
         if not self.runs:
             raise RunError("no run to diagnose; give the folder of one, or of several")
-        distinct: dict[Path, Path] = {}
-        for run in self.runs:
-            distinct.setdefault(run.resolve(), run)
-        runs = list(distinct.values())
+        runs = distinct_runs(self.runs)
         folder = self.output or DIAGNOSES
         alone = self.output is not None and len(runs) == 1
         places = {run: folder if alone else folder / run.resolve().name for run in runs}

@@ -26,7 +26,7 @@ class Figures:
     name: tyro.conf.Positional[Literal["progress", "gradients", "deviation", "tsne", "bars", "toy", "alpha", "beta"]]
     """Which figure."""
     runs: tyro.conf.Positional[tuple[Path, ...]]
-    """Folders of runs, or folders of such folders; one panel per setting, in this order."""
+    """Folders of runs, result files, or folders of either; one panel per setting, in this order."""
     output: Path = Path("figures")
     """Folder to write to."""
     stem: str | None = None

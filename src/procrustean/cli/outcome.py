@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal
 
 from ..console import command_text, notify
 from ..errors import RunError
-from ..report.result_file import CANDIDATES, RESULT_FILE, is_run, runs_in
+from ..run_places import CANDIDATES, RESULT_FILE, is_run, runs_in
 from .outputs import write_table
 
 if TYPE_CHECKING:
@@ -19,10 +19,25 @@ Format = Literal["table", "markdown", "csv", "latex"]
 
 
 def finished_runs(paths: Sequence[Path]) -> list[Path]:
-    """The finished runs among the paths and in folders of runs; what is left out is named on stderr.
+    """The finished ones among `runs_of` the paths; what is no run or not finished is named on stderr."""
+    found: list[Path] = []
+    for run in runs_of(paths):
+        if run.is_dir() and not is_run(run):
+            _leave_out(f"{run}: not a run, and no run is in it")
+        elif run.is_dir() and not (run / RESULT_FILE).exists():
+            _leave_out(f"{run}: not finished; go on with: {command_text('resume', run)}")
+        else:
+            found.append(run)
+    if paths and not found:
+        raise RunError("none of these is a finished run")
+    return found
 
-    That is what is no run or not finished, and the candidates of `tune` unless their own folder is given: they were
-    trained without the images that chose among them.
+
+def runs_of(paths: Sequence[Path]) -> list[Path]:
+    """The runs at the paths and in folders of runs, and what is no run but was given.
+
+    The candidates of `tune` are named on stderr and left out unless their own folder is given: they were trained
+    without the images that chose among them.
     """
     found: list[Path] = []
     for path in paths:
@@ -31,16 +46,8 @@ def finished_runs(paths: Sequence[Path]) -> list[Path]:
                 _leave_out(
                     f"{folder}: {len(list(runs))} runs among which options were chosen; to see them, give {folder}"
                 )
-                continue
-            for run in runs:
-                if run.is_dir() and not is_run(run):
-                    _leave_out(f"{run}: not a run, and no run is in it")
-                elif run.is_dir() and not (run / RESULT_FILE).exists():
-                    _leave_out(f"{run}: not finished; go on with: {command_text('resume', run)}")
-                else:
-                    found.append(run)
-    if paths and not found:
-        raise RunError("none of these is a finished run")
+            else:
+                found += runs
     return found
 
 
@@ -49,25 +56,32 @@ def _leave_out(text: str) -> None:
 
 
 def show(runs: Sequence[Path], *, form: Format = "table", by_class: bool = False, output: Path | None = None) -> None:
-    """Write the comparison of runs to the terminal or a file."""
+    """Write the comparison of runs to the terminal or a file: one table, and one for each choice of classes.
+
+    A CSV file is one table, whose first columns tell them apart.
+    """
     from ..console import write_result
     from ..report.formats import to_csv, to_latex, to_markdown
 
-    table = comparison_of(runs, by_class=by_class)
+    tables = comparisons_of(runs, by_class=by_class, in_one=form == "csv")
     if form == "table" and output is None:
-        write_result(table)
+        write_result(*tables)
         return
-    text = {"table": to_markdown, "markdown": to_markdown, "csv": to_csv, "latex": to_latex}[form](table)
+    written = {"table": to_markdown, "markdown": to_markdown, "csv": to_csv, "latex": to_latex}[form]
+    text = "\n".join(written(table) for table in tables)
     if output is None:
         write_result(text.rstrip("\n"))
         return
     write_table(output, text)
 
 
-def comparison_of(runs: Sequence[Path], *, by_class: bool = False) -> Table:
-    """The finished ones among the runs, as a table."""
-    from ..report.results import group_results, load_result
+def comparisons_of(runs: Sequence[Path], *, by_class: bool = False, in_one: bool = False) -> list[Table]:
+    """The finished ones among the runs as tables, one for each choice of classes unless they are wanted in one."""
+    from ..report.results import group_results, load_result, split_by_choice_of_classes
     from ..report.tables import comparison, per_class
 
     groups = group_results(load_result(run) for run in finished_runs(runs))
-    return per_class(groups) if by_class else comparison(groups)
+    if by_class:
+        return [per_class(groups)]
+    parts = [groups] if in_one or not groups else split_by_choice_of_classes(groups)
+    return [comparison(part) for part in parts]

@@ -20,7 +20,7 @@ class Report:
     """
 
     runs: tyro.conf.Positional[tuple[Path, ...]]
-    """Folders of runs, folders of such folders, or result.json files."""
+    """Folders of runs, result files, or folders of either."""
     output: Path | None = None
     """File to write; default report.html. Another report is overwritten, any other file is not."""
     examples: int = 5
@@ -48,12 +48,13 @@ class Report:
     def _serve(self) -> int:
         from ..console import make_reporter, write_result
         from ..report.watch import Watched, serve
+        from ..run_places import no_run_at
 
         for run in self.runs:
             if not run.exists():
                 raise RunError(
-                    f"There is no run at {run} yet. Its folder appears when training begins, after the images are "
-                    "loaded: start the report again then, or mend the path"
+                    f"{no_run_at(run)} The folder of a run appears when training begins, after the images are loaded: "
+                    "start the report again then"
                 )
         serve(
             Watched(self.runs),

@@ -60,7 +60,7 @@ class Reproduce:
     dry_run: bool = False
     """Print the plan and the predicted time, then stop."""
     show: bool = False
-    """Print the tables from the results there are; train nothing."""
+    """Print the tables from the results there are, all of them unless some are named; train nothing."""
     pages: Path | None = None
     """Write reproduction.md and which-method.md into this folder from the results; train nothing."""
     tables: Path | None = None
@@ -72,7 +72,7 @@ class Reproduce:
         import time
 
         began = time.monotonic()
-        from ..console import make_reporter, write_result
+        from ..console import make_reporter, notify, write_result
         from ..reproduce.store import Store
 
         if self.minutes is not None and not self.minutes >= 0:
@@ -83,14 +83,20 @@ class Reproduce:
             raise ConfigError(f"seeds = {self.seeds} received; each cell needs at least one")
         if self.width is not None and self.width < 1:
             raise ConfigError(f"width = {self.width} received; at least one run has to run at a time")
+        if self.show and not self.names and (self.rows or self.columns):
+            raise ConfigError("rows and columns received without a table; name the table that has them")
         definitions = self._definitions()
-        parts = definitions.parts(self.names, self.rows, self.columns)
+        names = tuple(definitions.tables) if self.show and not self.names else self.names
+        parts = definitions.parts(names, self.rows, self.columns)
+        trains = bool(names) and not self.show and self.pages is None
+        if not trains and not self.results.is_dir():  # training makes it
+            notify(f"there is no folder {self.results}, so nothing counts as measured; --results names another one")
         reporter = make_reporter(quiet=self.quiet)
         try:
             store = Store(self.results, self.output, reporter.say)
             if self.pages is not None:
                 return self._write_pages(definitions, store)
-            if not self.names:
+            if not names:
                 from ..reproduce.overview import listing
 
                 write_result(listing(definitions, store, data_seed=self.data_seed))

@@ -72,7 +72,7 @@ class Tune(RunConfig):
         from ..tuning.spaces import default_space, grid, read_space, samples
         from ..tuning.tune import Budget, tune
         from ..tuning.tuning_sets import candidate_settings
-        from .outcome import comparison_of
+        from .outcome import comparisons_of
 
         reported = RunConfig(**{f.name: getattr(self, f.name) for f in fields(RunConfig) if f.name != "run_dir"})
         recipe_of(reported)  # what is wrong with the settings is said before anything is trained
@@ -94,7 +94,7 @@ class Tune(RunConfig):
         else:
             images = "all training images" + f" of {self.source}" * (base.source != self.source)
             trained = f"Trained on {images} with {options_text(tuned.chosen)}:"
-            write_result(*scores, tuned.text, trained, comparison_of(tuned.retrained))
+            write_result(*scores, tuned.text, trained, *comparisons_of(tuned.retrained))
         return 0
 
     def _candidates(self, base: RunConfig, space: Space) -> str:

@@ -15,6 +15,12 @@ from .figures.ablation import SPREADS, Line, lines_along
 from .paper_claims import CLAIMS, Claim, Setting
 
 NOT_YET = "not measured yet"
+ABOUT = (
+    "CIFAR-10 at ratio 100, erm or mfw without --drw: ResNet-32 with the paper's recipe, all classes and no images "
+    "held out, or four classes with resnet32-2d"
+)
+#: Where a copy of the repository has the records of such runs.
+RECORDS = ("results/analysis", "results/cifar10-rho100")
 #: Options of ERM and MFW where they are not left to the data (None).
 DEFAULTS = {
     "std": "geometric",
@@ -63,6 +69,27 @@ def sorted_runs(results: Sequence[Result]) -> Runs:
                 seen.add(run)
                 runs.results.setdefault((data["kind"], method["name"]), []).append(result)
     return runs
+
+
+def coverage(results: Sequence[Result], *, here: Path) -> str:
+    """How many of the runs the claims are about, and which runs those would be.
+
+    Args:
+        results: what was given.
+        here: the folder in which records may lie if nothing was given.
+    """
+    if not results:
+        found = all((here / name).is_dir() for name in RECORDS)
+        where = f"to fill the table from the records here: procrustean claims {' '.join(RECORDS)}"
+        return f"no runs were given; {where if found else f'the claims are about {ABOUT}'}"
+    runs = sorted_runs(results)
+    judged = {id(run) for (_, method), own in runs.results.items() if method in ("erm", "mfw") for run in own}
+    options = {id(run): run.record["method"]["options"] for run in runs.mfw}
+    judged |= {run for run, own in options.items() if any(own.get(name) is not None for name in ("alpha", "beta"))}
+    read = f"{len(results)} run{'s were' if len(results) > 1 else ' was'} read"
+    if len(judged) == len(results):
+        return f"{read}, and the claims are about {'all of them' if len(results) > 1 else 'it'}"
+    return f"{read}, of which {len(judged)} count{'s' * (len(judged) == 1)}: the claims are about {ABOUT}"
 
 
 def claims_table(results: Sequence[Result]) -> Table:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -44,7 +44,7 @@ def verdict(curves: Curves) -> list[Finding]:
     numbers = {finding.topic: finding.numbers for finding in found}
     if not curves.ended:
         found.insert(0, _in_progress(curves))
-    elif len(curves.at) < ENOUGH:
+    elif _few_measured(curves):
         found.insert(0, _too_few(curves))
     return [*found, *(Finding("suggestion", text) for text in suggestions(curves, numbers))]
 
@@ -67,6 +67,10 @@ def _in_progress(curves: Curves) -> Finding:
 def _at_end(curves: Curves) -> str:
     """When the last measurement was, in words."""
     return "at the end" if curves.ended else f"after epoch {curves.at[-1]}"
+
+
+def _few_measured(curves: Curves) -> bool:
+    return len(curves.at) < ENOUGH
 
 
 def _too_few(curves: Curves) -> Finding:
@@ -95,7 +99,7 @@ def _progress(curves: Curves, major: Mask, minor: Mask) -> Finding:
         "major_last": float(ahead[-1]),
         "caught_up": {curves.classes[c]: epoch for c, epoch in caught.items()},
         "still_behind": [curves.classes[c] for c in np.flatnonzero(never)],
-        "share_of_training": 1.0 if never.any() else max(caught.values(), default=0) / curves.epochs,
+        "share_of_training": _share(curves, caught.values(), ended=not never.any()),
     }
     classes = f"the {minor.sum()} minor classes"
     if not ever.any():
@@ -104,29 +108,42 @@ def _progress(curves: Curves, major: Mask, minor: Mask) -> Finding:
             f"accuracy at each of the {len(curves.at)} measured epochs (the first is {curves.at[0]})."
         )
         return Finding("progress", text, numbers)
-    at_first = "" if curves.at[widest] == curves.at[-1] else " at first"
+    at_first = " at first" if caught and curves.at[widest] != curves.at[-1] else ""
+    together = ", though not all of them together" if small[widest] >= ahead[widest] else ""
     text = (
-        f"{ever.sum()} of {classes} {'are' if ever.sum() > 1 else 'is'} under-fitted{at_first}: after epoch "
+        f"{ever.sum()} of {classes} {'are' if ever.sum() > 1 else 'is'} under-fitted{at_first}{together}: after epoch "
         f"{curves.at[widest]} of {curves.epochs} the minor classes are at {_percent(small[widest])} training accuracy, "
         f"the major ones at {_percent(ahead[widest])}."
     )
-    if caught:
+    when = "after the last epoch" if curves.ended else f"after epoch {curves.at[-1]}"
+    if caught and _few_measured(curves):
+        text += (
+            f" {'All' if not never.any() else len(caught)} of them {'is' if len(caught) == 1 else 'are'} within "
+            f"{100 * BEHIND:.0f} points {when}."
+        )
+    elif caught:
         first, last = min(caught.values()), max(caught.values())
-        when = f"by epoch {last}" if first == last else f"between epochs {first} and {last}"
+        reached = f"by epoch {last}" if first == last else f"between epochs {first} and {last}"
         text += (
             f" {'All' if not never.any() else len(caught)} of them catch up to within {100 * BEHIND:.0f} points "
-            f"{when}, the last at {100 * last / curves.epochs:.0f} % of the training."
+            f"{reached}, the last at {100 * last / curves.epochs:.0f} % of the training."
         )
     if never.any():
         at_end = ", ".join(
             f"{curves.classes[c]!r} {_percent(curves.train_recall[-1, c])}" for c in _few(np.flatnonzero(never))
         )
         catch = "never catch" if never.sum() > 1 else "never catches"
-        if not curves.ended:
+        if not curves.ended or _few_measured(curves):
             catch = "have not caught" if never.sum() > 1 else "has not caught"
-        when = "after the last epoch" if curves.ended else f"after epoch {curves.at[-1]}"
         text += f" {never.sum()} {catch} up{_more(never.sum())}: {at_end} {when}."
     return Finding("progress", text, numbers)
+
+
+def _share(curves: Curves, caught_up: Collection[int], *, ended: bool) -> float | None:
+    """The share of the training that classes need to catch up; None if too few epochs were measured to tell."""
+    if _few_measured(curves):
+        return None
+    return max(caught_up, default=0) / curves.epochs if ended else 1.0
 
 
 def _ratio(curves: Curves) -> Finding:

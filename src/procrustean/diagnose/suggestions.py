@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from .curves import Curves
 
 #: A class is under-fitted while its training accuracy is this far below that of the major classes.
 BEHIND = 0.2
+#: The minor classes together lag if their mean is this far below that of the major ones; single classes prove nothing.
+LAG = 0.1
 #: Shares and ratios from which something is worth a suggestion.
 LATE, DRIFT, UNFITTED, GAP, OVER_FITTED = 0.25, 1.5, 0.9, 0.25, 0.1
 
@@ -23,16 +25,12 @@ def suggestions(curves: Curves, found: Mapping[str, Mapping[str, Any]]) -> list[
         return ["Let it train to its end before anything is changed: `procrustean resume` goes on with a run."]
     progress, deviation, fit = found["progress"], found["deviation"], found["fit"]
     weakening, deferrable = curves.method == "mfw", _deferrable(curves)
-    late, drift = progress["share_of_training"], deviation["ratio"]
+    drift = deviation["ratio"]
     unfitted_major = fit["major_train"] < UNFITTED
+    lagging = fit["major_train"] - fit["minor_train"] > LAG
     texts = []
     if progress["still_behind"] and not unfitted_major:
-        behind = len(progress["still_behind"])
-        remedy = "try deferred re-weighting (--drw), or more epochs" if deferrable else "try more epochs"
-        texts.append(
-            f"{behind} {'classes are' if behind > 1 else 'class is'} still under-fitted after {curves.epochs} epochs "
-            f"although the major ones are at {100 * fit['major_train']:.1f} %: {remedy}."
-        )
+        texts.append(_behind(curves, progress["still_behind"], fit, lagging=lagging))
     if unfitted_major:
         change = f", or a smaller alpha (now {_alpha(curves)})" if weakening else ""
         texts.append(
@@ -40,9 +38,9 @@ def suggestions(curves: Curves, found: Mapping[str, Mapping[str, Any]]) -> list[
             f"{curves.epochs}{change}."
         )
     reasons = []
-    if progress["still_behind"]:
+    if lagging and progress["still_behind"]:
         reasons.append("minor classes have not caught up by the end")
-    elif late > LATE:
+    elif (late := _late(progress)) is not None:
         reasons.append(f"the minor classes need {100 * late:.0f} % of the training to catch up")
     if drift > DRIFT:
         reasons.append(f"their test features drift {drift:.1f} times as far as those of the major classes")
@@ -67,6 +65,27 @@ def suggestions(curves: Curves, found: Mapping[str, Mapping[str, Any]]) -> list[
             "regularisation would help all classes, which balancing cannot."
         )
     return texts or ["Nothing stands out that another method, alpha or layer would be expected to mend."]
+
+
+def _late(progress: Mapping[str, Any]) -> float | None:
+    """The share of the training after which the minor classes have caught up, if it is large and known."""
+    share = progress["share_of_training"]
+    lagged = progress["major_then"] - progress["minor_then"] > LAG
+    return share if share is not None and share > LATE and lagged and not progress["still_behind"] else None
+
+
+def _behind(curves: Curves, classes: Sequence[str], fit: Mapping[str, Any], *, lagging: bool) -> str:
+    """What to try for classes that are under-fitted at the end: of all minor ones, or of single ones among them."""
+    who = "1 class is" if len(classes) == 1 else f"{len(classes)} classes are"
+    text = f"{who} still under-fitted after {curves.epochs} epochs although"
+    if lagging:
+        remedy = "try deferred re-weighting (--drw), or more epochs" if _deferrable(curves) else "try more epochs"
+        return f"{text} the major ones are at {100 * fit['major_train']:.1f} %: {remedy}."
+    return (
+        f"{text} the minor ones together are at {100 * fit['minor_train']:.1f} %, the major ones at "
+        f"{100 * fit['major_train']:.1f} %: the sizes of the classes alone do not explain it, so look at the images of "
+        f"{', '.join(map(repr, classes[:5]))}."
+    )
 
 
 def _over_fitted(curves: Curves, major_train: float, major_lost: float) -> str | None:

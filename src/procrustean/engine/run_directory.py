@@ -22,6 +22,7 @@ from ..console import command_text
 from ..data.sources import is_named
 from ..errors import RunError
 from ..paths import expanded
+from ..run_places import no_run_at
 from . import checkpoint
 from .claims import Claim
 
@@ -151,7 +152,7 @@ class RunDirectory:
         try:
             content: dict[str, Any] = json.loads(path.read_text())
         except (FileNotFoundError, NotADirectoryError):
-            raise RunError(f"{self.path} is not a run directory: it has no {name}") from None
+            raise no_run_at(self.path, lacks=name) from None
         except OSError as error:
             raise RunError(f"cannot read {path} ({error.strerror})") from error
         except (ValueError, RecursionError) as error:

@@ -17,6 +17,7 @@ from ..errors import ProcrusteanError, RunError
 from ..losses.vector_scaling import shifts_scores
 from ..plain_json import read_object
 from ..report.result_file import load_result
+from ..run_places import no_run_at
 from .model import Model, method_of
 from .spec import ModelSpec
 
@@ -68,7 +69,7 @@ def model_folder(path: str | Path) -> Path:
 
     folder = Path(path)
     if not folder.is_dir():
-        raise RunError(f"{folder}: there is no such folder; give that of a run or of an export")
+        raise no_run_at(folder, "run or export")
     return chosen_run(folder)
 
 

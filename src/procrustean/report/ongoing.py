@@ -11,8 +11,9 @@ from typing import Any
 from procrustean.errors import RunError
 from procrustean.report.class_sizes import recall_by_size
 from procrustean.report.result_file import KNOWN_FORMATS, UNFINISHED, Result, check_record
+from procrustean.run_places import CONFIG_FILE, no_run_at
 
-CONFIG_FILE, EPOCHS_FILE = "config.json", "epochs.jsonl"
+EPOCHS_FILE = "epochs.jsonl"
 
 
 @dataclass(frozen=True)
@@ -69,7 +70,7 @@ def _content(file: Path) -> bytes:
     try:
         return file.read_bytes()
     except (FileNotFoundError, NotADirectoryError):
-        raise RunError(f"There is no run at {file.parent}: it has no {file.name}.") from None
+        raise no_run_at(file.parent) from None
     except OSError as error:
         raise RunError(f"{file} cannot be read: {error.strerror or error}.") from error
 

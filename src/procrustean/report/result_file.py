@@ -10,10 +10,9 @@ from typing import Any, Literal
 from procrustean.console import command_text
 from procrustean.errors import RunError
 from procrustean.report.record_types import check_types
+from procrustean.run_places import CONFIG_FILE, RESULT_FILE, no_run_at
 
-RESULT_FILE = "result.json"
 KNOWN_FORMATS = (1,)
-CANDIDATES = "candidates"  # the folder in which `tune` keeps the runs that it chooses by
 UNFINISHED = "unfinished"  # the status of a run that still goes on, as far as its files tell
 
 Selection = Literal["last", "held_out", "oracle"]
@@ -58,40 +57,6 @@ class Result:
         return None if chosen is None else chosen["metrics"]
 
 
-def runs_in(path: Path) -> list[Path]:
-    """A run, by its folder or its result file, stands for itself; a folder stands for the runs in it.
-
-    Those are looked for up to three folders deep, where `tune` in a folder of runs keeps its own. A folder without any
-    stands for itself.
-
-    Raises:
-        RunError: when there is nothing at the path.
-    """
-    if not path.exists():
-        raise RunError(f"There is no run at {path}. Give a run directory or a {RESULT_FILE}.")
-    if path.is_file() or is_run(path):
-        return [path]
-    return _runs_below(path, depth=3) or [path]
-
-
-def is_run(folder: Path) -> bool:
-    """Whether a folder is that of a run, finished or not."""
-    # A run that was copied for its record alone has a result and nothing else.
-    return any((folder / name).exists() for name in ("config.json", RESULT_FILE))
-
-
-def _runs_below(folder: Path, depth: int) -> list[Path]:
-    try:
-        folders = sorted(entry for entry in folder.iterdir() if entry.is_dir())
-    except OSError as error:
-        raise RunError(f"{folder} cannot be searched for runs: {error.strerror or error}.") from error
-    return [
-        run
-        for inner in folders
-        for run in ([inner] if is_run(inner) else _runs_below(inner, depth - 1) if depth > 1 else [])
-    ]
-
-
 def load_result(path: str | Path) -> Result:
     """The result of a finished run, from its directory or from a result.json.
 
@@ -100,12 +65,12 @@ def load_result(path: str | Path) -> Result:
     """
     path = Path(path)
     file = path / RESULT_FILE if path.is_dir() else path
-    if not path.exists():
-        raise RunError(f"There is no run at {path}. Give a run directory or a {RESULT_FILE}.")
     if not file.exists():
-        begun = (path / "config.json").exists()
-        state = f"the run is not finished. Go on with: {command_text('resume', path)}" if begun else "it is not a run."
-        raise RunError(f"{path} holds no {RESULT_FILE}: {state}")
+        if not (path / CONFIG_FILE).exists():
+            raise no_run_at(path)
+        raise RunError(
+            f"{path} holds no {RESULT_FILE}: the run is not finished. Go on with: {command_text('resume', path)}"
+        )
     try:
         record = json.loads(file.read_text(encoding="utf-8"))
     except OSError as error:

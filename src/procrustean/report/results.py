@@ -25,12 +25,15 @@ __all__ = [
     "group_results",
     "joined_data",
     "load_result",
+    "split_by_choice_of_classes",
     "split_by_data",
     "summarise",
 ]
 
 GROUP_METRICS = ("many", "medium", "few", "major", "minor")
 METRICS = ("headline", "accuracy", "balanced_accuracy", "macro_f1", "top5", *GROUP_METRICS)
+
+NAMED_CLASSES = 6  # so many names of chosen classes can be read in a row of a table
 
 #: Fields of a config that do not tell two settings apart. `seed` and `data_seed` number the repeats; the
 #: others say where and how a run is carried out, or stand in the record with their final value: the data by
@@ -216,14 +219,28 @@ def split_by_data(groups: Iterable[Group]) -> list[list[Group]]:
     return list(parts.values())
 
 
+def split_by_choice_of_classes(groups: Iterable[Group]) -> list[list[Group]]:
+    """Groups on some classes of a data set, each choice apart from the others and from all classes together.
+
+    Accuracies among fewer classes are no rivals of those among all: a guess is right more often.
+    """
+    parts: dict[str, list[Group]] = {}
+    for group in groups:
+        chosen = [group.data["source"], sorted(group.classes)] if group.config.get("classes") else None
+        parts.setdefault(_comparable(chosen), []).append(group)
+    return list(parts.values())
+
+
 def data_parts(group: Group) -> dict[str, str]:
     """The data of a group in words, part by part: source, imbalance, ratio, images held out.
 
-    Held-out images are named because they were not trained on.
+    Classes are named if they were chosen, held-out images because they were not trained on.
     """
     data = group.data
     kind, rho, held_out = data.get("kind"), data.get("rho"), group.config.get("hold_out")
     parts = {"source": str(data["source"])}
+    if group.config.get("classes"):
+        parts["source"] += f" ({_classes_text(group.classes)})"
     if kind is not None:
         parts["imbalance"] = str(kind).replace("_", "-")
         if rho is not None and kind != "natural":
@@ -231,6 +248,17 @@ def data_parts(group: Group) -> dict[str, str]:
     if held_out:
         parts["held_out"] = f"{_held_out_text(held_out)} held out"
     return parts
+
+
+def _classes_text(classes: Sequence[str]) -> str:
+    """Chosen classes by name, of many the first few.
+
+    >>> _classes_text(["cat", "dog"])
+    '2 classes: cat, dog'
+    """
+    named = ", ".join(classes[:NAMED_CLASSES])
+    more = f" and {len(classes) - NAMED_CLASSES} more" * (len(classes) > NAMED_CLASSES)
+    return f"{len(classes)} class{'es' * (len(classes) != 1)}: {named}{more}"
 
 
 def _held_out_text(hold_out: float) -> str:

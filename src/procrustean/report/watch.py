@@ -15,9 +15,10 @@ from typing import Any
 
 from procrustean.errors import ConfigError, ProcrusteanError
 from procrustean.report.html_page import html_page, page_policy
-from procrustean.report.ongoing import CONFIG_FILE, EPOCHS_FILE, Ongoing, load_ongoing
+from procrustean.report.ongoing import EPOCHS_FILE, Ongoing, load_ongoing
 from procrustean.report.page_data import page_data
-from procrustean.report.result_file import RESULT_FILE, Result, load_result, runs_in
+from procrustean.report.result_file import Result, load_result
+from procrustean.run_places import CONFIG_FILE, RESULT_FILE, runs_in
 
 HOST = "127.0.0.1"
 

@@ -7,13 +7,13 @@ from collections.abc import Callable
 from copy import copy
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from ..config import RunConfig
 from ..engine.checkpoint import write_atomically
 from ..errors import ConfigError, RunError
 from ..plain_json import read_object
 from ..report.results import Result, load_result
+from ..run_places import is_result_file
 from .canonical import canonical, record_matches
 
 FAILURES = "failures.json"
@@ -42,7 +42,7 @@ class Store:
         self._repeats: dict[str, list[Stored]] = {}  # the same, whatever the training seed
         self.places: dict[str, Path] = {}  # run directories, finished or not
         for path in sorted(results.rglob("*.json")) if results.is_dir() else []:
-            if _is_result(path):
+            if is_result_file(path):
                 self._add(path)
         for path in sorted(output.glob("*/config.json")) if output is not None else []:
             self._add_directory(path.parent)
@@ -145,12 +145,3 @@ class Store:
             return
         if made_here:
             self.places[config.hash] = directory
-
-
-def _is_result(path: Path) -> bool:
-    """Whether a file looks like the result of a run; other JSON may lie beside them."""
-    try:
-        record: Any = json.loads(path.read_text())
-    except (OSError, ValueError):
-        return False
-    return isinstance(record, dict) and {"format", "status", "config", "selections"} <= set(record)

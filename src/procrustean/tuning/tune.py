@@ -20,8 +20,8 @@ from ..errors import ConfigError, Diverged, RunError
 from ..loading import Sources
 from ..many import Outcome, fit_many
 from ..plain_json import FORMAT, read_object
-from ..report.result_file import CANDIDATES
 from ..run_names import Distinct
+from ..run_places import CANDIDATES
 from .checking import check_final, check_options, check_runs
 from .choosing import Choice, Score, choose, options_text, score_of
 from .searching import Options, OutOfTime, as_json, search_by_optuna, search_grid

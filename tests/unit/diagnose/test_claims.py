@@ -7,7 +7,17 @@ from typing import Any
 import numpy as np
 import pytest
 
-from procrustean.diagnose.claims import BEGIN, DEFAULTS, END, NOT_YET, block_for, claims_table, replaced
+from procrustean.diagnose.claims import (
+    BEGIN,
+    DEFAULTS,
+    END,
+    NOT_YET,
+    RECORDS,
+    block_for,
+    claims_table,
+    coverage,
+    replaced,
+)
 from procrustean.errors import RunError
 from procrustean.methods import option_defaults
 from procrustean.report.formats import NOTHING
@@ -191,6 +201,20 @@ def test_accuracies_need_no_measurements_on_the_way(main_runs: list[Result]) -> 
     other = {"recipe": "own"}, {"epochs": 300}
     unlike = [Result({**r.record, "config": {**r.config, **change}}, r.path) for r in plain for change in other]
     assert rows(unlike)[minor]["seen"] == NOT_YET
+
+
+def test_runs_that_the_claims_are_not_about_are_counted(main_runs: list[Result], result: Make, tmp_path: Path) -> None:
+    digits = [result(), result(method="mfw", label="MFW")]
+    said = coverage(digits, here=tmp_path)
+    assert said.startswith("2 runs were read, of which 0 count: the claims are about CIFAR-10 at ratio 100, erm or mfw")
+    assert coverage([*main_runs, *digits], here=tmp_path).startswith("6 runs were read, of which 4 count")
+    assert coverage(main_runs, here=tmp_path) == "4 runs were read, and the claims are about all of them"
+
+
+def test_without_runs_the_records_of_the_repository_are_named(tmp_path: Path) -> None:
+    assert "procrustean claims" not in coverage([], here=tmp_path)
+    assert coverage([], here=PROJECT).endswith("procrustean claims results/analysis results/cifar10-rho100")
+    assert all((PROJECT / name).is_dir() for name in RECORDS)
 
 
 def test_the_table_takes_the_place_of_the_old_one() -> None:

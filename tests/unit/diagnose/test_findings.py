@@ -247,3 +247,35 @@ def test_a_run_in_progress_is_not_judged_as_if_it_had_ended(curves: Make) -> Non
     assert text.startswith("Let it train to its end")
     whole = " ".join(finding.text for finding in verdict(curves(train=train, test=0.5, mixed=0.1)))
     assert "At the end the minor classes have 0.0 % training" in whole
+
+
+def test_few_epochs_tell_who_is_behind_and_not_when(curves: Make) -> None:
+    train = late((0.0, 0.0), (0.0, 0.0), (0.9, 0.1))
+    found = verdict(curves(train=train, at=(20, 60, 100), deviation=0.1))
+    progress = by_topic(found)["progress"]
+    assert progress.numbers["share_of_training"] is None
+    assert "1 of them is within 20 points after the last epoch." in progress.text
+    assert "1 has not caught up: 'class 3' 10.0 % after the last epoch." in progress.text
+    whole = late((0.0, 0.0), (0.0, 0.0), (0.9, 0.9))
+    caught = verdict(curves(train=whole, at=(20, 60, 100), deviation=0.1))
+    assert "All of them are within 20 points after the last epoch." in by_topic(caught)["progress"].text
+    assert suggestions(caught)[0].startswith("Nothing stands out")
+    for text in (finding.text for finding in (*found[1:], *caught[1:])):
+        assert "never" not in text
+        assert "catch up" not in text
+
+
+def test_one_class_that_is_behind_says_nothing_of_the_minor_classes(curves: Make) -> None:
+    """Seven of eight minor classes are ahead of the major ones."""
+    train = np.array([[0.9] * 4 + [1.0] * 7 + [0.5]] * 5)
+    found = verdict(curves(train=train, test=train - 0.05, counts=[100] * 4 + [5] * 8, deviation=0.1))
+    progress = by_topic(found)["progress"]
+    assert progress.text.startswith(
+        "1 of the 8 minor classes is under-fitted, though not all of them together: after epoch 10 of 100 the "
+        "minor classes are at 93.8 % training accuracy, the major ones at 90.0 %."
+    )
+    (text,) = suggestions(found)
+    assert text == (
+        "1 class is still under-fitted after 100 epochs although the minor ones together are at 93.8 %, the major ones "
+        "at 90.0 %: the sizes of the classes alone do not explain it, so look at the images of 'class 11'."
+    )

@@ -112,7 +112,7 @@ def test_before_the_first_test_there_is_no_result(tmp_path: Path, epochs: list[d
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (None, "no run at .*config.json"),
+        (None, "not a run directory: it has no config.json"),
         ("{", "damaged"),
         ("[]", "not the configuration of a run"),
         ('{"format": 1, "config": {}}', "lacks format, config or identity"),

@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from procrustean.errors import RunError
-from procrustean.report.result_file import runs_in
 from procrustean.report.results import (
     Result,
     data_text,
@@ -33,26 +32,13 @@ def test_a_run_directory_and_its_file_give_the_same_result(saved: Save) -> None:
     assert from_directory.path == (directory / "result.json").resolve()
 
 
-def test_a_folder_of_runs_stands_for_those_in_it(tmp_path: Path) -> None:
-    for name, file in (("b", "config.json"), ("a", "config.json"), ("a", "result.json"), ("copied", "result.json")):
-        (tmp_path / name).mkdir(exist_ok=True)
-        (tmp_path / name / file).write_text("{}")
-    (tmp_path / "notes").mkdir()
-    assert [run.name for run in runs_in(tmp_path)] == ["a", "b", "copied"]
-    assert runs_in(tmp_path / "a") == [tmp_path / "a"]
-    assert runs_in(tmp_path / "a" / "result.json") == [tmp_path / "a" / "result.json"]
-    assert runs_in(tmp_path / "notes") == [tmp_path / "notes"]
-    with pytest.raises(RunError, match="no run at"):
-        runs_in(tmp_path / "nowhere")
-
-
 def test_a_missing_run_is_named(tmp_path: Path) -> None:
     with pytest.raises(RunError, match=r"no run at .*nowhere"):
         load_result(tmp_path / "nowhere")
 
 
 def test_a_folder_that_is_no_run(tmp_path: Path) -> None:
-    with pytest.raises(RunError, match=r"holds no result\.json: it is not a run"):
+    with pytest.raises(RunError, match="is not a run directory"):
         load_result(tmp_path)
 
 

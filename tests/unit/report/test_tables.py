@@ -10,7 +10,7 @@ import pytest
 from rich.console import Console
 
 from procrustean.errors import RunError
-from procrustean.report.results import Group, Result, Statistic, group_results
+from procrustean.report.results import Group, Result, Statistic, data_text, group_results
 from procrustean.report.tables import (
     Cell,
     Column,
@@ -124,6 +124,18 @@ def test_different_data_become_a_column_and_are_not_ranked_against_each_other(re
     assert in_csv == ["digits, step ρ=50"] * 2 + ["digits, long-tailed ρ=50"] * 2
     assert [cell.text for cell in column(table, "method")] == ["ERM", "MFW", "ERM", "MFW"]
     assert [cell.best for cell in column(table, "last")] == [True, False, False, True]
+
+
+def test_chosen_classes_are_named(result: Make) -> None:
+    whole = result()
+    some = result(classes=["cat", "dog"], counts=[1000, 20])
+    some.config["classes"] = ["cat", "dog"]
+    table = comparison(group_results([whole, some]))
+    assert [cell.text for cell in column(table, "data")] == ["digits", "digits (2 classes: cat, dog)"]
+    names = [f"class {i}" for i in range(10)]
+    whole.config["classes"] = names
+    (group,) = group_results([whole])
+    assert "digits (10 classes: class 0, class 1, class 2, class 3, class 4, class 5 and 4 more)" in data_text(group)
 
 
 def test_data_seeds_are_named_and_ranked_among_those_on_the_same_images(result: Make) -> None:

@@ -118,7 +118,7 @@ def test_the_training_is_left_alone_for_a_while(run: Path, monkeypatch: pytest.M
 def test_no_run_is_an_error_at_once(tmp_path: Path) -> None:
     with pytest.raises(RunError, match="no run at"):
         Watched([tmp_path / "nowhere"])
-    with pytest.raises(RunError, match="no run at"):
+    with pytest.raises(RunError, match="not a run directory"):
         Watched([tmp_path])
 
 

@@ -1,0 +1,87 @@
+"""Where runs are: what a path that is given for runs stands for, and what to say where there is none."""
+
+from __future__ import annotations
+
+import json
+import os
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any
+
+from .errors import RunError
+
+CONFIG_FILE, RESULT_FILE = "config.json", "result.json"
+CANDIDATES = "candidates"  # the folder in which `tune` keeps the runs that it chooses by
+
+
+def runs_in(path: Path) -> list[Path]:
+    """A run, by its folder or its result file, stands for itself; a folder for the runs and result files in it.
+
+    Those are looked for up to three folders deep, where `tune` in a folder of runs keeps its own. A folder without any
+    stands for itself.
+
+    Raises:
+        RunError: when there is nothing at the path.
+    """
+    if not os.path.exists(path):  # noqa: PTH110  that of pathlib raises where names are too long
+        raise no_run_at(path)
+    if path.is_file() or is_run(path):
+        return [path]
+    return _runs_below(path, depth=3) or [path]
+
+
+def is_run(folder: Path) -> bool:
+    """Whether a folder is that of a run, finished or not."""
+    # A run that was copied for its record alone has a result and nothing else.
+    return any((folder / name).exists() for name in (CONFIG_FILE, RESULT_FILE))
+
+
+def is_result_file(path: Path) -> bool:
+    """Whether a file looks like the result of a run; other JSON may lie beside them."""
+    try:
+        record: Any = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError):
+        return False
+    return isinstance(record, dict) and {"format", "status", "config", "selections"} <= set(record)
+
+
+def no_run_at(path: Path, what: str = "run", *, lacks: str = CONFIG_FILE) -> RunError:
+    """The error for a path that holds no run, with the run that was probably meant.
+
+    Args:
+        path: what was given.
+        what: what it could have been, in words.
+        lacks: the file of a run that a folder there does not have.
+    """
+    if not os.path.lexists(path):
+        near = _nearest_run(path)
+        return RunError(f"There is no {what} at {path}. " + (f"Did you mean {near}?" if near else "Mend the path."))
+    inside = _runs_below(path, depth=1) if path.is_dir() else []
+    hint = f". Runs are in it: give one of them, for example {inside[0]}" if inside else ""
+    return RunError(f"{path} is not a run directory: it has no {lacks}{hint}")
+
+
+def _nearest_run(path: Path) -> Path | None:
+    """The folder beside a missing one that is called almost like it and is a run, or holds some."""
+    try:
+        beside = [entry.name for entry in path.parent.iterdir() if entry.is_dir()]
+        near = [path.parent / name for name in get_close_matches(path.name, beside, cutoff=0.5)]
+        return next((folder for folder in near if is_run(folder) or _runs_below(folder, depth=1)), None)
+    except (OSError, RunError):
+        return None
+
+
+def _runs_below(folder: Path, depth: int) -> list[Path]:
+    try:
+        entries = sorted(folder.iterdir())
+    except OSError as error:
+        raise RunError(f"{folder} cannot be searched for runs: {error.strerror or error}.") from error
+    found = []
+    for entry in entries:
+        if not entry.is_dir():
+            found += [entry] if entry.suffix == ".json" and is_result_file(entry) else []
+        elif is_run(entry):
+            found.append(entry)
+        elif depth > 1:
+            found += _runs_below(entry, depth - 1)
+    return found
