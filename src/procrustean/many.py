@@ -24,8 +24,8 @@ from .loading import Sources
 from .ongoing_run import OngoingRun, begin_or_go_on
 from .preparing import Prepared, prepare
 from .recipes import RECIPES, recipe_for
-from .reproduce.cost import relative_to_erm
 from .run_names import Distinct, differences
+from .step_cost import relative_to_erm
 from .tracking import HOSTED, Tool, imported
 
 #: Runs at a time on a GPU. More hide each other's launch gaps until the multiprocessors are full; docs/performance.md.

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import tyro
 
 from ..errors import ConfigError, RunError
-from .tested import ABOUT_GROUPS, main_metrics, percent, refuse_inside, write_metrics
+from .outputs import refuse_inside
+from .tested import ABOUT_GROUPS, main_metrics, percent, write_tested
 
 if TYPE_CHECKING:
     from ..report.formats import Table
@@ -44,18 +45,12 @@ class Adjust:
         return 0
 
     def _adjust(self, run: Path) -> None:
-        from ..console import write_result
         from ..posthoc import adjust
 
         refuse_inside(run, self.output)
         outcome = adjust(run, tau=self.tau)
-        text = json.dumps(outcome, indent=1)
-        write_metrics(self.output, text)
-        if self.json:
-            write_result(text)
-            return
-        written = [f"All metrics: {self.output}"] if self.output is not None else []
-        write_result(adjustment_table(outcome, str(run)), *written)
+        table = adjustment_table(outcome, str(run))
+        write_tested(table, json.dumps(outcome, indent=1), as_json=self.json, output=self.output)
 
 
 def adjustment_table(outcome: dict[str, Any], name: str) -> Table:

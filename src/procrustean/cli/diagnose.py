@@ -58,6 +58,7 @@ class Diagnose:
         """Each run and the folder for what is written about it; a run that is given twice is one."""
         from ..diagnose.diagnosed import DIAGNOSES
         from .each_run import distinct_runs
+        from .outputs import refuse_inside
 
         if not self.runs:
             raise RunError("no run to diagnose; give the folder of one, or of several")
@@ -73,10 +74,8 @@ class Diagnose:
                     "a time, each with an --output of its own"
                 )
             taken[output] = run
-            # A run's folder holds what training left, and nothing else.
             for other in runs:
-                if output.resolve().is_relative_to(other.resolve()):
-                    raise RunError(f"{output} is inside the run {other}, which stays as it is; give another place")
+                refuse_inside(other, output)
         return places
 
     def _diagnose(self, run: Path, output: Path, say: Callable[[str], None]) -> None:

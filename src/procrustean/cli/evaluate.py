@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import tyro
 
-from .tested import ABOUT_GROUPS, main_metrics, percent, refuse_inside, write_metrics
+from .outputs import refuse_inside
+from .tested import ABOUT_GROUPS, main_metrics, percent, write_tested
 
 if TYPE_CHECKING:
     from ..report.formats import Table
@@ -34,18 +35,12 @@ class Evaluate:
 
     def run(self) -> int:
         from ..api import evaluate
-        from ..console import write_result
 
         refuse_inside(self.run_dir, self.output)
         metrics = evaluate(self.run_dir, weights=self.weights, statistics=self.statistics, source=self.source)
         outcome = {"weights": self.weights, "statistics": self.statistics, **metrics}
-        text = _as_json(outcome)
-        write_metrics(self.output, text)
-        if self.json:
-            write_result(text)
-            return 0
-        written = [f"All metrics: {self.output}"] if self.output is not None else []
-        write_result(evaluation_table(outcome, str(self.run_dir)), *written)
+        table = evaluation_table(outcome, str(self.run_dir))
+        write_tested(table, _as_json(outcome), as_json=self.json, output=self.output)
         return 0
 
 

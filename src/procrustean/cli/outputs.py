@@ -1,4 +1,4 @@
-"""Where tables are written: never over what is none, and never over what was read."""
+"""Where results are written: never over what is no table, never over what was read, and never into a run."""
 
 from __future__ import annotations
 
@@ -36,3 +36,9 @@ def check_output(output: Path, inputs: Iterable[str | Path] = ()) -> None:
         raise RunError(
             f"{output} exists and is not a table ({', '.join(TABLES)}), so it is not replaced; choose another --output"
         )
+
+
+def refuse_inside(run: Path, output: Path | None) -> None:
+    """RunError for a file or folder inside a run, whose folder holds what training left, and nothing else."""
+    if output is not None and output.resolve().is_relative_to(run.resolve()):
+        raise RunError(f"{output} is inside the run {run}, which stays as it is; give another place")

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..errors import RunError
+
+if TYPE_CHECKING:
+    from ..report.formats import Table
 
 #: Said below a table with groups.
 ABOUT_GROUPS = "groups of classes are mean recalls"
@@ -30,17 +33,23 @@ def percent(value: float) -> str:
     return f"{100 * value:.1f}"
 
 
-def refuse_inside(run: Path, output: Path | None) -> None:
-    """RunError for a file inside the run, whose folder holds what training left, and nothing else."""
-    if output is not None and output.resolve().is_relative_to(run.resolve()):
-        raise RunError(f"{output} is inside the run {run}, which stays as it is; give another place")
+def write_tested(table: Table, text: str, *, as_json: bool, output: Path | None) -> None:
+    """Write the table to the terminal, or all metrics in its place, and these into a file where one was asked for.
 
+    Args:
+        table: the main metrics.
+        text: all metrics, as JSON.
+        as_json: print them instead of the table.
+        output: the file.
+    """
+    from ..console import write_result
 
-def write_metrics(output: Path | None, text: str) -> None:
-    """Write all metrics into a file, where one was asked for."""
-    if output is None:
-        return
-    try:
-        output.write_text(text + "\n")
-    except OSError as error:
-        raise RunError(f"cannot write {output} ({error.strerror})") from error
+    if output is not None:
+        try:
+            output.write_text(text + "\n")
+        except OSError as error:
+            raise RunError(f"cannot write {output} ({error.strerror})") from error
+    if as_json:
+        write_result(text)
+    else:
+        write_result(table, *([f"All metrics: {output}"] if output is not None else []))

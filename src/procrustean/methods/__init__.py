@@ -24,8 +24,13 @@ class Entry:
 
     rows: tuple[str, ...]  # the paper's row names that this method stands for; none for methods it does not have
     source: str  # publication
-    cost: str = "1"  # training time relative to ERM at the same number of epochs
+    cost: str = "1"  # training time relative to ERM at the same number of epochs, on an H200; what else is to be said
     refused: Mapping[str, str] = field(default_factory=dict)  # options one might expect -> why it has none
+
+    @property
+    def relative_cost(self) -> float:
+        """The number of `cost`."""
+        return float(self.cost.partition(" ")[0])
 
 
 _COUNTED_TWICE = {

@@ -125,7 +125,7 @@ def relative_cost(group: Group) -> float:
     """Training time relative to ERM in the paper's recipe, from epochs and the price of a step."""
     from ..recipes import recipe_for
 
-    step = float(METHODS[str(group.results[0].record["method"]["name"])].cost.split(" ")[0])
+    step = METHODS[str(group.results[0].record["method"]["name"])].relative_cost
     return step * group.epochs / recipe_for(str(group.data["source"])).epochs
 
 

@@ -10,9 +10,10 @@ from typing import Literal
 from ..config import RunConfig
 from ..data.sources import PREPARED
 from ..errors import ConfigError
+from ..step_cost import Device
 from .availability import absent_data, missing_parts
 from .canonical import canonical
-from .cost import Device, predicted_cost, trained_images
+from .cost import predicted_cost, trained_images
 from .definitions import Cell, Definitions, Part
 from .sizes import BALANCED
 from .store import Store

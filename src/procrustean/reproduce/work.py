@@ -97,9 +97,8 @@ def carry_out(
     for run, outcome in zip(runs, outcomes, strict=True):
         if outcome.error is None:
             noted.pop(run.config.hash, None)
-            if (
-                outcome.result is not None and store.find(run.config) is None
-            ):  # another process has trained it meanwhile
+            # Another process may have trained it meanwhile, and kept it.
+            if outcome.result is not None and store.find(run.config) is None:
                 store.keep(outcome.path, run.cells[0].table, command)
             continue
         errors[run.name] = str(outcome.error) or type(outcome.error).__name__
