@@ -21,8 +21,8 @@ ABOUT = (
 )
 #: Where a copy of the repository has the records of such runs.
 RECORDS = ("results/analysis", "results/cifar10-rho100")
-#: Options of ERM and MFW where they are not left to the data (None). Written out, because the methods would import torch;
-#: a test keeps them equal.
+#: Options of ERM and MFW where they are not left to the data (None). Written out, because the methods would import
+#: torch; a test keeps them equal.
 DEFAULTS = {
     "std": "geometric",
     "draw": "sample",
