@@ -1,16 +1,15 @@
-"""Repeats of one setting brought together, and what sets the settings apart."""
+"""Repeats of one setting brought together, and what they are called beside others."""
 
 from __future__ import annotations
 
-import json
 import statistics
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from procrustean.config import CAME_LATER
 from procrustean.errors import RunError, did_you_mean
 from procrustean.report.result_file import Result, Selection, check_record, load_result, place_of
+from procrustean.report.settings import comparable, data_setting, setting_of
 
 __all__ = [
     "GROUP_METRICS",
@@ -34,47 +33,6 @@ GROUP_METRICS = ("many", "medium", "few", "major", "minor")
 METRICS = ("headline", "accuracy", "balanced_accuracy", "macro_f1", "top5", *GROUP_METRICS)
 
 NAMED_CLASSES = 6  # so many names of chosen classes can be read in a row of a table
-
-#: Fields of a config that do not tell two settings apart. `seed` and `data_seed` number the repeats; the
-#: others say where and how a run is carried out, or stand in the record with their final value: the data by
-#: name and hash, the precision used, the options of the method.
-NOT_PART_OF_THE_SETTING = frozenset(
-    {
-        "seed",
-        "data_seed",
-        "source",
-        "data_dir",
-        "run_dir",
-        "device",
-        "engine",
-        "kernels",
-        "images",
-        "workers",
-        "precision",
-        "options",
-        "checkpoint_every",
-        "on_bad_image",
-        "track_training",
-        "classes",
-        "probes",
-        "probe_every",
-        "features_at",
-        "keep_weights_every",
-    }
-)
-#: Fields of a recipe that may be measured on the training images and then differ with the data seed.
-MEASURED_ON_THE_IMAGES = frozenset({"mean", "std"})
-#: The recipe whose numbers a recipe began with. It says where they are from; the numbers themselves are compared.
-WHERE_NUMBERS_ARE_FROM = "changed_from"
-#: Parts of a recipe and options that came later, with what the records from before them stand for: `CAME_LATER` has
-#: the settings. What a record does not name must not set it apart from one that names it.
-ADDED_TO_RECIPES: dict[str, Any] = {
-    "augment": "pad_crop_flip",
-    "crop": None,
-    "evaluation_crop": None,
-    "colour_jitter": 0.0,
-}
-ADDED_OPTIONS: dict[str, dict[str, Any]] = {"mfw": {"reduction": "weighted_mean", "keep_mixing": True}}
 
 
 @dataclass(frozen=True)
@@ -186,7 +144,7 @@ def group_results(results: Iterable[Result]) -> list[Group]:
     settings: dict[str, dict[tuple[Any, Any], Result]] = {}
     for result in results:
         check_record(result.record, place_of(result), unfinished=True)
-        repeats = settings.setdefault(_comparable(_setting(result)), {})
+        repeats = settings.setdefault(comparable(setting_of(result)), {})
         known = repeats.setdefault(result.repeat, result)
         if known is not result and (known.path is None or known.path != result.path):
             seed, data_seed = result.repeat
@@ -215,7 +173,7 @@ def split_by_data(groups: Iterable[Group]) -> list[list[Group]]:
     """Groups trained and tested on the same data put together, in the order of first appearance."""
     parts: dict[str, list[Group]] = {}
     for group in groups:
-        parts.setdefault(_comparable(_data_setting(group.results[0])), []).append(group)
+        parts.setdefault(comparable(data_setting(group.results[0])), []).append(group)
     return list(parts.values())
 
 
@@ -227,7 +185,7 @@ def split_by_choice_of_classes(groups: Iterable[Group]) -> list[list[Group]]:
     parts: dict[str, list[Group]] = {}
     for group in groups:
         chosen = [group.data["source"], sorted(group.classes)] if group.config.get("classes") else None
-        parts.setdefault(_comparable(chosen), []).append(group)
+        parts.setdefault(comparable(chosen), []).append(group)
     return list(parts.values())
 
 
@@ -295,7 +253,7 @@ def distinct_labels(groups: Sequence[Group], *, shown_beside: Collection[str] = 
         shown_beside: settings that the reader sees elsewhere, such as recipe, epochs or net; never added.
     """
     settings = [_named_settings(group) for group in groups]
-    rows = [_comparable([group.label, _data_setting(group.results[0])]) for group in groups]
+    rows = [comparable([group.label, data_setting(group.results[0])]) for group in groups]
     labels = []
     for group, own, row in zip(groups, settings, rows, strict=True):
         twins = [other for other, other_row in zip(settings, rows, strict=True) if other_row == row]
@@ -312,42 +270,9 @@ def _option_text(value: Any) -> str:
     return "default" if value is None else str(value)
 
 
-def _data_setting(result: Result) -> dict[str, Any]:
-    names = ("source", "source_hash", "kind", "rho", "classes", "counts")
-    return {**{name: result.data.get(name) for name in names}, "hold_out": result.config.get("hold_out")}
-
-
-def _setting(result: Result) -> dict[str, Any]:
-    """All that two runs must share to be repeats of each other."""
-    record = result.record
-    recipe = {
-        name: value
-        for name, value in {**ADDED_TO_RECIPES, **record["recipe"]}.items()
-        if name not in MEASURED_ON_THE_IMAGES and name != WHERE_NUMBERS_ARE_FROM
-    }
-    settled = {*recipe, "recipe"} if "name" in recipe else recipe.keys()  # what the recipe has the final value of
-    config = {
-        name: value
-        for name, value in {**CAME_LATER, **result.config}.items()
-        if name not in NOT_PART_OF_THE_SETTING and name not in settled
-    }
-    method = record["method"].get("name")
-    options = record["method"].get("options", result.config.get("options"))
-    return {
-        "label": result.label,
-        "data": _data_setting(result),
-        "config": config,
-        "recipe": recipe,
-        "method": method,
-        "options": {**ADDED_OPTIONS.get(method, {}), **(options or {})},
-        "precision": record.get("environment", {}).get("precision"),
-        "headline": record["selections"]["last"]["metrics"]["headline"],
-    }
-
-
 def _named_settings(group: Group) -> dict[str, Any]:
     """The settings of a group under the names by which a reader knows them."""
-    setting = _setting(group.results[0])
+    setting = setting_of(group.results[0])
     named = {
         **setting["config"],
         **setting["recipe"],
@@ -357,7 +282,3 @@ def _named_settings(group: Group) -> dict[str, Any]:
     named.pop("name", None)
     settled = {"recipe": group.recipe, "epochs": group.epochs, "net": group.net, "data_seed": group.data_seeds}
     return {**named, **settled}
-
-
-def _comparable(value: Any) -> str:
-    return json.dumps(value, sort_keys=True, default=str)
