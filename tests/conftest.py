@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 import typing
@@ -25,6 +26,10 @@ _DECLARED: list[torch.library.Library] = []
 # Parallel test processes on few cores must start no threads of their own; child processes get the variables.
 torch.set_num_threads(1)
 os.environ.update(OMP_NUM_THREADS="1", OMP_WAIT_POLICY="PASSIVE", MPLBACKEND="Agg")
+
+# Shells start programs in the background with Ctrl-C ignored, and so would the children that tests stop by it be.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # Before anything imports torchvision, as Lightning and transformers do.
 declare_missing_operators()

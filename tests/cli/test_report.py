@@ -87,7 +87,10 @@ def test_watching_serves_until_ctrl_c(run: str, work: Path) -> None:
         with urllib.request.urlopen(found[0], timeout=10) as page:
             assert b"ERM on stripes" in page.read()
         process.send_signal(signal.SIGINT)
-        out, err = process.communicate(timeout=10)
+        try:
+            out, err = process.communicate(timeout=10)
+        finally:
+            process.kill()  # a server that goes on would be waited for without end
     assert process.returncode == 0
     assert out == ""
     assert err == "the report is no longer served\n"
