@@ -12,6 +12,7 @@ from ..data.imageset import ImageSet
 from ..engine.checkpoint import save_tensors
 from ..engine.run_directory import RunDirectory
 from ..errors import DataError, RunError
+from ..losses.vector_scaling import shifts_scores
 from ..nets.classifier import Classifier
 from ..preparing import Prepared
 from .errors import balancing_weights, calibration_error
@@ -30,7 +31,7 @@ def keep_calibration(prepared: Prepared, net: Classifier, directory: RunDirector
     counts = [int(n) for n in prepared.data.counts]
     scores, labels = scores_of(prepared, net, held_out)
     try:
-        found = calibrate(scores, labels, counts)
+        found = calibrate(scores, labels, counts, corrected=shifts_scores(prepared.method.stages[-1].objective))
     except DataError:
         return None
     if scores.size <= MOST_SCORES:

@@ -74,7 +74,12 @@ class Calibration:
 
 
 def calibrate(
-    scores: npt.ArrayLike, labels: npt.ArrayLike, counts: Sequence[int], *, scale_weight: float = SCALE_WEIGHT
+    scores: npt.ArrayLike,
+    labels: npt.ArrayLike,
+    counts: Sequence[int],
+    *,
+    corrected: bool = False,
+    scale_weight: float = SCALE_WEIGHT,
 ) -> Calibration:
     """Find scale and tau by maximum likelihood on held-out images, whatever class frequencies these have.
 
@@ -85,6 +90,8 @@ def calibrate(
         scores: of the network on the held-out images, [n, C].
         labels: their classes, [n].
         counts: training images per class, [C].
+        corrected: whether the loss has taken the class sizes out of the scores; it decides about tau where the
+            held-out images cannot, because their classes are all of one size.
         scale_weight: of the prior on log scale, 1 / its variance.
     """
     z, y = np.asarray(scores, np.float64), np.asarray(labels, np.int64)
@@ -111,7 +118,9 @@ def calibrate(
 
     found = minimize(loss, np.zeros(2), jac=True, bounds=[_LOG_SCALES, _TAUS], method="L-BFGS-B")
     scale, tau = math.exp(found.x[0]), float(found.x[1])
-    return Calibration(scale, tau if np.ptp(log_pi) > 0 else 0.0, tuple(int(n) for n in counts), len(y))
+    if np.ptp(log_pi) == 0:
+        tau = uncalibrated(counts, corrected=corrected).tau
+    return Calibration(scale, tau, tuple(int(n) for n in counts), len(y))
 
 
 def uncalibrated(counts: Sequence[int], *, corrected: bool = False) -> Calibration:

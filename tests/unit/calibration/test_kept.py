@@ -1,8 +1,11 @@
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
+from procrustean import fit
 from procrustean.calibration.errors import balancing_weights, calibration_error
 from procrustean.calibration.kept import judged
 from procrustean.calibration.scaling import Calibration, log_softmax
@@ -28,3 +31,10 @@ def test_each_error_is_for_the_class_frequencies_it_says() -> None:
     assert errors["ece_balanced"] == pytest.approx(error_for(np.ones(3), balancing_weights(labels, 3)), abs=1e-9)
     assert errors["ece_before"] == pytest.approx(calibration_error(np.exp(log_softmax(scores)), labels), abs=1e-9)
     assert errors["ece"] < 0.02 < 0.05 < errors["ece_default"]  # only the frequencies of the images are right for them
+
+
+def test_a_loss_that_corrects_is_not_corrected_again_where_no_small_class_is_held_out(tmp_path: Path) -> None:
+    settings = {"imbalance": "step", "rho": 40, "hold_out": 3, "net": "small", "epochs": 1, "device": "cpu"}
+    run = fit("digits", method="balanced_softmax", run_dir=tmp_path / "run", **settings)
+    assert run.result["data"]["counts"] == [97] * 5 + [2] * 5
+    assert run.result["calibration"]["tau"] == 1.0

@@ -109,6 +109,13 @@ def test_calibrating_improves_the_log_loss_and_survives_json() -> None:
     assert (again.tau, again.counts, again.images) == (found.tau, found.counts, found.images)
 
 
+@pytest.mark.parametrize("corrected", [False, True])
+def test_held_out_classes_of_one_size_leave_tau_to_the_method(corrected: bool) -> None:
+    scores = np.random.default_rng(0).normal(size=(30, 4))
+    found = calibrate(scores, np.arange(30) % 2, [500, 500, 3, 3], corrected=corrected)
+    assert found.tau == uncalibrated([500, 500, 3, 3], corrected=corrected).tau == corrected
+
+
 def test_one_class_is_not_enough() -> None:
     with pytest.raises(DataError, match=r"held-out images of 1 class\(es\)"):
         calibrate([[1.0, 0.0]], [0], [5, 5])
