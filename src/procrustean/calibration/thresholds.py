@@ -72,13 +72,15 @@ def _threshold(
     by_precision: bool,
 ) -> Threshold:
     images = int(own.sum())
-    if images == 0:
-        return Threshold(name, None, None, None, 0)
+    if weights[own].sum() == 0:  # not among the held-out images, or not where the model is used
+        return Threshold(name, None, None, None, images)
     order = np.argsort(-p, kind="stable")
     values, hits, mass = p[order], np.cumsum((weights * own)[order]), np.cumsum(weights[order])
     # Equal probabilities are announced together: only the last of them is a threshold.
     ends = np.flatnonzero(np.append(values[1:] < values[:-1], True))
-    precisions, recalls = hits[ends] / mass[ends], hits[ends] / hits[-1]
+    # Where only images without weight are announced, nothing is.
+    precisions = np.divide(hits[ends], mass[ends], out=np.zeros(len(ends)), where=mass[ends] > 0)
+    recalls = hits[ends] / hits[-1]
     slack = 1e-12  # sums of weights round
     good = np.flatnonzero((precisions if by_precision else recalls) >= wanted - slack)
     if len(good) == 0:

@@ -55,6 +55,15 @@ def test_one_of_the_two_is_wanted(wanted: dict[str, float]) -> None:
         thresholds(np.eye(2), np.arange(2), "ab", **wanted)
 
 
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("kind", ["precision", "recall"])
+def test_classes_that_do_not_occur_where_the_model_is_used(kind: str) -> None:
+    p = np.array([[0.9, 0.1], [0.95, 0.05], [0.6, 0.4], [0.2, 0.8]])
+    first, second = thresholds(p, np.array([0, 1, 0, 1]), "ab", weights=np.array([1.0, 0.0, 1.0, 0.0]), **{kind: 1.0})
+    assert (first.precision, first.recall, first.images) == (1.0, 1.0, 2)
+    assert (second.value, second.precision, second.recall, second.images) == (None, None, None, 2)
+
+
 @pytest.mark.parametrize("value", [0.0, 1.5, -1.0])
 def test_values_outside_0_to_1(value: float) -> None:
     with pytest.raises(ConfigError, match=f"precision = {value} received"):
