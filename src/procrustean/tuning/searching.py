@@ -54,8 +54,9 @@ def _suggested(trial: Any, space: Space) -> Options:
     options: Options = {}
     for name, values in space.items():
         if isinstance(values, Range):
-            # Three digits: nobody can tell alpha = 0.374 from 0.37454.
-            options[name] = float(f"{trial.suggest_float(name, values.low, values.high, log=values.log):.3g}")
+            # Three digits: nobody can tell alpha = 0.374 from 0.37454. They must not lead out of the range.
+            rounded = float(f"{trial.suggest_float(name, values.low, values.high, log=values.log):.3g}")
+            options[name] = min(max(rounded, values.low), values.high)
         else:
             options[name] = trial.suggest_categorical(name, list(values))
     return options

@@ -145,6 +145,11 @@ class TestOptuna:
         scores = search_by_optuna({"alpha": (0.5, 1.0)}, judge, trials=8, at_once=4, seed=0)
         assert len(scores) == len(judge.tried) == 2
 
+    def test_rounding_does_not_lead_out_of_a_range(self) -> None:
+        judge = Judge()
+        search_by_optuna({"alpha": Range(0.99, 0.9998)}, judge, trials=12, at_once=1, seed=0)
+        assert max(options["alpha"] for options in judge.tried) == 0.9998
+
     def test_no_trials_are_refused(self) -> None:
         with pytest.raises(ConfigError, match="trials = 0"):
             search_by_optuna(ALPHA, Judge(), trials=0, at_once=1, seed=0)
