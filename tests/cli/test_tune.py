@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -186,3 +187,22 @@ def test_a_candidate_that_diverges_is_passed_over(tune: Call) -> None:
     answer = tune("--method", "ldam", "--over", "scale=1e38,2e38", "--final-seeds", 0, "--quiet")
     assert answer.code == 2
     assert "no candidate could be trained to the end" in answer.err
+
+
+def test_a_training_on_all_images_that_diverges_is_told_from_one_that_is_not_finished(
+    tune: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from procrustean.errors import Diverged
+    from procrustean.many import Outcome, fit_many
+    from procrustean.tuning import tune as module
+
+    def diverging(configs: Any, **settings: Any) -> Any:
+        if configs[0].hold_out:
+            return fit_many(configs, **settings)
+        return [Outcome(config.run_dir, None, Diverged("non-finite loss")) for config in configs]
+
+    monkeypatch.setattr(module, "fit_many", diverging)
+    answer = tune("--method", "mfw", "--over", "alpha=0.5", "--quiet")
+    assert answer.code == 0, answer.err
+    assert re.search(r"Not trained to the end on all images: t/final/\S+: non-finite loss\.", answer.out)
+    assert "give the same command again" not in answer.out

@@ -126,6 +126,7 @@ class _Tuning:
         self.sources = Sources(reporter.say)
         self.images = 0
         self.left_out: list[str] = []
+        self.failed: list[str] = []  # why trainings on all images could not be ended
         self.records: dict[str, list[dict[str, Any]]] = {}
 
     def time_up(self) -> bool:
@@ -187,7 +188,9 @@ class _Tuning:
                 f"chosen on {self.images} held-out images: {options_text(chosen)}; now training on all{where}"
             )
         named = Distinct(self.reporter, options_text(chosen))
-        return [outcome.path for outcome in self._train(placed, named) if outcome.result is not None]
+        outcomes = self._train(placed, named)
+        self.failed = [f"{outcome.path}: {outcome.error}" for outcome in outcomes if outcome.error is not None]
+        return [outcome.path for outcome in outcomes if outcome.result is not None]
 
     def remarks(self, chosen: Options, retrained: Sequence[Path]) -> str:
         text = ""
@@ -198,7 +201,9 @@ class _Tuning:
         own = AFTER_TRAINING.get(self.base.method)
         if own is not None and own in chosen:
             text += f" After training, {options_text({own: chosen[own]})} did best on the held-out images."
-        if len(retrained) < self.budget.final_seeds:
+        if self.failed:
+            text += f" Not trained to the end on all images: {'; '.join(self.failed)}."
+        if len(retrained) + len(self.failed) < self.budget.final_seeds:
             text += " The training on all images is not finished; give the same command again."
         return text
 
