@@ -174,6 +174,21 @@ def test_one_class_alone(tmp_path: Path) -> None:
     assert "at least two classes with training images are needed, found 1" in text
 
 
+def test_a_constant_guess_is_judged_by_test_images_that_there_are(colours: Path, tmp_path: Path) -> None:
+    root = shutil.copytree(colours, tmp_path / "colours")
+    assert "always answering 'red' would be right for 33.3 %" in inspect_source(str(root), device="cpu")
+    shutil.rmtree(root / "test" / "red")  # the largest class
+    assert "always answering" not in inspect_source(str(root), device="cpu")
+
+
+def test_validation_images_alone_are_no_reason_to_fail(tmp_path: Path) -> None:
+    write_folder(tmp_path / "val", {"red": 4, "blue": 4}, 0)
+    (tmp_path / "train" / "red").mkdir(parents=True)
+    text = inspect_source(str(tmp_path), device="cpu")
+    assert "8 images of 2 classes in val" in text
+    assert "training refuses these images as they are" in text
+
+
 def test_wide_letters_stand_in_columns_and_commands_can_be_pasted(tmp_path: Path) -> None:
     root = tmp_path / "my photos"
     write_folder(root, {"red": 12, "green": 8, "blue": 8}, 0)

@@ -131,10 +131,10 @@ def _counts(found: Survey, splits: list[str]) -> list[str]:
 def _constant_guess(found: Survey) -> list[str]:
     tested = found.counts["test"] if found.has_test else found.train
     largest = max(range(len(tested)), key=lambda c: found.train[c])
-    accuracy = tested[largest] / sum(tested)
     classes = sum(n > 0 for n in tested)
-    if classes < 2:
+    if classes < 2 or not tested[largest]:
         return []
+    accuracy = tested[largest] / sum(tested)
     return [
         f"always answering {printable(found.classes[largest])!r} would be right for {100 * accuracy:.1f} % of the "
         f"images, with a balanced accuracy of {100 / classes:.1f} %: judge by the latter"
