@@ -65,11 +65,15 @@ class MFWCallback(Callback):
             self.handle.finish()
 
     def on_exception(self, trainer: Any, pl_module: Any, exception: BaseException) -> None:
-        if self.handle is not None:
-            self.handle.end()
+        self._detach()  # there is no teardown after an error
 
     def teardown(self, trainer: Any, pl_module: Any, stage: str) -> None:
-        if stage == "fit" and self.handle is not None:
+        if stage == "fit":
+            self._detach()
+
+    def _detach(self) -> None:
+        if self.handle is not None:
+            self.handle.end()
             self.handle.remove()
             self.handle = None
 

@@ -215,3 +215,15 @@ def test_it_goes_on_after_an_error_in_the_step(convolutions: Make, trainer: Call
     module.net.head = nn.Linear(8, 4)
     trainer(callback).fit(module, loader())
     assert module.mixed[-4:] == [True] * 4
+
+
+def test_after_an_error_another_module_is_trained(convolutions: Make, trainer: Callable[..., Any]) -> None:
+    """As in a notebook: the cell with the model is run again, the one with the callback is not."""
+    broken, mended = Module(convolutions()), Module(convolutions())
+    callback = MFWCallback(MFW(COUNTS), "net.layer1")
+    broken.net.head = nn.Linear(3, 4)  # does not fit
+    with pytest.raises(RuntimeError, match="mat1"):
+        trainer(callback).fit(broken, loader())
+    assert not attachments(broken)
+    trainer(callback).fit(mended, loader())
+    assert mended.mixed == [True] * 4
