@@ -206,6 +206,10 @@ def _deviation(curves: Curves, major: Mask, minor: Mask) -> Finding:
         "minor_last": float(small[-1]),
         "ratio": ratio,
     }
+    if np.isnan(ratio):
+        group = "minor" if np.isnan(small[-1]) else "major"
+        text = f"How far features drift cannot be compared: there are no test images of the {group} classes."
+        return Finding("deviation", text, numbers)
     grown = "" if len(curves.at) == 1 else f" After epoch {curves.at[0]} they were {small[0]:.2f} and {large[0]:.2f}."
     text = (
         f"Test features of the minor classes lie {small[-1]:.2f} from their training features {_at_end(curves)}, those "

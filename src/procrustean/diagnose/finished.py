@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
@@ -43,8 +44,16 @@ class Diagnosis:
             **{name: self.record[name] for name in ("label", "method", "data", "recipe", "probes")},
             "config": self.record.get("config"),  # tells runs of one name apart; a run in progress has none yet
             "measured_now": {str(epoch): name for epoch, name in self.measured_now.items()},
-            "findings": [asdict(finding) for finding in self.findings],
+            "findings": [
+                {**asdict(finding), "numbers": {name: _plain(value) for name, value in finding.numbers.items()}}
+                for finding in self.findings
+            ],
         }
+
+
+def _plain(number: Any) -> Any:
+    """For JSON, which has no nan: None for what is undefined."""
+    return None if isinstance(number, float) and math.isnan(number) else number
 
 
 @dataclass(frozen=True)

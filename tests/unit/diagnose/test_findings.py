@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from collections.abc import Callable
@@ -8,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from procrustean.diagnose import Finding, verdict
+from procrustean.diagnose import Diagnosis, Finding, verdict
 from procrustean.diagnose.curves import Curves, curves_of
 from procrustean.errors import RunError
 
@@ -171,6 +172,21 @@ def test_undefined_values_do_not_spread(curves: Make) -> None:
     assert found["fit"].numbers["minor_test"] == pytest.approx(0.5)
     nothing = by_topic(verdict(curves(test=np.array([0.9, 0.9, np.nan, np.nan]), accuracy=0.9)))
     assert "an unknown test accuracy" in nothing["fit"].text
+
+
+@pytest.mark.parametrize(("absent", "name"), [((2, 3), "minor"), ((0, 1), "major")])
+def test_groups_without_test_images_have_no_deviation(
+    absent: tuple[int, int], name: str, record: Callable[..., dict[str, Any]]
+) -> None:
+    deviation = np.full(4, 0.2)
+    deviation[list(absent)] = np.nan
+    made = record(deviation=deviation)
+    curves = curves_of(made)
+    found = verdict(curves)
+    assert not [finding.text for finding in found if "nan" in finding.text]
+    assert by_topic(found)["deviation"].text.endswith(f"there are no test images of the {name} classes.")
+    kept = json.dumps(Diagnosis(made, curves, found, {}).to_json(), allow_nan=False)
+    assert '"ratio": null' in kept
 
 
 def test_one_measurement_is_enough(curves: Make) -> None:
