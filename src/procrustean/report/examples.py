@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -79,9 +79,11 @@ class ExampleFinder:
     def _network(self, folder: Path) -> tuple[Prepared, Classifier]:
         from procrustean.api import load_run
         from procrustean.engine.run_directory import RunDirectory
+        from procrustean.loading import source_settings
 
-        _, config, _ = RunDirectory.open(folder)
-        splits = self._load(config.source, self.data_dir or config.data_dir, config.image_size, config.data_seed)
+        directory, config, _ = RunDirectory.open(folder)
+        found_at = {"source": directory.source_path() or config.source, "data_dir": self.data_dir or config.data_dir}
+        splits = self._load(**{**source_settings(config), **found_at})
         return load_run(folder, splits=splits, anywhere=True)
 
 
@@ -103,10 +105,10 @@ def _run_directory(result: Result) -> Path | None:
     return folder if all((folder / name).exists() for name in ("config.json", "model.safetensors")) else None
 
 
-def _load_without_download(source: str, data_dir: Path | None, image_size: int | None, data_seed: int) -> Splits:
+def _load_without_download(**settings: Any) -> Splits:
     from procrustean.data.sources import load_source
 
-    return load_source(source, data_dir=data_dir, image_size=image_size, data_seed=data_seed, download=False)
+    return load_source(**settings, download=False)
 
 
 def _add_confused(found: dict[Pair, list[int]], net: Classifier, prepared: Prepared, number: int) -> None:

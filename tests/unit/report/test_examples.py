@@ -5,6 +5,7 @@ import io
 import json
 import shutil
 from collections.abc import Callable
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -119,6 +120,25 @@ def test_what_is_missing_is_said(runs: list[Path], saved: Save, tmp_path: Path) 
     reason = finder.find(group, worst(group, 2)).reason
     assert "cannot be used" in reason
     assert "gone.npz" in reason
+
+
+def test_images_are_found_and_left_out_as_in_training(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    random = np.random.default_rng(0)
+    for split, name in product(("train", "test"), ("cats", "dogs")):
+        folder = tmp_path / "pets" / split / name
+        folder.mkdir(parents=True)
+        for number in range(8):
+            Image.fromarray(random.integers(0, 256, (8, 8, 3), np.uint8)).save(folder / f"{number}.png")
+    (tmp_path / "pets" / "train" / "cats" / "broken.png").write_bytes(b"no image")
+    monkeypatch.chdir(tmp_path)
+    settings = {"net": "small", "epochs": 1, "image_size": 8, "device": "cpu", "on_bad_image": "skip"}
+    fit("pets", method="erm", run_dir=tmp_path / "run", **settings)
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    group = group_of([tmp_path / "run"])
+    found = ExampleFinder(2).find(group, worst(group, 2))
+    assert found.reason == ""
+    assert any(found.pictures.values())
 
 
 def test_nothing_is_downloaded(runs: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
