@@ -157,6 +157,15 @@ def test_the_model_card_is_honest(exported: dict[str, Path], run: Path) -> None:
     assert "calibrated on 24 held-out images" in card
     assert f"{100 * errors['ece_default']:.1f} % after for the class frequencies that the scores stand for" in card
     assert "differed from those of the trained network by at most" in card
+    assert "on 24 test images that were neither trained on nor chosen on." in card
+
+
+def test_the_default_name_is_that_of_the_run_wherever_one_is(
+    run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    copy = shutil.copytree(run, tmp_path / "cells")
+    monkeypatch.chdir(copy)
+    assert export(".").folder == Path("cells-safetensors")
 
 
 def test_an_export_that_disagrees_is_refused(run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -88,6 +88,10 @@ class ImageSet:
         return ImageSet(self.images, new_of_old[self.labels], tuple(self.classes[i] for i in old))
 
 
+#: Begins the note of splits that have no test images of their own: what is measured on the others is no test.
+NO_TEST = "no test images were given"
+
+
 @dataclass(frozen=True, eq=False)
 class Splits:
     """What a source gives: training, test and perhaps validation images with the same classes and size."""

@@ -18,7 +18,7 @@ from ..advice.methods import Choice
 from ..advice.planning import ADVISED, AUTO
 from ..calibration.priors import prior_of, read_prior
 from ..calibration.scaling import Prior
-from ..data.imageset import Images, ImageSet, Splits
+from ..data.imageset import NO_TEST, Images, ImageSet, Splits
 from ..data.imbalance import hold_out_share
 from ..errors import ConfigError, DataError
 from ..predicting.model import Model
@@ -172,8 +172,10 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         if self.hold_out and (every.counts >= 4).sum() >= 2:
             kept, held, _ = hold_out_share(every, self.hold_out)
             # The trainer wants test images, and there are none here: it is shown the held-out ones.
-            return Splits("images", every.subset(kept), every.subset(held), every.subset(held))
-        return Splits("images", every, every.subset(np.unique(labels, return_index=True)[1]))
+            note = f"{NO_TEST}: these are the held-out ones, which it was calibrated on"
+            return Splits("images", every.subset(kept), every.subset(held), every.subset(held), note)
+        note = f"{NO_TEST}: these are training images"
+        return Splits("images", every, every.subset(np.unique(labels, return_index=True)[1]), note=note)
 
     def _trained(self, splits: Splits, folder: Path) -> Model:
         from ..api import fit, resume

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 from PIL import Image
 
-from ..data.image_files import ImageFile, Problems, common_size, decoded, headers, pixels_of, refuse
+from ..data.image_files import Header, ImageFile, Problems, common_size, decoded, headers, pixels_of, refuse
 from ..data.imageset import Images
 from ..errors import DataError
 
@@ -32,8 +32,11 @@ def pixels_of_files(images: Sequence[Any], shape: Shape | None, size: int | None
         shape: height, width and channels of those trained on; None while these are read.
         size: side to resize to; default the one they share, else 64.
     """
-    if any(isinstance(image, Image.Image) for image in images):
+    pictures = sum(isinstance(image, Image.Image) for image in images)
+    if pictures == len(images):
         return _of_pictures(images, shape, size)
+    if pictures:
+        raise DataError(f"{pictures} pictures among {len(images)} images received; give pictures or paths, not both")
     bad: Problems = {}
     files = [ImageFile(f"{number}: {path}", Path(path), "", "") for number, path in enumerate(images)]
     if shape is None:
@@ -101,11 +104,17 @@ def _folded(numbers: int, shape: tuple[int, ...] | None) -> tuple[int, ...]:
 
 def _of_pictures(images: Sequence[Any], shape: Shape | None, size: int | None) -> Images:
     if shape is None:
-        sizes = {image.size for image in images}
-        width, height = next(iter(sizes))
-        side = size or (width if len(sizes) == 1 and width == height else 64)
+        found = {str(number): Header(image.width, image.height, image.mode, 1) for number, image in enumerate(images)}
+        side, _ = common_size([], found, size)
         shape = (side, side, 3)
-    return np.stack([pixels_of(image, shape) for image in images])
+    return np.stack([_of_picture(image, number, shape) for number, image in enumerate(images)])
+
+
+def _of_picture(image: Image.Image, number: int, shape: Shape) -> Images:
+    try:
+        return pixels_of(image, shape)
+    except (OSError, ValueError) as error:
+        raise DataError(f"picture {number} cannot be used: {error}") from error
 
 
 def _is_file(value: Any) -> bool:

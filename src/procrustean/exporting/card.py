@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ..calibration.scaling import Prior
+from ..data.imageset import NO_TEST
 from ..escaping import markdown
 from ..predicting.spec import ModelSpec
 from .formats import FILES, Format
@@ -92,10 +93,12 @@ def _preparation(spec: ModelSpec, form: Format) -> str:
 
 def _results(spec: ModelSpec, result: dict[str, Any]) -> str:
     metrics, counts = result["selections"]["last"]["metrics"], result["data"]["counts"]
-    tested = _tested(metrics, len(counts))
+    tested, note = _tested(metrics, len(counts)), result["data"].get("note") or ""
+    no_test = f"images. **This is not a test**: {markdown(note)}."
+    which = no_test if note.startswith(NO_TEST) else "test images that were neither trained on nor chosen on."
     lines = [
         f"Balanced accuracy {100 * metrics['balanced_accuracy']:.1f} %, accuracy {100 * metrics['accuracy']:.1f} % on "
-        f"{metrics['images']} test images that were neither trained on nor chosen on.\n",
+        f"{metrics['images']} {which}\n",
         "| class | training images | test images | recall % | precision % |",
         "|---|---:|---:|---:|---:|",
     ]

@@ -43,7 +43,7 @@ def export(
     source = model_folder(model)
     if not (source / "result.json").is_file():
         raise RunError(f"{source} is not the folder of a finished run, so it cannot be exported")
-    folder = Path(output) if output is not None else Path(f"{Path(model).name}-{form}")
+    folder = Path(output) if output is not None else Path(f"{Path(model).resolve().name}-{form}")
     loaded = load_model(source, device="cpu")
     frequencies = read_prior(prior, loaded.classes, loaded.spec.calibration.counts)
     with new_folder(folder) as draft:

@@ -16,7 +16,7 @@ from sklearn.preprocessing import FunctionTransformer
 from sklearn.utils import estimator_checks
 from sklearn.utils.estimator_checks import check_estimator
 
-from procrustean import Classifier
+from procrustean import Classifier, export
 from procrustean.engine.run_directory import RunDirectory
 from procrustean.errors import ConfigError, DataError, RunError
 from procrustean.estimator import classifier as module
@@ -141,6 +141,14 @@ def test_the_run_can_be_kept(tmp_path: Path) -> None:
     assert (tmp_path / "run" / "result.json").exists()
 
 
+@pytest.mark.parametrize(("hold_out", "these"), [(0, "training images"), (0.25, "the held-out ones")])
+def test_an_exported_run_does_not_claim_a_test(hold_out: float, these: str, tmp_path: Path) -> None:
+    quick(epochs=1, hold_out=hold_out, run_dir=tmp_path / "run").fit(*stripes())
+    card = (export(tmp_path / "run", output=tmp_path / "exported").folder / "README.md").read_text()
+    assert f"**This is not a test**: no test images were given: these are {these}" in card
+    assert "neither trained on" not in card
+
+
 class Killed(BaseException):
     """Ends a training without any clean-up, as SIGKILL does."""
 
@@ -209,6 +217,8 @@ def test_fitted_on_files_it_takes_bytes(tmp_path: Path) -> None:
         (np.full((4, 8, 8), 3000), "pixel values from 3000 to 3000 received"),
         (np.full((4, 8, 8), -1.0), "pixel values from -1"),
         (["nowhere.png"] * 4, "there is no such file"),
+        ([Image.new("L", (8, 8)), "a.png", "b.png", "c.png"], "1 pictures among 4 images received; give pictures or"),
+        ([*[Image.new("L", (8, 8))] * 3, Image.new("F", (8, 8))], "picture 3 cannot be used: 32-bit pixels"),
     ],
 )
 def test_images_that_cannot_be_used(images: Any, message: str) -> None:
@@ -218,6 +228,8 @@ def test_images_that_cannot_be_used(images: Any, message: str) -> None:
 
 def test_other_wrong_input() -> None:
     images, labels = stripes()
+    with pytest.raises(ConfigError, match="image_size must be at least 1 pixel, got -4"):
+        quick(image_size=-4).fit([Image.fromarray(image) for image in images], labels)
     with pytest.raises(NotFittedError):
         quick().predict(images)
     with pytest.raises(ValueError, match="at least two classes are needed"):
