@@ -97,6 +97,13 @@ def test_tau_is_chosen_after_one_training(tune: Call) -> None:
     assert "tau" in final["options"]
 
 
+def test_tau_that_was_tried_is_not_said_to_be_chosen_after_training(tune: Call) -> None:
+    answer = tune("--method", "tau_norm", "--over", "tau=0.5,1", "--final-seeds", 0, "--quiet")
+    assert answer.code == 0, answer.err
+    assert study()["chosen"]["tau"] in (0.5, 1.0)
+    assert "After training" not in answer.out
+
+
 def test_what_would_be_tried(tune: Call) -> None:
     answer = tune("--method", "cdt", "--repeats", 2, "--print-config")
     shared = {"source": "stripes.npz", "method": "cdt", "hold_out": 2, "epochs": 2, "batch_size": 16}

@@ -99,10 +99,11 @@ def tune(
             (), None, {}, (), "Not all candidates are finished; everything is saved. Give the same command again."
         )
     choice = choose(scores, tuning.images)
-    chosen = {**choice.best.options, **tuning.after_training(choice.best.options)}
+    after = tuning.after_training(choice.best.options)
+    chosen = {**choice.best.options, **after}
     retrained = tuning.retrain(chosen)
     failed = "".join(f" Not trained to the end: {score.name} ({score.failed})." for score in scores if score.failed)
-    text = choice.text() + tuning.remarks(chosen, retrained) + failed
+    text = choice.text() + tuning.remarks(after, retrained) + failed
     tuned = Tuned(tuple(scores), choice, chosen, tuple(retrained), text)
     _write(output, base, space, tuned, tuning)
     return tuned
@@ -192,15 +193,14 @@ class _Tuning:
         self.failed = [f"{outcome.path}: {outcome.error}" for outcome in outcomes if outcome.error is not None]
         return [outcome.path for outcome in outcomes if outcome.result is not None]
 
-    def remarks(self, chosen: Options, retrained: Sequence[Path]) -> str:
+    def remarks(self, after: Options, retrained: Sequence[Path]) -> str:
         text = ""
         if self.elsewhere:
             text += f" The held-out images are of {self.base.source}, the final training is on {self.final_source}."
         if self.left_out:
             text += f" Without a say, because they have too few images: {', '.join(self.left_out)}."
-        own = AFTER_TRAINING.get(self.base.method)
-        if own is not None and own in chosen:
-            text += f" After training, {options_text({own: chosen[own]})} did best on the held-out images."
+        if after:
+            text += f" After training, {options_text(after)} did best on the held-out images."
         if self.failed:
             text += f" Not trained to the end on all images: {'; '.join(self.failed)}."
         if len(retrained) + len(self.failed) < self.budget.final_seeds:
