@@ -23,6 +23,7 @@ from procrustean.grids import expand
 from procrustean.methods import make_method
 from procrustean.plain_yaml import read_yaml
 from procrustean.preparing import recipe_of
+from procrustean.report.marked_page import placed
 from procrustean.report.results import Result, Statistic, summarise
 from procrustean.reproduce.canonical import canonical
 from procrustean.reproduce.paper import paper_number
@@ -60,7 +61,7 @@ class Page:
 def main(page: Page) -> int:
     summary = summary_of(page, say=lambda text: sys.stderr.write(text + "\n"))
     text = page.page.read_text()
-    made = placed(text, section(summary))
+    made = with_section(text, summary)
     page.summary.write_text(json.dumps(summary, indent=1, ensure_ascii=False) + "\n")
     if made != text:
         page.page.write_text(made)
@@ -69,12 +70,9 @@ def main(page: Page) -> int:
     return 0
 
 
-def placed(text: str, content: str) -> str:
-    """The page with other content between its marks."""
-    if text.count(BEGIN) != 1 or text.count(END) != 1 or text.index(END) < text.index(BEGIN):
-        raise ConfigError(f"the page needs the lines {BEGIN} and {END}, once each and in this order")
-    head, _, rest = text.partition(BEGIN)
-    return f"{head}{BEGIN}\n\n{content}\n{END}{rest.partition(END)[2]}"
+def with_section(text: str, summary: Mapping[str, Any]) -> str:
+    """The page with the section of a summary."""
+    return placed(text, BEGIN, END, f"\n\n{section(summary)}\n")
 
 
 def summary_of(page: Page, say: Any = lambda text: None) -> dict[str, Any]:

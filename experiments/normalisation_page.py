@@ -17,6 +17,7 @@ import tyro
 
 from procrustean.grids import expand
 from procrustean.plain_yaml import read_yaml
+from procrustean.report.marked_page import placed
 
 PROJECT = Path(__file__).resolve().parents[1]
 STUDY = PROJECT / "experiments" / "normalisation.yaml"
@@ -60,11 +61,9 @@ class Cell:
 def main(page: Page) -> int:
     records = [json.loads(path.read_text()) for path in sorted(page.results.glob("*.json"))]
     cells = list(cells_of(records))
-    drawn = draw(cells, page.figures) if cells else []
     text = page.page.read_text()
-    head, _, rest = text.partition(BEGIN)
-    _, _, tail = rest.partition(END)
-    made = f"{head}{BEGIN}\n\n{section(cells)}\n{END}{tail}"
+    made = placed(text, BEGIN, END, f"\n\n{section(cells)}\n")
+    drawn = draw(cells, page.figures) if cells else []
     if made != text:
         page.page.write_text(made)
     sys.stderr.write(f"{len(records)} runs; written: {', '.join(map(str, [page.page, *drawn]))}\n")

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from procrustean.config import RunConfig
-from procrustean.errors import ConfigError
+from procrustean.errors import ConfigError, RunError
 from procrustean.preparing import recipe_of
 
 from .scripts import PROJECT, script
@@ -185,7 +185,7 @@ def test_references_have_to_fit(page: Any) -> None:
 @pytest.mark.parametrize("text", ["nothing", f"{pages.END} {pages.BEGIN}", f"{pages.BEGIN} {pages.BEGIN} {pages.END}"])
 def test_a_page_without_its_marks_is_left_alone(page: Any, text: str) -> None:
     page.page.write_text(text)
-    with pytest.raises(ConfigError, match="once each"):
+    with pytest.raises(RunError, match="no place for the table"):
         pages.main(page)
     assert page.page.read_text() == text
     assert not page.summary.exists()
@@ -201,7 +201,7 @@ def test_the_repository_shows_its_results() -> None:
     assert len(summary["rows"]) == 36
     assert json.loads(page.summary.read_text()) == json.loads(json.dumps(summary))
     text = (PROJECT / "docs" / "methods.md").read_text()
-    assert pages.placed(text, pages.section(summary)) == text
+    assert pages.with_section(text, summary) == text
     for row in summary["rows"]:  # the labels are those of the runs
         for name in row["files"]:
             assert json.loads((page.results / name).read_text())["label"] == row["label"]

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from procrustean.errors import RunError
 from procrustean.grids import expand
 
 from .scripts import PROJECT, script
@@ -92,6 +93,14 @@ def test_the_page(results: Path, page: ModuleType, tmp_path: Path) -> None:
         assert (tmp_path / "figures" / f"normalisation-{name}.png").read_bytes().startswith(b"\x89PNG")
     assert page.main(settings) == 0
     assert (tmp_path / "page.md").read_text() == made
+
+
+def test_a_page_without_both_marks_is_left_alone(page: ModuleType, tmp_path: Path) -> None:
+    written = tmp_path / "page.md"
+    written.write_text(f"Before.\n{page.BEGIN}\nAfter.\n")
+    with pytest.raises(RunError, match="no place for the table"):
+        page.main(page.Page(results=tmp_path, page=written, figures=tmp_path))
+    assert written.read_text() == f"Before.\n{page.BEGIN}\nAfter.\n"
 
 
 def test_the_page_of_the_repository_shows_its_results(page: ModuleType) -> None:

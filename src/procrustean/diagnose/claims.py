@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
-from ..errors import RunError
 from ..report.formats import NOTHING, Cell, Column, Table, to_markdown
+from ..report.marked_page import placed
 from ..report.results import Result
 from .figures.ablation import SPREADS, Line, lines_along
 from .paper_claims import CLAIMS, Claim, Setting
@@ -138,10 +138,7 @@ def block_for(page: Path, results: Sequence[Result]) -> str:
 
 def replaced(page: str, block: str) -> str:
     """A page with the block put between its two marks."""
-    if page.count(BEGIN) != 1 or page.count(END) != 1 or page.index(BEGIN) > page.index(END):
-        raise RunError(f"the page has no place for the table: write {BEGIN} and {END} into it, each on a line, once")
-    before, _, rest = page.partition(BEGIN)
-    return f"{before}{BEGIN}\n{block.strip()}\n{END}{rest.partition(END)[2]}"
+    return placed(page, BEGIN, END, f"\n{block.strip()}\n")
 
 
 def _row(claim: Claim, runs: Runs) -> list[str]:
