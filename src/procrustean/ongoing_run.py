@@ -174,5 +174,5 @@ class OngoingRun:
             seed=config.seed,
             low_precision=self.prepared.placement.low_precision,
         )
-        every = config.probe_every or default_spacing(counts, len(training.test_images))
+        every = config.probe_every or default_spacing(counts, len(training.test_images), probe.device.type)
         return Probing(probe, every=every, features_at=config.features_at, directory=self.directory)
