@@ -124,7 +124,7 @@ def _joined(items: Iterable[Any], column: str | int | None, *, batches: bool = T
 def _is_batch(item: Any, labels: int) -> bool:
     """Whether an item with several labels has as many images: as many members of some other part of it."""
     parts = item.values() if isinstance(item, Mapping) else item
-    several = [part for part in parts if hasattr(part, "__len__") and getattr(part, "ndim", 1)]
+    several = [part for part in parts if hasattr(part, "__len__") and getattr(part, "ndim", 1) != 0]
     return [len(part) for part in several].count(labels) > 1  # the labels themselves are one of them
 
 
