@@ -195,7 +195,9 @@ def test_the_toy_shows_the_papers_epochs_training_above_test(planar: Result) -> 
     assert len(figure.axes) == 8
     assert [axes.get_title() for axes in figure.axes[:4]] == ["Epoch 20", "Epoch 60", "Epoch 120", "Epoch 160"]
     assert [figure.axes[0].get_ylabel(), figure.axes[4].get_ylabel()] == ["training", "test"]
-    assert figure._suptitle.get_text() == "ERM: test accuracy 78.3 % after the last epoch"
+    assert figure._suptitle.get_text() == "ERM: test accuracy 78.3 % after all 200 epochs"
+    planar.record["selections"]["last"]["metrics"]["headline"] = "balanced_accuracy"
+    assert toy(planar)._suptitle.get_text().startswith("ERM: test balanced accuracy 78.3 %")
     assert len(texts(figure)) == 4
     for above, below in zip(figure.axes[:4], figure.axes[4:], strict=True):
         assert above.get_xlim() == below.get_xlim()
