@@ -61,6 +61,12 @@ def test_a_share_of_each_class_may_decide(tune: Call) -> None:
     assert study()["held_out_images"] == 6 + 4 + 3 + 2
 
 
+def test_candidates_are_compared_in_the_order_of_their_options(tune: Call, call: Call) -> None:
+    assert tune("--method", "mfw", "--over", "alpha=0.5,10,2,1,5", "--final-seeds", 0, "--quiet").code == 0
+    answer = call("compare", "t/candidates")
+    assert re.findall(r"alpha=([\d.]+)", answer.out) == ["0.5", "1.0", "2.0", "5.0", "10.0"]
+
+
 def test_a_time_below_zero_is_refused(tune: Call) -> None:
     answer = tune("--method", "mfw", "--over", "alpha=0.5,2", "--minutes", -1)
     assert (answer.code, answer.out) == (2, "")
