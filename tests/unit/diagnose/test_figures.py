@@ -291,6 +291,24 @@ def test_beta_is_drawn_under_both_standard_deviations(ablation: Callable[..., li
     assert len(accuracy.containers) == 2
 
 
+def test_lines_are_told_apart_by_what_they_differ_in(result: Make) -> None:
+    def runs(option: str, *settings: tuple[float, str]) -> list[Result]:
+        return [
+            result(method="mfw", label="MFW", rho=rho, options={"std": std, option: value}, accuracy=0.5)
+            for rho, std in settings
+            for value in (0.1, 1.0)
+        ]
+
+    ratios = ["digits, step ρ=20", "digits, step ρ=100"]
+    assert texts(alpha(runs("alpha", (20, "geometric"), (100, "geometric")))) == ratios
+    readings = ["digits, step, geometric std", "digits, step, arithmetic std"]
+    assert texts(alpha(runs("alpha", (20, "geometric"), (20, "arithmetic")))) == readings
+    both = beta(runs("beta", (20, "geometric"), (100, "geometric"), (20, "arithmetic")))
+    assert texts(both) == ratios  # the columns tell the readings apart
+    drawn = [container.lines[0].get_color() for container in both.axes[2].containers]
+    assert len(set(drawn)) == 2
+
+
 def test_lines_along_an_option_take_defaults_and_refuse_mixtures(result: Make) -> None:
     plain = {"method": "mfw", "label": "MFW", "accuracy": 0.5}
     step = result(kind="step", options={"alpha": None}, **plain)
