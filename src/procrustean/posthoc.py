@@ -21,7 +21,7 @@ from .nets.classifier import Classifier
 from .nets.heads import CosineHead
 from .preparing import Prepared
 
-#: What tau is chosen from, for scores as the softmax takes them; of equally good ones the smallest, which changes least.
+#: What tau is chosen from, for scores as a softmax takes them; of equally good ones the smallest, which changes least.
 GRID = tuple(tenths / 10 for tenths in range(21))
 
 ON_HELD_OUT = "on the held-out images"
