@@ -6,8 +6,8 @@ python examples/huggingface_trainer.py
 import argparse
 
 import numpy as np
-from datasets import ClassLabel, Dataset
-from transformers import TrainingArguments, ViTConfig, ViTForImageClassification
+from datasets import ClassLabel, Dataset  # pip install "procrustean[tables,transformers]"
+from transformers import TrainingArguments, ViTConfig, ViTForImageClassification  # procrustean[tables,transformers]
 
 from procrustean import DRW, MFW, class_counts, data
 from procrustean.transformers import MFWTrainer

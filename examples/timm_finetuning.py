@@ -5,7 +5,7 @@ python examples/timm_finetuning.py --model resnet18 --size 64 --pretrained
 
 import argparse
 
-import timm
+import timm  # pip install "procrustean[nets]"
 import torch
 from torch.nn import functional as F
 from torch.utils.data import DataLoader, TensorDataset

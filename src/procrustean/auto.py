@@ -18,10 +18,11 @@ from .api import Stopped, load_run
 from .config import RunConfig
 from .console import Reporter
 from .data.imageset import Splits
+from .data.sources import place_of
 from .engine.checkpoint import is_leftover, remove_leftovers, write_atomically
 from .engine.claims import Claim
 from .engine.device import own_stream
-from .engine.run_directory import RunDirectory
+from .engine.run_directory import RunDirectory, spelt_as
 from .engine.stopping import stop_on_signal
 from .engine.training import Interrupted
 from .errors import ConfigError, Diverged, RunError
@@ -152,9 +153,11 @@ def _agreed(folder: Path, asked: RunConfig) -> RunConfig:
     kept = _read(record)
     if not {"asked", "config"} <= set(kept):
         raise RunError(f"{record} is damaged: it lacks the settings of the comparison; choose another --run-dir")
-    if RunConfig.from_json(kept["asked"], origin=str(record)).hash != asked.hash:
+    before = RunConfig.from_json(kept["asked"], origin=str(record))
+    if before.hash != spelt_as(before, kept.get("source_path"), asked).hash:
         raise RunError(f"{folder} holds a comparison with other settings; choose another --run-dir")
-    return RunConfig.from_json(kept["config"], origin=str(record))
+    # The images by today's path: the one of the first call may be relative to another folder.
+    return replace(RunConfig.from_json(kept["config"], origin=str(record)), source=asked.source)
 
 
 def _begin(folder: Path, asked: RunConfig, config: RunConfig) -> None:
@@ -166,6 +169,7 @@ def _begin(folder: Path, asked: RunConfig, config: RunConfig) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     remove_leftovers(folder)
     record = {"format": 1, "asked": asked.to_json(), "config": config.to_json(), "chosen": None}
+    record["source_path"] = place_of(asked.source)
     _write(folder / RECORD, record)
 
 

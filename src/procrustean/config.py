@@ -14,7 +14,7 @@ from .errors import ConfigError, did_you_mean
 from .recipes import Augment, check_recipe
 
 #: Settings that say where and how a run is carried out, not what it computes.
-_CARRIED_OUT = (
+CARRIED_OUT = (
     "run_dir",
     "data_dir",
     "device",
@@ -170,7 +170,7 @@ class RunConfig:
     def hash(self) -> str:
         """Twelve hexadecimal digits that name what the run computes."""
         settings = self.to_json()
-        kept = {k: v for k, v in settings.items() if k not in _CARRIED_OUT and v != CAME_LATER.get(k, ...)}
+        kept = {k: v for k, v in settings.items() if k not in CARRIED_OUT and v != CAME_LATER.get(k, ...)}
         # The recipe of a data set is the paper's where there is one: two names for the same computation.
         kept["recipe"] = "paper" if self.recipe == "auto" else self.recipe
         return hashlib.sha256(json.dumps(kept, sort_keys=True).encode()).hexdigest()[:12]

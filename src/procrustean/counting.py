@@ -83,7 +83,7 @@ def labels_of(data: Any, column: str | int | None = None) -> Any:
         if isinstance(name, str) and hasattr(data, name) and not callable(getattr(data, name)):
             return getattr(data, name)
     if isinstance(data, Dataset) and not isinstance(data, IterableDataset):
-        return _joined((data[index] for index in range(len(data))), column)  # type: ignore[arg-type]
+        return _joined((data[index] for index in range(len(data))), column, batches=False)  # type: ignore[arg-type]
     if isinstance(data, Tensor | np.ndarray) or hasattr(data, "__array__"):
         return data
     if isinstance(data, Iterable) and not isinstance(data, Mapping):
@@ -107,12 +107,25 @@ def _labels_of_loader(loader: DataLoader[Any], column: str | int | None) -> Any:
     return labels
 
 
-def _joined(items: Iterable[Any], column: str | int | None) -> Labels:
-    """The labels of items or batches, one after the other."""
-    found = [_flat(label_of(item, column)) for item in items]
+def _joined(items: Iterable[Any], column: str | int | None, *, batches: bool = True) -> Labels:
+    """The labels of items or, where there may be `batches`, of these, one after the other."""
+    found = []
+    for item in items:
+        labels = _flat(label_of(item, column))
+        if len(labels) > 1 and not (batches and _is_batch(item, len(labels))):
+            # One-hot or several classes: joined, every 0 and 1 of it would count as an image.
+            raise _not_single(labels)
+        found.append(labels)
     if not found:
         raise DataError("there are no items to count the classes of; give at least one")
     return np.concatenate(found)
+
+
+def _is_batch(item: Any, labels: int) -> bool:
+    """Whether an item with several labels has as many images: as many members of some other part of it."""
+    parts = item.values() if isinstance(item, Mapping) else item
+    several = [part for part in parts if hasattr(part, "__len__") and getattr(part, "ndim", 1) != 0]
+    return [len(part) for part in several].count(labels) > 1  # the labels themselves are one of them
 
 
 def label_of(item: Any, column: str | int | None = None) -> Any:
@@ -210,8 +223,12 @@ def _flat(labels: Any) -> Labels:
     if values.ndim == 0:
         values = values[None]
     if values.ndim != 1 or not len(values):
-        raise DataError(f"labels of shape {values.shape} received; give one class for every image")
+        raise _not_single(values)
     return values
+
+
+def _not_single(labels: Labels) -> DataError:
+    return DataError(f"labels of shape {labels.shape} received; give one class for every image")
 
 
 def _check_none_missing(labels: Labels) -> None:

@@ -33,8 +33,15 @@ def checked_counts(counts: Iterable[SupportsInt] | Mapping[int, SupportsInt]) ->
                 f"needs the class indices 0 to {len(counts) - 1} as keys; or give a list in the order of the classes"
             )
         counts = [counts[index] for index in range(len(counts))]
+    try:
+        given = list(counts)
+    except TypeError:
+        raise DataError(
+            f"counts of type {type(counts).__name__} received; give the training images of each class in the order of "
+            "the labels, as class_counts(dataset) returns them"
+        ) from None
     values: list[int] = []
-    for index, value in enumerate(counts):
+    for index, value in enumerate(given):
         try:
             number = float(cast(float, value))
         except (TypeError, ValueError):

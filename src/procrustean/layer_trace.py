@@ -36,6 +36,14 @@ class ForwardTrace:
             model.eval()
             with torch.no_grad():
                 model(*args, **kwargs)
+        except (TypeError, ValueError, IndexError, RuntimeError) as error:
+            shapes = [tuple(value.shape) for value in (*args, *kwargs.values()) if isinstance(value, Tensor)]
+            if max(map(len, shapes)) > 3:  # images with a batch: something else is wrong
+                raise
+            raise DataError(
+                f"{type(model).__name__} cannot be run on an example of shape {', '.join(map(str, shapes))} ({error}); "
+                "give what it is called with, the batch as the first dimension: image[None] of one image"
+            ) from error
         finally:
             for registration in hooks:
                 registration.remove()

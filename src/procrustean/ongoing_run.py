@@ -11,7 +11,7 @@ from .calibration.kept import keep_calibration
 from .config import RunConfig
 from .console import Reporter, headline_text
 from .engine.record import identity_of, make_result
-from .engine.run_directory import RunDirectory
+from .engine.run_directory import RunDirectory, spelt_as
 from .engine.threads import sane_threads
 from .engine.training import Training
 from .nets.classifier import Classifier
@@ -70,7 +70,7 @@ def begin_or_go_on(
         directory = RunDirectory.create(path, config, identity_of(new), why)
         return OngoingRun(new, directory, reporter, stop=stop, log=log)
     directory, existing, identity = RunDirectory.open(path)
-    if existing.hash != config.hash:
+    if existing.hash != spelt_as(existing, directory.source_path(), config).hash:
         directory.refuse_reuse(config)
     directory.claim()
     try:

@@ -15,12 +15,13 @@ from .data.imageset import ImageSet, Splits
 from .engine.evaluate import metrics_of, predictions
 from .errors import ConfigError
 from .linting.corrections import corrections
+from .losses.ldam import LDAM
 from .losses.vector_scaling import shifts_scores
 from .nets.classifier import Classifier
 from .nets.heads import CosineHead
 from .preparing import Prepared
 
-#: What tau is chosen from; of equally good ones the smallest, which changes least.
+#: What tau is chosen from, for scores as a softmax takes them; of equally good ones the smallest, which changes least.
 GRID = tuple(tenths / 10 for tenths in range(21))
 
 ON_HELD_OUT = "on the held-out images"
@@ -37,7 +38,7 @@ def adjust(run: str | Path, *, tau: float | None = None, splits: Splits | None =
     Args:
         run: run directory.
         tau: strength of the shift, 0 for none; default the best of 0, 0.1, ..., 2 by the balanced accuracy on the
-            held-out images, or 1 if there are none.
+            held-out images, or 1 if there are none; of LDAM's cosines, these divided by the scale of its loss.
         splits: the data, for a run that was trained on a `Splits`.
 
     Returns:
@@ -47,16 +48,17 @@ def adjust(run: str | Path, *, tau: float | None = None, splits: Splits | None =
         raise ConfigError(f"tau = {tau!r} received; it has to be 0 (no adjustment) or more")
     prepared, net = load_run(run, splits=splits)
     _refuse_corrected(run, prepared)
-    if isinstance(net.head, CosineHead):
+    scale = _scale(prepared, net)
+    if tau is not None and scale != 1 and tau > GRID[-1] / scale:
         warnings.warn(
-            f"the scores of {prepared.method.label} are cosines, from -1 to 1, which its loss multiplies by a scale: "
-            "a shift of tau * log prior outweighs them unless tau is divided by that scale",
+            f"the scores of {prepared.method.label} are cosines, from -1 to 1, which its loss multiplies by {scale:g}: "
+            f"a shift of {tau:g} * log prior outweighs them; divide tau by {scale:g}, or leave it out",
             stacklevel=2,
         )
     counts = [int(n) for n in prepared.data.counts]
     how = "as given"
     if tau is None:
-        tau, how = _chosen(prepared, net, counts)
+        tau, how = _chosen(prepared, net, counts, scale)
     if tau != 0 and how != ON_HELD_OUT:  # a tau that was chosen has a correction of the method's in it
         _warn_corrected(prepared, tau)
     test = scored(prepared, net, prepared.data.test)
@@ -74,12 +76,21 @@ def shifted(batches: Scored, counts: list[int], tau: float) -> Scored:
     return [(scores - shifts.to(scores), labels) for scores, labels in batches]
 
 
-def _chosen(prepared: Prepared, net: Classifier, counts: list[int]) -> tuple[float, str]:
+def _scale(prepared: Prepared, net: Classifier) -> float:
+    """What the loss multiplies the network's scores by before the softmax."""
+    if not isinstance(net.head, CosineHead):
+        return 1.0
+    losses = prepared.method.stages[-1].objective.modules()
+    return next((loss.scale for loss in losses if isinstance(loss, LDAM)), 1.0)
+
+
+def _chosen(prepared: Prepared, net: Classifier, counts: list[int], scale: float) -> tuple[float, str]:
     if prepared.data.held_out is None:
-        return 1.0, "1, since no images are held out"
+        return 1 / scale, f"1{'' if scale == 1 else f' / {scale:g}, its scale'}, since no images are held out"
     held_out = scored(prepared, net, prepared.data.held_out)
-    accuracies = [metrics_of(shifted(held_out, counts, tau), counts)["balanced_accuracy"] for tau in GRID]
-    return GRID[accuracies.index(max(accuracies))], ON_HELD_OUT
+    grid = [tau / scale for tau in GRID]
+    accuracies = [metrics_of(shifted(held_out, counts, tau), counts)["balanced_accuracy"] for tau in grid]
+    return grid[accuracies.index(max(accuracies))], ON_HELD_OUT
 
 
 def scored(prepared: Prepared, net: Classifier, images: ImageSet) -> Scored:

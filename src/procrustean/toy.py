@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,7 @@ from .config import RunConfig
 from .console import Reporter
 from .diagnose.figures import draw
 from .diagnose.figures.plane import EPOCHS
-from .errors import RunError
+from .errors import ConfigError, RunError
 from .many import fit_many
 from .report.formats import Table
 from .report.results import group_results, load_result
@@ -49,7 +50,13 @@ def run_toy(output: Path, *, reporter: Reporter, **changes: Any) -> Outcome:
         reporter: where progress goes.
         changes: settings of `RunConfig` other than the paper's, such as a smaller source.
     """
-    setting = {**SETTING, **{name: value for name, value in changes.items() if value is not None}}
+    changes = {name: value for name, value in changes.items() if value is not None}
+    setting = {**SETTING, **changes}
+    if setting["source"] != SETTING["source"] and "classes" not in changes:
+        raise ConfigError(
+            f"source {setting['source']!r} received without classes, and {', '.join(SETTING['classes'])} are those of "
+            f"{SETTING['source']}; give four or fewer of its own with --classes, the large half first"
+        )
     setting.setdefault("features_at", features_at(setting["epochs"]))
     configs = []
     for method in METHODS:
@@ -64,9 +71,9 @@ def run_toy(output: Path, *, reporter: Reporter, **changes: Any) -> Outcome:
 
 
 def features_at(epochs: int) -> list[int]:
-    """The paper's epochs 20, 60, 120 and 160 of 200, at the same shares of another length.
+    """The paper's epochs 20, 60, 120 and 160 of 200, at the same shares of another length: four from four epochs on.
 
-    >>> features_at(200), features_at(20)
-    ([20, 60, 120, 160], [2, 6, 12, 16])
+    >>> features_at(200), features_at(20), features_at(4)
+    ([20, 60, 120, 160], [2, 6, 12, 16], [1, 2, 3, 4])
     """
-    return sorted({max(1, epoch * epochs // 200) for epoch in EPOCHS})
+    return sorted({max(1, math.ceil(epoch * epochs / 200)) for epoch in EPOCHS})

@@ -122,7 +122,7 @@ def test_a_loss_that_corrects_already_is_refused(call: Call, npz: Path) -> None:
 
 def test_cosines_are_adjusted_with_a_warning(call: Call, npz: Path) -> None:
     assert call("train", npz, *SMALL, "--method", "ldam").code == 0
-    answer = call("adjust", "run")
+    answer = call("adjust", "run", "--tau", 1)
     assert answer.code == 0
     assert answer.err.startswith("procrustean: warning: the scores of LDAM are cosines")
     assert len(answer.err.splitlines()) == 1

@@ -203,6 +203,14 @@ def test_the_toy_on_four_digits(call: Any) -> None:
     assert Path("diagnosis", folders[0].name, "plane.png").exists()
 
 
+def test_the_toy_on_other_images_needs_their_classes(call: Any) -> None:
+    answer = call("toy", "--source", "digits", "--net", "small-2d", "--rho", 20)
+    assert answer.code == 2
+    assert "source 'digits' received without classes" in answer.err
+    assert "--classes" in answer.err
+    assert not Path("toy").exists()
+
+
 def test_claims_fill_a_page(call: Any) -> None:
     page = Path("page.md")
     page.write_text("# A\n<!-- claims: begin -->\n<!-- claims: end -->\n")

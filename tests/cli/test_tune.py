@@ -54,6 +54,26 @@ def test_chosen_on_held_out_images_then_trained_on_all(tune: Call) -> None:
     assert ":\n\n**Test accuracy in %" in answer.out
 
 
+def test_a_share_of_each_class_may_decide(tune: Call) -> None:
+    answer = tune("--method", "mfw", "--over", "alpha=0.5,2", "--final-seeds", 0, "--hold-out", 0.25)
+    assert answer.code == 0, answer.err
+    assert {c["hold_out"] for c in configs("candidates")} == {0.25}
+    assert study()["held_out_images"] == 6 + 4 + 3 + 2
+
+
+def test_candidates_are_compared_in_the_order_of_their_options(tune: Call, call: Call) -> None:
+    assert tune("--method", "mfw", "--over", "alpha=0.5,10,2,1,5", "--final-seeds", 0, "--quiet").code == 0
+    answer = call("compare", "t/candidates")
+    assert re.findall(r"alpha=([\d.]+)", answer.out) == ["0.5", "1.0", "2.0", "5.0", "10.0"]
+
+
+def test_a_time_below_zero_is_refused(tune: Call) -> None:
+    answer = tune("--method", "mfw", "--over", "alpha=0.5,2", "--minutes", -1)
+    assert (answer.code, answer.out) == (2, "")
+    assert "minutes = -1 received; it has to be 0 or more" in answer.err
+    assert not Path("t").exists()
+
+
 def test_the_chosen_value_is_named_where_it_is_trained(tune: Call) -> None:
     answer = tune("--method", "mfw", "--over", "alpha=0.5,2")
     chosen = f"alpha={study()['chosen']['alpha']:g}"

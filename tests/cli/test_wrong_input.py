@@ -258,6 +258,20 @@ def test_a_run_directory_in_use(npz: Path, call: Call, files_of: Files) -> None:
     assert files_of(Path("run")) == before
 
 
+def test_the_same_images_by_another_path_are_the_same_run(
+    npz: Path, call: Call, work: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert call("train", npz, *SMALL, "--batch-size", "32").code == 0
+    (work / "elsewhere").mkdir()
+    monkeypatch.chdir(work / "elsewhere")
+    place = ("--batch-size", "32", "--run-dir", "../run")
+    for source in (f"../{npz.name}", f"../elsewhere/../{npz.name}", work / npz.name):
+        assert_refused(call("train", source, *SMALL, *place), "this very run, finished")
+    assert_refused(call("train", f"../{npz.name}", *SMALL, *place, "--seed", "1"), "settings (seed: 0 there, 1 here);")
+    Path("other.npz").write_bytes((work / npz).read_bytes())
+    assert_refused(call("train", "other.npz", *SMALL, *place), "'other.npz' here")
+
+
 def test_a_folder_of_something_else(npz: Path, call: Call, files_of: Files) -> None:
     Path("run").mkdir()
     Path("run/thesis.tex").write_text("precious")

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import re
 import runpy
+import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -29,6 +31,32 @@ def test_example(
     runpy.run_path(str(EXAMPLES / f"{name}.py"), run_name="__main__")
     shown = capsys.readouterr().out
     assert re.search(r"accuracy\W+\d", shown), shown
+
+
+@pytest.mark.parametrize(
+    ("name", "package", "extra"),
+    [
+        ("lightning_callback", "lightning", "lightning"),
+        ("huggingface_trainer", "datasets", "tables"),
+        ("huggingface_trainer", "transformers", "transformers"),
+        ("timm_finetuning", "timm", "nets"),
+    ],
+)
+def test_a_missing_package_is_shown_with_what_to_install(name: str, package: str, extra: str) -> None:
+    code = f"import runpy, sys; sys.modules[{package!r}] = None; runpy.run_path({str(EXAMPLES / f'{name}.py')!r})"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert re.search(rf"procrustean\[(\w+,)*{extra}(,\w+)*\]", done.stderr), done.stderr
+    extras = tomllib.loads((EXAMPLES.parent / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    assert any(requirement.startswith(package) for requirement in extras[extra])
+
+
+def test_several_processes_are_started_by_torchrun(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("RANK", raising=False)
+    command = [sys.executable, EXAMPLES / f"{DISTRIBUTED}.py"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert "Traceback" not in done.stderr
+    assert "start it with: torchrun --nproc-per-node 2" in done.stderr
 
 
 def test_there_are_five_of_at_most_sixty_lines() -> None:

@@ -46,7 +46,7 @@ def test_the_best_on_held_out_images_is_kept(colours: Path, tmp_path: Path) -> N
     assert "The method was chosen by balanced accuracy on the held-out images: erm-drw" in card
 
 
-def test_going_on_repeats_nothing(colours: Path, tmp_path: Path) -> None:
+def test_going_on_repeats_nothing(colours: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = tmp_path / "all"
     first = fit(str(colours), **settings(folder), minutes=5)
     times = {path: path.stat().st_mtime_ns for path in folder.glob("*/result.json")}
@@ -54,6 +54,8 @@ def test_going_on_repeats_nothing(colours: Path, tmp_path: Path) -> None:
     again = fit(str(colours), **settings(folder), minutes=3)
     assert again.metrics == first.metrics
     assert all(path.stat().st_mtime_ns == times[path] for path in times if path.parent.name != "mfw-alpha-0.2")
+    monkeypatch.chdir(colours.parent)  # the same folder by another path
+    assert fit(f"{colours.name}/", **settings(folder), minutes=3).metrics == first.metrics
     with pytest.raises(RunError, match="holds a comparison with other settings"):
         fit(str(colours), **settings(folder, epochs=7), minutes=3)
 

@@ -81,16 +81,29 @@ def test_torch_and_onnx_give_the_probabilities_of_the_run(exported: dict[str, Pa
         ("safetensors", ("onnxruntime", "onnx")),
     ],
 )
-def test_ten_lines_load_it(
+def test_a_few_lines_load_it(
     form: str, blocked: tuple[str, ...], exported: dict[str, Path], run: Path, colours: Path
 ) -> None:
     image = colours / "test" / "green" / "003.png"
     lines = [line for line in (exported[form] / "load.py").read_text().splitlines() if line.strip()]
-    assert len(lines) <= 13  # its description is one
+    assert len(lines) <= 15  # its description is one, three answer wrong calls
     (expected,) = predict(run, [image], device="cpu")
     found = printed(exported[form], image, blocked)
     assert list(found) == list(expected.classes)
     assert list(found.values()) == pytest.approx(expected.probabilities, abs=1e-4)
+
+
+@pytest.mark.parametrize("form", ["torch", "onnx", "safetensors"])
+def test_load_answers_a_wrong_call_in_one_line(
+    form: str, exported: dict[str, Path], colours: Path, tmp_path: Path
+) -> None:
+    whole, cut = (colours / "test" / "green" / "003.png").read_bytes(), tmp_path / "cut.png"
+    cut.write_bytes(whole[: len(whole) // 2])
+    for arguments, said in (([], "usage: python load.py IMAGE"), ([cut], str(cut)), (["no.png"], "no.png")):
+        command = [sys.executable, exported[form] / "load.py", *arguments]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert (done.returncode, done.stdout, done.stderr.count("\n")) == (1, "", 1), done.stderr
+        assert said in done.stderr
 
 
 def test_a_safetensors_export_is_a_model(exported: dict[str, Path], run: Path, colours: Path, call: Call) -> None:
@@ -214,6 +227,9 @@ def test_nothing_is_overwritten_and_only_runs_are_exported(
     assert "is not an empty folder" in answer.err
     assert {path.name: path.read_bytes() for path in exported["torch"].iterdir()} == before
     assert "is not the folder of a finished run" in call("export", exported["torch"]).err
+    answer = call("export", run, "--output", run / "model")
+    assert (answer.code, (run / "model").exists()) == (2, False)
+    assert "is inside the run" in answer.err
     answer = call("export", run)
     assert answer.code == 0
     assert (tmp_path / "run-safetensors" / "README.md").exists()

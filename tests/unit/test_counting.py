@@ -11,6 +11,7 @@ import pandas as pd
 import pytest
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 from torch.utils.data import (
     BatchSampler,
     ConcatDataset,
@@ -62,6 +63,21 @@ class Stream(IterableDataset[tuple[Tensor, int]]):
         return ((torch.zeros(1), label) for label in LABELS)
 
 
+class OneHot(Pairs):
+    def __getitem__(self, index: int) -> tuple[Tensor, Tensor]:  # type: ignore[override]
+        return torch.zeros(1, 2, 2), F.one_hot(torch.tensor(LABELS[index]), 3)
+
+
+class SeveralLabels(Pairs):
+    def __getitem__(self, index: int) -> tuple[Tensor, list[int]]:  # type: ignore[override]
+        return torch.zeros(3, 2, 2), [0, 1, 0]
+
+
+class OneHotStream(IterableDataset[tuple[Tensor, Tensor]]):
+    def __iter__(self) -> Iterator[tuple[Tensor, Tensor]]:
+        return (OneHot()[index] for index in range(len(LABELS)))
+
+
 def tensors() -> TensorDataset:
     return TensorDataset(torch.zeros(8, 1), torch.tensor(LABELS))
 
@@ -89,8 +105,12 @@ def tensors() -> TensorDataset:
         lambda: DataLoader(tensors(), batch_size=3, shuffle=True),
         lambda: DataLoader(Targets(), batch_size=3),
         lambda: DataLoader(Stream(), batch_size=3),
+        lambda: DataLoader(Stream(), batch_size=1),
+        lambda: DataLoader(Stream(), batch_size=None),
         lambda: list(DataLoader(Mappings(), batch_size=3)),
         lambda: list(DataLoader(tensors(), batch_size=3)),
+        lambda: list(DataLoader(tensors(), batch_size=1)),
+        lambda: [(torch.zeros(1), np.array([label])) for label in LABELS],
         lambda: [[torch.zeros(1), label] for label in LABELS],
         lambda: [[np.zeros((2, 2)), label] for label in LABELS],
         lambda: [(torch.zeros(4), torch.tensor(LABELS[:4])), (torch.zeros(4), torch.tensor(LABELS[4:]))],
@@ -99,6 +119,27 @@ def tensors() -> TensorDataset:
 )
 def test_the_same_counts_from_everything(make: Callable[[], Any]) -> None:
     assert class_counts(make()) == COUNTS
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        OneHot,
+        SeveralLabels,
+        OneHotStream,
+        lambda: Subset(OneHot(), range(3)),
+        lambda: DataLoader(OneHot(), batch_size=3),
+        lambda: DataLoader(SeveralLabels(), batch_size=3),
+        lambda: DataLoader(OneHotStream(), batch_size=3),
+        lambda: DataLoader(OneHotStream(), batch_size=None),
+        lambda: list(DataLoader(OneHot(), batch_size=1)),
+        lambda: list(DataLoader(SeveralLabels(), batch_size=2)),
+        lambda: [OneHot()[0]],
+    ],
+)
+def test_items_with_more_than_one_label_are_refused(make: Callable[[], Any]) -> None:
+    with pytest.raises(DataError, match=r"labels of shape \(.*\) received; give one class for every image"):
+        class_counts(make())
 
 
 def test_what_a_sampler_draws_is_not_counted_but_what_it_leaves_out_is_not_either() -> None:

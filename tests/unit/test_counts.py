@@ -6,6 +6,7 @@ import json
 import math
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,6 +14,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from procrustean import MFW
 from procrustean.counts import checked_counts, geometric_mean, imbalance_kind, spread, two_level_share
 from procrustean.errors import DataError
 
@@ -188,6 +190,12 @@ def test_counts_that_cannot_be(counts: list[float], message: str) -> None:
 def test_counts_that_are_no_numbers(counts: object) -> None:
     with pytest.raises(DataError, match="give one number of images per class"):
         checked_counts(counts)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(("counts", "kind"), [(None, "NoneType"), (5, "int"), (torch.tensor(5), "Tensor")])
+def test_counts_that_are_not_several(counts: Any, kind: str) -> None:
+    with pytest.raises(DataError, match=rf"counts of type {kind} received; give the training images of each class"):
+        MFW(counts)
 
 
 def test_counts_by_class_index() -> None:

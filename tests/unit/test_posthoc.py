@@ -164,11 +164,20 @@ def test_a_strength_chosen_on_held_out_images_needs_no_warning(tmp_path: Path) -
         assert adjust(run.path)["tau"] in posthoc.GRID
 
 
-def test_cosines_are_adjusted_with_a_warning(tmp_path: Path) -> None:
-    run = fit("digits", **{**SETTINGS, "epochs": 1}, method="ldam", run_dir=tmp_path / "run")
-    with pytest.warns(UserWarning, match="LDAM are cosines, from -1 to 1, which its loss multiplies by a scale"):
-        found = adjust(run.path, tau=1 / 30)
+def test_the_strength_for_cosines_is_divided_by_their_scale(tmp_path: Path) -> None:
+    settings = {**SETTINGS, "epochs": 1, "method": "ldam", "options": {"scale": 25.0}}
+    run = fit("digits", **settings, run_dir=tmp_path / "run")
+    said = r"LDAM are cosines, from -1 to 1, which its loss multiplies by 25: .*; divide tau by 25, or leave it out"
+    with pytest.warns(UserWarning, match=said):
+        adjust(run.path, tau=1)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        found = adjust(run.path)
+        assert (found["tau"], found["tau_chosen"]) == (1 / 25, "1 / 25, its scale, since no images are held out")
+        assert found == {**adjust(run.path, tau=1 / 25), "tau_chosen": found["tau_chosen"]}
     assert found["unadjusted"] == evaluate(run.path)
+    held_out = fit("digits", **settings, hold_out=2, run_dir=tmp_path / "held_out")
+    assert adjust(held_out.path)["tau"] in [tau / 25 for tau in posthoc.GRID]
 
 
 def test_the_grid_is_from_zero_to_two_in_tenths() -> None:

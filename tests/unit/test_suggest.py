@@ -203,6 +203,8 @@ def test_blocks_that_return_tuples_are_named_in_the_reason() -> None:
 def test_errors() -> None:
     with pytest.raises(DataError, match="an example of type int received"):
         suggest(plain(), 3)
+    with pytest.raises(DataError, match=r"cannot be run on an example of shape \(3, 32, 32\) .*image\[None\]"):
+        suggest(nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4)), torch.zeros(3, 32, 32))
     with pytest.raises(LayerError, match=r"ReLU has no layer that is called once.*mfw\(z, labels\)"):
         suggest(nn.ReLU(), torch.randn(2, 3))
 

@@ -27,7 +27,8 @@ class Adjust:
     runs: Annotated[tyro.conf.Positional[tuple[Path, ...]], tyro.conf.arg(metavar="RUN [RUN ...]")]
     """Folders of runs, or folders of such folders; each run gets a table of its own."""
     tau: float | None = None
-    """Strength, 0 for none; default the best of 0 to 2 on the held-out images, 1 if there are none."""
+    """Strength, 0 for none; default the best of 0 to 2 on the held-out images, 1 if there are none; of LDAM's cosines,
+    these divided by the scale of its loss."""
     output: Path | None = None
     """JSON file to write, with all metrics; of one run."""
     json: bool = False

@@ -77,10 +77,11 @@ def show(runs: Sequence[Path], *, form: Format = "table", by_class: bool = False
 
 def comparisons_of(runs: Sequence[Path], *, by_class: bool = False, in_one: bool = False) -> list[Table]:
     """The finished ones among the runs as tables, one for each choice of classes unless they are wanted in one."""
+    from ..report.ordering import by_options
     from ..report.results import group_results, load_result, split_by_choice_of_classes
     from ..report.tables import comparison, per_class
 
-    groups = group_results(load_result(run) for run in finished_runs(runs))
+    groups = by_options(group_results(load_result(run) for run in finished_runs(runs)))
     if by_class:
         return [per_class(groups)]
     parts = [groups] if in_one or not groups else split_by_choice_of_classes(groups)

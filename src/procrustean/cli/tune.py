@@ -29,9 +29,9 @@ class Tune(RunConfig):
 
     source: Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="SOURCE")]
     """Data set: digits, cifar10, cifar100, an .npz file, or a folder of images (one folder per class)."""
-    hold_out: int = 3
-    """Training images per class that decide, and are not trained on while they do; 0: the validation split decides, as
-    do the 3 validation images per class of tiered-imagenet-tuning for tiered-imagenet."""
+    hold_out: float = 3
+    """Training images per class that decide, or below 1 their share, and are not trained on while they do; 0: the
+    validation split decides, as do the 3 validation images per class of tiered-imagenet-tuning for tiered-imagenet."""
     choose_on: str | None = None
     """Data set on which the options are chosen; default SOURCE itself, for tiered-imagenet its tuning classes."""
     over: tuple[str, ...] = ()

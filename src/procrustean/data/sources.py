@@ -48,6 +48,12 @@ def is_named(source: str) -> bool:
     return source in describe_sources() and source not in PATHS
 
 
+def place_of(source: str) -> str | None:
+    """Where the files of a user's source are, whatever the current folder; None for known data sets and arrays."""
+    path = expanded(source)
+    return str(path.resolve()) if path.exists() and not is_named(source) else None
+
+
 def load_source(
     source: str,
     *,

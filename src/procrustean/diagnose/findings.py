@@ -15,6 +15,8 @@ from .suggestions import BEHIND, suggestions
 
 #: Measured epochs from which on it can be told when something happened.
 ENOUGH = 5
+#: Ratio of gradient lengths up to which, either way, two groups are pulled about equally.
+ABOUT_EQUAL = 1.25
 
 Mask = npt.NDArray[np.bool_]
 
@@ -108,7 +110,8 @@ def _progress(curves: Curves, major: Mask, minor: Mask) -> Finding:
             f"accuracy at each of the {len(curves.at)} measured epochs (the first is {curves.at[0]})."
         )
         return Finding("progress", text, numbers)
-    at_first = " at first" if caught and curves.at[widest] != curves.at[-1] else ""
+    # With few measurements it cannot be told what was first: they may all lie near the end.
+    at_first = " at first" if caught and curves.at[widest] != curves.at[-1] and not _few_measured(curves) else ""
     together = ", though not all of them together" if small[widest] >= ahead[widest] else ""
     text = (
         f"{ever.sum()} of {classes} {'are' if ever.sum() > 1 else 'is'} under-fitted{at_first}{together}: after epoch "
@@ -185,14 +188,22 @@ def _gradients(curves: Curves, major: Mask, minor: Mask) -> Finding:
         "unmixed_ratio_then": float(ratio(curves.gradient_norm)[peak]),
     }
     text = (
-        f"The loss pulls hardest at the features of the minor classes ({curves.layer}) after epoch {curves.at[peak]}: "
-        f"the gradients are {numbers['minor_then']:.3g} long on average, those of the major classes "
-        f"{numbers['major_then']:.3g}, a ratio of {ratios[peak]:.1f}"
+        f"The loss pulls at the features of the minor classes ({curves.layer}) {_compared(ratios[peak])}: after epoch "
+        f"{curves.at[peak]}{', when it pulls at them most,' * (len(ratios) > 1)} their gradients are "
+        f"{numbers['minor_then']:.3g} long on average, those of the major classes {numbers['major_then']:.3g}, a ratio "
+        f"of {ratios[peak]:.1f}"
     )
     text += "." if peak == len(ratios) - 1 else f"; {_at_end(curves)} it is {ratios[-1]:.1f}."
     if curves.gradient_norm_mixed is not None:
         text += f" Without the mixing the same weights would give {numbers['unmixed_ratio_then']:.1f}."
     return Finding("gradients", text, numbers)
+
+
+def _compared(ratio: float) -> str:
+    """How the minor classes are pulled, beside the major ones."""
+    if ABOUT_EQUAL > ratio > 1 / ABOUT_EQUAL:
+        return "about as hard as at those of the major ones"
+    return f"{'harder' if ratio > 1 else 'less hard'} than at those of the major ones"
 
 
 def _deviation(curves: Curves, major: Mask, minor: Mask) -> Finding:

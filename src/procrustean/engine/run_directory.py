@@ -7,6 +7,7 @@ import json
 import os
 import warnings
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,11 +18,10 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor
 
-from ..config import RunConfig
+from ..config import CARRIED_OUT, RunConfig
 from ..console import command_text
-from ..data.sources import is_named
+from ..data.sources import place_of
 from ..errors import RunError
-from ..paths import expanded
 from ..run_places import no_run_at
 from . import checkpoint
 from .claims import Claim
@@ -59,10 +59,10 @@ class RunDirectory:
         record = {"format": FORMAT, "hash": config.hash, "config": config.to_json(), "identity": dict(identity)}
         if why:
             record["why"] = list(why)
-        source = expanded(config.source)
-        if source.exists() and not is_named(config.source):
+        place = place_of(config.source)
+        if place is not None:
             # Where the images are, whatever the current folder will be when the run is used again.
-            record["source_path"] = str(source.resolve())
+            record["source_path"] = place
         try:
             directory._take(config)
             checkpoint.write_atomically(directory.file("config.json"), _json(record))
@@ -133,9 +133,14 @@ class RunDirectory:
     def refuse_reuse(self, config: RunConfig) -> None:
         """Say why an existing run directory cannot take this run."""
         _, existing, _ = RunDirectory.open(self.path)
+        config = spelt_as(existing, self.source_path(), config)
         if existing.hash != config.hash:
             before, now = existing.to_json(), config.to_json()
-            changed = ", ".join(f"{k}: {before[k]!r} there, {now[k]!r} here" for k in now if before[k] != now[k])
+            changed = ", ".join(
+                f"{k}: {before[k]!r} there, {now[k]!r} here"
+                for k in now
+                if before[k] != now[k] and k not in CARRIED_OUT
+            )
             raise RunError(f"{self.path} holds a run with other settings ({changed}); choose another --run-dir")
         if self.finished:
             raise RunError(f"{self.path} holds this very run, finished; see: {command_text('compare', self.path)}")
@@ -243,6 +248,12 @@ class RunDirectory:
         """Write the result; from now on the run is complete and needs its checkpoints no more."""
         checkpoint.write_atomically(self.file("result.json"), _json(result))
         self.clear()
+
+
+def spelt_as(existing: RunConfig, source_path: str | None, config: RunConfig) -> RunConfig:
+    """Settings with the source as an existing run spells it, if it is the same place: `images/` is `images`."""
+    place = place_of(config.source)
+    return replace(config, source=existing.source) if place is not None and place == source_path else config
 
 
 def _json(content: Mapping[str, Any]) -> bytes:

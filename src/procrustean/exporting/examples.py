@@ -5,9 +5,13 @@ from __future__ import annotations
 from ..predicting.spec import ModelSpec
 from .formats import Format
 
-# As `procrustean.data.image_files.pixels_of` prepares an image.
+_USAGE = """\
+if len(sys.argv) != 2: sys.exit("usage: python load.py IMAGE")
+"""
+# As `procrustean.data.image_files.pixels_of` prepares an image; decoders raise nearly anything on damaged files.
 _PIXELS = """\
-image = ImageOps.exif_transpose(Image.open(sys.argv[1]))
+try: image = ImageOps.exif_transpose(Image.open(sys.argv[1]))
+except Exception as error: sys.exit(f"{{sys.argv[1]}}: not a complete image ({{error}})")
 if image.mode in ("I", "F"): sys.exit("32-bit pixels: save the image with 8 or 16 bits")
 if image.mode.startswith("I;16"): image = image.convert("I").point([value >> 8 for value in range(65536)], "L")
 image = image.convert("RGBA" if image.mode == "P" else {mode!r}).convert({mode!r})
@@ -19,9 +23,12 @@ _LOAD = {
 import json, pathlib, sys, torch
 from PIL import Image, ImageOps
 
+'''
+    + _USAGE
+    + """\
 here = pathlib.Path(__file__).parent
 model = torch.export.load(here / "model.pt2").module()
-'''
+"""
     + _PIXELS
     + """\
 pixels = torch.frombuffer(bytearray(image.tobytes()), dtype=torch.uint8).view(1, {height}, {width}, {channels})
@@ -33,9 +40,12 @@ for p, name in sorted(zip(model(pixels)[0].tolist(), json.loads((here / "model.j
 import json, pathlib, sys, numpy, onnxruntime
 from PIL import Image, ImageOps
 
+'''
+    + _USAGE
+    + """\
 here = pathlib.Path(__file__).parent
 model = onnxruntime.InferenceSession(here / "model.onnx")
-'''
+"""
     + _PIXELS
     + """\
 found = model.run(None, {{"pixels": numpy.array(image).reshape(1, {height}, {width}, {channels})}})[0][0].tolist()
@@ -47,16 +57,23 @@ for p, name in sorted(zip(found, json.loads((here / "model.json").read_text())["
 import sys
 from pathlib import Path
 from procrustean import predict
+from procrustean.errors import ProcrusteanError
 
-for found in predict(Path(__file__).parent, [sys.argv[1]], top={classes}):
+'''
+    + _USAGE
+    + """\
+try: rows = list(predict(Path(__file__).parent, [sys.argv[1]], top={classes}))
+except ProcrusteanError as error: sys.exit(str(error))
+for found in rows:
+    if found.problem: sys.exit(f"{{found.file}}: {{found.problem}}")
     for p, name in zip(found.probabilities, found.classes):
         print(f"{{p:.4f}} {{name if name.isprintable() else ascii(name)}}")
-''',
+""",
 }
 
 
 def load_example(form: Format, spec: ModelSpec) -> str:
-    """A program of about ten lines for a format."""
+    """A short program for a format."""
     whole_height, whole_width, channels = spec.image_shape
     height, width, _ = spec.input_shape
     top, left = (whole_height - height) // 2, (whole_width - width) // 2

@@ -134,10 +134,12 @@ def _constant_guess(found: Survey) -> list[str]:
     classes = sum(n > 0 for n in tested)
     if classes < 2 or not tested[largest]:
         return []
-    accuracy = tested[largest] / sum(tested)
+    right, balanced = f"{100 * tested[largest] / sum(tested):.1f} %", f"{100 / classes:.1f} %"
     return [
-        f"always answering {printable(found.classes[largest])!r} would be right for {100 * accuracy:.1f} % of the "
-        f"images, with a balanced accuracy of {100 / classes:.1f} %: judge by the latter"
+        f"always answering {printable(found.classes[largest])!r} would be right for {right} of the "
+        f"{'test ' * found.has_test}images, with a balanced accuracy of {balanced}"
+        + ": judge by the latter"
+        * (right != balanced)
     ]
 
 

@@ -245,6 +245,8 @@ def _check(budget: Budget) -> None:
         raise ConfigError(
             f"repeats = {budget.repeats}, final_seeds = {budget.final_seeds} received; at least 1 and 0 are needed"
         )
+    if budget.minutes is not None and not budget.minutes >= 0:
+        raise ConfigError(f"minutes = {budget.minutes:g} received; it has to be 0 or more")
 
 
 def _write(output: Path, base: RunConfig, space: Space, tuned: Tuned, tuning: _Tuning) -> None:

@@ -195,7 +195,9 @@ def test_the_toy_shows_the_papers_epochs_training_above_test(planar: Result) -> 
     assert len(figure.axes) == 8
     assert [axes.get_title() for axes in figure.axes[:4]] == ["Epoch 20", "Epoch 60", "Epoch 120", "Epoch 160"]
     assert [figure.axes[0].get_ylabel(), figure.axes[4].get_ylabel()] == ["training", "test"]
-    assert figure._suptitle.get_text() == "ERM: test accuracy 78.3 % after the last epoch"
+    assert figure._suptitle.get_text() == "ERM: test accuracy 78.3 % after all 200 epochs"
+    planar.record["selections"]["last"]["metrics"]["headline"] = "balanced_accuracy"
+    assert toy(planar)._suptitle.get_text().startswith("ERM: test balanced accuracy 78.3 %")
     assert len(texts(figure)) == 4
     for above, below in zip(figure.axes[:4], figure.axes[4:], strict=True):
         assert above.get_xlim() == below.get_xlim()
@@ -287,6 +289,24 @@ def test_beta_is_drawn_under_both_standard_deviations(ablation: Callable[..., li
 
     assert weights.lines[1].get_ydata() == pytest.approx(strength_of((500, 100, 20, 5), beta=1.0))
     assert len(accuracy.containers) == 2
+
+
+def test_lines_are_told_apart_by_what_they_differ_in(result: Make) -> None:
+    def runs(option: str, *settings: tuple[float, str]) -> list[Result]:
+        return [
+            result(method="mfw", label="MFW", rho=rho, options={"std": std, option: value}, accuracy=0.5)
+            for rho, std in settings
+            for value in (0.1, 1.0)
+        ]
+
+    ratios = ["digits, step ρ=20", "digits, step ρ=100"]
+    assert texts(alpha(runs("alpha", (20, "geometric"), (100, "geometric")))) == ratios
+    readings = ["digits, step, geometric std", "digits, step, arithmetic std"]
+    assert texts(alpha(runs("alpha", (20, "geometric"), (20, "arithmetic")))) == readings
+    both = beta(runs("beta", (20, "geometric"), (100, "geometric"), (20, "arithmetic")))
+    assert texts(both) == ratios  # the columns tell the readings apart
+    drawn = [container.lines[0].get_color() for container in both.axes[2].containers]
+    assert len(set(drawn)) == 2
 
 
 def test_lines_along_an_option_take_defaults_and_refuse_mixtures(result: Make) -> None:

@@ -118,13 +118,29 @@ def test_the_pull_of_the_loss(curves: Make) -> None:
     assert found.numbers["epoch"] == 20
     assert found.numbers["ratio_then"] == pytest.approx(20)
     assert found.numbers["ratio_last"] == pytest.approx(4)
-    assert "(group2) after epoch 20" in found.text
+    assert found.text.startswith("The loss pulls at the features of the minor classes (group2) harder than at those of")
+    assert "after epoch 20, when it pulls at them most, their gradients" in found.text
     assert "a ratio of 20.0; at the end it is 4.0." in found.text
     assert "Without the mixing" not in found.text
     mixed = by_topic(verdict(curves(gradient=gradient, mixed=np.array([0.5, 0.5, 1, 1]))))["gradients"]
     assert mixed.numbers["epoch"] == 10  # the peak of the gradients that training has
     assert mixed.numbers["ratio_then"] == pytest.approx(2)
     assert mixed.text.endswith("Without the mixing the same weights would give 5.0.")
+
+
+@pytest.mark.parametrize(
+    ("minor", "said"),
+    [
+        (0.261, "harder than at those of the major ones"),
+        (0.103, "about as hard as at those of the major ones"),
+        (0.041, "less hard than at those of the major ones"),
+    ],
+)
+def test_the_pull_is_worded_by_its_ratio(curves: Make, minor: float, said: str) -> None:
+    found = by_topic(verdict(curves(gradient=np.array([[0.1, 0.1, minor, minor]] * 5))))["gradients"]
+    assert f"minor classes (group2) {said}: after epoch 10" in found.text
+    once = by_topic(verdict(curves(gradient=np.array([[0.1, 0.1, minor, minor]]), at=(100,))))["gradients"]
+    assert f"{said}: after epoch 100 their gradients are {minor:.3g} long" in once.text
 
 
 def test_how_far_features_drift_and_what_it_suggests(curves: Make) -> None:
@@ -270,6 +286,7 @@ def test_few_epochs_tell_who_is_behind_and_not_when(curves: Make) -> None:
     found = verdict(curves(train=train, at=(20, 60, 100), deviation=0.1))
     progress = by_topic(found)["progress"]
     assert progress.numbers["share_of_training"] is None
+    assert "under-fitted: after epoch 20 of 100" in progress.text
     assert "1 of them is within 20 points after the last epoch." in progress.text
     assert "1 has not caught up: 'class 3' 10.0 % after the last epoch." in progress.text
     whole = late((0.0, 0.0), (0.0, 0.0), (0.9, 0.9))

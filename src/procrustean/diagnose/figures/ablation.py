@@ -69,12 +69,24 @@ def lines_along(results: Sequence[Result], option: str) -> list[Line]:
     ]
 
 
+def _names(lines: Sequence[Line], *, by_std: bool = True) -> list[str]:
+    """What each line is called: its data, with ratio and standard deviation where lines of the same data differ."""
+    names = []
+    for line in lines:
+        twins = [other for other in lines if other.name == line.name]
+        ratio = f" \N{GREEK SMALL LETTER RHO}={line.rho:g}" * (len({twin.rho for twin in twins}) > 1)
+        std = f", {line.std} std" * (by_std and len({twin.std for twin in twins}) > 1)
+        names.append(line.name + ratio + std)
+    return names
+
+
 def remarks(results: Sequence[Result], option: str) -> list[str]:
     """What is missing for lines, and how to have it measured."""
+    lines = lines_along(results, option)
     return [
-        f"{line.name}: all runs have {option} = {line.points[0][0]:g}, so there is a point and no line; train MFW with "
+        f"{name}: all runs have {option} = {line.points[0][0]:g}, so there is a point and no line; train MFW with "
         f"other values too: --options {option}=..."
-        for line in lines_along(results, option)
+        for line, name in zip(lines, _names(lines), strict=True)
         if len(line.points) == 1
     ]
 
@@ -85,11 +97,10 @@ def alpha(results: Sequence[Result]) -> Figure:
 
     lines = lines_along(results, "alpha")
     figure, ((axis,),) = sheet(1, 1, width=4.6, height=3.1)
-    handles, names = [], []
+    handles, names = [], _names(lines)
     for number, line in enumerate(lines):
         colour = _draw(axis, line, number)
         handles.append(Line2D([], [], color=colour, marker=MARKERS[number % len(MARKERS)], linewidth=1.8))
-        names.append(line.name)
         published = PAPER_ALPHA.get((line.source, line.kind)) if line.rho == 100 else None
         if published:
             axis.plot(*zip(*published.items(), strict=True), color=colour, linestyle=(0, (1, 2)), linewidth=1.4)
@@ -109,19 +120,21 @@ def beta(results: Sequence[Result]) -> Figure:
     lines = lines_along(results, "beta")
     columns = [std for std in SPREADS if any(line.std == std for line in lines)]
     figure, axes = sheet(2, len(columns), width=3.4, height=2.5)
-    kinds = sorted({(line.source, line.kind) for line in lines})
+    named = {
+        (line.source, line.kind, line.rho): name for line, name in zip(lines, _names(lines, by_std=False), strict=True)
+    }
+    kinds = sorted(named)
     values = sorted({point[0] for line in lines for point in line.points})
     for column, std in enumerate(columns):
         mine = [line for line in lines if line.std == std]
         title(axes[0][column], f"{std} standard deviation")
         _weight_function(axes[0][column], mine, std, values)
         for line in mine:
-            _draw(axes[1][column], line, kinds.index((line.source, line.kind)))
+            _draw(axes[1][column], line, kinds.index((line.source, line.kind, line.rho)))
         _log_axis(axes[1][column], values)
         axis_labels(axes[1][column], r"$\beta$")
     axis_labels(axes[0][0], y="strength s(N)")
     axis_labels(axes[1][0], y="test accuracy (%)")
-    named = {(line.source, line.kind): line.name for line in lines}
     handles = [
         Line2D([], [], color=COLOURS[n % len(COLOURS)], marker=MARKERS[n % len(MARKERS)], linewidth=1.8)
         for n in range(len(kinds))

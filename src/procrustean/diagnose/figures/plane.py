@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ...errors import RunError
+from ...metrics import headline
 from ...report.figures import INK, MUTED, shortened
 from ...report.results import Result
 from ..kept_features import KeptFeatures, kept_epochs, load_features
@@ -56,9 +57,10 @@ def toy(result: Result, epochs: Sequence[int] | None = None) -> Figure:
     ]
     names = [f"{shortened(name)} ({n:,} training images)" for name, n in zip(classes, counts, strict=True)]
     legend(figure, handles, names)
-    accuracy = 100 * result.record["selections"]["last"]["metrics"]["balanced_accuracy"]
+    name, value = headline(result.record["selections"]["last"]["metrics"])
+    accuracy, epochs = f"{name.replace('_', ' ')} {100 * value:.1f} %", result.record["recipe"]["epochs"]
     figure.suptitle(
-        f"{result.label}: test accuracy {accuracy:.1f} %{' ' if len(shown) > 2 else chr(10)}after the last epoch",
+        f"{result.label}: test {accuracy}{' ' if len(shown) > 2 else chr(10)}after all {epochs} epochs",
         x=0.01,
         ha="left",
         fontsize=10,
