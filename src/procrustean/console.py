@@ -168,27 +168,15 @@ class RichReporter:
 
     def run_started(self, name: str, epochs: int, first_epoch: int) -> None:
         if self._progress is None:
-            self._progress = self._bars()
+            from procrustean.live_bars import LiveBars
+
+            self._progress = LiveBars(self._console)
             atexit.register(self.close)  # an interrupted program must not leave the cursor hidden
             self._progress.start()
         if name in self._tasks:  # it goes on after its process was replaced
             self._progress.remove_task(self._tasks[name])
-        self._tasks[name] = self._progress.add_task(printable(name), total=epochs, completed=first_epoch, numbers="")
-
-    def _bars(self) -> Progress:
-        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-        from rich.table import Column
-
-        return Progress(
-            TextColumn("{task.description}", style="bold", markup=False),
-            BarColumn(bar_width=None, table_column=Column(ratio=1, min_width=10)),
-            MofNCompleteColumn(),
-            TextColumn("{task.fields[numbers]}", style="dim", markup=False),
-            TimeRemainingColumn(),
-            console=self._console,
-            transient=True,
-            expand=True,
-            refresh_per_second=4,
+        self._tasks[name] = self._progress.add_task(
+            printable(name), total=epochs, completed=first_epoch, record={}, test=None
         )
 
     def epoch_done(self, name: str, epoch: int, record: dict[str, Any]) -> None:
@@ -196,8 +184,8 @@ class RichReporter:
             return
         if "test" in record:
             self._tests[name] = record["test"]
-        numbers = ", ".join(progress_texts(record, self._tests.get(name)))
-        self._progress.update(self._tasks[name], completed=epoch + 1, numbers=numbers)
+        test = self._tests.get(name)
+        self._progress.update(self._tasks[name], completed=epoch + 1, record=record, test=test)
 
     def run_finished(self, name: str, summary: str) -> None:
         from rich.text import Text
