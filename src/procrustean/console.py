@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import atexit
 import os
+import re
 import shlex
 import shutil
 import sys
@@ -23,6 +24,10 @@ if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
     from procrustean.report.formats import Table
+
+
+#: A command of this program to be copied, on a line of its own or after a colon.
+_COMMAND = re.compile(r"(^ *|: )procrustean [a-z]")
 
 
 class Reporter(Protocol):
@@ -159,7 +164,7 @@ class RichReporter:
         self._said: set[str] = set()
 
     def say(self, text: str) -> None:
-        self._console.print(printable(text), markup=False, highlight=False)
+        _print(self._console, text)
 
     def say_once(self, text: str) -> None:
         if text not in self._said:
@@ -250,9 +255,20 @@ def _draw(results: Sequence[str | Table]) -> None:
     for before, result in zip((None, *results), results, strict=False):
         if isinstance(before, str):  # a table that is drawn ends with an empty line
             console.print()
-        # Prose is wrapped between words, which a terminal by itself does not do.
-        shown = printable(result) if isinstance(result, str) else to_rich(result, width=console.width)
-        console.print(shown, markup=False, highlight=False, emoji=False)
+        if isinstance(result, str):
+            _print(console, result)
+        else:
+            console.print(to_rich(result, width=console.width))
+
+
+def _print(console: Console, text: str) -> None:
+    """Prose is wrapped between words, which a terminal by itself does not do.
+
+    A line that ends in a command is left to the terminal: copied out of it, the command is whole.
+    """
+    for line in printable(text).split("\n"):
+        whole = _COMMAND.search(line) is not None
+        console.print(line, markup=False, highlight=False, emoji=False, soft_wrap=whole)
 
 
 class ResultStream:
