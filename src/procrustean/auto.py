@@ -163,7 +163,10 @@ def _begin(folder: Path, asked: RunConfig, config: RunConfig) -> None:
         return
     if folder.exists() and (not folder.is_dir() or not all(map(is_leftover, folder.iterdir()))):
         raise RunError(f"{folder} exists and is not an empty folder; choose another --run-dir")
-    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise RunError(f"cannot create the folder {folder} ({error.strerror}); choose another --run-dir") from error
     remove_leftovers(folder)
     record = {"format": 1, "asked": asked.to_json(), "config": config.to_json(), "chosen": None}
     _write(folder / RECORD, record)

@@ -262,7 +262,7 @@ def test_a_demo_folder_that_cannot_be_written(call: Call) -> None:
     Path("shown").write_text("precious")
     answer = call("demo", "--seeds", "1", "--epochs", "1", "--output", "shown", "--quiet")
     assert (answer.code, answer.out) == (2, "")
-    assert "cannot create the run directory" in answer.err
+    assert "cannot write into shown" in answer.err
     assert Path("shown").read_text() == "precious"
 
 
