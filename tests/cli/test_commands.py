@@ -250,7 +250,7 @@ def test_an_interrupted_demo_goes_on(call: Call, monkeypatch: pytest.MonkeyPatch
         patched.setattr(api, "stop_on_signal", lambda say: nullcontext(AtOnce()))
         stopped = call("demo", "--seeds", "1", "--epochs", "1", "--output", "shown", "--quiet")
     assert (stopped.code, stopped.out) == (130, "")
-    assert "stopped and saved" in stopped.err
+    assert stopped.err == "procrustean: stopped and saved; give the same command again to go on\n"
     resumed = call("demo", "--seeds", "1", "--epochs", "1", "--output", "shown", "--quiet")
     assert resumed.code == 0
     for path in Path("whole/runs").iterdir():
