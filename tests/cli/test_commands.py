@@ -269,6 +269,15 @@ def test_a_demo_folder_that_cannot_be_written(call: Call) -> None:
 # As a program
 
 
+def test_a_command_that_saves_nothing_and_is_stopped(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
+    def stopped(*arguments: Any, **more: Any) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("procrustean.inspecting.inspect.inspect_source", stopped)
+    answer = call("inspect", "digits")
+    assert (answer.code, answer.out, answer.err) == (130, "", "procrustean: stopped at once\n")
+
+
 def test_a_reader_may_stop_reading(work: Path) -> None:
     process = subprocess.Popen(
         [sys.executable, "-m", "procrustean", "data", "sources"], stdout=subprocess.PIPE, stderr=subprocess.PIPE
