@@ -178,8 +178,9 @@ class Reproduce:
             names = "; ".join(name for name, own in report.errors.items() if own == error)
             notify(f"{names} failed: {error}")
         if report.remaining:
+            remaining = "1 run remains" if report.remaining == 1 else f"{report.remaining} runs remain"
             notify(
-                f"the time is up, {report.remaining} runs remain, about {duration_text(report.seconds_left)}; "
+                f"the time is up, {remaining}, about {duration_text(report.seconds_left)}; "
                 "give the same command again to go on"
             )
         return 1 if report.errors else 0
