@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import warnings
 from pathlib import Path
 
 import pytest
@@ -37,6 +38,8 @@ def test_new_files_and_older_tables(tmp_path: Path) -> None:
         write_table(tmp_path / "nowhere/a.csv", "a\n")
     with pytest.raises(RunError, match="not a table"):
         write_table(tmp_path, "a\n")
+    with warnings.catch_warnings(action="error"), pytest.raises(RunError, match=r"a\.csv \(Not a directory\); choose"):
+        write_table(tmp_path / "new/a.csv", "a\n")
 
 
 def test_a_folder_that_can_be_made_is_not_made_yet(tmp_path: Path) -> None:

@@ -193,6 +193,8 @@ def _drop(path: Path) -> None:
     """Remove a file that nothing needs any more; where the system refuses, say so and go on."""
     try:
         path.unlink(missing_ok=True)
+    except NotADirectoryError:
+        pass  # below a file there is nothing to remove
     except OSError as error:
         warnings.warn(f"cannot remove {path} ({error.strerror}); it is not needed any more", stacklevel=2)
 
