@@ -34,6 +34,10 @@ if TYPE_CHECKING:
     from .engine.recalibration import Statistics
 
 
+#: Said by commands of several runs, which find those that are finished or begun by themselves.
+STOPPED_AMONG_MANY = "stopped and saved; give the same command again to go on"
+
+
 class Stopped(RunError):
     """The run was asked to stop; its state is saved."""
 

@@ -14,7 +14,7 @@ from typing import Any
 from .advice.cost import this_machine
 from .advice.methods import Choice, worth_comparing
 from .advice.planning import Plan, load_images, planned
-from .api import Stopped, load_run
+from .api import STOPPED_AMONG_MANY, Stopped, load_run
 from .config import RunConfig
 from .console import Reporter
 from .data.imageset import Splits
@@ -113,7 +113,7 @@ def _compare(plan: Plan, folder: Path, minutes: float, reporter: Reporter, log: 
                 tried.append(Candidate(choice, path, None, str(error)))
                 continue
             if not done and stop():
-                raise Stopped("stopped and saved; give the same command again to go on", stop.exit_code)
+                raise Stopped(STOPPED_AMONG_MANY, stop.exit_code)
             tried.append(Candidate(choice, path, _held_out(path) if done else None))
             longest = max(longest, time.monotonic() - began)
     reporter.close()  # bars of runs that were cut short
@@ -166,7 +166,10 @@ def _begin(folder: Path, asked: RunConfig, config: RunConfig) -> None:
         return
     if folder.exists() and (not folder.is_dir() or not all(map(is_leftover, folder.iterdir()))):
         raise RunError(f"{folder} exists and is not an empty folder; choose another --run-dir")
-    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise RunError(f"cannot create the folder {folder} ({error.strerror}); choose another --run-dir") from error
     remove_leftovers(folder)
     record = {"format": 1, "asked": asked.to_json(), "config": config.to_json(), "chosen": None}
     record["source_path"] = place_of(asked.source)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import atexit
 import os
+import re
 import shlex
 import shutil
 import sys
@@ -23,6 +24,10 @@ if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
     from procrustean.report.formats import Table
+
+
+#: A command of this program to be copied, on a line of its own or after a colon.
+_COMMAND = re.compile(r"(^ *|: )procrustean [a-z]")
 
 
 class Reporter(Protocol):
@@ -159,7 +164,7 @@ class RichReporter:
         self._said: set[str] = set()
 
     def say(self, text: str) -> None:
-        self._console.print(printable(text), markup=False, highlight=False)
+        _print(self._console, text)
 
     def say_once(self, text: str) -> None:
         if text not in self._said:
@@ -168,27 +173,15 @@ class RichReporter:
 
     def run_started(self, name: str, epochs: int, first_epoch: int) -> None:
         if self._progress is None:
-            self._progress = self._bars()
+            from procrustean.live_bars import LiveBars
+
+            self._progress = LiveBars(self._console)
             atexit.register(self.close)  # an interrupted program must not leave the cursor hidden
             self._progress.start()
         if name in self._tasks:  # it goes on after its process was replaced
             self._progress.remove_task(self._tasks[name])
-        self._tasks[name] = self._progress.add_task(printable(name), total=epochs, completed=first_epoch, numbers="")
-
-    def _bars(self) -> Progress:
-        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-        from rich.table import Column
-
-        return Progress(
-            TextColumn("{task.description}", style="bold", markup=False),
-            BarColumn(bar_width=None, table_column=Column(ratio=1, min_width=10)),
-            MofNCompleteColumn(),
-            TextColumn("{task.fields[numbers]}", style="dim", markup=False),
-            TimeRemainingColumn(),
-            console=self._console,
-            transient=True,
-            expand=True,
-            refresh_per_second=4,
+        self._tasks[name] = self._progress.add_task(
+            printable(name), total=epochs, completed=first_epoch, record={}, test=None
         )
 
     def epoch_done(self, name: str, epoch: int, record: dict[str, Any]) -> None:
@@ -196,8 +189,8 @@ class RichReporter:
             return
         if "test" in record:
             self._tests[name] = record["test"]
-        numbers = ", ".join(progress_texts(record, self._tests.get(name)))
-        self._progress.update(self._tasks[name], completed=epoch + 1, numbers=numbers)
+        test = self._tests.get(name)
+        self._progress.update(self._tasks[name], completed=epoch + 1, record=record, test=test)
 
     def run_finished(self, name: str, summary: str) -> None:
         from rich.text import Text
@@ -262,9 +255,20 @@ def _draw(results: Sequence[str | Table]) -> None:
     for before, result in zip((None, *results), results, strict=False):
         if isinstance(before, str):  # a table that is drawn ends with an empty line
             console.print()
-        # Prose is wrapped between words, which a terminal by itself does not do.
-        shown = printable(result) if isinstance(result, str) else to_rich(result, width=console.width)
-        console.print(shown, markup=False, highlight=False, emoji=False)
+        if isinstance(result, str):
+            _print(console, result)
+        else:
+            console.print(to_rich(result, width=console.width))
+
+
+def _print(console: Console, text: str) -> None:
+    """Prose is wrapped between words, which a terminal by itself does not do.
+
+    A line that ends in a command is left to the terminal: copied out of it, the command is whole.
+    """
+    for line in printable(text).split("\n"):
+        whole = _COMMAND.search(line) is not None
+        console.print(line, markup=False, highlight=False, emoji=False, soft_wrap=whole)
 
 
 class ResultStream:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from .api import fit, resume
+from .api import STOPPED_AMONG_MANY, Stopped, fit, resume
 from .config import RunConfig
 from .console import Reporter
 from .engine.run_directory import RunDirectory
@@ -58,10 +58,13 @@ def run_demo(output: Path, *, seeds: int, epochs: int, reporter: Reporter) -> Ou
 
 
 def _trained(config: RunConfig, path: Path, reporter: Reporter) -> Path:
-    if not (path / "config.json").exists():
-        fit(config, run_dir=path, reporter=reporter)
-    elif not RunDirectory(path).finished:
-        resume(path, reporter=reporter)
+    try:
+        if not (path / "config.json").exists():
+            fit(config, run_dir=path, reporter=reporter)
+        elif not RunDirectory(path).finished:
+            resume(path, reporter=reporter)
+    except Stopped as stopped:  # resuming this run would leave the others
+        raise Stopped(STOPPED_AMONG_MANY, stopped.exit_code) from None
     return path
 
 

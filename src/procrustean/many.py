@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from .advice.planning import planned
-from .api import Stopped
+from .api import STOPPED_AMONG_MANY, Stopped
 from .config import RunConfig
 from .console import Reporter, SilentReporter
 from .data.imageset import Splits
@@ -110,7 +110,7 @@ def fit_many(
             stop=asked_to_stop,
         )
         if stop() and any(not member.done or isinstance(member.error, Interrupted) for member in members):
-            raise Stopped("stopped and saved; give the same command again to go on", stop.exit_code)
+            raise Stopped(STOPPED_AMONG_MANY, stop.exit_code)
     outcomes = []
     for member, path in zip(members, paths, strict=True):
         directory = RunDirectory(path)

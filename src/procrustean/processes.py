@@ -22,7 +22,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from .api import Stopped
+from .api import STOPPED_AMONG_MANY, Stopped
 from .config import RunConfig
 from .console import Reporter, SilentReporter
 from .engine.run_directory import RunDirectory
@@ -65,7 +65,7 @@ def fit_in_processes(
         finally:
             grid.close()
         if stop() and grid.unfinished:
-            raise Stopped("stopped and saved; give the same command again to go on", stop.exit_code)
+            raise Stopped(STOPPED_AMONG_MANY, stop.exit_code)
     return [grid.outcome(number) for number in range(len(configs))]
 
 

@@ -124,7 +124,7 @@ def test_cosines_are_adjusted_with_a_warning(call: Call, npz: Path) -> None:
     assert call("train", npz, *SMALL, "--method", "ldam").code == 0
     answer = call("adjust", "run", "--tau", 1)
     assert answer.code == 0
-    assert answer.err.startswith("procrustean: warning: the scores of LDAM are cosines")
+    assert answer.err.startswith("warning: the scores of LDAM are cosines")
     assert len(answer.err.splitlines()) == 1
 
 
@@ -132,6 +132,6 @@ def test_a_method_that_balances_already_is_adjusted_with_a_warning(call: Call, n
     assert call("train", npz, *SMALL, "--method", "crt").code == 0
     answer = call("adjust", "run")
     assert answer.code == 0
-    assert answer.err.startswith("procrustean: warning: cRT makes up for the class sizes already (its sampler shows")
+    assert answer.err.startswith("warning: cRT makes up for the class sizes already (its sampler shows")
     assert len(answer.err.splitlines()) == 1
     assert call("adjust", "run", "--tau", 0).err == ""

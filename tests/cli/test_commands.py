@@ -250,7 +250,7 @@ def test_an_interrupted_demo_goes_on(call: Call, monkeypatch: pytest.MonkeyPatch
         patched.setattr(api, "stop_on_signal", lambda say: nullcontext(AtOnce()))
         stopped = call("demo", "--seeds", "1", "--epochs", "1", "--output", "shown", "--quiet")
     assert (stopped.code, stopped.out) == (130, "")
-    assert "stopped and saved" in stopped.err
+    assert stopped.err == "procrustean: stopped and saved; give the same command again to go on\n"
     resumed = call("demo", "--seeds", "1", "--epochs", "1", "--output", "shown", "--quiet")
     assert resumed.code == 0
     for path in Path("whole/runs").iterdir():
@@ -262,11 +262,20 @@ def test_a_demo_folder_that_cannot_be_written(call: Call) -> None:
     Path("shown").write_text("precious")
     answer = call("demo", "--seeds", "1", "--epochs", "1", "--output", "shown", "--quiet")
     assert (answer.code, answer.out) == (2, "")
-    assert "cannot create the run directory" in answer.err
+    assert "cannot write into shown" in answer.err
     assert Path("shown").read_text() == "precious"
 
 
 # As a program
+
+
+def test_a_command_that_saves_nothing_and_is_stopped(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
+    def stopped(*arguments: Any, **more: Any) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("procrustean.inspecting.inspect.inspect_source", stopped)
+    answer = call("inspect", "digits")
+    assert (answer.code, answer.out, answer.err) == (130, "", "procrustean: stopped at once\n")
 
 
 def test_a_reader_may_stop_reading(work: Path) -> None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
+import warnings
 from pathlib import Path
 
 import pytest
 
-from procrustean.cli.outputs import check_output, write_table
+from procrustean.cli.outputs import check_folder, check_output, write_table
 from procrustean.errors import RunError
 
 
@@ -30,7 +32,25 @@ def test_new_files_and_older_tables(tmp_path: Path) -> None:
     write_table(tmp_path / "a.csv", "a,b\n")
     write_table(tmp_path / "a.csv", "c\n")
     assert ((tmp_path / "new").read_text(), (tmp_path / "a.csv").read_text()) == ("a,b\n", "c\n")
-    with pytest.raises(RunError, match="cannot write"):
+    with pytest.raises(
+        RunError, match=r"cannot write .*a\.csv \(No such file or directory\); choose another --output$"
+    ):
         write_table(tmp_path / "nowhere/a.csv", "a\n")
     with pytest.raises(RunError, match="not a table"):
         write_table(tmp_path, "a\n")
+    with warnings.catch_warnings(action="error"), pytest.raises(RunError, match=r"a\.csv \(Not a directory\); choose"):
+        write_table(tmp_path / "new/a.csv", "a\n")
+
+
+def test_a_folder_that_can_be_made_is_not_made_yet(tmp_path: Path) -> None:
+    check_folder(tmp_path)
+    check_folder(tmp_path / "a/b")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_folder_without_permission(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "access", lambda path, mode: False)  # root writes anywhere
+    with pytest.raises(
+        RunError, match=r"into .*new: there is no permission to write into .*; choose another --results"
+    ):
+        check_folder(tmp_path / "new", "--results")

@@ -129,6 +129,8 @@ def test_a_dry_run_of_few_images_counts_them_one_by_one(call: Call) -> None:
     assert "3,150 images to train on" in answer.out  # 3 seeds, 2 epochs
     (row,) = (line for line in answer.out.splitlines() if line.startswith("| few "))
     assert row.replace("|", " ").split()[-1] == "1,050"
+    assert "3 runs: 0 done" in answer.out
+    assert "1 run: 0 done" in call("reproduce", "few", "--tables", "few.yaml", "--dry-run", "--seeds", 1).out
 
 
 def test_the_time_box_says_what_is_left(mine: str, call: Call) -> None:
@@ -137,6 +139,8 @@ def test_the_time_box_says_what_is_left(mine: str, call: Call) -> None:
     assert "Nothing of this is among the results in" in answer.out
     assert "the time is up, 2 runs remain" in answer.err
     assert "give the same command again to go on" in answer.err
+    one = call("reproduce", "mine", "--tables", mine, "--rows", "ERM", "--seeds", 1, "--minutes", 0)
+    assert "the time is up, 1 run remains" in one.err
 
 
 @pytest.mark.parametrize(

@@ -34,7 +34,9 @@ def assert_refused(answer: Any, *parts: str) -> None:
         ((), ["train", "resume", "demo"]),
         (("traim", "digits"), ["traim", "train"]),
         (("train",), ["Data set"]),
-        (("train", "digits", "--epoch", "3"), ["--epoch", "--epochs"]),
+        (("train", "digits", "--epoch", "3"), ["--epoch", "--epochs", "run procrustean train --help"]),
+        (("report", "run", "-o", "page.html"), ["-o", "run procrustean report --help"]),
+        (("data", "describe", "digits", "--rhoo", "3"), ["--rho", "in procrustean data describe --help"]),
         (("train", "digits", "--epochs", "three"), ["--epochs: 'three' received; it has to be a whole number"]),
         (("train", "digits", "--epochs", "1.5"), ["--epochs: '1.5' received; it has to be a whole number"]),
         (("train", "digits", "--hold-out", "x"), ["--hold-out: 'x' received; it has to be a number"]),
@@ -74,6 +76,40 @@ def assert_refused(answer: Any, *parts: str) -> None:
 def test_a_wrong_command_line(arguments: tuple[str, ...], parts: list[str], call: Call, work: Path) -> None:
     assert_refused(call(*arguments), *parts)
     assert list(work.iterdir()) == []
+
+
+@pytest.mark.parametrize("below", ["", "/run"])
+@pytest.mark.parametrize(
+    ("arguments", "option"),
+    [
+        (("demo", "--seeds", "1", "--epochs", "1"), "--output"),
+        (("toy", "--source", "digits", "--classes", "0", "1", "2", "3"), "--output"),
+        (("tune", "digits", "--epochs", "1"), "--output"),
+        (("fleet", "grid.yaml"), "--output"),
+        (("reproduce", "digits"), "--output"),
+        (("reproduce", "digits"), "--results"),
+        (("reproduce",), "--pages"),
+        (("bench", "runs"), "--output"),
+    ],
+    ids=lambda value: value[0] if isinstance(value, tuple) else value,
+)
+def test_a_file_is_no_folder_for_results(
+    arguments: tuple[str, ...], option: str, below: str, call: Call, work: Path, files_of: Files
+) -> None:
+    Path("grid.yaml").write_text("base: {source: digits, epochs: 1}\ngrid: {seed: [0, 1, 2]}\n")
+    Path("file").write_text("precious")
+    before = files_of(work)
+    given = f"file{below}" + "/result.json" * (arguments[0] == "bench")
+    answer = call(*arguments, option, given)
+    assert_refused(answer, f"cannot write into file{below}: ", f"file is no folder; choose another {option}")
+    assert len(answer.err.splitlines()) == 1
+    assert files_of(work) == before
+
+
+def test_a_page_that_cannot_be_written(call: Call) -> None:
+    Path("pages/which-method.md").mkdir(parents=True)
+    answer = call("reproduce", "--pages", "pages")
+    assert_refused(answer, "cannot write pages/which-method.md (Is a directory); choose another --pages")
 
 
 @pytest.mark.parametrize(
@@ -232,6 +268,8 @@ def test_damaged_arrays(npz: Path, call: Call) -> None:
 def test_a_run_directory_that_cannot_be_made(below: str, npz: Path, call: Call) -> None:
     Path("file").write_text("precious")
     assert_refused(call("train", npz, *SMALL, "--run-dir", below), "choose another --run-dir")
+    auto = call("train", npz, *SMALL, "--method", "auto", "--run-dir", below)
+    assert_refused(auto, "choose another --run-dir")
     assert Path("file").read_text() == "precious"
 
 

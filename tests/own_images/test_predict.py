@@ -114,7 +114,7 @@ def test_files_that_cannot_be_read_are_named_and_the_others_classified(
     answer = call("predict", run, folder, "--output", "p.csv", "--device", "cpu")
     assert answer.code == 1
     assert "1 of 2 images classified" in answer.err
-    assert "1 files that are no images were passed over" in answer.err
+    assert "1 file that is no image was passed over" in answer.err
     broken, good = rows(Path("p.csv"))
     assert broken["problem"] == "not an image"
     assert broken["class"] == ""

@@ -292,3 +292,25 @@ def test_what_stands_below_a_table_is_wrapped_on_a_terminal(monkeypatch: pytest.
     lines = drawn(terminal)
     assert max(map(len, lines)) <= 60
     assert sum(line.split().count("word") for line in lines) == 140
+
+
+COMMAND = f"procrustean train {'my images ' * 9!r} --on-bad-image skip"
+
+
+@pytest.mark.parametrize("before", ["start with: ", "next:\n  "])
+def test_a_command_to_copy_is_not_broken(before: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "60")
+    result, progress = Terminal(), Terminal()
+    monkeypatch.setattr(sys, "stdout", result)
+    write_result(before + COMMAND)
+    RichReporter(Console(file=progress, force_terminal=True, width=60)).say(before + COMMAND)
+    for terminal in (result, progress):
+        assert terminal.getvalue() == f"{before}{COMMAND}\n"
+
+
+def test_prose_that_names_a_command_is_wrapped() -> None:
+    terminal = Terminal()
+    RichReporter(Console(file=terminal, force_terminal=True, width=60)).say(
+        "word " * 20 + "and procrustean methods lists them"
+    )
+    assert max(map(len, drawn(terminal))) <= 60

@@ -12,7 +12,7 @@ import traceback
 import warnings
 from collections.abc import Sequence
 
-from ..console import abandon, notify
+from ..console import PlainReporter, abandon, notify
 from ..errors import ProcrusteanError
 
 
@@ -41,7 +41,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         abandon(sys.stdout)  # its reader (`| head`) has gone
         return 128 + signal.SIGPIPE
     except KeyboardInterrupt:
-        notify("stopped at once; what had not been saved is to be done again")
+        notify("stopped at once")
         return 130
 
 
@@ -57,5 +57,5 @@ def _sleep_while_waiting() -> None:
 
 
 def _show_warning(message: Warning | str, *where: object, **more: object) -> None:
-    """A warning of the library as one line for people, without the line of source it arose in."""
-    notify(f"warning: {message}")
+    """A warning of the library as one line, as reporters show theirs, without the line of source it arose in."""
+    PlainReporter().say(f"warning: {message}")

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import tyro
 
+from .outputs import check_folder
+
 if TYPE_CHECKING:
     from ..bench.data import Case
     from ..report.formats import Table
@@ -204,12 +206,14 @@ def _shown(measure: Callable[[Say], Table]) -> int:
 
 def _keeper(output: Path | None) -> Callable[[dict[str, Any]], None]:
     """What writes a result to its file, whenever there is more of it."""
+    if output is not None:
+        check_folder(output.parent)
 
     def keep(result: dict[str, Any]) -> None:
         from ..engine.checkpoint import write_atomically
 
         if output is not None:
             output.parent.mkdir(parents=True, exist_ok=True)
-            write_atomically(output, (json.dumps(result, indent=1) + "\n").encode())
+            write_atomically(output, (json.dumps(result, indent=1) + "\n").encode(), "choose another --output")
 
     return keep

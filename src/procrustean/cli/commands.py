@@ -41,6 +41,36 @@ DESCRIPTION = (
     "Each command explains itself: procrustean COMMAND --help. Add --debug to any of them to see where an error arose."
 )
 
+COMMANDS: dict[str, Any] = {
+    "inspect": Inspect,
+    "train": Train,
+    "resume": Resume,
+    "evaluate": Evaluate,
+    "adjust": Adjust,
+    "predict": Predict,
+    "thresholds": Thresholds,
+    "export": Export,
+    "compare": Compare,
+    "diagnose": Diagnose,
+    "figures": Figures,
+    "claims": Claims,
+    "report": Report,
+    "methods": Methods,
+    "recipes": Recipes,
+    "nets": Nets,
+    "layers": Layers,
+    "data": Data,
+    "fleet": Fleet,
+    "reproduce": Reproduce,
+    "tune": Tune,
+    "bench": Bench,
+    "demo": Demo,
+    "toy": Toy,
+    "doctor": Doctor,
+}
+#: Commands that have commands of their own; alone, tyro would name these without the name of their group.
+GROUPS = ("data", "bench")
+
 
 class Command(Protocol):
     """A parsed command."""
@@ -54,48 +84,26 @@ def parse(arguments: Sequence[str]) -> Command:
     """The command that a command line asks for; tyro exits with 2 and a hint where it asks for none."""
     path = config_argument(arguments)
     settings = {} if path is None else read_config(path)
-    defaults = {"default": Train.with_defaults(settings)} if path else {}
-
-    def command(kind: type[Any], name: str, **extra: Any) -> Any:
-        return Annotated[kind, tyro.conf.subcommand(name, **extra)]
-
-    choices = (
-        command(Inspect, "inspect"),
-        command(Train, "train", **defaults),
-        command(Resume, "resume"),
-        command(Evaluate, "evaluate"),
-        command(Adjust, "adjust"),
-        command(Predict, "predict"),
-        command(Thresholds, "thresholds"),
-        command(Export, "export"),
-        command(Compare, "compare"),
-        command(Diagnose, "diagnose"),
-        command(Figures, "figures"),
-        command(Claims, "claims"),
-        command(Report, "report"),
-        command(Methods, "methods"),
-        command(Recipes, "recipes"),
-        command(Nets, "nets"),
-        command(Layers, "layers"),
-        command(Data, "data"),
-        command(Fleet, "fleet"),
-        command(Reproduce, "reproduce"),
-        command(Tune, "tune", **({"default": Tune.with_defaults(settings)} if path else {})),
-        command(Bench, "bench"),
-        command(Demo, "demo"),
-        command(Toy, "toy"),
-        command(Doctor, "doctor"),
-    )
-    any_of: Any = Union[choices]  # noqa: UP007 (built at run time)
+    kind: Any = _any_command()
+    options: dict[str, Any] = {"args": list(arguments), "prog": "procrustean", "description": DESCRIPTION}
+    name = arguments[0] if arguments else ""
+    if name in COMMANDS and name not in GROUPS:  # so that what is wrong with its options is answered with its own help
+        kind = COMMANDS[name]
+        options = {"args": list(arguments[1:]), "prog": f"procrustean {name}"}
+    if path is not None and kind in (Train, Tune):
+        options["default"] = kind.with_defaults(settings)
     parsed: Command = tyro.cli(
-        any_of,
-        prog="procrustean",
-        description=DESCRIPTION,
-        args=list(arguments),
+        kind,
         registry=VALUES,
         config=(tyro.conf.OmitArgPrefixes, tyro.conf.OmitSubcommandPrefixes, tyro.conf.FlagCreatePairsOff),
+        **options,
     )
     if isinstance(parsed, Train | Tune):
         # Options of the command line change those of the file one by one.
         return replace(parsed, options={**settings.get("options", {}), **parsed.options})
     return parsed
+
+
+def _any_command() -> Any:
+    choices = tuple(Annotated[kind, tyro.conf.subcommand(name)] for name, kind in COMMANDS.items())
+    return Union[choices]  # noqa: UP007 (built at run time)

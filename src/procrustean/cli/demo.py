@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from .outputs import check_folder
+
 
 @dataclass(frozen=True)
 class Demo:
@@ -23,6 +25,7 @@ class Demo:
         from ..console import make_reporter, write_result
         from ..demo import run_demo
 
+        check_folder(self.output)
         reporter = make_reporter(quiet=self.quiet)
         try:
             outcome = run_demo(self.output, seeds=self.seeds, epochs=self.epochs, reporter=reporter)

@@ -11,6 +11,7 @@ import tyro
 from ..errors import ConfigError
 from .config_file import config_as_yaml, read_yaml
 from .outcome import show
+from .outputs import check_folder
 
 
 @dataclass(frozen=True)
@@ -60,6 +61,7 @@ class Fleet:
         from ..many import fit_many
         from ..processes import fit_in_processes
 
+        check_folder(self.output)
         reporter = make_reporter(quiet=self.quiet)
         try:
             if self.processes is not None:

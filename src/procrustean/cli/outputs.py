@@ -1,7 +1,8 @@
-"""Where results are written: never over what is no table, never over what was read, and never into a run."""
+"""Where results are written: where that can be, never over what is no table or what was read, and never into a run."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -22,10 +23,7 @@ def write_table(output: Path, text: str, inputs: Iterable[str | Path] = ()) -> N
     from ..engine.checkpoint import write_atomically
 
     check_output(output, inputs)
-    try:
-        write_atomically(output, text.encode("utf-8", errors="surrogateescape"))
-    except OSError as error:
-        raise RunError(f"cannot write {output} ({error.strerror})") from error
+    write_atomically(output, text.encode("utf-8", errors="surrogateescape"), "choose another --output")
 
 
 def check_output(output: Path, inputs: Iterable[str | Path] = ()) -> None:
@@ -35,6 +33,25 @@ def check_output(output: Path, inputs: Iterable[str | Path] = ()) -> None:
     if output.is_dir() or (output.exists() and output.suffix.lower() not in TABLES):
         raise RunError(
             f"{output} exists and is not a table ({', '.join(TABLES)}), so it is not replaced; choose another --output"
+        )
+
+
+def check_folder(folder: Path, option: str = "--output") -> None:
+    """RunError for a folder that cannot be made or written into; say it before anything is computed.
+
+    Args:
+        folder: where files and folders will be put; it need not be there yet.
+        option: that names it.
+    """
+    try:
+        there = next(place for place in (folder, *folder.absolute().parents) if place.exists())
+    except OSError as error:
+        raise RunError(f"cannot write into {folder} ({error.strerror}); choose another {option}") from error
+    if not there.is_dir():
+        raise RunError(f"cannot write into {folder}: {there} is no folder; choose another {option}")
+    if not os.access(there, os.W_OK | os.X_OK):
+        raise RunError(
+            f"cannot write into {folder}: there is no permission to write into {there}; choose another {option}"
         )
 
 

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import tyro
 
-from ..errors import ConfigError
+from ..errors import ConfigError, RunError
+from .outputs import check_folder
 
 if TYPE_CHECKING:
     from ..reproduce.definitions import Definitions, Part
@@ -89,6 +90,11 @@ class Reproduce:
         names = tuple(definitions.tables) if self.show and not self.names else self.names
         parts = definitions.parts(names, self.rows, self.columns)
         trains = bool(names) and not self.show and self.pages is None
+        if self.pages is not None:
+            check_folder(self.pages, "--pages")
+        if trains and not self.dry_run:
+            check_folder(self.output)
+            check_folder(self.results, "--results")
         if not trains and not self.results.is_dir():  # training makes it
             notify(f"there is no folder {self.results}, so nothing counts as measured; --results names another one")
         reporter = make_reporter(quiet=self.quiet)
@@ -172,8 +178,9 @@ class Reproduce:
             names = "; ".join(name for name, own in report.errors.items() if own == error)
             notify(f"{names} failed: {error}")
         if report.remaining:
+            remaining = "1 run remains" if report.remaining == 1 else f"{report.remaining} runs remain"
             notify(
-                f"the time is up, {report.remaining} runs remain, about {duration_text(report.seconds_left)}; "
+                f"the time is up, {remaining}, about {duration_text(report.seconds_left)}; "
                 "give the same command again to go on"
             )
         return 1 if report.errors else 0
@@ -202,9 +209,12 @@ class Reproduce:
         from ..reproduce.page import reproduction_page
 
         assert self.pages is not None
-        self.pages.mkdir(parents=True, exist_ok=True)
         for name, make in (("reproduction.md", reproduction_page), ("which-method.md", advice_page)):
             path = self.pages / name
-            path.write_text(make(definitions, store, path.read_text() if path.exists() else ""))
+            try:
+                self.pages.mkdir(parents=True, exist_ok=True)
+                path.write_text(make(definitions, store, path.read_text() if path.exists() else ""))
+            except OSError as error:
+                raise RunError(f"cannot write {path} ({error.strerror}); choose another --pages") from error
             notify(f"wrote {path}")
         return 0

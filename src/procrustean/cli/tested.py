@@ -48,7 +48,7 @@ def write_tested(table: Table, text: str, *, as_json: bool, output: Path | None)
         try:
             output.write_text(text + "\n")
         except OSError as error:
-            raise RunError(f"cannot write {output} ({error.strerror})") from error
+            raise RunError(f"cannot write {output} ({error.strerror}); choose another --output") from error
     if as_json:
         write_result(text)
     else:

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from .outputs import check_folder
+
 
 @dataclass(frozen=True)
 class Toy:
@@ -37,6 +39,7 @@ class Toy:
         from ..console import make_reporter, write_result
         from ..toy import run_toy
 
+        check_folder(self.output)
         reporter = make_reporter(quiet=self.quiet)
         try:
             outcome = run_toy(

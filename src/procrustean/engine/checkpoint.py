@@ -29,9 +29,19 @@ TEMPORARY = re.compile(r"\..+\.\d+\.tmp")
 Entry = dict[str, Any]  # file, sha256, position
 
 
-def write_atomically(path: Path, content: bytes) -> None:
-    """Replace a file as a whole: readers see the old one or the new one, also after a power cut."""
-    with _replacing(path) as temporary, open(temporary, "wb") as file:
+#: What to do about a file of a run that cannot be written.
+OF_A_RUN = "what was saved before is intact. Make room or allow writing there, then go on with the run"
+
+
+def write_atomically(path: Path, content: bytes, advice: str = OF_A_RUN) -> None:
+    """Replace a file as a whole: readers see the old one or the new one, also after a power cut.
+
+    Args:
+        path: of the file.
+        content: all of it.
+        advice: what to do where it cannot be written.
+    """
+    with _replacing(path, advice) as temporary, open(temporary, "wb") as file:
         file.write(content)
 
 
@@ -47,7 +57,7 @@ def save_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
 
 
 @contextmanager
-def _replacing(path: Path) -> Iterator[Path]:
+def _replacing(path: Path, advice: str = OF_A_RUN) -> Iterator[Path]:
     """A name to write to; then the file is synced, put in its place, and the folder synced."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
@@ -58,10 +68,7 @@ def _replacing(path: Path) -> Iterator[Path]:
     except (OSError, SafetensorError) as error:
         _drop(temporary)
         reason = (error.strerror or error) if isinstance(error, OSError) else error
-        raise RunError(
-            f"cannot write {path} ({reason}); what was saved before is intact. "
-            "Make room or allow writing there, then go on with the run"
-        ) from error
+        raise RunError(f"cannot write {path} ({reason}); {advice}") from error
 
 
 def save_checkpoint(folder: Path, number: int, tensors: Mapping[str, Tensor], position: Mapping[str, Any]) -> None:
@@ -186,6 +193,8 @@ def _drop(path: Path) -> None:
     """Remove a file that nothing needs any more; where the system refuses, say so and go on."""
     try:
         path.unlink(missing_ok=True)
+    except NotADirectoryError:
+        pass  # below a file there is nothing to remove
     except OSError as error:
         warnings.warn(f"cannot remove {path} ({error.strerror}); it is not needed any more", stacklevel=2)
 

@@ -68,7 +68,9 @@ def predict(
     q = _prior(prior, loaded)
     found = collect(paths)
     if found.passed_over:
-        say(f"{found.passed_over} files that are no images were passed over")
+        one = found.passed_over == 1
+        files = "1 file that is no image was" if one else f"{found.passed_over} files that are no images were"
+        say(f"{files} passed over")
     return _predictions(loaded, found, q, min(top, len(loaded.classes)), batch_size)
 
 

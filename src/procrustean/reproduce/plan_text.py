@@ -48,8 +48,9 @@ def plan_text(plan: Plan, *, rate: float, width: int, machine: str) -> str:
     costs = [run.cost for run in remaining]
     images = sum(run.images for run in remaining)
     done, begun, failed = (len(plan.in_state(state)) for state in ("done", "begun", "failed"))
+    runs = f"{len(plan.runs)} run{'s' * (len(plan.runs) != 1)}"
     lines = [
-        f"{len(plan.runs)} runs: {done} done, {begun} begun, {len(plan.in_state('waiting'))} to do"
+        f"{runs}: {done} done, {begun} begun, {len(plan.in_state('waiting'))} to do"
         + (f", {failed} failed (--retry tries them again)" if failed else "")
     ]
     if remaining:
