@@ -58,9 +58,10 @@ def toy(result: Result, epochs: Sequence[int] | None = None) -> Figure:
     names = [f"{shortened(name)} ({n:,} training images)" for name, n in zip(classes, counts, strict=True)]
     legend(figure, handles, names)
     name, value = headline(result.record["selections"]["last"]["metrics"])
-    accuracy, epochs = f"{name.replace('_', ' ')} {100 * value:.1f} %", result.record["recipe"]["epochs"]
+    accuracy = f"{name.replace('_', ' ')} {100 * value:.1f} %"
+    length = result.record["recipe"]["epochs"]
     figure.suptitle(
-        f"{result.label}: test {accuracy}{' ' if len(shown) > 2 else chr(10)}after all {epochs} epochs",
+        f"{result.label}: test {accuracy}{' ' if len(shown) > 2 else chr(10)}after all {length} epochs",
         x=0.01,
         ha="left",
         fontsize=10,
