@@ -26,11 +26,12 @@ class Export:
     """Class frequencies where it will be used, built in: balanced, train, or a .json or .csv file."""
 
     def run(self) -> int:
+        from ..auto import chosen_run
         from ..console import write_result
         from ..exporting.export import export
         from .outputs import refuse_inside
 
-        refuse_inside(self.model, self.output or Path())
+        refuse_inside(chosen_run(self.model), self.output or Path())
         done = export(self.model, form=self.format, output=self.output, prior=self.prior)
         checked = f"checked: probabilities differ from the run's by at most {done.difference:.1e}"
         write_result(f"{done.folder}: {', '.join(done.files)}\n{checked}")
