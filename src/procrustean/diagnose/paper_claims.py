@@ -114,6 +114,18 @@ SELECTIONS: dict[Selection, str] = {
     "oracle": "best on the test set",
 }
 KINDS: dict[Setting, str] = {"long_tailed": "long-tailed", "step": "step"}
+
+
+def _of_both(
+    place: str, text: str, measured: str, measure: Callable[[Curves], float], seen: Judge = _less, form: str = ".1f"
+) -> list[Claim]:
+    """A claim about curves, judged on each kind of imbalance."""
+    return [
+        Claim(place, f"{text} ({name})", measured, kind, _of_curves(measure), seen, form)
+        for kind, name in KINDS.items()
+    ]
+
+
 CLAIMS: tuple[Claim, ...] = (
     Claim(
         "Fig. 1 a",
@@ -155,51 +167,32 @@ CLAIMS: tuple[Claim, ...] = (
         methods=("erm",),
         published="about 0",
     ),
-    *(
-        Claim(
-            "Fig. 3",
-            f"MFW makes the training progress more equal ({name})",
-            "distance of the training accuracies of largest and smallest class, mean over the epochs, points",
-            kind,
-            _of_curves(_gap("train_recall")),
-            _less,
-        )
-        for kind, name in KINDS.items()
+    *_of_both(
+        "Fig. 3",
+        "MFW makes the training progress more equal",
+        "distance of the training accuracies of largest and smallest class, mean over the epochs, points",
+        _gap("train_recall"),
     ),
-    *(
-        Claim(
-            "supplement",
-            f"and the classification ratios ({name})",
-            "distance of the ratios of largest and smallest class, mean over the epochs, points",
-            kind,
-            _of_curves(_gap("classification_ratio")),
-            _less,
-        )
-        for kind, name in KINDS.items()
+    *_of_both(
+        "supplement",
+        "and the classification ratios",
+        "distance of the ratios of largest and smallest class, mean over the epochs, points",
+        _gap("classification_ratio"),
     ),
-    *(
-        Claim(
-            "Fig. 4",
-            f"MFW decreases the gradient norm of the smallest class ({name})",
-            "its mean over the epochs, mixed as in training",
-            kind,
-            _of_curves(_mean_gradient),
-            _less,
-            form=".3g",
-        )
-        for kind, name in KINDS.items()
+    *_of_both(
+        "Fig. 4",
+        "MFW decreases the gradient norm of the smallest class",
+        "its mean over the epochs, mixed as in training",
+        _mean_gradient,
+        form=".3g",
     ),
-    *(
-        Claim(
-            "Fig. 4",
-            f"and balances the norms across classes ({name})",
-            "smallest over largest class, each averaged over the epochs; seen if nearer to 1",
-            kind,
-            _of_curves(_gradient_ratio),
-            _nearer_to_one,
-            form=".2f",
-        )
-        for kind, name in KINDS.items()
+    *_of_both(
+        "Fig. 4",
+        "and balances the norms across classes",
+        "smallest over largest class, each averaged over the epochs; seen if nearer to 1",
+        _gradient_ratio,
+        _nearer_to_one,
+        form=".2f",
     ),
     Claim(
         "Fig. 7",
@@ -210,17 +203,12 @@ CLAIMS: tuple[Claim, ...] = (
         lambda erm, mfw: erm > 1,
         form=".2f",
     ),
-    *(
-        Claim(
-            "Fig. 7",
-            f"MFW reduces it ({name})",
-            "feature deviation of the smallest class after the last epoch",
-            kind,
-            _of_curves(_of_smallest("feature_deviation", -1)),
-            _less,
-            form=".3f",
-        )
-        for kind, name in KINDS.items()
+    *_of_both(
+        "Fig. 7",
+        "MFW reduces it",
+        "feature deviation of the smallest class after the last epoch",
+        _of_smallest("feature_deviation", -1),
+        form=".3f",
     ),
     Claim(
         "supplement",
