@@ -7,6 +7,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from procrustean.report.marked_page import placed
+
 PROJECT = Path(__file__).resolve().parents[2]
 FIGURES, PAGE = PROJECT / "results" / "faults.json", PROJECT / "docs" / "reliability.md"
 BEGIN, END = "<!-- figures of results/faults.json: begin -->", "<!-- end -->"
@@ -38,9 +40,7 @@ def _row(name: str, counts: dict[str, Any], seconds: float) -> str:
 
 def with_table(page: str, record: dict[str, Any]) -> str:
     """The page with the table between its marks."""
-    before, _, rest = page.partition(BEGIN)
-    _, _, after = rest.partition(END)
-    return f"{before}{BEGIN}\n\n{table(record)}\n\n{END}{after}"
+    return placed(page, BEGIN, END, f"\n\n{table(record)}\n\n")
 
 
 def main() -> int:
