@@ -20,8 +20,8 @@ import numpy as np
 import numpy.typing as npt
 import tyro
 
-from procrustean import fit
-from procrustean.console import make_reporter
+from procrustean.api import fit, resume
+from procrustean.console import Reporter, make_reporter
 from procrustean.data.plan import Arrays, EpochPlanner
 from procrustean.errors import ProcrusteanError
 from procrustean.weights import deferred
@@ -78,26 +78,33 @@ CHANGES: dict[Reading, tuple[str, Any]] = {
 SETTINGS: dict[Reading, dict[str, Any]] = {"no-last-batch": {"kernels": "off"}}
 
 
+def _begin(reading: Reading, asked: OtherReadings, folder: Path, reporter: Reporter) -> None:
+    fit(
+        "cifar10",
+        imbalance="long_tailed",
+        rho=100,
+        method="mfw",
+        drw=True,
+        evaluate_every=20,
+        seed=asked.seed,
+        **SETTINGS.get(reading, {}),
+        data_dir=asked.data_dir,
+        run_dir=folder,
+        reporter=reporter,
+    )
+
+
 def main(asked: OtherReadings) -> int:
     for reading in asked.readings:
         folder = asked.output / reading
         if (folder / "result.json").exists():
             continue
         reporter = make_reporter()
-        with patch(*CHANGES[reading]):
-            fit(
-                "cifar10",
-                imbalance="long_tailed",
-                rho=100,
-                method="mfw",
-                drw=True,
-                evaluate_every=20,
-                seed=asked.seed,
-                **SETTINGS.get(reading, {}),
-                data_dir=asked.data_dir,
-                run_dir=folder,
-                reporter=reporter,
-            )
+        with patch(*CHANGES[reading]):  # also for the rest of a run that was stopped
+            if (folder / "config.json").exists():
+                resume(folder, reporter=reporter)
+            else:
+                _begin(reading, asked, folder, reporter)
         reporter.close()
     return 0
 

@@ -64,3 +64,18 @@ def test_a_reading_is_trained_once(readings: ModuleType, tmp_path: Path) -> None
         assert readings.main(asked) == readings.main(asked) == 0
     assert [call["source"] for call in calls] == ["cifar10"] * 3
     assert [call.get("kernels") for call in calls] == [None, None, "off"]
+
+
+def test_a_reading_that_was_stopped_goes_on_as_it_began(readings: ModuleType, tmp_path: Path) -> None:
+    (tmp_path / "drw-from-160").mkdir()
+    (tmp_path / "drw-from-160/config.json").write_text("{}")
+    changed: list[bool] = []
+
+    def resume(run: Path, **settings: Any) -> None:
+        place, change = readings.CHANGES["drw-from-160"]
+        module, name = place.rsplit(".", 1)
+        changed.append(getattr(importlib.import_module(module), name) is change)
+
+    with patch.object(readings, "resume", resume):
+        readings.main(readings.OtherReadings(("drw-from-160",), output=tmp_path))
+    assert changed == [True]
