@@ -14,9 +14,9 @@ from .sizes import training_counts
 
 _OURS = (
     "Accuracies in % (balanced accuracies where the test set is not balanced), mean ± standard deviation over the "
-    "training seeds, all on {images}; runs on other choices of the images are not among them. Last: the last epoch, the "
-    "headline. Held-out: the epoch chosen on held-out images, by runs that train without them. Oracle: the best of the "
-    "tested epochs on the test set; no fair estimate"
+    "training seeds, all on {images}; runs on other choices of the images are not among them. Last: the last epoch, "
+    "the headline. Held-out: the epoch chosen on held-out images, by runs that train without them. Oracle: the best "
+    "of the tested epochs on the test set; no fair estimate"
 )
 _BESIDE_THE_PAPER = (
     ", but what the codes behind published numbers report, so the difference is oracle minus "
