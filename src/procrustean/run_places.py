@@ -38,11 +38,21 @@ def is_run(folder: Path) -> bool:
 
 def is_result_file(path: Path) -> bool:
     """Whether a file looks like the result of a run; other JSON may lie beside them."""
-    try:
-        record: Any = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError):
-        return False
+    record = _content(path)
     return isinstance(record, dict) and {"format", "status", "config", "selections"} <= set(record)
+
+
+def is_damaged(path: Path) -> bool:
+    """Whether a file that is called JSON holds none: it may have been the result of a run."""
+    return _content(path) is None
+
+
+def _content(path: Path) -> Any:
+    """What a JSON file holds; None where that cannot be read."""
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError):
+        return None
 
 
 def no_run_at(path: Path, what: str = "run", *, lacks: str = CONFIG_FILE) -> RunError:

@@ -51,6 +51,22 @@ def test_a_table_of_one_s_own(mine: str, call: Call) -> None:
     assert "| MFW" in Path("runs/reproduce/mine.md").read_text()
 
 
+def test_a_table_of_one_s_own_has_no_empty_columns_for_the_paper(mine: str, call: Call) -> None:
+    answer = call("reproduce", "mine", "--tables", mine, "--seeds", 1)
+    heading = next(line for line in answer.out.splitlines() if line.startswith("| method"))
+    assert [name.strip() for name in heading.split("|")[1:-1]] == [
+        "method",
+        "epochs",
+        "seeds",
+        "last",
+        "held-out",
+        "oracle",
+    ]
+    assert "paper" not in answer.out
+    assert "published" not in answer.out
+    assert "balanced accuracies where the test set is not balanced" in answer.out
+
+
 def test_without_a_name_every_table_that_has_results_is_shown(mine: str, call: Call) -> None:
     content = yaml.safe_load(Path(mine).read_text())
     content["tables"]["empty"] = {**content["tables"]["mine"], "title": "Empty", "base": {"epochs": 3}}

@@ -16,6 +16,7 @@ import pytest
 import yaml
 
 from procrustean.console import SilentReporter
+from procrustean.engine.claims import Claim
 from procrustean.reproduce.definitions import Definitions, read_definitions
 from procrustean.reproduce.planning import Plan, make_plan
 from procrustean.reproduce.store import Store
@@ -188,6 +189,30 @@ def test_data_that_cannot_be_loaded_are_no_failure_of_the_run(npz: Path, work: C
     assert len(report.errors) == 3
     npz.write_bytes(content)
     assert work().finished == 3
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="there are no such locks")
+def test_a_run_that_another_process_trains_is_no_failure_of_the_run(
+    tmp_path: Path, work: Callable[..., Report]
+) -> None:
+    work(minutes=0.2, clock=Steps(), width=1)
+    (begun,) = (tmp_path / "a" / "runs").glob("*/")
+    claim = Claim(begun)
+    report = work()
+    (error,) = report.errors.values()
+    assert "is being trained by another process; wait for it, or stop it and give the command again" in error
+    claim.release()
+    assert work().finished == 3 - report.finished == 1
+
+
+def test_a_damaged_result_file_is_named(tmp_path: Path, work: Callable[..., Report]) -> None:
+    work()
+    damaged = next((tmp_path / "a").glob("results/*/*.json"))
+    damaged.write_text(damaged.read_text()[:1000])
+    said: list[str] = []
+    assert len(Store(tmp_path / "a" / "results", None, said.append).kept) == 2
+    (text,) = said
+    assert text.startswith(f"left out: {damaged} is not valid JSON")
 
 
 def test_results_that_a_kill_left_behind_are_kept(tmp_path: Path, work: Callable[..., Report]) -> None:

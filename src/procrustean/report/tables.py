@@ -112,7 +112,8 @@ def comparison(groups: Sequence[Group]) -> Table:
         + " Columns right of the oracle are of the last epoch"
         + ("" if equal else "; group columns are mean recalls")
         + ". The oracle is the epoch that was best on the test set, so it is not a fair estimate."
-        + (CHOSEN if was_compared else ""),
+        + (CHOSEN if was_compared else "")
+        + _given_options(groups, described.labels),
         shared=described.shared,
     )
 
@@ -122,6 +123,7 @@ class _Described:
     """What the rows are, apart from their numbers: columns of what differs, and what is the same in all."""
 
     columns: list[tuple[Column, list[Cell]]]
+    labels: list[str]
     title: str
     shared: tuple[tuple[str, str], ...]
 
@@ -155,7 +157,22 @@ def _describe(groups: Sequence[Group], blocks: Sequence[Sequence[Group]], chosen
         else:
             shared.append((column.name, values[0]))
             titles.append(title.format(values[0], "" if values[0] == "1" else "s"))
-    return _Described(columns, ", ".join(text for text in titles if text), tuple(shared))
+    return _Described(columns, labels, ", ".join(text for text in titles if text), tuple(shared))
+
+
+def _given_options(groups: Sequence[Group], labels: Sequence[str]) -> str:
+    """The options of a method that runs were given and that their row does not name.
+
+    A row names an option only where it differs from another row of the same method; alone it would look like the
+    method as it is.
+    """
+    unnamed: dict[str, None] = {}
+    for group, label in zip(groups, labels, strict=True):
+        options = (group.config.get("options") or {}).items()
+        given = ", ".join(f"{name}={value}" for name, value in options if f"{name}=" not in label)
+        if given:
+            unnamed[f"{label} with {given}"] = None
+    return f" Options given: {'; '.join(unnamed)}." if unnamed else ""
 
 
 def _choice_text(times: int, runs: int) -> str:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from ..engine.checkpoint import write_atomically
 from ..report.formats import Cell, Column, Table, to_markdown
-from .comparison import Beside, table_cells
+from .comparison import table_cells
 from .definitions import Cell as Place
 from .definitions import Definitions, TableSpec
 from .judging import judge, judgement_table
@@ -42,13 +42,16 @@ def finished_tables(
     if spec.judged:
         judgements = judge(spec, store, data_seed=data_seed, only=only)
         return [piece for j in judgements for piece in (judgement_table(spec, j), j.text())]
-    pieces: list[Table | str] = []
-    cells: list[Beside] = []
-    for metric in spec.metrics:
-        cells = table_cells(spec, store, metric=metric, data_seed=data_seed, only=only)
-        pieces += [column_table(spec, column, inside) for column, inside in measured_columns(spec, cells).items()]
+    by_metric = [table_cells(spec, store, metric=metric, data_seed=data_seed, only=only) for metric in spec.metrics]
+    paper = any(cell.paper is not None for cells in by_metric for cell in cells)
+    pieces: list[Table | str] = [
+        column_table(spec, column, inside, paper=paper)
+        for cells in by_metric
+        for column, inside in measured_columns(spec, cells).items()
+    ]
     if pieces:
-        pieces.append(" ".join(text for text in (legend(data_seed), held_out_note(cells), spec.note) if text))
+        texts = (legend(data_seed, paper=paper), held_out_note(by_metric[-1]), spec.note)
+        pieces.append(" ".join(text for text in texts if text))
     return pieces
 
 

@@ -12,41 +12,60 @@ from .definitions import TableSpec
 from .planning import held_out_variant
 from .sizes import training_counts
 
-_LEGEND = (
-    "Accuracies in %, mean ± standard deviation over the training seeds, {images}; runs on other choices of the images "
-    "are not among them. Last: the last epoch, the headline. Held-out: the "
-    "epoch chosen on held-out images, by runs that train without them. Oracle: the best of the tested epochs on the "
-    "test set; no fair estimate, but what the codes behind published numbers report, so the difference is oracle minus "
+_OURS = (
+    "Accuracies in % (balanced accuracies where the test set is not balanced), mean ± standard deviation over the "
+    "training seeds, all on {images}; runs on other choices of the images are not among them. Last: the last epoch, "
+    "the headline. Held-out: the epoch chosen on held-out images, by runs that train without them. Oracle: the best "
+    "of the tested epochs on the test set; no fair estimate"
+)
+_BESIDE_THE_PAPER = (
+    ", but what the codes behind published numbers report, so the difference is oracle minus "
     "paper. ✓ within 1 point of the paper; ≈ further off, but no more than single runs of ours differ among themselves "
     "(2 standard deviations); ▲ higher; ▼ lower; · the paper has no number. By: whether the authors ran the method "
-    "(ran), took the number over (copied), or do not say (?)."
+    "(ran), took the number over (copied), or do not say (?)"
 )
 _METRICS = {"top1": "top-1", "top5": "top-5"}
 
 
-def legend(data_seed: int = 0) -> str:
-    """How to read the tables of the runs with one data seed."""
-    published = "the published sets (data seed 0)"
-    return _LEGEND.format(images=f"all on {published if data_seed == 0 else f'the sets of data seed {data_seed}'}")
+def legend(data_seed: int = 0, *, paper: bool = True) -> str:
+    """How to read the tables of the runs with one data seed.
+
+    Args:
+        data_seed: which images of a class were kept.
+        paper: whether the tables have the paper's numbers; those of one's own have not.
+    """
+    published = "the published sets (data seed 0)" if paper else "the sets of data seed 0"
+    images = published if data_seed == 0 else f"the sets of data seed {data_seed}"
+    return _OURS.format(images=images) + (_BESIDE_THE_PAPER if paper else "") + "."
 
 
-def column_table(spec: TableSpec, column: str, cells: Sequence[Beside]) -> Table:
-    """One column of a table in full: a line per row that has been measured or that the paper has."""
+def column_table(spec: TableSpec, column: str, cells: Sequence[Beside], *, paper: bool = True) -> Table:
+    """One column of a table in full: a line per row that has been measured or that the paper has.
+
+    Args:
+        spec: the table.
+        column: which of its columns.
+        cells: those of the column.
+        paper: whether to show the paper's numbers and what they say about ours.
+    """
     metric = cells[0].metric
-    columns = (
+    columns: tuple[Column, ...] = (
         Column("row", "method", numeric=False),
         Column("epochs", "epochs"),
         Column("seeds", "seeds"),
         Column("last", "last", measured=True),
         Column("held_out", "held-out", measured=True),
         Column("oracle", "oracle", measured=True),
-        Column("paper", "paper"),
-        Column("origin", "by", numeric=False),
-        Column("difference", "difference"),
-        Column("mark", "", numeric=False),
     )
+    if paper:
+        columns += (
+            Column("paper", "paper"),
+            Column("origin", "by", numeric=False),
+            Column("difference", "difference"),
+            Column("mark", "", numeric=False),
+        )
     title = f"{spec.title}: {column}" + (f", {_METRICS[metric]}" if len(spec.metrics) > 1 else "")
-    return Table(title, columns, tuple(_line(cell) for cell in cells))
+    return Table(title, columns, tuple(_line(cell)[: len(columns)] for cell in cells))
 
 
 def _line(cell: Beside) -> tuple[Cell, ...]:

@@ -13,7 +13,7 @@ from ..engine.checkpoint import write_atomically
 from ..errors import ConfigError, RunError
 from ..plain_json import read_object
 from ..report.results import Result, load_result
-from ..run_places import is_result_file
+from ..run_places import is_damaged, is_result_file
 from .canonical import canonical, record_matches
 
 FAILURES = "failures.json"
@@ -42,7 +42,7 @@ class Store:
         self._repeats: dict[str, list[Stored]] = {}  # the same, whatever the training seed
         self.places: dict[str, Path] = {}  # run directories, finished or not
         for path in sorted(results.rglob("*.json")) if results.is_dir() else []:
-            if is_result_file(path):
+            if is_result_file(path) or is_damaged(path):  # which is said, or a seed would be missing without a word
                 self._add(path)
         for path in sorted(output.glob("*/config.json")) if output is not None else []:
             self._add_directory(path.parent)

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from ..config import RunConfig
 from ..console import Reporter, RichReporter
+from ..engine.claims import RunInUse
 from ..errors import ConfigError, DataError
 from ..many import GPU_WIDTH, fit_many
 from .pace import expected_rate, machine_name, note_rate
@@ -102,7 +103,8 @@ def carry_out(
                 store.keep(outcome.path, run.cells[0].table, command)
             continue
         errors[run.name] = str(outcome.error) or type(outcome.error).__name__
-        if not isinstance(outcome.error, ConfigError | DataError):
+        # What another process is training may yet be stopped; the run itself has not failed.
+        if not isinstance(outcome.error, ConfigError | DataError | RunInUse):
             noted[run.config.hash] = f"{run.name}: {errors[run.name]}"
     if noted != store.failures():
         store.note_failures(noted)

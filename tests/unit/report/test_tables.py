@@ -78,6 +78,18 @@ def test_what_differs_gets_a_column(result: Make) -> None:
     assert "held out" not in table.note
 
 
+def test_options_that_no_row_names_are_in_the_note(result: Make) -> None:
+    erm, changed = result(), result(label="MFW", method="mfw", options={"alpha": 0.1, "draw": "batch"})
+    table = comparison(group_results([erm, changed]))
+    assert [cell.text for cell in column(table, "method")] == ["ERM", "MFW"]
+    assert table.note.endswith("Options given: MFW with alpha=0.1, draw=batch.")
+    other = result(label="MFW", method="mfw", options={"alpha": 2.0, "draw": "batch"})
+    table = comparison(group_results([erm, changed, other]))
+    assert [cell.text for cell in column(table, "method")] == ["ERM", "MFW (alpha=0.1)", "MFW (alpha=2.0)"]
+    assert table.note.endswith("MFW (alpha=0.1) with draw=batch; MFW (alpha=2.0) with draw=batch.")
+    assert "Options" not in comparison(group_results([erm])).note
+
+
 def test_the_best_of_a_column_is_marked_unless_all_are_equal(groups: list[Group]) -> None:
     table = comparison(groups)
     assert [cell.best for cell in column(table, "last")] == [False, True, False]
