@@ -26,9 +26,9 @@ class Cost(NamedTuple):
     share: float  # of the training's time, at the default spacing
 
 
-#: A GPU trains by captured steps and kernels of its own, which probes do without; and its first probe takes three times
-#: as long as the others, which the smaller share makes up for. docs/analysis.md has what was measured.
-COSTS = {"cpu": Cost(forward=0.5, gradients=2.1, share=0.1), "cuda": Cost(forward=0.37, gradients=5.0, share=0.08)}
+#: A GPU trains by captured steps and kernels of its own, which probes do without; and its first probe takes up to
+#: five times as long as the others, which the smaller share makes up for. docs/analysis.md has what was measured.
+COSTS = {"cpu": Cost(forward=0.5, gradients=2.1, share=0.1), "cuda": Cost(forward=0.37, gradients=5.0, share=0.07)}
 #: Most images per class whose features are kept for pictures.
 FEATURE_IMAGES = 250
 
@@ -38,7 +38,7 @@ def default_spacing(counts: Sequence[int], test_images: int, device: str = "cpu"
 
     >>> counts = [5000, 2997, 1796, 1077, 645, 387, 232, 139, 83, 50]
     >>> default_spacing(counts, 10_000), default_spacing(counts, 10_000, "cuda")
-    (13, 19)
+    (13, 22)
     """
     cost = COSTS[device]
     gradients = sum(min(count, GRADIENT_IMAGES) for count in counts)
