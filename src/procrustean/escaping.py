@@ -26,6 +26,10 @@ LATEX_SPECIAL = {
     "\N{GREEK SMALL LETTER RHO}": r"$\rho$",
     "—": "---",
     "·": r"$\cdot$",
+    "✓": r"$\surd$",
+    "≈": r"$\approx$",
+    "▲": r"$\triangle$",
+    "▼": r"$\bigtriangledown$",
     "[": "{[}",  # at the start of a row, these two would be read as arguments of the row end before it
     "*": "{*}",
 }

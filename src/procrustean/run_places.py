@@ -47,6 +47,15 @@ def is_damaged(path: Path) -> bool:
     return _content(path) is None
 
 
+def damaged_in(path: Path) -> list[Path]:
+    """The damaged files where `runs_in` looks for results."""
+    return [] if path.is_file() or is_run(path) else [file for file in _entries_below(path, 3) if _is_damaged_file(file)]
+
+
+def _is_damaged_file(path: Path) -> bool:
+    return path.suffix == ".json" and path.is_file() and is_damaged(path)
+
+
 def _content(path: Path) -> Any:
     """What a JSON file holds; None where that cannot be read."""
     try:
@@ -82,16 +91,23 @@ def _nearest_run(path: Path) -> Path | None:
 
 
 def _runs_below(folder: Path, depth: int) -> list[Path]:
+    return [
+        entry
+        for entry in _entries_below(folder, depth)
+        if entry.is_dir() or (entry.suffix == ".json" and is_result_file(entry))
+    ]
+
+
+def _entries_below(folder: Path, depth: int) -> list[Path]:
+    """The runs and the files of a folder, and of those in it that are no runs."""
     try:
         entries = sorted(folder.iterdir())
     except OSError as error:
         raise RunError(f"{folder} cannot be searched for runs: {error.strerror or error}.") from error
     found = []
     for entry in entries:
-        if not entry.is_dir():
-            found += [entry] if entry.suffix == ".json" and is_result_file(entry) else []
-        elif is_run(entry):
+        if not entry.is_dir() or is_run(entry):
             found.append(entry)
         elif depth > 1:
-            found += _runs_below(entry, depth - 1)
+            found += _entries_below(entry, depth - 1)
     return found

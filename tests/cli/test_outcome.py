@@ -40,6 +40,18 @@ def test_what_is_no_run_is_named_and_the_others_are_taken(tmp_path: Path, capsys
         finished_runs([tmp_path / "notes"])
 
 
+def test_a_file_that_may_have_been_a_result_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    one = a_run(tmp_path / "one", finished=True)
+    damaged = tmp_path / "results" / "mfw-seed0.json"
+    damaged.parent.mkdir()
+    damaged.write_text('{"format": 1, "sta')
+    (tmp_path / "results" / "times.json").write_text("[1, 2]")
+    assert finished_runs([tmp_path]) == [one]
+    said = capsys.readouterr().err
+    assert f"left out {damaged}: not valid JSON" in said
+    assert "times.json" not in said
+
+
 @pytest.mark.parametrize("given", ["runs", "runs/tune", "runs/*"])
 def test_a_tuning_stands_for_the_runs_on_all_images(
     given: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]

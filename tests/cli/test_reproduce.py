@@ -51,6 +51,18 @@ def test_a_table_of_one_s_own(mine: str, call: Call) -> None:
     assert "| MFW" in Path("runs/reproduce/mine.md").read_text()
 
 
+def test_tables_are_printed_in_the_format_of_a_document(call: Call) -> None:
+    shown = ("reproduce", "alpha", "--results", PROJECT / "results", "--show", "--format")
+    tex, markdown = call(*shown, "latex").out, call(*shown, "markdown").out
+    assert markdown.startswith("**The spread of the mixing share: cifar10-lt100**")
+    assert (tex.count(r"\begin{table}"), tex.count(r"\end{table}")) == (2, 2)
+    lower = next(line for line in tex.splitlines() if line.strip().startswith("alpha=1 "))
+    assert lower.endswith(r"$\bigtriangledown$ \\")
+    legend = tex.rsplit(r"\end{table}", 1)[1]
+    assert r"Accuracies in \%" in legend
+    assert not set("✓≈▲▼±") & set(tex)
+
+
 def test_a_table_of_one_s_own_has_no_empty_columns_for_the_paper(mine: str, call: Call) -> None:
     answer = call("reproduce", "mine", "--tables", mine, "--seeds", 1)
     heading = next(line for line in answer.out.splitlines() if line.startswith("| method"))
@@ -164,6 +176,7 @@ def test_the_time_box_says_what_is_left(mine: str, call: Call) -> None:
     [
         (("cifra",), "no table or suite 'cifra'. Did you mean 'cifar'"),
         (("cifar", "--rows", "MWF"), "no row of table 'cifar' called 'MWF'"),
+        (("--rows", "ERM"), "rows and columns received without a table"),
         (("cifar",), "cifar10 is in none of"),
         (("rho100", "--rows", "ERM"), "rows and columns received with the suite"),
         (("cifar", "--tables", "nowhere.yaml"), "cannot read the configuration nowhere.yaml"),

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal
 
 from ..console import command_text, notify
 from ..errors import RunError
-from ..run_places import CANDIDATES, RESULT_FILE, is_run, runs_in
+from ..run_places import CANDIDATES, RESULT_FILE, damaged_in, is_run, runs_in
 from .outputs import write_table
 
 if TYPE_CHECKING:
@@ -37,7 +37,8 @@ def runs_of(paths: Sequence[Path]) -> list[Path]:
     """The runs at the paths and in folders of runs, and what is no run but was given.
 
     The candidates of `tune` are named on stderr and left out unless their own folder is given: they were trained
-    without the images that chose among them.
+    without the images that chose among them. So are files that may have been results: without a word a seed would be
+    missing.
     """
     found: list[Path] = []
     for path in paths:
@@ -48,6 +49,8 @@ def runs_of(paths: Sequence[Path]) -> list[Path]:
                 )
             else:
                 found += runs
+        for file in damaged_in(path):
+            _leave_out(f"{file}: not valid JSON; if it was the result of a run, copy it anew, or train the run again")
     return found
 
 

@@ -6,7 +6,7 @@ import shlex
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import tyro
 
@@ -64,6 +64,8 @@ class Reproduce:
     """Print the tables from the results there are, all of them unless some are named; train nothing."""
     pages: Path | None = None
     """Write reproduction.md and which-method.md into this folder from the results; train nothing."""
+    format: Literal["table", "markdown", "latex"] = "table"
+    """How tables are printed: drawn for the terminal, or as markdown or LaTeX (booktabs)."""
     tables: Path | None = None
     """YAML file with tables of your own, instead of the paper's."""
     quiet: bool = False
@@ -84,7 +86,7 @@ class Reproduce:
             raise ConfigError(f"seeds = {self.seeds} received; each cell needs at least one")
         if self.width is not None and self.width < 1:
             raise ConfigError(f"width = {self.width} received; at least one run has to run at a time")
-        if self.show and not self.names and (self.rows or self.columns):
+        if not self.names and (self.rows or self.columns):
             raise ConfigError("rows and columns received without a table; name the table that has them")
         definitions = self._definitions()
         names = tuple(definitions.tables) if self.show and not self.names else self.names
@@ -187,7 +189,7 @@ class Reproduce:
 
     def _show(self, definitions: Definitions, parts: list[Part], store: Store) -> None:
         from ..console import write_result
-        from ..reproduce.overview import finished_tables, seeds_text, write_tables
+        from ..reproduce.overview import finished_tables, in_format, seeds_text, write_tables
 
         names, asked = list(dict.fromkeys(part.table for part in parts)), definitions.cells(parts)
         seen, only = store.with_seeds(self.seeds), set(asked)
@@ -199,7 +201,8 @@ class Reproduce:
         if not pieces:
             pieces = [f"Nothing of this is among the results in {self.results} or {self.output}."]
         numbers = seeds_text(asked, store, shown=self.seeds, data_seed=self.data_seed)
-        write_result(*pieces, *([numbers] if numbers else []))
+        pieces += [numbers] if numbers else []
+        write_result(*(pieces if self.format == "table" else [in_format(pieces, self.format)]))
         if not self.show:  # the files hold the tables in full, whatever was asked for last
             write_tables([definitions.tables[name] for name in names], store, self.output, data_seed=self.data_seed)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from fnmatch import fnmatchcase
 from functools import cache
@@ -93,10 +93,14 @@ class TableSpec:
         table, row = self.target or (self.name, row)
         return paper_number(table, row, column, metric)
 
+    @property
+    def row_names(self) -> list[str]:
+        """The names of the rows, in their order."""
+        return [row.name for row in self.rows]
+
     def cells(self, rows: Sequence[str] = (), columns: Sequence[str] = ()) -> list[Cell]:
         """The cells of the rows and columns that match, all if none are given; `*` stands for any letters."""
-        names = [row.name for row in self.rows]
-        chosen_rows = _matching(rows, names, f"row of table {self.name!r}")
+        chosen_rows = _matching(rows, self.row_names, f"row of table {self.name!r}")
         chosen_columns = _matching(columns, list(self.columns), f"column of table {self.name!r}")
         return [
             Cell(self.name, row.name, column, _merged(self.base, self.columns[column], row.settings))
@@ -139,7 +143,10 @@ class Definitions:
     suites: Mapping[str, Suite]
 
     def parts(self, names: Sequence[str], rows: Sequence[str] = (), columns: Sequence[str] = ()) -> list[Part]:
-        """What names of tables and suites stand for; rows and columns narrow tables, not suites."""
+        """What names of tables and suites stand for; rows and columns narrow tables, not suites.
+
+        Of several tables one has to have a row or column; tables that have none of what was asked for are left out.
+        """
         known = [*self.tables, *self.suites]
         found: list[Part] = []
         for name in names:
@@ -154,7 +161,23 @@ class Definitions:
                 found.append(Part(name, tuple(rows), tuple(columns)))
             else:
                 raise ConfigError(f"there is no table or suite {name!r}. {did_you_mean(name, known)}")
-        return found
+        return self._narrowed(found) if found and (rows or columns) else found
+
+    def _narrowed(self, parts: Sequence[Part]) -> list[Part]:
+        """Parts with the same rows and columns, each left with those that its table has."""
+        specs = [self.tables[part.table] for part in parts]
+        where = f"table {parts[0].table!r}" if len(parts) == 1 else "any of these tables"
+        _matching(parts[0].rows, [name for spec in specs for name in spec.row_names], f"row of {where}")
+        _matching(parts[0].columns, [name for spec in specs for name in spec.columns], f"column of {where}")
+        narrowed = []
+        for part, spec in zip(parts, specs, strict=True):
+            rows = tuple(pattern for pattern in part.rows if _any_match(pattern, spec.row_names))
+            columns = tuple(pattern for pattern in part.columns if _any_match(pattern, spec.columns))
+            if bool(rows) == bool(part.rows) and bool(columns) == bool(part.columns):
+                narrowed.append(Part(part.table, rows, columns))
+        if not narrowed:
+            raise ConfigError("no table has both a row and a column of those received; ask for each table by itself")
+        return narrowed
 
     def cells(self, parts: Sequence[Part]) -> list[Cell]:
         """The cells of the parts in their order, each once."""
@@ -252,6 +275,10 @@ def _matching(patterns: Sequence[str], names: Sequence[str], kind: str) -> set[s
             raise ConfigError(f"there is no {kind} called {pattern!r}. {did_you_mean(pattern, names)}")
         chosen.update(matching)
     return chosen
+
+
+def _any_match(pattern: str, names: Iterable[str]) -> bool:
+    return any(fnmatchcase(name, pattern) for name in names)
 
 
 def _check_keys(content: Any, known: Sequence[str], where: str, needed: Sequence[str] = ()) -> None:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from pathlib import Path
+from typing import Literal
 
 from ..engine.checkpoint import write_atomically
-from ..report.formats import Cell, Column, Table, to_markdown
+from ..escaping import latex
+from ..report.formats import Cell, Column, Table, to_latex, to_markdown
 from .comparison import table_cells
 from .definitions import Cell as Place
 from .definitions import Definitions, TableSpec
@@ -55,6 +57,13 @@ def finished_tables(
     return pieces
 
 
+def in_format(pieces: Sequence[Table | str], form: Literal["markdown", "latex"]) -> str:
+    """Tables and what there is to say about them as the text of a document."""
+    if form == "latex":
+        return "\n".join(latex(p) + "\n" if isinstance(p, str) else to_latex(p) for p in pieces)
+    return "\n".join(p + "\n" if isinstance(p, str) else to_markdown(p) for p in pieces)
+
+
 def seeds_text(cells: Sequence[Place], store: Store, *, shown: int | None, data_seed: int = 0) -> str:
     """How many runs of these cells are shown, with which training seeds, and how many are not.
 
@@ -91,8 +100,7 @@ def write_tables(specs: Sequence[TableSpec], store: Store, folder: Path, *, data
     for spec in specs:
         pieces = finished_tables(spec, store, data_seed=data_seed)
         if pieces:
-            text = "\n".join(p + "\n" if isinstance(p, str) else to_markdown(p) for p in pieces)
             folder.mkdir(parents=True, exist_ok=True)
-            write_atomically(folder / f"{spec.name}{suffix}.md", text.encode())
+            write_atomically(folder / f"{spec.name}{suffix}.md", in_format(pieces, "markdown").encode())
             written.append(folder / f"{spec.name}{suffix}.md")
     return written

@@ -10,7 +10,7 @@ from procrustean.errors import ConfigError
 from procrustean.mfw import strength_of
 from procrustean.nets import NETS
 from procrustean.reproduce.availability import missing_parts
-from procrustean.reproduce.definitions import Definitions, paper_definitions, read_definitions
+from procrustean.reproduce.definitions import Definitions, Part, paper_definitions, read_definitions
 from procrustean.reproduce.sizes import training_counts
 from procrustean.toy import METHODS, SETTING
 
@@ -64,6 +64,16 @@ def test_names_that_match_nothing_are_refused(
 ) -> None:
     with pytest.raises(ConfigError, match=message):
         definitions.tables["small"].cells(rows, columns)
+
+
+def test_rows_and_columns_of_several_tables_narrow_those_that_have_them(definitions: Definitions) -> None:
+    names = ["small", "other"]
+    assert definitions.parts(names, rows=["ERM", "new"]) == [Part("small", ("ERM",)), Part("other", ("new",))]
+    assert definitions.parts(names, rows=["new"]) == [Part("other", ("new",))]
+    with pytest.raises(ConfigError, match=r"no row of any of these tables called 'nwe'. Did you mean 'new'"):
+        definitions.parts(names, rows=["nwe"])
+    with pytest.raises(ConfigError, match="no table has both a row and a column of those received"):
+        definitions.parts(names, rows=["new"], columns=["step"])
 
 
 def test_suites_stand_for_their_parts(definitions: Definitions) -> None:
