@@ -12,13 +12,13 @@ from .errors import RunError
 
 CONFIG_FILE, RESULT_FILE = "config.json", "result.json"
 CANDIDATES = "candidates"  # the folder in which `tune` keeps the runs that it chooses by
+DEPTH = 3  # how many folders deep runs are looked for: `tune` in a folder of runs keeps its own so deep
 
 
 def runs_in(path: Path) -> list[Path]:
     """A run, by its folder or its result file, stands for itself; a folder for the runs and result files in it.
 
-    Those are looked for up to three folders deep, where `tune` in a folder of runs keeps its own. A folder without any
-    stands for itself.
+    Those are looked for up to DEPTH folders deep. A folder without any stands for itself.
 
     Raises:
         RunError: when there is nothing at the path.
@@ -27,7 +27,7 @@ def runs_in(path: Path) -> list[Path]:
         raise no_run_at(path)
     if path.is_file() or is_run(path):
         return [path]
-    return _runs_below(path, depth=3) or [path]
+    return _runs_below(path, DEPTH) or [path]
 
 
 def is_run(folder: Path) -> bool:
@@ -49,11 +49,10 @@ def is_damaged(path: Path) -> bool:
 
 def damaged_in(path: Path) -> list[Path]:
     """The damaged files where `runs_in` looks for results."""
-    return [] if path.is_file() or is_run(path) else [file for file in _entries_below(path, 3) if _is_damaged_file(file)]
-
-
-def _is_damaged_file(path: Path) -> bool:
-    return path.suffix == ".json" and path.is_file() and is_damaged(path)
+    if path.is_file() or is_run(path):
+        return []
+    below = [entry for entry in _entries_below(path, DEPTH) if entry.suffix == ".json" and entry.is_file()]
+    return [file for file in below if is_damaged(file)]
 
 
 def _content(path: Path) -> Any:

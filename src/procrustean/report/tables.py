@@ -157,6 +157,8 @@ def _describe(groups: Sequence[Group], blocks: Sequence[Sequence[Group]], chosen
         else:
             shared.append((column.name, values[0]))
             titles.append(title.format(values[0], "" if values[0] == "1" else "s"))
+    given = [Cell(_options_text(group.config.get("options") or {})) for group in groups]
+    columns.append((Column("options", "options", numeric=False, csv_only=True), given))  # elsewhere the note has them
     return _Described(columns, labels, ", ".join(text for text in titles if text), tuple(shared))
 
 
@@ -168,11 +170,15 @@ def _given_options(groups: Sequence[Group], labels: Sequence[str]) -> str:
     """
     unnamed: dict[str, None] = {}
     for group, label in zip(groups, labels, strict=True):
-        options = (group.config.get("options") or {}).items()
-        given = ", ".join(f"{name}={value}" for name, value in options if f"{name}=" not in label)
+        options = group.config.get("options") or {}
+        given = _options_text({name: value for name, value in options.items() if f"{name}=" not in label})
         if given:
             unnamed[f"{label} with {given}"] = None
     return f" Options given: {'; '.join(unnamed)}." if unnamed else ""
+
+
+def _options_text(options: Mapping[str, object]) -> str:
+    return ", ".join(f"{name}={value}" for name, value in options.items())
 
 
 def _choice_text(times: int, runs: int) -> str:

@@ -83,6 +83,7 @@ def test_options_that_no_row_names_are_in_the_note(result: Make) -> None:
     table = comparison(group_results([erm, changed]))
     assert [cell.text for cell in column(table, "method")] == ["ERM", "MFW"]
     assert table.note.endswith("Options given: MFW with alpha=0.1, draw=batch.")
+    assert [row["options"] for row in csv.DictReader(to_csv(table).splitlines())] == ["", "alpha=0.1, draw=batch"]
     other = result(label="MFW", method="mfw", options={"alpha": 2.0, "draw": "batch"})
     table = comparison(group_results([erm, changed, other]))
     assert [cell.text for cell in column(table, "method")] == ["ERM", "MFW (alpha=0.1)", "MFW (alpha=2.0)"]
