@@ -6,21 +6,26 @@ import statistics
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
 
 from ..report.formats import NOTHING, Cell, Column, Table, to_markdown
 from ..report.marked_page import placed
 from ..report.results import Result
-from .figures.ablation import SPREADS, Line, lines_along
-from .paper_claims import CLAIMS, Claim, Setting
+from ..report.settings import comparable
+from .mfw_settings import Option, names, settings_of
+from .option_lines import SPREADS, Line, families, lines_of, values_of
+from .paper_claims import CLAIMS, KINDS, Claim, Setting
 
 NOT_YET = "not measured yet"
 ABOUT = (
     "CIFAR-10 at ratio 100, erm or mfw without --drw: ResNet-32 with the paper's recipe, all classes and no images "
-    "held out, or four classes with resnet32-2d"
+    "held out, or four classes with resnet32-2d; and mfw with several values of alpha or beta, all else being equal"
 )
 #: Where a copy of the repository has the records of such runs.
-RECORDS = ("results/analysis", "results/cifar10-rho100")
+RECORDS = ("results/analysis", "results/alpha", "results/beta", "results/cifar10-rho100")
+#: The options whose best values the paper names, and the standard deviation under which they are looked for.
+ALONG: tuple[tuple[Option, str], ...] = (("alpha", "geometric"), *(("beta", std) for std in SPREADS))
+#: In the place of the best value where a single setting stands for all of them.
+ONE_FOR_ALL = "one run for all"
 #: Options of ERM and MFW where they are not left to the data (None). Written out, because the methods would import
 #: torch; a test keeps them equal.
 DEFAULTS = {
@@ -38,7 +43,7 @@ class Runs:
     """The runs that the claims are about, by setting and method; repeats are averaged."""
 
     results: dict[tuple[Setting, str], list[Result]] = field(default_factory=dict)
-    mfw: list[Result] = field(default_factory=list)  # all runs of MFW on ten classes, for the ablations
+    mfw: list[Result] = field(default_factory=list)  # all of MFW on ten classes, with any options and held-out images
 
     def values(self, setting: Setting, method: str, of: Callable[[Result], float | None]) -> list[float]:
         """What was measured on the runs of one kind."""
@@ -60,13 +65,15 @@ def sorted_runs(results: Sequence[Result]) -> Runs:
         options = {name: v for name, v in method["options"].items() if v is not None}
         if net == "resnet32-2d" and len(data["classes"]) == 4:
             runs.results.setdefault(("toy", method["name"]), []).append(result)
-        elif net == "resnet32" and len(data["classes"]) == 10 and not config.get("hold_out"):
+        elif net == "resnet32" and len(data["classes"]) == 10 and data["kind"] in KINDS:
             if method["name"] == "mfw":
                 runs.mfw.append(result)
+            if config.get("hold_out"):
+                continue
             plain = all(v == DEFAULTS.get(name) for name, v in options.items())
             usual = config.get("recipe") in (None, "auto", "paper") and config.get("epochs") is None
             run = (data["kind"], method["name"], config.get("seed"), config.get("data_seed"))
-            if plain and usual and data["kind"] in ("long_tailed", "step") and run not in seen:
+            if plain and usual and run not in seen:
                 seen.add(run)
                 runs.results.setdefault((data["kind"], method["name"]), []).append(result)
     return runs
@@ -80,13 +87,13 @@ def coverage(results: Sequence[Result], *, here: Path) -> str:
         here: the folder in which records may lie if nothing was given.
     """
     if not results:
-        found = all((here / name).is_dir() for name in RECORDS)
-        where = f"to fill the table from the records here: procrustean claims {' '.join(RECORDS)}"
+        found = [name for name in RECORDS if (here / name).is_dir()]
+        where = f"to fill the table from the records here: procrustean claims {' '.join(found)}"
         return f"no runs were given; {where if found else f'the claims are about {ABOUT}'}"
     runs = sorted_runs(results)
     judged = {id(run) for (_, method), own in runs.results.items() if method in ("erm", "mfw") for run in own}
-    options = {id(run): run.record["method"]["options"] for run in runs.mfw}
-    judged |= {run for run, own in options.items() if any(own.get(name) is not None for name in ("alpha", "beta"))}
+    along = [line for option, std in ALONG for (_, own), line in _lines(runs, option).items() if own == std]
+    judged |= {id(run) for line in along for point in line.points for run in point.group.results}
     read = f"{len(results)} run{'s were' if len(results) > 1 else ' was'} read"
     if len(judged) == len(results):
         return f"{read}, and the claims are about {'all of them' if len(results) > 1 else 'it'}"
@@ -106,7 +113,7 @@ def claims_table(results: Sequence[Result]) -> Table:
         Column("seen", "seen", numeric=False),
     )
     rows = [_row(claim, runs) for claim in CLAIMS]
-    rows += [_best_of(runs, "alpha", "geometric"), *(_best_of(runs, "beta", std) for std in SPREADS)]
+    rows += [_best_of(runs, option, std) for option, std in ALONG]
     return Table("The paper's claims", columns, tuple(tuple(Cell(text) for text in row) for row in rows))
 
 
@@ -123,7 +130,8 @@ PICTURES = {
     "toy-erm": "Features in the plane and decision regions along the epochs, ERM, training above test",
     "toy-mfw": "The same for MFW",
     "alpha": "Test accuracy of MFW along alpha",
-    "beta": "Weight function and test accuracy of MFW along beta, under both standard deviations",
+    "beta": "Weight function and test accuracy of MFW along beta, under both standard deviations; where markers are "
+    "hollow, the strengths and the runs are those of a filled one",
 }
 
 
@@ -159,22 +167,55 @@ def _text(values: Sequence[float], form: str) -> str:
     return mean if len(values) == 1 else f"{mean} ± {statistics.stdev(values):{form}}"
 
 
-def _best_of(runs: Runs, option: Literal["alpha", "beta"], std: str) -> list[str]:
+def _lines(runs: Runs, option: Option) -> dict[tuple[str, str], Line]:
+    """The lines along an option by kind of imbalance and standard deviation; of several those of most settings."""
+    if not any(names(run, option) for run in runs.mfw):
+        return {}
+    # Of two with the same seeds the one that was not measured on its way counts, as the other runs of a line and the
+    # figure have it.
+    once: dict[tuple[str, object], Result] = {}
+    for run in sorted(runs.mfw, key=lambda run: bool(run.record.get("probes"))):
+        once.setdefault((comparable(settings_of(run)), run.repeat), run)
+    made = families(once.values(), option)
+    found: dict[tuple[str, str], Line] = {}
+    for line in (line for family in made if family.varies for line in lines_of(family, values_of(made))):
+        other = found.setdefault((line.kind, line.std), line)
+        if _weight(line) > _weight(other):
+            found[line.kind, line.std] = line
+    return found
+
+
+def _weight(line: Line) -> tuple[int, int, bool]:
+    """How much a line says: settings, points, and whether all images were trained on."""
+    return line.settings, len(line.points), not line.points[0].group.config.get("hold_out")
+
+
+def _best_of(runs: Runs, option: Option, std: str) -> list[str]:
     """Where the accuracy is best along an option under one reading of the standard deviation, long-tailed and step."""
     text, published = {
         "alpha": ("long-tailed counts prefer a smaller alpha than step counts", "1 and 5"),
         "beta": ("long-tailed counts prefer a larger beta than step counts", "2 and 0.01"),
     }[option]
-    best: dict[str, Line | None] = {"long_tailed": None, "step": None}
-    varied = [r for r in runs.mfw if r.record["method"]["options"].get(option) is not None]
-    for line in lines_along(varied, option) if varied else []:
-        if len(line.points) > 1 and line.std == std and line.kind in best:
-            best[line.kind] = line
-    shown = [max(line.points, key=lambda point: point[1])[0] for line in best.values() if line is not None]
-    if len(shown) < 2:
-        found, seen = NOTHING, NOT_YET
-    else:
-        found = f"{shown[0]:g} and {shown[1]:g}"
-        seen = "yes" if (shown[0] < shown[1]) == (option == "alpha") and shown[0] != shown[1] else "no"
     measured = f"best {option}, long-tailed and step, by the last epoch; {std} standard deviation"
-    return ["supplement", text, measured, NOTHING, found, published, seen]
+    known = _lines(runs, option)
+    lines = [line for kind in KINDS if (line := known.get((kind, std))) is not None and len(line.points) > 1]
+    if len(lines) < 2:
+        return ["supplement", text, measured, NOTHING, NOTHING, published, NOT_YET]
+    tail, step = (line.best for line in lines)
+    flat = [line for line in lines if line.is_one_setting]  # where nothing is preferred
+    seen = not flat and (max(tail) < min(step) if option == "alpha" else min(tail) > max(step))
+    best = [ONE_FOR_ALL if line in flat else "/".join(f"{value:g}" for value in line.best) for line in lines]
+    found = " and ".join(best) if len(flat) < 2 else ONE_FOR_ALL
+    return ["supplement", text, measured + _flat_text(flat), NOTHING, found, published, "yes" if seen else "no"]
+
+
+def _flat_text(lines: Sequence[Line]) -> str:
+    """Why there is nothing to choose along lines that are one setting."""
+    if not lines:
+        return ""
+    from ..same_strengths import SAME_POINT
+
+    first = max(line.points[0].value for line in lines)
+    last = min(line.points[-1].value for line in lines)
+    counts = f"{lines[0].kind.replace('_', '-')} counts " if len(lines) == 1 else ""
+    return f": every beta from {first:g} to {last:g} gives {counts}the same strengths to {SAME_POINT:g}"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,6 +24,7 @@ __all__ = [
     "group_results",
     "joined_data",
     "load_result",
+    "named_settings",
     "split_by_choice_of_classes",
     "split_by_data",
     "summarise",
@@ -131,11 +132,15 @@ def summarise(values: Iterable[float | None]) -> Statistic | None:
     return Statistic(mean=statistics.fmean(known), sd=sd, n=len(known))
 
 
-def group_results(results: Iterable[Result]) -> list[Group]:
+def group_results(results: Iterable[Result], setting: Callable[[Result], dict[str, Any]] = setting_of) -> list[Group]:
     """Brings together the runs that differ only in their seeds, in the order of first appearance.
 
     A run given twice by the same path counts once. Where training seeds were repeated on several choices of images, the
     runs are no independent repeats of one another, and those of each data seed make a group of their own.
+
+    Args:
+        results: runs of any settings.
+        setting: all that two runs must share to be repeats of each other.
 
     Raises:
         RunError: when two different files hold the same setting with the same seeds: counting both would make
@@ -144,7 +149,7 @@ def group_results(results: Iterable[Result]) -> list[Group]:
     settings: dict[str, dict[tuple[Any, Any], Result]] = {}
     for result in results:
         check_record(result.record, place_of(result), unfinished=True)
-        repeats = settings.setdefault(comparable(setting_of(result)), {})
+        repeats = settings.setdefault(comparable(setting(result)), {})
         known = repeats.setdefault(result.repeat, result)
         if known is not result and (known.path is None or known.path != result.path):
             seed, data_seed = result.repeat
@@ -252,7 +257,7 @@ def distinct_labels(groups: Sequence[Group], *, shown_beside: Collection[str] = 
         groups: the groups that appear together.
         shown_beside: settings that the reader sees elsewhere, such as recipe, epochs or net; never added.
     """
-    settings = [_named_settings(group) for group in groups]
+    settings = [named_settings(group) for group in groups]
     rows = [comparable([group.label, data_setting(group.results[0])]) for group in groups]
     labels = []
     for group, own, row in zip(groups, settings, rows, strict=True):
@@ -270,7 +275,7 @@ def _option_text(value: Any) -> str:
     return "default" if value is None else str(value)
 
 
-def _named_settings(group: Group) -> dict[str, Any]:
+def named_settings(group: Group) -> dict[str, Any]:
     """The settings of a group under the names by which a reader knows them."""
     setting = setting_of(group.results[0])
     named = {

@@ -11,13 +11,12 @@ from ..data.sources import is_named
 from ..errors import ConfigError
 from ..methods import checked_options, option_defaults
 from ..methods.mfw import ALPHA
-from ..mfw import DEFAULT_ALPHA, DEFAULT_BETA, strength_of
+from ..mfw import DEFAULT_ALPHA, DEFAULT_BETA
 from ..nets import layers_of
 from ..preparing import recipe_of
+from ..same_strengths import SAME_RUN, furthest_apart
 from .sizes import training_counts
 
-#: Strengths of MFW that differ by less train the same networks as far as anyone can measure.
-SAME_STRENGTH = 1e-4
 _DEFAULTS = {f.name: f.default for f in fields(RunConfig)}
 _BY_RECIPE = tuple({"net", "epochs", "batch_size", "lr", "weight_decay", "augment"} & set(_DEFAULTS))
 
@@ -71,9 +70,8 @@ def _mfw_options(config: RunConfig, options: dict[str, Any]) -> dict[str, Any]:
         options = _without(options, "alpha")
     counts = training_counts(config)
     if counts is not None and ("std" in options or "beta" in options):
-        default = strength_of(counts, beta=DEFAULT_BETA[kind])
-        own = strength_of(counts, beta=options.get("beta", DEFAULT_BETA[kind]), std=options.get("std", "geometric"))
-        if max(abs(a - b) for a, b in zip(own, default, strict=True)) < SAME_STRENGTH:
+        own = options.get("std", "geometric"), options.get("beta", DEFAULT_BETA[kind])
+        if furthest_apart(counts, own, ("geometric", DEFAULT_BETA[kind])) < SAME_RUN:
             return _without(options, "std", "beta")
     if options.get("beta") == DEFAULT_BETA[kind]:
         options = _without(options, "beta")

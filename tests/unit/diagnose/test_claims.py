@@ -22,6 +22,7 @@ from procrustean.errors import RunError
 from procrustean.methods import option_defaults
 from procrustean.report.formats import NOTHING
 from procrustean.report.results import Result, load_result
+from procrustean.run_places import runs_in
 
 Make = Callable[..., Result]
 PROJECT = Path(__file__).resolve().parents[3]
@@ -216,8 +217,9 @@ def test_runs_that_the_claims_are_not_about_are_counted(main_runs: list[Result],
 
 def test_without_runs_the_records_of_the_repository_are_named(tmp_path: Path) -> None:
     assert "procrustean claims" not in coverage([], here=tmp_path)
-    assert coverage([], here=PROJECT).endswith("procrustean claims results/analysis results/cifar10-rho100")
-    assert all((PROJECT / name).is_dir() for name in RECORDS)
+    there = [name for name in RECORDS if (PROJECT / name).is_dir()]
+    assert {"results/analysis", "results/cifar10-rho100"} <= set(there)
+    assert coverage([], here=PROJECT).endswith(f"procrustean claims {' '.join(there)}")
 
 
 def test_the_table_takes_the_place_of_the_old_one() -> None:
@@ -241,8 +243,7 @@ def test_pictures_are_shown_once_they_are_there(tmp_path: Path) -> None:
 
 def test_the_page_shows_what_the_records_of_this_repository_say() -> None:
     """docs/analysis.md is true at every moment; results/README.md has the command."""
-    folders = [PROJECT / "results" / name for name in ("analysis", "ablation-alpha", "ablation-beta")]
-    files = sorted(file for folder in folders for file in folder.glob("*/result.json"))
-    files += sorted((PROJECT / "results" / "cifar10-rho100").glob("*.json"))
+    folders = [PROJECT / name for name in RECORDS if (PROJECT / name).is_dir()]
+    results = [load_result(run) for folder in folders for run in runs_in(folder)]
     page = PROJECT / "docs" / "analysis.md"
-    assert replaced(page.read_text(), block_for(page, [load_result(file) for file in files])) == page.read_text()
+    assert replaced(page.read_text(), block_for(page, results)) == page.read_text()

@@ -13,7 +13,7 @@ from matplotlib.colors import to_hex
 from PIL import Image
 
 from procrustean.diagnose.figures import FIGURES, draw
-from procrustean.diagnose.figures.ablation import PAPER_ALPHA, alpha, beta, lines_along
+from procrustean.diagnose.figures.ablation import PAPER_ALPHA, SHARED, alpha, beta
 from procrustean.diagnose.figures.bars import bars
 from procrustean.diagnose.figures.canvas import LARGEST, SMALLEST
 from procrustean.diagnose.figures.embedding import embedded, tsne
@@ -281,14 +281,62 @@ def test_published_numbers_are_those_of_the_papers_table(shared_dir: Path) -> No
 def test_beta_is_drawn_under_both_standard_deviations(ablation: Callable[..., list[Result]]) -> None:
     figure = beta(ablation("beta"))
     assert titles(figure) == ["geometric standard deviation", "arithmetic standard deviation"]
-    assert texts(figure) == ["CIFAR-10, long-tailed", "CIFAR-10, step"]
+    assert texts(figure) == ["CIFAR-10, long-tailed", "CIFAR-10, step", SHARED]
     weights, _, accuracy, _ = figure.axes
-    assert len(weights.lines) == 3
-    assert [text.get_text() for text in weights.get_legend().get_texts()] == ["β = 0.1", "β = 1", "β = 5"]
+    values = ["0.01", "0.1", "1", "5"]  # the first is a default, of which the next has the strengths
+    assert [text.get_text() for text in weights.get_legend().get_texts()] == [f"β = {value}" for value in values]
+    assert [label.get_text() for label in accuracy.get_xticklabels()] == values
     from procrustean.mfw import strength_of
 
-    assert weights.lines[1].get_ydata() == pytest.approx(strength_of((500, 100, 20, 5), beta=1.0))
+    assert weights.lines[2].get_ydata() == pytest.approx(strength_of((500, 100, 20, 5), beta=1.0))
     assert len(accuracy.containers) == 2
+
+
+def hollow(axes: Any) -> list[list[float]]:
+    """Where the lines of a panel have markers that are not filled."""
+    drawn = [line for line in axes.lines if line.get_linestyle() == "None" and line.get_markerfacecolor() == "white"]
+    return [list(line.get_xdata()) for line in drawn]
+
+
+def test_points_that_share_a_run_are_hollow(result: Make, tmp_path: Path) -> None:
+    common: dict[str, Any] = {"label": "MFW", "method": "mfw", "source": "cifar10", "rho": 100.0, "hold_out": 500}
+    counts = {
+        "long_tailed": [4500, 2697, 1617, 969, 581, 348, 208, 125, 75, 45],
+        "step": [4500] * 5 + [45] * 5,
+    }
+    runs = [
+        result(kind=kind, counts=counts[kind], options=options, accuracy=0.7 + 0.01 * seed, seed=seed, **common)
+        for kind in counts
+        for options in ({}, {"std": "arithmetic", "beta": 1.0}, {"std": "arithmetic", "beta": 5.0})
+        for seed in (0, 1)
+    ]
+    figure = beta(runs)
+    geometric, arithmetic = figure.axes[2:]
+    assert hollow(geometric) == [[0.01, 1, 5], [1, 2, 5]]  # filled at the defaults, 2 and 0.01
+    assert hollow(arithmetic) == [[0.01], [0.01]]
+    flat = geometric.containers[0]
+    assert set(flat.lines[0].get_ydata()) == {70.5}
+    bars = [segment for segment in flat.lines[2][0].get_segments() if len(segment)]
+    assert [segment[0][0] for segment in bars] == [2]  # the spread is that of the runs, shown where they are
+    assert figure.axes[0].get_legend().get_title().get_text() == "all the same to 0.005"
+    assert figure.axes[1].get_legend().get_title().get_text() == ""
+    said: list[str] = []
+    draw("beta", runs, tmp_path, say=said.append)
+    assert said == [
+        f"CIFAR-10, {kind}, geometric std: one setting stands for every beta from 0.01 to 5, since the strengths of "
+        "the classes are the same to 0.005"
+        for kind in ("long-tailed", "step")
+    ]
+
+
+def test_without_shared_runs_all_markers_are_filled(result: Make) -> None:
+    runs = [
+        result(method="mfw", label="MFW", accuracy=0.5, options={"std": "arithmetic", "beta": value})
+        for value in (0.01, 1.0, 2.0)
+    ]
+    figure = beta(runs)
+    assert texts(figure) == ["digits, step"]
+    assert [points for axes in figure.axes for points in hollow(axes)] == [[]]
 
 
 def test_lines_are_told_apart_by_what_they_differ_in(result: Make) -> None:
@@ -304,22 +352,9 @@ def test_lines_are_told_apart_by_what_they_differ_in(result: Make) -> None:
     readings = ["digits, step, geometric std", "digits, step, arithmetic std"]
     assert texts(alpha(runs("alpha", (20, "geometric"), (20, "arithmetic")))) == readings
     both = beta(runs("beta", (20, "geometric"), (100, "geometric"), (20, "arithmetic")))
-    assert texts(both) == ratios  # the columns tell the readings apart
+    assert texts(both) == [*ratios, SHARED]  # the columns tell the readings apart
     drawn = [container.lines[0].get_color() for container in both.axes[2].containers]
     assert len(set(drawn)) == 2
-
-
-def test_lines_along_an_option_take_defaults_and_refuse_mixtures(result: Make) -> None:
-    plain = {"method": "mfw", "label": "MFW", "accuracy": 0.5}
-    step = result(kind="step", options={"alpha": None}, **plain)
-    given = result(kind="step", options={"alpha": 1.0}, **plain)
-    other = result(kind="step", options={"alpha": 1.0, "draw": "batch"}, **plain)
-    (line,) = lines_along([step, given, result()], "alpha")
-    assert [point[0] for point in line.points] == [1.0, 5.0]  # 5 is the default of step counts
-    with pytest.raises(RunError, match="alpha = 1 but differ otherwise"):
-        lines_along([given, other], "alpha")
-    with pytest.raises(RunError, match="no run of MFW"):
-        lines_along([result()], "beta")
 
 
 @pytest.mark.parametrize("name", FIGURES)

@@ -59,9 +59,10 @@ def draw(
             same = sum(other.record["method"]["name"] == own for other in results[:number])
             files += save(plane.toy(result, epochs), output / f"{stem}-{own}{f'-{same + 1}' * bool(same)}")
         return files
-    if name in ("alpha", "beta"):
-        figure = ablation.alpha(results) if name == "alpha" else ablation.beta(results)
-        remarks = ablation.remarks(results, name)
+    if name == "alpha":
+        figure, remarks = ablation.alpha(results), ablation.remarks(results, "alpha")
+    elif name == "beta":
+        figure, remarks = ablation.beta(results), ablation.remarks(results, "beta")
     else:
         panels, remarks = panels_of(results), []
         if name == "bars":

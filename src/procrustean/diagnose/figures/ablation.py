@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
-from ...errors import RunError
 from ...report.figures import INK, MUTED
-from ...report.results import Group, Result, group_results
+from ...report.results import Result
+from ..mfw_settings import Option
+from ..option_lines import SPREADS, Line, lines_along
 from .canvas import COLOURS, MARKERS, axis_labels, legend, sheet, title
 
 if TYPE_CHECKING:
@@ -22,51 +22,8 @@ PAPER_ALPHA = {
     ("cifar100", "long_tailed"): {0.1: 43.1, 0.2: 44.7, 0.5: 43.6, 1.0: 42.1, 5.0: 41.2},
     ("cifar100", "step"): {0.1: 40.8, 0.2: 42.6, 0.5: 44.0, 1.0: 46.5, 5.0: 46.9},
 }
-SOURCES = {"cifar10": "CIFAR-10", "cifar100": "CIFAR-100"}
-SPREADS = ("geometric", "arithmetic")
-
-
-@dataclass(frozen=True)
-class Line:
-    """Accuracies in % along one option, of one data setting."""
-
-    source: str
-    kind: str
-    rho: float
-    std: str
-    counts: tuple[int, ...]
-    points: tuple[tuple[float, float, float | None], ...]  # value of the option, mean, sample standard deviation
-
-    @property
-    def name(self) -> str:
-        source = SOURCES.get(self.source, self.source)
-        return f"{source}, {self.kind.replace('_', '-')}"
-
-
-def lines_along(results: Sequence[Result], option: str) -> list[Line]:
-    """The runs of MFW among the results as lines along `alpha` or `beta`, one for each setting of the data and std.
-
-    Raises:
-        RunError: if runs differ in anything else: a line would then mix two effects.
-    """
-    found: dict[tuple[str, str, float, str], dict[float, Group]] = {}
-    for group in group_results(result for result in results if result.record["method"]["name"] == "mfw"):
-        data, options = group.data, group.results[0].record["method"]["options"]
-        key = (str(data["source"]), str(data["kind"]), float(data["rho"]), str(options.get("std", "geometric")))
-        points = found.setdefault(key, {})
-        value = _value(option, options, data)
-        if value in points:
-            raise RunError(
-                f"two settings of MFW on {key[0]}, {key[1]} have {option} = {value:g} but differ otherwise; give only "
-                f"runs that differ in {option}, std and their seeds"
-            )
-        points[value] = group
-    if not found:
-        raise RunError(f"there is no run of MFW among the results; train some with different --options {option}=...")
-    return [
-        Line(source, kind, rho, std, next(iter(points.values())).counts, _points(points))
-        for (source, kind, rho, std), points in found.items()
-    ]
+#: What the markers are that are not filled.
+SHARED = "same strengths, hence the same runs, as a filled marker"
 
 
 def _names(lines: Sequence[Line], *, by_std: bool = True) -> list[str]:
@@ -74,21 +31,31 @@ def _names(lines: Sequence[Line], *, by_std: bool = True) -> list[str]:
     names = []
     for line in lines:
         twins = [other for other in lines if other.name == line.name]
-        ratio = f" \N{GREEK SMALL LETTER RHO}={line.rho:g}" * (len({twin.rho for twin in twins}) > 1)
+        ratio = f" \N{GREEK SMALL LETTER RHO}={line.rho:g}" if len({twin.rho for twin in twins}) > 1 else ""
         std = f", {line.std} std" * (by_std and len({twin.std for twin in twins}) > 1)
         names.append(line.name + ratio + std)
     return names
 
 
-def remarks(results: Sequence[Result], option: str) -> list[str]:
-    """What is missing for lines, and how to have it measured."""
+def remarks(results: Sequence[Result], option: Option) -> list[str]:
+    """What is missing for lines, and how to have it measured; lines that are flat because they are one setting."""
+    from ...same_strengths import SAME_POINT
+
     lines = lines_along(results, option)
-    return [
-        f"{name}: all runs have {option} = {line.points[0][0]:g}, so there is a point and no line; train MFW with "
-        f"other values too: --options {option}=..."
-        for line, name in zip(lines, _names(lines), strict=True)
-        if len(line.points) == 1
-    ]
+    said = []
+    for line, name in zip(lines, _names(lines), strict=True):
+        first, last = line.points[0].value, line.points[-1].value
+        if len(line.points) == 1:
+            said.append(
+                f"{name}: all runs have {option} = {first:g}, so there is a point and no line; train MFW with other "
+                f"values too: --options {option}=..."
+            )
+        elif line.is_one_setting:
+            said.append(
+                f"{name}: one setting stands for every {option} from {first:g} to {last:g}, since the strengths of "
+                f"the classes are the same to {SAME_POINT:g}"
+            )
+    return said
 
 
 def alpha(results: Sequence[Result]) -> Figure:
@@ -101,13 +68,12 @@ def alpha(results: Sequence[Result]) -> Figure:
     for number, line in enumerate(lines):
         colour = _draw(axis, line, number)
         handles.append(Line2D([], [], color=colour, marker=MARKERS[number % len(MARKERS)], linewidth=1.8))
-        published = PAPER_ALPHA.get((line.source, line.kind)) if line.rho == 100 else None
-        if published:
+        if published := _published(line):
             axis.plot(*zip(*published.items(), strict=True), color=colour, linestyle=(0, (1, 2)), linewidth=1.4)
-    if any(axis_line.get_linestyle() != "-" for axis_line in axis.lines):
+    if any(_published(line) for line in lines):
         handles.append(Line2D([], [], color=INK, linestyle=(0, (1, 2)), linewidth=1.4))
         names.append("as published, its epoch unknown")
-    _log_axis(axis, sorted({point[0] for line in lines for point in line.points}))
+    _log_axis(axis, sorted({point.value for line in lines for point in line.points}))
     axis_labels(axis, r"$\alpha$", "test accuracy (%)")
     legend(figure, handles, names, columns=2)
     return figure
@@ -124,11 +90,11 @@ def beta(results: Sequence[Result]) -> Figure:
         (line.source, line.kind, line.rho): name for line, name in zip(lines, _names(lines, by_std=False), strict=True)
     }
     kinds = sorted(named)
-    values = sorted({point[0] for line in lines for point in line.points})
+    values = sorted({point.value for line in lines for point in line.points})
     for column, std in enumerate(columns):
         mine = [line for line in lines if line.std == std]
         title(axes[0][column], f"{std} standard deviation")
-        _weight_function(axes[0][column], mine, std, values)
+        _weight_function(axes[0][column], mine, values)
         for line in mine:
             _draw(axes[1][column], line, kinds.index((line.source, line.kind, line.rho)))
         _log_axis(axes[1][column], values)
@@ -139,48 +105,44 @@ def beta(results: Sequence[Result]) -> Figure:
         Line2D([], [], color=COLOURS[n % len(COLOURS)], marker=MARKERS[n % len(MARKERS)], linewidth=1.8)
         for n in range(len(kinds))
     ]
-    legend(figure, handles, [named[kind] for kind in kinds], columns=2)
+    names = [named[kind] for kind in kinds]
+    if any(not point.trained for line in lines for point in line.points):
+        handles.append(Line2D([], [], color=MUTED, marker="o", markerfacecolor="white", linestyle="none"))
+        names.append(SHARED)
+    legend(figure, handles, names, columns=2)
     return figure
 
 
-def _value(option: str, options: Mapping[str, Any], data: Mapping[str, Any]) -> float:
-    given = options.get(option)
-    if given is not None:
-        return float(given)
-    from ...methods.mfw import ALPHA
-    from ...mfw import DEFAULT_ALPHA, DEFAULT_BETA
-
-    kind = data["kind"]
-    if kind not in DEFAULT_ALPHA:
-        raise RunError(f"a run on {data['source']} left {option} to the counts; give it in --options {option}=...")
-    if option == "alpha":
-        return ALPHA.get((str(data["source"]), kind), DEFAULT_ALPHA[kind])
-    return DEFAULT_BETA[kind]
-
-
-def _points(groups: Mapping[float, Group]) -> tuple[tuple[float, float, float | None], ...]:
-    points = []
-    for value, group in sorted(groups.items()):
-        accuracy = group.statistic("headline")
-        assert accuracy is not None
-        points.append((value, 100 * accuracy.mean, None if accuracy.sd is None else 100 * accuracy.sd))
-    return tuple(points)
+def _published(line: Line) -> dict[float, float]:
+    """The paper's accuracies along alpha for the data of a line."""
+    return PAPER_ALPHA.get((line.source, line.kind), {}) if line.rho == 100 else {}
 
 
 def _draw(axis: Axes, line: Line, number: int) -> str:
-    colour = COLOURS[number % len(COLOURS)]
-    values, means, spreads = zip(*line.points, strict=True)
-    errors = None if any(spread is None for spread in spreads) else spreads
+    """Draw a line with the spread over the seeds; returns its colour. Points without a run of their own are hollow."""
+    colour, marker = COLOURS[number % len(COLOURS)], MARKERS[number % len(MARKERS)]
+    spreads = [point.sd if point.trained and point.sd is not None else float("nan") for point in line.points]
     axis.errorbar(
-        values,
-        means,
-        yerr=errors,
+        [point.value for point in line.points],
+        [point.mean for point in line.points],
+        yerr=spreads,
         color=colour,
-        marker=MARKERS[number % len(MARKERS)],
+        marker=marker,
         markersize=5,
         linewidth=1.8,
         elinewidth=1,
         zorder=3,
+    )
+    shared = [point for point in line.points if not point.trained]
+    axis.plot(
+        [point.value for point in shared],
+        [point.mean for point in shared],
+        color=colour,
+        marker=marker,
+        markerfacecolor="white",
+        markersize=5,
+        linestyle="none",
+        zorder=4,
     )
     return colour
 
@@ -191,21 +153,34 @@ def _log_axis(axis: Axes, values: Sequence[float]) -> None:
     axis.minorticks_off()
 
 
-def _weight_function(axis: Axes, lines: Sequence[Line], std: str, values: Sequence[float]) -> None:
+def _weight_function(axis: Axes, lines: Sequence[Line], values: Sequence[float]) -> None:
     """s of Eq. 7 over the class sizes of a long-tailed setting, if there is one; a curve per beta."""
     from matplotlib import colormaps
 
     from ...mfw import strength_of
+    from ...same_strengths import SAME_POINT, furthest_apart
 
     line = next((line for line in lines if line.kind == "long_tailed"), lines[0])
     shades = colormaps["viridis"]
     for number, value in enumerate(values):
         colour = shades(0.85 * number / max(len(values) - 1, 1))
-        strengths = strength_of(line.counts, beta=value, std=std)  # type: ignore[arg-type]
+        strengths = strength_of(line.counts, beta=value, std=line.std)
         axis.plot(line.counts, strengths, color=colour, marker=".", linewidth=1.3, label=f"β = {value:g}")
     axis.set_xscale("log")
     axis.xaxis.set_major_formatter("{x:,.0f}")
     axis.minorticks_off()
     axis.set_ylim(-0.02, 0.55)
     axis_labels(axis, f"training images N of a class ({line.name})")
-    axis.legend(frameon=False, fontsize=7.5, labelcolor=MUTED, loc="upper left", handlelength=1.2)
+    same = all(furthest_apart(line.counts, (line.std, values[0]), (line.std, value)) < SAME_POINT for value in values)
+    # Curves that lie upon one another look like a single one.
+    made = axis.legend(
+        title=f"all the same to {SAME_POINT:g}" if same and len(values) > 1 else None,
+        title_fontproperties={"size": 7.5},
+        frameon=False,
+        fontsize=7.5,
+        labelcolor=MUTED,
+        loc="upper left",
+        alignment="left",
+        handlelength=1.2,
+    )
+    made.get_title().set_color(MUTED)
