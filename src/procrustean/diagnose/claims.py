@@ -21,7 +21,7 @@ ABOUT = (
     "held out, or four classes with resnet32-2d; and mfw with several values of alpha or beta, all else being equal"
 )
 #: Where a copy of the repository has the records of such runs.
-RECORDS = ("results/analysis", "results/alpha", "results/beta", "results/cifar10-rho100")
+RECORDS = ("results/analysis", "results/alpha", "results/beta", "results/cifar", "results/cifar10-rho100")
 #: The options whose best values the paper names, and the standard deviation under which they are looked for.
 ALONG: tuple[tuple[Option, str], ...] = (("alpha", "geometric"), *(("beta", std) for std in SPREADS))
 #: In the place of the best value where a single setting stands for all of them.
