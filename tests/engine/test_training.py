@@ -183,7 +183,7 @@ def test_a_hold_out_reduces_the_counts_and_the_record_says_so(
     data = run.result["data"]
     assert data["counts"] == [18, 12, 6, 6]  # the smallest class would be empty and gives nothing
     assert (data["train"], data["held_out"]) == (42, 18)
-    assert data["left_out_of_hold_out"] == ["class3"]
+    assert (data["held_out_counts"], data["left_out_of_hold_out"]) == ([6, 6, 6, 0], ["class3"])
     assert data["split_hash"] != plain.result["data"]["split_hash"]
     assert run.result["config"]["hold_out"] == 6
 

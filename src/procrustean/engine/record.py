@@ -64,6 +64,7 @@ def make_result(prepared: Prepared, training: Training) -> dict[str, Any]:
             "test": len(data.test),
             "image_shape": list(data.train.images.shape[1:]),
             "held_out": 0 if data.held_out is None else len(data.held_out),
+            "held_out_counts": [] if data.held_out is None else [int(n) for n in data.held_out.counts],
             "left_out_of_hold_out": list(data.left_out_classes),
             "meta": next((m.chosen.to_json() for m in training.meta if m is not None), None),
         },

@@ -62,7 +62,7 @@ class Choice:
     ties: tuple[Score, ...]  # others with the same accuracy in the last epoch
     close: tuple[Score, ...]  # others that are worse by no more than one standard error
     images: int
-    error: float  # standard error of the best one's accuracy
+    error: float  # standard error of the best one's balanced accuracy
 
     def text(self) -> str:
         """What was chosen, why, and what it is worth."""
@@ -87,10 +87,31 @@ class Choice:
         return " ".join(lines)
 
 
-def choose(scores: Sequence[Score], images: int) -> Choice:
+def held_out_counts(record: Mapping[str, Any]) -> list[float]:
+    """Held-out images of each class that has some; equal shares where the record, an older one, has but their sum."""
+    data = record["data"]
+    counts = data.get("held_out_counts") or [data["held_out"] / len(data["classes"])] * len(data["classes"])
+    return [count for count in counts if count]
+
+
+def standard_error(balanced_accuracy: float, counts: Sequence[float]) -> float:
+    """Of a mean of recalls, each measured on so many images and near that mean; a small class carries most of it.
+
+    >>> round(standard_error(0.75, [3] * 10), 3), round(standard_error(0.75, [100] * 9 + [3]), 3)
+    (0.079, 0.028)
+    """
+    p = balanced_accuracy
+    return math.sqrt(p * (1 - p) * sum(1 / count for count in counts)) / len(counts)
+
+
+def choose(scores: Sequence[Score], counts: Sequence[float]) -> Choice:
     """The highest balanced accuracy in the last epoch; equals by their last evaluations, then by their order.
 
     Candidates that failed are passed over; RunError if all did.
+
+    Args:
+        scores: the candidates.
+        counts: held-out images of each class.
     """
     failed = [f"{score.name}: {score.failed}" for score in scores if score.failed]
     scores = [score for score in scores if not score.failed]
@@ -99,7 +120,7 @@ def choose(scores: Sequence[Score], images: int) -> Choice:
     top = max(score.last for score in scores)
     ties = [score for score in scores if math.isclose(score.last, top, abs_tol=1e-9)]
     best = max(ties, key=lambda score: score.tail)  # the first of equals
-    error = math.sqrt(best.last * (1 - best.last) / images)
+    error = standard_error(best.last, counts)
     others = [score for score in ties if score is not best]
     close = [score for score in scores if score not in ties and top - score.last <= error]
-    return Choice(best, tuple(others), tuple(close), images, error)
+    return Choice(best, tuple(others), tuple(close), round(sum(counts)), error)

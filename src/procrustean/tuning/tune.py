@@ -23,7 +23,7 @@ from ..plain_json import FORMAT, read_object
 from ..run_names import Distinct
 from ..run_places import CANDIDATES
 from .checking import check_final, check_options, check_runs
-from .choosing import Choice, Score, choose, options_text, score_of
+from .choosing import Choice, Score, choose, held_out_counts, options_text, score_of
 from .searching import Options, OutOfTime, as_json, search_by_optuna, search_grid
 from .spaces import AFTER_TRAINING, Space, samples
 
@@ -98,7 +98,7 @@ def tune(
         return Tuned(
             (), None, {}, (), "Not all candidates are finished; everything is saved. Give the same command again."
         )
-    choice = choose(scores, tuning.images)
+    choice = choose(scores, tuning.counts)
     after = tuning.after_training(choice.best.options)
     chosen = {**choice.best.options, **after}
     retrained = tuning.retrain(chosen)
@@ -125,7 +125,7 @@ class _Tuning:
         self.final_source, self.elsewhere = final_source, final_source != base.source
         self.began = clock()
         self.sources = Sources(reporter.say)
-        self.images = 0
+        self.counts: list[float] = []  # held-out images of each class
         self.left_out: list[str] = []
         self.failed: list[str] = []  # why trainings on all images could not be ended
         self.records: dict[str, list[dict[str, Any]]] = {}
@@ -160,7 +160,7 @@ class _Tuning:
             if len(records) < len(own):
                 scores.append(None)
                 continue
-            self.images = int(records[0]["data"]["held_out"])
+            self.counts = held_out_counts(records[0])
             self.left_out = list(records[0]["data"].get("left_out_of_hold_out", []))
             self.records[str(options)] = records
             scores.append(score_of(options, records))
@@ -186,7 +186,8 @@ class _Tuning:
         if placed and not self.time_up():
             where = f" of {self.final_source}" * self.elsewhere
             self.reporter.say(
-                f"chosen on {self.images} held-out images: {options_text(chosen)}; now training on all{where}"
+                f"chosen on {round(sum(self.counts))} held-out images: {options_text(chosen)}; "
+                f"now training on all{where}"
             )
         named = Distinct(self.reporter, options_text(chosen))
         outcomes = self._train(placed, named)
@@ -255,7 +256,7 @@ def _write(output: Path, base: RunConfig, space: Space, tuned: Tuned, tuning: _T
         "config": base.to_json(),
         **({"final_source": tuning.final_source} if tuning.elsewhere else {}),
         "space": {name: list(v) if isinstance(v, tuple) else f"{v.low}..{v.high}" for name, v in space.items()},
-        "held_out_images": tuning.images,
+        "held_out_images": round(sum(tuning.counts)),
         "scores": [as_json(score) for score in tuned.scores],
         "chosen": tuned.chosen,
         "ties": [] if tuned.choice is None else [dict(score.options) for score in tuned.choice.ties],

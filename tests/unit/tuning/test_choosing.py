@@ -3,9 +3,10 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import numpy as np
 import pytest
 
-from procrustean.tuning.choosing import Score, choose, options_text, score_of
+from procrustean.tuning.choosing import Score, choose, held_out_counts, options_text, score_of, standard_error
 
 
 def scored(last: float, tail: float | None = None, **options: Any) -> Score:
@@ -29,7 +30,7 @@ def test_the_last_tenth_of_the_evaluations() -> None:
 
 def test_the_highest_is_chosen_and_the_noise_is_said() -> None:
     scores = [scored(0.50, alpha=0.1), scored(0.80, alpha=1.0), scored(0.75, alpha=5.0)]
-    choice = choose(scores, 30)
+    choice = choose(scores, [3] * 10)
     assert choice.best is scores[1]
     assert choice.error == pytest.approx(math.sqrt(0.8 * 0.2 / 30))
     assert [score.name for score in choice.close] == ["alpha=5"]
@@ -42,14 +43,30 @@ def test_the_highest_is_chosen_and_the_noise_is_said() -> None:
 
 
 def test_more_images_tell_more_apart() -> None:
-    choice = choose([scored(0.80, alpha=1.0), scored(0.75, alpha=5.0)], 3000)
+    choice = choose([scored(0.80, alpha=1.0), scored(0.75, alpha=5.0)], [300] * 10)
     assert choice.close == ()
     assert "cannot tell" not in choice.text()
 
 
+def test_a_small_class_carries_most_of_the_error() -> None:
+    """The recalls of four classes drawn again and again, and what their mean spreads by."""
+    draws, counts, p = np.random.default_rng(0), [400, 200, 10, 4], 0.7
+    means = np.mean([draws.binomial(count, p, 40_000) / count for count in counts], axis=0)
+    assert standard_error(p, counts) == pytest.approx(means.std(), rel=0.02)
+    choice = choose([scored(0.80, alpha=1.0), scored(0.76, alpha=5.0)], counts)
+    assert [score.name for score in choice.close] == ["alpha=5"]  # on 614 equal images they would be told apart
+    assert choose([scored(0.80, alpha=1.0), scored(0.76, alpha=5.0)], [614 / 4] * 4).close == ()
+
+
+def test_records_that_have_only_the_sum_of_the_held_out_images() -> None:
+    data = {"held_out": 30, "classes": ["a", "b", "c"]}
+    assert held_out_counts({"data": data}) == [10, 10, 10]
+    assert held_out_counts({"data": {**data, "held_out_counts": [20, 10, 0]}}) == [20, 10]
+
+
 def test_ties_go_to_the_last_evaluations_and_are_said() -> None:
     scores = [scored(0.7, 0.60, alpha=0.1), scored(0.7, 0.65, alpha=1.0), scored(0.1, alpha=5.0)]
-    choice = choose(scores, 30)
+    choice = choose(scores, [3] * 10)
     assert choice.best is scores[1]
     assert [score.name for score in choice.ties] == ["alpha=0.1"]
     assert "Tied with it in the last epoch: alpha=0.1; it was taken for its mean over the last tenth" in choice.text()
@@ -57,11 +74,11 @@ def test_ties_go_to_the_last_evaluations_and_are_said() -> None:
 
 def test_equals_in_everything_go_to_the_first() -> None:
     scores = [scored(0.7, 0.6, alpha=0.1), scored(0.7, 0.6, alpha=1.0)]
-    choice = choose(scores, 30)
+    choice = choose(scores, [3] * 10)
     assert choice.best is scores[0]
     assert "taken because it was tried first" in choice.text()
 
 
 def test_nothing_to_choose_from() -> None:
-    assert choose([scored(0.5)], 10).text().startswith("Chosen: as it is, 50.0 % on 10")
+    assert choose([scored(0.5)], [5, 5]).text().startswith("Chosen: as it is, 50.0 % on 10")
     assert options_text({"draw": "batch", "alpha": 0.25, "drw": True}) == "draw=batch, alpha=0.25, drw=True"
