@@ -21,6 +21,7 @@ from .engine.training import Interrupted
 from .errors import ConfigError
 from .linting import lint
 from .loading import Sources
+from .method_files import use_file
 from .ongoing_run import OngoingRun, begin_or_go_on
 from .preparing import Prepared, prepare
 from .recipes import RECIPES, recipe_for
@@ -80,6 +81,8 @@ def fit_many(
                 f"--log {log} received, but {log} logs one run of a process at a time, and {width} would run side by "
                 "side; give --width 1 or --processes, or --log tensorboard"
             )
+    for method in dict.fromkeys(config.method for config in configs):
+        use_file(method)
     paths = check_places(configs)
     costs = [predicted_cost(config) for config in configs] if costs is None else costs
     reporters = (

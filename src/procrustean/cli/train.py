@@ -43,6 +43,9 @@ class Train(RunConfig):
     def check(self) -> None:
         """Settings are judged when all of them are known: those of the file and the flags together."""
 
+    def settle(self) -> None:
+        """Likewise."""
+
     @classmethod
     def with_defaults(cls, settings: Mapping[str, Any]) -> Train:
         """The command with the settings of a file as its defaults."""
