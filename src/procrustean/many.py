@@ -81,8 +81,6 @@ def fit_many(
                 f"--log {log} received, but {log} logs one run of a process at a time, and {width} would run side by "
                 "side; give --width 1 or --processes, or --log tensorboard"
             )
-    for method in dict.fromkeys(config.method for config in configs):
-        use_file(method)
     paths = check_places(configs)
     costs = [predicted_cost(config) for config in configs] if costs is None else costs
     reporters = (
@@ -145,6 +143,7 @@ def _starter(
     log: Tool | None,
 ) -> Callable[[], Iterator[None]]:
     def start() -> Iterator[None]:
+        use_file(asked.method)
         plan = planned(asked, splits=given, load=splits_of)
 
         def prepared(began: Mapping[str, Any]) -> Prepared:
