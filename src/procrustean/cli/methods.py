@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import tyro
 
+from ..errors import ConfigError
 from .reflow import hanging, reflow
 
 
@@ -17,6 +18,8 @@ class Methods:
 
     name: tyro.conf.Positional[str | None] = None
     """Method to explain, one of your own as FILE.py:NAME; without it all are listed."""
+    check: bool = False
+    """Try it on the digits, half a minute: whether it trains, repeats itself, and can be resumed and loaded."""
 
     def run(self) -> int:
         from ..console import terminal_width, write_result
@@ -24,6 +27,8 @@ class Methods:
         from ..methods import METHODS
 
         width = terminal_width()
+        if self.check:
+            return self._tried()
         if self.name is not None:
             write_result(_explained(use_file(pinned_name(self.name)), width))
             return 0
@@ -33,6 +38,23 @@ class Methods:
             lines = [hanging(line, width, indent=column * " ") for line in lines]
         write_result("\n".join([*lines, "", "procrustean methods NAME explains one."]))
         return 0
+
+    def _tried(self) -> int:
+        from ..console import write_result
+        from ..method_files import pinned_name, use_file
+        from ..method_trial import try_method
+
+        if self.name is None:
+            raise ConfigError("--check received without a method; name one: procrustean methods FILE.py:NAME --check")
+        right = True
+        for trial in try_method(use_file(pinned_name(self.name))):
+            options = ", ".join(f"{name}={value}".lower() for name, value in trial.options.items()) or "defaults"
+            accuracy = "" if trial.accuracy is None else f", test balanced accuracy {100 * trial.accuracy:.1f} %"
+            write_result(
+                f"{options}: {'; '.join(trial.faults) or 'trains, repeats itself, goes on, is loaded'}{accuracy}"
+            )
+            right = right and not trial.faults
+        return 0 if right else 1
 
 
 def _explained(name: str, width: int) -> str:
