@@ -15,6 +15,7 @@ import pytest
 
 from procrustean import api
 from procrustean.api import Stopped, evaluate, fit, resume
+from procrustean.bench.method_costs import bench_methods
 from procrustean.config import RunConfig
 from procrustean.errors import ConfigError, RunError
 from procrustean.estimator.classifier import Classifier
@@ -153,3 +154,8 @@ def test_the_estimator_takes_it_and_is_pickled_without_it(npz: str, new_process:
     new_process()
     there = pickle.loads(content).predict_proba(arrays["test_images"])
     assert np.allclose(there, fitted.predict_proba(arrays["test_images"]))
+
+
+def test_its_cost_can_be_measured(work: Path) -> None:
+    measured = bench_methods(device="cpu", methods=("mine.py:tempered",), steps=1, repeats=1)["methods"]
+    assert [row["method"] for row in measured] == ["erm", "mine.py:tempered"]
