@@ -35,6 +35,7 @@ __all__ = [
     "make_method",
     "predict",
     "recalibrate",
+    "use_file",
 ]
 
 _HOMES = {
@@ -43,6 +44,7 @@ _HOMES = {
     "class_counts": "procrustean.counting",
     "METHODS": "procrustean.methods",
     "make_method": "procrustean.methods",
+    "use_file": "procrustean.method_files",
     "ImageSet": "procrustean.data.imageset",
     "RunConfig": "procrustean.config",
     "recalibrate": "procrustean.normalisation",
@@ -69,6 +71,7 @@ if TYPE_CHECKING:
     from procrustean.errors import ConfigError, DataError, LayerError, ProcrusteanError, RunError
     from procrustean.estimator.classifier import Classifier
     from procrustean.exporting.export import export
+    from procrustean.method_files import use_file
     from procrustean.methods import METHODS, make_method
     from procrustean.mfw import MFW
     from procrustean.normalisation import recalibrate

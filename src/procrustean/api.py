@@ -16,14 +16,15 @@ from .console import Reporter, SilentReporter, command_text
 from .data.imageset import Splits
 from .data.sources import load_source
 from .engine.device import own_stream
-from .engine.record import identity_of
-from .engine.run_directory import RunDirectory
+from .engine.record import OF_THE_METHOD, identity_of
+from .engine.run_directory import RunDirectory, resume_command
 from .engine.stages import reshape_for
 from .engine.stopping import stop_on_signal
 from .engine.training import HELD_OUT_WEIGHTS, Interrupted
 from .errors import ConfigError, RunError
 from .linting import lint
 from .loading import source_settings
+from .method_files import is_usable, use_file
 from .nets.classifier import Classifier
 from .ongoing_run import FinishedRun, OngoingRun
 from .preparing import Prepared, check_identity, prepare, recipe_of
@@ -78,6 +79,7 @@ def fit(
     # What is wrong with the settings is said before images are loaded.
     if log is not None:
         imported(log)
+    use_file(config.method)
     recipe_of(replace(config, method="mfw") if config.method in (ADVISED, AUTO) else config)
     if config.method == AUTO:
         from .auto import fit_auto
@@ -153,7 +155,7 @@ def evaluate(
     """
     if statistics not in ("kept", "mixed", "clean"):
         raise ConfigError(f"statistics = {statistics!r} received; accepted: 'kept', 'mixed', 'clean'")
-    prepared, net = load_run(run, weights=weights, splits=splits, source=source)
+    prepared, net = load_run(run, weights=weights, splits=splits, source=source, network_alone=statistics == "kept")
     from .engine.evaluate import evaluate_net
     from .engine.recalibration import recompute_statistics
 
@@ -176,6 +178,7 @@ def load_run(
     splits: Splits | None = None,
     source: str | None = None,
     anywhere: bool = False,
+    network_alone: bool = False,
 ) -> tuple[Prepared, Classifier]:
     """A finished run's data and trained network, on its device, in evaluation mode.
 
@@ -185,6 +188,8 @@ def load_run(
         splits: the data, for a run that was trained on a `Splits`.
         source: where the images are now, if they are no longer where they were.
         anywhere: take the device of this machine where the run was trained on another kind of machine.
+        network_alone: nothing but the network is wanted: where it is one that any method may have trained, the file of
+            a method of the user's is not needed, and ERM stands for it.
     """
     files = {"last": "model.safetensors", "held_out": HELD_OUT_WEIGHTS}
     files |= {kind: f"{kind}.safetensors" for kind in ("ema", "swa")}
@@ -193,13 +198,16 @@ def load_run(
     directory, config, identity = RunDirectory.open(Path(run))
     if anywhere:
         config = replace(config, device="auto", engine="auto", kernels="auto", precision=identity["precision"])
+    stands_in = network_alone and not is_usable(config.method) and bool(identity.get("plain_network"))
+    if stands_in:
+        config = replace(config, method="erm", options={}, drw=False)
     path = directory.file(files[weights])
     if not path.exists():
         option = {"held_out": "--hold-out", "ema": "--average ema", "swa": "--average swa"}.get(weights)
         reason = "is not finished" if option is None else f"was trained without {option}"
         raise RunError(f"{run} has no {path.name}: it {reason}")
     prepared = prepare_again(directory, config, identity, splits or _moved(config, source), to_train=False)
-    check_identity(Path(run), identity, prepared, "be used")
+    check_identity(Path(run), identity, prepared, "be used", besides=OF_THE_METHOD if stands_in else ())
     net = prepared.build_net()
     for number in range(len(prepared.method.stages)):
         reshape_for(net, prepared.method, number, config.seed)
@@ -260,7 +268,7 @@ def _train(
                     pass
         except Interrupted:
             raise Stopped(
-                f"stopped and saved; go on with: {command_text('resume', directory.path)}", stop.exit_code
+                f"stopped and saved; go on with: {resume_command(directory.path, prepared.config)}", stop.exit_code
             ) from None
     assert run.finished is not None
     return run.finished

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 from .errors import ConfigError, did_you_mean
+from .method_files import folder_name, method_identity, pinned_name
 from .recipes import Augment, check_recipe
 
 #: Settings that say where and how a run is carried out, not what it computes.
@@ -37,7 +38,7 @@ CAME_LATER: dict[str, Any] = {
     "hold_out_from": "training",
     "average": "none",
 }
-#: Characters of a source's name in the name of a run's folder: systems allow 255 bytes in all.
+#: Characters of a source's or a method's name in the name of a run's folder: systems allow 255 bytes in all.
 LONGEST_NAME = 40
 
 
@@ -55,7 +56,7 @@ class RunConfig:
     classes: tuple[str, ...] = ()
     """Use only these classes of the data set, in this order; all of them by default."""
     method: str = "mfw"
-    """Training method; `procrustean methods` lists them."""
+    """Training method; `procrustean methods` lists them. One of your own: FILE.py:NAME."""
     options: dict[str, Any] = field(default_factory=dict)
     """Options of the method, as KEY=VALUE; `procrustean methods NAME` explains them."""
     drw: bool = False
@@ -130,6 +131,11 @@ class RunConfig:
         numbers = {k: float(v) for k, v in self.options.items() if isinstance(v, int) and not isinstance(v, bool)}
         object.__setattr__(self, "options", {**self.options, **numbers})
         self.check()
+        self.settle()
+
+    def settle(self) -> None:
+        """Say which code a method of one's own is: the file may be edited before the run is over."""
+        object.__setattr__(self, "method", pinned_name(self.method))
 
     def check(self) -> None:
         """ConfigError for settings that contradict each other or cannot be."""
@@ -171,6 +177,7 @@ class RunConfig:
         """Twelve hexadecimal digits that name what the run computes."""
         settings = self.to_json()
         kept = {k: v for k, v in settings.items() if k not in CARRIED_OUT and v != CAME_LATER.get(k, ...)}
+        kept["method"] = method_identity(self.method)
         # The recipe of a data set is the paper's where there is one: two names for the same computation.
         kept["recipe"] = "paper" if self.recipe == "auto" else self.recipe
         return hashlib.sha256(json.dumps(kept, sort_keys=True).encode()).hexdigest()[:12]
@@ -180,7 +187,9 @@ class RunConfig:
         """A readable, unique folder name."""
         name = Path(self.source).stem[:LONGEST_NAME] or "images"
         setting = self.imbalance if self.rho is None else f"{self.imbalance}{self.rho:g}"
-        return f"{name}-{setting}-{self.method}{'-drw' * self.drw}-seed{self.seed}-{self.hash}"
+        return (
+            f"{name}-{setting}-{folder_name(self.method)[:LONGEST_NAME]}{'-drw' * self.drw}-seed{self.seed}-{self.hash}"
+        )
 
     def to_json(self) -> dict[str, Any]:
         """Plain data for JSON and YAML."""
@@ -267,6 +276,8 @@ def _typed(key: str, value: Any, origin: str) -> Any:
     elif key == "options":
         if not isinstance(value, dict) or not all(isinstance(k, str) for k in value):
             raise refuse("a mapping of option names to values")
+    elif key == "method" and callable(value):
+        raise refuse("the name of a method, which a record can keep; of one of your own 'FILE.py:NAME'")
     elif not isinstance(value, str | Path):
         raise refuse("a text")
     return Path(value) if key in ("data_dir", "run_dir") else value

@@ -21,6 +21,7 @@ from .engine.training import Interrupted
 from .errors import ConfigError
 from .linting import lint
 from .loading import Sources
+from .method_files import use_file
 from .ongoing_run import OngoingRun, begin_or_go_on
 from .preparing import Prepared, prepare
 from .recipes import RECIPES, recipe_for
@@ -142,6 +143,7 @@ def _starter(
     log: Tool | None,
 ) -> Callable[[], Iterator[None]]:
     def start() -> Iterator[None]:
+        use_file(asked.method)
         plan = planned(asked, splits=given, load=splits_of)
 
         def prepared(began: Mapping[str, Any]) -> Prepared:

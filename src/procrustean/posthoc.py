@@ -17,6 +17,7 @@ from .errors import ConfigError
 from .linting.corrections import corrections
 from .losses.ldam import LDAM
 from .losses.vector_scaling import shifts_scores
+from .method_files import plain_name
 from .nets.classifier import Classifier
 from .nets.heads import CosineHead
 from .preparing import Prepared
@@ -102,8 +103,8 @@ def scored(prepared: Prepared, net: Classifier, images: ImageSet) -> Scored:
 def _refuse_corrected(run: str | Path, prepared: Prepared) -> None:
     if shifts_scores(prepared.method.stages[-1].objective):
         raise ConfigError(
-            f"{run} was trained with {prepared.config.method!r}, whose loss corrects for the class sizes already: "
-            "adjusting its scores would count them twice. Its plain scores are right: procrustean evaluate"
+            f"{run} was trained with {plain_name(prepared.config.method)!r}, whose loss corrects for the class sizes "
+            "already: adjusting its scores would count them twice. Its plain scores are right: procrustean evaluate"
         )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
@@ -27,6 +27,7 @@ from .engine.stages import reshape_for, stage_epochs
 from .engine.stores import ImageStores, augmentation_of, free_bytes
 from .errors import ConfigError, RunError
 from .loading import source_settings
+from .method_files import plain_name
 from .methods import checked_options, make_method, option_defaults
 from .methods.base import Method
 from .nets import build_net, check_net, layers_of
@@ -253,8 +254,8 @@ def _resolved(
     changes = method.own if config.recipe == "own" else {**longer, **method.paper}
     if changes is None:
         raise ConfigError(
-            f"recipe 'own' received, but {config.method} was not published on {config.source} with a recipe known "
-            f"here; leave --recipe out to train by {recipe.name!r}, {RECIPES[recipe.name][1]}"
+            f"recipe 'own' received, but {plain_name(config.method)} was not published on {config.source} with a "
+            f"recipe known here; leave --recipe out to train by {recipe.name!r}, {RECIPES[recipe.name][1]}"
         )
     chosen = {name: getattr(config, name) for name in _FLAGS}
     # Mean and spread are the data's: measured again, they show whether the images are still the same.
@@ -263,12 +264,27 @@ def _resolved(
     return recipe.changed(changes).changed(kept).changed(flags)
 
 
-def check_identity(run: Path, identity: Mapping[str, Any], prepared: Prepared, purpose: str = "go on") -> None:
-    """Refuse a run whose data, classes or defaults have changed since it began."""
+def check_identity(
+    run: Path,
+    identity: Mapping[str, Any],
+    prepared: Prepared,
+    purpose: str = "go on",
+    besides: Collection[str] = (),
+) -> None:
+    """Refuse a run whose data, classes or defaults have changed since it began.
+
+    Args:
+        run: where it is.
+        identity: what it began with.
+        prepared: the run as it would be now.
+        purpose: what it cannot do then, in words.
+        besides: parts of the identity that make no difference to that.
+    """
     before, now = _flat(identity), _flat(json.loads(json.dumps(identity_of(prepared))))  # both with lists for tuples
     # What records did not have when the run began cannot have changed since.
     later = ("recipe.", "options.", "seed")
     both = [k for k in {**before, **now} if k in before or not k.startswith(later)]
+    both = [k for k in both if k.partition(".")[0] not in besides]
     if prepared.pretrained is None and prepared.config.pretrained:
         both.remove("pretrained")  # a trained network no longer needs the weights it started from
     changed = {k: (before.get(k), now.get(k)) for k in both if before.get(k) != now.get(k)}

@@ -17,7 +17,7 @@ FLOAT32 = {"cuda": 2.7, "cpu": 1.9}
 
 def relative_to_erm(config: RunConfig, device: Device = "cuda") -> float:
     """Time per image relative to ERM on the same network in the device's usual precision."""
-    known = METHODS.get(config.method)  # a plan that is still to choose a method has none
+    known = METHODS.get(config.method)  # a plan that is still to choose a method has none, a file says none
     step = 1.0 if known is None else known.relative_cost
     if device == "cpu":
         step = ON_CPUS.get(config.method, step)

@@ -15,6 +15,7 @@ from ..data.meta import meta_set
 from ..engine.device import own_stream
 from ..engine.stage import MetaImages, StageRun
 from ..engine.stages import reshape_for, stage_epochs
+from ..method_files import use_file
 from ..methods import METHODS
 from ..preparing import Prepared, prepare
 from . import speed
@@ -38,6 +39,7 @@ def bench_methods(
 
     def prepared_for(name: str) -> Prepared:
         config = RunConfig(source="cifar10", imbalance="long_tailed", rho=100.0, device=device, method=name)  # type: ignore[arg-type]
+        use_file(config.method)
         return prepare(config, splits=splits)
 
     erm_run = prepared_for("erm")

@@ -29,14 +29,19 @@ class Adjust:
     tau: float | None = None
     """Strength, 0 for none; default the best of 0 to 2 on the held-out images, 1 if there are none; of LDAM's cosines,
     these divided by the scale of its loss."""
+    method: tuple[str, ...] = ()
+    """The files of their methods, as far as they are your own: FILE.py ... They have to be what they were."""
     output: Path | None = None
     """JSON file to write, with all metrics; of one run."""
     json: bool = False
     """Print all metrics as JSON, for other programs; of one run."""
 
     def run(self) -> int:
+        from ..method_files import use_file
         from .each_run import distinct_runs, for_each_run
 
+        for method in self.method:
+            use_file(method)
         runs = distinct_runs(self.runs)
         if not runs:
             raise RunError("no run to adjust; give the folder of one, or of several")

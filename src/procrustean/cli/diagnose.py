@@ -31,6 +31,8 @@ class Diagnose:
     output: Path | None = None
     """Folder for the figures and diagnosis.json, of several runs for a folder with the name of each; default
     diagnosis/ with the name of the run, where `figures` and `report` find it."""
+    method: tuple[str, ...] = ()
+    """The files of their methods, as far as they are your own: FILE.py ... They have to be what they were."""
     all_classes: bool = False
     """Draw every class, not only the largest and the smallest."""
     quiet: bool = False
@@ -38,8 +40,11 @@ class Diagnose:
 
     def run(self) -> int:
         from ..console import make_reporter
+        from ..method_files import use_file
         from .each_run import for_each_run
 
+        for method in self.method:
+            use_file(method)
         places = self._places()
         reporter = make_reporter(quiet=self.quiet)
 

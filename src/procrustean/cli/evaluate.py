@@ -22,6 +22,8 @@ class Evaluate:
 
     run_dir: tyro.conf.Positional[Path]
     """Folder of the run."""
+    method: str | None = None
+    """The file of its method, if it is one of your own: FILE.py. It has to be what it was."""
     weights: Literal["last", "held_out", "ema", "swa"] = "last"
     """Weights of the last epoch, of the epoch chosen on the held-out set, or averages of a run with --average."""
     statistics: Literal["kept", "mixed", "clean"] = "kept"
@@ -35,7 +37,10 @@ class Evaluate:
 
     def run(self) -> int:
         from ..api import evaluate
+        from ..method_files import use_file
 
+        if self.method is not None:
+            use_file(self.method)
         refuse_inside(self.run_dir, self.output)
         metrics = evaluate(self.run_dir, weights=self.weights, statistics=self.statistics, source=self.source)
         outcome = {"weights": self.weights, "statistics": self.statistics, **metrics}

@@ -20,6 +20,8 @@ class Export:
     """Folder of a run, or of a comparison by --method auto."""
     format: Literal["safetensors", "torch", "onnx"] = "safetensors"
     """safetensors for this library, torch for a program that needs torch alone, onnx for one that needs onnxruntime."""
+    method: str | None = None
+    """The file of its method, if it is one of your own: FILE.py. It has to be what it was."""
     output: Path | None = None
     """New folder; default the run's name with the format behind it."""
     prior: str | None = None
@@ -29,8 +31,11 @@ class Export:
         from ..auto import chosen_run
         from ..console import write_result
         from ..exporting.export import export
+        from ..method_files import use_file
         from .outputs import refuse_inside
 
+        if self.method is not None:
+            use_file(self.method)
         refuse_inside(chosen_run(self.model), self.output or Path())
         done = export(self.model, form=self.format, output=self.output, prior=self.prior)
         checked = f"checked: probabilities differ from the run's by at most {done.difference:.1e}"

@@ -44,6 +44,7 @@ class Fleet:
         from ..advice.planning import ADVISED, AUTO
         from ..console import make_reporter, notify, write_result
         from ..grids import expand
+        from ..method_files import use_file
         from ..preparing import recipe_of
 
         configs = expand(read_yaml(self.grid), self.output, origin=str(self.grid))
@@ -55,6 +56,7 @@ class Fleet:
         for config in configs:  # what is wrong with any of them is said before one is trained
             if config.method == AUTO:
                 raise ConfigError(f"{self.grid}: method auto compares methods itself; give it to procrustean train")
+            use_file(config.method)
             recipe_of(replace(config, method="mfw") if config.method == ADVISED else config)
         if self.processes is not None and self.width is not None:
             raise ConfigError("both --width and --processes received; every process trains one run at a time")

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import tyro
 
+from ..errors import ConfigError
 from .reflow import hanging, reflow
 
 
@@ -16,15 +17,20 @@ class Methods:
     """List the training methods, or explain one: formula, options and defaults, cost, source."""
 
     name: tyro.conf.Positional[str | None] = None
-    """Method to explain; without it all are listed."""
+    """Method to explain, one of your own as FILE.py:NAME; without it all are listed."""
+    check: bool = False
+    """Try it on the digits, half a minute: whether it trains, repeats itself, and can be resumed and loaded."""
 
     def run(self) -> int:
         from ..console import terminal_width, write_result
+        from ..method_files import pinned_name, use_file
         from ..methods import METHODS
 
         width = terminal_width()
+        if self.check:
+            return self._tried()
         if self.name is not None:
-            write_result(_explained(self.name, width))
+            write_result(_explained(use_file(pinned_name(self.name)), width))
             return 0
         column = max(map(len, METHODS)) + 2
         lines = [f"{name:{column}}{_summary(name)}" for name in METHODS]
@@ -33,19 +39,39 @@ class Methods:
         write_result("\n".join([*lines, "", "procrustean methods NAME explains one."]))
         return 0
 
+    def _tried(self) -> int:
+        from ..console import write_result
+        from ..method_files import pinned_name, use_file
+        from ..method_trial import try_method
+
+        if self.name is None:
+            raise ConfigError("--check received without a method; name one: procrustean methods FILE.py:NAME --check")
+        right = True
+        for trial in try_method(use_file(pinned_name(self.name))):
+            options = ", ".join(f"{name}={value}".lower() for name, value in trial.options.items()) or "defaults"
+            accuracy = "" if trial.accuracy is None else f", test balanced accuracy {100 * trial.accuracy:.1f} %"
+            write_result(
+                f"{options}: {'; '.join(trial.faults) or 'trains, repeats itself, goes on, is loaded'}{accuracy}"
+            )
+            right = right and not trial.faults
+        return 0 if right else 1
+
 
 def _explained(name: str, width: int) -> str:
-    from ..methods import METHODS, factory, option_defaults
+    from ..method_files import file_method, plain_name
+    from ..methods import entry, factory, option_defaults
 
-    made, entry = factory(name), METHODS[name]
+    made, known = factory(name), entry(name)
     defaults = ", ".join(f"{k}={v!r}" for k, v in option_defaults(name).items())
-    rows = f"{', '.join(entry.rows)} in the paper" if entry.rows else "not in the paper"
+    rows = f"{', '.join(known.rows)} in the paper" if known.rows else "not in the paper"
+    if own := file_method(name):
+        rows = f"your own, sha256 {own.sha256}"
     facts = (
         f"Defaults: {defaults or 'no options'}",
-        f"Training time relative to ERM: {entry.cost}",
-        f"Source: {entry.source}",
+        f"Training time relative to ERM: {known.cost}",
+        f"Source: {known.source}",
     )
-    parts = [f"{name} ({rows})", reflow(inspect.getdoc(made) or "", width)]
+    parts = [f"{plain_name(name)} ({rows})", reflow(inspect.getdoc(made) or "", width)]
     return "\n\n".join([*parts, "\n".join(hanging(fact, width) for fact in facts)])
 
 

@@ -23,6 +23,8 @@ class Predict:
     """Folder of a run, of a comparison by --method auto, or of an export."""
     paths: tyro.conf.Positional[tuple[str, ...]]
     """Images, and folders with images at any depth."""
+    method: str | None = None
+    """The file of its method, if it is one of your own: FILE.py. It has to be what it was."""
     output: Path | None = None
     """CSV file to write; default the terminal."""
     prior: str | None = None
@@ -39,11 +41,14 @@ class Predict:
 
     def run(self) -> int:
         from ..console import ResultStream, notify
+        from ..method_files import use_file
         from ..predicting.loading import load_model, model_folder
         from ..predicting.predict import predict, write_predictions
 
         if self.output is not None:
             check_output(self.output, (*self.paths, *([self.prior] if self.prior else [])))
+        if self.method is not None:
+            use_file(self.method)
         folder = model_folder(self.model)
         if folder != self.model:
             notify(f"using {folder}, which was chosen in {self.model}")

@@ -18,6 +18,7 @@ def settings_text(config: RunConfig, tuned: Collection[str] = ()) -> str:
     """
     from ..advice.planning import ADVISED, AUTO, planned
     from ..data.sources import is_named
+    from ..method_files import plain_name, use_file
     from ..paths import expanded
     from ..preparing import recipe_of
     from ..recipes import RECIPES
@@ -26,6 +27,7 @@ def settings_text(config: RunConfig, tuned: Collection[str] = ()) -> str:
     def named(settings: RunConfig) -> RunConfig:
         return replace(settings, method="mfw") if settings.method in (ADVISED, AUTO) else settings
 
+    use_file(config.method)
     recipe_of(named(config))  # what is wrong with the settings is said before images are loaded
     if is_named(config.source) or expanded(config.source).exists():
         config = planned(config).config
@@ -33,7 +35,7 @@ def settings_text(config: RunConfig, tuned: Collection[str] = ()) -> str:
         config = named(config)
     recipe = recipe_of(named(config))
     comments = "".join(f"# {name}: {value}\n" for name, value in recipe.to_json().items() if name != "name")
-    own = f", as {config.method} was published" * (config.recipe == "own")
+    own = f", as {plain_name(config.method)} was published" * (config.recipe == "own")
     title = f"# The recipe these settings resolve to: {recipe.name}, {RECIPES[recipe.name][1]}{own}\n"
     # Which methods are compared, --method auto decides when it runs.
     method = "" if config.method == AUTO else method_comments(config, recipe, tuned)

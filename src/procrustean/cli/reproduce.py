@@ -117,12 +117,17 @@ class Reproduce:
             reporter.close()
 
     def _definitions(self) -> Definitions:
+        from ..method_files import use_file
         from ..reproduce.definitions import paper_definitions, read_definitions
         from .config_file import read_yaml
 
         if self.tables is None:
             return paper_definitions()
-        return read_definitions(read_yaml(self.tables), origin=str(self.tables))
+        definitions = read_definitions(read_yaml(self.tables), origin=str(self.tables))
+        cells = [cell for table in definitions.tables.values() for cell in table.cells()]
+        for method in dict.fromkeys(str(cell.settings.get("method", "")) for cell in cells):
+            use_file(method)
+        return definitions
 
     def _plan(self, definitions: Definitions, parts: list[Part], store: Store) -> Plan:
         from ..reproduce.availability import absent_data

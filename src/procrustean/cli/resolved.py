@@ -8,6 +8,7 @@ from typing import Any
 from ..config import RunConfig
 from ..counts import Kind
 from ..engine.stages import stage_epochs
+from ..method_files import plain_name
 from ..methods import checked_options, make_method, option_defaults
 from ..methods.base import Method
 from ..nets import layers_of
@@ -44,9 +45,8 @@ def method_comments(config: RunConfig, recipe: Recipe, tuned: Collection[str] = 
         lines[name] = found[kinds[0]] if same else ", ".join(f"{text} if {kind}" for kind, text in found.items())
     method = made[kinds[0]]
     lines |= _deferred(method, recipe.epochs)
-    title = (
-        f"# The method these settings resolve to: {method.label} (procrustean methods {config.method} explains it)\n"
-    )
+    explained = f"procrustean methods {plain_name(config.method)} explains it"
+    title = f"# The method these settings resolve to: {method.label} ({explained})\n"
     return title + "".join(f"# {name}: {text}\n" for name, text in lines.items())
 
 

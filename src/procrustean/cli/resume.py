@@ -15,6 +15,8 @@ class Resume:
 
     run_dir: tyro.conf.Positional[Path]
     """Folder of the run."""
+    method: str | None = None
+    """The file of its method, if it is one of your own: FILE.py. It has to be what it was."""
     log: Literal["tensorboard", "wandb", "trackio"] | None = None
     """Also log the numbers of every epoch to one of these; each needs its package."""
     quiet: bool = False
@@ -23,9 +25,12 @@ class Resume:
     def run(self) -> int:
         from ..api import resume
         from ..console import make_reporter
+        from ..method_files import use_file
         from .outcome import show
         from .own_outcome import show_own
 
+        if self.method is not None:
+            use_file(self.method)
         reporter = make_reporter(quiet=self.quiet)
         try:
             run = resume(self.run_dir, reporter=reporter, log=self.log)

@@ -24,8 +24,8 @@ class Train(RunConfig):
     """Data set: a name of `procrustean data sources`, a folder of images (one folder per class), a .csv, .parquet or
     .npz file."""
     method: str = "advised"
-    """Training method; `procrustean methods` lists them. By default mfw, and for images of your own the one that is
-    advised for their counts; auto compares several on held-out images."""
+    """Training method; `procrustean methods` lists them, FILE.py:NAME is your own. By default mfw, and for images
+    of your own the one that is advised for their counts; auto compares several on held-out images."""
     hold_out: float = 0
     """Training images per class set aside to choose and calibrate on, or below 1 their share; 0 trains on all, but
     images of your own without --method or with auto give 15 % unless they come with a validation split."""
@@ -42,6 +42,9 @@ class Train(RunConfig):
 
     def check(self) -> None:
         """Settings are judged when all of them are known: those of the file and the flags together."""
+
+    def settle(self) -> None:
+        """Likewise."""
 
     @classmethod
     def with_defaults(cls, settings: Mapping[str, Any]) -> Train:

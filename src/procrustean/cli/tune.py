@@ -60,6 +60,9 @@ class Tune(RunConfig):
     def check(self) -> None:
         """Settings are judged when all of them are known: those of the file and the flags together."""
 
+    def settle(self) -> None:
+        """Likewise."""
+
     @classmethod
     def with_defaults(cls, settings: Mapping[str, Any]) -> Tune:
         """The command with the settings of a file as its defaults."""
@@ -67,6 +70,7 @@ class Tune(RunConfig):
 
     def run(self) -> int:
         from ..console import make_reporter, write_result
+        from ..method_files import use_file
         from ..preparing import recipe_of
         from ..tuning.checking import check_options
         from ..tuning.choosing import options_text
@@ -76,6 +80,7 @@ class Tune(RunConfig):
         from .outcome import comparisons_of
 
         reported = RunConfig(**{f.name: getattr(self, f.name) for f in fields(RunConfig) if f.name != "run_dir"})
+        use_file(reported.method)
         recipe_of(reported)  # what is wrong with the settings is said before anything is trained
         base = candidate_settings(reported, self.choose_on)
         space = read_space(base.method, self.over) if self.over else default_space(base.method, self.source)

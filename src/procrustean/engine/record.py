@@ -8,13 +8,17 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from ..method_files import file_method
 from .device import machine
 
 if TYPE_CHECKING:
+    from ..methods.base import Method
     from ..preparing import Prepared
     from .training import Training
 
 FORMAT = 1
+#: Parts of the identity that the method decides.
+OF_THE_METHOD = ("method", "options", "stages", "plain_network")
 
 
 def identity_of(prepared: Prepared) -> dict[str, Any]:
@@ -31,7 +35,13 @@ def identity_of(prepared: Prepared) -> dict[str, Any]:
         "recipe": _plain(prepared.recipe.to_json()),
         "precision": prepared.placement.precision,
         **({} if prepared.pretrained is None else {"pretrained": prepared.pretrained.sha256}),
+        **({} if file_method(prepared.config.method) is None else {"plain_network": _is_plain(prepared.method)}),
     }
+
+
+def _is_plain(method: Method) -> bool:
+    """Whether the network is one that can be built without the method: weights are all that a run adds to it."""
+    return method.head is None and all(stage.reshape is None for stage in method.stages)
 
 
 def make_result(prepared: Prepared, training: Training) -> dict[str, Any]:
@@ -69,7 +79,7 @@ def make_result(prepared: Prepared, training: Training) -> dict[str, Any]:
             "meta": next((m.chosen.to_json() for m in training.meta if m is not None), None),
         },
         "method": {
-            "name": prepared.config.method,
+            **_name_of(prepared.config.method),
             "options": prepared.options,
             "stages": [
                 {"name": stage.name, "epochs": epochs}
@@ -96,6 +106,12 @@ def make_result(prepared: Prepared, training: Training) -> dict[str, Any]:
         "images_per_second": round(shown / max(position.seconds["train"], 1e-9), 1),
         "environment": environment(prepared, training),
     }
+
+
+def _name_of(method: str) -> dict[str, str]:
+    """The method's name as it was given and, of one in a file, the hash of its code."""
+    own = file_method(method)
+    return {"name": method} if own is None else {"name": own.plain, "sha256": own.sha256}
 
 
 def probes_of(records: Sequence[dict[str, Any]]) -> dict[str, Any] | None:

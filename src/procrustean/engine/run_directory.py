@@ -22,6 +22,7 @@ from ..config import CARRIED_OUT, RunConfig
 from ..console import command_text
 from ..data.sources import place_of
 from ..errors import RunError
+from ..method_files import file_method, short_identity
 from ..run_places import no_run_at
 from . import checkpoint
 from .claims import Claim
@@ -108,6 +109,11 @@ class RunDirectory:
         ):
             if not isinstance(value, kind):
                 raise RunError(f"{path}/config.json is damaged: {name} = {value!r:.60}")
+        own = file_method(str(record["config"].get("method", "")))
+        if own is not None and not own.sha256:  # settings of a user's stand for the file as it is, records do not
+            raise RunError(
+                f"{path}/config.json is damaged: it names the method {own.plain} without the hash of its code"
+            )
         config = RunConfig.from_json(record["config"], origin=f"{path}/config.json")
         if record.get("hash", config.hash) != config.hash:
             raise RunError(
@@ -136,6 +142,7 @@ class RunDirectory:
         config = spelt_as(existing, self.source_path(), config)
         if existing.hash != config.hash:
             before, now = existing.to_json(), config.to_json()
+            before["method"], now["method"] = short_identity(existing.method), short_identity(config.method)
             changed = ", ".join(
                 f"{k}: {before[k]!r} there, {now[k]!r} here"
                 for k in now
@@ -145,7 +152,7 @@ class RunDirectory:
         if self.finished:
             raise RunError(f"{self.path} holds this very run, finished; see: {command_text('compare', self.path)}")
         raise RunUnfinished(
-            f"{self.path} holds this very run, unfinished; go on with: {command_text('resume', self.path)}"
+            f"{self.path} holds this very run, unfinished; go on with: {resume_command(self.path, config)}"
         )
 
     def file(self, name: str) -> Path:
@@ -248,6 +255,12 @@ class RunDirectory:
         """Write the result; from now on the run is complete and needs its checkpoints no more."""
         checkpoint.write_atomically(self.file("result.json"), _json(result))
         self.clear()
+
+
+def resume_command(path: Path, config: RunConfig) -> str:
+    """The command that goes on with a run; a file of the user's has to be named again."""
+    own = file_method(config.method)
+    return command_text("resume", path, *(() if own is None else ("--method", own.path)))
 
 
 def spelt_as(existing: RunConfig, source_path: str | None, config: RunConfig) -> RunConfig:

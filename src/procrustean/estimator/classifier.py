@@ -21,6 +21,7 @@ from ..calibration.scaling import Prior
 from ..data.imageset import NO_TEST, Images, ImageSet, Splits
 from ..data.imbalance import hold_out_share
 from ..errors import ConfigError, DataError
+from ..method_files import folder_name
 from ..predicting.model import Model
 from .images import holds_files, pixels_of_files, pixels_of_numbers, scale_of
 
@@ -203,7 +204,7 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         except RunUnfinished:  # the same settings, cut short: it goes on, unless the images are others
             run = resume(folder, splits=splits)
         trained: dict[str, Any] = run.result["config"]
-        self.method_ = Choice(trained["method"], trained["drw"]).name
+        self.method_ = Choice(folder_name(trained["method"]), trained["drw"]).name
         return load_model(run.path, device=self.device)
 
     def _prior(self, names: Sequence[str], counts: Sequence[int]) -> Prior | None:

@@ -1,6 +1,7 @@
 """The table of methods, and how one is made from its name and options.
 
-Adding a method is one file in this folder and one line in METHODS.
+Adding a method is one file in this folder and one line in METHODS. Methods of a user's own files are in neither: they
+are named FILE.py:NAME.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from importlib import import_module
 from typing import Any
 
 from ..errors import ConfigError, did_you_mean
+from ..method_files import file_method, plain_name
 from ..types import Problem
 from .base import Method
 
@@ -140,8 +142,17 @@ METHODS: dict[str, Entry] = {
 }
 
 
-def factory(name: str) -> Callable[..., Method]:
-    """The function that builds the method."""
+def entry(name: str) -> Entry:
+    """What is known about a method, the library's or one of a file, which is not imported for it."""
+    own = file_method(name)
+    if own is not None:
+        return Entry((), own.path, cost="1 (not measured)")
+    check_name(name)
+    return METHODS[name]
+
+
+def check_name(name: str) -> None:
+    """ConfigError for a name that is not in the table, with the one that was probably meant."""
     if name == "auto":
         raise ConfigError(
             "method 'auto' received, which compares methods and is for procrustean train alone; one method is needed "
@@ -154,6 +165,15 @@ def factory(name: str) -> Callable[..., Method]:
             raise ConfigError(f"there is no method {name!r}; write --method {plain}{drw}")
         known = (*METHODS, "auto")  # the latter is for `train`, which compares methods
         raise ConfigError(f"there is no method {name!r}. {did_you_mean(name, known)} See: procrustean methods")
+
+
+def factory(name: str) -> Callable[..., Method]:
+    """The function that builds the method; one of a file only where the user has named the file (`use_file`)."""
+    if file_method(name) is not None:
+        from .from_file import factory_in_file
+
+        return factory_in_file(name)
+    check_name(name)
     made: Callable[..., Method] = getattr(import_module(f".{name}", __name__), name)
     return made
 
@@ -165,7 +185,13 @@ def make_method(name: str, problem: Problem, options: Mapping[str, Any] | None =
     >>> make_method("focal", problem, {"gamma": "2"}).label
     'Focal'
     """
-    return factory(name)(problem, **checked_options(name, options or {}))
+    made = factory(name)(problem, **checked_options(name, options or {}))
+    if not isinstance(made, Method):
+        raise ConfigError(
+            f"{plain_name(name)} returned {type(made).__name__}, not a Method; end it with return Method(stages=..., "
+            "label=...), from procrustean.methods.base"
+        )
+    return made
 
 
 def option_defaults(name: str) -> dict[str, Any]:
@@ -176,21 +202,21 @@ def option_defaults(name: str) -> dict[str, Any]:
 
 def checked_options(name: str, options: Mapping[str, Any]) -> dict[str, Any]:
     """The options with their types, or a ConfigError that names the one at fault."""
-    known = option_defaults(name)
+    known, refused, shown = option_defaults(name), entry(name).refused, plain_name(name)
     hints = typing.get_type_hints(factory(name))
     checked = {}
     for key, value in options.items():
-        if key in METHODS[name].refused:
-            raise ConfigError(f"method {name!r} takes no {key}: {METHODS[name].refused[key]}")
+        if key in refused:
+            raise ConfigError(f"method {shown!r} takes no {key}: {refused[key]}")
         if key not in known:
             listed = ", ".join(f"{k}={v!r}" for k, v in known.items()) or "none"
-            raise ConfigError(f"method {name!r} has no option {key!r}. {did_you_mean(key, known)} Options: {listed}")
+            raise ConfigError(f"method {shown!r} has no option {key!r}. {did_you_mean(key, known)} Options: {listed}")
         try:
             checked[key] = _converted(value, hints[key])
         except ValueError:
             wanted = _type_name(hints[key])
             raise ConfigError(
-                f"option {key} = {value!r} of method {name!r} is not {wanted}; default {known[key]!r}"
+                f"option {key} = {value!r} of method {shown!r} is not {wanted}; default {known[key]!r}"
             ) from None
     return checked
 

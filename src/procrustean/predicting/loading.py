@@ -88,15 +88,16 @@ def spec_of(folder: Path) -> ModelSpec:
 
 
 def _spec_of_run(folder: Path) -> ModelSpec:
-    _, config, _ = RunDirectory.open(folder)
+    _, config, identity = RunDirectory.open(folder)
     result = load_result(folder).record
     recipe, data = result["recipe"], result["data"]
     counts = [int(n) for n in data["counts"]]
     spec = ModelSpec(
         label=result["label"],
         net=recipe["net"],
-        method=config.method,
-        options=result["method"]["options"],
+        # A network that any method may have trained is described without the file of a method of the user's.
+        method="erm" if identity.get("plain_network") else config.method,
+        options={} if identity.get("plain_network") else result["method"]["options"],
         seed=config.seed,
         classes=tuple(data["classes"]),
         image_shape=_image_shape(folder, result),

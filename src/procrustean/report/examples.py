@@ -84,7 +84,7 @@ class ExampleFinder:
         directory, config, _ = RunDirectory.open(folder)
         found_at = {"source": directory.source_path() or config.source, "data_dir": self.data_dir or config.data_dir}
         splits = self._load(**{**source_settings(config), **found_at})
-        return load_run(folder, splits=splits, anywhere=True)
+        return load_run(folder, splits=splits, anywhere=True, network_alone=True)
 
 
 def picture(pixels: NDArray[np.uint8]) -> str:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from procrustean.errors import RunError
+from procrustean.method_files import plain_name
 from procrustean.report.class_sizes import recall_by_size
 from procrustean.report.result_file import KNOWN_FORMATS, UNFINISHED, Result, check_record
 from procrustean.run_places import CONFIG_FILE, no_run_at
@@ -110,7 +111,7 @@ def _record(
             "split_hash": identity.get("split_hash"),
             "source_hash": None,  # known when the run ends
         },
-        "method": {"name": config.get("method"), "options": config.get("options") or {}},
+        "method": {"name": plain_name(str(config.get("method"))), "options": config.get("options") or {}},
         "selections": _selections(evaluated, counts),
         "curves": {
             "loss": [record.get("loss") for record in records],

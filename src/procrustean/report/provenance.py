@@ -36,6 +36,8 @@ def _settings(result: Result) -> dict[tuple[str, str], str]:
     record = result.record
     method = record["method"]
     found = {("method", "name"): str(method.get("name"))}
+    if method.get("sha256"):
+        found["method", "sha256"] = str(method["sha256"])
     for name, value in (method.get("options") or {}).items():
         found["method", name.replace("_", " ")] = _text(value)
     if method.get("stages"):

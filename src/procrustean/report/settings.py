@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 from procrustean.config import CAME_LATER
+from procrustean.method_files import file_method, short_identity
 from procrustean.report.result_file import Result
 
 #: Fields of a config that do not tell two settings apart. `seed` and `data_seed` number the repeats; the
@@ -71,6 +72,10 @@ def setting_of(result: Result) -> dict[str, Any]:
         if name not in NOT_PART_OF_THE_SETTING and name not in settled
     }
     method = record["method"].get("name")
+    named = config.get("method")
+    if isinstance(named, str) and file_method(named) is not None:
+        # Its code counts, not the place of the file.
+        config["method"] = method = short_identity(named)
     options = record["method"].get("options", result.config.get("options"))
     return {
         "label": result.label,

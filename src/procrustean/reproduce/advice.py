@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from ..methods import METHODS
+from ..methods import entry as method_entry
 from ..report.formats import Cell, Column, Table, measured_cell, to_markdown
 from ..report.results import Group, Statistic
 from .by_hand import by_hand
@@ -125,7 +125,7 @@ def relative_cost(group: Group) -> float:
     """Training time relative to ERM in the paper's recipe, from epochs and the price of a step."""
     from ..recipes import recipe_for
 
-    step = METHODS[str(group.results[0].record["method"]["name"])].relative_cost
+    step = method_entry(str(group.results[0].record["method"]["name"])).relative_cost
     return step * group.epochs / recipe_for(str(group.data["source"])).epochs
 
 

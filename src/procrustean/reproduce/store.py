@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from copy import copy
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from ..config import RunConfig
 from ..engine.checkpoint import write_atomically
 from ..errors import ConfigError, RunError
+from ..method_files import is_usable, short_identity
 from ..plain_json import read_object
 from ..report.results import Result, load_result
 from ..run_places import is_damaged, is_result_file
@@ -116,7 +118,7 @@ class Store:
     def _add(self, path: Path) -> None:
         try:
             result = load_result(path)
-            written = RunConfig.from_json(result.config, origin=str(path))
+            written = _recorded(result.config, path)
             config = canonical(written)
         except (ConfigError, RunError) as error:
             self._say(f"left out: {error}")
@@ -138,10 +140,18 @@ class Store:
     def _add_directory(self, directory: Path) -> None:
         try:
             record = json.loads((directory / "config.json").read_text())
-            config = RunConfig.from_json(record["config"], origin=str(directory))
+            config = _recorded(record["config"], directory)
             made_here = canonical(config).hash == config.hash
         except (ConfigError, OSError, ValueError, KeyError, TypeError) as error:
             self._say(f"left out: {directory} ({error})")
             return
         if made_here:
             self.places[config.hash] = directory
+
+
+def _recorded(settings: Mapping[str, Any], origin: Path) -> RunConfig:
+    """The settings of a record; refuses a method of a file that no table here names, or names with another text."""
+    method = settings.get("method") if isinstance(settings, Mapping) else None
+    if isinstance(method, str) and not is_usable(method):
+        raise ConfigError(f"{origin} was trained by {short_identity(method)}, which is in no file that a table names")
+    return RunConfig.from_json(settings, origin=str(origin))

@@ -19,6 +19,7 @@ from ..engine.run_directory import RunDirectory
 from ..errors import ConfigError, Diverged, RunError
 from ..loading import Sources
 from ..many import Outcome, fit_many
+from ..method_files import use_file
 from ..plain_json import FORMAT, read_object
 from ..run_names import Distinct
 from ..run_places import CANDIDATES
@@ -84,6 +85,7 @@ def tune(
     """
     budget, reporter = budget or Budget(), reporter or SilentReporter()
     _check(budget)
+    use_file(base.method)
     if (output / STUDY).exists():  # it is about to be written anew, and must not be of a later version
         read_object(output / STUDY, "remove it to go on with the runs beside it")
     tuning = _Tuning(base, final_source or base.source, output, budget, reporter, clock)

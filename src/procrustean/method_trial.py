@@ -1,0 +1,99 @@
+"""A short trial of a method on the digits: what has to hold for any run to be trusted, before a long one is trained."""
+
+from __future__ import annotations
+
+import itertools
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from .api import evaluate, resume
+from .config import RunConfig
+from .console import SilentReporter
+from .engine.record import identity_of
+from .engine.run_directory import RunDirectory
+from .engine.training import Interrupted
+from .errors import Diverged
+from .methods import option_defaults
+from .ongoing_run import FinishedRun, OngoingRun
+from .preparing import prepare
+
+EPOCHS = 5
+#: Steps, of 17 in an epoch, after which the second run is stopped: not between two epochs.
+STOPPED_AFTER = 40
+
+
+@dataclass(frozen=True)
+class Trial:
+    """What came of a method with certain options."""
+
+    options: dict[str, Any]
+    faults: tuple[str, ...]
+    accuracy: float | None  # balanced, on the test images; None if it came to no end
+
+
+def try_method(method: str) -> Iterator[Trial]:
+    """Train a method with its defaults, and with each of its switches the other way round.
+
+    Args:
+        method: its name; files have to be named by the user (`use_file`).
+    """
+    plain: bytes | None = None
+    for options in ({}, *({name: True} for name, default in option_defaults(method).items() if default is False)):
+        with tempfile.TemporaryDirectory() as folder:
+            trial, weights = _tried(method, options, Path(folder))
+        if options == {}:
+            plain = weights
+        elif weights is not None and weights == plain:
+            trial = Trial(options, (*trial.faults, "it trains the same network as without this option"), trial.accuracy)
+        yield trial
+
+
+def _tried(method: str, options: dict[str, Any], folder: Path) -> tuple[Trial, bytes | None]:
+    config = RunConfig("digits", "step", 20, method=method, options=options, epochs=EPOCHS, device="cpu")
+    try:
+        run = _trained(config, folder / "whole")
+    except Diverged:  # whose text names a folder that is gone by then
+        return Trial(options, ("a loss, gradient or weight is no finite number",), None), None
+    weights = (run.path / "model.safetensors").read_bytes()
+    accuracy = float(run.metrics["balanced_accuracy"])
+    return Trial(options, tuple(_faults(config, run, weights, folder)), accuracy), weights
+
+
+def _faults(config: RunConfig, run: FinishedRun, weights: bytes, folder: Path) -> Iterator[str]:
+    if evaluate(run.path)["confusion"] != run.metrics["confusion"]:
+        yield (
+            "the network that is loaded again is not the one that was trained: what a reshape draws has to come from "
+            "torch's generator, and what the network learns has to be in its state dict"
+        )
+    torch.manual_seed(12345)  # what others draw must make no difference
+    again = _trained(config, folder / "again")
+    if (again.path / "model.safetensors").read_bytes() != weights:
+        yield "another run with the same seed ends differently: it draws random numbers itself, instead of naming draws"
+        return
+    _trained(config, folder / "stopped", stop_after=STOPPED_AFTER)
+    resumed = resume(folder / "stopped")
+    if (resumed.path / "model.safetensors").read_bytes() != weights:
+        yield (
+            "a run that is stopped and goes on ends differently: what its objective learns or remembers has to be in "
+            "buffers or parameters, which checkpoints keep"
+        )
+
+
+def _trained(config: RunConfig, path: Path, stop_after: int | None = None) -> Any:
+    """The finished run; None if it was to be stopped."""
+    prepared, asked = prepare(config), itertools.count(1)
+    directory = RunDirectory.create(path, config, identity_of(prepared))
+    run = OngoingRun(
+        prepared, directory, SilentReporter(), stop=lambda: stop_after is not None and next(asked) >= stop_after
+    )
+    try:
+        for _ in run.turns():
+            pass
+    except Interrupted:
+        return None
+    return run.finished

@@ -1,0 +1,141 @@
+"""A folder with methods of a user's own, images to train them on, and the program as a new process would be."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from procrustean import method_files
+
+Call = Callable[..., Any]
+
+#: A loss, a mixer with deferred weights, two stages with a new head, and mistakes. Imports a module beside it.
+METHODS = '''
+"""Methods of one's own."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from procrustean.losses import Loss
+from procrustean.methods.base import Method, Stage
+from procrustean.methods.mixup import mixup
+from procrustean.objectives import Classify
+from procrustean.types import Problem
+from procrustean.weights import deferred
+from shared_numbers import TEMPERATURE
+
+NUMBER = 3
+
+
+class Tempered(Loss):
+    def __init__(self, temperature: float) -> None:
+        super().__init__(reduction="none")
+        self.temperature = temperature
+
+    def per_sample(self, logits: Tensor, labels: Tensor) -> Tensor:
+        return F.cross_entropy(logits / self.temperature, labels, reduction="none")
+
+
+def tempered(
+    problem: Problem, *, temperature: float = TEMPERATURE, form: Literal["a", "b"] = "a", drw: bool = False
+) -> Method:
+    """Cross-entropy of scores that are divided."""
+    objective = Classify(loss=Tempered(temperature), weight=deferred(problem.counts, drw))
+    return Method(stages=(Stage(objective),), label="Tempered" + "-DRW" * drw)
+
+
+def soft_mixup(problem: Problem, *, alpha: float = 0.4, drw: bool = False) -> Method:
+    """mixup with a small alpha."""
+    return Method(stages=mixup(problem, alpha=alpha, drw=drw).stages, label="Soft mixup" + "-DRW" * drw)
+
+
+def new_head(net: nn.Module) -> None:
+    nn.init.normal_(net.head.weight, std=0.1)
+
+
+def two_stages(problem: Problem) -> Method:
+    """Features, then a new head."""
+    later = Stage(Classify(), name="head", share=0.5, trainable="head", reshape=new_head)
+    return Method(stages=(Stage(Classify(), name="features", share=0.5), later), label="Two stages")
+
+
+def no_method(problem: Problem, *, drw: bool = False) -> Method:
+    return "Method"
+
+
+def not_problem(counts: list[int], *, drw: bool = False) -> Method: ...
+
+
+def not_keyword(problem: Problem, drw: bool = False) -> Method: ...
+
+
+def no_default(problem: Problem, *, drw: bool) -> Method: ...
+
+
+def no_type(problem: Problem, *, drw=False) -> Method: ...
+
+
+def odd_type(problem: Problem, *, layers: list[str] = ()) -> Method: ...
+
+
+def unknown_type(problem: Problem, *, drw: Boolean = False) -> Method: ...
+'''
+
+
+@pytest.fixture
+def work(tmp_path: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder, which is the current one, with the file and the module that it imports."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
+    (tmp_path / "mine.py").write_text(METHODS)
+    (tmp_path / "shared_numbers.py").write_text("TEMPERATURE = 2.0\n")
+    return tmp_path
+
+
+@pytest.fixture
+def npz(work: Path) -> str:
+    """Sixty training images of four classes, eight by eight."""
+    random, arrays = np.random.RandomState(0), {}
+    for split, counts in (("train", (24, 18, 12, 6)), ("test", (10, 10, 10, 10))):
+        labels = np.repeat(np.arange(4), counts)
+        images = random.randint(0, 160, (len(labels), 8, 8))
+        for image, label in zip(images, labels, strict=True):
+            image[:, 2 * label : 2 * label + 2] += 90
+        arrays |= {f"{split}_images": images.astype(np.uint8), f"{split}_labels": labels}
+    np.savez(work / "stripes.npz", **arrays)
+    return "stripes.npz"
+
+
+@pytest.fixture
+def new_process(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
+    """Forgets which files have been named, as a new process has."""
+    return lambda: monkeypatch.setattr(method_files, "_named", {})
+
+
+@pytest.fixture(autouse=True)
+def _as_a_new_process(new_process: Callable[[], None]) -> None:
+    new_process()
+
+
+@pytest.fixture
+def call(work: Path, program: Call, new_process: Callable[[], None]) -> Call:
+    """The program in the folder, each time as a process of its own."""
+
+    def run(*arguments: str) -> Any:
+        new_process()
+        return program(*arguments)
+
+    return run
+
+
+@pytest.fixture(scope="session")
+def tiny() -> dict[str, Any]:
+    return {"net": "small", "epochs": 2, "batch_size": 16, "device": "cpu", "precision": "fp32"}

@@ -1,0 +1,108 @@
+"""`procrustean methods FILE.py:NAME --check` finds what makes the runs of a method untrustworthy."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+Call = Callable[..., Any]
+
+FAULTY = '''
+import torch
+from torch import nn
+
+from procrustean.losses import Loss
+from procrustean.methods.base import Method, Stage
+from procrustean.objectives import Classify
+from procrustean.types import Problem
+
+
+class Noisy(Loss):
+    """Draws random numbers where nobody counts them."""
+
+    def per_sample(self, logits, labels):
+        return nn.functional.cross_entropy(logits, labels, reduction="none") * torch.rand(len(labels))
+
+
+class Counting(Loss):
+    """Remembers in Python how often it was asked."""
+
+    asked = 0
+
+    def per_sample(self, logits, labels):
+        self.asked += 1
+        return nn.functional.cross_entropy(logits, labels, reduction="none") / self.asked
+
+
+class Endless(Loss):
+    def per_sample(self, logits, labels):
+        return logits.sum(1) * float("inf")
+
+
+class Turned(nn.Linear):
+    """A head with something that the state dict does not hold."""
+
+    def __init__(self, features, classes):
+        super().__init__(features, classes)
+        self.turn = torch.randperm(classes, generator=torch.Generator().manual_seed(torch.seed() % 2**31))
+
+    def forward(self, x):
+        return super().forward(x)[:, self.turn]
+
+
+def method(loss=None, head=None):
+    return Method(stages=(Stage(Classify(loss=loss) if loss else Classify()),), label="Faulty", head=head)
+
+
+def noisy(problem: Problem) -> Method:
+    return method(Noisy(reduction="none"))
+
+
+def counting(problem: Problem) -> Method:
+    return method(Counting(reduction="none"))
+
+
+def endless(problem: Problem) -> Method:
+    return method(Endless(reduction="none"))
+
+
+def turned(problem: Problem) -> Method:
+    return method(head=Turned)
+
+
+def idle(problem: Problem, *, drw: bool = False) -> Method:
+    return method()
+'''
+
+
+@pytest.mark.parametrize(
+    ("name", "fault"),
+    [
+        ("noisy", "defaults: another run with the same seed ends differently"),
+        ("counting", "defaults: a run that is stopped and goes on ends differently"),
+        ("endless", "no finite number"),
+        ("turned", "the network that is loaded again is not the one that was trained"),
+        ("idle", "drw=true: it trains the same network as without this option"),
+    ],
+)
+def test_faults_are_named(name: str, fault: str, call: Call) -> None:
+    Path("faulty.py").write_text(FAULTY)
+    answer = call("methods", f"faulty.py:{name}", "--check")
+    assert answer.code == 1, answer.err
+    assert fault in answer.out
+
+
+def test_a_method_without_faults(call: Call) -> None:
+    answer = call("methods", "mine.py:soft_mixup", "--check")
+    assert answer.code == 0, answer.err
+    for options, line in zip(("defaults", "drw=true"), answer.out.splitlines(), strict=True):
+        assert line.startswith(f"{options}: trains, repeats itself, goes on, is loaded, test balanced accuracy ")
+
+
+def test_a_check_needs_a_method(call: Call) -> None:
+    answer = call("methods", "--check")
+    assert answer.code == 2
+    assert "--check received without a method" in answer.err

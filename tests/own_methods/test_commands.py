@@ -1,0 +1,128 @@
+"""Every command that names a method takes FILE.py:NAME."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+Call = Callable[..., Any]
+
+SMALL = ("--net", "small", "--epochs", "2", "--batch-size", "16", "--device", "cpu", "--quiet")
+BASE = {"source": "stripes.npz", "net": "small", "epochs": 2, "batch_size": 16, "device": "cpu"}
+
+
+def done(answer: Any) -> str:
+    assert answer.code == 0, answer.err
+    return str(answer.out)
+
+
+def test_methods_explains_one_of_a_file(call: Call) -> None:
+    shown = done(call("methods", "mine.py:tempered"))
+    assert shown.startswith("mine.py:tempered (your own, sha256 ")
+    assert "Cross-entropy of scores that are divided." in shown
+    assert "temperature=2.0, form='a', drw=False" in shown
+    assert "Training time relative to ERM: 1 (not measured)" in shown
+
+
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        ("mine.py", "It has: tempered, soft_mixup"),
+        ("mine.py:temperd", "Did you mean 'tempered'?"),
+        ("nowhere.py:f", "There is no file nowhere.py in "),
+    ],
+)
+@pytest.mark.parametrize("command", [("methods",), ("train", "digits", "--method")], ids=lambda words: words[0])
+def test_what_is_wrong_with_a_name_is_said(command: tuple[str, ...], name: str, told: str, call: Call) -> None:
+    answer = call(*command, name)
+    assert (answer.code, answer.out) == (2, "")
+    assert told in answer.err
+    assert "Traceback" not in answer.err
+
+
+def test_the_whole_way_of_a_run(call: Call, npz: str) -> None:
+    method = ("--method", "mine.py:tempered", "--options", "temperature=3", "--drw")
+    assert "Tempered-DRW" in done(call("train", npz, *method, *SMALL, "--run-dir", "runs/mine"))
+    done(call("train", npz, "--method", "erm", *SMALL, "--run-dir", "runs/erm"))
+    Path("mine.py").rename("kept.py")
+    assert "Tempered-DRW" in done(call("compare", "runs/mine", "runs/erm"))
+    done(call("report", "runs/mine", "runs/erm", "--output", "page.html", "--quiet"))
+    assert "temperature" in Path("page.html").read_text()
+    done(call("evaluate", "runs/mine"))
+    done(call("export", "runs/mine", "--output", "exported"))
+    for command in (
+        ("diagnose", "runs/mine"),
+        ("adjust", "runs/mine"),
+        ("evaluate", "runs/mine", "--statistics", "clean"),
+    ):
+        refused = call(*command)
+        assert refused.code == 2
+        assert "Name it: --method mine.py, wherever it is now" in refused.err
+        done(call(*command, "--method", "kept.py"))
+
+
+def test_printed_settings_hold_the_file_to_its_text(call: Call, npz: str) -> None:
+    printed = done(call("train", npz, "--method", "mine.py:tempered", *SMALL, "--print-config"))
+    assert "procrustean methods mine.py:tempered explains it" in printed
+    assert yaml.safe_load(printed)["method"].startswith("mine.py:tempered@")
+    Path("mine.yaml").write_text(printed)
+    done(call("train", "--config", "mine.yaml", "--quiet", "--run-dir", "first"))
+    Path("mine.py").write_text(Path("mine.py").read_text() + "\n")
+    refused = call("train", "--config", "mine.yaml", "--quiet", "--run-dir", "second")
+    assert refused.code == 2
+    assert "has changed since the run or its settings were made" in refused.err
+
+
+def test_resume_names_the_file(call: Call, npz: str) -> None:
+    done(call("train", npz, "--method", "mine.py:soft_mixup", *SMALL, "--run-dir", "run"))
+    for name in ("result.json", "model.safetensors", "epochs.jsonl"):
+        Path("run", name).unlink()  # as if it had been killed in its first epoch
+    refused = call("resume", "run")
+    assert refused.code == 2
+    assert "--method mine.py" in refused.err
+    done(call("resume", "run", "--method", "mine.py", "--quiet"))
+    assert Path("run/result.json").exists()
+
+
+def test_fleet(call: Call, npz: str) -> None:
+    kinds = [{"method": "erm"}, {"method": "mine.py:soft_mixup", "drw": True}]
+    Path("grid.yaml").write_text(yaml.safe_dump({"base": BASE, "runs": kinds, "grid": {"seed": [0, 1]}}))
+    shown = done(call("fleet", "grid.yaml", "--output", "runs", "--quiet"))
+    assert "Soft mixup-DRW" in shown
+    before = {path: path.stat().st_mtime_ns for path in Path("runs").glob("*/result.json")}
+    assert len(before) == 4
+    assert done(call("fleet", "grid.yaml", "--output", "runs", "--quiet")) == shown
+    assert before == {path: path.stat().st_mtime_ns for path in Path("runs").glob("*/result.json")}
+    Path("mine.py").write_text(Path("mine.py").read_text() + "\n")
+    done(call("fleet", "grid.yaml", "--output", "runs", "--quiet"))
+    assert len(list(Path("runs").glob("*soft_mixup*/result.json"))) == 4  # another text, other runs
+    done(call("compare", "runs"))
+
+
+def test_tune(call: Call, npz: str) -> None:
+    over = ("--over", "temperature=1,3", "--hold-out", "2", "--output", "tuned")
+    shown = done(call("tune", npz, "--method", "mine.py:tempered", *over, *SMALL))
+    assert "temperature" in shown
+    assert json.loads(Path("tuned/tuning.json").read_text())["config"]["method"].startswith("mine.py:tempered@")
+    refused = call("tune", npz, "--method", "mine.py:tempered", "--over", "temprature=1,3", *SMALL)
+    assert "Did you mean 'temperature'?" in refused.err
+
+
+def test_tables_of_ones_own(call: Call, npz: str) -> None:
+    rows = {"ERM": {"method": "erm"}, "mine": {"method": "mine.py:tempered", "drw": True}}
+    table = {"base": {k: v for k, v in BASE.items() if k != "source"}, "columns": {"s": {"source": npz}}, "rows": rows}
+    Path("mine.yaml").write_text(yaml.safe_dump({"tables": {"t": table}}))
+    words = ("reproduce", "t", "--tables", "mine.yaml", "--seeds", "1", "--output", "runs", "--results", "results")
+    assert "mine" in done(call(*words, "--quiet"))
+    assert "2 runs: 2 done" in done(call(*words, "--dry-run"))
+    # Its results are another method's once the file is edited; without the table they are in nobody's way.
+    Path("mine.py").write_text(Path("mine.py").read_text() + "\n")
+    answer = call(*words, "--dry-run")
+    assert "2 runs: 1 done, 0 begun, 1 to do" in done(answer)
+    assert "which is in no file that a table names" in answer.err
+    done(call("reproduce", "--results", "results", "--output", "runs"))

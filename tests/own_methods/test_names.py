@@ -1,0 +1,142 @@
+"""Names of methods in files: what identifies their code."""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from procrustean.config import RunConfig
+from procrustean.errors import ConfigError
+from procrustean.method_files import FileMethod, file_method, plain_name, read_code, short_identity
+from procrustean.report.results import Result
+from procrustean.report.settings import setting_of
+
+
+def config(method: str, **settings: object) -> RunConfig:
+    return RunConfig("digits", "step", 20, method=method, **settings)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("name", "parts"),
+    [
+        ("mine.py:f", FileMethod("mine.py", "f")),
+        ("a b/c:d@e.py:f", FileMethod("a b/c:d@e.py", "f")),
+        ("mine.py:f@" + 64 * "a", FileMethod("mine.py", "f", 64 * "a")),
+        ("mine.py", FileMethod("mine.py", "")),
+        ("mine.py:f@abc", FileMethod("mine.py", "f@abc")),
+        ("C:\\lab\\mine.py:f", FileMethod("C:\\lab\\mine.py", "f")),
+        ("erm", None),
+        ("auto", None),
+    ],
+)
+def test_parts_of_a_name(name: str, parts: FileMethod | None) -> None:
+    assert file_method(name) == parts
+
+
+def test_hashes_of_the_librarys_own_methods_are_what_they_were() -> None:
+    assert config("erm").slug == "digits-step20-erm-seed0-a74fc941107c"
+    assert config("mfw", drw=True, options={"alpha": 2}).slug == "digits-step20-mfw-drw-seed0-2c5cfef6ac10"
+
+
+def test_settings_name_the_code(work: Path) -> None:
+    (work / "plain.py").write_text("def f(problem): ...\n")
+    digest = hashlib.sha256((work / "plain.py").read_bytes()).hexdigest()
+    made = config("plain.py:f")
+    assert made.method == f"plain.py:f@{digest}"
+    assert RunConfig.from_json(made.to_json()) == made
+    assert plain_name(made.method) == "plain.py:f"
+    assert made.slug == f"digits-step20-f-seed0-{made.hash}"
+    assert not set("/:@\\") & set(config("./mine.py:tempered", drw=True).slug)
+
+
+def test_the_same_file_elsewhere_is_the_same_method(work: Path) -> None:
+    (work / "lab").mkdir()
+    for name in ("mine.py", "shared_numbers.py"):
+        shutil.copy(work / name, work / "lab" / name)
+    shutil.copy(work / "mine.py", work / "other_name.py")
+    names = ("mine.py", "./mine.py", "lab/mine.py", str(work / "lab" / "mine.py"), "other_name.py")
+    assert len({config(f"{name}:tempered").slug for name in names}) == 1
+    assert config("mine.py:tempered").hash != config("mine.py:soft_mixup").hash
+
+
+@pytest.mark.parametrize("file", ["mine.py", "shared_numbers.py"])
+def test_another_text_is_another_method(file: str, work: Path) -> None:
+    before = config("mine.py:tempered")
+    (work / file).write_text((work / file).read_text() + "# edited\n")
+    assert config("mine.py:tempered").hash != before.hash
+    (work / "beside_and_not_imported.py").write_text("")
+    assert read_code("mine.py").beside == {"shared_numbers": work / "shared_numbers.py"}
+
+
+def test_what_modules_beside_it_import_counts_too(work: Path) -> None:
+    (work / "shared_numbers.py").write_text("import package.part\nTEMPERATURE = 2.0\n")
+    (work / "package").mkdir()
+    for name in ("__init__.py", "part.py"):
+        (work / "package" / name).write_text("")
+    before = read_code("mine.py")
+    assert set(before.beside) == {"shared_numbers", "package"}
+    (work / "package" / "part.py").write_text("NUMBER = 1\n")
+    assert read_code("mine.py").sha256 != before.sha256
+
+
+def test_a_name_is_not_executed_to_be_read(work: Path) -> None:
+    (work / "loud.py").write_text("open('executed', 'w')\ndef f(problem): ...\n")
+    assert config("loud.py:f").slug
+    assert not (work / "executed").exists()
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        (
+            "mine.py",
+            r"a file without the name of a function in it; write mine.py:tempered\. It has: tempered, soft_mix",
+        ),
+        ("mime.py:f", "There is no file mime.py in {work}. Did you mean 'mine.py'"),
+        ("nowhere/mine.py:f", "There is no file mine.py in {work}/nowhere. There is no Python file in it."),
+        ("/dev/zero:f", "There is no file zero in /dev"),
+        ("broken.py:f", "broken.py cannot be imported: SyntaxError, line 2"),
+        ("null.py:f", "null.py cannot be imported: "),
+    ],
+)
+def test_what_is_no_file_of_methods_is_refused(name: str, message: str, work: Path) -> None:
+    (work / "broken.py").write_text("x = 1\ndef f(:\n")
+    (work / "null.py").write_bytes(b"\0")
+    with pytest.raises(ConfigError, match=message.replace("{work}", str(work))):
+        config(name)
+
+
+def test_results_are_of_one_setting_where_the_code_is_the_same(work: Path) -> None:
+    def setting(method: str) -> dict[str, object]:
+        own = file_method(method)
+        assert own is not None
+        record = {
+            "label": "Tempered",
+            "config": {"method": method},
+            "recipe": {},
+            "data": {},
+            "method": {"name": own.plain, "sha256": own.sha256, "options": {}},
+            "selections": {"last": {"metrics": {"headline": "accuracy"}}},
+        }
+        return setting_of(Result(record, None))
+
+    here, there, edited = "mine.py:f@" + 64 * "a", "lab/mine.py:f@" + 64 * "a", "mine.py:f@" + 64 * "b"
+    assert setting(here) == setting(there) != setting(edited)
+    assert short_identity(here) == "f@" + 12 * "a"
+
+
+def test_a_function_is_no_name(work: Path) -> None:
+    def mine(problem: object) -> None: ...
+
+    with pytest.raises(ConfigError, match="the name of a method, which a record can keep; of one of your own"):
+        RunConfig.from_json({"source": "digits", "method": mine})
+
+
+def test_naming_a_file_does_not_load_torch(work: Path) -> None:
+    code = "import sys; from procrustean.config import RunConfig; RunConfig('digits', method='mine.py:tempered'); "
+    subprocess.run([sys.executable, "-c", code + "assert 'torch' not in sys.modules"], check=True, cwd=work)
