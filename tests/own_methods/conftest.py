@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from procrustean import method_files
+from procrustean.methods import from_file
 
 Call = Callable[..., Any]
 
@@ -116,8 +117,13 @@ def npz(work: Path) -> str:
 
 @pytest.fixture
 def new_process(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
-    """Forgets which files have been named, as a new process has."""
-    return lambda: monkeypatch.setattr(method_files, "_named", {})
+    """Forgets which files have been named and imported, as a new process has."""
+
+    def forget() -> None:
+        monkeypatch.setattr(method_files, "_named", {})
+        monkeypatch.setattr(from_file, "_loaded", {})
+
+    return forget
 
 
 @pytest.fixture(autouse=True)
