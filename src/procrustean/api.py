@@ -17,7 +17,7 @@ from .data.imageset import Splits
 from .data.sources import load_source
 from .engine.device import own_stream
 from .engine.record import OF_THE_METHOD, identity_of
-from .engine.run_directory import RunDirectory, resume_command
+from .engine.run_directory import RunDirectory
 from .engine.stages import reshape_for
 from .engine.stopping import stop_on_signal
 from .engine.training import HELD_OUT_WEIGHTS, Interrupted
@@ -29,6 +29,7 @@ from .nets.classifier import Classifier
 from .ongoing_run import FinishedRun, OngoingRun
 from .preparing import Prepared, check_identity, prepare, recipe_of
 from .report.chosen import COMPARISON
+from .run_places import resume_command
 from .tracking import Tool, imported
 
 if TYPE_CHECKING:
@@ -267,8 +268,6 @@ def _train(
                 for _ in run.turns():
                     pass
         except Interrupted:
-            raise Stopped(
-                f"stopped and saved; go on with: {resume_command(directory.path, prepared.config)}", stop.exit_code
-            ) from None
+            raise Stopped(f"stopped and saved; go on with: {resume_command(directory.path)}", stop.exit_code) from None
     assert run.finished is not None
     return run.finished

@@ -22,6 +22,7 @@ DATA_PARALLEL = (
     "nn.DataParallel splits the batch behind the loop's back: labels would not match features; use "
     "torch.nn.parallel.DistributedDataParallel (torchrun) and attach to the model before wrapping it"
 )
+WRITE = "write `with handle(labels): model(images)`"
 
 
 class Attachment(MixPoint):
@@ -38,9 +39,19 @@ class Attachment(MixPoint):
         self._replayed = False
         self._labels: LabelsOfCall | None = None
 
-    def __call__(self, labels: Tensor, generator: torch.Generator | None = None) -> AbstractContextManager[None]:
+    def __call__(
+        self, labels: Tensor | None = None, generator: torch.Generator | None = None
+    ) -> AbstractContextManager[None]:
         """The context in which the model sees these labels; entering it draws the random numbers."""
+        if labels is None:
+            raise LayerError(f"layer {self.name!r} has MFW attached, but its handle was called without labels; {WRITE}")
         return _Labelled(self, labels, generator)
+
+    def __enter__(self) -> None:
+        raise LayerError(f"layer {self.name!r} has MFW attached, but its handle was entered without labels; {WRITE}")
+
+    def __exit__(self, *error: object) -> None:
+        """Never reached; Python wants it beside __enter__."""
 
     def take_labels(self, model: nn.Module, argument: str) -> None:
         """From now on the labels are those that `model` is called with."""
@@ -120,7 +131,7 @@ class Attachment(MixPoint):
                 f"; its labels are those that {self._labels.model} is called with as {self._labels.argument}=, "
                 "so call that one, not a part of it, or call model.eval() to evaluate"
             )
-        return "; write `with handle(labels): model(images)`, or call model.eval() to evaluate"
+        return f"; {WRITE}, or call model.eval() to evaluate"
 
     def _recomputed(self) -> Mix | None:
         # Gradient checkpointing runs the forward pass again inside backward, usually after the context.

@@ -9,7 +9,7 @@ from typing import Any
 
 from torch import nn
 
-from .errors import LayerError, did_you_mean
+from .errors import LayerError, did_you_mean, suggestion
 from .layer_trace import ForwardTrace
 
 
@@ -33,10 +33,12 @@ def find_layer(model: nn.Module, name: str) -> nn.Module:
     modules: dict[str, nn.Module] = dict(model.named_modules())
     if not path or path not in modules:
         names = layer_names(model)
-        shown = did_you_mean(name, names) if len(names) > 12 else "Its layers: " + ", ".join(names) + "."
+        shown = did_you_mean(name, names)
+        if len(names) <= 12:
+            shown = f"{suggestion(name, names)} Its layers: {', '.join(names)}.".strip()
         raise LayerError(
             f"{type(model).__name__} has no layer {name!r}. {shown} "
-            "List all with: [name for name, _ in model.named_modules()]"
+            "procrustean.layers.suggest(model, example) says which of them to mix at"
         )
     return modules[path]
 

@@ -148,6 +148,12 @@ class Classify(Objective):
     def sample_loss(self, logits: Tensor, y: Tensor, batch: Batch) -> Tensor:
         """Per-sample loss [B]; a loss that needs random numbers is handed them, in the order of its `draws`."""
         losses: Tensor = self.loss(logits, y, *(batch.u[name] for name in getattr(self.loss, "draws", ())))
+        if losses.shape != y.shape:  # a single number would train, and class weights would cancel out of it unseen
+            raise ConfigError(
+                f"the loss {type(self.loss).__name__} returns the shape {tuple(losses.shape)}, but one number per "
+                f"sample is needed, {tuple(y.shape)}: classes are weighted and samples mixed before the mean; leave the "
+                'mean out, for example F.cross_entropy(..., reduction="none")'
+            )
         return losses
 
     def reduce(self, losses: Tensor, y: Tensor, weights: Tensor | None) -> Tensor:

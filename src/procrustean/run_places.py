@@ -8,6 +8,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
+from .console import command_text
 from .errors import RunError
 
 CONFIG_FILE, RESULT_FILE = "config.json", "result.json"
@@ -61,6 +62,21 @@ def _content(path: Path) -> Any:
         return json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError):
         return None
+
+
+def resume_command(run: Path) -> str:
+    """The command that goes on with a run; the file of a method of the user's own has to be named again."""
+    from .method_files import file_method
+
+    own = file_method(method_of(run))
+    return command_text("resume", run, *(() if own is None else ("--method", own.path)))
+
+
+def method_of(run: Path) -> str:
+    """The method that the settings of a run directory name; empty where there are none to be read."""
+    record = _content(run / CONFIG_FILE)
+    config = record.get("config") if isinstance(record, dict) else None
+    return str(config.get("method", "")) if isinstance(config, dict) else ""
 
 
 def no_run_at(path: Path, what: str = "run", *, lacks: str = CONFIG_FILE) -> RunError:

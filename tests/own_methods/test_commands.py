@@ -85,6 +85,7 @@ def test_resume_names_the_file(call: Call, npz: str) -> None:
     refused = call("resume", "run")
     assert refused.code == 2
     assert "--method mine.py" in refused.err
+    assert "go on with: procrustean resume run --method mine.py" in call("compare", "run").err
     done(call("resume", "run", "--method", "mine.py", "--quiet"))
     assert Path("run/result.json").exists()
 
@@ -99,7 +100,9 @@ def test_fleet(call: Call, npz: str) -> None:
     assert done(call("fleet", "grid.yaml", "--output", "runs", "--quiet")) == shown
     assert before == {path: path.stat().st_mtime_ns for path in Path("runs").glob("*/result.json")}
     Path("mine.py").write_text(Path("mine.py").read_text() + "\n")
-    done(call("fleet", "grid.yaml", "--output", "runs", "--quiet"))
+    edited = call("fleet", "grid.yaml", "--output", "runs", "--quiet")
+    done(edited)
+    assert "mine.py has changed since 2 runs of soft_mixup in runs began" in edited.err
     assert len(list(Path("runs").glob("*soft_mixup*/result.json"))) == 4  # another text, other runs
     done(call("compare", "runs"))
 
@@ -109,6 +112,8 @@ def test_tune(call: Call, npz: str) -> None:
     shown = done(call("tune", npz, "--method", "mine.py:tempered", *over, *SMALL))
     assert "temperature" in shown
     assert json.loads(Path("tuned/tuning.json").read_text())["config"]["method"].startswith("mine.py:tempered@")
+    again = call("tune", npz, "--method", "mine.py:tempered", *over, *SMALL)
+    assert (again.code, "has changed" in again.err) == (0, False)
     refused = call("tune", npz, "--method", "mine.py:tempered", "--over", "temprature=1,3", *SMALL)
     assert "Did you mean 'temperature'?" in refused.err
 

@@ -35,7 +35,7 @@ def test_models_that_publish_nothing() -> None:
 
 
 def test_near_names_in_a_large_model(resnet: nn.Module) -> None:
-    with pytest.raises(LayerError, match=r"Classifier has no layer 'group7'.*'group[1-4]'.*named_modules"):
+    with pytest.raises(LayerError, match=r"Classifier has no layer 'group7'.*'group[1-4]'.*layers\.suggest"):
         find_layer(resnet, "group7")
 
 

@@ -358,13 +358,20 @@ class Counting(nn.Module):
 
 class TestErrors:
     def test_unknown_layer(self) -> None:
-        with pytest.raises(LayerError, match=r"no layer 'middel'.*Its layers: .*middle"):
+        with pytest.raises(LayerError, match=r"no layer 'middel'\. Did you mean 'middle'.*Its layers: .*middle"):
             MFW(COUNTS).attach(made(), "middel")
 
     def test_unknown_layer_of_a_large_model(self) -> None:
         net = build_net("resnet20", channels=3, classes=4, seed=0)
         with pytest.raises(LayerError, match=r"no layer 'grup2'.*Did you mean 'group2'"):
             MFW(COUNTS).attach(net, "grup2")
+
+    def test_a_handle_without_labels(self) -> None:
+        handle = MFW(COUNTS).attach(made(), "middle")
+        with pytest.raises(LayerError, match=r"called without labels; write `with handle\(labels\): model\(images\)`"):
+            handle()
+        with pytest.raises(LayerError, match=r"entered without labels; write `with handle\(labels\)"), handle:
+            pass
 
     def test_data_parallel(self) -> None:
         with pytest.raises(LayerError, match=r"nn\.DataParallel.*DistributedDataParallel"):

@@ -232,6 +232,21 @@ def test_a_loss_that_reduces_by_itself_is_refused(loss: nn.Module) -> None:
         Classify(loss=loss)
 
 
+class Averaged(nn.Module):
+    """A loss whose mean was not left out, which says nothing of its reduction."""
+
+    def forward(self, logits: Tensor, labels: Tensor) -> Tensor:
+        return F.cross_entropy(logits, labels)
+
+
+def test_a_loss_that_returns_one_number_is_refused() -> None:
+    net = nn.Sequential(nn.Flatten(), nn.LazyLinear(CLASSES))
+    with pytest.raises(
+        ConfigError, match=r"Averaged returns the shape \(\), but one number per sample is needed, \(12,\)"
+    ):
+        Classify(loss=Averaged())(net, made_batch(), CLOCK)
+
+
 @pytest.mark.parametrize(
     ("call", "message"),
     [

@@ -9,6 +9,7 @@ from typing import Literal
 import tyro
 
 from ..errors import ConfigError
+from .changed_methods import say_changed
 from .config_file import config_as_yaml, read_yaml
 from .outcome import show
 from .outputs import check_folder
@@ -64,6 +65,7 @@ class Fleet:
         from ..processes import fit_in_processes
 
         check_folder(self.output)
+        say_changed(self.output, [config.method for config in configs])
         reporter = make_reporter(quiet=self.quiet)
         try:
             if self.processes is not None:

@@ -7,9 +7,9 @@ from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from ..console import command_text, notify
+from ..console import notify
 from ..errors import RunError
-from ..run_places import CANDIDATES, RESULT_FILE, damaged_in, is_run, runs_in
+from ..run_places import CANDIDATES, RESULT_FILE, damaged_in, is_run, resume_command, runs_in
 from .outputs import write_table
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ def finished_runs(paths: Sequence[Path]) -> list[Path]:
         if run.is_dir() and not is_run(run):
             _leave_out(f"{run}: not a run, and no run is in it")
         elif run.is_dir() and not (run / RESULT_FILE).exists():
-            _leave_out(f"{run}: not finished; go on with: {command_text('resume', run)}")
+            _leave_out(f"{run}: not finished; go on with: {resume_command(run)}")
         else:
             found.append(run)
     if paths and not found:

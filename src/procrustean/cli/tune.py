@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import tyro
 
 from ..config import RunConfig
+from .changed_methods import say_changed
 from .outputs import check_folder
 from .printed_settings import settings_text
 
@@ -89,6 +90,7 @@ class Tune(RunConfig):
             write_result(settings_text(base, tuned=space) + self._candidates(base, space))
             return 0
         check_folder(self.output)
+        say_changed(self.output, [base.method])
         reporter = make_reporter(quiet=self.quiet)
         budget = Budget(self.repeats, self.final_seeds, self.trials, self.width, self.minutes)
         try:

@@ -23,7 +23,7 @@ from ..console import command_text
 from ..data.sources import place_of
 from ..errors import RunError
 from ..method_files import file_method, short_identity
-from ..run_places import no_run_at
+from ..run_places import no_run_at, resume_command
 from . import checkpoint
 from .claims import Claim
 
@@ -151,9 +151,7 @@ class RunDirectory:
             raise RunError(f"{self.path} holds a run with other settings ({changed}); choose another --run-dir")
         if self.finished:
             raise RunError(f"{self.path} holds this very run, finished; see: {command_text('compare', self.path)}")
-        raise RunUnfinished(
-            f"{self.path} holds this very run, unfinished; go on with: {resume_command(self.path, config)}"
-        )
+        raise RunUnfinished(f"{self.path} holds this very run, unfinished; go on with: {resume_command(self.path)}")
 
     def file(self, name: str) -> Path:
         return self.path / name
@@ -255,12 +253,6 @@ class RunDirectory:
         """Write the result; from now on the run is complete and needs its checkpoints no more."""
         checkpoint.write_atomically(self.file("result.json"), _json(result))
         self.clear()
-
-
-def resume_command(path: Path, config: RunConfig) -> str:
-    """The command that goes on with a run; a file of the user's has to be named again."""
-    own = file_method(config.method)
-    return command_text("resume", path, *(() if own is None else ("--method", own.path)))
 
 
 def spelt_as(existing: RunConfig, source_path: str | None, config: RunConfig) -> RunConfig:

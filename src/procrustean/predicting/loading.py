@@ -17,7 +17,7 @@ from ..errors import ProcrusteanError, RunError
 from ..losses.vector_scaling import shifts_scores
 from ..plain_json import read_object
 from ..report.result_file import load_result
-from ..run_places import no_run_at
+from ..run_places import no_run_at, resume_command
 from .model import Model, method_of
 from .spec import ModelSpec
 
@@ -57,7 +57,7 @@ def _without_weights(folder: Path) -> str:
     if (folder / "result.json").is_file():
         return "the run is finished, but its weights were removed; train it again in a new folder"
     if (folder / "config.json").is_file():
-        return f"the run is not finished; go on with: procrustean resume {folder}"
+        return f"the run is not finished; go on with: {resume_command(folder)}"
     if (folder / SPEC).is_file():
         return "the export is not whole; export the model again"
     return "it is not the folder of a run, a comparison of methods or an export; give one that procrustean train wrote"

@@ -33,6 +33,7 @@ $ procrustean reproduce rho100 --seeds 3 --minutes 9 --dry-run
 $ procrustean reproduce cifar --rows MFW 'MFW-*' --columns 'cifar10-*' --held-out --dry-run
 $ procrustean reproduce fidelity --seeds 3 --minutes 9 --dry-run
 $ procrustean reproduce cifar --show
+$ procrustean reproduce alpha --show --format latex
 ```
 
 Every run leaves one JSON file in `results/` with its settings, both seeds (that of the data and that of the training),

@@ -1,0 +1,31 @@
+"""Say that a method of the user's own has been edited since runs beside the new ones were trained."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from ..console import notify
+from ..method_files import file_method
+from ..run_places import method_of, runs_in
+
+
+def say_changed(folder: Path, methods: Iterable[str]) -> None:
+    """Name the files that have changed since runs in a folder were begun: those are other methods, and do not go on.
+
+    Args:
+        folder: where the runs are kept.
+        methods: full names, with the hash of the code.
+    """
+    wanted = [own for method in dict.fromkeys(methods) if (own := file_method(method)) is not None]
+    if not wanted or not folder.is_dir():
+        return
+    found = [own for run in runs_in(folder) if (own := file_method(method_of(run))) is not None]
+    for own in wanted:
+        earlier = [o for o in found if (o.path, o.function) == (own.path, own.function) and o.sha256 != own.sha256]
+        if earlier:
+            number = "1 run" if len(earlier) == 1 else f"{len(earlier)} runs"
+            notify(
+                f"{own.path} has changed since {number} of {own.function} in {folder} began; as it is now it is "
+                "another method, and its runs begin anew beside them"
+            )
