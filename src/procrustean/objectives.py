@@ -151,8 +151,8 @@ class Classify(Objective):
         if losses.shape != y.shape:  # a single number would train, and class weights would cancel out of it unseen
             raise ConfigError(
                 f"the loss {type(self.loss).__name__} returns the shape {tuple(losses.shape)}, but one number per "
-                f"sample is needed, {tuple(y.shape)}: classes are weighted and samples mixed before the mean; leave the "
-                'mean out, for example F.cross_entropy(..., reduction="none")'
+                f"sample is needed, {tuple(y.shape)}: classes are weighted and samples mixed before the mean; leave "
+                'the mean out, for example F.cross_entropy(..., reduction="none")'
             )
         return losses
 
