@@ -7,6 +7,7 @@ the answer on stdout.
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import shlex
@@ -108,6 +109,7 @@ def serve() -> int:
     for name in PRELOADED:
         import_module(name)
     declare_missing_operators()
+    gc.freeze()  # or every process would go through all that was imported here when it ends
     for line in sys.stdin:
         page = Page(**json.loads(line))
         process = os.fork()
