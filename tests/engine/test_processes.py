@@ -61,7 +61,7 @@ class Watching(Listening):
 
 @pytest.mark.slow
 def test_the_progress_inside_every_run_is_shown(grid: Callable[..., list[RunConfig]], tmp_path: Path) -> None:
-    configs = grid(tmp_path / "many", 2, 30)
+    configs = grid(tmp_path / "many", 2, 12)
     configs[1] = replace(configs[1], seed=0, batch_size=8)  # of the same name but for this
     reporter = Watching()
     fit_in_processes(configs, processes=2, reporter=reporter)
@@ -72,7 +72,7 @@ def test_the_progress_inside_every_run_is_shown(grid: Callable[..., list[RunConf
         configs,
         strict=True,
     ):
-        assert started == (30, 0)
+        assert started == (12, 0)
         assert epochs
         assert epochs == sorted(set(epochs))
         assert f"kept in {config.run_dir}; " in summary
