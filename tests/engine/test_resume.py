@@ -396,17 +396,20 @@ def test_a_second_signal_stops_at_once(
 # Real processes
 
 
+#: Everything is given: what is open would be chosen by the work of the network, for which torch imports its compiler.
+GIVEN = {"net": "small", "batch_size": 16, "lr": 0.05, "evaluate_every": 4, "precision": "fp32", "device": "cpu"}
+
+
 def training(npz: Path, path: Path, epochs: int, *flags: str) -> list[str | Path]:
-    settings = ("--net", "small", "--epochs", str(epochs), "--batch-size", "16", "--precision", "fp32")
+    given = [word for name, value in GIVEN.items() for word in (f"--{name.replace('_', '-')}", str(value))]
     return [
-        "train", npz, *settings, "--method", "mfw", "--drw", "--hold-out", "2", "--device", "cpu",
+        "train", npz, *given, "--epochs", str(epochs), "--method", "mfw", "--drw", "--hold-out", "2",
         "--run-dir", path, "--quiet", *flags,
     ]  # fmt: skip
 
 
 def reference(npz: Path, path: Path, epochs: int, **more: Any) -> Path:
-    settings = {"net": "small", "epochs": epochs, "batch_size": 16, "precision": "fp32", "device": "cpu"}
-    return fit(str(npz), **settings, method="mfw", drw=True, hold_out=2, run_dir=path, **more).path
+    return fit(str(npz), **GIVEN, epochs=epochs, method="mfw", drw=True, hold_out=2, run_dir=path, **more).path
 
 
 def wait_for(condition: Callable[[], bool], process: subprocess.Popen[Any]) -> None:
