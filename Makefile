@@ -6,6 +6,8 @@ BIN := .venv/bin
 INSTALL = $(BIN)/python -m pip install --disable-pip-version-check -c constraints.txt
 # One thread per process: parallel tests on few cores lose far more to spinning threads than they gain.
 ONE_THREAD = OMP_NUM_THREADS=1 OMP_WAIT_POLICY=PASSIVE
+# Tests start a hundred processes that import the package, whatever the environment says of byte code.
+KEEP_BYTECODE = PYTHONDONTWRITEBYTECODE=
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
@@ -19,8 +21,8 @@ demo: .venv/installed ## train on imbalanced digits, ERM against MFW: a table an
 	$(BIN)/procrustean demo
 
 test: lint ## lint, then every test
-	$(ONE_THREAD) $(BIN)/python -m pytest -n $(WORKERS) -m "not alone"
-	$(ONE_THREAD) $(BIN)/python -m pytest -m alone tests
+	$(ONE_THREAD) $(KEEP_BYTECODE) $(BIN)/python -m pytest -n $(WORKERS) -m "not alone"
+	$(ONE_THREAD) $(KEEP_BYTECODE) $(BIN)/python -m pytest -m alone $$(grep -rl --include='*.py' 'mark\.alone' tests)
 
 faults: .venv/installed-dev ## kill, damage and fuzz by the hundred (ten to twenty minutes); figures into docs/reliability.md
 	$(ONE_THREAD) nice $(BIN)/python tests/faults/campaign.py --output results/faults.json

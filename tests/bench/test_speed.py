@@ -7,6 +7,7 @@ import os
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
@@ -19,15 +20,16 @@ from procrustean.nets import NETS
 
 @pytest.fixture
 def tiny(monkeypatch: pytest.MonkeyPatch) -> Splits:
-    """The smallest network and few images in place of ResNet-32 on CIFAR."""
-    monkeypatch.setitem(NETS, "resnet32", NETS["small"])
+    """The smallest network and few images in place of ResNets on CIFAR."""
+    for name in ("resnet32", "resnet20"):
+        monkeypatch.setitem(NETS, name, NETS["small"])
     whole = speed.synthetic_cifar()
 
     def some(images: ImageSet, each: int) -> ImageSet:
-        kept = [i for i, label in enumerate(images.labels) if (images.labels[:i] == label).sum() < each]
-        return images.subset(kept)
+        of_class = [np.flatnonzero(images.labels == label)[:each] for label in range(len(images.classes))]
+        return images.subset(np.sort(np.concatenate(of_class)))
 
-    splits = Splits("cifar10", whole.test, some(whole.test, 2))
+    splits = Splits("cifar10", some(whole.test, 200), some(whole.test, 2))
     monkeypatch.setattr(speed, "synthetic_cifar", lambda: splits)
     return splits
 

@@ -7,9 +7,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from matplotlib.figure import Figure
 
 from procrustean.cli.figures import Figures
-from procrustean.diagnose.figures import FIGURES
+from procrustean.diagnose.figures import FIGURES, canvas
 
 TINY = ("--net", "small", "--epochs", "4", "--batch-size", "16", "--device", "cpu", "--precision", "fp32", "--quiet")
 
@@ -21,6 +22,19 @@ def runs(call: Any, npz: Path) -> list[str]:
         answer = call("train", npz, *TINY, "--method", method, "--probe-every", 2, "--run-dir", f"runs/{method}")
         assert answer.code == 0, answer.err
     return ["runs/erm", "runs/mfw"]
+
+
+@pytest.fixture
+def not_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Figures are made, but only their names are written: drawing them takes most of the time of a diagnosis."""
+
+    def save(figure: Figure, stem: Path) -> list[Path]:
+        paths = [stem.with_name(stem.name + ending) for ending in (".png", ".svg")]
+        for path in paths:
+            path.touch()
+        return paths
+
+    monkeypatch.setattr(canvas, "save", save)
 
 
 def test_diagnose_says_what_it_found_and_leaves_the_run_alone(call: Any, runs: list[str], files_of: Any) -> None:
@@ -72,6 +86,7 @@ def test_diagnose_writes_nothing_into_the_run(call: Any, runs: list[str]) -> Non
     assert call("diagnose", "nowhere").code == 2
 
 
+@pytest.mark.usefixtures("not_drawn")
 def test_several_runs_get_a_verdict_each(call: Any, runs: list[str]) -> None:
     answer = call("diagnose", *runs, "runs/../runs/erm")  # the last one is the first again
     assert answer.code == 0, answer.err
@@ -96,6 +111,7 @@ def test_a_folder_of_runs_stands_for_those_in_it(call: Any, runs: list[str]) -> 
     assert [line for line in answer.out.splitlines() if line.startswith("## ")] == ["## runs/erm", "## runs/mfw"]
 
 
+@pytest.mark.usefixtures("not_drawn")
 def test_a_bad_run_among_good_ones_is_named_and_the_others_are_diagnosed(call: Any, runs: list[str]) -> None:
     answer = call("diagnose", "runs/erm", "nowhere", "runs/mfw", "--quiet")
     assert answer.code == 2

@@ -58,7 +58,9 @@ class Block:
 
 @dataclass(frozen=True)
 class Step:
-    """One thing to do: a python block, a cli or bash line, a variable for env, or a file to write."""
+    """One thing to do: a python block, a cli line, one whose words bash expands, a bash line, a variable for env, or a
+    file to write.
+    """
 
     kind: str
     page: str
@@ -179,8 +181,12 @@ def _command_steps(block: Block, line: int, command: str, project: Path) -> list
     symbols = set(command)
     if extra and symbols & OPERATORS:
         raise PageError(f"{block.page}:{line}: arguments cannot be appended to a line with shell operators")
-    in_process = command.startswith("procrustean") and not symbols & (OPERATORS | EXPANSIONS)
-    return [Step("cli" if in_process else "bash", block.page, line, f"{command} {extra}".strip())]
+    kind = "cli"
+    if symbols & OPERATORS or not command.startswith("procrustean"):
+        kind = "bash"
+    elif symbols & EXPANSIONS:
+        kind = "expanded"
+    return [Step(kind, block.page, line, f"{command} {extra}".strip())]
 
 
 def objection(command: str, project: Path) -> str | None:

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import sysconfig
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +18,7 @@ from PIL import Image
 
 from blood_cells import write_blood_cells
 from page_blocks import blocks, pages, steps
+from page_runner import Page
 
 PROJECT = Path(__file__).resolve().parents[2]
 RUNNER = Path(__file__).with_name("page_runner.py")
@@ -39,8 +43,36 @@ def small_image_folder(root: Path) -> None:
                 Image.fromarray(pixels).save(folder / f"{index}.png")
 
 
-def run_page(text: str, name: str, source: Path, folder: Path) -> subprocess.CompletedProcess[str]:
-    """Execute the steps of a page in an empty working directory beside its plan."""
+@dataclass(frozen=True)
+class Done:
+    code: int
+    shown: str
+
+
+RunPage = Callable[[str, str, Path, Path], Done]
+
+
+@pytest.fixture(scope="session")
+def run_page() -> Iterator[RunPage]:
+    """`run_page(text, name, source, folder)`: execute the steps of a page in an empty directory beside its plan."""
+    command = [sys.executable, str(RUNNER)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as runner:
+
+        def run(text: str, name: str, source: Path, folder: Path) -> Done:
+            assert runner.stdin is not None
+            assert runner.stdout is not None
+            page = prepared(text, name, source, folder)
+            runner.stdin.write(json.dumps(asdict(page)) + "\n")
+            runner.stdin.flush()
+            code = int(runner.stdout.readline())
+            late = f"ended after {page.seconds} seconds" if code == -signal.SIGALRM else ""
+            return Done(code, Path(page.output).read_text() + late)
+
+        yield run
+
+
+def prepared(text: str, name: str, source: Path, folder: Path) -> Page:
+    """The page with what it needs in its directory."""
     work = folder / "work"
     work.mkdir()
     small_image_folder(work / "my_images")
@@ -56,23 +88,14 @@ def run_page(text: str, name: str, source: Path, folder: Path) -> subprocess.Com
         "COLUMNS": "110",
         "NO_COLOR": "1",
     }
-    return subprocess.run(
-        [sys.executable, str(RUNNER), str(plan), str(source)],
-        cwd=work,
-        env=env,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        timeout=SECONDS_PER_PAGE,
-        check=False,
-    )
+    return Page(str(plan), str(source), str(work), str(folder / "output"), env, SECONDS_PER_PAGE)
 
 
 @pytest.mark.parametrize("page", pages(PROJECT), ids=name_of)
-def test_every_block_of_the_page_runs(page: Path, tmp_path: Path) -> None:
-    result = run_page(page.read_text(), name_of(page), page, tmp_path)
-    if result.returncode:
-        pytest.fail(result.stdout[-6000:], pytrace=False)
+def test_every_block_of_the_page_runs(page: Path, run_page: RunPage, tmp_path: Path) -> None:
+    done = run_page(page.read_text(), name_of(page), page, tmp_path)
+    if done.code:
+        pytest.fail(done.shown[-6000:], pytrace=False)
 
 
 def test_few_blocks_are_left_out() -> None:
@@ -94,6 +117,8 @@ value = 41
 
 ```bash
 export GREETING="good day"
+export METHOD=mfw
+procrustean methods $METHOD
 make test  # not executed
 NO_COLOR=1 procrustean --help | cat > help.txt
 ```
@@ -117,30 +142,34 @@ print("reached the end")
 """
 
 
-def run_text(text: str, tmp_path: Path) -> subprocess.CompletedProcess[str]:
-    source = tmp_path / "page.md"
-    source.write_text(text)
-    return run_page(text, "page.md", source, tmp_path)
+@pytest.fixture
+def run_text(run_page: RunPage, tmp_path: Path) -> Callable[[str], Done]:
+    def run(text: str) -> Done:
+        source = tmp_path / "page.md"
+        source.write_text(text)
+        return run_page(text, "page.md", source, tmp_path)
+
+    return run
 
 
-def test_a_page_runs_in_order_in_one_place(tmp_path: Path) -> None:
-    result = run_text(PAGE, tmp_path)
-    assert result.returncode == 0, result.stdout
-    assert result.stdout.rstrip().endswith("reached the end")
+def test_a_page_runs_in_order_in_one_place(run_text: Callable[[str], Done]) -> None:
+    done = run_text(PAGE)
+    assert done.code == 0, done.shown
+    assert done.shown.rstrip().endswith("reached the end")
 
 
-def test_a_failing_python_block_is_reported_with_its_line(tmp_path: Path) -> None:
-    result = run_text("# Title\n\n```python\nx = 1\nassert x == 2\n```\n", tmp_path)
-    assert result.returncode == 1
-    assert "--- page.md:4: x = 1" in result.stdout
-    assert 'page.md", line 5' in result.stdout
-    assert "assert x == 2" in result.stdout
+def test_a_failing_python_block_is_reported_with_its_line(run_text: Callable[[str], Done]) -> None:
+    done = run_text("# Title\n\n```python\nx = 1\nassert x == 2\n```\n")
+    assert done.code == 1
+    assert "--- page.md:4: x = 1" in done.shown
+    assert 'page.md", line 5' in done.shown
+    assert "assert x == 2" in done.shown
 
 
-def test_a_failing_command_is_reported_with_its_line_and_output(tmp_path: Path) -> None:
-    result = run_text("```console\n$ procrustean --no-such-option\n```\n", tmp_path)
-    assert result.returncode == 1
-    heading, *output, verdict = result.stdout.strip().splitlines()
+def test_a_failing_command_is_reported_with_its_line_and_output(run_text: Callable[[str], Done]) -> None:
+    done = run_text("```console\n$ procrustean --no-such-option\n```\n")
+    assert done.code == 1
+    heading, *output, verdict = done.shown.strip().splitlines()
     assert heading == "--- page.md:2: procrustean --no-such-option"
     assert "no-such-option" in "".join(output)
     assert verdict == "--- page.md:2: failed with exit code 2"

@@ -102,14 +102,19 @@ def test_directives_append_arguments() -> None:
 @pytest.mark.parametrize(
     "command",
     [
-        "procrustean compare runs/*",
         "procrustean methods | head -3",
+        "procrustean compare runs/* > t",
         "SEED=1 procrustean demo",
         "procrustean x > t",
     ],
 )
 def test_shell_syntax_goes_through_bash(command: str) -> None:
     assert step_texts(fenced("sh", command)) == [("bash", command)]
+
+
+@pytest.mark.parametrize("command", ["procrustean compare runs/*", "procrustean methods $METHOD"])
+def test_words_are_expanded_by_bash(command: str) -> None:
+    assert step_texts(fenced("sh", command)) == [("expanded", command)]
 
 
 def test_arguments_are_not_appended_behind_a_pipe() -> None:

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
-import subprocess
-import sys
-import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
+import forked
 from procrustean.console import SilentReporter
 from procrustean.engine.claims import Claim
 from procrustean.reproduce.definitions import Definitions, read_definitions
@@ -233,14 +231,12 @@ def test_a_killed_command_goes_on(tmp_path: Path, content: dict[str, Any], same_
     tables.write_text(yaml.safe_dump(content))
     places = ["--output", str(tmp_path / "killed" / "runs"), "--results", str(tmp_path / "killed" / "results")]
     command = ["reproduce", "mine", "--tables", str(tables), "--seeds", "1", "--quiet", *places]
-    environment = {**os.environ, "CUDA_VISIBLE_DEVICES": ""}
-    killed = subprocess.Popen([sys.executable, "-m", "procrustean", *command], env=environment)
-    until = time.monotonic() + 120
-    while not (epochs := list((tmp_path / "killed" / "runs").glob("*/epochs.jsonl"))) or not epochs[0].read_bytes():
-        assert time.monotonic() < until
-        time.sleep(0.02)
-    killed.send_signal(signal.SIGKILL)
-    assert killed.wait() == -signal.SIGKILL
+    killed = forked.start(command, tmp_path / "log")
+    begun = partial((tmp_path / "killed" / "runs").glob, "*/epochs.jsonl")
+    assert forked.wait_for(lambda: any(epochs.read_bytes() for epochs in begun()), killed)
+    killed.kill()
+    killed.join()
+    assert killed.exitcode == -signal.SIGKILL
     assert results(tmp_path / "killed") == {}
     recorder = Recorder()
     for folder in ("killed", "whole"):

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import forked
 from procrustean.api import Stopped, fit, resume
 from procrustean.cli import main
 from procrustean.console import SilentReporter
@@ -395,21 +396,20 @@ def test_a_second_signal_stops_at_once(
 # Real processes
 
 
-def command(*arguments: str | Path) -> list[str]:
-    return [sys.executable, "-m", "procrustean", *map(str, arguments)]
+#: Everything is given: what is open would be chosen by the work of the network, for which torch imports its compiler.
+GIVEN = {"net": "small", "batch_size": 16, "lr": 0.05, "evaluate_every": 4, "precision": "fp32", "device": "cpu"}
 
 
-def training(npz: Path, path: Path, epochs: int, *flags: str) -> list[str]:
-    settings = ("--net", "small", "--epochs", str(epochs), "--batch-size", "16", "--precision", "fp32")
-    return command(
-        "train", npz, *settings, "--method", "mfw", "--drw", "--hold-out", "2", "--device", "cpu",
+def training(npz: Path, path: Path, epochs: int, *flags: str) -> list[str | Path]:
+    given = [word for name, value in GIVEN.items() for word in (f"--{name.replace('_', '-')}", str(value))]
+    return [
+        "train", npz, *given, "--epochs", str(epochs), "--method", "mfw", "--drw", "--hold-out", "2",
         "--run-dir", path, "--quiet", *flags,
-    )  # fmt: skip
+    ]  # fmt: skip
 
 
 def reference(npz: Path, path: Path, epochs: int, **more: Any) -> Path:
-    settings = {"net": "small", "epochs": epochs, "batch_size": 16, "precision": "fp32", "device": "cpu"}
-    return fit(str(npz), **settings, method="mfw", drw=True, hold_out=2, run_dir=path, **more).path
+    return fit(str(npz), **GIVEN, epochs=epochs, method="mfw", drw=True, hold_out=2, run_dir=path, **more).path
 
 
 def wait_for(condition: Callable[[], bool], process: subprocess.Popen[Any]) -> None:
@@ -423,30 +423,28 @@ def test_killed_again_and_again(npz: Path, tmp_path: Path, same_run: Same) -> No
     """SIGKILL at random moments; every step is saved, so that kills hit the saving as well."""
     epochs, path, moments = 60, tmp_path / "run", random.Random(0)
     manifest = path / "checkpoints.json"
+    log = tmp_path / "log"
     for kill in range(3):
-        begin = (
-            training(npz, path, epochs, "--checkpoint-every", "0") if kill == 0 else command("resume", path, "--quiet")
-        )
+        begin = training(npz, path, epochs, "--checkpoint-every", "0") if kill == 0 else ["resume", path, "--quiet"]
         seen = manifest.stat().st_mtime_ns if manifest.exists() else 0
-        process = subprocess.Popen(begin, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
-        wait_for(lambda: manifest.exists() and manifest.stat().st_mtime_ns != seen, process)  # noqa: B023
+        process = forked.start(begin, log)
+        forked.wait_for(lambda: manifest.exists() and manifest.stat().st_mtime_ns != seen, process)  # noqa: B023
         time.sleep(moments.uniform(0, 0.15))
         process.kill()
-        _, problems = process.communicate()
-        assert process.returncode == -signal.SIGKILL, problems.decode()
+        process.join()
+        assert process.exitcode == -signal.SIGKILL, log.read_text()
     assert not (path / "result.json").exists()
     assert main(["resume", str(path)]) == 0
     same_run(path, reference(npz, tmp_path / "whole", epochs, checkpoint_every=0.0))
 
 
 def test_a_stopped_process_says_how_to_go_on(npz: Path, tmp_path: Path, same_run: Same) -> None:
-    epochs = 150
+    epochs = 80
     whole = reference(npz, tmp_path / "whole", epochs)
     for number, code in ((signal.SIGINT, 130), (signal.SIGTERM, 143)):
         path = tmp_path / f"signal{number}"
-        process = subprocess.Popen(
-            training(npz, path, epochs), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-        )
+        command = [sys.executable, "-m", "procrustean", *training(npz, path, epochs)]
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         wait_for((path / "epochs.jsonl").exists, process)
         process.send_signal(number)
         results, messages = process.communicate(timeout=60)

@@ -19,6 +19,8 @@ PLAIN_BLOCK = {16: 256, 32: 128, 64: 64}
 PASS_BLOCK, SUMS_BLOCK = 2048, 8192
 #: Pixels per part of a weight gradient, by output channels: enough parts to fill the chip, few enough to sum cheaply.
 WEIGHT_PART = {16: 512, 32: 512, 64: 256}
+#: Numbers of a weight gradient per program that sums its parts.
+WEIGHT_SUMS_BLOCK = 32
 #: Numbers of partial sums that are merged at a time.
 CHUNK = 2048
 
@@ -171,8 +173,8 @@ def weight_gradient(x: Tensor, dy: Tensor, weight: Tensor, layer: Layer) -> Tens
         )  # fmt: skip
     gradient = torch.empty_like(weight, memory_format=torch.channels_last)
     launch(
-        weight_kernels.sum_weight_parts, (9 * ci_pad * co // 32,), partial, gradient, parts,
-        CHUNK=CHUNK // 32, CI=layer.CI, CI_PAD=ci_pad, CO=co, BLOCK=32, num_warps=4,
+        weight_kernels.sum_weight_parts, (9 * ci_pad * co // WEIGHT_SUMS_BLOCK,), partial, gradient, parts,
+        CHUNK=CHUNK // WEIGHT_SUMS_BLOCK, CI=layer.CI, CI_PAD=ci_pad, CO=co, BLOCK=WEIGHT_SUMS_BLOCK, num_warps=4,
     )  # fmt: skip
     return gradient
 

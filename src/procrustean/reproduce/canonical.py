@@ -61,7 +61,7 @@ def _changes(key: tuple[tuple[str, Any], ...]) -> dict[str, Any]:
 def _mfw_options(config: RunConfig, options: dict[str, Any]) -> dict[str, Any]:
     """Options of MFW without those whose default depends on the data, where they equal it."""
     net = config.net or recipe_of(config).net
-    if options.get("layer") == layers_of(net).second_group:
+    if options.get("layer") == _second_group(net):
         options = _without(options, "layer")
     if config.imbalance == "natural":
         return options
@@ -76,6 +76,12 @@ def _mfw_options(config: RunConfig, options: dict[str, Any]) -> dict[str, Any]:
     if options.get("beta") == DEFAULT_BETA[kind]:
         options = _without(options, "beta")
     return options
+
+
+@cache
+def _second_group(net: str) -> str:
+    """The layer that MFW mixes at by default; the network is built for it, once for all runs of a table."""
+    return layers_of(net).second_group
 
 
 def _without(options: dict[str, Any], *names: str) -> dict[str, Any]:

@@ -44,6 +44,13 @@ GROUPS = {
 }
 
 
+@pytest.fixture
+def no_initial_weights(monkeypatch: pytest.MonkeyPatch) -> None:
+    """For what depends on the layers alone; drawing the weights of a large network takes seconds."""
+    for name in ("normal_", "uniform_", "trunc_normal_", "kaiming_normal_", "kaiming_uniform_", "xavier_uniform_"):
+        monkeypatch.setattr(nn.init, name, lambda tensor, *args, **kwargs: tensor)
+
+
 class TestGroups:
     @pytest.mark.parametrize("name", GROUPS)
     def test_the_stem_and_the_stages(self, name: str) -> None:
@@ -59,12 +66,15 @@ class TestGroups:
 
             net.get_submodule(path).register_forward_hook(note)
         x = torch.randn(2, 3, 64, 64)
-        assert net(x).shape == (2, 5)
+        scores = net(x)
+        assert scores.shape == (2, 5)
         assert seen == list(net.mixable)  # each is passed, in this order
-        assert net.backbone(x).shape == (2, net.backbone.features)
-        gradients = torch.autograd.grad(net(x).sum(), list(net.parameters()))  # refuses parameters that are not used
+        gradients = torch.autograd.grad(scores.sum(), list(net.parameters()))  # refuses parameters that are not used
+        with torch.no_grad():
+            assert net.backbone(x).shape == (2, net.backbone.features)
         assert all(bool(g.isfinite().all()) for g in gradients)
 
+    @pytest.mark.usefixtures("no_initial_weights")
     @pytest.mark.parametrize("name", [*GROUPS, "torchvision:vit_b_16"])
     def test_the_second_group_is_that_which_is_suggested(self, name: str) -> None:
         model, side = model_by_name(name)
@@ -82,6 +92,7 @@ class TestGroups:
         with pytest.raises(ConfigError, match=r"mixes at input\..*--options layer=backbone\.net\.conv1\.0$"):
             objective.bind(net)
 
+    @pytest.mark.usefixtures("no_initial_weights")
     def test_stages_of_the_other_families_exist(self) -> None:
         for name in ("densenet121", "convnext_tiny", "efficientnet_b0", "alexnet"):
             net = foreign_backbone(f"torchvision:{name}")
