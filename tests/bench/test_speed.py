@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import numpy as np
 import pytest
 import torch
 
+from procrustean.advice.cost import multiply_adds
 from procrustean.bench import method_costs, speed, whole_runs
 from procrustean.bench.peer import PerImageDataset, measure_peer
 from procrustean.cli import main
@@ -19,7 +21,7 @@ from procrustean.nets import NETS
 
 
 @pytest.fixture
-def tiny(monkeypatch: pytest.MonkeyPatch) -> Splits:
+def tiny(monkeypatch: pytest.MonkeyPatch) -> Iterator[Splits]:
     """The smallest network and few images in place of ResNets on CIFAR."""
     for name in ("resnet32", "resnet20"):
         monkeypatch.setitem(NETS, name, NETS["small"])
@@ -31,7 +33,8 @@ def tiny(monkeypatch: pytest.MonkeyPatch) -> Splits:
 
     splits = Splits("cifar10", some(whole.test, 200), some(whole.test, 2))
     monkeypatch.setattr(speed, "synthetic_cifar", lambda: splits)
-    return splits
+    yield splits
+    multiply_adds.cache_clear()  # of the networks that had the name of others
 
 
 def test_synthetic_images_have_the_shape_of_cifar() -> None:

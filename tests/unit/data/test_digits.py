@@ -26,6 +26,17 @@ def test_digits_are_the_bundled_ones_scaled_to_bytes():
     )
 
 
+def test_what_is_done_to_digits_reaches_no_others():
+    first = load_source("digits")
+    before = [array.copy() for images in (first.train, first.test) for array in (images.images, images.labels)]
+    for images in (first.train, first.test):
+        images.images[:] = 7
+        images.labels[:] = 7
+    again = load_source("digits")
+    after = [array for images in (again.train, again.test) for array in (images.images, images.labels)]
+    assert all(np.array_equal(one, other) for one, other in zip(before, after, strict=True))
+
+
 def test_digits_train_images_are_the_first_of_a_fixed_shuffle():
     from sklearn.datasets import load_digits
 
