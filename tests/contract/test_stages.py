@@ -22,8 +22,8 @@ from procrustean.types import Problem
 PROBLEM = Problem((24, 12, 6, 3), "long_tailed", "digits", ("input", "group1", "group2", "group3"), "group2")
 EPOCHS, BATCH = 4, 32
 SETTINGS: dict[str, Any] = {
-    "classes": ("0", "1", "2", "3"), "imbalance": "step", "rho": 10, "epochs": EPOCHS, "batch_size": BATCH, "hold_out": 3,
-    "device": "cpu", "precision": "fp32",
+    "classes": ("0", "1", "2", "3"), "imbalance": "step", "rho": 10, "epochs": EPOCHS, "batch_size": BATCH,
+    "hold_out": 3, "device": "cpu", "precision": "fp32",
 }  # fmt: skip
 
 
