@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
 
+import numpy as np
 import pytest
 import torch
 from filelock import FileLock
@@ -148,3 +149,21 @@ def restored_cifar10(shared: Path, data_dir: Path) -> Path:
                 pytest.fail(f"CIFAR-10 could not be restored:\n{result.stdout}{result.stderr}")
             done.touch()
     return data_dir
+
+
+@pytest.fixture
+def stripes() -> Callable[[Path], Path]:
+    """Writes a file of sixty training images of four classes, eight by eight, into a folder."""
+
+    def write(folder: Path) -> Path:
+        random, arrays = np.random.RandomState(0), {}
+        for split, counts in (("train", (24, 18, 12, 6)), ("test", (10, 10, 10, 10))):
+            labels = np.repeat(np.arange(4), counts)
+            images = random.randint(0, 160, (len(labels), 8, 8))
+            for image, label in zip(images, labels, strict=True):
+                image[:, 2 * label : 2 * label + 2] += 90
+            arrays |= {f"{split}_images": images.astype(np.uint8), f"{split}_labels": labels}
+        np.savez(folder / "stripes.npz", **arrays)
+        return folder / "stripes.npz"
+
+    return write

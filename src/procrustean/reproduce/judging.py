@@ -133,15 +133,6 @@ def _line(reading: Reading, best: bool) -> tuple[Cell, ...]:
     )
 
 
-def standard_error(share: float, images: int) -> float:
-    """Of an accuracy measured on so many images.
-
-    >>> round(100 * standard_error(0.75, 30), 1), round(100 * standard_error(0.75, 5000), 1)
-    (7.9, 0.6)
-    """
-    return math.sqrt(share * (1 - share) / images)
-
-
 def overall(judgements: Sequence[Judgement]) -> dict[str, float]:
     """Mean over the settings of each reading that was measured in all of them, the best first."""
     if not judgements:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 from ..report.formats import Cell, Column, Table, to_markdown
+from ..tuning.choosing import standard_error
 from .by_hand import by_hand
 from .comparison import SIGNS, Beside, Mark, table_cells
 from .definitions import Definitions, TableSpec
@@ -138,14 +139,15 @@ def _readings(definitions: Definitions, store: Store) -> str:
             lines.append(_paragraph(spec.note))
     if not lines:
         return ""
+    many, few = (100 * standard_error(0.75, [images] * 10) for images in (500, 3))
     head = (
         "## Which reading of the paper\n\n"
         + _paragraph(
             "Where the text leaves a choice, each reading is trained on what is left after 5000 images were cut from "
             "the source, equally of all classes, and judged on those: the standard error of an accuracy near 75 % is "
-            "then 0.6 points, while the paper's three images per class would give 7.9. The test columns stand beside "
-            "for information; nothing was chosen on them. Since a tenth of the images is missing from training, they "
-            "are not comparable with the paper's."
+            f"then {many:.1f} points, while the paper's three images per class would give {few:.1f}. The test columns "
+            "stand beside for information; nothing was chosen on them. Since a tenth of the images is missing from "
+            "training, they are not comparable with the paper's."
         )
         + "\n"
     )
