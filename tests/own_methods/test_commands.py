@@ -45,6 +45,37 @@ def test_what_is_wrong_with_a_name_is_said(command: tuple[str, ...], name: str, 
     assert "Traceback" not in answer.err
 
 
+@pytest.mark.parametrize(
+    "command", [("train", "--method"), ("tune", "--over", "drw=yes,no", "--method")], ids=lambda w: w[0]
+)
+def test_a_function_that_raises_is_told_with_its_line(command: tuple[str, ...], call: Call, npz: str) -> None:
+    answer = call(command[0], npz, *command[1:], "mine.py:raises")
+    line = Path("mine.py").read_text().splitlines().index('    return {}["alpha"]') + 1
+    assert (answer.code, answer.out) == (2, "")
+    assert answer.err == f"procrustean: mine.py:raises builds no method: KeyError, line {line}: 'alpha'\n"
+
+
+def test_an_error_in_training_points_into_the_file(call: Call, npz: str) -> None:
+    with pytest.raises(RuntimeError, match="size mismatch") as raised:
+        call("train", npz, "--method", "mine.py:wrong_loss", *SMALL)
+    place = raised.traceback[-1]
+    assert (place.path, str(place.statement).strip()) == (Path("mine.py").resolve(), "return logits @ labels")
+
+
+def test_an_error_in_one_of_many_trainings_is_told_with_its_place(call: Call, npz: str) -> None:
+    line = Path("mine.py").read_text().splitlines().index("        return logits @ labels") + 1
+    told = f"failed: RuntimeError in {Path('mine.py').resolve()}, line {line}: size mismatch"
+    Path("grid.yaml").write_text(yaml.safe_dump({"base": BASE, "runs": [{"method": "mine.py:wrong_loss"}]}))
+    for processes in ((), ("--processes", "1")):
+        failed = call("fleet", "grid.yaml", "--output", "runs", "--quiet", *processes)
+        assert failed.code == 1
+        assert told in failed.err
+    over = ("--over", "temperature=1,3", "--hold-out", "2", "--output", "tuned")
+    tuned = call("tune", npz, "--method", "mine.py:wrong_loss", *over, *SMALL)
+    assert tuned.code == 2
+    assert told in tuned.err
+
+
 def test_the_whole_way_of_a_run(call: Call, npz: str) -> None:
     method = ("--method", "mine.py:tempered", "--options", "temperature=3", "--drw")
     assert "Tempered-DRW" in done(call("train", npz, *method, *SMALL, "--run-dir", "runs/mine"))

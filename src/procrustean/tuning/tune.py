@@ -19,6 +19,7 @@ from ..engine.run_directory import RunDirectory
 from ..errors import ConfigError, Diverged, RunError
 from ..loading import Sources
 from ..many import Outcome, fit_many
+from ..method_errors import failure_text
 from ..method_files import use_file
 from ..ongoing_run import ShownImages
 from ..plain_json import FORMAT, read_object
@@ -240,7 +241,7 @@ class _Tuning:
         )
         for outcome in outcomes:
             if outcome.error is not None and not isinstance(outcome.error, Diverged):
-                raise RunError(f"{outcome.path} failed: {outcome.error}") from outcome.error
+                raise RunError(f"{outcome.path} failed: {failure_text(outcome.error)}") from outcome.error
         return outcomes
 
 
