@@ -97,6 +97,19 @@ def test_the_whole_way_of_a_run(call: Call, npz: str) -> None:
         done(call(*command, "--method", "kept.py"))
 
 
+def test_the_report_shows_pictures_of_a_changed_network_if_its_file_is_named(call: Call, npz: str) -> None:
+    done(call("train", npz, "--method", "mine.py:two_stages", *SMALL, "--run-dir", "run"))
+    page = Path("page.html")
+    done(call("report", "run", "--output", "page.html", "--quiet"))
+    assert "Name it: --method mine.py, wherever it is now" in page.read_text()
+    assert "data:image/png" not in page.read_text()
+    done(call("report", "run", "--method", "mine.py", "--output", "page.html", "--quiet"))
+    assert "data:image/png" in page.read_text()
+    refused = call("report", "run", "--method", "mine.py", "--watch")
+    assert refused.code == 2
+    assert "leave --method out, or --watch" in refused.err
+
+
 def test_printed_settings_hold_the_file_to_its_text(call: Call, npz: str) -> None:
     printed = done(call("train", npz, "--method", "mine.py:tempered", *SMALL, "--print-config"))
     assert "procrustean methods mine.py:tempered explains it" in printed
