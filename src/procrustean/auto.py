@@ -153,11 +153,11 @@ def _agreed(folder: Path, asked: RunConfig) -> RunConfig:
     kept = _read(record)
     if not {"asked", "config"} <= set(kept):
         raise RunError(f"{record} is damaged: it lacks the settings of the comparison; choose another --run-dir")
-    before = RunConfig.from_json(kept["asked"], origin=str(record))
+    before = RunConfig.from_record(kept["asked"], origin=str(record))
     if before.hash != spelt_as(before, kept.get("source_path"), asked).hash:
         raise RunError(f"{folder} holds a comparison with other settings; choose another --run-dir")
     # The images by today's path: the one of the first call may be relative to another folder.
-    return replace(RunConfig.from_json(kept["config"], origin=str(record)), source=asked.source)
+    return replace(RunConfig.from_record(kept["config"], origin=str(record)), source=asked.source)
 
 
 def _begin(folder: Path, asked: RunConfig, config: RunConfig) -> None:

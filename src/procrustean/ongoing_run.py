@@ -148,6 +148,7 @@ class OngoingRun:
             keep_weights_every=config.keep_weights_every,
             stop_requested=self.stop,
             average=config.average,
+            swa_from=config.swa_from,
         )
         if "streamed" in (where := stores.where["train"]):
             self.reporter.say_once(f"training images {where}")
