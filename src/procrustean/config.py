@@ -39,6 +39,8 @@ CAME_LATER: dict[str, Any] = {
     "average": "none",
     "swa_from": "last_quarter",
 }
+#: What stands for a method that is chosen from the measurements, and for one that is chosen by comparing.
+ADVISED, AUTO = "advised", "auto"
 #: Characters of a source's or a method's name in the name of a run's folder: systems allow 255 bytes in all.
 LONGEST_NAME = 40
 
@@ -82,8 +84,9 @@ class RunConfig:
     """Seed of the training: weights, order, augmentation, mixing."""
     data_seed: int = 0
     """Seed of the data: which images of a class are kept and held out."""
-    hold_out: float = 0
-    """Training images per class set aside to choose and calibrate on, or below 1 their share; 0 trains on all."""
+    hold_out: float | None = None
+    """Training images per class set aside to choose and calibrate on, or below 1 their share; 0, the default of methods
+    that are named, trains on all."""
     hold_out_from: Literal["training", "source"] = "training"
     """Set them aside from the imbalanced training set, or from the source before it is made imbalanced."""
     image_size: int | None = None
@@ -129,7 +132,9 @@ class RunConfig:
         if self.rho is not None:
             # 100 and 100.0 are the same setting and must have the same hash, here and among the options.
             object.__setattr__(self, "rho", float(self.rho))
-        if float(self.hold_out).is_integer():
+        if self.hold_out is None and self.method not in (ADVISED, AUTO):
+            object.__setattr__(self, "hold_out", 0)
+        if self.hold_out is not None and float(self.hold_out).is_integer():
             object.__setattr__(self, "hold_out", int(self.hold_out))
         numbers = {k: float(v) for k, v in self.options.items() if isinstance(v, int) and not isinstance(v, bool)}
         object.__setattr__(self, "options", {**self.options, **numbers})
@@ -162,7 +167,7 @@ class RunConfig:
             value = getattr(self, name)
             if value is not None and not least <= value < math.inf:
                 raise ConfigError(f"{name} = {value} received; it has to be at least {least}, and finite")
-        if self.hold_out >= 1 and not isinstance(self.hold_out, int):
+        if self.hold_out is not None and self.hold_out >= 1 and not isinstance(self.hold_out, int):
             raise ConfigError(
                 f"hold_out = {self.hold_out} received; it has to be a whole number of images per class, or a share "
                 "below 1, for example 0.15"
@@ -185,6 +190,7 @@ class RunConfig:
         """Twelve hexadecimal digits that name what the run computes."""
         kept = {k: v for k, v in self.computed.items() if v != CAME_LATER.get(k, ...)}
         kept["method"] = method_identity(self.method)
+        kept["hold_out"] = self.hold_out or 0  # open, it has the name it had before it could be
         # The recipe of a data set is the paper's where there is one: two names for the same computation.
         kept["recipe"] = "paper" if self.recipe == "auto" else self.recipe
         return hashlib.sha256(json.dumps(kept, sort_keys=True).encode()).hexdigest()[:12]
@@ -274,7 +280,7 @@ _CHOICE = {
     "average": ("none", "ema", "swa", "both"),
     "swa_from": ("drw", "last_quarter"),
 }
-_REQUIRED = ("seed", "data_seed", "hold_out", "checkpoint_every")
+_REQUIRED = ("seed", "data_seed", "checkpoint_every")
 _SAID = ("drw", "track_training", "method", "options", "recipe")  # never left open
 
 

@@ -8,6 +8,7 @@ from typing import Literal
 
 import tyro
 
+from ..config import ADVISED, AUTO
 from ..errors import ConfigError
 from .changed_methods import say_changed
 from .config_file import config_as_yaml, read_yaml
@@ -42,7 +43,6 @@ class Fleet:
     def run(self) -> int:
         from dataclasses import replace
 
-        from ..advice.planning import ADVISED, AUTO
         from ..console import make_reporter, notify, write_result
         from ..grids import expand
         from ..method_errors import failure_text
