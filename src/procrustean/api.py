@@ -10,8 +10,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .advice.planning import ADVISED, AUTO, Plan, load_images, planned
-from .config import RunConfig
+from .advice.planning import Plan, load_images, planned
+from .config import ADVISED, AUTO, RunConfig
 from .console import Reporter, SilentReporter, command_text
 from .data.imageset import Splits
 from .data.sources import load_source

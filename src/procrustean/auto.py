@@ -16,7 +16,7 @@ from .advice.methods import Choice, worth_comparing
 from .advice.planning import Plan, load_images, planned
 from .api import STOPPED_AMONG_MANY, Stopped, load_run
 from .config import RunConfig
-from .console import Reporter
+from .console import Reporter, held_out_text
 from .data.imageset import Splits
 from .data.sources import place_of
 from .engine.checkpoint import is_leftover, remove_leftovers, write_atomically
@@ -153,11 +153,11 @@ def _agreed(folder: Path, asked: RunConfig) -> RunConfig:
     kept = _read(record)
     if not {"asked", "config"} <= set(kept):
         raise RunError(f"{record} is damaged: it lacks the settings of the comparison; choose another --run-dir")
-    before = RunConfig.from_json(kept["asked"], origin=str(record))
+    before = RunConfig.from_record(kept["asked"], origin=str(record))
     if before.hash != spelt_as(before, kept.get("source_path"), asked).hash:
         raise RunError(f"{folder} holds a comparison with other settings; choose another --run-dir")
     # The images by today's path: the one of the first call may be relative to another folder.
-    return replace(RunConfig.from_json(kept["config"], origin=str(record)), source=asked.source)
+    return replace(RunConfig.from_record(kept["config"], origin=str(record)), source=asked.source)
 
 
 def _begin(folder: Path, asked: RunConfig, config: RunConfig) -> None:
@@ -185,7 +185,7 @@ def _candidate(
     def prepared(began: Mapping[str, Any]) -> Prepared:
         return prepare(config, splits=plan.splits, began=began)
 
-    run = begin_or_go_on(config, path, prepared, reporter, why=plan.why, stop=stop, log=log)
+    run = begin_or_go_on(config, path, prepared, reporter, why=plan.why, stop=stop, log=log, show="held_out")
     if run is None:
         return True
     try:
@@ -221,7 +221,7 @@ def _tell(tried: list[Candidate], best: Candidate, folder: Path, reporter: Repor
         value = candidate.held_out
         text = candidate.failed or "no time left"
         if value is not None:
-            text = f"{100 * value:.1f} % balanced held-out accuracy"
+            text = held_out_text(value)
         reporter.say(f"{candidate.choice.name}: {text}{', chosen' * (candidate is best)}")
     record = _read(folder / RECORD)
     compared = [

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 from .errors import ConfigError, did_you_mean
-from .method_files import folder_name, method_identity, pinned_name
+from .method_files import file_method, folder_name, method_identity, pinned_name
 from .recipes import Augment, check_recipe
 
 #: Settings that say where and how a run is carried out, not what it computes.
@@ -37,7 +37,10 @@ CAME_LATER: dict[str, Any] = {
     "keep_weights_every": None,
     "hold_out_from": "training",
     "average": "none",
+    "swa_from": "last_quarter",
 }
+#: What stands for a method that is chosen from the measurements, and for one that is chosen by comparing.
+ADVISED, AUTO = "advised", "auto"
 #: Characters of a source's or a method's name in the name of a run's folder: systems allow 255 bytes in all.
 LONGEST_NAME = 40
 
@@ -81,8 +84,9 @@ class RunConfig:
     """Seed of the training: weights, order, augmentation, mixing."""
     data_seed: int = 0
     """Seed of the data: which images of a class are kept and held out."""
-    hold_out: float = 0
-    """Training images per class set aside to choose and calibrate on, or below 1 their share; 0 trains on all."""
+    hold_out: float | None = None
+    """Training images per class set aside to choose and calibrate on, or below 1 their share; 0, the default of methods
+    that are named, trains on all."""
     hold_out_from: Literal["training", "source"] = "training"
     """Set them aside from the imbalanced training set, or from the source before it is made imbalanced."""
     image_size: int | None = None
@@ -93,6 +97,8 @@ class RunConfig:
     """Epochs between evaluations; by default about a hundred evaluations in all."""
     average: Literal["none", "ema", "swa", "both"] = "none"
     """Also keep averaged weights: ema along all steps, swa over the last quarter of the epochs, or both."""
+    swa_from: Literal["drw", "last_quarter"] = "drw"
+    """Whether swa waits for deferred re-weighting, where that is on, or begins with the last quarter all the same."""
     track_training: bool = False
     """Also measure the accuracy on clean training images per class at every evaluation."""
     probes: bool = False
@@ -126,7 +132,9 @@ class RunConfig:
         if self.rho is not None:
             # 100 and 100.0 are the same setting and must have the same hash, here and among the options.
             object.__setattr__(self, "rho", float(self.rho))
-        if float(self.hold_out).is_integer():
+        if self.hold_out is None and self.method not in (ADVISED, AUTO):
+            object.__setattr__(self, "hold_out", 0)
+        if self.hold_out is not None and float(self.hold_out).is_integer():
             object.__setattr__(self, "hold_out", int(self.hold_out))
         numbers = {k: float(v) for k, v in self.options.items() if isinstance(v, int) and not isinstance(v, bool)}
         object.__setattr__(self, "options", {**self.options, **numbers})
@@ -159,7 +167,7 @@ class RunConfig:
             value = getattr(self, name)
             if value is not None and not least <= value < math.inf:
                 raise ConfigError(f"{name} = {value} received; it has to be at least {least}, and finite")
-        if self.hold_out >= 1 and not isinstance(self.hold_out, int):
+        if self.hold_out is not None and self.hold_out >= 1 and not isinstance(self.hold_out, int):
             raise ConfigError(
                 f"hold_out = {self.hold_out} received; it has to be a whole number of images per class, or a share "
                 "below 1, for example 0.15"
@@ -173,11 +181,16 @@ class RunConfig:
         return self.probes or self.probe_every is not None or bool(self.features_at)
 
     @property
+    def computed(self) -> dict[str, Any]:
+        """The settings that say what the run computes, as plain data."""
+        return {k: v for k, v in without_idle(self.to_json()).items() if k not in CARRIED_OUT}
+
+    @property
     def hash(self) -> str:
         """Twelve hexadecimal digits that name what the run computes."""
-        settings = self.to_json()
-        kept = {k: v for k, v in settings.items() if k not in CARRIED_OUT and v != CAME_LATER.get(k, ...)}
+        kept = {k: v for k, v in self.computed.items() if v != CAME_LATER.get(k, ...)}
         kept["method"] = method_identity(self.method)
+        kept["hold_out"] = self.hold_out or 0  # open, it has the name it had before it could be
         # The recipe of a data set is the paper's where there is one: two names for the same computation.
         kept["recipe"] = "paper" if self.recipe == "auto" else self.recipe
         return hashlib.sha256(json.dumps(kept, sort_keys=True).encode()).hexdigest()[:12]
@@ -207,6 +220,28 @@ class RunConfig:
         if not isinstance(data, Mapping) or not isinstance(data.get("source"), str):
             raise ConfigError(f"{origin} names no data set; add source, for example `source: digits`")
         return cls(**typed_settings(data, origin=origin))
+
+    @classmethod
+    def from_record(cls, data: Mapping[str, Any], *, origin: str) -> RunConfig:
+        """The same for settings that a run has kept: what came after it stands for how it was then."""
+        return cls.from_json({**CAME_LATER, **data} if isinstance(data, Mapping) else data, origin=origin)
+
+
+def without_idle(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings of a run without those that make no difference beside the others.
+
+    >>> settings = {"method": "mfw", "drw": True, "average": "swa", "swa_from": "drw"}
+    >>> without_idle(settings) == settings, without_idle({**settings, "drw": False})
+    (True, {'method': 'mfw', 'drw': False, 'average': 'swa'})
+    """
+    swa_waits = settings.get("average") in ("swa", "both") and _may_defer(settings)
+    return {name: value for name, value in settings.items() if name != "swa_from" or swa_waits}
+
+
+def _may_defer(settings: Mapping[str, Any]) -> bool:
+    """Whether class weights may set in late; a method of one's own need not be told to do so."""
+    options = settings.get("options") or {}
+    return bool(settings.get("drw") or options.get("drw")) or file_method(str(settings.get("method", ""))) is not None
 
 
 def typed_settings(data: Mapping[str, Any], *, origin: str) -> dict[str, Any]:
@@ -243,8 +278,9 @@ _CHOICE = {
     "augment": get_args(Augment),
     "images": ("auto", "resident", "streamed"),
     "average": ("none", "ema", "swa", "both"),
+    "swa_from": ("drw", "last_quarter"),
 }
-_REQUIRED = ("seed", "data_seed", "hold_out", "checkpoint_every")
+_REQUIRED = ("seed", "data_seed", "checkpoint_every")
 _SAID = ("drw", "track_training", "method", "options", "recipe")  # never left open
 
 

@@ -46,7 +46,7 @@ class Reporter(Protocol):
         """A run of `epochs` epochs begins, or goes on, at `first_epoch`."""
 
     def epoch_done(self, name: str, epoch: int, record: dict[str, Any]) -> None:
-        """`record` has loss, lr, images_per_second and, where it was measured, the test result `test`."""
+        """`record` has loss, lr, images_per_second and, where they were measured, the results `test` and `held_out`."""
 
     def run_finished(self, name: str, summary: str) -> None:
         """The run is complete; `summary` is what came out, in one line."""
@@ -85,7 +85,7 @@ class _Shown:
     first_epoch: int
     started: float
     next_epoch: int
-    test: dict[str, Any] | None = None
+    result: str | None = None  # the newest
 
 
 class PlainReporter:
@@ -124,13 +124,13 @@ class PlainReporter:
 
     def epoch_done(self, name: str, epoch: int, record: dict[str, Any]) -> None:
         shown = self._runs[name]
-        shown.test = record.get("test", shown.test)
+        shown.result = result_text(record) or shown.result
         now = self._clock()
         if epoch < shown.next_epoch or now - self._last_line < 1:
             return
         self._last_line = now
         shown.next_epoch = epoch + max(1, round(shown.epochs / 10))
-        parts = [f"{name}: epoch {epoch + 1}/{shown.epochs}", *progress_texts(record, shown.test)]
+        parts = [f"{name}: epoch {epoch + 1}/{shown.epochs}", *progress_texts(record, shown.result)]
         left = shown.epochs - epoch - 1
         if left > 0:
             seconds_per_epoch = (now - shown.started) / (epoch + 1 - shown.first_epoch)
@@ -160,7 +160,7 @@ class RichReporter:
         self._console = console
         self._progress: Progress | None = None
         self._tasks: dict[str, TaskID] = {}
-        self._tests: dict[str, dict[str, Any]] = {}
+        self._results: dict[str, str] = {}  # the newest of each run
         self._said: set[str] = set()
 
     def say(self, text: str) -> None:
@@ -181,16 +181,16 @@ class RichReporter:
         if name in self._tasks:  # it goes on after its process was replaced
             self._progress.remove_task(self._tasks[name])
         self._tasks[name] = self._progress.add_task(
-            printable(name), total=epochs, completed=first_epoch, record={}, test=None
+            printable(name), total=epochs, completed=first_epoch, record={}, result=None
         )
 
     def epoch_done(self, name: str, epoch: int, record: dict[str, Any]) -> None:
         if self._progress is None or name not in self._tasks:
             return
-        if "test" in record:
-            self._tests[name] = record["test"]
-        test = self._tests.get(name)
-        self._progress.update(self._tasks[name], completed=epoch + 1, record=record, test=test)
+        result = result_text(record) or self._results.get(name)
+        if result is not None:
+            self._results[name] = result
+        self._progress.update(self._tasks[name], completed=epoch + 1, record=record, result=result)
 
     def run_finished(self, name: str, summary: str) -> None:
         from rich.text import Text
@@ -201,14 +201,14 @@ class RichReporter:
             else:
                 self._progress.refresh()  # shows the last numbers before the bar goes
                 self._progress.remove_task(self._tasks.pop(name))
-                self._tests.pop(name, None)
+                self._results.pop(name, None)
         self._console.print(Text.assemble(("✓ ", "green"), (printable(name), "bold"), "  ", printable(summary)))
 
     def close(self) -> None:
         if self._progress is not None:
             self._progress.stop()
             self._progress = None
-            self._tasks, self._tests = {}, {}
+            self._tasks, self._results = {}, {}
             atexit.unregister(self.close)
 
 
@@ -319,20 +319,39 @@ def command_text(*words: object) -> str:
     return shlex.join(["procrustean", *map(str, words)])
 
 
-def progress_texts(record: dict[str, Any], test: dict[str, Any] | None) -> list[str]:
-    """Loss, newest test result and speed, each where known.
+def progress_texts(record: dict[str, Any], result: str | None) -> list[str]:
+    """Loss, newest result and speed, each where known.
 
-    >>> progress_texts({"loss": 0.51234, "images_per_second": 45123.0}, {"headline": "accuracy", "accuracy": 0.8125})
+    >>> progress_texts({"loss": 0.51234, "images_per_second": 45123.0}, "test accuracy 81.2 %")
     ['loss 0.512', 'test accuracy 81.2 %', '45,123 images/s']
     """
     texts = []
     if record.get("loss") is not None:
         texts.append(f"loss {record['loss']:.3f}")
-    if test is not None:
-        texts.append(headline_text(test))
+    if result is not None:
+        texts.append(result)
     if record.get("images_per_second") is not None:
         texts.append(f"{record['images_per_second']:,.0f} images/s")
     return texts
+
+
+def result_text(record: dict[str, Any]) -> str | None:
+    """The result of an epoch that is shown, if it was measured: of the test images, if the record has one of them.
+
+    >>> held_out = {"headline": "accuracy", "accuracy": 0.9, "balanced_accuracy": 0.5}
+    >>> result_text({"test": {"headline": "accuracy", "accuracy": 0.8125}, "held_out": held_out})
+    'test accuracy 81.2 %'
+    >>> result_text({"held_out": held_out})
+    'held-out balanced accuracy 50.0 %'
+    """
+    if "test" in record:
+        return headline_text(record["test"])
+    return held_out_text(record["held_out"]["balanced_accuracy"]) if "held_out" in record else None
+
+
+def held_out_text(balanced_accuracy: float) -> str:
+    """What choices are made by, with its name."""
+    return f"held-out balanced accuracy {100 * balanced_accuracy:.1f} %"
 
 
 def headline_text(test: dict[str, Any]) -> str:

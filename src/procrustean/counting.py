@@ -28,6 +28,9 @@ from .errors import DataError, did_you_mean
 #: Names under which labels are looked for in batches, columns and attributes, in this order.
 LABEL_NAMES = ("label", "labels", "target", "targets", "y", "class")
 
+#: Of an image: red, green, blue and how opaque it is.
+MOST_CHANNELS = 4
+
 Labels = npt.NDArray[Any]
 
 
@@ -88,7 +91,7 @@ def labels_of(data: Any, column: str | int | None = None) -> Any:
         return data
     if isinstance(data, Iterable) and not isinstance(data, Mapping):
         items = list(data)
-        return _joined(items, column) if items and _is_item(items[0]) else items
+        return _joined(items, column, batches=None) if items and _is_item(items[0]) else items
     raise DataError(
         f"labels cannot be found in a {type(data).__name__}; give the labels themselves, a Dataset, a DataLoader, a "
         "table or the path of a CSV file"
@@ -98,7 +101,7 @@ def labels_of(data: Any, column: str | int | None = None) -> Any:
 def _labels_of_loader(loader: DataLoader[Any], column: str | int | None) -> Any:
     """Of the data behind a loader: a sampler that shows small classes more often must not make them large."""
     if isinstance(loader.dataset, IterableDataset):
-        return _joined(loader, column)
+        return _joined(loader, column, batches=None if loader.batch_size is None else True)
     labels = labels_of(loader.dataset, column)
     # A loader that was given batches keeps no sampler of its own: theirs says what is drawn.
     sampler = getattr(loader.batch_sampler, "sampler", loader.sampler)
@@ -107,25 +110,50 @@ def _labels_of_loader(loader: DataLoader[Any], column: str | int | None) -> Any:
     return labels
 
 
-def _joined(items: Iterable[Any], column: str | int | None, *, batches: bool = True) -> Labels:
-    """The labels of items or, where there may be `batches`, of these, one after the other."""
-    found = []
+def _joined(items: Iterable[Any], column: str | int | None, *, batches: bool | None) -> Labels:
+    """The labels of items or, where these are `batches`, of those in them; None where they may be either."""
+    found: list[Labels] = []
+    in_doubt = batches is None
     for item in items:
         labels = _flat(label_of(item, column))
-        if len(labels) > 1 and not (batches and _is_batch(item, len(labels))):
+        if len(labels) > 1 and (batches is False or not _is_batch(item, len(labels))):
             # One-hot or several classes: joined, every 0 and 1 of it would count as an image.
             raise _not_single(labels)
+        in_doubt = in_doubt and (not found or len(labels) == len(found[0])) and _may_be_one_image(item, labels)
         found.append(labels)
     if not found:
         raise DataError("there are no items to count the classes of; give at least one")
+    if in_doubt:
+        number = len(found[0])
+        raise DataError(
+            f"items of {number} labels, all 0 or 1, received with images whose first dimension is {number}: they may "
+            "be batches, or single images with one-hot labels. Give the labels themselves: of batches "
+            "torch.cat([labels for _, labels in data]), of one-hot labels [int(label.argmax()) for _, label in data]"
+        )
     return np.concatenate(found)
 
 
 def _is_batch(item: Any, labels: int) -> bool:
     """Whether an item with several labels has as many images: as many members of some other part of it."""
+    return len(_parts_of(item, labels)) > 1  # the labels themselves are one of them
+
+
+def _may_be_one_image(item: Any, labels: Labels) -> bool:
+    """Whether what looks like a batch may be an image [C, H, W] or [H, W] with as many 0s and 1s as C or H is."""
+    if len(labels) == 1 or labels.dtype.kind not in "iub" or not np.isin(labels, (0, 1)).all():
+        return False
+    dimensions = sorted(getattr(part, "ndim", 1) for part in _parts_of(item, len(labels)))[1:]  # but for the labels
+    if labels.sum() == 1:
+        return all(number in (2, 3) for number in dimensions)
+    # Several classes at once are 0s and 1s of any sum, but then a batch of two classes is likelier beyond colours.
+    return len(labels) <= MOST_CHANNELS and all(number == 3 for number in dimensions)
+
+
+def _parts_of(item: Any, length: int) -> list[Any]:
+    """The parts of an item with so many members."""
     parts = item.values() if isinstance(item, Mapping) else item
     several = [part for part in parts if hasattr(part, "__len__") and getattr(part, "ndim", 1) != 0]
-    return [len(part) for part in several].count(labels) > 1  # the labels themselves are one of them
+    return [part for part in several if len(part) == length]
 
 
 def label_of(item: Any, column: str | int | None = None) -> Any:

@@ -21,7 +21,7 @@ class LiveBars(Progress):
     """A line per run: its name, a bar, the epochs, the newest numbers, the time left.
 
     Epochs and time left are always there. Of the rest, what matters least goes first in a narrow terminal: the speed,
-    the loss, the test result, and last the end of the name.
+    the loss, the result, and last the end of the name.
     """
 
     def __init__(self, console: Console) -> None:
@@ -56,19 +56,19 @@ class _Numbers(ProgressColumn):
     room = 0
 
     def render(self, task: Task) -> Text:
-        return Text(fitting(task.fields["record"], task.fields["test"], self.room), style="dim")
+        return Text(fitting(task.fields["record"], task.fields["result"], self.room), style="dim")
 
 
-def fitting(record: dict[str, Any], test: dict[str, Any] | None, room: int) -> str:
+def fitting(record: dict[str, Any], result: str | None, room: int) -> str:
     """The numbers of an epoch in so many characters.
 
-    >>> record, test = {"loss": 0.5, "images_per_second": 900.0}, {"headline": "accuracy", "accuracy": 0.8}
-    >>> [fitting(record, test, room) for room in (50, 40, 30, 10)]
+    >>> record, result = {"loss": 0.5, "images_per_second": 900.0}, "test accuracy 80.0 %"
+    >>> [fitting(record, result, room) for room in (50, 40, 30, 10)]
     ['loss 0.500, test accuracy 80.0 %, 900 images/s', 'loss 0.500, test accuracy 80.0 %', 'test accuracy 80.0 %', '']
     """
     for dropped in ((), ("images_per_second",), ("images_per_second", "loss")):
         kept = {name: value for name, value in record.items() if name not in dropped}
-        text = ", ".join(progress_texts(kept, test))
+        text = ", ".join(progress_texts(kept, result))
         if cell_len(text) <= room:
             return text
     return ""

@@ -22,7 +22,7 @@ from .errors import ConfigError
 from .linting import lint
 from .loading import Sources
 from .method_files import use_file
-from .ongoing_run import OngoingRun, begin_or_go_on
+from .ongoing_run import OngoingRun, ShownImages, begin_or_go_on
 from .preparing import Prepared, prepare
 from .recipes import RECIPES, recipe_for
 from .run_names import Distinct, differences
@@ -54,6 +54,7 @@ def fit_many(
     time_up: Callable[[], bool] = lambda: False,
     finished: Callable[[RunConfig, Path], None] = lambda config, path: None,
     log: Tool | None = None,
+    show: ShownImages = "test",
 ) -> list[Outcome]:
     """Train all runs; one that fails does not touch the others, one that is finished already is not repeated.
 
@@ -68,6 +69,7 @@ def fit_many(
         time_up: once it says so, no run begins, and those in progress save themselves; another call goes on.
         finished: called with a run and its folder as soon as it is complete.
         log: tool that is handed the numbers of every epoch of each run.
+        show: the images whose accuracy is shown in progress; "held_out" while the runs are compared by them.
     """
     reporter = reporter or SilentReporter()
     if width is not None and width < 1:
@@ -99,7 +101,9 @@ def fit_many(
             return stop() or time_up()
 
         members = [
-            Member(config.slug, cost, _starter(config, splits, path, splits_of, own, asked_to_stop, finished, log))
+            Member(
+                config.slug, cost, _starter(config, splits, path, splits_of, own, asked_to_stop, finished, log, show)
+            )
             for config, path, cost, own in zip(configs, paths, costs, reporters, strict=True)
         ]
         device = torch.device("cuda", torch.cuda.current_device()) if on_gpu else torch.device("cpu")
@@ -141,6 +145,7 @@ def _starter(
     stop: Callable[[], bool],
     finished: Callable[[RunConfig, Path], None],
     log: Tool | None,
+    show: ShownImages,
 ) -> Callable[[], Iterator[None]]:
     def start() -> Iterator[None]:
         use_file(asked.method)
@@ -153,7 +158,7 @@ def _starter(
                 reporter.say_once(f"warning: {finding}")
             return ready
 
-        run = begin_or_go_on(plan.config, path, prepared, reporter, why=plan.why, stop=stop, log=log)
+        run = begin_or_go_on(plan.config, path, prepared, reporter, why=plan.why, stop=stop, log=log, show=show)
         return iter(()) if run is None else to_the_end(run)
 
     def to_the_end(run: OngoingRun) -> Iterator[None]:

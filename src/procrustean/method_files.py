@@ -168,6 +168,16 @@ def is_usable(name: str) -> bool:
     return own is None or own.sha256 in _named
 
 
+def named_files() -> set[Path]:
+    """The files that the user has named in this process, and the modules beside them that they import."""
+    files = set()
+    for code in _named.values():
+        files.add(code.path)
+        for module in code.beside.values():
+            files.update(module.rglob("*.py") if module.is_dir() else [module])
+    return files
+
+
 def read_code(path: str) -> Code:
     """The file and the modules beside it that it imports, with the hash over all of them. Nothing is executed.
 

@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from .calibration.kept import keep_calibration
 from .config import RunConfig
-from .console import Reporter, headline_text
+from .console import Reporter, headline_text, held_out_text
 from .engine.record import identity_of, make_result
 from .engine.run_directory import RunDirectory, spelt_as
 from .engine.threads import sane_threads
 from .engine.training import Training
+from .held_out_progress import HeldOutProgress
 from .nets.classifier import Classifier
 from .preparing import Prepared, check_identity
 from .tracking import Tool, TrackingReporter
@@ -22,6 +23,9 @@ if TYPE_CHECKING:
     from .diagnose.probing import Probing
 
 _OVER = object()
+
+#: The images whose accuracy is shown in progress.
+ShownImages = Literal["test", "held_out"]
 
 
 @dataclass(frozen=True)
@@ -53,6 +57,7 @@ def begin_or_go_on(
     why: Sequence[str] = (),
     stop: Callable[[], bool],
     log: Tool | None = None,
+    show: ShownImages = "test",
 ) -> OngoingRun | None:
     """The run of these settings in a folder, claimed: new, or from where it was saved; None if it is finished.
 
@@ -64,11 +69,12 @@ def begin_or_go_on(
         why: reasons for settings that were chosen for the user.
         stop: whether to save and end.
         log: tool that is handed the numbers of every epoch.
+        show: "held_out" while runs are compared by those images.
     """
     if not (path / "config.json").exists():
         new = prepared({})
         directory = RunDirectory.create(path, config, identity_of(new), why)
-        return OngoingRun(new, directory, reporter, stop=stop, log=log)
+        return OngoingRun(new, directory, reporter, stop=stop, log=log, show=show)
     directory, existing, identity = RunDirectory.open(path)
     if existing.hash != spelt_as(existing, directory.source_path(), config).hash:
         directory.refuse_reuse(config)
@@ -83,7 +89,7 @@ def begin_or_go_on(
     except BaseException:
         directory.release()
         raise
-    return OngoingRun(begun, directory, reporter, stop=stop, resume=True, log=log)
+    return OngoingRun(begun, directory, reporter, stop=stop, resume=True, log=log, show=show)
 
 
 class OngoingRun:
@@ -98,8 +104,11 @@ class OngoingRun:
         stop: Callable[[], bool] = lambda: False,
         resume: bool = False,
         log: Tool | None = None,
+        show: ShownImages = "test",
     ) -> None:
-        self.prepared, self.directory = prepared, directory
+        self.prepared, self.directory, self.show = prepared, directory, show
+        if show == "held_out":
+            reporter = HeldOutProgress(reporter)
         self.tracking = None if log is None else TrackingReporter(reporter, log, directory.path)
         self.reporter = self.tracking or reporter
         self.stop, self.resume = stop, resume
@@ -139,6 +148,7 @@ class OngoingRun:
             keep_weights_every=config.keep_weights_every,
             stop_requested=self.stop,
             average=config.average,
+            swa_from=config.swa_from,
         )
         if "streamed" in (where := stores.where["train"]):
             self.reporter.say_once(f"training images {where}")
@@ -159,8 +169,10 @@ class OngoingRun:
         result["calibration"] = keep_calibration(prepared, net, self.directory)
         self.directory.finish(result)
         self.finished = FinishedRun(self.directory.path, result, net.eval())
-        outcome = f"{headline_text(self.finished.metrics)}, kept in {self.directory.path}"
-        self.reporter.run_finished(prepared.name, outcome)
+        text = headline_text(self.finished.metrics)
+        if self.show == "held_out":
+            text = held_out_text(result["curves"]["held_out_balanced_accuracy"][-1])
+        self.reporter.run_finished(prepared.name, f"{text}, kept in {self.directory.path}")
 
     def _probing(self, training: Training) -> Probing:
         from .diagnose.probes import Probe

@@ -189,7 +189,7 @@ def imbalanced(config: RunConfig, splits: Splits) -> tuple[Splits, Imbalanced]:
         imbalance=config.imbalance,
         rho=config.rho,
         data_seed=config.data_seed,
-        hold_out=config.hold_out,
+        hold_out=config.hold_out or 0,
         hold_out_from=config.hold_out_from,
     )
     return splits, data

@@ -27,9 +27,10 @@ from .config import RunConfig
 from .console import Reporter, SilentReporter
 from .engine.run_directory import RunDirectory
 from .engine.stopping import stop_on_signal
-from .errors import ConfigError, ProcrusteanError, RunError
+from .errors import ConfigError, RunError
 from .loading import Sources
 from .many import Outcome, check_places, fit_many, predicted_cost
+from .method_errors import failure_text
 from .process_progress import Shown, Telling, write_or_drop
 from .run_names import Distinct, differences
 from .tracking import Tool, imported
@@ -248,7 +249,7 @@ def _trained(config: RunConfig, sources: Sources, log: Tool | None, reporter: Re
     error = outcome.error
     if error is None:
         return {"outcome": "finished"}
-    text = str(error) if isinstance(error, ProcrusteanError) else f"{type(error).__name__}: {error}"
+    text = failure_text(error)
     return {"outcome": f"failed: {text}", "error": text}
 
 

@@ -4,11 +4,15 @@ import json
 import re
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
 import yaml
+
+from procrustean import RunConfig
+from procrustean.console import SilentReporter
+from procrustean.tuning.tune import tune as run_tune
 
 Call = Callable[..., Any]
 TINY = ("--net", "small", "--epochs", "2", "--batch-size", "16", "--device", "cpu", "--precision", "fp32")
@@ -81,6 +85,32 @@ def test_the_chosen_value_is_named_where_it_is_trained(tune: Call) -> None:
     assert f"chosen on 8 held-out images: {chosen}" in answer.err
     _, final = answer.err.split("now training on all\n")
     assert f"({chosen}): 2 epochs" in final
+
+
+def test_no_test_result_is_shown_before_the_choice(tune: Call) -> None:
+    answer = tune("--method", "tau_norm", "--over", "tau=0.5,1", "--repeats", 2)
+    choosing, final = answer.err.split("now training on all")
+    shown = re.findall(r"held-out balanced accuracy ([\d.]+) %, kept in", choosing)
+    runs = [json.loads(path.read_text()) for path in Path("t/candidates").glob("*/result.json")]
+    # Of the network after its finish, which no epoch has told of.
+    assert sorted(shown) == sorted(f"{100 * run['curves']['held_out_balanced_accuracy'][-1]:.1f}" for run in runs)
+    assert len(shown) == 4
+    assert "test accuracy" not in choosing
+    assert "test accuracy" in final
+
+
+def test_every_epoch_of_a_candidate_is_told_of_by_its_held_out_images(npz: Path) -> None:
+    class Told(SilentReporter):
+        records: ClassVar[list[dict[str, Any]]] = []
+
+        def epoch_done(self, name: str, epoch: int, record: dict[str, Any]) -> None:
+            self.records.append(record)
+
+    base = RunConfig(str(npz), method="mfw", net="small", epochs=2, batch_size=16, device="cpu", hold_out=2)
+    run_tune(base, {"alpha": (0.5, 2.0)}, Path("t"), reporter=Told())
+    assert [("test" in record, "held_out" in record) for record in Told.records] == [(False, True)] * 4 + [
+        (True, False)
+    ] * 2
 
 
 def test_the_scores_are_those_of_the_runs(tune: Call) -> None:

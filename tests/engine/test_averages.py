@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -67,6 +68,29 @@ def test_against_averages_taken_by_hand(
             torch.testing.assert_close(found[name].double(), value, atol=1e-5, rtol=1e-5, msg=f"{kind}: {name}")
 
 
+@pytest.mark.parametrize(
+    ("settings", "epochs", "first"),
+    [
+        ({}, 8, 6),
+        ({"drw": True}, 5, 4),  # the last quarter is as short as the last 20 %
+        ({"drw": True}, 20, 16),
+        ({"options": {"drw": True}}, 20, 16),
+        ({"drw": True, "swa_from": "last_quarter"}, 20, 15),
+    ],
+)
+def test_the_mean_begins_no_earlier_than_deferred_weights(
+    settings: dict[str, Any], epochs: int, first: int, splits: Splits, tiny: dict[str, Any], tmp_path: Path
+) -> None:
+    settings = {**tiny, "method": "mfw", "average": "swa", "keep_weights_every": 1, "epochs": epochs, **settings}
+    run = fit(splits, **settings, run_dir=tmp_path / "run")
+    assert run.result["method"]["swa_first_epoch"] == first
+    ends = [load_file(run.path / f"weights-{epoch:06d}.safetensors") for epoch in range(first + 1, epochs + 1)]
+    for name, value in load_file(run.path / "swa.safetensors").items():
+        if value.is_floating_point():
+            mean = torch.stack([end[name].double() for end in ends]).mean(0)
+            torch.testing.assert_close(value.double(), mean, atol=1e-5, rtol=1e-5)
+
+
 def test_the_run_itself_is_the_same_without(splits: Splits, tiny: dict[str, Any], tmp_path: Path) -> None:
     plain = fit(splits, **tiny, run_dir=tmp_path / "plain")
     averaged = fit(splits, **tiny, average="both", run_dir=tmp_path / "averaged")
@@ -128,6 +152,39 @@ def test_runs_without_keep_their_names() -> None:
     assert plain.hash == RunConfig.from_json({"source": "digits", "seed": 3}).hash == "e309f6ccc275"
     assert plain.hash == RunConfig("digits", seed=3, average="none").hash
     assert plain.hash != RunConfig("digits", seed=3, average="ema").hash
+
+
+def test_where_the_mean_begins_tells_runs_apart_where_it_matters() -> None:
+    def name(**settings: Any) -> str:
+        return RunConfig("digits", **settings).hash
+
+    before = RunConfig.from_record({"source": "digits", "drw": True, "average": "both"}, origin="a record").hash
+    assert before == name(drw=True, average="both", swa_from="last_quarter") == "3bd5465e1bb2"
+    assert before != name(drw=True, average="both")
+    assert name(options={"drw": True}, average="swa") != name(
+        options={"drw": True}, average="swa", swa_from="last_quarter"
+    )
+    for idle in ({"average": "both"}, {"drw": True, "average": "ema"}, {"drw": True}):
+        assert name(**idle) == name(**idle, swa_from="last_quarter")
+
+
+def test_a_run_from_before_goes_on_as_it_began(
+    splits: Splits, tiny: dict[str, Any], tmp_path: Path, stop_after: StopAfter, same_run: Same
+) -> None:
+    settings = {**tiny, "method": "mfw", "drw": True, "epochs": 20, "average": "both"}
+    whole = fit(splits, **settings, swa_from="last_quarter", run_dir=tmp_path / "whole").path
+    stop_after(30)
+    with pytest.raises(Stopped):
+        fit(splits, **settings, swa_from="last_quarter", run_dir=tmp_path / "run")
+    stop_after(0)
+    begun = tmp_path / "run" / "config.json"
+    record = json.loads(begun.read_text())
+    del record["config"]["swa_from"]
+    begun.write_text(json.dumps(record))
+    again = resume(tmp_path / "run", splits=splits).path
+    assert files(again) == files(whole)
+    with pytest.raises(RunError, match=r"other settings \(swa_from: 'last_quarter' there, 'drw' here\)"):
+        fit(splits, **settings, run_dir=tmp_path / "run")
 
 
 def test_trial_steps_before_a_capture_leave_no_trace(

@@ -120,6 +120,9 @@ def test_the_grid_of_the_study(study: ModuleType) -> None:
     assert len(configs) == 45
     assert round(sum(150 * images[config.imbalance] for config in configs) / 1e6) == 136
     assert {(c.source, c.rho, c.epochs, c.average) for c in configs} == {("cifar10", 100.0, 150, "both")}
+    # The files of what was trained are those of the grid: where swa began is part of what names a run.
+    kept = {path.name for path in (PROJECT / "results" / "normalisation").glob("*.json")}
+    assert {f"{config.slug}.json" for config in configs} == kept
     kinds = {(c.imbalance, c.net, c.method, c.drw) for c in configs}
     assert len(kinds) == 15
     assert ("long_tailed", "convnet-ln", "mfw", False) not in kinds

@@ -32,6 +32,19 @@ def test_train_with_nothing_else(colours: Path, call: Call, tmp_path: Path, monk
     assert json.loads((folder / "config.json").read_text())["why"]
 
 
+def test_nothing_is_held_out_where_that_is_asked_for(colours: Path, call: Call, tmp_path: Path) -> None:
+    shutil.copytree(colours / "train", tmp_path / "photos")
+    quick = ("train", "photos", "--hold-out", "0", "--epochs", "1", "--device", "cpu")
+    answer = call(*quick, "--run-dir", "all")
+    assert answer.code == 0, answer.err
+    assert "held out" not in answer.err
+    result = json.loads(Path("all/result.json").read_text())
+    assert (result["config"]["hold_out"], result["data"]["held_out"]) == (0, 0)
+    compared = call(*quick, "--method", "auto", "--run-dir", "compared")
+    assert (compared.code, Path("compared").exists()) == (2, False)
+    assert "leave it out for 15 % of each class, or name a method" in compared.err
+
+
 def test_the_end_of_a_training_on_own_images(colours: Path, call: Call) -> None:
     answer = call("train", colours, "--method", "erm", "--epochs", "1", "--run-dir", "my run", "--device", "cpu")
     result = json.loads(Path("my run/result.json").read_text())

@@ -24,6 +24,7 @@ from typing import Literal
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from procrustean.errors import ConfigError
 from procrustean.losses import Loss
 from procrustean.methods.base import Method, Stage
 from procrustean.methods.mixup import mixup
@@ -65,6 +66,27 @@ def two_stages(problem: Problem) -> Method:
     """Features, then a new head."""
     later = Stage(Classify(), name="head", share=0.5, trainable="head", reshape=new_head)
     return Method(stages=(Stage(Classify(), name="features", share=0.5), later), label="Two stages")
+
+
+class Wrong(Tempered):
+    def per_sample(self, logits: Tensor, labels: Tensor) -> Tensor:
+        return logits @ labels
+
+
+def wrong_loss(problem: Problem, *, temperature: float = 1) -> Method:
+    return Method(stages=(Stage(Classify(loss=Wrong(temperature))),), label="Wrong")
+
+
+def raises(problem: Problem, *, drw: bool = False) -> Method:
+    return {}["alpha"]
+
+
+def exits(problem: Problem) -> Method:
+    raise SystemExit
+
+
+def refuses(problem: Problem) -> Method:
+    raise ConfigError("too few classes; give more")
 
 
 def no_method(problem: Problem, *, drw: bool = False) -> Method:

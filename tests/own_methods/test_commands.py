@@ -45,6 +45,37 @@ def test_what_is_wrong_with_a_name_is_said(command: tuple[str, ...], name: str, 
     assert "Traceback" not in answer.err
 
 
+@pytest.mark.parametrize(
+    "command", [("train", "--method"), ("tune", "--over", "drw=yes,no", "--method")], ids=lambda w: w[0]
+)
+def test_a_function_that_raises_is_told_with_its_line(command: tuple[str, ...], call: Call, npz: str) -> None:
+    answer = call(command[0], npz, *command[1:], "mine.py:raises")
+    line = Path("mine.py").read_text().splitlines().index('    return {}["alpha"]') + 1
+    assert (answer.code, answer.out) == (2, "")
+    assert answer.err == f"procrustean: mine.py:raises builds no method: KeyError, line {line}: 'alpha'\n"
+
+
+def test_an_error_in_training_points_into_the_file(call: Call, npz: str) -> None:
+    with pytest.raises(RuntimeError, match="size mismatch") as raised:
+        call("train", npz, "--method", "mine.py:wrong_loss", *SMALL)
+    place = raised.traceback[-1]
+    assert (place.path, str(place.statement).strip()) == (Path("mine.py").resolve(), "return logits @ labels")
+
+
+def test_an_error_in_one_of_many_trainings_is_told_with_its_place(call: Call, npz: str) -> None:
+    line = Path("mine.py").read_text().splitlines().index("        return logits @ labels") + 1
+    told = f"failed: RuntimeError in {Path('mine.py').resolve()}, line {line}: size mismatch"
+    Path("grid.yaml").write_text(yaml.safe_dump({"base": BASE, "runs": [{"method": "mine.py:wrong_loss"}]}))
+    for processes in ((), ("--processes", "1")):
+        failed = call("fleet", "grid.yaml", "--output", "runs", "--quiet", *processes)
+        assert failed.code == 1
+        assert told in failed.err
+    over = ("--over", "temperature=1,3", "--hold-out", "2", "--output", "tuned")
+    tuned = call("tune", npz, "--method", "mine.py:wrong_loss", *over, *SMALL)
+    assert tuned.code == 2
+    assert told in tuned.err
+
+
 def test_the_whole_way_of_a_run(call: Call, npz: str) -> None:
     method = ("--method", "mine.py:tempered", "--options", "temperature=3", "--drw")
     assert "Tempered-DRW" in done(call("train", npz, *method, *SMALL, "--run-dir", "runs/mine"))
@@ -64,6 +95,19 @@ def test_the_whole_way_of_a_run(call: Call, npz: str) -> None:
         assert refused.code == 2
         assert "Name it: --method mine.py, wherever it is now" in refused.err
         done(call(*command, "--method", "kept.py"))
+
+
+def test_the_report_shows_pictures_of_a_changed_network_if_its_file_is_named(call: Call, npz: str) -> None:
+    done(call("train", npz, "--method", "mine.py:two_stages", *SMALL, "--run-dir", "run"))
+    page = Path("page.html")
+    done(call("report", "run", "--output", "page.html", "--quiet"))
+    assert "Name it: --method mine.py, wherever it is now" in page.read_text()
+    assert "data:image/png" not in page.read_text()
+    done(call("report", "run", "--method", "mine.py", "--output", "page.html", "--quiet"))
+    assert "data:image/png" in page.read_text()
+    refused = call("report", "run", "--method", "mine.py", "--watch")
+    assert refused.code == 2
+    assert "leave --method out, or --watch" in refused.err
 
 
 def test_printed_settings_hold_the_file_to_its_text(call: Call, npz: str) -> None:

@@ -48,6 +48,9 @@ def test_options_are_checked_under_the_name_a_user_knows(work: Path) -> None:
         ("odd_type", "the argument 'layers' has no type that an option can have"),
         ("unknown_type", "a type hint means nothing here .*Boolean"),
         ("no_method", "mine.py:no_method returned str, not a Method"),
+        ("raises", r"mine\.py:raises builds no method: KeyError, line \d+: 'alpha'$"),
+        ("exits", r"mine\.py:exits builds no method: SystemExit, line \d+$"),
+        ("refuses", "^too few classes; give more$"),
     ],
 )
 def test_what_builds_no_method_is_refused(function: str, message: str, work: Path) -> None:

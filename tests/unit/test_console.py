@@ -98,6 +98,15 @@ def test_a_plain_line_tells_loss_accuracy_speed_and_time_left() -> None:
     ]
 
 
+def test_the_held_out_result_is_told_where_there_is_no_test_result() -> None:
+    clock, stream = Clock(), io.StringIO()
+    reporter = PlainReporter(stream, clock)
+    reporter.run_started("ERM", 2, 0)
+    clock.now += 2
+    reporter.epoch_done("ERM", 0, {**RECORD, "held_out": {"headline": "accuracy", "balanced_accuracy": 0.75}})
+    assert "loss 0.500, held-out balanced accuracy 75.0 %, " in stream.getvalue()
+
+
 def test_a_resumed_run_estimates_from_its_own_epochs() -> None:
     lines = plain_lines(100, seconds_per_epoch=2, first_epoch=90)
     assert lines[0] == "ERM: 100 epochs, going on after 90"

@@ -142,6 +142,50 @@ def test_items_with_more_than_one_label_are_refused(make: Callable[[], Any]) -> 
         class_counts(make())
 
 
+class InColour(IterableDataset[tuple[Tensor, Tensor]]):
+    def __iter__(self) -> Iterator[tuple[Tensor, Tensor]]:
+        return ((torch.zeros(3, 2, 2), F.one_hot(torch.tensor(label), 3)) for label in LABELS)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: list(InColour()),
+        InColour,
+        lambda: DataLoader(InColour(), batch_size=None),
+        lambda: [{"pixels": pixels, "label": label} for pixels, label in InColour()],
+        lambda: [(torch.zeros(5, 5), F.one_hot(torch.tensor(label), 5)) for label in LABELS],  # as many rows
+        lambda: [(torch.zeros(3, 2, 2), torch.tensor([1, 1, 0])), (torch.zeros(3, 2, 2), torch.tensor([0, 0, 0]))],
+    ],
+)
+def test_what_may_be_batches_or_one_hot_labels_is_refused(make: Callable[[], Any]) -> None:
+    with pytest.raises(DataError, match=r"items of \d labels, all 0 or 1, .* Give the labels themselves: of batches"):
+        class_counts(make())
+
+
+@pytest.mark.parametrize(
+    ("batches", "counts"),
+    [
+        ([(torch.zeros(3, 1, 2, 2), torch.tensor([0, 1, 0]))] * 2, (4, 2)),  # images with channels
+        ([(torch.zeros(3, 2, 2), torch.tensor([0, 1, 0])), (torch.zeros(3, 2, 2), torch.tensor([0, 2, 1]))], (3, 2, 1)),
+        ([(torch.zeros(3, 2, 2), torch.tensor([0, 1, 0])), (torch.zeros(2, 2, 2), torch.tensor([0, 1]))], (3, 2)),
+        ([(torch.zeros(3, 2, 2), torch.tensor([0, 1, 0])), (torch.zeros(1, 2, 2), torch.tensor([1]))], (2, 2)),
+        ([(torch.zeros(8, 5), torch.tensor([0, 1] * 4))] * 2, (8, 8)),
+        ([(torch.zeros(3, 2, 2), torch.tensor([0, 1, 0]), torch.arange(3))], (2, 1)),
+    ],
+)
+def test_batches_that_can_be_told_are_counted(batches: Any, counts: tuple[int, ...]) -> None:
+    assert class_counts(batches) == counts
+
+
+def test_the_batches_of_a_loader_are_not_in_doubt() -> None:
+    class TwoClasses(IterableDataset[tuple[Tensor, int]]):
+        def __iter__(self) -> Iterator[tuple[Tensor, int]]:
+            return ((torch.zeros(4), label) for label in (0, 1, 1, 0))
+
+    assert class_counts(DataLoader(TwoClasses(), batch_size=2)) == (2, 2)
+
+
 def test_what_a_sampler_draws_is_not_counted_but_what_it_leaves_out_is_not_either() -> None:
     often = WeightedRandomSampler([9.0 if label == 2 else 1.0 for label in LABELS], 100)
     assert class_counts(DataLoader(tensors(), sampler=often)) == COUNTS

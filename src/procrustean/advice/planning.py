@@ -9,7 +9,7 @@ from statistics import median
 
 import numpy as np
 
-from ..config import RunConfig
+from ..config import ADVISED, AUTO, RunConfig
 from ..console import duration_text
 from ..data.imageset import Splits
 from ..data.listed import FileListing
@@ -25,8 +25,6 @@ from .methods import advised
 from .pretrained import found_pretrained
 from .settings import EVALUATIONS, Settings, choose_settings, rate_for, settings_of
 
-#: What stands for a method that is chosen from the measurements, and for one that is chosen by comparing.
-ADVISED, AUTO = "advised", "auto"
 #: The share of each class that is set aside to choose and calibrate on, where there is no validation set.
 HOLD_OUT = 0.15
 #: Settings that are chosen for the images and the machine.
@@ -69,6 +67,7 @@ def planned(
         if config.method == ADVISED:
             config = replace(config, method="mfw")
         elif config.method == AUTO:
+            _refuse_none_to_compare_on(config)
             config = replace(config, hold_out=config.hold_out or HOLD_OUT)
         return Plan(config, None)
     if open_method and config.options:
@@ -102,11 +101,25 @@ def planned(
 
 
 def with_hold_out(config: RunConfig, has_val: bool) -> tuple[RunConfig, list[str]]:
-    """Settings that hold images out where there is no validation set and the method is left open, and why."""
-    if config.method not in (ADVISED, AUTO) or config.hold_out or has_val:
+    """Settings that hold images out where there is no validation set and the method is left open, and why.
+
+    Who asks for none gets none; a comparison of methods, which needs some, is refused.
+    """
+    if config.method not in (ADVISED, AUTO) or has_val:
+        return config, []
+    _refuse_none_to_compare_on(config)
+    if config.hold_out is not None:
         return config, []
     why = f"{100 * HOLD_OUT:g} % of each class are held out, to choose and calibrate on"
     return replace(config, hold_out=HOLD_OUT), [why]
+
+
+def _refuse_none_to_compare_on(config: RunConfig) -> None:
+    if config.method == AUTO and config.hold_out == 0:
+        raise ConfigError(
+            f"hold_out = 0 received, but method 'auto' compares methods on images of {config.source} that are held "
+            f"out; leave it out for {100 * HOLD_OUT:g} % of each class, or name a method"
+        )
 
 
 def trained_on(config: RunConfig, splits: Splits) -> list[int]:

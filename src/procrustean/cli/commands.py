@@ -34,7 +34,7 @@ from .thresholds import Thresholds
 from .toy import Toy
 from .train import Train
 from .tune import Tune
-from .values import VALUES
+from .values import values
 
 DESCRIPTION = (
     "Train image classifiers on class-imbalanced data: Major Feature Weakening and the methods it is compared with. "
@@ -94,7 +94,7 @@ def parse(arguments: Sequence[str]) -> Command:
         options["default"] = kind.with_defaults(settings)
     parsed: Command = tyro.cli(
         kind,
-        registry=VALUES,
+        registry=values(offered=_asks_for_completion(arguments)),
         config=(tyro.conf.OmitArgPrefixes, tyro.conf.OmitSubcommandPrefixes, tyro.conf.FlagCreatePairsOff),
         **options,
     )
@@ -102,6 +102,10 @@ def parse(arguments: Sequence[str]) -> Command:
         # Options of the command line change those of the file one by one.
         return replace(parsed, options={**settings.get("options", {}), **parsed.options})
     return parsed
+
+
+def _asks_for_completion(arguments: Sequence[str]) -> bool:
+    return any(argument.startswith(("--tyro-print-completion", "--tyro-write-completion")) for argument in arguments)
 
 
 def _any_command() -> Any:

@@ -8,6 +8,7 @@ from typing import Literal
 
 import tyro
 
+from ..config import ADVISED, AUTO
 from ..errors import ConfigError
 from .changed_methods import say_changed
 from .config_file import config_as_yaml, read_yaml
@@ -42,9 +43,9 @@ class Fleet:
     def run(self) -> int:
         from dataclasses import replace
 
-        from ..advice.planning import ADVISED, AUTO
         from ..console import make_reporter, notify, write_result
         from ..grids import expand
+        from ..method_errors import failure_text
         from ..method_files import use_file
         from ..preparing import recipe_of
 
@@ -79,5 +80,5 @@ class Fleet:
             show(finished)
         for outcome in outcomes:
             if outcome.error is not None:
-                notify(f"{outcome.path} failed: {outcome.error}")
+                notify(f"{outcome.path} failed: {failure_text(outcome.error)}")
         return 0 if len(finished) == len(outcomes) else 1

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import replace
 
-from ..config import RunConfig
+from ..config import ADVISED, AUTO, RunConfig
 from .config_file import config_as_yaml
 
 
@@ -16,7 +16,7 @@ def settings_text(config: RunConfig, tuned: Collection[str] = ()) -> str:
         config: the settings.
         tuned: options of the method that differ between runs with these settings.
     """
-    from ..advice.planning import ADVISED, AUTO, planned
+    from ..advice.planning import planned
     from ..data.sources import is_named
     from ..method_files import plain_name, use_file
     from ..paths import expanded

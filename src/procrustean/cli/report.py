@@ -25,6 +25,9 @@ class Report:
     """File to write; default report.html. Another report is overwritten, any other file is not."""
     examples: int = 5
     """Example images for each of the worst confusions, where test images and network are found; 0 for none."""
+    method: tuple[str, ...] = ()
+    """The files of their methods, as far as they are your own, for the examples of networks that these change: FILE.py
+    ... They have to be what they were."""
     data_dir: Path | None = None
     """Where data sets are found; default as in training. Nothing is downloaded."""
     watch: bool = False
@@ -43,6 +46,10 @@ class Report:
             return self._write()
         if self.output is not None:
             raise ConfigError("--watch serves the page and writes no file; leave --output out, or --watch")
+        if self.method:
+            raise ConfigError(
+                "--watch shows no example images, which the methods are for; leave --method out, or --watch"
+            )
         return self._serve()
 
     def _serve(self) -> int:
@@ -66,9 +73,12 @@ class Report:
 
     def _write(self) -> int:
         from ..console import make_reporter, write_result
+        from ..method_files import use_file
         from ..report.html_page import write_report
         from .outcome import finished_runs
 
+        for method in self.method:
+            use_file(method)
         output = self.output or DEFAULT_OUTPUT
         write_report(
             finished_runs(self.runs),

@@ -26,9 +26,9 @@ class Train(RunConfig):
     method: str = "advised"
     """Training method; `procrustean methods` lists them, FILE.py:NAME is your own. By default mfw, and for images
     of your own the one that is advised for their counts; auto compares several on held-out images."""
-    hold_out: float = 0
-    """Training images per class set aside to choose and calibrate on, or below 1 their share; 0 trains on all, but
-    images of your own without --method or with auto give 15 % unless they come with a validation split."""
+    hold_out: float | None = None
+    """Training images per class set aside to choose and calibrate on, or below 1 their share; 0 trains on all. By
+    default 0, but 15 % with auto, and of your own images without --method, unless there is a validation split."""
     minutes: float | None = None
     """What --method auto may take; default 30."""
     config: Path | None = None

@@ -17,10 +17,20 @@ NUMBERS: dict[Any, str] = {int: "a whole number", float: "a number"}
 #: What stands for an option that was not given: on the command line, where it undoes a file's, and in the help.
 LEFT_OPEN, UNSET = "None", "unset"
 
-VALUES = ConstructorRegistry()
+
+def values(*, offered: bool = False) -> ConstructorRegistry:
+    """The rules.
+
+    Args:
+        offered: let tyro know the names that are accepted, for the completion of a shell. Where it knows them while it
+            reads a command line, it refuses all others by itself, those with hyphens for underscores too.
+    """
+    registry = ConstructorRegistry()
+    for rule in (_number, _offered_choice if offered else _choice, _several, _perhaps_open, _key_value):
+        registry.primitive_rule(rule)
+    return registry
 
 
-@VALUES.primitive_rule
 def _number(info: PrimitiveTypeInfo) -> Spec | None:
     kind: Callable[[str], float] = info.type
     if kind not in NUMBERS:
@@ -41,7 +51,6 @@ def _number(info: PrimitiveTypeInfo) -> Spec | None:
     )
 
 
-@VALUES.primitive_rule
 def _choice(info: PrimitiveTypeInfo) -> Spec | None:
     """One of several names, in which hyphens and underscores are the same."""
     names = get_args(info.type)
@@ -65,7 +74,11 @@ def _choice(info: PrimitiveTypeInfo) -> Spec | None:
     )
 
 
-@VALUES.primitive_rule
+def _offered_choice(info: PrimitiveTypeInfo) -> Spec | None:
+    spec = _choice(info)
+    return None if spec is None else replace(spec, choices=get_args(info.type))
+
+
 def _several(info: PrimitiveTypeInfo) -> Spec | None:
     kinds = get_args(info.type)
     one = _spec_of(kinds[0], info) if info.type_origin is tuple and kinds[1:] == (...,) else None
@@ -77,10 +90,10 @@ def _several(info: PrimitiveTypeInfo) -> Spec | None:
         instance_from_str=lambda texts: tuple(one.instance_from_str([text]) for text in texts),
         is_instance=lambda values: isinstance(values, tuple) and all(map(one.is_instance, values)),
         str_from_instance=lambda values: [text for value in values for text in one.str_from_instance(value)],
+        choices=one.choices,
     )
 
 
-@VALUES.primitive_rule
 def _perhaps_open(info: PrimitiveTypeInfo) -> Spec | None:
     kinds = [kind for kind in get_args(info.type) if kind is not NoneType]
     optional = info.type_origin in (Union, UnionType) and NoneType in get_args(info.type) and len(kinds) == 1
@@ -99,7 +112,6 @@ def _perhaps_open(info: PrimitiveTypeInfo) -> Spec | None:
     )
 
 
-@VALUES.primitive_rule
 def _key_value(info: PrimitiveTypeInfo) -> Spec | None:
     """Options of a method."""
     if info.type_origin is not dict:

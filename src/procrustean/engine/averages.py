@@ -8,9 +8,12 @@ from typing import Literal
 import torch
 from torch import Tensor
 
+from ..objectives import Objective
+from ..weights import DeferredWeights, first_deferred
 from .parameters import FlatBuffers, FlatParameters
 
 AverageKind = Literal["none", "ema", "swa", "both"]
+SwaFrom = Literal["drw", "last_quarter"]
 
 #: Of the exponential average: a memory of a thousand steps, shorter in the beginning.
 DECAY = 0.999
@@ -18,17 +21,30 @@ DECAY = 0.999
 SWA_SHARE = 0.25
 
 
+def swa_begins(objective: Objective, epochs: int, swa_from: SwaFrom) -> int:
+    """The first epoch, counted from 0, whose end "swa" averages.
+
+    Networks from before and after deferred weights set in lie so far apart that their mean is worse than either.
+    """
+    begins = epochs - max(1, round(SWA_SHARE * epochs))
+    if swa_from == "drw":
+        starts = [module.start for module in objective.modules() if isinstance(module, DeferredWeights)]
+        setting_in = [first_deferred(start, epochs) for start in starts]
+        begins = max(begins, *(epoch for epoch in setting_in if epoch < epochs), 0)
+    return begins
+
+
 class WeightAverages:
     """Averaged weights and batch-norm statistics; nothing is read by the host, so steps can be captured.
 
     "ema" is exponential: after step t, average = d * average + (1 - d) * weights, d = min(0.999, (1 + t) / (10 + t)).
-    "swa" is the mean over the ends of the last quarter of the epochs (Izmailov et al. 2018).
+    "swa" is the mean over the ends of the epochs from `first_epoch` on (Izmailov et al. 2018).
     """
 
-    def __init__(self, kind: AverageKind, parameters: FlatParameters, buffers: FlatBuffers, epochs: int) -> None:
+    def __init__(self, kind: AverageKind, parameters: FlatParameters, buffers: FlatBuffers, first_epoch: int) -> None:
         self.parameters, self.buffers = parameters, buffers
         self.kinds = {"none": (), "ema": ("ema",), "swa": ("swa",), "both": ("ema", "swa")}[kind]
-        self.first_epoch = epochs - max(1, round(SWA_SHARE * epochs))
+        self.first_epoch = first_epoch
         self._flat = {kind: [source.clone() for source in self._sources()] for kind in self.kinds}
         self._steps = torch.zeros((), device=parameters.master.device)
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from ..method_files import file_method
+from .averages import swa_begins
 from .device import machine
 
 if TYPE_CHECKING:
@@ -86,6 +87,7 @@ def make_result(prepared: Prepared, training: Training) -> dict[str, Any]:
                 for stage, epochs in zip(prepared.method.stages, training.epochs, strict=True)
             ],
             "finish": training.finished,
+            **_averaged(prepared, training),
             "parameters": sum(p.numel() for p in training.net.parameters()),
         },
         "selections": {"last": position.last, **position.best},
@@ -106,6 +108,14 @@ def make_result(prepared: Prepared, training: Training) -> dict[str, Any]:
         "images_per_second": round(shown / max(position.seconds["train"], 1e-9), 1),
         "environment": environment(prepared, training),
     }
+
+
+def _averaged(prepared: Prepared, training: Training) -> dict[str, int]:
+    """Where the mean over epochs begins, of a run that keeps one."""
+    config = prepared.config
+    if config.average not in ("swa", "both"):
+        return {}
+    return {"swa_first_epoch": swa_begins(prepared.method.stages[-1].objective, training.epochs[-1], config.swa_from)}
 
 
 def _name_of(method: str) -> dict[str, str]:

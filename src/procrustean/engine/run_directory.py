@@ -18,7 +18,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor
 
-from ..config import CARRIED_OUT, RunConfig
+from ..config import RunConfig
 from ..console import command_text
 from ..data.sources import place_of
 from ..errors import RunError
@@ -114,7 +114,7 @@ class RunDirectory:
             raise RunError(
                 f"{path}/config.json is damaged: it names the method {own.plain} without the hash of its code"
             )
-        config = RunConfig.from_json(record["config"], origin=f"{path}/config.json")
+        config = RunConfig.from_record(record["config"], origin=f"{path}/config.json")
         if record.get("hash", config.hash) != config.hash:
             raise RunError(
                 f"{path}/config.json has been changed or damaged since the run began: its settings have the hash "
@@ -141,12 +141,10 @@ class RunDirectory:
         _, existing, _ = RunDirectory.open(self.path)
         config = spelt_as(existing, self.source_path(), config)
         if existing.hash != config.hash:
-            before, now = existing.to_json(), config.to_json()
+            before, now = existing.computed, config.computed
             before["method"], now["method"] = short_identity(existing.method), short_identity(config.method)
             changed = ", ".join(
-                f"{k}: {before[k]!r} there, {now[k]!r} here"
-                for k in now
-                if before[k] != now[k] and k not in CARRIED_OUT
+                f"{k}: {before.get(k)!r} there, {now[k]!r} here" for k in now if before.get(k) != now[k]
             )
             raise RunError(f"{self.path} holds a run with other settings ({changed}); choose another --run-dir")
         if self.finished:

@@ -18,7 +18,7 @@ from ..nets.blocks import use_fused_kernels
 from ..nets.classifier import Classifier
 from ..recipes import Recipe, lr_table
 from ..types import Clock
-from .averages import AverageKind, WeightAverages
+from .averages import AverageKind, SwaFrom, WeightAverages, swa_begins
 from .capture import Runner
 from .checkpoint import check_tensors
 from .device import Placement
@@ -65,6 +65,7 @@ class StageRun:
         engine: Engine,
         meta: MetaImages | None = None,
         average: AverageKind = "none",
+        swa_from: SwaFrom = "drw",
     ) -> None:
         self.stage, self.number, self.epochs, self.seed = stage, number, epochs, seed
         self.net, self.device = net, placement.device
@@ -92,7 +93,8 @@ class StageRun:
             rates=stage.rates,
             no_decay=stage.no_decay,
         )
-        self.averages = WeightAverages(average, self.parameters, self.optimizer.buffers, epochs)
+        first = swa_begins(stage.objective, epochs, swa_from)
+        self.averages = WeightAverages(average, self.parameters, self.optimizer.buffers, first)
         self.objective = stage.objective.to(device)
         self.objective.bind(net)
         self.feeds: dict[str, BatchFeed] = {}  # by the stream they feed, "" or "extra."

@@ -17,7 +17,7 @@ from ..errors import Diverged, RunError
 from ..methods.base import Judge, Method
 from ..nets.classifier import Classifier
 from ..recipes import Recipe
-from .averages import AverageKind
+from .averages import AverageKind, SwaFrom
 from .checkpoint import check_tensors, cpu_copy
 from .device import Placement
 from .engines import Engine
@@ -99,6 +99,7 @@ class Training:
         keep_weights_every: int | None = None,
         stop_requested: Callable[[], bool] = lambda: False,
         average: AverageKind = "none",
+        swa_from: SwaFrom = "drw",
     ) -> None:
         self.net = net.to(placement.device, memory_format=torch.channels_last)  # type: ignore[call-overload]
         self.name = name  # in progress
@@ -111,7 +112,7 @@ class Training:
         self.stop_requested = stop_requested
         self.pace = Pace(placement.device)
         self.estimate = EarlyEstimate(reporter.say, name)
-        self.average = average
+        self.average, self.swa_from = average, swa_from
         self.epochs = stage_epochs(method, recipe.epochs)
         self.counts: list[int] = [int(n) for n in data.counts]
         self.stores = stores
@@ -231,6 +232,7 @@ class Training:
             engine=self.engine,
             meta=self.meta[number],
             average=self.average,
+            swa_from=self.swa_from,
         )
         try:
             if self._pending is not None:

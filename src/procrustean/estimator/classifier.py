@@ -15,9 +15,9 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from ..advice.methods import Choice
-from ..advice.planning import ADVISED, AUTO
 from ..calibration.priors import prior_of, read_prior
 from ..calibration.scaling import Prior
+from ..config import ADVISED, AUTO
 from ..data.imageset import NO_TEST, Images, ImageSet, Splits
 from ..data.imbalance import hold_out_share
 from ..errors import ConfigError, DataError
@@ -198,6 +198,8 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             "seed": int(seed),
             "run_dir": str(folder),
         }
+        if self.hold_out == 0:  # left open, the trainer would hold out some
+            settings["hold_out"] = 0
         minutes = self.minutes if self.method == AUTO else None
         try:
             run = fit(splits, method=self.method, minutes=minutes, **settings)

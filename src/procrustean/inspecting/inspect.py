@@ -8,9 +8,9 @@ from typing import Literal
 
 from ..advice.cost import Machine, this_machine
 from ..advice.methods import advised
-from ..advice.planning import ADVISED, HOLD_OUT, settings_at, size_to_load, trained_on, with_hold_out
+from ..advice.planning import HOLD_OUT, settings_at, size_to_load, trained_on, with_hold_out
 from ..advice.settings import Settings
-from ..config import RunConfig
+from ..config import ADVISED, RunConfig
 from ..data.description import printable
 from ..data.imageset import Splits
 from ..errors import ConfigError, DataError

@@ -185,7 +185,12 @@ def make_method(name: str, problem: Problem, options: Mapping[str, Any] | None =
     >>> make_method("focal", problem, {"gamma": "2"}).label
     'Focal'
     """
-    made = factory(name)(problem, **checked_options(name, options or {}))
+    checked = checked_options(name, options or {})
+    if file_method(name) is None:
+        return factory(name)(problem, **checked)
+    from .from_file import build_from_file
+
+    made = build_from_file(name, problem, checked)
     if not isinstance(made, Method):
         raise ConfigError(
             f"{plain_name(name)} returned {type(made).__name__}, not a Method; end it with return Method(stages=..., "

@@ -7,16 +7,17 @@ import importlib.abc
 import importlib.util
 import inspect
 import sys
-import traceback
 import types
 import typing
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from ..errors import ConfigError, did_you_mean
+from ..errors import ConfigError, ProcrusteanError, did_you_mean
+from ..method_errors import error_in
 from ..method_files import SHOWN, Code, FileMethod, named_code
+from ..types import Problem
 from .base import Method
 
 _POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
@@ -40,6 +41,18 @@ def factory_in_file(name: str) -> Callable[..., Method]:
         raise ConfigError(f"{what}. {did_you_mean(own.function, functions) if functions else 'It has no functions.'}")
     _check_signature(made, own)
     return made
+
+
+def build_from_file(name: str, problem: Problem, options: Mapping[str, Any]) -> object:
+    """What the function returns; an error of its own is told with its line."""
+    own, code = named_code(name)
+    build = factory_in_file(name)
+    try:
+        return build(problem, **options)
+    except ProcrusteanError:
+        raise
+    except (Exception, SystemExit) as error:  # whatever the function does
+        raise ConfigError(f"{own.plain} builds no method: {error_in(code, error)}") from error
 
 
 def _is_public(name: str, value: object, module: types.ModuleType) -> bool:
@@ -74,15 +87,8 @@ def _imported(code: Code, given: str) -> types.ModuleType:
             spec.loader.exec_module(module)
     except (Exception, SystemExit) as error:  # whatever the file does
         del sys.modules[name]
-        raise ConfigError(f"{given} cannot be imported: {_told(error, code)}") from error
+        raise ConfigError(f"{given} cannot be imported: {error_in(code, error)}") from error
     return module
-
-
-def _told(error: BaseException, code: Code) -> str:
-    """An error with the line of the file that led to it."""
-    lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == str(code.path)]
-    line = f", line {lines[-1]}" if lines else ""
-    return f"{type(error).__name__}{line}: {error}"
 
 
 @contextmanager

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from procrustean.config import CAME_LATER
+from procrustean.config import CAME_LATER, without_idle
 from procrustean.method_files import file_method, short_identity
 from procrustean.report.result_file import Result
 
@@ -68,7 +68,7 @@ def setting_of(result: Result) -> dict[str, Any]:
     settled = {*recipe, "recipe"} if "name" in recipe else recipe.keys()  # what the recipe has the final value of
     config = {
         name: value
-        for name, value in {**CAME_LATER, **result.config}.items()
+        for name, value in without_idle({**CAME_LATER, **result.config}).items()
         if name not in NOT_PART_OF_THE_SETTING and name not in settled
     }
     method = record["method"].get("name")

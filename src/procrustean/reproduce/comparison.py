@@ -99,8 +99,8 @@ def _held_out_runs(store: Store, config: RunConfig | None, results: list[Result]
     own = [result for result in results if result.metrics("held_out") is not None]
     variant = None if config is None else held_out_variant(config)
     if own or variant is None:
-        return own, 0 if config is None else int(config.hold_out)
-    return store.repeats_or_none(variant), int(variant.hold_out)
+        return own, 0 if config is None else int(config.hold_out or 0)
+    return store.repeats_or_none(variant), int(variant.hold_out or 0)
 
 
 def _statistic(results: list[Result], selection: Selection, metric: str) -> Statistic | None:

@@ -18,7 +18,7 @@ def plan_table(plan: Plan) -> Table:
     groups: dict[tuple[str, str, str, float], list[PlannedRun]] = {}
     for run in plan.runs:
         first = run.cells[0]
-        groups.setdefault((first.table, first.row, first.column, run.config.hold_out), []).append(run)
+        groups.setdefault((first.table, first.row, first.column, run.config.hold_out or 0), []).append(run)
     rows = []
     for (table, row, column, held_out), runs in groups.items():
         seeds = ", ".join(f"{run.config.seed} {_STATE[run.state]}" for run in runs)

@@ -39,7 +39,8 @@ def training_counts(config: RunConfig) -> tuple[int, ...] | None:
 
 def _held_out(config: RunConfig, count: int) -> int:
     """Images that a class of so many gives: a number, or below 1 a share."""
-    return round(config.hold_out * count) if config.hold_out < 1 else int(config.hold_out)
+    amount = config.hold_out or 0
+    return round(amount * count) if amount < 1 else int(amount)
 
 
 def training_images(config: RunConfig) -> int:

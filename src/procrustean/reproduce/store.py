@@ -86,7 +86,7 @@ class Store:
     def keep(self, directory: Path, folder: str, command: str) -> Stored:
         """Copy the result of a finished run into the results folder, with the command that made it."""
         result = load_result(directory)
-        config = canonical(RunConfig.from_json(result.config, origin=str(directory)))
+        config = canonical(RunConfig.from_record(result.config, origin=str(directory)))
         path = self.results / folder / f"{config.slug}.json"
         path.parent.mkdir(parents=True, exist_ok=True)
         record = {**result.record, "command": command}
@@ -154,4 +154,4 @@ def _recorded(settings: Mapping[str, Any], origin: Path) -> RunConfig:
     method = settings.get("method") if isinstance(settings, Mapping) else None
     if isinstance(method, str) and not is_usable(method):
         raise ConfigError(f"{origin} was trained by {short_identity(method)}, which is in no file that a table names")
-    return RunConfig.from_json(settings, origin=str(origin))
+    return RunConfig.from_record(settings, origin=str(origin))

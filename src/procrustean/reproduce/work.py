@@ -12,6 +12,7 @@ from ..console import Reporter, RichReporter
 from ..engine.claims import RunInUse
 from ..errors import ConfigError, DataError
 from ..many import GPU_WIDTH, fit_many
+from ..method_errors import failure_text
 from .pace import expected_rate, machine_name, note_rate
 from .planning import Plan
 from .progress import Progress
@@ -102,7 +103,7 @@ def carry_out(
             if outcome.result is not None and store.find(run.config) is None:
                 store.keep(outcome.path, run.cells[0].table, command)
             continue
-        errors[run.name] = str(outcome.error) or type(outcome.error).__name__
+        errors[run.name] = failure_text(outcome.error)
         # What another process is training may yet be stopped; the run itself has not failed.
         if not isinstance(outcome.error, ConfigError | DataError | RunInUse):
             noted[run.config.hash] = f"{run.name}: {errors[run.name]}"

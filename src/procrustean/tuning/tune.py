@@ -19,7 +19,9 @@ from ..engine.run_directory import RunDirectory
 from ..errors import ConfigError, Diverged, RunError
 from ..loading import Sources
 from ..many import Outcome, fit_many
+from ..method_errors import failure_text
 from ..method_files import use_file
+from ..ongoing_run import ShownImages
 from ..plain_json import FORMAT, read_object
 from ..run_names import Distinct
 from ..run_places import CANDIDATES
@@ -149,7 +151,7 @@ class _Tuning:
         """Train the candidates without the held-out images and see how they do on them."""
         self.check(candidates)
         configs = [self._candidate(options, seed) for options in candidates for seed in range(self.budget.repeats)]
-        outcomes = self._train(configs, self.reporter)
+        outcomes = self._train(configs, self.reporter, show="held_out")
         scores: list[Score | None] = []
         for number, options in enumerate(candidates):
             own = outcomes[number * self.budget.repeats : (number + 1) * self.budget.repeats]
@@ -192,7 +194,7 @@ class _Tuning:
                 f"now training on all{where}"
             )
         named = Distinct(self.reporter, options_text(chosen))
-        outcomes = self._train(placed, named)
+        outcomes = self._train(placed, named, show="test")
         self.failed = [f"{outcome.path}: {outcome.error}" for outcome in outcomes if outcome.error is not None]
         return [outcome.path for outcome in outcomes if outcome.result is not None]
 
@@ -233,13 +235,13 @@ class _Tuning:
         shutil.copytree(trained, begun)
         os.replace(begun, final)
 
-    def _train(self, configs: Sequence[RunConfig], reporter: Reporter) -> list[Outcome]:
+    def _train(self, configs: Sequence[RunConfig], reporter: Reporter, show: ShownImages) -> list[Outcome]:
         outcomes = fit_many(
-            configs, sources=self.sources, width=self.budget.width, reporter=reporter, time_up=self.time_up
+            configs, sources=self.sources, width=self.budget.width, reporter=reporter, time_up=self.time_up, show=show
         )
         for outcome in outcomes:
             if outcome.error is not None and not isinstance(outcome.error, Diverged):
-                raise RunError(f"{outcome.path} failed: {outcome.error}") from outcome.error
+                raise RunError(f"{outcome.path} failed: {failure_text(outcome.error)}") from outcome.error
         return outcomes
 
 

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -9,9 +10,10 @@ from PIL import Image
 
 from procrustean.advice import planning, pretrained
 from procrustean.advice.cost import Machine
-from procrustean.advice.planning import ADVISED, AUTO, HOLD_OUT, planned
-from procrustean.config import RunConfig
+from procrustean.advice.planning import HOLD_OUT, planned
+from procrustean.config import ADVISED, AUTO, RunConfig
 from procrustean.data.imageset import ImageSet, Splits
+from procrustean.errors import ConfigError
 
 CPU = Machine("cpu", 2, 120.0)
 
@@ -81,6 +83,28 @@ def test_a_validation_set_is_held_out_enough() -> None:
     plan = planned(RunConfig("mine", method=ADVISED), splits=splits(val=True), machine=CPU)
     assert plan.config.hold_out == 0
     assert planned(RunConfig("mine", method=AUTO), splits=splits(), machine=CPU).config.hold_out == HOLD_OUT
+
+
+def test_none_is_held_out_where_that_is_asked_for() -> None:
+    plan = planned(RunConfig("mine", method=ADVISED, hold_out=0), splits=splits(), machine=CPU)
+    assert plan.config.hold_out == 0
+    assert not any("held out" in why for why in plan.why)
+    compared = RunConfig("mine", method=AUTO, hold_out=0)
+    assert planned(compared, splits=splits(val=True), machine=CPU).config.hold_out == 0
+    for refused in (compared, replace(compared, source="digits")):
+        with pytest.raises(
+            ConfigError, match=r"hold_out = 0 received, but method 'auto' compares methods on images of"
+        ):
+            planned(refused, splits=splits() if refused is compared else None, machine=CPU)
+
+
+def test_what_is_held_out_is_open_while_the_method_is() -> None:
+    for method in (ADVISED, AUTO):
+        settings = RunConfig("mine", method=method)
+        assert settings.hold_out is None
+        assert RunConfig.from_json(settings.to_json()) == settings
+        assert settings.hash == RunConfig("mine", method=method, hold_out=0).hash
+    assert RunConfig("mine", method="mfw").hold_out == 0
 
 
 def test_the_advice_is_for_the_counts_that_are_trained_on() -> None:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import pickle
 import warnings
 from pathlib import Path
@@ -133,6 +134,13 @@ def test_without_held_out_images_and_with_few() -> None:
         assert quick(epochs=1, hold_out=hold_out).fit(images, labels).predict(images).shape == (6,)
     with pytest.raises(ConfigError, match="hold_out = 2 received"):
         quick(hold_out=2).fit(images, labels)
+
+
+def test_none_is_held_out_where_that_is_asked_for(tmp_path: Path) -> None:
+    images, labels = stripes((20, 12))
+    quick(method="advised", epochs=1, hold_out=0, run_dir=tmp_path / "run").fit(images, labels)
+    data = json.loads((tmp_path / "run" / "result.json").read_text())["data"]
+    assert (data["train"], data["held_out"]) == (32, 0)
 
 
 def test_the_run_can_be_kept(tmp_path: Path) -> None:
