@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
 from ..methods import entry as method_entry
@@ -11,6 +10,7 @@ from ..report.results import Group, Statistic
 from .by_hand import by_hand
 from .definitions import Definitions
 from .page import NOTHING_BY_HAND
+from .standing import Mean, doubts
 from .store import Store
 from .wrapping import wrapped
 
@@ -27,8 +27,6 @@ READ = (
     "in the paper's recipe, from the epochs and the price of a step, not measured. *Minor* is the mean recall of the "
     "smaller half of the classes. A method with one seed has no ±, and no rank."
 )
-#: Standard errors that two methods have to be apart to be told apart.
-APART = 2.0
 
 
 @dataclass(frozen=True)
@@ -46,8 +44,7 @@ class Entry:
 
     @property
     def points(self) -> float:
-        """In percent, rounded as in the table, so that differences are those a reader computes from it."""
-        return round(100 * self.last.mean, 1)
+        return Mean.of(self.last).points
 
 
 @dataclass(frozen=True)
@@ -132,24 +129,12 @@ def relative_cost(group: Group) -> float:
 def finding(ranking: Ranking) -> str:
     """What can be said about the best of a setting, and how MFW compares with ERM there."""
     best, *others = ranking.entries
-    equals = [entry.name for entry in others if told_apart(best, entry) is False]
-    unknown = [entry.name for entry in others if told_apart(best, entry) is None]
     text = f"First: {best.name}, {best.points:.1f}."
-    if equals:
-        text += f" Not told apart from it by these seeds: {', '.join(equals)}."
-    if unknown:
-        text += f" Too few seeds to say whether it is really ahead of: {', '.join(unknown)}."
+    if doubt := doubts(Mean.of(best.last), {entry.name: Mean.of(entry.last) for entry in others}):
+        text += f" {doubt}"
     erm = ranking.named("ERM")
     for name in ("MFW", "MFW-DRW"):
         entry = ranking.named(name)
         if erm is not None and entry is not None:
             text += f" {name} against ERM: {entry.points - erm.points:+.1f}."
     return text
-
-
-def told_apart(one: Entry, other: Entry) -> bool | None:
-    """Whether two methods differ by more than their seeds explain; None where one has a single run."""
-    a, b = one.last, other.last
-    if a.sd is None or b.sd is None:
-        return None
-    return abs(a.mean - b.mean) > APART * math.sqrt(a.sd**2 / a.n + b.sd**2 / b.n)

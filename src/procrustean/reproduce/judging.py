@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from ..report.formats import NOTHING, Cell, Column, Table, measured_cell
@@ -11,10 +10,8 @@ from ..report.results import Statistic, summarise
 from .comparison import Beside, beside
 from .definitions import Cell as Place
 from .definitions import TableSpec
+from .standing import Mean, behind, doubts
 from .store import Store
-
-#: Standard errors that two readings have to be apart to be told apart.
-APART = 2.0
 
 
 @dataclass(frozen=True)
@@ -25,6 +22,10 @@ class Reading:
     judged: Statistic
     test: Beside
     same_as: str | None  # an earlier reading that comes to the very same runs
+
+    @property
+    def mean(self) -> Mean:
+        return Mean.of(self.judged)
 
 
 @dataclass(frozen=True)
@@ -45,30 +46,14 @@ class Judgement:
     def best(self) -> Reading:
         return self.rivals[0]
 
-    def told_apart(self, one: Reading, other: Reading) -> bool | None:
-        """Whether two readings differ by more than their seeds explain; None with single runs.
-
-        All are judged on the same images, whose choice hardly favours one over another.
-        """
-        a, b = one.judged, other.judged
-        if a.sd is None or b.sd is None:
-            return None
-        error = math.sqrt(a.sd**2 / a.n + b.sd**2 / b.n)
-        return abs(a.mean - b.mean) > APART * error
-
     def text(self) -> str:
-        """The finding in a sentence."""
+        """The finding in a few sentences.
+
+        All are judged on the same images, whose choice hardly favours one over another: the seeds alone count.
+        """
         if len(self.rivals) < 2:
             return f"{self.column}: only one reading has been measured."
-        best, second = self.rivals[:2]
-        lead = 100 * (best.judged.mean - second.judged.mean)
-        apart = self.told_apart(best, second)
-        certainty = {
-            True: "more than the seeds explain",
-            False: "no more than the seeds explain, so undecided",
-            None: "from single runs, so undecided",
-        }[apart]
-        return f"{self.column}: {best.name} is best, {lead:.1f} points before {second.name}, {certainty}."
+        return f"{self.column}: {_finding({reading.name: reading.mean for reading in self.rivals})}"
 
 
 def judge(
@@ -133,13 +118,24 @@ def _line(reading: Reading, best: bool) -> tuple[Cell, ...]:
     )
 
 
-def overall(judgements: Sequence[Judgement]) -> dict[str, float]:
-    """Mean over the settings of each reading that was measured in all of them, the best first."""
-    if not judgements:
-        return {}
-    names = set.intersection(*({r.name for r in j.readings} for j in judgements))
+def overall(judgements: Sequence[Judgement]) -> str:
+    """The finding over all settings, of the readings that were measured in each; empty where there is no choice."""
+    if len(judgements) < 2:
+        return ""
+    rivals = {reading.name for judgement in judgements for reading in judgement.rivals}
+    everywhere = rivals.intersection(*({reading.name for reading in j.readings} for j in judgements))
     means = {
-        name: sum(r.judged.mean for j in judgements for r in j.readings if r.name == name) / len(judgements)
-        for name in names
+        name: Mean.over([r.mean for judgement in judgements for r in judgement.readings if r.name == name])
+        for name in sorted(everywhere)
     }
-    return dict(sorted(means.items(), key=lambda item: -item[1]))
+    if len(means) < 2:
+        return ""
+    ranked = dict(sorted(means.items(), key=lambda item: -item[1].value))
+    return f"Mean over these {len(judgements)} settings: {_finding(ranked)}"
+
+
+def _finding(ranked: Mapping[str, Mean]) -> str:
+    """Which is best of readings that are listed from the best on, and how sure that is."""
+    (name, best), *others = ranked.items()
+    sentences = (f"best is {name}, {best.points:.1f}.", doubts(best, dict(others)), behind(best, dict(others)))
+    return " ".join(filter(None, sentences))

@@ -12,7 +12,7 @@ from ..report.formats import Cell, Column, Table, to_latex, to_markdown
 from .comparison import table_cells
 from .definitions import Cell as Place
 from .definitions import Definitions, TableSpec
-from .judging import judge, judgement_table
+from .judging import judge, judgement_table, overall
 from .rendering import column_table, held_out_note, legend, measured_columns
 from .store import Store
 
@@ -43,7 +43,8 @@ def finished_tables(
     """The measured columns of a table, all of its cells or only some, and what there is to say about them."""
     if spec.judged:
         judgements = judge(spec, store, data_seed=data_seed, only=only)
-        return [piece for j in judgements for piece in (judgement_table(spec, j), j.text())]
+        judged = [piece for j in judgements for piece in (judgement_table(spec, j), j.text())]
+        return [*judged, *filter(None, [overall(judgements)])]
     by_metric = [table_cells(spec, store, metric=metric, data_seed=data_seed, only=only) for metric in spec.metrics]
     paper = any(cell.paper is not None for cells in by_metric for cell in cells)
     pieces: list[Table | str] = [

@@ -131,10 +131,8 @@ def _readings(definitions: Definitions, store: Store) -> str:
         lines.append(f"### {spec.title}\n\n`{spec.name}` ({spec.place}).\n")
         for judgement in judgements:
             lines += [to_markdown(judgement_table(spec, judgement)), _paragraph(judgement.text())]
-        means = overall(judgements)
-        if len(judgements) > 1 and len(means) > 1:
-            listed = ", ".join(f"{name} {100 * mean:.1f}" for name, mean in means.items())
-            lines.append(_paragraph(f"Mean over these {len(judgements)} settings, held-out images: {listed}."))
+        if finding := overall(judgements):
+            lines.append(_paragraph(finding))
         if spec.note:
             lines.append(_paragraph(spec.note))
     if not lines:

@@ -1,8 +1,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 
@@ -149,16 +150,50 @@ class TestReadings:
         self.judged(write, {"geometric": [0.70, 0.71, 0.72], "arithmetic": [0.60, 0.61, 0.62], "batch": [0.65, 0.66]})
         text = self.text(definitions, open_store())
         assert self.best == ["geometric"]
-        assert text == "tail: geometric is best, 5.5 points before batch, more than the seeds explain."
+        assert text == (
+            "tail: best is geometric, 71.0. Behind by more than the seeds explain: batch (-5.5); arithmetic (-10.0)."
+        )
 
     def test_within_the_seeds(self, definitions: Definitions, open_store: OpenStore, write: Write) -> None:
         self.judged(write, {"geometric": [0.70, 0.74], "batch": [0.69, 0.76]})
-        assert self.text(definitions, open_store()).endswith("no more than the seeds explain, so undecided.")
+        assert self.text(definitions, open_store()).endswith("Not told apart from it by these seeds: geometric (-0.5).")
         assert self.best == ["batch"]
 
     def test_from_single_runs(self, definitions: Definitions, open_store: OpenStore, write: Write) -> None:
-        self.judged(write, {"geometric": [0.70], "batch": [0.60]})
-        assert self.text(definitions, open_store()).endswith("from single runs, so undecided.")
+        self.judged(write, {"geometric": [0.70], "batch": [0.60, 0.61]})
+        text = self.text(definitions, open_store())
+        assert text.endswith("70.0. A single seed does not say whether it is really ahead of any other.")
+
+    def test_of_several_some_with_a_single_run(
+        self, definitions: Definitions, open_store: OpenStore, write: Write
+    ) -> None:
+        self.judged(write, {"geometric": [0.70, 0.71], "arithmetic": [0.65], "batch": [0.60, 0.61]})
+        assert self.text(definitions, open_store()) == (
+            "tail: best is geometric, 70.5. Too few seeds to say whether it is really ahead of: arithmetic (-5.5). "
+            "Behind by more than the seeds explain: batch (-10.0)."
+        )
+
+    def test_over_several_settings(self, definitions: Definitions, open_store: OpenStore, write: Write) -> None:
+        """Together they may tell apart what no setting does, and readings of one setting alone are left out."""
+        settings: list[tuple[Literal["long_tailed", "step"], dict[str, Any], list[float]]] = [
+            ("long_tailed", {}, [0.60, 0.62]),
+            ("long_tailed", {"std": "arithmetic"}, [0.70, 0.72]),
+            ("long_tailed", {"draw": "batch"}, [0.575, 0.595]),
+            ("step", {}, [0.80, 0.82]),
+            ("step", {"draw": "batch"}, [0.775, 0.795]),
+        ]
+        for imbalance, options, accuracies in settings:
+            for seed, accuracy in enumerate(accuracies):
+                config = RunConfig("cifar10", imbalance, 100, method="mfw", options=options, seed=seed)
+                config = replace(config, hold_out=500, hold_out_from="source")
+                write(config, 0.5, 0.5, held_out=0.5, judged=accuracy)
+        *_, tail, _, step, together = finished_tables(definitions.tables["readings"], open_store())
+        assert "arithmetic, 71.0" in str(tail)
+        assert "Not told apart from it by these seeds: batch (-2.5)" in str(step)
+        assert together == (
+            "Mean over these 2 settings: best is arithmetic, 76.0. Behind by more than the seeds explain: geometric "
+            "(-5.0); batch (-7.5)."
+        )
 
     def test_readings_that_come_to_the_same_runs(
         self, definitions: Definitions, open_store: OpenStore, write: Write
@@ -179,7 +214,7 @@ def test_methods_are_ranked_with_their_doubts(definitions: Definitions, open_sto
     (ranking,) = rankings(definitions, open_store())
     assert [entry.name for entry in ranking.entries] == ["MFW", "long", "ERM"]
     page = " ".join(advice_page(definitions, open_store()).split())
-    assert "First: MFW, 71.0. Not told apart from it by these seeds: long. MFW against ERM: +5.0." in page
+    assert "First: MFW, 71.0. Not told apart from it by these seeds: long (-0.4). MFW against ERM: +5.0." in page
     assert "| long | 300 | 1.5 | 3 |" in page
 
 
