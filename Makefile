@@ -3,7 +3,9 @@
 PYTHON ?= python3
 WORKERS ?= 2
 BIN := .venv/bin
-INSTALL = $(BIN)/python -m pip install --disable-pip-version-check -c constraints.txt
+INSTALL = $(BIN)/python -m pip install --disable-pip-version-check --no-compile -c constraints.txt
+# What pip would do on one core; files that are no Python, such as templates, are passed over.
+COMPILE = $(BIN)/python -m compileall -qq -j 0 .venv/lib || true
 # One thread per process: parallel tests on few cores lose far more to spinning threads than they gain.
 ONE_THREAD = OMP_NUM_THREADS=1 OMP_WAIT_POLICY=PASSIVE
 # Tests start a hundred processes that import the package, whatever the environment says of byte code.
@@ -59,8 +61,10 @@ clean: ## remove .venv, caches and builds (runs and data stay)
 
 .venv/installed: pyproject.toml constraints.txt | .venv/bin/python
 	$(INSTALL) -e .
+	$(COMPILE)
 	@touch $@
 
 .venv/installed-dev: pyproject.toml constraints.txt | .venv/bin/python
 	$(INSTALL) -e '.[test,dev]'
+	$(COMPILE)
 	@touch $@ .venv/installed
