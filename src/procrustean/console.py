@@ -77,19 +77,24 @@ class SilentReporter:
         pass
 
 
+#: Seconds without a line of a run, if one of its epochs ends after them.
+SILENT_AT_MOST = 60.0
+
+
 @dataclass
 class _Shown:
     """What a reporter remembers of a run that goes on."""
 
     epochs: int
-    first_epoch: int
-    started: float
-    next_epoch: int
+    next_epoch: int  # whose end has a line
+    last_line: float
+    since: tuple[int, float] | None  # epochs done and time, from which its speed is told
     result: str | None = None  # the newest
 
 
 class PlainReporter:
-    """Lines of text for logs, notebooks and pipes: about ten per run, at most one per second.
+    """Lines of text for logs, notebooks and pipes: about ten per run, more where they would be over a minute apart, at
+    most one per second.
 
     Args:
         stream: where to write; by default what sys.stderr is at the time of writing.
@@ -118,22 +123,27 @@ class PlainReporter:
 
     def run_started(self, name: str, epochs: int, first_epoch: int) -> None:
         now = self._last_line = self._clock()
-        self._runs[name] = _Shown(epochs, first_epoch, now, first_epoch)
+        # A run that goes on may do so in the middle of an epoch: its speed shows from the end of that one on.
+        self._runs[name] = _Shown(epochs, first_epoch, now, None if first_epoch else (0, now))
         going_on = f", going on after {first_epoch}" if first_epoch else ""
         self.say(f"{name}: {epochs} epoch{'s' * (epochs != 1)}{going_on}")
 
     def epoch_done(self, name: str, epoch: int, record: dict[str, Any]) -> None:
         shown = self._runs[name]
         shown.result = result_text(record) or shown.result
-        now = self._clock()
-        if epoch < shown.next_epoch or now - self._last_line < 1:
+        done, now = epoch + 1, self._clock()
+        since = shown.since
+        if since is None:
+            shown.since = done, now
+        due = epoch >= shown.next_epoch or now - shown.last_line >= SILENT_AT_MOST
+        if not due or now - self._last_line < 1:
             return
-        self._last_line = now
+        self._last_line = shown.last_line = now
         shown.next_epoch = epoch + max(1, round(shown.epochs / 10))
-        parts = [f"{name}: epoch {epoch + 1}/{shown.epochs}", *progress_texts(record, shown.result)]
-        left = shown.epochs - epoch - 1
-        if left > 0:
-            seconds_per_epoch = (now - shown.started) / (epoch + 1 - shown.first_epoch)
+        parts = [f"{name}: epoch {done}/{shown.epochs}", *progress_texts(record, shown.result)]
+        left = shown.epochs - done
+        if left > 0 and since is not None:
+            seconds_per_epoch = (now - since[1]) / (done - since[0])
             parts.append(f"{duration_text(left * seconds_per_epoch)} left")
         self.say(", ".join(parts))
 

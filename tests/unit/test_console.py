@@ -54,11 +54,19 @@ def plain_lines(epochs: int, seconds_per_epoch: float, first_epoch: int = 0) -> 
     return stream.getvalue().splitlines()
 
 
+def epochs_of(lines: list[str]) -> list[int]:
+    return [int(line.split("epoch ")[1].split("/")[0]) for line in lines[1:]]
+
+
 def test_plain_lines_come_about_every_tenth_of_the_epochs() -> None:
-    lines = plain_lines(300, seconds_per_epoch=5)
+    lines = plain_lines(300, seconds_per_epoch=1.5)
     assert lines[0] == "ERM: 300 epochs"
-    shown = [int(line.split("epoch ")[1].split("/")[0]) for line in lines[1:]]
-    assert shown == [1 + 30 * i for i in range(10)]
+    assert epochs_of(lines) == [1 + 30 * i for i in range(10)]
+
+
+def test_a_slow_run_is_never_silent_for_long() -> None:
+    assert epochs_of(plain_lines(300, seconds_per_epoch=25))[:4] == [1, 4, 7, 10]
+    assert epochs_of(plain_lines(20, seconds_per_epoch=90)) == list(range(1, 21))
 
 
 @pytest.mark.parametrize("epochs", [1, 2, 5, 7, 13, 300])
@@ -107,11 +115,18 @@ def test_the_held_out_result_is_told_where_there_is_no_test_result() -> None:
     assert "loss 0.500, held-out balanced accuracy 75.0 %, " in stream.getvalue()
 
 
-def test_a_resumed_run_estimates_from_its_own_epochs() -> None:
-    lines = plain_lines(100, seconds_per_epoch=2, first_epoch=90)
-    assert lines[0] == "ERM: 100 epochs, going on after 90"
-    assert lines[1].startswith("ERM: epoch 91/100")
-    assert lines[1].endswith("18 s left")
+def test_a_resumed_run_estimates_from_its_own_whole_epochs() -> None:
+    """The first may have been nearly done when the run stopped, and says nothing of the speed."""
+    clock, stream = Clock(), io.StringIO()
+    reporter = PlainReporter(stream, clock)
+    reporter.run_started("ERM", 100, 80)
+    for epoch, seconds in enumerate([1.5, *[4] * 19], 80):
+        clock.now += seconds
+        reporter.epoch_done("ERM", epoch, RECORD)
+    lines = stream.getvalue().splitlines()
+    assert lines[0] == "ERM: 100 epochs, going on after 80"
+    assert lines[1] == "ERM: epoch 81/100, loss 0.500, 12,346 images/s"
+    assert lines[2] == "ERM: epoch 91/100, loss 0.500, 12,346 images/s, 36 s left"
 
 
 def test_accuracy_is_forgotten_between_runs() -> None:
