@@ -49,7 +49,7 @@ class Stopped(RunError):
 
 
 def fit(
-    source: str | Splits | RunConfig,
+    source: str | os.PathLike[str] | Splits | RunConfig,
     *,
     reporter: Reporter | None = None,
     minutes: float | None = None,
@@ -141,7 +141,7 @@ def evaluate(
     weights: str = "last",
     statistics: Statistics = "kept",
     splits: Splits | None = None,
-    source: str | None = None,
+    source: str | os.PathLike[str] | None = None,
 ) -> dict[str, Any]:
     """Test a finished run's network again.
 
@@ -177,7 +177,7 @@ def load_run(
     *,
     weights: str = "last",
     splits: Splits | None = None,
-    source: str | None = None,
+    source: str | os.PathLike[str] | None = None,
     anywhere: bool = False,
     network_alone: bool = False,
 ) -> tuple[Prepared, Classifier]:
@@ -220,7 +220,7 @@ def load_run(
     return prepared, net.to(prepared.placement.device).eval()
 
 
-def _moved(config: RunConfig, source: str | None) -> Splits | None:
+def _moved(config: RunConfig, source: str | os.PathLike[str] | None) -> Splits | None:
     """The images of a run from another place than it remembers."""
     return None if source is None else load_source(**{**source_settings(config), "source": source})
 

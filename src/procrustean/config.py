@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import os
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
@@ -123,6 +124,8 @@ class RunConfig:
     """Seconds between checkpoints."""
 
     def __post_init__(self) -> None:
+        if isinstance(self.source, os.PathLike):
+            object.__setattr__(self, "source", os.fspath(self.source))
         if self.rho is not None:
             # 100 and 100.0 are the same setting and must have the same hash, here and among the options.
             object.__setattr__(self, "rho", float(self.rho))
@@ -204,7 +207,7 @@ class RunConfig:
     @classmethod
     def from_json(cls, data: Mapping[str, Any], *, origin: str = "the configuration") -> RunConfig:
         """The reverse of `to_json`; refuses unknown keys and wrong types by name."""
-        if not isinstance(data, Mapping) or not isinstance(data.get("source"), str):
+        if not isinstance(data, Mapping) or not isinstance(data.get("source"), str | os.PathLike):
             raise ConfigError(f"{origin} names no data set; add source, for example `source: digits`")
         return cls(**typed_settings(data, origin=origin))
 
