@@ -8,6 +8,7 @@ import math
 import os
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
+from numbers import Integral, Real
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -258,10 +259,11 @@ def _typed(key: str, value: Any, origin: str) -> Any:
     if value is None and (key == "augment" or key not in (*_REQUIRED, *_CHOICE, *_SWITCH, *_SEVERAL, *_SAID)):
         return None
     if key in _WHOLE:
-        if isinstance(value, bool) or not isinstance(value, int):
+        if isinstance(value, bool) or not isinstance(value, Integral):  # numpy's are such, too
             raise refuse("a whole number")
+        return int(value)
     elif key in _NUMBER:
-        if isinstance(value, bool) or not isinstance(value, int | float):
+        if isinstance(value, bool) or not isinstance(value, Real):
             raise refuse("a number")
         return float(value)
     elif key in _CHOICE:
