@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .advice.planning import ADVISED, AUTO, Plan, load_images, planned
+from .ambient import undisturbed
 from .config import RunConfig
 from .console import Reporter, SilentReporter, command_text
 from .data.imageset import Splits
@@ -48,6 +49,7 @@ class Stopped(RunError):
         self.exit_code = exit_code
 
 
+@undisturbed()
 def fit(
     source: str | os.PathLike[str] | Splits | RunConfig,
     *,
@@ -108,6 +110,7 @@ def run_directory_of(config: RunConfig) -> Path:
     return config.run_dir or Path("runs") / config.slug
 
 
+@undisturbed()
 def resume(
     run: str | Path, *, splits: Splits | None = None, reporter: Reporter | None = None, log: Tool | None = None
 ) -> FinishedRun:
@@ -135,6 +138,7 @@ def resume(
         directory.release()
 
 
+@undisturbed()
 def evaluate(
     run: str | Path,
     *,
@@ -163,7 +167,7 @@ def evaluate(
     if statistics == "clean" and getattr(prepared.method.stages[-1].objective, "mixer", None) is not None:
         warnings.warn(
             f"{prepared.method.label} was trained on mixed batches: statistics of clean ones can undo what it gained",
-            stacklevel=2,
+            stacklevel=3,  # behind the decorator
         )
     recompute_statistics(prepared, net, statistics)
 
