@@ -221,7 +221,10 @@ def _one_of(name: str, value: str, allowed: tuple[str, ...]) -> None:
 
 
 def _checked_strength(strength: Iterable[float] | Tensor, classes: int) -> list[float]:
-    values = [float(s) for s in strength]
+    try:
+        values = [float(s) for s in strength]
+    except (TypeError, ValueError):
+        raise ConfigError(f"strength = {strength!r} received; give a number in [0, 0.5] for each class") from None
     if len(values) != classes:
         raise ConfigError(f"{len(values)} strengths received for {classes} classes; give one per class")
     if any(not 0.0 <= s <= 0.5 for s in values):

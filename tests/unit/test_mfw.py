@@ -442,6 +442,7 @@ class TestErrors:
             ({"strength": [0.5, -0.1]}, r"every value has to lie in \[0, 0\.5\]"),
             ({"strength": [0.5, math.nan]}, r"every value has to lie in \[0, 0\.5\]"),
             ({"strength": [0.5]}, "1 strengths received for 2 classes"),
+            ({"strength": 0.5}, r"strength = 0\.5 received; give a number in \[0, 0\.5\] for each class"),
         ],
     )
     def test_settings(self, arguments: dict[str, Any], message: str) -> None:
