@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .advice.planning import Plan, load_images, planned
+from .ambient import undisturbed
 from .config import ADVISED, AUTO, RunConfig
 from .console import Reporter, SilentReporter, command_text
 from .data.imageset import Splits
@@ -48,8 +49,9 @@ class Stopped(RunError):
         self.exit_code = exit_code
 
 
+@undisturbed()
 def fit(
-    source: str | Splits | RunConfig,
+    source: str | os.PathLike[str] | Splits | RunConfig,
     *,
     reporter: Reporter | None = None,
     minutes: float | None = None,
@@ -108,6 +110,7 @@ def run_directory_of(config: RunConfig) -> Path:
     return config.run_dir or Path("runs") / config.slug
 
 
+@undisturbed()
 def resume(
     run: str | Path, *, splits: Splits | None = None, reporter: Reporter | None = None, log: Tool | None = None
 ) -> FinishedRun:
@@ -135,13 +138,14 @@ def resume(
         directory.release()
 
 
+@undisturbed()
 def evaluate(
     run: str | Path,
     *,
     weights: str = "last",
     statistics: Statistics = "kept",
     splits: Splits | None = None,
-    source: str | None = None,
+    source: str | os.PathLike[str] | None = None,
 ) -> dict[str, Any]:
     """Test a finished run's network again.
 
@@ -163,7 +167,7 @@ def evaluate(
     if statistics == "clean" and getattr(prepared.method.stages[-1].objective, "mixer", None) is not None:
         warnings.warn(
             f"{prepared.method.label} was trained on mixed batches: statistics of clean ones can undo what it gained",
-            stacklevel=2,
+            stacklevel=3,  # behind the decorator
         )
     recompute_statistics(prepared, net, statistics)
 
@@ -177,7 +181,7 @@ def load_run(
     *,
     weights: str = "last",
     splits: Splits | None = None,
-    source: str | None = None,
+    source: str | os.PathLike[str] | None = None,
     anywhere: bool = False,
     network_alone: bool = False,
 ) -> tuple[Prepared, Classifier]:
@@ -220,7 +224,7 @@ def load_run(
     return prepared, net.to(prepared.placement.device).eval()
 
 
-def _moved(config: RunConfig, source: str | None) -> Splits | None:
+def _moved(config: RunConfig, source: str | os.PathLike[str] | None) -> Splits | None:
     """The images of a run from another place than it remembers."""
     return None if source is None else load_source(**{**source_settings(config), "source": source})
 

@@ -35,7 +35,7 @@ class Attachment(MixPoint):
         self.open = False
         self.called = False  # whether the layer has run since the labels came
         self.idle = False  # leaves the layer alone, and asks for no labels
-        self._recent: list[Mix | None] = []
+        self._recent: list[Mix] = []
         self._replayed = False
         self._labels: LabelsOfCall | None = None
 
@@ -70,7 +70,8 @@ class Attachment(MixPoint):
         """Draw for a batch; the hook then only gathers and blends."""
         self.mix = self.mfw.sample(labels, generator) if self.module.training else None
         self.open, self.called = True, False
-        if torch.is_grad_enabled() and self.module.training:
+        # A batch without a mix is not kept: its recomputation may end before it comes to this layer.
+        if self.mix is not None and torch.is_grad_enabled():
             if self._replayed:
                 self._recent, self._replayed = [], False
             self._recent = [*self._recent[-1:], self.mix]
@@ -89,7 +90,7 @@ class Attachment(MixPoint):
                 "(procrustean.layers.suggest lists them), and attach before torch.compile"
             )
 
-    def current(self, module: nn.Module) -> Mix | None:
+    def current(self, module: nn.Module, output: Any) -> Mix | None:
         if module.training:
             self.called = True
         if getattr(module, "_is_replica", False):
@@ -105,7 +106,7 @@ class Attachment(MixPoint):
         # Backward may run inside the context too; it need not belong to the batch of the context.
         recomputes = not torch.compiler.is_compiling() and torch._C._current_graph_task_id() != -1
         if recomputes:
-            return self._recomputed()
+            return self._recomputed(output)
         if self.open:
             return self.mix
         if self.idle:
@@ -133,8 +134,11 @@ class Attachment(MixPoint):
             )
         return f"; {WRITE}, or call model.eval() to evaluate"
 
-    def _recomputed(self) -> Mix | None:
+    def _recomputed(self, output: Any) -> Mix | None:
         # Gradient checkpointing runs the forward pass again inside backward, usually after the context.
+        alone = isinstance(output, Tensor) and output.dim() > 0 and len(output) == 1
+        if alone or self.mfw.idle:  # a batch that nothing was drawn for
+            return None
         self._replayed = True
         if len(self._recent) != 1:
             raise LayerError(

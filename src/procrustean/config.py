@@ -5,8 +5,10 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import os
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
+from numbers import Integral, Real
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -129,6 +131,8 @@ class RunConfig:
     """Seconds between checkpoints."""
 
     def __post_init__(self) -> None:
+        if isinstance(self.source, os.PathLike):
+            object.__setattr__(self, "source", os.fspath(self.source))
         if self.rho is not None:
             # 100 and 100.0 are the same setting and must have the same hash, here and among the options.
             object.__setattr__(self, "rho", float(self.rho))
@@ -217,7 +221,7 @@ class RunConfig:
     @classmethod
     def from_json(cls, data: Mapping[str, Any], *, origin: str = "the configuration") -> RunConfig:
         """The reverse of `to_json`; refuses unknown keys and wrong types by name."""
-        if not isinstance(data, Mapping) or not isinstance(data.get("source"), str):
+        if not isinstance(data, Mapping) or not isinstance(data.get("source"), str | os.PathLike):
             raise ConfigError(f"{origin} names no data set; add source, for example `source: digits`")
         return cls(**typed_settings(data, origin=origin))
 
@@ -291,10 +295,11 @@ def _typed(key: str, value: Any, origin: str) -> Any:
     if value is None and (key == "augment" or key not in (*_REQUIRED, *_CHOICE, *_SWITCH, *_SEVERAL, *_SAID)):
         return None
     if key in _WHOLE:
-        if isinstance(value, bool) or not isinstance(value, int):
+        if isinstance(value, bool) or not isinstance(value, Integral):  # numpy's are such, too
             raise refuse("a whole number")
+        return int(value)
     elif key in _NUMBER:
-        if isinstance(value, bool) or not isinstance(value, int | float):
+        if isinstance(value, bool) or not isinstance(value, Real):
             raise refuse("a number")
         return float(value)
     elif key in _CHOICE:

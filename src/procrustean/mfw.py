@@ -187,7 +187,17 @@ class MFW(nn.Module):
 
     def _check_mixed(self, labels: Tensor) -> None:
         """Say once that mixed labels are not what MFW was made for; one-hot rows are as good as indices."""
-        if SOFT_LABELS not in self._warned and self._may_read(labels) and bool(((labels != 0) & (labels != 1)).any()):
+        if not self._may_read(labels):
+            return
+        sums = labels.sum(1, dtype=torch.float32)
+        # The slack is for probabilities in bf16. NaN is refused, too: no comparison with it is true.
+        if not bool((labels >= 0).all() & ((sums - 1).abs() < 0.01).all()):
+            raise DataError(
+                f"label rows with values from {float(labels.min()):g} to {float(labels.max()):g} and sums from "
+                f"{float(sums.min()):g} to {float(sums.max()):g} received; class probabilities are 0 or more and add "
+                "up to 1 in each row. Divide rows of samples with several classes by their sums, or hand over indices"
+            )
+        if SOFT_LABELS not in self._warned and bool(((labels != 0) & (labels != 1)).any()):
             self._warn(SOFT_LABELS, level=5)
 
     def _may_read(self, labels: Tensor) -> bool:
@@ -211,7 +221,10 @@ def _one_of(name: str, value: str, allowed: tuple[str, ...]) -> None:
 
 
 def _checked_strength(strength: Iterable[float] | Tensor, classes: int) -> list[float]:
-    values = [float(s) for s in strength]
+    try:
+        values = [float(s) for s in strength]
+    except (TypeError, ValueError):
+        raise ConfigError(f"strength = {strength!r} received; give a number in [0, 0.5] for each class") from None
     if len(values) != classes:
         raise ConfigError(f"{len(values)} strengths received for {classes} classes; give one per class")
     if any(not 0.0 <= s <= 0.5 for s in values):

@@ -85,11 +85,11 @@ class MixPoint:
         self._registration = module.register_forward_hook(self._hook)
 
     def _hook(self, module: nn.Module, args: Any, output: Any) -> Any:
-        mix = self.current(module)
+        mix = self.current(module, output)
         return output if mix is None else blend(self.checked(output, mix), mix)
 
-    def current(self, module: nn.Module) -> Mix | None:
-        """The mix to apply now."""
+    def current(self, module: nn.Module, output: Any) -> Mix | None:
+        """The mix to apply now, to this output."""
         return self.mix
 
     def checked(self, output: Any, mix: Mix) -> Tensor:

@@ -49,6 +49,8 @@ class Objective(nn.Module):
     compilable = True
     #: True for objectives that differentiate gradients, which the hand-written kernels do not allow.
     second_order = False
+    #: Why `show` cannot do what it says after the training, if so.
+    not_shown_again = ""
     #: Which of several steps is taken at present; set by the trainer from `phase_at`.
     phase = 0
     #: Uniforms needed per sample, name -> shape; the trainer draws them ahead.
@@ -70,6 +72,17 @@ class Objective(nn.Module):
 
     def forward(self, net: nn.Module, batch: Batch, clock: Clock) -> Tensor:
         raise TypeError(f"{type(self).__name__} does not say what it minimises: override forward")
+
+    def show(self, net: nn.Module, batch: Batch, clock: Clock) -> None:
+        """Let the network see a batch as in a training step, for the statistics of batch normalisation.
+
+        There are no gradients then; objectives whose forward differentiates override this.
+        """
+        if self.not_shown_again:
+            raise ConfigError(
+                f"statistics = 'mixed' received, but {self.not_shown_again}; accepted here: 'kept', 'clean'"
+            )
+        self(net, batch, clock)
 
 
 class Classify(Objective):

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from .ambient import undisturbed
 from .api import load_run
 from .data.imageset import ImageSet, Splits
 from .engine.evaluate import metrics_of, predictions
@@ -31,6 +32,7 @@ ON_HELD_OUT = "on the held-out images"
 Scored = list[tuple[Tensor, Tensor]]
 
 
+@undisturbed()
 def adjust(run: str | Path, *, tau: float | None = None, splits: Splits | None = None) -> dict[str, Any]:
     """Test a finished run's network with scores shifted by the log of the class priors; the run stays as it is.
 
@@ -54,7 +56,7 @@ def adjust(run: str | Path, *, tau: float | None = None, splits: Splits | None =
         warnings.warn(
             f"the scores of {prepared.method.label} are cosines, from -1 to 1, which its loss multiplies by {scale:g}: "
             f"a shift of {tau:g} * log prior outweighs them; divide tau by {scale:g}, or leave it out",
-            stacklevel=2,
+            stacklevel=3,  # behind the decorator
         )
     counts = [int(n) for n in prepared.data.counts]
     how = "as given"
@@ -115,5 +117,5 @@ def _warn_corrected(prepared: Prepared, tau: float) -> None:
             f"{prepared.method.label} makes up for the class sizes already ({' and '.join(found)}): a shift by "
             f"tau = {tau:g} does so a second time, at the cost of large classes; take 'unadjusted', or choose tau on "
             "held-out images (train with --hold-out and leave --tau out)",
-            stacklevel=3,
+            stacklevel=4,
         )

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from typing import SupportsInt
+from typing import SupportsFloat, SupportsInt
 
 import torch
 from torch import Tensor, nn
@@ -137,7 +137,7 @@ class DRW(nn.Module):
         self, counts: Iterable[SupportsInt], epochs: float, *, start: float = 0.8, beta: float = 0.9999
     ) -> None:
         super().__init__()
-        if not (isinstance(epochs, int | float) and 0 < epochs < math.inf):
+        if not (isinstance(epochs, SupportsFloat) and 0 < epochs < math.inf):
             raise ConfigError(f"epochs = {epochs!r} received; give the length of the training, in epochs or steps")
         self.epochs, self.first = epochs, first_deferred(start, epochs)
         # Not persistent: a model that holds a DRW keeps the state-dict keys it has without it.

@@ -12,6 +12,7 @@ from types import ModuleType
 from typing import Any
 
 import pytest
+from rich.cells import cell_len
 
 from procrustean import api
 from procrustean.methods import METHODS
@@ -137,6 +138,12 @@ def test_control_characters_of_class_names_do_not_reach_the_terminal(folder: Pat
     answer = call("data", "describe", folder)
     assert answer.code == 0
     assert "\x1b" not in answer.out + answer.err
+
+
+def test_wide_letters_of_class_names_stand_in_columns(folder: Path, call: Call) -> None:
+    (folder / "cat").rename(folder / "猫")
+    lines = [line for line in call("data", "describe", folder).out.splitlines() if "█" in line]
+    assert len({cell_len(line[: line.index("█")]) for line in lines}) == 1
 
 
 def test_sources_are_listed(call: Call) -> None:

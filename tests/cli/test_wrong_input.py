@@ -190,6 +190,7 @@ def test_debug_shows_where_an_error_arose(npz: Path, call: Call) -> None:
 @pytest.mark.parametrize(
     ("source", "parts"),
     [
+        ("", ["source = '' received; name a data set, or a folder"]),
         ("digit", ["unknown source 'digit'", "Did you mean 'digits'?"]),
         ("CIFAR-10", ["unknown source 'CIFAR-10'"]),
         ("no/such/folder", ["there is no such file or folder"]),
@@ -199,6 +200,14 @@ def test_debug_shows_where_an_error_arose(npz: Path, call: Call) -> None:
 def test_an_unknown_source(command: tuple[str, ...], source: str, parts: list[str], call: Call, work: Path) -> None:
     assert_refused(call(*command, source), *parts)
     assert list(work.iterdir()) == []
+
+
+@pytest.mark.parametrize("command", [("data", "describe"), ("train",), ("inspect",)])
+def test_an_empty_source_is_not_the_current_folder(
+    command: tuple[str, ...], folder: Path, call: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(folder)
+    assert_refused(call(*command, ""), "source = '' received")
 
 
 @pytest.mark.parametrize(

@@ -94,8 +94,9 @@ def test_evaluating(runs: dict[str, FinishedRun], splits: Splits) -> None:
         evaluate(runs["erm"].path, statistics="clean", splits=splits)
         evaluate(path, weights="swa", statistics="mixed", splits=splits)
     assert mixed["images"] == kept["images"]
-    with pytest.warns(UserWarning, match="MFW was trained on mixed batches"):
+    with pytest.warns(UserWarning, match="MFW was trained on mixed batches") as found:
         evaluate(path, statistics="clean", splits=splits)
+    assert [warning.filename for warning in found] == [__file__]  # where the caller stands
     with pytest.raises(ConfigError, match="statistics = 'new' received"):
         evaluate(path, statistics="new", splits=splits)  # type: ignore[arg-type]
 
@@ -105,3 +106,26 @@ def test_the_run_stays_as_it_was(runs: dict[str, FinishedRun], splits: Splits) -
     before = {file.name: file.read_bytes() for file in path.iterdir()}
     evaluate(path, statistics="mixed", splits=splits)
     assert before == {file.name: file.read_bytes() for file in path.iterdir()}
+
+
+@pytest.mark.parametrize("method", ["meta_weight", "domain_adaptation"])
+def test_methods_that_look_ahead_show_the_network_plain_batches(
+    method: str, tmp_path: Path, splits: Splits, tiny: dict[str, Any]
+) -> None:
+    run = fit(splits, **{**tiny, "method": method}, run_dir=tmp_path / method)
+    prepared, mixed = load_run(run.path, splits=splits)
+    clean = copy.deepcopy(mixed)
+    before = statistics(mixed)
+    recompute_statistics(prepared, mixed, "mixed")
+    recompute_statistics(prepared, clean, "clean")
+    assert torch.equal(statistics(mixed), statistics(clean))
+    assert not torch.equal(statistics(mixed), before)
+
+
+def test_batches_that_a_forgotten_network_has_made_are_refused(
+    tmp_path: Path, splits: Splits, tiny: dict[str, Any]
+) -> None:
+    run = fit(splits, **{**tiny, "method": "m2m"}, run_dir=tmp_path / "m2m")
+    with pytest.raises(ConfigError, match=r"statistics = 'mixed' received, but .* M2m .* 'kept', 'clean'"):
+        evaluate(run.path, statistics="mixed", splits=splits)
+    assert evaluate(run.path, statistics="clean", splits=splits)["images"] == run.metrics["images"]

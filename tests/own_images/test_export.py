@@ -16,7 +16,7 @@ import torch
 
 from procrustean import export, fit, load_model, predict
 from procrustean.data.sources import load_source
-from procrustean.errors import RunError
+from procrustean.errors import ConfigError, RunError
 from procrustean.exporting import formats
 from procrustean.exporting.deployable import Deployable
 from procrustean.predicting.loading import held_out_of
@@ -242,6 +242,34 @@ def test_nothing_is_overwritten_and_only_runs_are_exported(
     assert answer.code == 0
     assert (tmp_path / "run-safetensors" / "README.md").exists()
     assert "checked: probabilities differ" in answer.out
+
+
+def test_a_format_that_there_is_not(run: Path, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="form = 'tflite' received; accepted: 'safetensors', 'torch', 'onnx'"):
+        export(run, form="tflite", output=tmp_path / "out")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("form", ["torch", "onnx"])
+def test_a_network_that_an_exporter_cannot_express(
+    form: str, run: Path, tmp_path: Path, call: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def dynamic(self: Deployable, pixels: torch.Tensor) -> torch.Tensor:
+        return self.class_shift[: int(pixels.sum())]  # as many as the values say
+
+    monkeypatch.setattr(Deployable, "forward", dynamic)
+    answer = call("export", run, "--format", form, "--output", tmp_path / "out")
+    assert answer.code == 2
+    assert f"cannot be written as {formats.FILES[form]} (" in answer.err
+    assert answer.err.endswith("try another --format\n")
+    assert not (tmp_path / "out").exists()
+
+
+def test_attention_is_exported(tmp_path: Path) -> None:
+    """Its pooling is computed ahead by the ONNX exporter."""
+    for name in ("onnx", "onnxruntime", "onnxscript"):
+        pytest.importorskip(name)
+    trained = fit("digits", imbalance="step", rho=20, epochs=2, device="cpu", method="oltr", run_dir=tmp_path / "run")
+    assert export(trained.path, form="onnx", output=tmp_path / "onnx").difference < 1e-5
 
 
 def test_other_heads_and_grey_images_are_exported(tmp_path: Path) -> None:

@@ -200,6 +200,14 @@ def test_wide_letters_stand_in_columns_and_commands_can_be_pasted(tmp_path: Path
     assert shlex.split(text.splitlines()[-2].removeprefix("start with: ")) == ["procrustean", "train", str(root)]
 
 
+def test_every_colour_mode_is_counted(colours: Path, tmp_path: Path) -> None:
+    root = shutil.copytree(colours, tmp_path / "modes")
+    for mode in ("L", "LA", "RGBA", "1", "P"):
+        Image.new(mode, (12, 12)).save(root / "train" / "red" / f"{mode}.png")
+    text = inspect_source(str(root), device="cpu")
+    assert text.split("colour modes: RGB ")[1].split("\n")[0].endswith(", 1 1, L 1, LA 1, P 1, RGBA 1")
+
+
 def test_grey_files_are_timed_as_they_are_trained(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("a", "b"):
         (tmp_path / "grey" / name).mkdir(parents=True)

@@ -67,11 +67,16 @@ def test_a_loss_that_corrects_and_weights() -> None:
         ({"batch_size": 64, "lr": 0.05}, "only 2 steps per epoch of 90 images"),
         ({"hold_out": 10, "counts": (60, 15)}, r"more images than it leaves of c1 \(5 left, 10 held out\)"),
         ({"tested": (6, 0)}, "there are no test images of c1"),
+        ({"method": "cmo", "epochs": 7}, "CMO pastes in no epoch of 7: .*; train for 8 at least"),
     ],
 )
 def test_numbers_that_do_not_go_together(settings: dict[str, Any], message: str) -> None:
     (found,) = lint(prepared(**settings))
     assert re.search(message, found), found
+
+
+def test_cmo_has_one_epoch_left_to_paste_in() -> None:
+    assert lint(prepared(method="cmo", epochs=8)) == []
 
 
 def findings(root: Path) -> list[str]:

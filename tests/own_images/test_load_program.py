@@ -81,6 +81,8 @@ def picture(mode: str) -> tuple[Image.Image, str]:
     if mode in ("I;16", "I;16B"):
         deep = random.integers(0, 65536, (17, 23)).astype("<u2" if mode == "I;16" else ">u2")
         return Image.frombytes(mode, (23, 17), deep.tobytes()), "tif"
+    if mode == "I of a PGM":  # Pillow's words for its 16 bits
+        return Image.fromarray(random.integers(0, 65536, (17, 23)).astype(np.int32)), "pgm"
     if mode == "I":
         return Image.fromarray(random.integers(0, 100_000, (17, 23)).astype(np.int32)), "tif"
     if mode == "F":
@@ -94,7 +96,7 @@ def picture(mode: str) -> tuple[Image.Image, str]:
     return (colours if mode == "RGBA" else colours.convert("RGB").convert(mode)), "tif" if mode == "CMYK" else "png"
 
 
-MODES = ("RGB", "RGBA", "L", "1", "LA", "CMYK", "P", "P with transparency", "I;16", "I;16B")
+MODES = ("RGB", "RGBA", "L", "1", "LA", "CMYK", "P", "P with transparency", "I;16", "I;16B", "I of a PGM")
 
 
 @pytest.mark.parametrize("form", ["torch", "onnx"])

@@ -174,6 +174,7 @@ def test_pictures_of_any_size_and_mode(run: Path, tmp_path: Path) -> None:
     ("arguments", "message"),
     [
         (("predict", "nowhere", "."), "There is no run or export at nowhere"),
+        (("predict", "RUN", ""), "an empty path received"),
         (("predict", "RUN", "nowhere.png"), "nowhere.png: there is no such file or folder"),
         (("predict", "RUN", "empty"), "empty: holds no images"),
         (("predict", "RUN", "RUN", "--prior", "even"), "accepted: balanced, train"),

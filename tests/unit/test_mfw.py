@@ -228,6 +228,26 @@ class TestDraws:
             warnings.simplefilter("error")
             assert torch.equal(mfw(z, soft, seeded(1)), mfw(z, labels, seeded(1)))
 
+    @pytest.mark.parametrize(
+        ("rows", "told"),
+        [
+            ([[1.0, 1.0, 0.0], [0.0, 1.0, 0.0]], "from 0 to 1 and sums from 1 to 2"),  # several classes at once
+            ([[0.0, 0.0, 0.0], [0.0, 1.0, 0.0]], "from 0 to 1 and sums from 0 to 1"),
+            ([[2.0, -1.0, 0.0], [0.0, 1.0, 0.0]], "from -1 to 2 and sums from 1 to 1"),  # scores
+            ([[torch.nan, 1.0, 0.0], [0.0, 1.0, 0.0]], "nan"),
+        ],
+    )
+    def test_rows_that_are_no_probabilities_are_refused(self, rows: list[list[float]], told: str) -> None:
+        """Of three major classes at once the mixing share would be up to 1.5."""
+        with pytest.raises(DataError, match=told):
+            MFW([50, 40, 5]).sample(torch.tensor(rows))
+
+    @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+    def test_rounded_probabilities_pass(self, dtype: torch.dtype) -> None:
+        smoothed = nn.functional.one_hot(torch.arange(8), 1000) * 0.9 + 0.1 / 1000
+        with pytest.warns(UserWarning, match="no one-hot rows received"):
+            assert MFW([50, *[5] * 999]).sample(smoothed.to(dtype)) is not None
+
     def test_soft_labels_are_warned_about_once(self) -> None:
         mfw, soft = MFW([50, 5]), torch.tensor([[0.9, 0.1], [0.0, 1.0]])
         mfw.sample(soft.round())
@@ -422,6 +442,7 @@ class TestErrors:
             ({"strength": [0.5, -0.1]}, r"every value has to lie in \[0, 0\.5\]"),
             ({"strength": [0.5, math.nan]}, r"every value has to lie in \[0, 0\.5\]"),
             ({"strength": [0.5]}, "1 strengths received for 2 classes"),
+            ({"strength": 0.5}, r"strength = 0\.5 received; give a number in \[0, 0\.5\] for each class"),
         ],
     )
     def test_settings(self, arguments: dict[str, Any], message: str) -> None:

@@ -302,6 +302,29 @@ class TestCheckpointing:
             gradients(model), [a + b for a, b in zip(first, second, strict=True)], atol=1e-6, rtol=1e-5
         )
 
+    def test_a_batch_of_one_between_others(self) -> None:
+        """Its recomputation ends before the layer: behind it nothing was mixed that backward could ask for."""
+        model = made(recompute=True)
+        handle = MFW(COUNTS).attach(model, "middle")
+        for seed, (x, y) in enumerate(batches(2)):
+            model.zero_grad()
+            with handle(y, seeded(seed)):
+                loss = F.cross_entropy(model(x), y)
+            loss.backward()
+            torch.testing.assert_close(gradients(model), self.wanted(2)[seed])
+            with warnings.catch_warnings():
+                warnings.filterwarnings("ignore", message="a batch of one sample")
+                with handle(y[:1]):
+                    loss = F.cross_entropy(model(x[:1]), y[:1])
+            loss.backward()
+
+    def test_a_batch_of_one_is_recomputed_where_more_follows_the_layer(self) -> None:
+        model = made()
+        handle = MFW(COUNTS).attach(model, "middle")
+        x, y = next(batches(1))
+        with pytest.warns(UserWarning, match="a batch of one sample"), handle(y[:1]):
+            checkpoint(model, x[:1].requires_grad_(), use_reentrant=False).sum().backward()
+
     @pytest.mark.parametrize("inside", [False, True])
     def test_several_batches_before_one_backward_are_refused(self, inside: bool) -> None:
         model = made(recompute=True)

@@ -149,8 +149,9 @@ def test_which_methods_correct_already(method: str, options: dict[str, Any], how
 def test_a_run_whose_method_corrects_already_is_adjusted_with_a_warning(tmp_path: Path) -> None:
     run = fit("digits", **{**SETTINGS, "epochs": 1}, method="class_balanced", run_dir=tmp_path / "run")
     said = r"CB makes up for the class sizes already .*a shift by tau = 1 does so a second time.*take 'unadjusted'"
-    with pytest.warns(UserWarning, match=said):
+    with pytest.warns(UserWarning, match=said) as shown:
         adjust(run.path)
+    assert [warning.filename for warning in shown] == [__file__]  # where the caller stands
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         adjust(run.path, tau=0)

@@ -179,6 +179,7 @@ class TestDRW:
         assert torch.equal(drw(7.99), torch.ones(3))
         assert torch.equal(drw(8.0), effective_number(self.COUNTS))
         assert torch.equal(DRW(self.COUNTS, 3.0)(2), effective_number(self.COUNTS))  # int(0.8 * 3) is 2
+        assert DRW(self.COUNTS, np.int64(10)).first == 8
         assert DRW(self.COUNTS, 1000)(800).sum().item() == pytest.approx(3)
 
     def test_the_weighted_mean_is_that_of_cross_entropy(self) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from rich.cells import cell_len, set_cell_size
+
 from ..counts import geometric_mean, imbalance_kind
 from ..metrics import class_groups
 from .imageset import Splits
@@ -48,10 +50,10 @@ def _bars(names: tuple[str, ...], counts: list[int]) -> list[str]:
     shown = list(range(len(counts)))
     if len(counts) > _MOST_BARS:
         shown = [round(i * (len(counts) - 1) / (_MOST_BARS - 1)) for i in range(_MOST_BARS)]
-    name_width = min(24, max(len(names[i]) for i in shown))
+    name_width = min(24, max(cell_len(printable(names[i])) for i in shown))
     count_width = len(str(max(counts)))
     lines = [
-        f"{i:4} {printable(names[i])[:name_width]:{name_width}} {counts[i]:{count_width}} "
+        f"{i:4} {set_cell_size(printable(names[i]), name_width)} {counts[i]:{count_width}} "
         + "█" * max(1, round(_BAR * counts[i] / max(counts)))
         for i in shown
     ]

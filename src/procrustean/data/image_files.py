@@ -23,6 +23,8 @@ from procrustean.memory import free_memory, most_unpacked
 
 #: Decoders that may be used; the name of a file says nothing about which.
 FORMATS = ("PNG", "JPEG", "WEBP", "BMP", "GIF", "TIFF", "PPM")
+#: The format whose 16-bit pixels Pillow hands out as 32-bit ones, from 0 to 65535.
+NETPBM = "PPM"
 DEFAULT_SIZE = 64
 NAMED_BAD_FILES = 5
 #: What is wrong with files that were never meant to be images.
@@ -112,7 +114,9 @@ def decoded(files: Sequence[ImageFile], shape: tuple[int, int, int], bad: Proble
 def pixels_of(image: Image.Image, shape: tuple[int, ...]) -> Images:
     """An image as it is trained on: upright, RGB or grey, resized to (height, width, channels)."""
     height, width, channels = shape
-    upright = convertible(ImageOps.exif_transpose(image)).convert("RGB" if channels == 3 else "L")
+    # A copy forgets its format; the one that `convertible` asks for has no orientation.
+    upright = image if image.format == NETPBM else ImageOps.exif_transpose(image)
+    upright = convertible(upright).convert("RGB" if channels == 3 else "L")
     if upright.size != (width, height):
         upright = upright.resize((width, height), Image.Resampling.BILINEAR)
     return np.asarray(upright).reshape(shape)
@@ -136,7 +140,7 @@ def refuse(bad: Problems, where: str, otherwise: str = SKIPPING) -> None:
 
 def convertible(image: Image.Image) -> Image.Image:
     """An image whose conversion to RGB neither warns nor cuts bright pixels off."""
-    if image.mode.startswith("I;16"):
+    if image.mode.startswith("I;16") or (image.mode == "I" and image.format == NETPBM):
         return Image.fromarray((np.asarray(image).astype(np.uint16) >> 8).astype(np.uint8))
     if image.mode in ("I", "F"):
         raise ValueError("32-bit pixels, save it with 8 or 16 bits")

@@ -51,11 +51,11 @@ def is_named(source: str) -> bool:
 def place_of(source: str) -> str | None:
     """Where the files of a user's source are, whatever the current folder; None for known data sets and arrays."""
     path = expanded(source)
-    return str(path.resolve()) if path.exists() and not is_named(source) else None
+    return str(path.resolve()) if source and path.exists() and not is_named(source) else None
 
 
 def load_source(
-    source: str,
+    source: str | os.PathLike[str],
     *,
     data_dir: Path | None = None,
     image_size: int | None = None,
@@ -80,6 +80,9 @@ def load_source(
     >>> load_source("digits").train.counts.tolist()
     [100, 100, 100, 100, 100, 100, 100, 100, 100, 100]
     """
+    source = os.fspath(source)
+    if not source:  # a path that is empty would be the current folder
+        raise ConfigError("source = '' received; name a data set, or a folder, a table or a .npz file of your own")
     if source in PREPARED:
         from procrustean.data.official.loading import load_prepared
 
@@ -119,7 +122,7 @@ def list_source(source: str, on_bad_image: Literal["error", "skip"] = "error") -
 def is_files(source: str) -> bool:
     """Whether a source is a folder, table or saved data set of image files."""
     path = expanded(source)
-    return not is_named(source) and (path.is_dir() or path.suffix.lower() in TABLES)
+    return bool(source) and not is_named(source) and (path.is_dir() or path.suffix.lower() in TABLES)
 
 
 def _fixed_size(

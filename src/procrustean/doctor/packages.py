@@ -26,6 +26,9 @@ OPTIONAL = {
     "accelerate": ("procrustean.transformers", "transformers"),
 }
 
+#: What is imported of a package that loads its parts only when they are used, and would hide that they are broken.
+NEEDED = {"transformers": "transformers.trainer"}
+
 
 def check_python() -> list[Finding]:
     """Python and this library."""
@@ -46,7 +49,7 @@ def check_optional(load: Callable[[str], object] = import_module) -> list[Findin
             )
             continue
         try:
-            load(name)
+            load(NEEDED.get(name, name))
         except Exception as error:  # a package that does not fit another raises errors of many kinds
             found.append(note(name, _broken(installed, error)))
         else:
@@ -54,7 +57,9 @@ def check_optional(load: Callable[[str], object] = import_module) -> list[Findin
     return found
 
 
-def _broken(installed: str, error: Exception) -> str:
+def _broken(installed: str, error: BaseException) -> str:
+    while error.__cause__ is not None:  # what was wrapped says more
+        error = error.__cause__
     said = str(error).splitlines()[0] if str(error) else type(error).__name__
     if "torchvision" in said:
         return (

@@ -57,7 +57,7 @@ def recompute_statistics(prepared: Prepared, net: Classifier, on: Statistics, im
                 coming(part.inputs.batch)
                 with precision(prepared.placement.device, low):
                     if on == "mixed":
-                        run.objective(net, batch, run.clock)
+                        run.objective.show(net, batch, run.clock)
                     else:
                         net(batch.x)
                 part.inputs.cursor.add_(1)

@@ -10,10 +10,10 @@ if len(sys.argv) != 2: sys.exit("usage: python load.py IMAGE")
 """
 # As `procrustean.data.image_files.pixels_of` prepares an image; decoders raise nearly anything on damaged files.
 _PIXELS = """\
-try: image = ImageOps.exif_transpose(Image.open(sys.argv[1]))
+try: image = ImageOps.exif_transpose(file := Image.open(sys.argv[1]))
 except Exception as error: sys.exit(f"{{sys.argv[1]}}: not a complete image ({{error}})")
-if image.mode in ("I", "F"): sys.exit("32-bit pixels: save the image with 8 or 16 bits")
-if image.mode.startswith("I;16"): image = image.convert("I").point([value >> 8 for value in range(65536)], "L")
+if image.mode == "F" or image.mode == "I" and file.format != "PPM": sys.exit("save the image with 8 or 16 bits, not 32")
+if image.mode.startswith("I"): image = image.convert("I").point([value >> 8 for value in range(65536)], "L")
 image = image.convert("RGBA" if image.mode == "P" else {mode!r}).convert({mode!r})
 image = image.resize(({whole_width}, {whole_height}), Image.Resampling.BILINEAR){crop}
 """

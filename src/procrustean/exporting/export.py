@@ -11,12 +11,12 @@ from ..auto import compared_in
 from ..calibration.kept import HELD_OUT_SCORES, held_out_scores
 from ..calibration.priors import read_prior
 from ..engine.run_directory import RunDirectory
-from ..errors import RunError
+from ..errors import ConfigError, RunError
 from ..plain_json import FORMAT
 from ..predicting.loading import SPEC, load_model, model_folder
 from .card import model_card
 from .examples import load_example
-from .formats import Format, write
+from .formats import FILES, Format, write
 from .placing import new_folder
 
 
@@ -40,6 +40,8 @@ def export(
         output: the new folder; default the run's name with the format behind it.
         prior: class frequencies of the use, built into the exported network: "balanced", "train" or a file.
     """
+    if form not in FILES:
+        raise ConfigError(f"form = {form!r} received; accepted: {', '.join(map(repr, FILES))}")
     source = model_folder(model)
     if not (source / "result.json").is_file():
         raise RunError(f"{source} is not the folder of a finished run, so it cannot be exported")

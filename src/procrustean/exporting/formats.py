@@ -15,7 +15,7 @@ import torch
 
 from ..calibration.scaling import Prior
 from ..data.imageset import Images
-from ..errors import ConfigError, RunError
+from ..errors import ConfigError, ProcrusteanError, RunError
 from ..predicting.loading import WEIGHTS
 from ..predicting.model import Model
 from ..predicting.spec import ModelSpec
@@ -41,7 +41,13 @@ def write(form: Format, model: Model, prior: Prior | None, folder: Path) -> floa
     """Write the network into the folder; returns the largest difference of a probability that the check found."""
     path = folder / FILES[form]
     writer = {"safetensors": _safetensors, "torch": _torch, "onnx": _onnx}[form]
-    run = writer(model, prior, path)
+    try:
+        run = writer(model, prior, path)
+    except (ProcrusteanError, OSError, MemoryError):
+        raise
+    except Exception as error:  # exporters raise nearly anything on a network that they cannot express
+        said = f"{type(error).__name__}: {error}".splitlines()[0]
+        raise RunError(f"this network cannot be written as {path.name} ({said:.200}); try another --format") from error
     largest = 0.0
     for number in CHECKED:
         for pixels in _checked_images(model.spec, number):

@@ -144,7 +144,7 @@ def _constant_guess(found: Survey) -> list[str]:
 
 
 def _shapes(found: Survey) -> str:
-    modes = ", ".join(f"{mode} {count}" for mode, count in found.modes.most_common(4))
+    modes = ", ".join(f"{mode} {count}" for mode, count in found.modes.most_common())
     if len(found.sizes) == 1:
         width, height = next(iter(found.sizes))
         return f"all {width} x {height} pixels; colour modes: {modes}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ..methods.cmo import FIRST, LAST, Pasting
 from ..preparing import Prepared
 from ..recipes import RECIPES
 
@@ -38,3 +39,14 @@ def short_schedule(prepared: Prepared) -> list[str]:
         text = f"batches of {recipe.batch_size} make only {steps} step{'s' * (steps > 1)} per epoch of {images} images"
         found.append(f"{text}; choose a smaller --batch-size")
     return found
+
+
+def never_pastes(prepared: Prepared) -> list[str]:
+    """CMO in fewer epochs than it leaves out at the beginning and at the end: it would be plain training."""
+    epochs, needed = prepared.recipe.epochs, FIRST + LAST + 1
+    if epochs >= needed or not isinstance(prepared.method.stages[0].objective, Pasting):
+        return []
+    return [
+        f"{prepared.method.label} pastes in no epoch of {epochs}: it leaves the first {FIRST} and the last {LAST} as "
+        f"they are; train for {needed} at least"
+    ]

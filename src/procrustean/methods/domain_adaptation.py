@@ -36,6 +36,9 @@ class ConditionalWeights(Objective):
         weights = self.class_weights[batch.y] + self.corrections(net, batch, clock)
         return torch.mean(weights * F.cross_entropy(net(batch.x), batch.y, reduction="none"))
 
+    def show(self, net: nn.Module, batch: Batch, clock: Clock) -> None:
+        net(batch.x)  # the looks ahead leave the statistics alone
+
     def corrections(self, net: nn.Module, batch: Batch, clock: Clock) -> Tensor:
         """eps of the formula, [B]: new for every step, starting at 0."""
         # A sum, not a mean: the step that is tried out is B times as long as the one that is made.

@@ -31,6 +31,7 @@ class Translating(Classify):
     """The usual loss at first; then of the second stream, in which some images are replaced by translated ones."""
 
     compilable = False  # the network changes its mode within a step
+    not_shown_again = "the batches of M2m are translated by a first network, which a run does not keep"
     counts: Tensor
 
     def __init__(self, counts: Sequence[int], *, beta: float, gamma: float, lam: float, loss: nn.Module | None) -> None:
@@ -52,8 +53,7 @@ class Translating(Classify):
             return super().forward(net, batch, clock)
         assert batch.extra is not None
         x, y = batch.extra
-        translated = self.translated(net, batch)
-        return self.sample_loss(net(translated.to(x.dtype)), y, batch).mean()
+        return self.sample_loss(net(self.translated(net, batch).to(x.dtype)), y, batch).mean()
 
     def chances(self, y: Tensor) -> Tensor:
         """q of the formula: how welcome image j is as the origin of one of the class of image i, [B, B]."""

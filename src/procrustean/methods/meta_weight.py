@@ -72,6 +72,9 @@ class MetaWeighted(Objective):
             weights = self.weigher(losses)
         return self.weighted(losses, weights)
 
+    def show(self, net: nn.Module, batch: Batch, clock: Clock) -> None:
+        net(batch.x)  # the looks ahead leave the statistics alone
+
     def minimised(self, losses: Tensor) -> Tensor:
         """As a function of the losses alone; as published the weights depend on the parameters through them, too."""
         return self.weighted(losses, self.weigher(losses if self.norm else losses.detach()))

@@ -36,6 +36,8 @@ def collect(paths: Sequence[str | Path]) -> Collected:
     bad: Problems = {}
     other = 0
     for given in paths:
+        if given == "":  # it would be the current folder, with everything below it
+            raise DataError("an empty path received; give image files, or folders with images")
         path = expanded(given)
         if path.is_dir():
             below = [ImageFile(str(file), file, "", "") for file in _below(path, bad)]

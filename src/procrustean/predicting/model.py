@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from ..ambient import undisturbed
 from ..calibration.scaling import Prior, Scores
 from ..data.imageset import Images
 from ..engine.stages import reshape_for
@@ -31,6 +32,7 @@ class Model:
             scores stand for.
     """
 
+    @undisturbed()
     def __init__(
         self,
         spec: ModelSpec,
@@ -48,6 +50,7 @@ class Model:
     def classes(self) -> tuple[str, ...]:
         return self.spec.classes
 
+    @undisturbed()
     @torch.no_grad()
     def scores(self, pixels: Images, batch_size: int = 256) -> Scores:
         """What the network says, [N, C], in float32 arithmetic."""

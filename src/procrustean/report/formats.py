@@ -81,6 +81,7 @@ def measured_cell(statistic: Statistic | None, *, runs: int, best: bool = False)
 
 def to_markdown(table: Table) -> str:
     """A GitHub-flavoured table, the best in bold, padded so that the source reads well too."""
+    from rich.cells import cell_len  # by how wide characters are shown, not by their number
 
     def shown(cell: Cell) -> str:
         text = markdown(cell.text)
@@ -89,13 +90,13 @@ def to_markdown(table: Table) -> str:
     table = readable(table)
     lines = [[markdown(column.heading) for column in table.columns]]
     lines += [[shown(cell) for cell in row] for row in table.rows]
-    widths = [max(3, *(len(line[i]) for line in lines)) for i in range(len(table.columns))]
+    widths = [max(3, *(cell_len(line[i]) for line in lines)) for i in range(len(table.columns))]
 
     def joined(line: Sequence[str]) -> str:
-        padded = (
-            text.rjust(width) if column.numeric else text.ljust(width)
-            for text, width, column in zip(line, widths, table.columns, strict=True)
-        )
+        padded = []
+        for text, width, column in zip(line, widths, table.columns, strict=True):
+            filling = " " * (width - cell_len(text))
+            padded.append(filling + text if column.numeric else text + filling)
         return "| " + " | ".join(padded) + " |"
 
     rule = "|" + "|".join(

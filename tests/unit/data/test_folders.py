@@ -118,14 +118,16 @@ def test_lossless_pixels_of_many_modes(tmp_path):
     Image.fromarray(grey).save(folder / "0.png")
     Image.fromarray(grey.astype(np.uint16) * 256 + 77).save(folder / "1.png")
     Image.fromarray(np.dstack([grey, grey, grey, grey])).save(folder / "2.png")
+    deep = (grey.astype(np.uint16) * 256 + 77).astype(">u2").tobytes()
+    (folder / "3.pgm").write_bytes(b"P5 4 4 65535\n" + deep)
     palette = Image.fromarray(np.dstack([grey, grey, grey])).quantize(16)
-    palette.save(folder / "3.png", transparency=bytes(range(16)))
+    palette.save(folder / "4.png", transparency=bytes(range(16)))
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         images = load(tmp_path).train.images[2:]
-    for image in images[:3]:
+    for image in images[:4]:
         assert np.array_equal(image, np.dstack([grey, grey, grey]))
-    assert images[3].shape == (4, 4, 3)
+    assert images[4].shape == (4, 4, 3)
 
 
 def test_32_bit_pixels_are_refused(tmp_path):

@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from procrustean.config import RunConfig
 from procrustean.data import describe_sources, load_source
 from procrustean.errors import ConfigError, DataError
 
@@ -46,6 +47,15 @@ def test_home_is_expanded(tmp_path, monkeypatch):
     images, labels = np.arange(0, 160, 10, np.uint8).reshape(4, 2, 2), np.array([0, 0, 1, 1])
     np.savez(tmp_path / "toy.npz", train_images=images, train_labels=labels)
     assert load_source("~/toy.npz").name == "toy"
+
+
+def test_a_path_is_as_good_as_its_text(tmp_path):
+    images, labels = np.arange(0, 160, 10, np.uint8).reshape(4, 2, 2), np.array([0, 0, 1, 1])
+    np.savez(tmp_path / "toy.npz", train_images=images, train_labels=labels)
+    assert load_source(tmp_path / "toy.npz").name == "toy"
+    text, path = RunConfig(str(tmp_path / "toy.npz")), RunConfig(tmp_path / "toy.npz")
+    assert (path, path.hash) == (text, text.hash)
+    assert RunConfig.from_json({"source": tmp_path / "toy.npz"}) == text
 
 
 def test_image_size_is_for_folders():

@@ -111,12 +111,16 @@ def test_optional_packages(monkeypatch: pytest.MonkeyPatch) -> None:
         return "1.2"
 
     def load(name: str) -> None:
+        misfit = RuntimeError("operator torchvision::nms does not exist\nmore")
         if name == "torchvision":
-            raise RuntimeError("operator torchvision::nms does not exist\nmore")
+            raise misfit
+        if name == "transformers.trainer":  # the package itself loads its parts when they are used
+            raise ModuleNotFoundError("Could not import module 'Trainer'.") from misfit
 
     monkeypatch.setattr(packages, "version", version)
     found = {finding.topic: finding for finding in packages.check_optional(load)}
     assert "pip install -c constraints.txt '.[nets]'" in found["timm"].text
     assert "torchvision does not fit torch 1.2 (operator torchvision::nms does not exist)" in found["torchvision"].text
+    assert "torchvision does not fit torch 1.2" in found["transformers"].text
     assert found["pyarrow"].level == "fine"
     assert packages.check_python()[0].level == "fine"

@@ -292,6 +292,17 @@ def test_names_cannot_break_markdown() -> None:
     assert "\x1b" not in row
 
 
+def test_wide_letters_stand_in_columns() -> None:
+    columns = (Column("class", "class", numeric=False), Column("images", "画像"))
+    table = Table(title="", columns=columns, rows=((Cell("日本"), Cell("12")), (Cell("plain"), Cell("3"))))
+    assert to_markdown(table).splitlines()[2:] == [
+        "| class | 画像 |",
+        "|-------|-----:|",
+        "| 日本  |   12 |",
+        "| plain |    3 |",
+    ]
+
+
 def test_names_cannot_break_latex() -> None:
     text = to_latex(nasty_table())
     row = next(line for line in text.splitlines() if "50.0" in line)

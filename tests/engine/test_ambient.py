@@ -1,0 +1,66 @@
+"""What a program has set for torch does not reach the runs that it starts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from procrustean import adjust, evaluate, fit, load_model
+from procrustean.api import FinishedRun
+from procrustean.data.imageset import Splits
+
+
+@contextmanager
+def doubles() -> Iterator[None]:
+    torch.set_default_dtype(torch.float64)
+    try:
+        yield
+    finally:
+        assert torch.get_default_dtype() == torch.float64  # what was set is there again
+        torch.set_default_dtype(torch.float32)
+
+
+AMBIENT = {
+    "no_grad": torch.no_grad,
+    "inference_mode": torch.inference_mode,
+    "bf16": lambda: torch.autocast("cpu", torch.bfloat16),
+    "fp16": lambda: torch.autocast("cpu", torch.float16),
+    "float64": doubles,
+}
+
+
+@pytest.fixture(scope="module")
+def plain(tmp_path_factory: pytest.TempPathFactory, splits: Splits, tiny: dict[str, Any]) -> FinishedRun:
+    return fit(splits, **{**tiny, "method": "mfw"}, run_dir=tmp_path_factory.mktemp("runs") / "plain")
+
+
+@pytest.fixture(params=AMBIENT)
+def ambient(request: pytest.FixtureRequest) -> AbstractContextManager[Any]:
+    made: AbstractContextManager[Any] = AMBIENT[request.param]()
+    return made
+
+
+def test_training_computes_the_same(
+    ambient: AbstractContextManager[Any], plain: FinishedRun, splits: Splits, tiny: dict[str, Any], tmp_path: Path
+) -> None:
+    with ambient:
+        run = fit(splits, **{**tiny, "method": "mfw"}, run_dir=tmp_path / "run")
+    weights = "model.safetensors"
+    assert (run.path / weights).read_bytes() == (plain.path / weights).read_bytes()
+
+
+def test_using_a_run_computes_the_same(
+    ambient: AbstractContextManager[Any], plain: FinishedRun, splits: Splits
+) -> None:
+    pixels = splits.test.images[:4]
+    scores, adjusted = load_model(plain.path).scores(pixels), adjust(plain.path, splits=splits)
+    with ambient:
+        assert evaluate(plain.path, splits=splits) == plain.metrics
+        assert adjust(plain.path, splits=splits) == adjusted
+        assert np.array_equal(load_model(plain.path).scores(pixels), scores)

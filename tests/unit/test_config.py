@@ -1,0 +1,38 @@
+"""The settings of a run, as Python hands them over."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from procrustean.config import RunConfig
+from procrustean.errors import ConfigError
+
+PLAIN = {"source": "digits", "imbalance": "step", "rho": 20, "epochs": 3, "seed": 1, "hold_out": 2}
+
+
+def test_numbers_of_numpy_are_numbers() -> None:
+    numpy = {"rho": np.float32(20), "epochs": np.int64(3), "seed": np.uint8(1), "hold_out": np.int32(2)}
+    plain, other = RunConfig.from_json(PLAIN), RunConfig.from_json({**PLAIN, **numpy})
+    assert other.to_json() == plain.to_json()
+    assert {type(value) for value in other.to_json().values()} == {type(value) for value in plain.to_json().values()}
+    assert other.hash == plain.hash
+
+
+@pytest.mark.parametrize(
+    ("setting", "value", "wanted"),
+    [
+        ("epochs", 3.0, "a whole number"),
+        ("epochs", True, "a whole number"),
+        ("epochs", np.float64(3), "a whole number"),
+        ("seed", "1", "a whole number"),
+        ("rho", "20", "a number"),
+        ("rho", True, "a number"),
+        ("rho", 20j, "a number"),
+    ],
+)
+def test_what_is_no_number(setting: str, value: Any, wanted: str) -> None:
+    with pytest.raises(ConfigError, match=f"{setting} = .* received; it has to be {wanted}"):
+        RunConfig.from_json({**PLAIN, setting: value})
