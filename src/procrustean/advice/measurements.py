@@ -1,13 +1,20 @@
-"""What this project has measured, as far as it decides which method is advised: the only table of it.
+"""What this project has measured, as far as it decides which method is advised.
 
-A new measurement is a new line here, and the advice follows. The files are under results/ of the repository.
+`measured.csv` beside this file holds it. `python experiments/measured.py` writes that from the files under results/ of
+the repository, so that the advice says what docs/which-method.md says; a test keeps them equal.
 """
 
 from __future__ import annotations
 
+import csv
 from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from typing import cast
 
 from ..counts import Kind
+from ..report.results import Statistic
+from ..report.standing import Mean
 
 
 @dataclass(frozen=True)
@@ -28,55 +35,32 @@ class Measured:
     setting: Setting
     method: str
     drw: bool
-    value: float  # mean over the training seeds
+    options: tuple[tuple[str, float], ...]  # other than the defaults
+    mean: float  # over the training seeds
+    sd: float
     seeds: int
-    where: str  # the folder of the files
-    options: tuple[tuple[str, float], ...] = ()  # other than the defaults
+
+    @property
+    def result(self) -> Mean:
+        return Mean.of(Statistic(self.mean / 100, self.sd / 100, self.seeds))
 
 
-LONG_TAILED = Setting("CIFAR-10, long-tailed, ratio 100", "long_tailed", 5000, 50, "resnet32")
-STEP = Setting("CIFAR-10, step, ratio 100", "step", 5000, 50, "resnet32")
-FEW_LONG_TAILED = Setting("digits, long-tailed, ratio 20", "long_tailed", 100, 5, "small")
-FEW_STEP = Setting("digits, step, ratio 20", "step", 100, 5, "small")
+@cache
+def measured() -> tuple[Measured, ...]:
+    """All of it, in the order of the file."""
+    lines = (files(__package__) / "measured.csv").read_text(encoding="utf-8").splitlines()
+    return tuple(_row(line) for line in csv.DictReader(lines))
 
-_CIFAR, _MORE, _DIGITS = "results/cifar10-rho100", "results/methods-cifar10-lt100", "results/digits"
-_SETTINGS = "results/digits-settings"
 
-MEASURED = (
-    Measured(LONG_TAILED, "erm", False, 69.4, 1, _CIFAR),
-    Measured(LONG_TAILED, "mfw", False, 74.1, 1, _CIFAR),
-    Measured(LONG_TAILED, "mfw", True, 76.4, 3, _CIFAR),
-    Measured(LONG_TAILED, "ldam", True, 77.3, 1, _MORE),
-    Measured(LONG_TAILED, "balanced_softmax", False, 77.7, 1, _MORE),
-    Measured(LONG_TAILED, "cdt", False, 77.9, 1, _MORE),
-    Measured(LONG_TAILED, "remix", True, 81.9, 1, _MORE),
-    Measured(STEP, "erm", False, 61.6, 1, _CIFAR),
-    Measured(STEP, "mfw", False, 74.0, 3, _CIFAR),
-    Measured(STEP, "mfw", True, 79.6, 1, _CIFAR),
-    Measured(FEW_LONG_TAILED, "erm", False, 91.7, 5, _DIGITS),
-    Measured(FEW_LONG_TAILED, "erm", True, 94.0, 5, _DIGITS),
-    Measured(FEW_LONG_TAILED, "class_balanced", False, 94.2, 5, _DIGITS),
-    Measured(FEW_LONG_TAILED, "balanced_softmax", False, 94.9, 5, _DIGITS),
-    Measured(FEW_LONG_TAILED, "ldam", False, 95.2, 5, _DIGITS),
-    Measured(FEW_LONG_TAILED, "ldam", True, 96.2, 5, _DIGITS),
-    Measured(FEW_LONG_TAILED, "remix", True, 93.1, 5, _DIGITS),
-    Measured(FEW_LONG_TAILED, "mfw", False, 90.2, 5, _DIGITS),
-    Measured(FEW_LONG_TAILED, "mfw", True, 93.8, 5, _DIGITS),
-    Measured(FEW_STEP, "erm", False, 87.9, 5, _DIGITS),
-    Measured(FEW_STEP, "erm", True, 92.8, 5, _DIGITS),
-    Measured(FEW_STEP, "class_balanced", False, 93.9, 5, _DIGITS),
-    Measured(FEW_STEP, "balanced_softmax", False, 94.4, 5, _DIGITS),
-    Measured(FEW_STEP, "ldam", False, 93.9, 5, _DIGITS),
-    Measured(FEW_STEP, "ldam", True, 95.3, 5, _DIGITS),
-    Measured(FEW_STEP, "remix", True, 91.3, 5, _DIGITS),
-    Measured(FEW_STEP, "mfw", False, 86.0, 5, _DIGITS),
-    Measured(FEW_STEP, "mfw", True, 92.6, 5, _DIGITS),
-    Measured(FEW_LONG_TAILED, "mfw", True, 94.1, 5, _SETTINGS, (("alpha", 0.2),)),
-    Measured(FEW_LONG_TAILED, "mfw", True, 93.9, 5, _SETTINGS, (("alpha", 5.0),)),
-    Measured(FEW_LONG_TAILED, "ldam", True, 96.2, 5, _SETTINGS, (("max_margin", 0.3),)),
-    Measured(FEW_LONG_TAILED, "ldam", True, 95.0, 5, _SETTINGS, (("max_margin", 0.8),)),
-    Measured(FEW_STEP, "mfw", True, 93.0, 5, _SETTINGS, (("alpha", 0.2),)),
-    Measured(FEW_STEP, "mfw", True, 92.4, 5, _SETTINGS, (("alpha", 1.0),)),
-    Measured(FEW_STEP, "ldam", True, 96.0, 5, _SETTINGS, (("max_margin", 0.3),)),
-    Measured(FEW_STEP, "ldam", True, 93.5, 5, _SETTINGS, (("max_margin", 0.8),)),
-)
+def _row(line: dict[str, str]) -> Measured:
+    kind = cast(Kind, line["kind"])
+    pairs = (pair.split("=") for pair in line["options"].split())
+    return Measured(
+        Setting(line["setting"], kind, int(line["largest"]), int(line["smallest"]), line["net"]),
+        line["method"],
+        line["drw"] == "yes",
+        tuple((name, float(value)) for name, value in pairs),
+        float(line["mean"]),
+        float(line["sd"]),
+        int(line["seeds"]),
+    )

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ..counts import checked_counts, imbalance_kind
-from .measurements import MEASURED, Measured, Setting
+from .measurements import Measured, Setting, measured
 
 #: Below this ratio of the largest to the smallest class there is next to nothing to correct.
 MILD = 3.0
@@ -51,13 +51,14 @@ def advised(counts: Sequence[int]) -> Advice:
     if ratio < MILD:
         return Advice(Choice("erm", False), f"the classes are near equal (ratio {ratio:.1f}): nothing to correct")
     setting = nearest(checked)
-    best = ranked(setting)[0]
+    best, *others = ranked(setting)
     erm = next(row for row in ranked(setting) if (row.method, row.drw) == ("erm", False))
-    seeds = "1 seed" if best.seeds == 1 else f"{best.seeds} seeds"
+    equals = [Choice(row.method, row.drw).name for row in others if not best.result.told_apart(row.result)]
+    doubt = f"; not told apart from {', '.join(equals)}" if equals else ""
     why = (
-        f"best of {len(ranked(setting))} methods measured on {setting.name} ({setting.largest} to {setting.smallest} "
-        f"images per class, the nearest to these counts): {best.value:.1f} % against {erm.value:.1f} % of plain "
-        f"training, {seeds} ({best.where})"
+        f"best of {1 + len(others)} methods measured on {setting.name} ({setting.largest} to {setting.smallest} "
+        f"images per class, the nearest to these counts): {best.mean:.1f} ± {best.sd:.1f} % against {erm.mean:.1f} ± "
+        f"{erm.sd:.1f} % of plain training, {best.seeds} seeds{doubt} (docs/which-method.md)"
     )
     return Advice(Choice(best.method, best.drw), why)
 
@@ -79,10 +80,10 @@ def better_settings(setting: Setting) -> list[Choice]:
 
     They are compared and not advised: seeds differ by more than these settings do.
     """
-    usual = {(row.method, row.drw): row.value for row in ranked(setting)}
-    others = [row for row in MEASURED if row.setting == setting and row.options]
-    better = [row for row in others if row.value > usual.get((row.method, row.drw), math.inf)]
-    return [Choice(row.method, row.drw, row.options) for row in sorted(better, key=lambda row: -row.value)]
+    usual = {(row.method, row.drw): row.mean for row in ranked(setting)}
+    others = [row for row in measured() if row.setting == setting and row.options]
+    better = [row for row in others if row.mean > usual.get((row.method, row.drw), math.inf)]
+    return [Choice(row.method, row.drw, row.options) for row in sorted(better, key=lambda row: -row.mean)]
 
 
 def nearest(counts: Sequence[int]) -> Setting:
@@ -93,12 +94,12 @@ def nearest(counts: Sequence[int]) -> Setting:
         ratio = math.log((largest / smallest) / (setting.largest / setting.smallest))
         return abs(ratio) + abs(math.log(smallest / setting.smallest))
 
-    settings = dict.fromkeys(row.setting for row in MEASURED)
+    settings = dict.fromkeys(row.setting for row in measured())
     same = [setting for setting in settings if setting.kind == kind]
     return min(same, key=distance)
 
 
 def ranked(setting: Setting) -> list[Measured]:
     """What was measured in a setting with the defaults of the methods, the best first."""
-    rows = [row for row in MEASURED if row.setting == setting and not row.options]
-    return sorted(rows, key=lambda row: -row.value)
+    rows = [row for row in measured() if row.setting == setting and not row.options]
+    return sorted(rows, key=lambda row: -row.mean)

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from ..methods import entry as method_entry
 from ..report.formats import Cell, Column, Table, measured_cell, to_markdown
 from ..report.results import Group, Statistic
+from ..report.standing import Mean, doubts
 from .by_hand import by_hand
 from .definitions import Definitions
 from .page import NOTHING_BY_HAND
-from .standing import Mean, doubts
 from .store import Store
 from .wrapping import wrapped
 

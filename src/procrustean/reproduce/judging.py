@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 from ..report.formats import NOTHING, Cell, Column, Table, measured_cell
 from ..report.results import Statistic, summarise
+from ..report.standing import Mean, behind, doubts
 from .comparison import Beside, beside
 from .definitions import Cell as Place
 from .definitions import TableSpec
-from .standing import Mean, behind, doubts
 from .store import Store
 
 

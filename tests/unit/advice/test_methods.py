@@ -1,52 +1,23 @@
-"""The table of measurements says what the files say, and the advice follows the table."""
+"""The advice follows the table of measurements."""
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
-from statistics import mean
+from dataclasses import replace
 
 import pytest
 
 from procrustean.advice import methods
-from procrustean.advice.measurements import FEW_LONG_TAILED, FEW_STEP, LONG_TAILED, MEASURED, STEP, Measured
+from procrustean.advice.measurements import measured
 from procrustean.advice.methods import Choice, advised, nearest, worth_comparing
 from procrustean.data import long_tailed_counts, step_counts
 from procrustean.methods import METHODS, option_defaults
 
-PROJECT = Path(__file__).resolve().parents[3]
-
-
-def name(row: Measured) -> str:
-    return f"{row.setting.name}, {Choice(row.method, row.drw, row.options).name}"
-
-
-@pytest.mark.parametrize("row", MEASURED, ids=name)
-def test_the_table_holds_what_the_result_files_hold(row: Measured) -> None:
-    files = sorted((PROJECT / row.where).glob("*.json"))
-    if not files:
-        pytest.skip(f"{row.where} is not in this checkout")
-    values = []
-    for path in files:
-        record = json.loads(path.read_text())
-        data, method = record["data"], record["method"]
-        sizes = (max(data["counts"]), min(data["counts"]))
-        if tuple(record["config"]["options"].items()) != row.options or record["config"]["data_seed"] != 0:
-            continue
-        if (method["name"], bool(method["options"].get("drw")), data["kind"], sizes, record["recipe"]["net"]) == (
-            row.method,
-            row.drw,
-            row.setting.kind,
-            (row.setting.largest, row.setting.smallest),
-            row.setting.net,
-        ):
-            values.append(100 * record["selections"]["last"]["metrics"]["balanced_accuracy"])
-    assert len(values) == row.seeds
-    assert mean(values) == pytest.approx(row.value, abs=0.06)
+LONG_TAILED, STEP = "CIFAR-10, long-tailed, ratio 100", "CIFAR-10, step, ratio 100"
+FEW_LONG_TAILED, FEW_STEP = "digits, long-tailed, ratio 20", "digits, step, ratio 20"
 
 
 def test_every_measured_method_exists() -> None:
-    for row in MEASURED:
+    for row in measured():
         assert row.method in METHODS
         assert not row.drw or "drw" in option_defaults(row.method)
 
@@ -62,22 +33,24 @@ def test_every_measured_method_exists() -> None:
         ([7000, 3000, 1200, 600, 250, 100], LONG_TAILED),
     ],
 )
-def test_the_nearest_setting(counts: list[int], setting: object) -> None:
-    assert nearest(counts) is setting
+def test_the_nearest_setting(counts: list[int], setting: str) -> None:
+    assert nearest(counts).name == setting
 
 
-def test_the_advice_is_the_best_of_the_nearest_setting() -> None:
+def test_the_advice_is_the_best_of_the_nearest_setting_with_its_doubts() -> None:
     found = advised(step_counts(5000, 10, 100))
     assert found.choice == Choice("mfw", True)
-    assert "79.6 % against 61.6 %" in found.why
-    assert "results/cifar10-rho100" in found.why
+    assert "78.4 ± 1.2 % against 61.4 ± 0.5 % of plain training, 3 seeds" in found.why
+    assert "not told apart from mixup-drw, remix-drw (" in found.why
     assert advised([90, 100, 6, 5]).choice == Choice("ldam", True)
 
 
 def test_a_new_measurement_changes_the_advice(monkeypatch: pytest.MonkeyPatch) -> None:
-    better = Measured(STEP, "focal", True, 99.0, 3, "results/new")
-    monkeypatch.setattr(methods, "MEASURED", (*MEASURED, better))
+    row = next(row for row in measured() if row.setting.name == STEP)
+    better = replace(row, method="focal", drw=True, mean=99.0)
+    monkeypatch.setattr(methods, "measured", lambda: (*measured(), better))
     assert advised([5000, 5000, 50, 50]).choice == Choice("focal", True)
+    assert "not told apart" not in advised([5000, 5000, 50, 50]).why
 
 
 def test_near_equal_classes_need_no_correction() -> None:

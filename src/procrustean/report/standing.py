@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from ..report.results import Statistic
+from procrustean.report.results import Statistic
 
 #: Standard errors that two means have to be apart to be told apart.
 APART = 2.0
