@@ -41,6 +41,24 @@ def test_ordinary_settings_pass() -> None:
             assert lint(prepared(method=method, epochs=20)) == [], method
 
 
+def test_the_schedule_of_another_method() -> None:
+    """Only of the paper's data sets, where the methods were published, and only if nobody chose it."""
+
+    def on_cifar10(**settings: Any) -> list[str]:
+        splits = Splits("cifar10", pictures((60, 30)), pictures((6, 6), 1))
+        config = RunConfig("cifar10", net="small", batch_size=16, lr=0.0125, device="cpu", **settings)
+        return lint(prepare(config, splits=splits))
+
+    (found,) = on_cifar10(method="ldam", drw=True)
+    assert found.startswith("LDAM-DRW trains by the MFW paper's schedule (200 epochs, cosine), not by the one it was")
+    assert "published with (200 epochs, steps)" in found
+    assert "--recipe own" in found
+    for method in ("erm", "mfw"):
+        assert on_cifar10(method=method) == []
+    for recipe in ("own", "paper", "cifar-steps"):
+        assert on_cifar10(method="ldam", recipe=recipe) == []
+
+
 def test_sampler_and_weights() -> None:
     run = prepared(method="erm", drw=True)
     stage = replace(run.method.stages[0], sampler=lambda labels, count, stream: np.arange(count))

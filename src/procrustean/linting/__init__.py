@@ -7,7 +7,7 @@ from collections.abc import Callable
 from ..preparing import Prepared
 from .corrections import corrected_twice
 from .leaks import leaks
-from .schedule import never_pastes, rate_against_batch, short_schedule
+from .schedule import never_pastes, rate_against_batch, schedule_of_another, short_schedule
 from .small_classes import held_out_too_much, untested
 
 Rule = Callable[[Prepared], list[str]]
@@ -21,6 +21,7 @@ RULES: tuple[Rule, ...] = (
     rate_against_batch,
     short_schedule,
     never_pastes,
+    schedule_of_another,
 )
 
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from ..methods.cmo import FIRST, LAST, Pasting
 from ..preparing import Prepared
-from ..recipes import RECIPES
+from ..recipes import PAPER, RECIPES
 
 #: How far rate over batch may be from the recipe's, either way.
 FACTOR = 4.5
 FEWEST_STEPS = 3
+#: What the MFW paper's schedules were made for.
+AT_HOME = ("erm", "mfw")
 
 
 def rate_against_batch(prepared: Prepared) -> list[str]:
@@ -49,4 +51,19 @@ def never_pastes(prepared: Prepared) -> list[str]:
     return [
         f"{prepared.method.label} pastes in no epoch of {epochs}: it leaves the first {FIRST} and the last {LAST} as "
         f"they are; train for {needed} at least"
+    ]
+
+
+def schedule_of_another(prepared: Prepared) -> list[str]:
+    """A rival of MFW that trains by MFW's cosine because nothing was said; some lose seven points by it."""
+    config, own, recipe = prepared.config, prepared.method.own or {}, prepared.recipe
+    # A user's own images have no paper, whatever their folder is called.
+    published = config.recipe == "auto" and prepared.splits.name == config.source and config.source in PAPER
+    schedule = own.get("schedule", recipe.schedule)
+    if not published or config.method in AT_HOME or schedule == recipe.schedule:
+        return []
+    return [
+        f"{prepared.method.label} trains by the MFW paper's schedule ({recipe.epochs} epochs, {recipe.schedule}), not "
+        f"by the one it was published with ({own.get('epochs', recipe.epochs)} epochs, {schedule}), which may cost it "
+        "points; take --recipe own, or --recipe paper if this is meant"
     ]
