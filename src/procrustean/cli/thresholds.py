@@ -66,8 +66,8 @@ class Thresholds:
             yield "Precision is counted as if the classes of the held-out images were as frequent as it says."
         if self.precision is not None:
             yield (
-                "Each number is the lowest that keeps the precision, not a recommendation: a class that is hardly ever taken "
-                "for another keeps it at probabilities at which other classes are far more likely."
+                "Each number is the lowest that keeps the precision, not a recommendation: a class that is hardly ever "
+                "taken for another keeps it at probabilities at which other classes are far more likely."
             )
         if any(t.always for t in found):
             yield "always: even announced for every held-out image, the class has what is wanted."
