@@ -2,7 +2,8 @@
 
 python experiments/methods_page.py
 
-Run it again whenever there are new results. Every row of the grid has a line in both, those that have not been run too.
+A row has all seeds that were run with its settings, by whatever command: those of other folders of results too. Run
+it again whenever there are new results. Every row of the grid has a line in both, those that have not been run too.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from procrustean.config import RunConfig
 from procrustean.engine.stages import stage_epochs
 from procrustean.errors import ConfigError
 from procrustean.grids import expand
+from procrustean.method_labels import shown_label
 from procrustean.methods import make_method
 from procrustean.plain_yaml import read_yaml
 from procrustean.preparing import recipe_of
@@ -38,6 +40,8 @@ FAR = 3.0  # points below every reference, from which on a row is marked
 FAR_FROM_ERM = 1.0  # the same below ERM, where there is no reference
 VERSIONS = ("machine", "precision", "engine", "kernels", "torch", "python", "procrustean")
 MISSING = "missing"
+#: Rows that would have the name of another one; named as in the tables of `procrustean reproduce`.
+OTHER_NAMES = {"deconfound --options tde=true": "plain De-confound-TDE"}
 
 
 @dataclass(frozen=True)
@@ -49,7 +53,9 @@ class Page:
     references: Path = PROJECT / "experiments" / "methods-references.yaml"
     """What they are compared with."""
     results: Path = PROJECT / "results" / "methods-cifar10-lt100"
-    """Where the JSON files of the runs are."""
+    """Where the JSON files of the runs of the grid are."""
+    every: Path = PROJECT / "results"
+    """Where further seeds of the same settings are, in any folders below."""
     costs: Path = PROJECT / "results" / "method-costs-h200.json"
     """Time per image of the methods, as `procrustean bench methods` writes it."""
     summary: Path = PROJECT / "results" / "methods-cifar10-lt100.json"
@@ -77,7 +83,8 @@ def with_section(text: str, summary: Mapping[str, Any]) -> str:
 
 def summary_of(page: Page, say: Any = lambda text: None) -> dict[str, Any]:
     """All that is known about every row of the grid, as plain data."""
-    store = Store(page.results, None, say)
+    # As for which-method.md and reproduction.md: of two runs with equal settings and seeds the same one counts.
+    store, own = Store(page.every, None), Store(page.results, None, say)
     references = read_yaml(page.references)
     costs = cost_by_method(page.costs)
     configs = rows_of(page.grid)
@@ -85,8 +92,8 @@ def summary_of(page: Page, say: Any = lambda text: None) -> dict[str, Any]:
     if len(known) < len(configs):
         raise ConfigError(f"{page.grid}: rows differ in more than method, options, drw, hold_out and recipe")
     compared = dict(reference_rows(references, known))
-    found = {key: store.repeats(config) for key, config in known.items()}
-    rows = [measured_row(config, found[key], compared.get(key), costs) for key, config in known.items()]
+    found = {key: runs_of(config, store) for key, config in known.items()}
+    rows = [measured_row(page, config, found[key], compared.get(key), costs) for key, config in known.items()]
     judge(rows)
     used = [result for results in found.values() for result in results]
     return {
@@ -99,7 +106,7 @@ def summary_of(page: Page, say: Any = lambda text: None) -> dict[str, Any]:
             "commands": sorted({result.record["command"] for result in used if "command" in result.record}),
             "environments": environments(used),
         },
-        "left_out": left_out(page.results, used),
+        "left_out": left_out(page.results, [result for config in configs for result in own.repeats(config)]),
         "sources": references["sources"],
         "marks": {"points_below_every_reference": FAR, "points_below_erm_without_reference": FAR_FROM_ERM},
         "rows": rows,
@@ -115,6 +122,14 @@ def rows_of(grid: Path) -> list[RunConfig]:
         one = replace(config, seed=0)
         kinds.setdefault(canonical(one).hash, one)
     return list(kinds.values())
+
+
+def runs_of(config: RunConfig, store: Store) -> list[Result]:
+    """The runs of a row with any seed; where its own recipe is the paper's, as MFW's is, those by that name if more."""
+    found, by_paper = store.repeats(config), replace(config, recipe="paper")
+    if recipe_of(by_paper) == recipe_of(config):
+        found = max(found, store.repeats(by_paper), key=len)
+    return found
 
 
 def settings(config: RunConfig) -> str:
@@ -135,7 +150,8 @@ def _word(value: Any) -> str:
 def label_of(config: RunConfig) -> str:
     """The name of the method in tables; it depends on the options alone."""
     problem = Problem(counts=(2, 1), kind="long_tailed", source=config.source)
-    return make_method(config.method, problem, {**config.options, **({"drw": True} if config.drw else {})}).label
+    made = make_method(config.method, problem, {**config.options, **({"drw": True} if config.drw else {})})
+    return OTHER_NAMES.get(settings(config)) or shown_label(made.label)
 
 
 def reference_rows(
@@ -183,7 +199,11 @@ def _time_per_image(row: Mapping[str, Any]) -> float:
 
 
 def measured_row(
-    config: RunConfig, results: Sequence[Result], compared: Mapping[str, Any] | None, costs: Mapping[str, float]
+    page: Page,
+    config: RunConfig,
+    results: Sequence[Result],
+    compared: Mapping[str, Any] | None,
+    costs: Mapping[str, float],
 ) -> dict[str, Any]:
     compared = compared or {"paper": None, "reruns": [], "note": None}
     cost = costs.get(config.method) if not config.options else None  # other options have not been timed
@@ -196,7 +216,9 @@ def measured_row(
         "recipe": config.recipe,
         "epochs": int(results[0].record["recipe"]["epochs"]) if results else recipe_of(config).epochs,
         "seeds": [int(result.config["seed"]) for result in results],
-        "files": [result.path.name for result in results if result.path is not None],
+        "files": [
+            result.path.relative_to(page.every.resolve()).as_posix() for result in results if result.path is not None
+        ],
         "last": _plain(_statistic(results, "last")),
         "oracle": _plain(_statistic(results, "oracle")),
         "paper": compared["paper"],

@@ -16,6 +16,7 @@ from typing import Any
 import tyro
 
 from procrustean.grids import expand
+from procrustean.method_labels import shown_label
 from procrustean.plain_yaml import read_yaml
 from procrustean.report.marked_page import placed
 
@@ -154,7 +155,7 @@ def table(cells: Sequence[Cell], weights: str) -> list[str]:
             else "—"
             for kept in STATISTICS
         ]
-        names = (NETS.get(cell.net, cell.net), IMBALANCES.get(cell.imbalance, cell.imbalance), cell.label)
+        names = (NETS.get(cell.net, cell.net), IMBALANCES.get(cell.imbalance, cell.imbalance), shown_label(cell.label))
         lines.append("| " + " | ".join([*names, str(len(cell.records)), *shown]) + " |")
     return lines
 
@@ -206,7 +207,7 @@ def _draw_accuracy(cells: Sequence[Cell]) -> Any:
             panel = axes[row][column]
             for place, cell in enumerate(members):
                 _dots(panel, place, cell, group)
-            panel.set_xticks(range(len(members)), [cell.label.replace(" w/ ", "\n") for cell in members])
+            panel.set_xticks(range(len(members)), [shown_label(cell.label).replace("-", "\n") for cell in members])
             panel.set_xlim(-0.6, len(members) - 0.4)
         title = f"{NETS.get(net, net)}\n{IMBALANCES.get(imbalance, imbalance)}"
         axes[0][column].set_title(title, fontsize=10, color=INK)
@@ -243,7 +244,7 @@ def _draw_statistics(cells: Sequence[Cell]) -> Any:
             colour = colours.get(cell.label, MUTED)
             style = "--" if "DRW" in cell.label else "-"
             places = range(1, len(means) + 1)
-            axes[row][column].plot(places, means, style, color=colour, linewidth=1.8, label=cell.label)
+            axes[row][column].plot(places, means, style, color=colour, linewidth=1.8, label=shown_label(cell.label))
         # Where the features are mixed: behind the last layer of the second group.
         mixed = sum(".group1" in layer or ".group2" in layer for layer in layers) + 0.5
         for row in range(2):

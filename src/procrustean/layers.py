@@ -81,9 +81,11 @@ def suggest(model: nn.Module, example: Any, *, every: bool = False) -> Suggestio
     The paper calls the layers before the first residual blocks the first group, and the first stage of residual blocks
     the second; it mixes after the second. Other architectures are read the same way: what precedes the first blocks is
     the first group, the blocks after it up to the first change of the feature map are the second, those up to the next
-    change the third, and so on. Transformers have blocks without stages: of those, the first third stands for the
-    second group, which ends after a third of the layers of the paper's ResNet-32, and the other thirds for the next
-    two. Networks of timm and torchvision that are trained by name have their groups from here.
+    change the third, and so on. Plain stacks have no blocks, and no stem that stands out: the layers up to the first
+    change of the feature map are the first group, those from there to the next change the second. Transformers have
+    blocks without stages: of those, the first third stands for the second group, which ends after a third of the layers
+    of the paper's ResNet-32, and the other thirds for the next two. Networks of timm and torchvision that are trained
+    by name have their groups from here.
 
     Args:
         model: any module; it is run once, in evaluation mode and without gradients, and stays as it was.

@@ -28,6 +28,7 @@ from .engine.stores import ImageStores, augmentation_of, free_bytes
 from .errors import ConfigError, RunError
 from .loading import source_settings
 from .method_files import plain_name
+from .method_labels import shown_label
 from .methods import checked_options, make_method, option_defaults
 from .methods.base import Method
 from .nets import build_net, check_net, layers_of
@@ -63,7 +64,7 @@ class Prepared:
     def name(self) -> str:
         """The run in progress messages; the runs of a grid differ in it."""
         made = "" if self.config.rho is None else f", {self.config.imbalance.replace('_', '-')} {self.config.rho:g}"
-        return f"{self.method.label}{made}, seed {self.config.seed}"
+        return f"{shown_label(self.method.label)}{made}, seed {self.config.seed}"
 
     def data_text(self) -> str:
         """What is trained and tested on, in one line, with a warning where a class is hardly tested."""

@@ -58,12 +58,12 @@ def test_runs_are_compared_in_four_formats(two_runs: tuple[str, str], call: Call
     for form, answer in answers.items():
         assert (answer.code, answer.err) == (0, ""), form
         assert "ERM" in answer.out
-        assert "MFW w/ DRW" in answer.out
+        assert "MFW-DRW" in answer.out
     assert "|---" in answers["markdown"].out
     assert r"\begin{tabular}" in answers["latex"].out
     rows = list(csv.reader(io.StringIO(answers["csv"].out)))
     header = rows[0]
-    assert {row[header.index("method")] for row in rows[1:]} == {"ERM", "MFW w/ DRW"}
+    assert {row[header.index("method")] for row in rows[1:]} == {"ERM", "MFW-DRW"}
 
 
 def test_a_comparison_goes_to_a_file(two_runs: tuple[str, str], call: Call) -> None:
@@ -174,7 +174,7 @@ def test_a_fleet_is_trained_once(grid: str, call: Call, files_of: Files) -> None
     first = call("fleet", grid, "--output", "fleet", "--width", "2")
     assert first.code == 0
     assert "| ERM" in first.out
-    assert "| MFW w/ DRW" in first.out
+    assert "| MFW-DRW" in first.out
     assert "ERM, seed 0: 2 epochs" in first.err
     assert len(list(Path("fleet").iterdir())) == 2
     before = files_of(Path("fleet"))
@@ -226,7 +226,7 @@ def test_a_fleet_names_the_runs_that_failed(grid: str, call: Call) -> None:
 def test_the_demo_is_trained_once(call: Call, work: Path, files_of: Files) -> None:
     first = call("demo", "--seeds", "1", "--epochs", "2", "--output", "shown")
     assert first.code == 0
-    for text in ("| ERM", "| MFW ", "| MFW w/ DRW", "Best here:", "Points on the minor classes"):
+    for text in ("| ERM", "| MFW ", "| MFW-DRW", "Best here:", "Points on the minor classes"):
         assert text in first.out, text
     assert "ERM, step 20, seed 0: 2 epochs" in first.err
     assert [path.name for path in work.iterdir()] == ["shown"]

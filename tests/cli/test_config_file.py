@@ -58,7 +58,7 @@ def test_printing_the_configuration_trains_nothing(call: Call, work: Path) -> No
     [
         (
             "tiny-imagenet --imbalance step --rho 100 --method mfw --drw",
-            ("MFW w/ DRW (procrustean methods mfw explains it)", "kind: step", "alpha: 5.0", "beta: 0.01",
+            ("MFW-DRW (procrustean methods mfw explains it)", "kind: step", "alpha: 5.0", "beta: 0.01",
              "std: geometric", "layer: group2 (backbone.layer1)", "drw: True",
              "drw sets in: in epoch 161 of 200, after 80 %"),
         ),

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
-from procrustean import MFW
+from procrustean import DRW, MFW
 from procrustean.attaching import attachments
 from procrustean.errors import LayerError
 
@@ -269,6 +269,47 @@ class TestCopies:
         attachments(clean)["layer1"].remove()
         average.eval()
         assert torch.equal(average(x), clean.eval()(x))
+
+
+@pytest.mark.filterwarnings("ignore:every class has strength 0")
+class TestAccumulationWithClassWeights:
+    """Micro-batches of weighted losses, as docs/mfw.md adds them up; nothing is mixed or normalised over the batch."""
+
+    def gradients(self, step: Callable[[nn.Module, Tensor, Tensor], None]) -> list[Tensor]:
+        seeded()
+        first = nn.Sequential(nn.Conv2d(3, 6, 3, padding=1), nn.ReLU())
+        model = nn.Sequential(first, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(6, 4))
+        # Thirds of equal size and unequal sums of weights: the small classes, 2 and 3, are not in all of them.
+        images, labels = torch.randn(12, 3, 8, 8), torch.tensor([2, 3, 0, 2, 1, 3, 0, 1, 0, 1, 1, 0])
+        step(model, images, labels)
+        return [p.grad for p in model.parameters() if p.grad is not None]
+
+    def accumulated(self, loss_of: Callable[[Tensor, Tensor, Tensor], Tensor]) -> list[Tensor]:
+        def step(model: nn.Module, images: Tensor, labels: Tensor) -> None:
+            handle = MFW(COUNTS, strength=[0.0] * 4).attach(model, "0")
+            for x, y in zip(images.split(4), labels.split(4), strict=True):
+                with handle(y):
+                    logits = model(x)
+                loss_of(logits, y, labels).backward()
+
+        return self.gradients(step)
+
+    def whole(self, weight: Tensor) -> list[Tensor]:
+        return self.gradients(lambda model, x, y: F.cross_entropy(model(x), y, weight=weight).backward())
+
+    @pytest.mark.parametrize("epoch", [0, 9])
+    def test_divided_by_the_weights_of_the_whole_batch(self, epoch: int) -> None:
+        weight = DRW(COUNTS, epochs=10)(epoch)
+
+        def exact(logits: Tensor, y: Tensor, every_label: Tensor) -> Tensor:
+            return F.cross_entropy(logits, y, weight=weight, reduction="sum") / weight[every_label].sum()
+
+        torch.testing.assert_close(self.accumulated(exact), self.whole(weight))
+
+    def test_divided_by_the_weights_of_each_it_is_another_loss(self) -> None:
+        weight = DRW(COUNTS, epochs=10)(9)
+        found = self.accumulated(lambda logits, y, _: F.cross_entropy(logits, y, weight=weight) / 3)
+        assert (found[0] - self.whole(weight)[0]).norm() > 0.1 * found[0].norm()
 
 
 def test_export_of_the_evaluated_model(convolutions: Make, batch: Batch) -> None:

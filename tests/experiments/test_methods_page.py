@@ -11,6 +11,7 @@ import pytest
 
 from procrustean.config import RunConfig
 from procrustean.errors import ConfigError, RunError
+from procrustean.method_labels import shown_label
 from procrustean.preparing import recipe_of
 
 from .scripts import PROJECT, script
@@ -73,16 +74,18 @@ def page(tmp_path: Path) -> Any:
     (tmp_path / "grid.yaml").write_text(GRID)
     (tmp_path / "references.yaml").write_text(REFERENCES)
     (tmp_path / "costs.json").write_text(json.dumps(COSTS))
-    (tmp_path / "results").mkdir()
+    (tmp_path / "results" / "grid").mkdir(parents=True)
     (tmp_path / "page.md").write_text(f"# Title\n\n{pages.BEGIN}\nold\n{pages.END}\n\nThe end.\n")
     return pages.Page(
-        grid=tmp_path / "grid.yaml", references=tmp_path / "references.yaml", results=tmp_path / "results",
-        costs=tmp_path / "costs.json", summary=tmp_path / "summary.json", page=tmp_path / "page.md",
+        grid=tmp_path / "grid.yaml", references=tmp_path / "references.yaml", results=tmp_path / "results" / "grid",
+        every=tmp_path / "results", costs=tmp_path / "costs.json", summary=tmp_path / "summary.json",
+        page=tmp_path / "page.md",
     )  # fmt: skip
 
 
-def keep(page: Any, config: RunConfig, last: float, oracle: float) -> None:
-    path = page.results / f"{config.slug}.json"
+def keep(page: Any, config: RunConfig, last: float, oracle: float, folder: str = "grid") -> None:
+    path = page.every / folder / f"{config.slug}.json"
+    path.parent.mkdir(exist_ok=True)
     path.write_text(json.dumps(record(config, last, oracle)))
 
 
@@ -147,6 +150,21 @@ def test_one_reference_within_three_points_is_enough(page: Any, oracle: float, m
     assert (rows(page)["ldam --drw"]["mark"] == "more than 3 points below every reference") is marked
 
 
+def test_further_seeds_in_other_folders_count(page: Any) -> None:
+    keep(page, ERM, 0.70, 0.71)
+    keep(page, replace(ERM, seed=1), 0.72, 0.73, folder="elsewhere")
+    keep(page, replace(VS, data_seed=1), 0.5, 0.5, folder="elsewhere")  # no run of the grid, and not in its folder
+    summary = pages.summary_of(page)
+    (row,) = [row for row in summary["rows"] if row["settings"] == "erm"]
+    assert (row["seeds"], row["last"]["mean"], summary["left_out"]) == ([0, 1], 0.71, [])
+    assert row["files"][1].startswith("elsewhere/")
+
+
+def test_every_row_of_the_page_has_a_name_of_its_own() -> None:
+    labels = [pages.label_of(config) for config in pages.rows_of(pages.Page().grid)]
+    assert sorted(set(labels)) == sorted(labels)
+
+
 def test_nothing_is_said_without_erm(page: Any) -> None:
     keep(page, VS, 0.1, 0.1)
     row = rows(page)["vs"]
@@ -204,7 +222,8 @@ def test_the_repository_shows_its_results() -> None:
     assert pages.with_section(text, summary) == text
     for row in summary["rows"]:  # the labels are those of the runs
         for name in row["files"]:
-            assert json.loads((page.results / name).read_text())["label"] == row["label"]
+            label = shown_label(json.loads((page.every / name).read_text())["label"])
+            assert row["label"] in (label, f"plain {label}")
 
 
 def test_costs_follow_the_stages_of_today(page: pages.Page) -> None:

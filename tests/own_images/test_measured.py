@@ -12,7 +12,7 @@ import pytest
 PROJECT = Path(__file__).resolve().parents[2]
 RESULTS = PROJECT / "results" / "own-images"
 SEEDS = (0, 1, 2)
-ROWS = {"ERM": "erm", "MFW": "mfw", "MFW with DRW": "mfw-drw", "auto": None}
+ROWS = {"ERM": "erm", "MFW": "mfw", "MFW-DRW": "mfw-drw", "auto": None}
 
 
 def record(name: str) -> dict[str, Any]:

@@ -246,6 +246,23 @@ def test_thresholds_in_a_file(run: Path, call: Call) -> None:
     assert "cannot write nowhere/t.csv" in call("thresholds", run, "--recall", "0.9", "--output", "nowhere/t.csv").err
 
 
+def test_thresholds_of_a_file_are_applied(run: Path, colours: Path, call: Call) -> None:
+    answer = call("thresholds", run, "--recall", "0.9", "--output", "t.csv")
+    assert f"To apply them: procrustean predict {run} PATH --thresholds t.csv" in answer.out
+    call(
+        "predict", run, colours / "test", "--thresholds", "t.csv", "--top", "3", "--output", "p.csv", "--device", "cpu"
+    )
+    levels = {row["class"]: float(row["announce_from"]) for row in rows(Path("t.csv"))}
+    for row in rows(Path("p.csv")):
+        named = {row[f"class{n}"]: float(row[f"probability{n}"]) for n in ("", "_2", "_3")}
+        assert row["announced"] == "; ".join(name for name, p in named.items() if p >= levels[name])
+        assert list(row)[-2:] == ["announced", "problem"]
+    (first, *_) = predict(run, [colours / "test"], thresholds=dict.fromkeys(levels, 0.0), device="cpu")
+    assert set(first.announced) == set(levels)
+    answer = call("predict", run, colours / "test", "--thresholds", "t.csv", "--output", "t.csv")
+    assert answer.code == 2  # not over what it reads
+
+
 def test_images_of_the_wrong_shape(run: Path) -> None:
     with pytest.raises(DataError, match=r"this model takes uint8 \[N, 12, 12, 3\]"):
         load_model(run, device="cpu").scores(np.zeros((1, 8, 8, 3), np.uint8))

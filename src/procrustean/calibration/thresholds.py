@@ -24,6 +24,7 @@ class Threshold:
     precision: float | None  # on the held-out images, as they come or reweighted
     recall: float | None
     images: int  # held-out images of the class
+    always: bool = False  # what is wanted holds even if the class is announced for every held-out image
 
 
 def thresholds(
@@ -88,7 +89,8 @@ def _threshold(
     at = good[-1] if by_precision else good[0]
     below = values[ends[at] + 1] if ends[at] + 1 < len(values) else 0.0
     value = _between(float(below), float(values[ends[at]]))
-    return Threshold(name, value, float(precisions[at]), float(recalls[at]), images)
+    always = bool(ends[at] + 1 == len(values))
+    return Threshold(name, value, float(precisions[at]), float(recalls[at]), images, always)
 
 
 def _between(below: float, upper: float) -> float:

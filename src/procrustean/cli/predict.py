@@ -32,6 +32,9 @@ class Predict:
     by default the classes stay as the network ranks them, and the probabilities are for the frequencies that its scores
     stand for (those built into an export, else between those of training and equal ones; export's model card names
     them)."""
+    thresholds: Path | None = None
+    """File that the command thresholds wrote, with the same --prior; a column announced then names the classes whose
+    probability reaches their number: several of them, or none."""
     top: int = 3
     """How many classes to name for each image."""
     batch_size: int = 256
@@ -46,7 +49,8 @@ class Predict:
         from ..predicting.predict import predict, write_predictions
 
         if self.output is not None:
-            check_output(self.output, (*self.paths, *([self.prior] if self.prior else [])))
+            given = [str(path) for path in (self.prior, self.thresholds) if path]
+            check_output(self.output, (*self.paths, *given))
         if self.method is not None:
             use_file(self.method)
         folder = model_folder(self.model)
@@ -54,13 +58,22 @@ class Predict:
             notify(f"using {folder}, which was chosen in {self.model}")
         model = load_model(folder, device=self.device)
         top = min(self.top, len(model.classes))
-        rows = predict(model, self.paths, prior=self.prior, top=self.top, batch_size=self.batch_size, say=notify)
+        rows = predict(
+            model,
+            self.paths,
+            prior=self.prior,
+            thresholds=self.thresholds,
+            top=self.top,
+            batch_size=self.batch_size,
+            say=notify,
+        )
+        announce = self.thresholds is not None
         if self.output is None:
-            images, unread = write_predictions(rows, results := ResultStream(), top)
+            images, unread = write_predictions(rows, results := ResultStream(), top, announce=announce)
             results.flush()
         else:
             table = io.StringIO()
-            images, unread = write_predictions(rows, table, top)
+            images, unread = write_predictions(rows, table, top, announce=announce)
             write_table(self.output, table.getvalue(), self.paths)
             notify(f"{images - len(unread)} of {images} images classified, written to {self.output}")
         for name in unread[:5]:

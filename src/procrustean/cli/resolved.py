@@ -9,6 +9,7 @@ from ..config import RunConfig
 from ..counts import Kind
 from ..engine.stages import stage_epochs
 from ..method_files import plain_name
+from ..method_labels import shown_label
 from ..methods import checked_options, make_method, option_defaults
 from ..methods.base import Method
 from ..nets import layers_of
@@ -46,7 +47,7 @@ def method_comments(config: RunConfig, recipe: Recipe, tuned: Collection[str] = 
     method = made[kinds[0]]
     lines |= _deferred(method, recipe.epochs)
     explained = f"procrustean methods {plain_name(config.method)} explains it"
-    title = f"# The method these settings resolve to: {method.label} ({explained})\n"
+    title = f"# The method these settings resolve to: {shown_label(method.label)} ({explained})\n"
     return title + "".join(f"# {name}: {text}\n" for name, text in lines.items())
 
 

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..errors import RunError
+from ..method_labels import shown_label
 from ..metrics import class_groups
 
 Rows = npt.NDArray[np.float64]  # [measured epochs, C], nan where undefined
@@ -77,7 +78,7 @@ def curves_of(record: Mapping[str, Any], *, place: str = "the run") -> Curves:
         raise RunError(f"the probes of {place} are incomplete: they lack {', '.join(missing)}")
     mixed = probes.get("gradient_norm_mixed") or []
     return Curves(
-        label=str(record["label"]),
+        label=shown_label(str(record["label"])),
         method=str(record["method"]["name"]),
         options=dict(record["method"].get("options") or {}),
         classes=tuple(map(str, record["data"]["classes"])),

@@ -15,6 +15,7 @@ from ..counts import imbalance_kind
 from ..engine.run_directory import RunDirectory
 from ..errors import ProcrusteanError, RunError
 from ..losses.vector_scaling import shifts_scores
+from ..method_labels import shown_label
 from ..plain_json import read_object
 from ..report.result_file import load_result
 from ..run_places import no_run_at, resume_command
@@ -93,7 +94,7 @@ def _spec_of_run(folder: Path) -> ModelSpec:
     recipe, data = result["recipe"], result["data"]
     counts = [int(n) for n in data["counts"]]
     spec = ModelSpec(
-        label=result["label"],
+        label=shown_label(result["label"]),
         net=recipe["net"],
         # A network that any method may have trained is described without the file of a method of the user's.
         method="erm" if identity.get("plain_network") else config.method,

@@ -10,6 +10,7 @@ from typing import Protocol
 
 import numpy as np
 
+from ..calibration.announcing import Levels, announced, levels_of, read_levels
 from ..calibration.priors import prior_of, read_prior
 from ..calibration.scaling import Prior
 from ..errors import ConfigError
@@ -35,6 +36,7 @@ class Prediction:
     classes: tuple[str, ...]
     probabilities: tuple[float, ...]
     problem: str = ""
+    announced: tuple[str, ...] = ()  # classes that reach their thresholds, if there are any
 
 
 def predict(
@@ -42,6 +44,7 @@ def predict(
     paths: Sequence[str | Path],
     *,
     prior: str | Mapping[str, float] | None = None,
+    thresholds: str | Path | Mapping[str, float | None] | None = None,
     top: int = 3,
     batch_size: int = BATCH,
     device: str = "auto",
@@ -55,6 +58,8 @@ def predict(
         prior: class frequencies where the images come from: "balanced", "train", a .json or .csv file, or a mapping;
             by default those built into an export, else those that the network's scores stand for
             (`Calibration.own_prior`), with which the classes stay as it ranks them.
+        thresholds: from which probability on each class is announced: a file of `procrustean thresholds`, made with the
+            same prior, or a mapping, None for never.
         top: how many classes to name.
         batch_size: images at a time.
         device: "auto", "cpu" or "cuda".
@@ -66,25 +71,36 @@ def predict(
     if not loaded.spec.calibration.images:
         say("not calibrated, since the run had no held-out images: the ranking counts, the probabilities are rough")
     q = _prior(prior, loaded)
+    levels = _levels(thresholds, loaded)
     found = collect(paths)
     if found.passed_over:
         one = found.passed_over == 1
         files = "1 file that is no image was" if one else f"{found.passed_over} files that are no images were"
         say(f"{files} passed over")
-    return _predictions(loaded, found, q, min(top, len(loaded.classes)), batch_size)
+    return _predictions(loaded, found, q, levels, min(top, len(loaded.classes)), batch_size)
 
 
-def write_predictions(rows: Iterator[Prediction], output: Output, top: int) -> tuple[int, list[str]]:
-    """Write a CSV file; returns how many images it holds and the names of those that could not be read."""
+def write_predictions(
+    rows: Iterator[Prediction], output: Output, top: int, *, announce: bool = False
+) -> tuple[int, list[str]]:
+    """Write a CSV file; returns how many images it holds and the names of those that could not be read.
+
+    Args:
+        rows: predictions.
+        output: where the text goes.
+        top: how many classes each names.
+        announce: whether to add a column for the classes that reach their thresholds.
+    """
     writer = csv.writer(output, lineterminator="\n")
     more = [name for rank in range(2, top + 1) for name in (f"class_{rank}", f"probability_{rank}")]
-    writer.writerow(["file", "class", "probability", *more, "problem"])
+    writer.writerow(["file", "class", "probability", *more, *["announced"] * announce, "problem"])
     images, unread = 0, []
     for row in rows:
         images += 1
         pairs = [(spreadsheet(name), f"{p:.9g}") for name, p in zip(row.classes, row.probabilities, strict=True)]
         pairs += [("", "")] * (top - len(pairs))
-        values = (value for pair in pairs for value in pair)
+        values = [value for pair in pairs for value in pair]
+        values += [spreadsheet("; ".join(row.announced))] * announce
         writer.writerow([spreadsheet(row.file), *values, spreadsheet(row.problem)])
         if row.problem:
             unread.append(row.file)
@@ -97,7 +113,17 @@ def _prior(prior: str | Mapping[str, float] | None, model: Model) -> Prior | Non
     return read_prior(prior, model.classes, model.spec.calibration.counts)
 
 
-def _predictions(model: Model, found: Collected, prior: Prior | None, top: int, size: int) -> Iterator[Prediction]:
+def _levels(thresholds: str | Path | Mapping[str, float | None] | None, model: Model) -> Levels | None:
+    if thresholds is None:
+        return None
+    if isinstance(thresholds, Mapping):
+        return levels_of(thresholds, model.classes)
+    return read_levels(thresholds, model.classes)
+
+
+def _predictions(
+    model: Model, found: Collected, prior: Prior | None, levels: Levels | None, top: int, size: int
+) -> Iterator[Prediction]:
     for part, pixels, bad in batches(found, model.spec.image_shape, size):
         probabilities = model.probabilities(pixels, prior, size)
         for file, p in zip(part, probabilities, strict=True):
@@ -105,4 +131,6 @@ def _predictions(model: Model, found: Collected, prior: Prior | None, top: int, 
                 yield Prediction(file.name, (), (), bad[file.name])
                 continue
             best = np.argsort(-p, kind="stable")[:top]
-            yield Prediction(file.name, tuple(model.classes[c] for c in best), tuple(float(p[c]) for c in best))
+            names, shares = tuple(model.classes[c] for c in best), tuple(float(p[c]) for c in best)
+            reached = () if levels is None else announced(p, levels, model.classes)
+            yield Prediction(file.name, names, shares, announced=reached)

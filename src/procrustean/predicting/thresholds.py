@@ -12,6 +12,9 @@ from ..calibration.thresholds import Threshold, thresholds
 from ..report.formats import NOTHING, Cell, Column, Table
 from .loading import built_in_prior, class_frequencies, held_out_of, model_folder, spec_of
 
+#: Lower thresholds are not told apart where they are shown.
+SMALLEST_SHOWN = 0.001
+
 
 def thresholds_of(
     model: str | Path, *, precision: float | None = None, recall: float | None = None, prior: str | None = None
@@ -50,7 +53,7 @@ def table_of(found: Sequence[Threshold], wanted: str) -> Table:
     rows = tuple(
         (
             Cell(t.name),
-            Cell(NOTHING if t.value is None else np.format_float_positional(t.value, trim="-")),
+            _announce_from(t),
             _percent(t.precision),
             _percent(t.recall),
             Cell(str(t.images)),
@@ -58,6 +61,16 @@ def table_of(found: Sequence[Threshold], wanted: str) -> Table:
         for t in found
     )
     return Table(f"Thresholds for {wanted}", columns, rows)
+
+
+def _announce_from(threshold: Threshold) -> Cell:
+    """The number as it keeps its promise; one that nobody would read is named, and whole in CSV."""
+    if threshold.value is None:
+        return Cell(NOTHING)
+    whole = np.format_float_positional(threshold.value, trim="-")
+    if threshold.always:
+        return Cell("always", whole=whole)
+    return Cell(f"below {SMALLEST_SHOWN}", whole=whole) if threshold.value < SMALLEST_SHOWN else Cell(whole)
 
 
 def _percent(share: float | None) -> Cell:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from procrustean.errors import RunError
+from procrustean.report.progress_lines import SIZE_COLOURS, Curves, draw_classes, draw_sizes, sizes_of
 from procrustean.report.results import Group, Result, data_text, distinct_labels, group_results, split_by_data
 
 if TYPE_CHECKING:
@@ -27,9 +27,10 @@ INK, MUTED, GRID = "#1a1a1a", "#5f6368", "#e3e5e8"
 def training_progress(groups_or_results: Iterable[Group | Result], path_stem: str | Path) -> list[Path]:
     """Draws the training accuracy of every class along the epochs, one panel per setting, side by side.
 
-    One line per class, dark for the largest class to light for the smallest; the mean over the seeds with a
-    band of one standard deviation. All panels share their axes. Classes are listed with their counts,
-    or shown on a colour bar where they are too many to list.
+    All lines are means over the seeds, with a band of one standard deviation. Where the classes have two or three
+    sizes, a thick line is the mean over those of a size, and single classes are thin; else there is one line per class,
+    dark for the largest class to light for the smallest. All panels share their axes. Classes are listed with their
+    counts, or shown on a colour bar where they are too many to list.
 
     Args:
         groups_or_results: groups, or results that are then grouped; all must be of the same data.
@@ -39,7 +40,7 @@ def training_progress(groups_or_results: Iterable[Group | Result], path_stem: st
         The two files written.
     """
     groups = _grouped(groups_or_results)
-    curves = [_mean_and_spread(group) for group in groups]
+    curves = [_measured(group) for group in groups]
     figure = _draw(groups, curves)
     stem = Path(path_stem)
     paths = [stem.with_name(stem.name + ending) for ending in (".png", ".svg")]
@@ -68,8 +69,8 @@ def _grouped(groups_or_results: Iterable[Group | Result]) -> list[Group]:
     return groups
 
 
-def _mean_and_spread(group: Group) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
-    """Epochs (1-based) measured in all runs, then mean and standard deviation in percent, [epochs, C]."""
+def _measured(group: Group) -> Curves:
+    """The epochs that all runs of a group have measured, and what they measured."""
     per_run = [_measured_epochs(result) for result in group.results]
     epochs = sorted(set.intersection(*(set(run) for run in per_run)))
     if not epochs:
@@ -78,8 +79,7 @@ def _mean_and_spread(group: Group) -> tuple[NDArray[np.float64], NDArray[np.floa
             "Train them with track_training=True (--track-training)."
         )
     values = 100 * np.array([[run[epoch] for epoch in epochs] for run in per_run])
-    sd = values.std(axis=0, ddof=1) if len(values) > 1 else np.zeros(values.shape[1:])
-    return np.array(epochs, dtype=np.float64) + 1, values.mean(axis=0), sd
+    return Curves(np.array(epochs, dtype=np.float64) + 1, values)
 
 
 def _measured_epochs(result: Result) -> dict[int, list[float]]:
@@ -93,7 +93,7 @@ def _measured_epochs(result: Result) -> dict[int, list[float]]:
     }
 
 
-def _draw(groups: Sequence[Group], curves: Sequence[tuple[NDArray[Any], NDArray[Any], NDArray[Any]]]) -> Figure:
+def _draw(groups: Sequence[Group], curves: Sequence[Curves]) -> Figure:
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
@@ -107,30 +107,13 @@ def _draw(groups: Sequence[Group], curves: Sequence[tuple[NDArray[Any], NDArray[
     counts = groups[0].counts
     order = sorted(range(len(counts)), key=lambda index: (-counts[index], index))
     colours = major_to_minor([counts[index] for index in order])
-    for panel, group, label, (epochs, mean, sd) in zip(panels, groups, distinct_labels(groups), curves, strict=False):
-        for rank, index in enumerate(order):
-            colour = colours(rank)
-            panel.plot(
-                epochs,
-                mean[:, index],
-                color=colour,
-                linewidth=1.6 if len(order) <= MOST_LEGEND_ENTRIES else 0.8,
-                marker="o" if len(epochs) == 1 else None,
-                markersize=4,
-                zorder=3 + rank / len(order),
-                solid_capstyle="round",
-            )
-            if len(group.results) > 1:
-                low, high = mean[:, index] - sd[:, index], mean[:, index] + sd[:, index]
-                panel.fill_between(
-                    epochs,
-                    np.clip(low, 0, 100),
-                    np.clip(high, 0, 100),
-                    color=colour,
-                    alpha=0.13,
-                    linewidth=0,
-                    zorder=2,
-                )
+    sizes = sizes_of(counts)
+    width = 1.6 if len(order) <= MOST_LEGEND_ENTRIES else 0.8
+    for panel, group, label, measured in zip(panels, groups, distinct_labels(groups), curves, strict=False):
+        if sizes:
+            draw_sizes(panel, measured, sizes)
+        else:
+            draw_classes(panel, measured, order, [colours(rank) for rank in range(len(order))], width=width)
         runs = len(group.results)
         panel.set_title(label, loc="left", fontsize=11, fontweight="bold", color=INK, parse_math=False)
         panel.set_title(f"{runs} seed{'s' if runs > 1 else ''}", loc="right", fontsize=8.5, color=MUTED)
@@ -138,13 +121,19 @@ def _draw(groups: Sequence[Group], curves: Sequence[tuple[NDArray[Any], NDArray[
     for panel in panels[len(groups) :]:
         panel.set_visible(False)
 
-    first, last = min(c[0][0] for c in curves), max(c[0][-1] for c in curves)
+    first, last = min(c.epochs[0] for c in curves), max(c.epochs[-1] for c in curves)
     panels[0].set_xlim((first, last) if last > first else (first - 1, first + 1))
     panels[0].set_ylim(-2, 102)
     figure.suptitle(data_text(groups[0]), x=0.01, ha="left", fontsize=9, color=MUTED, parse_math=False)
     figure.supxlabel("epoch", fontsize=10, color=INK)
     figure.supylabel("training accuracy per class (%)", fontsize=10, color=INK)
-    _explain_colours(figure, panels, groups[0], order, colours)
+    several = any(len(measured.values) > 1 for measured in curves)
+    if sizes:
+        _explain_sizes(figure, groups[0], sizes, several_runs=several)
+    elif len(order) <= MOST_LEGEND_ENTRIES:
+        _explain_classes(figure, groups[0], order, colours, several_runs=several)
+    else:
+        _explain_colours(figure, panels, groups[0], order, colours)
     return figure
 
 
@@ -178,34 +167,40 @@ def major_to_minor(counts: Sequence[int]) -> ListedColormap:
     return ListedColormap([whole(0.86 * share) for share in 0.6 * rank + 0.4 * size])
 
 
+def _explain_sizes(figure: Figure, group: Group, sizes: Mapping[int, Sequence[int]], *, several_runs: bool) -> None:
+    from matplotlib.lines import Line2D
+
+    handles: list[Any] = []
+    names = []
+    for colour, (count, classes) in zip(SIZE_COLOURS[len(sizes)], sizes.items(), strict=True):
+        handles.append(Line2D([], [], color=colour, linewidth=2.8))
+        listed = shortened(", ".join(group.classes[index] for index in classes))
+        names.append(f"{len(classes)} classes with {count:,} image{'s' * (count != 1)}\n({listed}), their mean")
+    handles.append(Line2D([], [], color=MUTED, linewidth=0.8, alpha=0.7))
+    names.append("one of these classes")
+    _legend(figure, handles, names, "training accuracy", several_runs=several_runs)
+
+
+def _explain_classes(
+    figure: Figure, group: Group, order: Sequence[int], colours: ListedColormap, *, several_runs: bool
+) -> None:
+    from matplotlib.lines import Line2D
+
+    handles = [Line2D([], [], color=colours(rank), linewidth=2.4) for rank in range(len(order))]
+    counts = [group.counts[index] for index in order]
+    names = [
+        f"{shortened(group.classes[index])} ({count:,} image{'s' * (count != 1)})"
+        for index, count in zip(order, counts, strict=True)
+    ]
+    _legend(figure, handles, names, "class", several_runs=several_runs)
+
+
 def _explain_colours(
     figure: Figure, panels: list[Axes], group: Group, order: Sequence[int], colours: ListedColormap
 ) -> None:
     from matplotlib.cm import ScalarMappable
     from matplotlib.colors import BoundaryNorm
-    from matplotlib.lines import Line2D
 
-    if len(order) <= MOST_LEGEND_ENTRIES:
-        handles = [Line2D([], [], color=colours(rank), linewidth=2.4) for rank in range(len(order))]
-        largest = group.counts[order[0]]
-        names = [f"{_aligned(group.counts[index], largest)}  {shortened(group.classes[index])}" for index in order]
-        legend = figure.legend(
-            handles,
-            names,
-            loc="outside right upper",
-            title="training images, class",
-            alignment="left",
-            frameon=False,
-            fontsize=8.5,
-            handlelength=1.4,
-            borderpad=0.2,
-        )
-        for text in legend.get_texts():
-            text.set_parse_math(False)
-            text.set_color(INK)
-        legend.get_title().set_fontsize(8.5)
-        legend.get_title().set_color(MUTED)
-        return
     scale = ScalarMappable(BoundaryNorm(np.arange(len(order) + 1) - 0.5, len(order)), colours)
     ticks = np.unique(np.linspace(0, len(order) - 1, 6).round().astype(int))
     bar = figure.colorbar(scale, ax=panels, ticks=ticks, fraction=0.05, pad=0.02, aspect=30)
@@ -217,11 +212,28 @@ def _explain_colours(
     bar.set_label(f"training images of the class ({len(order)} classes)", fontsize=9, color=MUTED)
 
 
-def _aligned(count: int, largest: int) -> str:
-    """The count, moved right by spaces as wide as the digits and commas it lacks."""
-    text, template = f"{count:,}", f"{largest:,}"
-    spaces = {",": "\N{PUNCTUATION SPACE}"}
-    return "".join(spaces.get(char, "\N{FIGURE SPACE}") for char in template[: len(template) - len(text)]) + text
+def _legend(figure: Figure, handles: Sequence[Any], names: Sequence[str], title: str, *, several_runs: bool) -> None:
+    """The lines by name and, where there are several runs, what the bands are."""
+    from matplotlib.patches import Patch
+
+    band = [Patch(facecolor=MUTED, alpha=0.25, linewidth=0)] * several_runs
+    legend = figure.legend(
+        [*handles, *band],
+        [*names, *["± 1 standard deviation\nover the seeds"] * several_runs],
+        loc="outside right upper",
+        title=title + ", mean over the seeds" * several_runs,
+        alignment="left",
+        frameon=False,
+        fontsize=8.5,
+        handlelength=1.4,
+        labelspacing=0.7,
+        borderpad=0.2,
+    )
+    for text in legend.get_texts():
+        text.set_parse_math(False)
+        text.set_color(INK)
+    legend.get_title().set_fontsize(8.5)
+    legend.get_title().set_color(MUTED)
 
 
 def shortened(name: str) -> str:

@@ -10,6 +10,7 @@ from typing import Any
 
 from procrustean.errors import RunError
 from procrustean.method_files import plain_name
+from procrustean.method_labels import shown_label
 from procrustean.report.class_sizes import recall_by_size
 from procrustean.report.result_file import KNOWN_FORMATS, UNFINISHED, Result, check_record
 from procrustean.run_places import CONFIG_FILE, no_run_at
@@ -52,7 +53,7 @@ def load_ongoing(directory: Path) -> Ongoing:
 
 def _ongoing(directory: Path, config: Mapping[str, Any], identity: Mapping[str, Any]) -> Ongoing:
     records = _epochs(directory / EPOCHS_FILE)
-    label = f"{identity['method']} (seed {config['seed']}, unfinished)"
+    label = f"{shown_label(str(identity['method']))} (seed {config['seed']}, unfinished)"
     result = None
     if any("test" in record for record in records):
         record = _record(label, config, identity, records)

@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 from procrustean.console import command_text
 from procrustean.errors import RunError
+from procrustean.method_labels import shown_label
 from procrustean.report.record_types import check_types
 from procrustean.run_places import CONFIG_FILE, RESULT_FILE, no_run_at
 
@@ -34,7 +35,7 @@ class Result:
 
     @property
     def label(self) -> str:
-        return str(self.record["label"])
+        return shown_label(str(self.record["label"]))
 
     @property
     def config(self) -> dict[str, Any]:

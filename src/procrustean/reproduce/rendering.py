@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from ..config import RunConfig
 from ..report.formats import NOTHING, Cell, Column, Table, measured_cell
 from .comparison import SIGNS, Beside
 from .definitions import Cell as Place
@@ -118,16 +119,36 @@ def measured_columns(spec: TableSpec, cells: Sequence[Beside]) -> dict[str, list
 
 
 def held_out_note(cells: Sequence[Beside]) -> str:
-    """How many images the runs of the held-out column did not train on; empty without such runs."""
+    """Which images the runs of the held-out column did not train on; empty without such runs."""
     found = [cell for cell in cells if cell.held_out is not None and cell.held_out_images]
-    per_class = sorted({cell.held_out_images for cell in found})
-    if not per_class:
+    kinds: dict[tuple[bool, int, str], list[Beside]] = {}
+    for cell in found:
+        config = cell.cell.config_or_none()
+        for_tau = config is not None and config.method == "tau_norm" and bool(config.hold_out)
+        kinds.setdefault((for_tau, cell.held_out_images, _cut_from(config)), []).append(cell)
+    return " ".join(_held_out_sentence(*kind, alike) for kind, alike in sorted(kinds.items(), key=lambda item: item[0]))
+
+
+def _cut_from(config: RunConfig | None) -> str:
+    """What held-out images are taken from, as the end of a phrase."""
+    if config is None:
         return ""
-    numbers = " or ".join(map(str, per_class))
-    text = f"The runs of the held-out column train without {numbers} images per class, on which they choose the epoch"
-    smallest = dict.fromkeys(pair for cell in found if (pair := _smallest_classes(cell.cell)) is not None)
+    source = (held_out_variant(config) or config).hold_out_from == "source"
+    if config.imbalance == "natural":
+        return " of the training set"
+    return ", cut from the source before it is made imbalanced" if source else " of the imbalanced set"
+
+
+def _held_out_sentence(for_tau: bool, images: int, cut_from: str, cells: Sequence[Beside]) -> str:
+    taken = f"{images} image{'s' * (images != 1)} per class{cut_from},"
+    if for_tau:
+        rows = " and ".join(dict.fromkeys(cell.cell.row for cell in cells))
+        text, whose = f"{rows}, with --held-out or without, trains without {taken} on which it chooses tau", "its"
+    else:
+        text, whose = f"The runs of the held-out column train without {taken} on which they choose the epoch", "their"
+    smallest = dict.fromkeys(pair for cell in cells if (pair := _smallest_classes(cell.cell)) is not None)
     fewer = " or ".join(f"{left} images instead of {whole}" for left, whole in smallest if left < whole)
-    return f"{text}; their smallest class has {fewer}." if fewer else f"{text}."
+    return f"{text}; {whose} smallest class has {fewer}." if fewer else f"{text}."
 
 
 def _smallest_classes(cell: Place) -> tuple[int, int] | None:

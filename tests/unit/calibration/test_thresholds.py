@@ -78,9 +78,9 @@ def test_the_printed_numbers_keep_the_promise(kind: str, closeness: float) -> No
     first = 1 - closeness * (0.3 * random.random(400) + 0.2 * labels)
     p = np.stack([first, 1 - first], axis=1)
     found = thresholds(p, labels, "ab", **{kind: 0.93})
-    printed = [row[1].text for row in table_of(found, kind).rows]
-    written = [line.split(",")[1] for line in to_csv(table_of(found, kind)).splitlines()[1:]]
-    assert printed == written
+    printed = [line.split(",")[1] for line in to_csv(table_of(found, kind)).splitlines()[1:]]
+    for row, text in zip(table_of(found, kind).rows, printed, strict=True):
+        assert row[1].text in (text, "always") or (row[1].text == "below 0.001" and float(text) < 0.001)
     for c, (row, text) in enumerate(zip(found, printed, strict=True)):
         announced, own = p[:, c] >= float(text), labels == c
         right = (announced & own).sum()
@@ -89,6 +89,16 @@ def test_the_printed_numbers_keep_the_promise(kind: str, closeness: float) -> No
         assert (row.recall if kind == "recall" else row.precision) >= 0.93
     if closeness == 1:
         assert all(len(text) <= 8 for text in printed)  # no more digits than it takes
+
+
+def test_tiny_numbers_are_named_in_the_table_and_whole_in_the_file() -> None:
+    p = np.array([[0.9, 0.1], [0.8, 0.2], [4e-8, 0.1], [2e-8, 0.9]])
+    table = table_of(thresholds(p, np.array([0, 0, 0, 1]), "ab", precision=1.0), "precision 1.0")
+    assert [row[1].text for row in table.rows] == ["below 0.001", "0.55"]
+    written = [line.split(",")[1] for line in to_csv(table).splitlines()[1:]]
+    assert float(written[0]) == pytest.approx(3e-8)
+    table = table_of(thresholds(p, np.array([0, 0, 0, 1]), "ab", precision=0.25), "precision 0.25")
+    assert [row[1].text for row in table.rows] == ["always", "always"]
 
 
 def test_probabilities_that_only_just_differ() -> None:

@@ -11,7 +11,7 @@ import pytest
 from PIL import Image
 
 from procrustean.errors import RunError
-from procrustean.report.figures import _draw, _mean_and_spread, major_to_minor, training_progress
+from procrustean.report.figures import _draw, _measured, major_to_minor, training_progress
 from procrustean.report.results import Group, Result, group_results
 
 Make = Callable[..., Result]
@@ -42,34 +42,55 @@ def test_the_mean_over_the_seeds_is_in_percent(result: Make) -> None:
     runs = [result(seed=seed, epochs=3) for seed in range(2)]
     for run, share in zip(runs, (0.2, 0.4), strict=True):
         run.record["curves"]["train_recall"] = [[share] * 10, None, [share] * 9 + [None]]
-    epochs, mean, sd = _mean_and_spread(group_results(runs)[0])
-    assert epochs.tolist() == [1, 3]
-    assert mean[0] == pytest.approx([30.0] * 10)
-    assert sd[0] == pytest.approx([100 * np.std([0.2, 0.4], ddof=1)] * 10)
-    assert np.isnan(mean[1, 9])
+    curves = _measured(group_results(runs)[0])
+    assert curves.epochs.tolist() == [1, 3]
+    assert curves.of([0, 1])[:, 0] == pytest.approx([20.0, 40.0])
+    assert np.isnan(curves.of([9])[0, 1])
+    panel = _draw(group_results(runs), [curves]).axes[0]
+    assert panel.lines[0].get_ydata()[0] == pytest.approx(30.0)
+    low, high = (f(panel.collections[0].get_paths()[0].vertices[:, 1]) for f in (np.min, np.max))
+    assert (high - low) / 2 == pytest.approx(100 * np.std([0.2, 0.4], ddof=1))
 
 
 def test_only_epochs_measured_in_all_runs_are_drawn(result: Make) -> None:
     (group,) = group_results([result(seed=0), result(seed=1, evaluated=[1, 3, 19])])
-    assert _mean_and_spread(group)[0].tolist() == [2, 4, 20]
+    assert _measured(group).epochs.tolist() == [2, 4, 20]
 
 
-def test_every_panel_has_one_line_per_class_on_the_same_axes(groups: list[Group]) -> None:
-    figure = _draw(groups, [_mean_and_spread(group) for group in groups])
+def test_two_sizes_of_classes_have_a_thick_line_each_on_the_same_axes(groups: list[Group]) -> None:
+    figure = _draw(groups, [_measured(group) for group in groups])
     assert [axes.get_title(loc="left") for axes in figure.axes] == ["ERM", "MFW"]
-    assert [len(axes.lines) for axes in figure.axes] == [10, 10]
     assert figure.axes[0].get_ylim() == figure.axes[1].get_ylim()
     assert figure.axes[0].get_xlim() == figure.axes[1].get_xlim()
+    for axes in figure.axes:
+        thick = [line for line in axes.lines if line.get_linewidth() > 2]
+        assert (len(axes.lines), len(thick), len(axes.collections)) == (12, 2, 2)  # a band for each thick one alone
+        assert [line.get_color() for line in thick] == [h.get_color() for h in figure.legends[0].get_lines()[:2]]
+    single, mean = (figure.axes[0].lines[place] for place in (slice(5), 5))
+    assert mean.get_ydata() == pytest.approx(np.mean([line.get_ydata() for line in single], axis=0))
     legend = [text.get_text() for text in figure.legends[0].get_texts()]
-    assert legend[0] == "1,000  class 0"
-    assert legend[-1].strip("\u2007\u2008") == "20  class 9"
+    assert legend[0].startswith("5 classes with 1,000 images\n(class 0, class 1,")
+    assert legend[1].startswith("5 classes with 20 images\n(class 5, class 6,")
+    assert legend[2:] == ["one of these classes", "± 1 standard deviation\nover the seeds"]
+
+
+def test_classes_of_many_sizes_have_a_line_each(result: Make) -> None:
+    (group,) = group_results(result(counts=[1000, 100, 1], seed=seed) for seed in range(2))
+    figure = _draw([group], [_measured(group)])
+    assert (len(figure.axes[0].lines), len(figure.axes[0].collections)) == (3, 3)
+    assert [text.get_text() for text in figure.legends[0].get_texts()] == [
+        "class 0 (1,000 images)",
+        "class 1 (100 images)",
+        "class 2 (1 image)",
+        "± 1 standard deviation\nover the seeds",
+    ]
 
 
 def test_the_line_of_a_class_has_the_colour_of_its_legend_entry(result: Make) -> None:
     (group,) = group_results([result(counts=[20, 1000, 300], classes=["small", "large", "middle"])])
-    figure = _draw([group], [_mean_and_spread(group)])
+    figure = _draw([group], [_measured(group)])
     legend = figure.legends[0]
-    assert [text.get_text().split()[-1] for text in legend.get_texts()] == ["large", "middle", "small"]
+    assert [text.get_text().split()[0] for text in legend.get_texts()] == ["large", "middle", "small"]
     assert [line.get_color() for line in figure.axes[0].lines] == [line.get_color() for line in legend.get_lines()]
     progress = group.results[0].record["curves"]["train_recall"]
     assert figure.axes[0].lines[0].get_ydata()[0] == pytest.approx(100 * progress[0][1])
@@ -93,7 +114,7 @@ def test_the_levels_of_a_step_are_apart() -> None:
 def test_many_classes_get_a_colour_bar(result: Make, tmp_path: Path) -> None:
     counts = [int(500 * 0.01 ** (i / 99)) for i in range(100)]
     groups = group_results([result(counts=counts, epochs=4)])
-    figure = _draw(groups, [_mean_and_spread(group) for group in groups])
+    figure = _draw(groups, [_measured(group) for group in groups])
     assert not figure.legends
     labels = [label.get_text() for label in figure.axes[-1].get_yticklabels()]
     assert (labels[0], labels[-1]) == ("500", "5")

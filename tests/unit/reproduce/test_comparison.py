@@ -70,11 +70,29 @@ def test_a_cell_is_the_mean_over_its_seeds(open_store: OpenStore, write: Write) 
     assert found.oracle.mean == pytest.approx(0.75)
     assert (found.held_out.mean, found.held_out.n, found.held_out_images) == (pytest.approx(0.70), 1, 50)
     note = held_out_note([found])
-    assert note.startswith("The runs of the held-out column train without 50 images per class, on which they choose")
-    assert note.endswith("; their smallest class has 49 images instead of 50.")
+    assert note == (
+        "The runs of the held-out column train without 50 images per class, cut from the source before it is made "
+        "imbalanced, on which they choose the epoch; their smallest class has 49 images instead of 50."
+    )
     assert found.difference == pytest.approx(75.0 - 78.5)
     assert found.mark == "within noise"
     assert beside(spec, cell, open_store(), data_seed=1).seeds == 1
+
+
+def test_the_note_tells_the_images_of_tau_norm_from_those_of_the_other_runs(
+    open_store: OpenStore, write: Write
+) -> None:
+    write(run("mfw"), 0.70, 0.72)
+    write(run("mfw", hold_out=50, hold_out_from="source"), 0.69, 0.71, held_out=0.70)
+    write(run("tau_norm", recipe="own", hold_out=3), 0.75, 0.75, held_out=0.75)
+    spec = paper_definitions().tables["cifar"]
+    cells = [beside(spec, cell, open_store()) for cell in spec.cells(["MFW", "tau-norm"], ["cifar10-lt100"])]
+    first, second = held_out_note(cells).split(". ")
+    assert "train without 50 images per class, cut from the source" in first
+    assert second == (
+        "tau-norm, with --held-out or without, trains without 3 images per class of the imbalanced set, on which it "
+        "chooses tau; its smallest class has 47 images instead of 50."
+    )
 
 
 def test_a_column_in_full(open_store: OpenStore, write: Write) -> None:

@@ -1,0 +1,69 @@
+"""Classes that are announced for an image: those whose probability reaches their threshold."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from ..errors import ConfigError, did_you_mean
+from ..escaping import spreadsheet
+
+#: Thresholds in the order of the classes; infinite for a class that is never announced.
+Levels = npt.NDArray[np.float64]
+
+
+def read_levels(path: str | Path, classes: Sequence[str]) -> Levels:
+    """The thresholds in a file that `procrustean thresholds --output` wrote, or one with its first two columns.
+
+    Args:
+        path: a CSV file with the columns class and announce_from; one left empty is never reached.
+        classes: names, in the order of the probabilities.
+    """
+    try:
+        text = Path(path).read_text(encoding="utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"cannot read the thresholds {path} ({error})") from error
+    names = {spreadsheet(name): name for name in classes}  # as they stand in the file
+    found: dict[str, float | None] = {}
+    reader = csv.DictReader(text.splitlines())
+    if not {"class", "announce_from"} <= set(reader.fieldnames or ()):
+        raise ConfigError(
+            f"{path}: no columns class and announce_from; procrustean thresholds --output writes such a file"
+        )
+    for row in reader:
+        name, value = names.get(row["class"], row["class"]), (row["announce_from"] or "").strip()
+        if name in found:
+            raise ConfigError(f"{path}, line {reader.line_num}: the class {name!r:.80} is given twice; keep one")
+        try:
+            found[name] = float(value) if value else None
+        except ValueError:
+            raise ConfigError(f"{path}, line {reader.line_num}: {value!r:.80} is no probability") from None
+    return levels_of(found, classes, origin=str(path))
+
+
+def levels_of(thresholds: Mapping[str, float | None], classes: Sequence[str], origin: str = "the thresholds") -> Levels:
+    """Thresholds by class name in the order of the classes; None for a class that is never announced.
+
+    >>> levels_of({"cat": 0.4, "dog": None}, ["dog", "cat"]).tolist()
+    [inf, 0.4]
+    """
+    for name, value in thresholds.items():
+        if name not in classes:
+            raise ConfigError(f"{origin}: there is no class {name!r:.80}. {did_you_mean(name, classes)}")
+        if value is not None and not 0 <= value <= 1:
+            raise ConfigError(f"{origin}: {value} received for {name!r:.80}; a probability is from 0 to 1")
+    missing = [name for name in classes if name not in thresholds]
+    if missing:
+        raise ConfigError(f"{origin}: nothing for {', '.join(missing[:5])}; every class needs a line")
+    values = [thresholds[name] for name in classes]
+    return np.array([np.inf if value is None else value for value in values])
+
+
+def announced(probabilities: npt.NDArray[np.floating], levels: Levels, classes: Sequence[str]) -> tuple[str, ...]:
+    """The classes of one image whose probability reaches their threshold, the most probable first."""
+    reached = [c for c in np.argsort(-probabilities, kind="stable") if probabilities[c] >= levels[c]]
+    return tuple(classes[c] for c in reached)

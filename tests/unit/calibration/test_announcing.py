@@ -1,0 +1,57 @@
+"""Thresholds read from a file and applied to probabilities."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from procrustean.calibration.announcing import announced, levels_of, read_levels
+from procrustean.calibration.thresholds import thresholds
+from procrustean.errors import ConfigError
+from procrustean.predicting.thresholds import table_of
+from procrustean.report.formats import to_csv
+
+CLASSES = ["-none", "b, c", "d"]
+
+
+def test_what_thresholds_writes_is_read_again(tmp_path: Path) -> None:
+    random = np.random.default_rng(0)
+    p, labels = random.dirichlet([1.0] * 3, 60), random.integers(0, 2, 60)  # nothing of the last class
+    found = thresholds(p, labels, CLASSES, recall=0.8)
+    path = tmp_path / "t.csv"
+    path.write_text(to_csv(table_of(found, "recall 0.8")))
+    levels = read_levels(path, CLASSES)
+    assert levels.tolist() == [found[0].value, found[1].value, np.inf]
+    recall = np.mean(["-none" in announced(row, levels, CLASSES) for row in p[labels == 0]])
+    assert recall == pytest.approx(found[0].recall)
+
+
+def test_several_classes_or_none_the_most_probable_first() -> None:
+    levels = levels_of({"d": 0.3, "-none": 0.2, "b, c": None}, CLASSES)
+    assert announced(np.array([0.3, 0.1, 0.6]), levels, CLASSES) == ("d", "-none")
+    assert announced(np.array([0.2, 0.7, 0.1]), levels, CLASSES) == ("-none",)
+    assert announced(np.array([0.1, 0.8, 0.1]), levels, CLASSES) == ()
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "no columns class and announce_from"),
+        ("class,p\na,1\n", "no columns class and announce_from"),
+        ("class,announce_from\na,0.5\n", "nothing for b; every class needs a line"),
+        ("class,announce_from\na,0.5\na,0.5\n", "line 3: the class 'a' is given twice"),
+        ("class,announce_from\na,0.5\nb,often\n", "line 3: 'often' is no probability"),
+        ("class,announce_from\na,0.5\nb,5\n", "5.0 received for 'b'"),
+        ("class,announce_from\na,0.5\nb,nan\n", "nan received for 'b'"),
+        ("class,announce_from\na\nb,0.5\nc,1\n", "there is no class 'c'"),
+    ],
+)
+def test_wrong_files(text: str, message: str, tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    path.write_text(text)
+    with pytest.raises(ConfigError, match=message):
+        read_levels(path, "ab")
+    with pytest.raises(ConfigError, match="cannot read the thresholds"):
+        read_levels(tmp_path / "none.csv", "ab")
