@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from procrustean.counts import STEP_RATIO
 from procrustean.errors import RunError
 from procrustean.metrics import class_groups
-from procrustean.report.chosen import choices, held_out_accuracy, times_chosen
+from procrustean.report.chosen import choices, held_out_accuracy, times_chosen, worth_of_choice
 from procrustean.report.formats import (
     Cell,
     Column,
@@ -112,7 +112,7 @@ def comparison(groups: Sequence[Group]) -> Table:
         + " Columns right of the oracle are of the last epoch"
         + ("" if equal else "; group columns are mean recalls")
         + ". The oracle is the epoch that was best on the test set, so it is not a fair estimate."
-        + (CHOSEN if was_compared else "")
+        + (CHOSEN + worth_of_choice(groups) if was_compared else "")
         + _given_options(groups, described.labels),
         shared=described.shared,
     )
