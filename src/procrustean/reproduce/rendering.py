@@ -108,12 +108,15 @@ def _short(cell: Beside | None) -> str:
 
 
 def measured_columns(spec: TableSpec, cells: Sequence[Beside]) -> dict[str, list[Beside]]:
-    """The cells of each column in which something has been measured: those with numbers, ours or the paper's."""
+    """The cells of each column in which something has been measured: those with numbers, ours or the paper's.
+
+    Those whose method was edited after it was measured are among them: their row stays, with a dash.
+    """
     found = {}
     for column in spec.columns:
         inside = [c for c in cells if c.cell.column == column]
-        if any(c.seeds for c in inside):
-            found[column] = [c for c in inside if c.seeds or c.paper is not None]
+        if any(c.seeds or c.edited for c in inside):
+            found[column] = [c for c in inside if c.seeds or c.edited or c.paper is not None]
     return found
 
 
