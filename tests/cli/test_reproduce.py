@@ -59,8 +59,12 @@ def test_tables_are_printed_in_the_format_of_a_document(call: Call) -> None:
     lower = next(line for line in tex.splitlines() if line.strip().startswith("alpha=1 "))
     assert lower.endswith(r"$\bigtriangledown$ \\")
     captions = [line for line in tex.splitlines() if line.startswith(r"  \caption{")]
-    assert all(r"Accuracies in \%" in caption and "Shown: " in caption for caption in captions)
-    assert tex.rstrip().endswith(r"\end{table}")
+    assert len(captions) == 2
+    assert all(r"Accuracies in \%" in caption for caption in captions)
+    after = tex.rsplit(r"\end{table}", 1)[1].strip()
+    assert after.startswith("% Shown: ")  # nothing is set as a paragraph of its own
+    assert "\n" not in after
+    assert "Shown: " in markdown
     assert not set("✓≈▲▼±") & set(tex)
 
 

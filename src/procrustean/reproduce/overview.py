@@ -62,10 +62,21 @@ def finished_tables(
     return pieces
 
 
-def in_format(pieces: Sequence[Table | str], form: Literal["markdown", "latex"]) -> str:
-    """Tables and what there is to say about them as the text of a document; in LaTeX, whose tables float, captions."""
+def in_format(pieces: Sequence[Table | str], form: Literal["markdown", "latex"], about_all: str = "") -> str:
+    """Tables and what there is to say about them as the text of a document.
+
+    In LaTeX, whose tables float, the latter is part of their captions, and what is about all of them a comment.
+
+    Args:
+        pieces: tables and texts, each about the tables before it.
+        form: of the document.
+        about_all: a text about all tables.
+    """
     if form == "latex":
-        return "\n".join(latex(p) + "\n" if isinstance(p, str) else to_latex(p) for p in _with_notes(pieces))
+        comment = f"% {latex(about_all)}\n" if about_all else ""
+        parts = [latex(p) + "\n" if isinstance(p, str) else to_latex(p) for p in _with_notes(pieces)]
+        return "\n".join([*parts, *filter(None, [comment])])
+    pieces = [*pieces, *filter(None, [about_all])]
     return "\n".join(p + "\n" if isinstance(p, str) else to_markdown(p) for p in pieces)
 
 
