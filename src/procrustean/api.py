@@ -89,7 +89,10 @@ def fit(
 
         return fit_auto(config, splits=splits, minutes=minutes, reporter=reporter, log=log)
     if minutes is not None:
-        raise ConfigError(f"minutes = {minutes:g} received; only method 'auto' compares within a time")
+        raise ConfigError(
+            f"minutes = {minutes:g} received; only method 'auto' compares within a time. Give --method auto --minutes "
+            f"{minutes:g} to compare methods, or fewer --epochs for a shorter training of one"
+        )
     plan = planned(config, splits=splits, load=partial(load_images, say=reporter.say))
     for line in plan.why:
         reporter.say_once(line)

@@ -22,6 +22,7 @@ DATA_PARALLEL = (
     "nn.DataParallel splits the batch behind the loop's back: labels would not match features; use "
     "torch.nn.parallel.DistributedDataParallel (torchrun) and attach to the model before wrapping it"
 )
+COMPILED = "_orig_mod"  # how torch.compile keeps the model it has wrapped
 WRITE = "write `with handle(labels): model(images)`"
 
 
@@ -234,24 +235,36 @@ def attachments(model: nn.Module) -> dict[str, Attachment]:
 
 def attachable(model: nn.Module, layer: str, labels: str | None = None) -> nn.Module:
     """The layer of that name, or a LayerError that says why MFW cannot be attached to it."""
-    if labels is not None:
-        LabelsOfCall.parameters(model, labels)
     if not isinstance(layer, str):
         raise LayerError(f"a layer of type {type(layer).__name__} received; give its name, as named_modules() lists")
     for around in model.modules():
         if isinstance(around, nn.DataParallel):
             raise LayerError(DATA_PARALLEL)
+    paths = {path for path, _ in model.named_modules()}
+    # Asked for by the name that it had before, of which the compiled model knows nothing any more.
+    if COMPILED in model._modules or layer in {_name_before(path) for path in paths} - paths:
+        raise _compiled_before(layer)
+    if labels is not None:
+        LabelsOfCall.parameters(model, labels)
     module = find_layer(model, layer)
-    for around in model.modules():
-        compiled = around._modules.get("_orig_mod")  # how torch.compile keeps the model it has wrapped
-        if compiled is not None and any(part is module for part in compiled.modules()):
-            raise LayerError(
-                f"layer {layer!r} belongs to a compiled model, which may not notice a hook any more; attach first, "
-                "then compile: handle = mfw.attach(model, layer); model = torch.compile(model)"
-            )
+    compiled = [inside for around in model.modules() if (inside := around._modules.get(COMPILED)) is not None]
+    if any(part is module for inside in compiled for part in inside.modules()):
+        raise _compiled_before(layer)
     if any(attached.module is module for attached in attachments(model).values()):
         raise LayerError(
             f"layer {layer!r} has MFW attached already; call remove() on that handle first. The handles of a model, "
             "also of a copied one: procrustean.attaching.attachments(model)"
         )
     return module
+
+
+def _name_before(path: str) -> str:
+    """The path of a layer before parts of its model were compiled."""
+    return ".".join(part for part in path.split(".") if part != COMPILED)
+
+
+def _compiled_before(layer: str) -> LayerError:
+    return LayerError(
+        f"layer {layer!r} belongs to a compiled model, which may not notice a hook any more; attach first, then "
+        "compile: handle = mfw.attach(model, layer); model = torch.compile(model)"
+    )

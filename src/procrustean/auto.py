@@ -6,7 +6,7 @@ import json
 import math
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,7 @@ from .advice.cost import this_machine
 from .advice.methods import Choice, worth_comparing
 from .advice.planning import Plan, load_images, planned
 from .api import STOPPED_AMONG_MANY, Stopped, load_run
+from .auto_choice import Candidate, Worth, best_of, worth_of
 from .config import RunConfig
 from .console import Reporter, held_out_text
 from .data.imageset import Splits
@@ -36,16 +37,6 @@ from .tracking import Tool
 MINUTES = 30.0
 #: How many methods the epochs that are planned leave time for, by the reckoning of `advice.cost`.
 FEWEST_COMPARED = 4
-
-
-@dataclass(frozen=True)
-class Candidate:
-    """A method that was tried, with what the held-out images say about it; None if the time did not suffice."""
-
-    choice: Choice
-    path: Path
-    held_out: float | None  # balanced accuracy of the last epoch
-    failed: str = ""  # why it came to no end, if not for want of time
 
 
 def fit_auto(
@@ -117,10 +108,11 @@ def _compare(plan: Plan, folder: Path, minutes: float, reporter: Reporter, log: 
             tried.append(Candidate(choice, path, _held_out(path) if done else None))
             longest = max(longest, time.monotonic() - began)
     reporter.close()  # bars of runs that were cut short
-    best = _best(tried, folder, minutes)
-    _tell(tried, best, folder, reporter)
+    best = best_of(tried, folder, minutes)
+    result = RunDirectory(best.path).read("result.json")
+    _tell(tried, best, worth_of(tried, best, result), folder, reporter)
     _, net = load_run(best.path, splits=plan.splits)
-    return FinishedRun(best.path, RunDirectory(best.path).read("result.json"), net)
+    return FinishedRun(best.path, result, net)
 
 
 def chosen_run(path: Path) -> Path:
@@ -143,6 +135,12 @@ def compared_in(path: Path) -> list[dict[str, Any]]:
     if not isinstance(compared, list) or not all(isinstance(found, dict) and "name" in found for found in compared):
         raise RunError(f"{record} is damaged: compared = {compared!r:.80}; compare again with another --run-dir")
     return compared
+
+
+def worth_in(path: Path) -> str:
+    """What the choice of a comparison is worth, in words; nothing for a folder that is none, or an older one."""
+    record = path / RECORD
+    return str(_read(record).get("worth") or "") if record.is_file() else ""
 
 
 def _agreed(folder: Path, asked: RunConfig) -> RunConfig:
@@ -203,32 +201,20 @@ def _held_out(path: Path) -> float:
     return float(curve[-1])
 
 
-def _best(tried: list[Candidate], folder: Path, minutes: float) -> Candidate:
-    finished = [candidate for candidate in tried if candidate.held_out is not None]
-    failed = [f"{candidate.choice.name}: {candidate.failed}" for candidate in tried if candidate.failed]
-    if not finished and failed:
-        raise RunError(f"no method was trained to the end; {'; '.join(failed)}. A lower --lr may help")
-    if not finished:
-        raise RunError(
-            f"no method was trained to the end within {minutes:g} min; what there is is kept in {folder}. Give the "
-            "same command with more --minutes to go on, or fewer --epochs and another --run-dir"
-        )
-    return max(finished, key=lambda candidate: candidate.held_out or 0.0)  # of equal ones the more promising
-
-
-def _tell(tried: list[Candidate], best: Candidate, folder: Path, reporter: Reporter) -> None:
+def _tell(tried: list[Candidate], best: Candidate, worth: Worth, folder: Path, reporter: Reporter) -> None:
     for candidate in tried:
         value = candidate.held_out
         text = candidate.failed or "no time left"
         if value is not None:
             text = held_out_text(value)
         reporter.say(f"{candidate.choice.name}: {text}{', chosen' * (candidate is best)}")
+    reporter.say(f"{best.choice.name} was chosen on {worth.images} held-out images. {worth.text()}")
     record = _read(folder / RECORD)
     compared = [
         {"name": c.choice.name, "held_out_balanced_accuracy": c.held_out, **({"failed": c.failed} if c.failed else {})}
         for c in tried
     ]
-    _write(folder / RECORD, {**record, "chosen": best.choice.name, "compared": compared})
+    _write(folder / RECORD, {**record, "chosen": best.choice.name, "compared": compared, **worth.to_json()})
 
 
 def _read(path: Path) -> dict[str, Any]:

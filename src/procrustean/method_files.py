@@ -152,9 +152,8 @@ def named_code(name: str) -> tuple[FileMethod, Code]:
     for code in reversed(_named.values()):
         if own.sha256 == code.sha256 or (not own.sha256 and place == code.path):
             return own, code
-    same_name = [code for code in _named.values() if code.path.name == place.name]
-    if same_name and own.sha256:
-        raise ConfigError(_changed(own, same_name[-1]))
+    if own.sha256 and (edited := _code_of_that_name(own)) is not None:
+        raise ConfigError(_changed(own, edited))
     hash_text = f" (sha256 {own.sha256[:SHOWN]}...)" if own.sha256 else ""
     raise ConfigError(
         f"the method {own.plain}{hash_text} is code in a file, and no file is imported that you have not named "
@@ -166,6 +165,17 @@ def is_usable(name: str) -> bool:
     """Whether a method is there to be built: one of the library's own, or of a file that the user has named."""
     own = file_method(name)
     return own is None or own.sha256 in _named
+
+
+def edited_file(own: FileMethod) -> Path | None:
+    """The file of that name that the user has named in this process, where it has another text than the method's."""
+    code = _code_of_that_name(own)
+    return None if code is None or code.sha256 == own.sha256 else code.path
+
+
+def _code_of_that_name(own: FileMethod) -> Code | None:
+    name = expanded(own.path).resolve().name
+    return next((code for code in reversed(_named.values()) if code.path.name == name), None)
 
 
 def named_files() -> set[Path]:

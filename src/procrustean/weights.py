@@ -109,6 +109,12 @@ class DeferredWeights(nn.Module):
         return torch.where(self.set_in(clock), self.weights, 1.0)
 
 
+def epochs_of_setting_in(objective: nn.Module, epochs: int) -> set[int]:
+    """The epochs of a stage, from 0, in which deferred weights of its objective set in; none where they never do."""
+    starts = [module.start for module in objective.modules() if isinstance(module, DeferredWeights)]
+    return {epoch for start in starts if (epoch := first_deferred(start, epochs)) < epochs}
+
+
 def deferred(counts: Sequence[int], drw: bool, *, start: float = 0.8, beta: float = 0.9999) -> DeferredWeights | None:
     """What a method's `drw` stands for: effective-number weights from 80 % of the epochs on, or nothing."""
     return DeferredWeights(effective_number(counts, beta), start) if drw else None

@@ -54,6 +54,28 @@ def test_a_folder_of_runs_and_unfinished_ones(run: str, call: Call) -> None:
     assert data_of(Path("report.html"))["runs"] == 1
 
 
+def test_a_run_and_the_stored_copy_of_its_result_count_once(run: str, call: Call) -> None:
+    record = json.loads(Path(run, "result.json").read_text())
+    Path("runs/Kept").mkdir()  # before the run itself in the order of names
+    copy = Path("runs/Kept/a.json")
+    copy.write_text(json.dumps({**record, "command": "procrustean reproduce mine"}))
+    said = f"passed over 1 copy of results that are here twice and say the same, for example {copy.resolve()}"
+    compared = call("compare", "runs")
+    assert (compared.code, compared.out.count("| ERM")) == (0, 1)
+    assert said in compared.err
+    reported = call("report", "runs")
+    assert said in reported.err
+    assert data_of(Path("report.html"))["runs"] == 1
+    (method,) = data_of(Path("report.html"))["settings"][0]["methods"]
+    assert any(method["examples"]["pictures"].values())  # the run directory, which has the network, was taken
+    record["curves"]["loss"][0] += 1
+    copy.write_text(json.dumps(record))
+    for command in ("compare", "report"):
+        refused = call(command, "runs")
+        assert (refused.code, refused.out) == (2, "")
+        assert "are the same run" in refused.err
+
+
 def test_result_files_alone_are_enough(run: str, call: Call) -> None:
     content = Path(run, "result.json").read_text()
     Path("kept.json").write_text(content)

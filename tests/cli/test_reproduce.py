@@ -58,8 +58,13 @@ def test_tables_are_printed_in_the_format_of_a_document(call: Call) -> None:
     assert (tex.count(r"\begin{table}"), tex.count(r"\end{table}")) == (2, 2)
     lower = next(line for line in tex.splitlines() if line.strip().startswith("alpha=1 "))
     assert lower.endswith(r"$\bigtriangledown$ \\")
-    legend = tex.rsplit(r"\end{table}", 1)[1]
-    assert r"Accuracies in \%" in legend
+    captions = [line for line in tex.splitlines() if line.startswith(r"  \caption{")]
+    assert len(captions) == 2
+    assert all(r"Accuracies in \%" in caption for caption in captions)
+    after = tex.rsplit(r"\end{table}", 1)[1].strip()
+    assert after.startswith("% Shown: ")  # nothing is set as a paragraph of its own
+    assert "\n" not in after
+    assert "Shown: " in markdown
     assert not set("✓≈▲▼±") & set(tex)
 
 
@@ -71,9 +76,16 @@ def test_a_table_of_one_s_own_has_no_empty_columns_for_the_paper(mine: str, call
         "epochs",
         "seeds",
         "last",
-        "held-out",
         "oracle",
     ]
+    assert "eld-out" not in answer.out
+    assert answer.out.count("**") > 2  # beside the title, the best
+    content = yaml.safe_load(Path(mine).read_text())
+    content["tables"]["mine"]["base"]["hold_out"] = 2
+    Path(mine).write_text(yaml.safe_dump(content))
+    kept = call("reproduce", "mine", "--tables", mine, "--seeds", 1).out
+    assert "held-out |" in kept
+    assert "Held-out: the epoch chosen on held-out images" in kept
     assert "paper" not in answer.out
     assert "published" not in answer.out
     assert "balanced accuracies where the test set is not balanced" in answer.out

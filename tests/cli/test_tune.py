@@ -58,6 +58,14 @@ def test_chosen_on_held_out_images_then_trained_on_all(tune: Call) -> None:
     assert ":\n\n**Test accuracy in %" in answer.out
 
 
+@pytest.mark.parametrize(("method", "over", "default"), [("mfw", "alpha=1", True), ("mfw", "alpha=5", False)])
+def test_a_choice_that_is_the_default_is_called_so(tune: Call, method: str, over: str, default: bool) -> None:
+    answer = tune("--method", method, "--over", over, "--final-seeds", 0, "--quiet")
+    assert answer.code == 0, answer.err
+    said = f"This is the default of {method} here: training without tuning takes it, too."
+    assert (said in answer.out) == (said in study()["text"]) == default
+
+
 def test_a_share_of_each_class_may_decide(tune: Call) -> None:
     answer = tune("--method", "mfw", "--over", "alpha=0.5,2", "--final-seeds", 0, "--hold-out", 0.25)
     assert answer.code == 0, answer.err

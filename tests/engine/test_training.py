@@ -16,6 +16,7 @@ from torch import nn
 
 from procrustean.api import Stopped, evaluate, fit, load_run, resume
 from procrustean.config import RunConfig
+from procrustean.console import SilentReporter
 from procrustean.data.imageset import ImageSet, Splits
 from procrustean.engine import training
 from procrustean.engine.evaluate import evaluate_net
@@ -46,6 +47,28 @@ def strict_json(path: Path) -> Any:
 
 def weights_equal(one: dict[str, torch.Tensor], other: dict[str, torch.Tensor]) -> bool:
     return one.keys() == other.keys() and all(torch.equal(one[name], other[name]) for name in one)
+
+
+def test_it_is_said_when_class_weights_set_in(splits: Splits, run_settings: dict[str, Any], tmp_path: Path) -> None:
+    class Told(SilentReporter):
+        def __init__(self) -> None:
+            self.said: list[str] = []
+
+        def say(self, text: str) -> None:
+            self.said.append(text)
+
+        def epoch_done(self, name: str, epoch: int, record: dict[str, Any]) -> None:
+            self.said.append(f"epoch {epoch + 1} done")
+
+    told, plain = Told(), Told()
+    fit(splits, **{**run_settings, "epochs": 5}, drw=True, reporter=told)
+    weighted = [line for line in told.said if "class weights" in line]
+    assert [line.partition(": ")[2] for line in weighted] == [
+        "class weights (DRW) from epoch 5 on, so the loss is another"
+    ]
+    assert told.said.index("epoch 4 done") < told.said.index(weighted[0]) < told.said.index("epoch 5 done")
+    fit(splits, **{**run_settings, "epochs": 5, "run_dir": tmp_path / "plain"}, reporter=plain)
+    assert not any("class weights" in line for line in plain.said)
 
 
 # Evaluation and selection

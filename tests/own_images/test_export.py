@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+import importlib.util
 import json
+import logging
 import runpy
 import shutil
 import subprocess
@@ -50,6 +52,21 @@ def exported(run: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, P
     for name in ("onnx", "onnxruntime", "onnxscript"):
         pytest.importorskip(name)
     return {form: export(run, form=form, output=root / form).folder for form in ("safetensors", "torch", "onnx")}
+
+
+def test_the_exporter_does_not_speak_of_torchvision(
+    run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    for name in ("onnx", "onnxruntime", "onnxscript"):
+        pytest.importorskip(name)
+    find = importlib.util.find_spec
+    monkeypatch.setattr(
+        importlib.util, "find_spec", lambda name, *more: None if name == "torchvision" else find(name, *more)
+    )
+    level = logging.getLogger("torch.onnx").level
+    export(run, form="onnx", output=tmp_path / "model")
+    assert not [message for message in caplog.messages if "torchvision" in message]
+    assert logging.getLogger("torch.onnx").level == level
 
 
 @pytest.mark.parametrize("form", ["safetensors", "torch", "onnx"])

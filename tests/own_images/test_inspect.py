@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 import shlex
 import shutil
 from collections.abc import Callable
@@ -83,6 +84,14 @@ def test_the_text_says_it_all(messy: Path) -> None:
     ):
         assert part in text, part
     assert "broken: 1 file cannot be used; left out:" in inspect_source(str(messy), device="cpu", on_bad_image="skip")
+
+
+def test_the_time_that_train_plans_with_is_named(colours: Path, tmp_path: Path) -> None:
+    answer = inspect_source(str(colours), device="cpu")
+    named = re.search(r"as of now; train plans with (about .*), reckoned at half the usual speed\n", answer)
+    assert named is not None
+    why = planned(RunConfig(str(colours), method="advised", device="cpu")).why
+    assert any(f"images in {named[1]}, reckoned at half the usual speed" in line for line in why)
 
 
 def test_without_splits_it_says_what_would_be_set_aside(colours: Path, tmp_path: Path) -> None:

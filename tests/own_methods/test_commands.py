@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -173,5 +174,13 @@ def test_tables_of_ones_own(call: Call, npz: str) -> None:
     Path("mine.py").write_text(Path("mine.py").read_text() + "\n")
     answer = call(*words, "--dry-run")
     assert "2 runs: 1 done, 0 begun, 1 to do" in done(answer)
-    assert "which is in no file that a table names" in answer.err
-    done(call("reproduce", "--results", "results", "--output", "runs"))
+    said = "left out: 1 run was trained by mine.py:tempered, but "
+    assert answer.err.count("left out") == answer.err.count(said) == 1  # the run and the copy of its result
+    assert "mine.py has been edited since: as it is now it is another method" in answer.err
+    shown = done(call(*words, "--show"))
+    assert re.search(r"^\| mine +\| +— \| +— \| +— \|", shown, re.MULTILINE), shown
+    done(call(*words, "--quiet"))
+    assert re.search(r"^\| mine +\| +\d+", done(call(*words, "--show")), re.MULTILINE)
+    elsewhere = call("reproduce", "--results", "results", "--output", "runs")
+    done(elsewhere)
+    assert "left out: 2 runs were trained by mine.py:tempered, which is in no file that a table names" in elsewhere.err

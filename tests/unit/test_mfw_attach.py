@@ -449,10 +449,16 @@ class TestErrors:
         with pytest.raises(KeyError), handle(y):  # another error is not hidden
             raise KeyError
 
-    def test_a_compiled_model(self) -> None:
+    @pytest.mark.parametrize("layer", ["0._orig_mod.0.middle", "0.0.middle"])
+    def test_a_part_that_is_compiled(self, layer: str) -> None:
         compiled = torch.compile(nn.Sequential(made()))
         with pytest.raises(LayerError, match=r"attach first, then compile"):
-            MFW(COUNTS).attach(nn.Sequential(compiled), "0._orig_mod.0.middle")
+            MFW(COUNTS).attach(nn.Sequential(compiled), layer)
+
+    @pytest.mark.parametrize("labels", [None, "labels"])
+    def test_a_compiled_model(self, labels: str | None) -> None:
+        with pytest.raises(LayerError, match=r"layer 'middle' belongs to a compiled model.*attach first, then compile"):
+            MFW(COUNTS).attach(torch.compile(made()), "middle", labels=labels)
 
     def test_data_parallel_around_an_attached_model(self) -> None:
         model, (x, y) = made(), next(batches(1))

@@ -9,6 +9,8 @@ from functools import lru_cache
 #: Multiply-adds of the forward pass per second of training, backward pass included. Half of what ResNet-32 reached, per
 #: CPU thread in float32 (results/speed-cpu.json) and on an H200 (results/speed-h200.json): machines are busy.
 PER_THREAD, ON_GPU = 5e9, 3e12
+#: What these numbers are called beside a time that follows from them.
+CAUTION = "reckoned at half the usual speed"
 #: The smallest network computes on one thread, and its thin layers less efficiently.
 SMALL = 4e9
 #: Seconds that a training by default may take by this reckoning. A machine may well be half as fast.

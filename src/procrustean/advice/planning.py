@@ -20,7 +20,7 @@ from ..errors import ConfigError
 from ..loading import source_settings
 from ..preparing import imbalanced
 from ..recipes import PAPER
-from .cost import Machine, this_machine
+from .cost import CAUTION, Machine, this_machine
 from .methods import advised
 from .pretrained import found_pretrained
 from .settings import EVALUATIONS, Settings, choose_settings, rate_for, settings_of
@@ -168,7 +168,7 @@ def _with_training(
     epochs = f"{filled.epochs} epoch{'s' * (filled.epochs != 1)}"
     text = (
         f"{filled.net} on images of {width} x {height}, {epochs} in batches of {filled.batch_size}: what "
-        f"{where} trains on {images} images in about {duration_text(seconds)}"
+        f"{where} trains on {images} images in about {duration_text(seconds)}, {CAUTION}"
     )
     if chosen.pretrained and config.net is None:
         text += ", starting from the pretrained weights that are in the cache"

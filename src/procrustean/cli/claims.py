@@ -8,7 +8,7 @@ from pathlib import Path
 import tyro
 
 from ..errors import RunError
-from .outcome import finished_runs
+from .outcome import finished_results
 
 
 @dataclass(frozen=True)
@@ -26,9 +26,8 @@ class Claims:
     def run(self) -> int:
         from ..console import notify, write_result
         from ..diagnose.claims import block_for, claims_table, coverage, replaced
-        from ..report.results import load_result
 
-        results = [load_result(run) for run in finished_runs(self.runs)]
+        results = finished_results(self.runs)
         if self.page is None:
             write_result(claims_table(results))
         else:

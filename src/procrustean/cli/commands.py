@@ -8,6 +8,7 @@ from typing import Annotated, Any, Protocol, Union
 
 import tyro
 
+from ..console import notify
 from .adjust import Adjust
 from .bench import Bench
 from .claims import Claims
@@ -21,6 +22,7 @@ from .evaluate import Evaluate
 from .export import Export
 from .figures import Figures
 from .fleet import Fleet
+from .hints import hints
 from .inspect import Inspect
 from .layers import Layers
 from .methods import Methods
@@ -70,6 +72,7 @@ COMMANDS: dict[str, Any] = {
 }
 #: Commands that have commands of their own; alone, tyro would name these without the name of their group.
 GROUPS = ("data", "bench")
+REFUSED = 2  # the exit code of tyro for a command line that it cannot read
 
 
 class Command(Protocol):
@@ -92,12 +95,18 @@ def parse(arguments: Sequence[str]) -> Command:
         options = {"args": list(arguments[1:]), "prog": f"procrustean {name}"}
     if path is not None and kind in (Train, Tune):
         options["default"] = kind.with_defaults(settings)
-    parsed: Command = tyro.cli(
-        kind,
-        registry=values(offered=_asks_for_completion(arguments)),
-        config=(tyro.conf.OmitArgPrefixes, tyro.conf.OmitSubcommandPrefixes, tyro.conf.FlagCreatePairsOff),
-        **options,
-    )
+    try:
+        parsed: Command = tyro.cli(
+            kind,
+            registry=values(offered=_asks_for_completion(arguments)),
+            config=(tyro.conf.OmitArgPrefixes, tyro.conf.OmitSubcommandPrefixes, tyro.conf.FlagCreatePairsOff),
+            **options,
+        )
+    except SystemExit as end:
+        if end.code == REFUSED and kind in (Train, Tune):
+            for hint in hints(name, arguments[1:]):
+                notify(hint)
+        raise
     if isinstance(parsed, Train | Tune):
         # Options of the command line change those of the file one by one.
         return replace(parsed, options={**settings.get("options", {}), **parsed.options})

@@ -8,7 +8,7 @@ from typing import Literal
 
 import tyro
 
-from .outcome import finished_runs
+from .outcome import finished_results
 
 
 @dataclass(frozen=True)
@@ -40,9 +40,8 @@ class Figures:
         from ..console import make_reporter, write_result
         from ..diagnose.diagnosed import with_diagnosis
         from ..diagnose.figures import draw
-        from ..report.results import load_result
 
-        results = [with_diagnosis(load_result(run)) for run in finished_runs(self.runs)]
+        results = [with_diagnosis(result) for result in finished_results(self.runs)]
         files = draw(
             self.name,
             results,

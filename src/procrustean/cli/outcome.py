@@ -14,6 +14,7 @@ from .outputs import write_table
 
 if TYPE_CHECKING:
     from ..report.formats import Table
+    from ..report.results import Result
 
 Format = Literal["table", "markdown", "csv", "latex"]
 
@@ -31,6 +32,14 @@ def finished_runs(paths: Sequence[Path]) -> list[Path]:
     if paths and not found:
         raise RunError("none of these is a finished run")
     return found
+
+
+def finished_results(paths: Sequence[Path]) -> list[Result]:
+    """What the finished runs at the paths have recorded; copies that say the same count once, which is said."""
+    from ..report.copies import without_copies
+    from ..report.results import load_result
+
+    return without_copies((load_result(run) for run in finished_runs(paths)), notify)
 
 
 def runs_of(paths: Sequence[Path]) -> list[Path]:
@@ -81,10 +90,10 @@ def show(runs: Sequence[Path], *, form: Format = "table", by_class: bool = False
 def comparisons_of(runs: Sequence[Path], *, by_class: bool = False, in_one: bool = False) -> list[Table]:
     """The finished ones among the runs as tables, one for each choice of classes unless they are wanted in one."""
     from ..report.ordering import by_options
-    from ..report.results import group_results, load_result, split_by_choice_of_classes
+    from ..report.results import group_results, split_by_choice_of_classes
     from ..report.tables import comparison, per_class
 
-    groups = by_options(group_results(load_result(run) for run in finished_runs(runs)))
+    groups = by_options(group_results(finished_results(runs)))
     if by_class:
         return [per_class(groups)]
     parts = [groups] if in_one or not groups else split_by_choice_of_classes(groups)

@@ -206,8 +206,10 @@ class Reproduce:
         if not pieces:
             pieces = [f"Nothing of this is among the results in {self.results} or {self.output}."]
         numbers = seeds_text(asked, store, shown=self.seeds, data_seed=self.data_seed)
-        pieces += [numbers] if numbers else []
-        write_result(*(pieces if self.format == "table" else [in_format(pieces, self.format)]))
+        if self.format == "table":
+            write_result(*pieces, *filter(None, [numbers]))
+        else:
+            write_result(in_format(pieces, self.format, numbers))
         if not self.show:  # the files hold the tables in full, whatever was asked for last
             write_tables([definitions.tables[name] for name in names], store, self.output, data_seed=self.data_seed)
 

@@ -11,7 +11,7 @@ from ..engine.stages import stage_epochs
 from ..method_files import plain_name
 from ..method_labels import shown_label
 from ..methods import checked_options, make_method, option_defaults
-from ..methods.base import Method
+from ..methods.base import Method, option_in_use
 from ..nets import layers_of
 from ..nets.classifier import Backbone
 from ..objectives import Mixer
@@ -60,12 +60,11 @@ def _made(config: RunConfig, kind: Kind, backbone: Backbone, options: dict[str, 
 
 def _resolved(name: str, value: Any, method: Method, backbone: Backbone) -> str:
     """An option as given, or what the method has made of one that was left open."""
-    parts = [module for stage in method.stages for module in stage.objective.modules()]
     if name in ("layer", "layers"):
+        parts = (module for stage in method.stages for module in stage.objective.modules())
         at = next((part.at for part in parts if isinstance(part, Mixer)), ())
         return ", ".join(f"{one} (backbone.{backbone.groups[one]})" if one in backbone.groups else one for one in at)
-    chosen = (getattr(part, name, None) for part in parts) if value is None else ()
-    return str(next((found for found in chosen if isinstance(found, int | float | str)), value))
+    return str(option_in_use(method, name) if value is None else value)
 
 
 def _deferred(method: Method, epochs: int) -> dict[str, str]:

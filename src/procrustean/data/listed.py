@@ -100,7 +100,8 @@ class FileListing:
         splits = {split: _image_set(kept, pixels, split, classes) for split in present}
         train, test = splits["train"], splits.get("test")
         if test is None:
-            train, test, note = set_aside_test(train, self.where)
+            names = [file.name for file in kept if file.split == "train"]
+            train, test, note = set_aside_test(train, self.where, names.__getitem__)
             notes = [*notes, note]
         return Splits(self.name, train, test, splits.get("val"), "; ".join(notes))
 

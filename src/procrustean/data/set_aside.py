@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
-from procrustean.data.duplicates import MOST_COMPARED
+from procrustean.data.duplicates import MOST_COMPARED, Groups, example_pair, fingerprints, rule_text
 from procrustean.data.imageset import ImageSet, Labels
 from procrustean.data.parting import groups_of, part
 from procrustean.errors import DataError
@@ -21,11 +23,18 @@ def shares_for_test(counts: Labels) -> Labels:
     return np.where(counts >= 2, np.maximum(counts // 5, 1), 0)
 
 
-def set_aside_test(images: ImageSet, name: str) -> tuple[ImageSet, ImageSet, str]:
+def set_aside_test(
+    images: ImageSet, name: str, named: Callable[[int], str] = "image {}".format
+) -> tuple[ImageSet, ImageSet, str]:
     """Train set, test set and a note: every fifth image of each class, drawn with a fixed seed, becomes test.
 
     A class with 2 to 4 images gives one; a class with a single image keeps it for training. Near-duplicates stay on
     one side.
+
+    Args:
+        images: all there are.
+        name: where they are from.
+        named: what an image is called, by its position.
     """
     counts = shares_for_test(images.counts)
     if not counts.any():
@@ -37,7 +46,9 @@ def set_aside_test(images: ImageSet, name: str) -> tuple[ImageSet, ImageSet, str
     if not len(test):
         raise DataError(
             f"{name}: there is no test set, and none can be set aside: the images of each class are near-duplicates of "
-            "one another; add images, or give a test set"
+            f"one another{_example(images, groups, named)}. Add images that differ, or give a test set. If these are "
+            "different images in truth, part them yourself, into folders train and test (a column split in a table, "
+            "test_images and test_labels in a .npz file)"
         )
     train = np.setdiff1d(np.arange(len(images)), test)
     note = f"no test images given: 20 % per class set aside as test, seed {SEED}"
@@ -51,3 +62,10 @@ def set_aside_test(images: ImageSet, name: str) -> tuple[ImageSet, ImageSet, str
             shown = ", ".join(names[:5]) + (" ..." if len(names) > 5 else "")
             note += f"; {len(names)} {why} stay in train and are not tested: {shown}"
     return images.subset(train), images.subset(test), note
+
+
+def _example(images: ImageSet, groups: Groups, named: Callable[[int], str]) -> str:
+    """The rule by which images are near-duplicates, and two that are."""
+    rule = rule_text(len(images))
+    first, second = example_pair(fingerprints(images.images), groups)
+    return f" ({rule}), for example {named(first)} and {named(second)}"

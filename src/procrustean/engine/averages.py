@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from ..objectives import Objective
-from ..weights import DeferredWeights, first_deferred
+from ..weights import epochs_of_setting_in
 from .parameters import FlatBuffers, FlatParameters
 
 AverageKind = Literal["none", "ema", "swa", "both"]
@@ -28,9 +28,7 @@ def swa_begins(objective: Objective, epochs: int, swa_from: SwaFrom) -> int:
     """
     begins = epochs - max(1, round(SWA_SHARE * epochs))
     if swa_from == "drw":
-        starts = [module.start for module in objective.modules() if isinstance(module, DeferredWeights)]
-        setting_in = [first_deferred(start, epochs) for start in starts]
-        begins = max(begins, *(epoch for epoch in setting_in if epoch < epochs), 0)
+        begins = max(begins, *epochs_of_setting_in(objective, epochs), 0)
     return begins
 
 

@@ -17,6 +17,7 @@ from ..errors import Diverged, RunError
 from ..methods.base import Judge, Method
 from ..nets.classifier import Classifier
 from ..recipes import Recipe
+from ..weights import epochs_of_setting_in
 from .averages import AverageKind, SwaFrom
 from .checkpoint import check_tensors, cpu_copy
 from .device import Placement
@@ -238,7 +239,12 @@ class Training:
             if self._pending is not None:
                 stage.load_state(self._pending)
                 self._pending = None
+            weighted_from = epochs_of_setting_in(plan.objective, stage.epochs) - {0}
             while position.epoch < stage.epochs:
+                if position.epoch in weighted_from:
+                    self.reporter.say(
+                        f"{self.name}: class weights (DRW) from epoch {position.records + 1} on, so the loss is another"
+                    )
                 stage.begin_epoch(position.epoch, position.step)
                 yield from self._run_epoch(stage)
             # Before the checkpoint that says that the stage is over, which holds the network alone.

@@ -25,6 +25,7 @@ def model_card(
     difference: float,
     why: list[str],
     compared: list[dict[str, Any]],
+    worth: str,
 ) -> str:
     """Markdown.
 
@@ -38,6 +39,7 @@ def model_card(
         difference: largest difference of a probability that the check of the export found.
         why: reasons for settings that were chosen automatically.
         compared: methods that were compared on the held-out images, if any.
+        worth: how far these images tell the methods apart.
     """
     data, environment = result["data"], result["environment"]
     sections = [
@@ -60,7 +62,7 @@ def model_card(
         f"the split {markdown(data['split_hash'][:16])}.",
         "## Training",
         _training(spec, result),
-        _compared(compared),
+        _compared(compared, worth),
         "\n".join(f"- {markdown(reason)}" for reason in why),
         "## Images and probabilities",
         _preparation(spec, form),
@@ -113,12 +115,15 @@ def _tested(metrics: dict[str, Any], classes: int) -> list[str]:
     return ["?"] * classes if confusion is None else [str(sum(row)) for row in confusion]
 
 
-def _compared(compared: list[dict[str, Any]]) -> str:
+def _compared(compared: list[dict[str, Any]], worth: str) -> str:
     if not compared:
         return ""
     values = ((markdown(c["name"]), c["held_out_balanced_accuracy"]) for c in compared)
     shown = "; ".join(f"{name} {'not in time' if v is None else f'{100 * v:.1f} %'}" for name, v in values)
-    return f"The method was chosen by balanced accuracy on the held-out images: {shown}."
+    return (
+        f"The method was chosen by balanced accuracy on the held-out images: {shown}."
+        + f" {markdown(worth)}" * bool(worth)
+    )
 
 
 def _probabilities(spec: ModelSpec, result: dict[str, Any], prior: str | None) -> str:

@@ -7,7 +7,7 @@ import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
-from ..auto import compared_in
+from ..auto import compared_in, worth_in
 from ..calibration.kept import HELD_OUT_SCORES, held_out_scores
 from ..calibration.priors import read_prior
 from ..engine.run_directory import RunDirectory
@@ -62,6 +62,7 @@ def export(
             difference=difference,
             why=why,
             compared=compared_in(Path(model)),
+            worth=worth_in(Path(model)),
         )
         record = {
             "format": FORMAT,

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import io
+import logging
 import warnings
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
 from typing import Literal
@@ -105,8 +107,7 @@ def _onnx(model: Model, prior: Prior | None, path: Path) -> Runner:
         _needed(name)
     import onnxruntime
 
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of the exporter, about its own inner workings
+    with _without_asides():
         program = torch.onnx.export(
             _program(model, prior), dynamo=True, input_names=["pixels"], output_names=["probabilities"], verbose=False
         )
@@ -114,6 +115,23 @@ def _onnx(model: Model, prior: Prior | None, path: Path) -> Runner:
     program.save(str(path), external_data=False)
     session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
     return lambda pixels: np.asarray(session.run(None, {session.get_inputs()[0].name: pixels})[0])
+
+
+@contextmanager
+def _without_asides() -> Iterator[None]:
+    """In it the exporter says nothing about its own inner workings, such as torchvision's operators, which are unused.
+
+    Whether the export is right is checked afterwards.
+    """
+    logger = logging.getLogger("torch.onnx")
+    before = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        logger.setLevel(before)
 
 
 def _program(model: Model, prior: Prior | None) -> torch.export.ExportedProgram:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from rich.cells import cell_len, set_cell_size
 
-from ..advice.cost import Machine
+from ..advice.cost import CAUTION, Machine
 from ..advice.methods import MILD, Advice
 from ..advice.settings import Settings
 from ..console import command_text, duration_text
@@ -106,7 +106,8 @@ def describe_advice(
         f"advised method: {advice.choice.method}{drw}, {advice.why}",
         f"advised settings: {settings.net} at {settings.size} x {settings.size} pixels, {epochs} in "
         f"batches of {settings.batch_size}{', from the pretrained weights in the cache' * settings.pretrained}",
-        f"expected time: about {duration_text(1.2 * seconds)} on {where}, at {speed:,.0f} images a second as of now",
+        f"expected time: about {duration_text(1.2 * seconds)} on {where}, at {speed:,.0f} images a second as of now; "
+        f"train plans with about {duration_text(settings.seconds)}, {CAUTION}",
         f"start with: {command_text(*command)}",
         f"or compare methods on held-out images: {command_text(*command, '--method', 'auto', '--minutes', 30)}",
     ]

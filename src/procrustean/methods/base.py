@@ -95,3 +95,10 @@ class Method:
     paper: Mapping[str, Any] = field(default_factory=dict)
     longer: float = 1.0
     own: Mapping[str, Any] | None = field(default_factory=dict)
+
+
+def option_in_use(method: Method, name: str) -> int | float | str | None:
+    """What a method has made of an option that was left open; None where none of its parts tells."""
+    parts = (module for stage in method.stages for module in stage.objective.modules())
+    found = (getattr(part, name, None) for part in parts)
+    return next((value for value in found if isinstance(value, int | float | str)), None)

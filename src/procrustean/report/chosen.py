@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
 
 from procrustean.plain_json import read_object
 from procrustean.report.result_file import Result
@@ -34,6 +36,16 @@ def held_out_accuracy(group: Group) -> Statistic | None:
     return summarise(curve[-1] if curve else None for curve in curves)
 
 
+def worth_of_choice(groups: Iterable[Group]) -> str:
+    """What the choice is worth, as the record of the comparison says; nothing where several were made, each its own."""
+    places = {result.path.parent.parent for group in groups for result in group.results if result.path is not None}
+    if len(places) != 1:
+        return ""
+    record = _record(places.pop())
+    worth = record.get("worth")
+    return f" {record.get('chosen')} was chosen. {worth}" if isinstance(worth, str) else ""
+
+
 def _key(group: Group) -> str:
     return "\n".join(str(result.path) for result in group.results)
 
@@ -45,5 +57,8 @@ def _compared(result: Result) -> bool:
 def _was_chosen(result: Result) -> bool:
     assert result.path is not None
     run = result.path.parent
-    record = read_object(run.parent / COMPARISON, "compare again with another --run-dir")
-    return bool(record.get("chosen") == run.name)
+    return bool(_record(run.parent).get("chosen") == run.name)
+
+
+def _record(folder: Path) -> dict[str, Any]:
+    return read_object(folder / COMPARISON, "compare again with another --run-dir")

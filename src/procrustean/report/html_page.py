@@ -15,6 +15,7 @@ from typing import Any
 
 from procrustean import __version__
 from procrustean.errors import RunError
+from procrustean.report.copies import without_copies
 from procrustean.report.examples import ExampleFinder
 from procrustean.report.page_data import page_data
 from procrustean.report.result_file import load_result
@@ -94,7 +95,7 @@ def write_report(
     """
     from procrustean.diagnose.diagnosed import with_diagnosis
 
-    results = [with_diagnosis(load_result(run)) for run in runs]
+    results = [with_diagnosis(result) for result in without_copies(map(load_result, runs), say)]
     finder = ExampleFinder(examples, data_dir=data_dir, say=say) if examples else None
     write_page(html_page(page_data(results, finder=finder)), Path(output))
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from procrustean.counts import STEP_RATIO
 from procrustean.errors import RunError
 from procrustean.metrics import class_groups
-from procrustean.report.chosen import choices, held_out_accuracy, times_chosen
+from procrustean.report.chosen import choices, held_out_accuracy, times_chosen, worth_of_choice
 from procrustean.report.formats import (
     Cell,
     Column,
@@ -94,7 +94,7 @@ def comparison(groups: Sequence[Group]) -> Table:
     for column, statistics in numbers:
         # Where held-out images have chosen, no result on the test set is offered as another choice.
         by_test = was_compared and column.name != "held_out_accuracy"
-        best = [False] * len(groups) if by_test else _best(statistics, images)
+        best = [False] * len(groups) if by_test else best_marks(statistics, images)
         cells.append(
             [
                 measured_cell(statistic, runs=len(group.results), best=is_best)
@@ -112,7 +112,7 @@ def comparison(groups: Sequence[Group]) -> Table:
         + " Columns right of the oracle are of the last epoch"
         + ("" if equal else "; group columns are mean recalls")
         + ". The oracle is the epoch that was best on the test set, so it is not a fair estimate."
-        + (CHOSEN if was_compared else "")
+        + (CHOSEN + worth_of_choice(groups) if was_compared else "")
         + _given_options(groups, described.labels),
         shared=described.shared,
     )
@@ -200,7 +200,7 @@ def per_class(groups: Sequence[Group], selection: Selection = "last") -> Table:
     rows = []
     for index, (name, count) in enumerate(zip(first.classes, first.counts, strict=True)):
         statistics = [recall[index] for recall in recalls]
-        best = _best(statistics, [group.data_seeds for group in groups])
+        best = best_marks(statistics, [group.data_seeds for group in groups])
         cells = [
             measured_cell(statistic, runs=len(group.results), best=is_best)
             for statistic, group, is_best in zip(statistics, groups, best, strict=True)
@@ -228,7 +228,7 @@ def by_class_size(groups: Sequence[Group], selection: Selection = "last") -> Tab
     cells: list[list[Cell]] = [[Cell(label) for label in distinct_labels(groups)]]
     for name in GROUP_METRICS:
         statistics = [group.statistic(name, selection) for group in groups]
-        best = _best(statistics, [group.data_seeds for group in groups])
+        best = best_marks(statistics, [group.data_seeds for group in groups])
         columns.append(Column(name, name, measured=True))
         cells.append(
             [
@@ -291,7 +291,7 @@ def _last_epoch_columns(groups: Sequence[Group]) -> list[tuple[str, str]]:
     return [(name, name) for name in ("major", "minor", *kang)] + [("macro_f1", "macro-F1")]
 
 
-def _best(statistics: Sequence[Statistic | None], blocks: Sequence[str]) -> list[bool]:
+def best_marks(statistics: Sequence[Statistic | None], blocks: Sequence[str]) -> list[bool]:
     """The highest mean of each block of settings, as displayed; none where there is nothing to compare with."""
     shown = [None if statistic is None else f"{100 * statistic.mean:.1f}" for statistic in statistics]
     best = []

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from procrustean.errors import ConfigError, ProcrusteanError
+from procrustean.report.copies import without_copies
 from procrustean.report.html_page import html_page, page_policy
 from procrustean.report.ongoing import EPOCHS_FILE, Ongoing, load_ongoing
 from procrustean.report.page_data import page_data
@@ -158,4 +159,5 @@ def _data_of(runs: Sequence[Path]) -> dict[str, Any]:
             results.append(load_result(run))
         else:
             ongoing.append(load_ongoing(run))
-    return page_data(results, ongoing=ongoing)
+    # Asked for again and again, so that what was passed over is not said each time.
+    return page_data(without_copies(results, lambda text: None), ongoing=ongoing)

@@ -41,6 +41,7 @@ class Beside:
     held_out_images: int  # per class, cut from the source; 0 where no run held any out
     epochs: int | None
     recipe: str
+    edited: bool = False  # there are runs of it, but of another text of its method's file
 
     @property
     def seeds(self) -> int:
@@ -91,6 +92,7 @@ def beside(spec: TableSpec, cell: Cell, store: Store, *, metric: str = "top1", d
         held_out_images=images,
         epochs=None if first is None else int(first["recipe"]["epochs"]),
         recipe="" if first is None else str(first["recipe"].get("name", "")),
+        edited=config is not None and store.left_out_methods.has_earlier(config.method),
     )
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from dataclasses import replace
+from itertools import groupby
 from pathlib import Path
 from typing import Literal
 
@@ -47,22 +49,50 @@ def finished_tables(
         return [*judged, *filter(None, [overall(judgements)])]
     by_metric = [table_cells(spec, store, metric=metric, data_seed=data_seed, only=only) for metric in spec.metrics]
     paper = any(cell.paper is not None for cells in by_metric for cell in cells)
+    # The paper's tables keep the column: what is missing in it is still to be measured.
+    held_out = paper or any(cell.held_out is not None for cells in by_metric for cell in cells)
     pieces: list[Table | str] = [
-        column_table(spec, column, inside, paper=paper)
+        column_table(spec, column, inside, paper=paper, held_out=held_out)
         for cells in by_metric
         for column, inside in measured_columns(spec, cells).items()
     ]
     if pieces:
-        texts = (legend(data_seed, paper=paper), held_out_note(by_metric[-1]), spec.note)
+        texts = (legend(data_seed, paper=paper, held_out=held_out), held_out_note(by_metric[-1]), spec.note)
         pieces.append(" ".join(text for text in texts if text))
     return pieces
 
 
-def in_format(pieces: Sequence[Table | str], form: Literal["markdown", "latex"]) -> str:
-    """Tables and what there is to say about them as the text of a document."""
+def in_format(pieces: Sequence[Table | str], form: Literal["markdown", "latex"], about_all: str = "") -> str:
+    """Tables and what there is to say about them as the text of a document.
+
+    In LaTeX, whose tables float, the latter is part of their captions, and what is about all of them a comment.
+
+    Args:
+        pieces: tables and texts, each about the tables before it.
+        form: of the document.
+        about_all: a text about all tables.
+    """
     if form == "latex":
-        return "\n".join(latex(p) + "\n" if isinstance(p, str) else to_latex(p) for p in pieces)
+        comment = f"% {latex(about_all)}\n" if about_all else ""
+        parts = [latex(p) + "\n" if isinstance(p, str) else to_latex(p) for p in _with_notes(pieces)]
+        return "\n".join([*parts, *filter(None, [comment])])
+    pieces = [*pieces, *filter(None, [about_all])]
     return "\n".join(p + "\n" if isinstance(p, str) else to_markdown(p) for p in pieces)
+
+
+def _with_notes(pieces: Sequence[Table | str]) -> list[Table | str]:
+    """The tables, each with the texts that follow it and those beside it as its note; texts before any table stay."""
+    found: list[Table | str] = []
+    for kind, group in groupby(pieces, key=type):
+        if kind is Table:
+            tables = [piece for piece in group if isinstance(piece, Table)]
+            found += tables
+        elif not found:
+            found += group
+        else:
+            note = " ".join(map(str, group))
+            found[-len(tables) :] = [replace(t, note=f"{t.note} {note}".strip()) for t in tables]
+    return found
 
 
 def seeds_text(cells: Sequence[Place], store: Store, *, shown: int | None, data_seed: int = 0) -> str:

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from ..config import RunConfig
 from ..report.formats import NOTHING, Cell, Column, Table, measured_cell
+from ..report.tables import best_marks
 from .comparison import SIGNS, Beside
 from .definitions import Cell as Place
 from .definitions import TableSpec
@@ -16,9 +17,9 @@ from .sizes import training_counts
 _OURS = (
     "Accuracies in % (balanced accuracies where the test set is not balanced), mean ± standard deviation over the "
     "training seeds, all on {images}; runs on other choices of the images are not among them. Last: the last epoch, "
-    "the headline. Held-out: the epoch chosen on held-out images, by runs that train without them. Oracle: the best "
-    "of the tested epochs on the test set; no fair estimate"
+    "the headline.{held_out} Oracle: the best of the tested epochs on the test set; no fair estimate"
 )
+_HELD_OUT = " Held-out: the epoch chosen on held-out images, by runs that train without them."
 _BESIDE_THE_PAPER = (
     ", but what the codes behind published numbers report, so the difference is oracle minus "
     "paper. ✓ within 1 point of the paper; ≈ further off, but no more than single runs of ours differ among themselves "
@@ -28,26 +29,31 @@ _BESIDE_THE_PAPER = (
 _METRICS = {"top1": "top-1", "top5": "top-5"}
 
 
-def legend(data_seed: int = 0, *, paper: bool = True) -> str:
+def legend(data_seed: int = 0, *, paper: bool = True, held_out: bool = True) -> str:
     """How to read the tables of the runs with one data seed.
 
     Args:
         data_seed: which images of a class were kept.
         paper: whether the tables have the paper's numbers; those of one's own have not.
+        held_out: whether they have a held-out column.
     """
     published = "the published sets (data seed 0)" if paper else "the sets of data seed 0"
     images = published if data_seed == 0 else f"the sets of data seed {data_seed}"
-    return _OURS.format(images=images) + (_BESIDE_THE_PAPER if paper else "") + "."
+    return _OURS.format(images=images, held_out=_HELD_OUT * held_out) + (_BESIDE_THE_PAPER if paper else "") + "."
 
 
-def column_table(spec: TableSpec, column: str, cells: Sequence[Beside], *, paper: bool = True) -> Table:
+def column_table(
+    spec: TableSpec, column: str, cells: Sequence[Beside], *, paper: bool = True, held_out: bool = True
+) -> Table:
     """One column of a table in full: a line per row that has been measured or that the paper has.
 
     Args:
         spec: the table.
         column: which of its columns.
         cells: those of the column.
-        paper: whether to show the paper's numbers and what they say about ours.
+        paper: whether to show the paper's numbers and what they say about ours. Without them our best are marked, which
+            beside the paper's would be taken for a verdict on the methods.
+        held_out: whether to show a column for epochs chosen on held-out images.
     """
     metric = cells[0].metric
     columns: tuple[Column, ...] = (
@@ -55,7 +61,7 @@ def column_table(spec: TableSpec, column: str, cells: Sequence[Beside], *, paper
         Column("epochs", "epochs"),
         Column("seeds", "seeds"),
         Column("last", "last", measured=True),
-        Column("held_out", "held-out", measured=True),
+        Column("held_out", "held-out", measured=True, csv_only=not held_out),
         Column("oracle", "oracle", measured=True),
     )
     if paper:
@@ -66,7 +72,17 @@ def column_table(spec: TableSpec, column: str, cells: Sequence[Beside], *, paper
             Column("mark", "", numeric=False),
         )
     title = f"{spec.title}: {column}" + (f", {_METRICS[metric]}" if len(spec.metrics) > 1 else "")
-    return Table(title, columns, tuple(_line(cell)[: len(columns)] for cell in cells))
+    rows = [_line(cell)[: len(columns)] for cell in cells]
+    return Table(title, columns, tuple(rows if paper else _with_best(rows)))
+
+
+def _with_best(rows: Sequence[tuple[Cell, ...]]) -> list[tuple[Cell, ...]]:
+    """The rows with the highest number of each column marked."""
+    marked = []
+    for cells in zip(*rows, strict=True):
+        best = best_marks([cell.statistic for cell in cells], [""] * len(cells))
+        marked.append([replace(cell, best=is_best) for cell, is_best in zip(cells, best, strict=True)])
+    return list(zip(*marked, strict=True))
 
 
 def _line(cell: Beside) -> tuple[Cell, ...]:
@@ -109,12 +125,15 @@ def _short(cell: Beside | None) -> str:
 
 
 def measured_columns(spec: TableSpec, cells: Sequence[Beside]) -> dict[str, list[Beside]]:
-    """The cells of each column in which something has been measured: those with numbers, ours or the paper's."""
+    """The cells of each column in which something has been measured: those with numbers, ours or the paper's.
+
+    Those whose method was edited after it was measured are among them: their row stays, with a dash.
+    """
     found = {}
     for column in spec.columns:
         inside = [c for c in cells if c.cell.column == column]
-        if any(c.seeds for c in inside):
-            found[column] = [c for c in inside if c.seeds or c.paper is not None]
+        if any(c.seeds or c.edited for c in inside):
+            found[column] = [c for c in inside if c.seeds or c.edited or c.paper is not None]
     return found
 
 

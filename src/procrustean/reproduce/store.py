@@ -7,16 +7,15 @@ from collections.abc import Callable, Mapping
 from copy import copy
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from ..config import RunConfig
 from ..engine.checkpoint import write_atomically
 from ..errors import ConfigError, RunError
-from ..method_files import is_usable, short_identity
 from ..plain_json import read_object
 from ..report.results import Result, load_result
 from ..run_places import is_damaged, is_result_file
 from .canonical import canonical, record_matches
+from .own_methods import LeftOutMethods
 
 FAILURES = "failures.json"
 
@@ -43,11 +42,14 @@ class Store:
         self.kept: dict[str, Stored] = {}
         self._repeats: dict[str, list[Stored]] = {}  # the same, whatever the training seed
         self.places: dict[str, Path] = {}  # run directories, finished or not
+        self.left_out_methods = LeftOutMethods()
         for path in sorted(results.rglob("*.json")) if results.is_dir() else []:
             if is_result_file(path) or is_damaged(path):  # which is said, or a seed would be missing without a word
                 self._add(path)
         for path in sorted(output.glob("*/config.json")) if output is not None else []:
             self._add_directory(path.parent)
+        for line in self.left_out_methods.lines():
+            say(line)
 
     def find(self, config: RunConfig) -> Stored | None:
         """The finished run of these settings."""
@@ -118,7 +120,9 @@ class Store:
     def _add(self, path: Path) -> None:
         try:
             result = load_result(path)
-            written = _recorded(result.config, path)
+            if self.left_out_methods.leaves_out(result.config):
+                return
+            written = RunConfig.from_record(result.config, origin=str(path))
             config = canonical(written)
         except (ConfigError, RunError) as error:
             self._say(f"left out: {error}")
@@ -139,19 +143,13 @@ class Store:
 
     def _add_directory(self, directory: Path) -> None:
         try:
-            record = json.loads((directory / "config.json").read_text())
-            config = _recorded(record["config"], directory)
+            settings = json.loads((directory / "config.json").read_text())["config"]
+            if isinstance(settings, Mapping) and self.left_out_methods.leaves_out(settings):
+                return
+            config = RunConfig.from_record(settings, origin=str(directory))
             made_here = canonical(config).hash == config.hash
         except (ConfigError, OSError, ValueError, KeyError, TypeError) as error:
             self._say(f"left out: {directory} ({error})")
             return
         if made_here:
             self.places[config.hash] = directory
-
-
-def _recorded(settings: Mapping[str, Any], origin: Path) -> RunConfig:
-    """The settings of a record; refuses a method of a file that no table here names, or names with another text."""
-    method = settings.get("method") if isinstance(settings, Mapping) else None
-    if isinstance(method, str) and not is_usable(method):
-        raise ConfigError(f"{origin} was trained by {short_identity(method)}, which is in no file that a table names")
-    return RunConfig.from_record(settings, origin=str(origin))

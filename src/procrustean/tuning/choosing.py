@@ -67,24 +67,37 @@ class Choice:
     def text(self) -> str:
         """What was chosen, why, and what it is worth."""
         best = self.best
-        lines = [f"Chosen: {best.name}, {100 * best.last:.1f} % on {self.images} held-out images."]
-        if self.ties:
-            names = "; ".join(score.name for score in self.ties)
-            how = (
-                f"taken for its mean over the last tenth of the evaluations, {100 * best.tail:.1f} %"
-                if best.tail > max(score.tail for score in self.ties)
-                else "taken because it was tried first"
-            )
-            lines.append(f"Tied with it in the last epoch: {names}; it was {how}.")
-        lines.append(f"One standard error of an accuracy on so few images is {100 * self.error:.1f} points.")
-        if self.close:
-            lines.append(f"Within it, too: {'; '.join(score.name for score in self.close)}.")
-        if self.ties or self.close:
-            lines.append(
-                "These images cannot tell them apart; hold out more, or take more seeds, before you read anything into "
-                "the choice."
-            )
-        return " ".join(lines)
+        how = (
+            f"it was taken for its mean over the last tenth of the evaluations, {100 * best.tail:.1f} %"
+            if self.ties and best.tail > max(score.tail for score in self.ties)
+            else "it was taken because it was tried first"
+        )
+        ties, close = ([score.name for score in scores] for scores in (self.ties, self.close))
+        chosen = f"Chosen: {best.name}, {100 * best.last:.1f} % on {self.images} held-out images."
+        return f"{chosen} {worth_text(self.error, ties, how, close)}"
+
+
+def worth_text(error: float, ties: Sequence[str], how: str, close: Sequence[str]) -> str:
+    """What a choice is worth.
+
+    Args:
+        error: standard error of the best one's balanced accuracy.
+        ties: names of others with the same accuracy.
+        how: the rule by which one of equals was taken, as a clause.
+        close: names of others that are worse by no more than one standard error.
+    """
+    lines = []
+    if ties:
+        lines.append(f"Tied with it in the last epoch: {'; '.join(ties)}; {how}.")
+    lines.append(f"One standard error of an accuracy on so few images is {100 * error:.1f} points.")
+    if close:
+        lines.append(f"Within it, too: {'; '.join(close)}.")
+    if ties or close:
+        lines.append(
+            "These images cannot tell them apart; hold out more, or take more seeds, before you read anything into "
+            "the choice."
+        )
+    return " ".join(lines)
 
 
 def held_out_counts(record: Mapping[str, Any]) -> list[float]:
@@ -97,10 +110,13 @@ def held_out_counts(record: Mapping[str, Any]) -> list[float]:
 def standard_error(balanced_accuracy: float, counts: Sequence[float]) -> float:
     """Of a mean of recalls, each measured on so many images and near that mean; a small class carries most of it.
 
+    No accuracy is taken to be nearer to 0 or 1 than half an image: all right on a few images is not all right for sure.
+
     >>> round(standard_error(0.75, [3] * 10), 3), round(standard_error(0.75, [100] * 9 + [3]), 3)
     (0.079, 0.028)
     """
-    p = balanced_accuracy
+    half = 0.5 / sum(counts)
+    p = min(max(balanced_accuracy, half), 1 - half)
     return math.sqrt(p * (1 - p) * sum(1 / count for count in counts)) / len(counts)
 
 

@@ -27,6 +27,7 @@ from ..run_names import Distinct
 from ..run_places import CANDIDATES
 from .checking import check_final, check_options, check_runs
 from .choosing import Choice, Score, choose, held_out_counts, options_text, score_of
+from .defaults import default_text
 from .searching import Options, OutOfTime, as_json, search_by_optuna, search_grid
 from .spaces import AFTER_TRAINING, Space, samples
 
@@ -107,7 +108,8 @@ def tune(
     chosen = {**choice.best.options, **after}
     retrained = tuning.retrain(chosen)
     failed = "".join(f" Not trained to the end: {score.name} ({score.failed})." for score in scores if score.failed)
-    text = choice.text() + tuning.remarks(after, retrained) + failed
+    default = "" if tuning.elsewhere else default_text(base, chosen, tuning.records[str(choice.best.options)][0])
+    text = choice.text() + default + tuning.remarks(after, retrained) + failed
     tuned = Tuned(tuple(scores), choice, chosen, tuple(retrained), text)
     _write(output, base, space, tuned, tuning)
     return tuned

@@ -69,8 +69,28 @@ def test_classes_of_copies_are_not_tested_and_named() -> None:
     _, test, note = set_aside_test(copies, "pets")
     assert test.counts.tolist() == [2, 0]
     assert "1 whose images are alike stay in train and are not tested: c1" in note
-    with pytest.raises(DataError, match="near-duplicates of one another"):
-        set_aside_test(ImageSet(made.images[[0, 0, 1, 1]], np.array([0, 0, 1, 1]), made.classes), "pets")
+
+
+def test_the_rule_an_example_and_a_way_out_are_named_where_all_are_alike() -> None:
+    made = images([2, 1])
+    alike = ImageSet(made.images[[0, 0, 0, 1, 1]] // 2, np.array([0, 0, 0, 1, 1]), made.classes)
+    alike.images[1, ..., 0] += 3
+    alike.images[2, ..., 0] += 2
+    with pytest.raises(DataError) as error:
+        set_aside_test(alike, "pets", "abcde".__getitem__)
+    message = (
+        "the images of each class are near-duplicates of one another (grey values, as means over 8 x 8 parts, and "
+        "colours of 2 x 2 parts within 6 of 255), for example a and c. Add images that differ"
+    )
+    assert message in str(error.value)
+    assert "part them yourself, into folders train and test" in str(error.value)
+    with pytest.raises(ConfigError, match=r"near-duplicates stay together .*--hold-out 3; or .*--hold-out 0"):
+        build(Splits("pets", many_times(made, 4), images([2, 1])), imbalance="natural", hold_out=0.25)
+
+
+def many_times(images: ImageSet, times: int) -> ImageSet:
+    """Each image so many times."""
+    return ImageSet(images.images.repeat(times, 0), images.labels.repeat(times), images.classes)
 
 
 def test_a_held_out_share_of_each_class() -> None:

@@ -58,6 +58,13 @@ def test_a_small_class_carries_most_of_the_error() -> None:
     assert choose([scored(0.80, alpha=1.0), scored(0.76, alpha=5.0)], [614 / 4] * 4).close == ()
 
 
+def test_all_right_on_a_few_images_is_not_certain() -> None:
+    assert standard_error(1.0, [66, 10, 6]) == pytest.approx(0.0138, abs=1e-4)
+    assert standard_error(0.0, [5, 5]) == pytest.approx(standard_error(1.0, [5, 5]))
+    choice = choose([scored(1.0, alpha=1.0), scored(0.99, alpha=5.0)], [66, 10, 6])
+    assert [score.name for score in choice.close] == ["alpha=5"]
+
+
 def test_records_that_have_only_the_sum_of_the_held_out_images() -> None:
     data = {"held_out": 30, "classes": ["a", "b", "c"]}
     assert held_out_counts({"data": data}) == [10, 10, 10]

@@ -1,0 +1,66 @@
+"""What to write instead of options that `train` and `tune` do not have but are often looked for there."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import fields
+from itertools import pairwise
+
+from ..config import RunConfig
+
+#: Settings that take one value in a run, with the flags under which several are asked for.
+ONE_PER_RUN = {"seed": ("seed", "seeds"), "method": ("method", "methods")}
+
+
+def hints(command: str, arguments: Sequence[str]) -> list[str]:
+    """Hints for a command line that was refused; none where nothing in it is known to be a common mistake.
+
+    Args:
+        command: train or tune.
+        arguments: what followed it.
+    """
+    given = _flags(arguments)
+    found = []
+    if command == "train":
+        for setting, names in ONE_PER_RUN.items():
+            if any(flag in names and (flag != setting or len(values) > 1) for flag, values in given):
+                found.append(
+                    f"a run has one {setting}; several {setting}s are the runs of a grid: procrustean fleet grid.yaml "
+                    "(docs/fleet.md)"
+                )
+    settings = {field.name for field in fields(RunConfig)}
+    asked = [(flag, values) for flag, values in given if flag not in settings]
+    with_option = _methods_by_option() if asked else {}
+    for flag, values in asked:
+        if methods := with_option.get(flag):
+            instead = f"--options {flag}={values[0] if values else 'VALUE'}"
+            if command == "tune":
+                instead += f", or --over {flag}=VALUE,VALUE,... to choose it"
+            of = f"method{'s' * (len(methods) > 1)} {', '.join(methods)}"
+            found.append(f"{flag} is an option of the {of}: write {instead}")
+    return found
+
+
+def _flags(arguments: Sequence[str]) -> list[tuple[str, list[str]]]:
+    """Every flag with the words that follow it.
+
+    >>> _flags(["digits", "--seed", "0", "1", "--batch-size=8", "--drw"])
+    [('seed', ['0', '1']), ('batch_size', ['8']), ('drw', [])]
+    """
+    places = [place for place, word in enumerate(arguments) if word.startswith("--")]
+    found = []
+    for place, end in pairwise([*places, len(arguments)]):
+        name, equals, value = arguments[place][2:].partition("=")
+        words = [*([value] if equals else []), *arguments[place + 1 : end]]
+        found.append((name.replace("-", "_"), words))
+    return found
+
+
+def _methods_by_option() -> dict[str, list[str]]:
+    from ..methods import METHODS, option_defaults  # imports torch, which no command line that is in order waits for
+
+    found: dict[str, list[str]] = {}
+    for method in METHODS:
+        for option in option_defaults(method):
+            found.setdefault(option, []).append(method)
+    return found

@@ -1,0 +1,50 @@
+"""Whether what was chosen is what the method takes by itself."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from ..config import RunConfig
+from ..counts import imbalance_kind
+from ..method_files import plain_name
+from ..methods import checked_options, make_method, option_defaults
+from ..methods.base import option_in_use
+from ..nets import layers_of
+from ..recipes import data_set
+from ..types import Problem
+from .searching import Options
+
+
+def default_text(base: RunConfig, chosen: Options, record: Mapping[str, Any]) -> str:
+    """A sentence for a choice that is the default; nothing for any other.
+
+    Args:
+        base: the settings that all candidates share.
+        chosen: options.
+        record: of a candidate, for the images and the network, on which defaults may depend.
+    """
+    if not chosen or not _is_default(base, chosen, record):
+        return ""
+    return f" This is the default of {plain_name(base.method)} here: training without tuning takes it, too."
+
+
+def _is_default(base: RunConfig, chosen: Options, record: Mapping[str, Any]) -> bool:
+    data, defaults = record["data"], option_defaults(base.method)
+    counts, layers = tuple(int(n) for n in data["counts"]), layers_of(record["recipe"]["net"])
+    problem = Problem(
+        counts,
+        imbalance_kind(counts) if data["kind"] == "natural" else data["kind"],
+        source=data_set(base.source if data["source"] == base.source else ""),
+        layers=tuple(layers.groups),
+        second_group=layers.second_group,
+    )
+    others = {name: value for name, value in base.options.items() if name not in chosen}
+    given = checked_options(base.method, {**others, **({"drw": True} if base.drw else {})})
+    method = make_method(base.method, problem, {**defaults, **given})
+
+    def default(name: str) -> Any:
+        # None is left open until the images are known.
+        return option_in_use(method, name) if defaults[name] is None else defaults[name]
+
+    return all(value == default(name) for name, value in checked_options(base.method, chosen).items())
