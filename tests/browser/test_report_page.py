@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from procrustean.report.formats import to_csv, to_latex
+from procrustean.report.html_page import write_report
 from procrustean.report.results import group_results, load_result
 from procrustean.report.tables import comparison
 
@@ -146,6 +147,23 @@ def test_numbers_in_plot_and_table_agree(browser: Browser, report: Path) -> None
     plotted = [text.text for text in browser.all(".selection.last .row-value")]
     tabled = [cell.text for cell in browser.all("#result tbody tr td:nth-child(2)")]
     assert plotted == tabled
+
+
+def test_results_a_tenth_of_a_point_apart_do_not_look_far_apart(
+    browser: Browser, runs: list[Path], tmp_path: Path
+) -> None:
+    for number, accuracy in enumerate((0.6231, 0.6249)):
+        record = json.loads((runs[0] / "result.json").read_text())
+        record["config"]["options"] = {"number": number}
+        record["label"] = f"Method {number}"
+        for selection in record["selections"].values():
+            selection["metrics"] |= {"accuracy": accuracy, "balanced_accuracy": accuracy}
+        (tmp_path / f"{number}.json").write_text(json.dumps(record))
+    write_report([tmp_path / "0.json", tmp_path / "1.json"], tmp_path / "close.html")
+    browser.open((tmp_path / "close.html").as_uri())
+    ticks = [float(text.text) for text in browser.all(".selection.last .selection-chart > text")]
+    assert len(set(ticks)) == len(ticks) >= 3
+    assert max(ticks) - min(ticks) >= 1
 
 
 def test_tables_are_downloaded(browser: Browser, report: Path, runs: list[Path], tmp_path: Path) -> None:

@@ -52,6 +52,12 @@ function span(values, floor = null) {
   return [floor === null ? low : Math.max(floor, low), high];
 }
 
+// The interval around the same middle that is at least so wide: a tenth of a point must not look like a gap.
+function widened([low, high], least) {
+  const missing = Math.max(0, least - (high - low)) / 2;
+  return [low - missing, high + missing];
+}
+
 // The position of the nearest number in a sorted list.
 function nearest(sorted, value) {
   let low = 0;
