@@ -194,7 +194,7 @@ class Reproduce:
 
     def _show(self, definitions: Definitions, parts: list[Part], store: Store) -> None:
         from ..console import write_result
-        from ..reproduce.overview import finished_tables, in_format, seeds_text, write_tables
+        from ..reproduce.overview import each_text_once, finished_tables, in_format, seeds_text, write_tables
 
         names, asked = list(dict.fromkeys(part.table for part in parts)), definitions.cells(parts)
         seen, only = store.with_seeds(self.seeds), set(asked)
@@ -207,7 +207,7 @@ class Reproduce:
             pieces = [f"Nothing of this is among the results in {self.results} or {self.output}."]
         numbers = seeds_text(asked, store, shown=self.seeds, data_seed=self.data_seed)
         if self.format == "table":
-            write_result(*pieces, *filter(None, [numbers]))
+            write_result(*each_text_once(pieces), *filter(None, [numbers]))
         else:
             write_result(in_format(pieces, self.format, numbers))
         if not self.show:  # the files hold the tables in full, whatever was asked for last

@@ -57,9 +57,14 @@ def finished_tables(
         for column, inside in measured_columns(spec, cells).items()
     ]
     if pieces:
-        texts = (legend(data_seed, paper=paper, held_out=held_out), held_out_note(by_metric[-1]), spec.note)
-        pieces.append(" ".join(text for text in texts if text))
+        notes = " ".join(filter(None, (held_out_note(by_metric[-1]), spec.note)))
+        pieces += filter(None, (legend(data_seed, paper=paper, held_out=held_out), notes))
     return pieces
+
+
+def each_text_once(pieces: Sequence[Table | str]) -> list[Table | str]:
+    """Tables and texts to be read one after the other: what was said below one table is not said again."""
+    return [p for n, p in enumerate(pieces) if not (isinstance(p, str) and p in pieces[:n])]
 
 
 def in_format(pieces: Sequence[Table | str], form: Literal["markdown", "latex"], about_all: str = "") -> str:

@@ -14,7 +14,7 @@ from procrustean.reproduce.advice import Entry, advice_page, rankings
 from procrustean.reproduce.by_hand import by_hand
 from procrustean.reproduce.comparison import Beside, beside
 from procrustean.reproduce.definitions import Cell, Definitions, paper_definitions
-from procrustean.reproduce.overview import finished_tables, listing, write_tables
+from procrustean.reproduce.overview import each_text_once, finished_tables, listing, write_tables
 from procrustean.reproduce.page import reproduction_page
 from procrustean.reproduce.paper import PaperNumber
 from procrustean.reproduce.rendering import column_table, held_out_note, measured_columns
@@ -126,6 +126,18 @@ def test_the_list_counts_measured_cells(open_store: OpenStore, write: Write) -> 
     write(run("erm"), 0.69, 0.704)
     rows = {row[0].text: row[1].text for row in listing(paper_definitions(), open_store()).rows}
     assert (rows["cifar"], rows["layer"], rows["toy"]) == ("1 of 124", "1 of 24", "0 of 2")
+
+
+def test_what_holds_for_several_tables_is_said_once(open_store: OpenStore, write: Write) -> None:
+    write(run("mfw"), 0.7, 0.71)
+    tables = paper_definitions().tables
+    pieces = [piece for name in ("cifar", "layer") for piece in finished_tables(tables[name], open_store())]
+    texts = [piece for piece in each_text_once(pieces) if isinstance(piece, str)]
+    assert len([text for text in texts if text.startswith("Accuracies in %")]) == 1
+    assert [piece for piece in each_text_once(pieces) if not isinstance(piece, str)] == [
+        piece for piece in pieces if not isinstance(piece, str)
+    ]
+    assert len(texts) < len([piece for piece in pieces if isinstance(piece, str)])
 
 
 class TestReadings:
