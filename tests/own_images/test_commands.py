@@ -58,6 +58,7 @@ def test_the_end_of_a_training_on_own_images(colours: Path, call: Call) -> None:
         shares = ["—" if value is None else f"{100 * value:.1f}" for value in (recall, precision)]
         assert row == [name, str(count), "8", *shares]
     assert "1 epoch**" in answer.out
+    assert "for IMAGES:\n  procrustean report 'my run'\n  procrustean predict 'my run' IMAGES" in answer.err
     assert "procrustean thresholds 'my run' --precision 0.95\n  procrustean export 'my run'\n" in answer.err
     known = call("train", "digits", "--imbalance", "step", "--rho", "20", "--method", "erm", "--epochs", "1")
     assert "precision" not in known.out

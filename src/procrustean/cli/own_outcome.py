@@ -82,7 +82,7 @@ def next_commands(run: Path, *, calibrated: bool) -> str:
         run: its folder, or that of a comparison.
         calibrated: whether there were held-out images, which thresholds are counted on.
     """
-    commands = [command_text("predict", run, "IMAGES", "--output", "predictions.csv")]
+    commands = [command_text("report", run), command_text("predict", run, "IMAGES", "--output", "predictions.csv")]
     if calibrated:
         commands.append(command_text("thresholds", run, "--precision", 0.95))
     commands.append(command_text("export", run))
