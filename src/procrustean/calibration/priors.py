@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import ConfigError, did_you_mean
+from ..escaping import spreadsheet
 from .scaling import Prior
 
 
@@ -94,6 +95,7 @@ def _of_csv(text: str, path: Path, classes: Sequence[str]) -> _Entries:
         ";" if ";" in next((line for line in lines if line.strip()), "") and ";" not in "".join(classes) else ","
     )
     reader = csv.reader(lines, delimiter=separator)
+    as_written = {spreadsheet(name): name for name in classes}  # in the CSV files of this library
     first = True
     try:
         for row in reader:
@@ -103,7 +105,7 @@ def _of_csv(text: str, path: Path, classes: Sequence[str]) -> _Entries:
             place = f"{path}, line {reader.line_num}"
             if len(cells) != 2:
                 raise ConfigError(f"{place}: {separator.join(row)!r:.80} received; write class{separator}frequency")
-            name = row[0] if row[0] in classes else cells[0]
+            name = row[0] if row[0] in classes else as_written.get(row[0], cells[0])
             heading = first and name not in classes and not _is_number(cells[1])
             first = False
             if not heading:

@@ -35,6 +35,14 @@ def test_from_a_file(tmp_path: Path, name: str, text: str) -> None:
     assert found.tolist() == [0.25, 0.75]
 
 
+def test_names_as_they_stand_in_the_files_of_this_library(tmp_path: Path) -> None:
+    """A class that spreadsheets would compute has an apostrophe before it in predictions.csv."""
+    (tmp_path / "p.csv").write_text("'-none,3\ncat,1\n")
+    prior = read_prior(str(tmp_path / "p.csv"), ["cat", "-none"], [1, 1])
+    assert prior is not None
+    assert prior.tolist() == [0.25, 0.75]
+
+
 @pytest.mark.parametrize(
     ("name", "text", "message"),
     [
