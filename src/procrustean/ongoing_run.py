@@ -14,8 +14,8 @@ from .engine.record import identity_of, make_result
 from .engine.run_directory import RunDirectory, spelt_as
 from .engine.threads import sane_threads
 from .engine.training import Training
-from .held_out_progress import HeldOutProgress
 from .nets.classifier import Classifier
+from .passing_on import WithoutTest
 from .preparing import Prepared, check_identity
 from .tracking import Tool, TrackingReporter
 
@@ -108,7 +108,7 @@ class OngoingRun:
     ) -> None:
         self.prepared, self.directory, self.show = prepared, directory, show
         if show == "held_out":
-            reporter = HeldOutProgress(reporter)
+            reporter = WithoutTest(reporter)
         self.tracking = None if log is None else TrackingReporter(reporter, log, directory.path)
         self.reporter = self.tracking or reporter
         self.stop, self.resume = stop, resume

@@ -9,6 +9,7 @@ from typing import Any
 
 from .config import RunConfig
 from .console import Reporter
+from .passing_on import PassingOn
 
 #: Settings that a run's own name is made of.
 _SAID = ("method", "drw", "imbalance", "rho", "seed")
@@ -45,29 +46,21 @@ def _text(name: str, value: Any) -> str:
     return f"{name}={value:g}" if isinstance(value, float) else f"{name}={value}"
 
 
-class Distinct:
+class Distinct(PassingOn):
     """Passes the progress of one run on under a name that no other run of the fleet has."""
 
-    def __init__(self, reporter: Reporter, addition: str) -> None:
-        self._reporter, self._addition = reporter, addition
+    def __init__(self, inner: Reporter, addition: str) -> None:
+        super().__init__(inner)
+        self._addition = addition
 
     def _name(self, name: str) -> str:
         return f"{name} ({self._addition})" if self._addition else name
 
-    def say(self, text: str) -> None:
-        self._reporter.say(text)
-
-    def say_once(self, text: str) -> None:
-        self._reporter.say_once(text)
-
     def run_started(self, name: str, epochs: int, first_epoch: int) -> None:
-        self._reporter.run_started(self._name(name), epochs, first_epoch)
+        super().run_started(self._name(name), epochs, first_epoch)
 
     def epoch_done(self, name: str, epoch: int, record: dict[str, Any]) -> None:
-        self._reporter.epoch_done(self._name(name), epoch, record)
+        super().epoch_done(self._name(name), epoch, record)
 
     def run_finished(self, name: str, summary: str) -> None:
-        self._reporter.run_finished(self._name(name), summary)
-
-    def close(self) -> None:
-        self._reporter.close()
+        super().run_finished(self._name(name), summary)

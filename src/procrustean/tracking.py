@@ -15,6 +15,7 @@ from typing import Any, Literal, Protocol
 
 from .console import Reporter
 from .errors import ConfigError
+from .passing_on import PassingOn
 
 Tool = Literal["tensorboard", "wandb", "trackio"]
 #: Those with which a process logs one run at a time.
@@ -33,7 +34,7 @@ class Sink(Protocol):
         """All numbers have been given."""
 
 
-class TrackingReporter:
+class TrackingReporter(PassingOn):
     """Hands everything on to another reporter, and the numbers of each epoch to a tracking tool.
 
     Args:
@@ -46,19 +47,14 @@ class TrackingReporter:
     """
 
     def __init__(self, inner: Reporter, tool: Tool, directory: Path) -> None:
-        self._inner, self._tool, self._directory = inner, tool, directory
+        super().__init__(inner)
+        self._tool, self._directory = tool, directory
         self._module = imported(tool)
         self._sink: Sink | None = None
         self._classes: list[str] = []
 
-    def say(self, text: str) -> None:
-        self._inner.say(text)
-
-    def say_once(self, text: str) -> None:
-        self._inner.say_once(text)
-
     def run_started(self, name: str, epochs: int, first_epoch: int) -> None:
-        self._inner.run_started(name, epochs, first_epoch)
+        super().run_started(name, epochs, first_epoch)
         begun = json.loads((self._directory / "config.json").read_text())
         self._classes = begun["identity"]["classes"]
         config = {**begun["config"], **begun["identity"]["recipe"]}
@@ -71,7 +67,7 @@ class TrackingReporter:
             self._give_up(error)
 
     def epoch_done(self, name: str, epoch: int, record: dict[str, Any]) -> None:
-        self._inner.epoch_done(name, epoch, record)
+        super().epoch_done(name, epoch, record)
         if self._sink is not None:
             try:
                 self._sink.log(epoch + 1, scalars_of(record, self._classes))
@@ -80,11 +76,11 @@ class TrackingReporter:
 
     def run_finished(self, name: str, summary: str) -> None:
         self.end()
-        self._inner.run_finished(name, summary)
+        super().run_finished(name, summary)
 
     def close(self) -> None:
         self.end()
-        self._inner.close()
+        super().close()
 
     def end(self) -> None:
         """No more numbers will come, whatever has become of the run; the other reporter goes on."""
