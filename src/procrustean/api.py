@@ -169,7 +169,7 @@ def evaluate(
 
     if statistics == "clean" and getattr(prepared.method.stages[-1].objective, "mixer", None) is not None:
         warnings.warn(
-            f"{prepared.method.label} was trained on mixed batches: statistics of clean ones can undo what it gained",
+            f"{prepared.label} was trained on mixed batches: statistics of clean ones can undo what it gained",
             stacklevel=3,  # behind the decorator
         )
     recompute_statistics(prepared, net, statistics)

@@ -54,7 +54,7 @@ def adjust(run: str | Path, *, tau: float | None = None, splits: Splits | None =
     scale = _scale(prepared, net)
     if tau is not None and scale != 1 and tau > GRID[-1] / scale:
         warnings.warn(
-            f"the scores of {prepared.method.label} are cosines, from -1 to 1, which its loss multiplies by {scale:g}: "
+            f"the scores of {prepared.label} are cosines, from -1 to 1, which its loss multiplies by {scale:g}: "
             f"a shift of {tau:g} * log prior outweighs them; divide tau by {scale:g}, or leave it out",
             stacklevel=3,  # behind the decorator
         )
@@ -114,7 +114,7 @@ def _warn_corrected(prepared: Prepared, tau: float) -> None:
     found = corrections(prepared.method)
     if found:
         warnings.warn(
-            f"{prepared.method.label} makes up for the class sizes already ({' and '.join(found)}): a shift by "
+            f"{prepared.label} makes up for the class sizes already ({' and '.join(found)}): a shift by "
             f"tau = {tau:g} does so a second time, at the cost of large classes; take 'unadjusted', or choose tau on "
             "held-out images (train with --hold-out and leave --tau out)",
             stacklevel=4,

@@ -61,10 +61,15 @@ class Prepared:
     pretrained: Pretrained | None = None
 
     @property
+    def label(self) -> str:
+        """What its method is called in messages."""
+        return shown_label(self.method.label)
+
+    @property
     def name(self) -> str:
         """The run in progress messages; the runs of a grid differ in it."""
         made = "" if self.config.rho is None else f", {self.config.imbalance.replace('_', '-')} {self.config.rho:g}"
-        return f"{shown_label(self.method.label)}{made}, seed {self.config.seed}"
+        return f"{self.label}{made}, seed {self.config.seed}"
 
     def data_text(self) -> str:
         """What is trained and tested on, in one line, with a warning where a class is hardly tested."""

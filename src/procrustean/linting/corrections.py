@@ -16,7 +16,7 @@ def corrected_twice(prepared: Prepared) -> list[str]:
         active = _within(stage)
         if len(active) > 1:
             found.append(
-                f"{prepared.method.label}, stage {stage.name!r}: {' and '.join(active)}, so that the class sizes are "
+                f"{prepared.label}, stage {stage.name!r}: {' and '.join(active)}, so that the class sizes are "
                 "corrected for twice and large classes suffer; keep one of them"
             )
     return found

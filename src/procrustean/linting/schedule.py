@@ -49,7 +49,7 @@ def never_pastes(prepared: Prepared) -> list[str]:
     if epochs >= needed or not isinstance(prepared.method.stages[0].objective, Pasting):
         return []
     return [
-        f"{prepared.method.label} pastes in no epoch of {epochs}: it leaves the first {FIRST} and the last {LAST} as "
+        f"{prepared.label} pastes in no epoch of {epochs}: it leaves the first {FIRST} and the last {LAST} as "
         f"they are; train for {needed} at least"
     ]
 
@@ -63,7 +63,7 @@ def schedule_of_another(prepared: Prepared) -> list[str]:
     if not published or config.method in AT_HOME or schedule == recipe.schedule:
         return []
     return [
-        f"{prepared.method.label} trains by the MFW paper's schedule ({recipe.epochs} epochs, {recipe.schedule}), not "
+        f"{prepared.label} trains by the MFW paper's schedule ({recipe.epochs} epochs, {recipe.schedule}), not "
         f"by the one it was published with ({own.get('epochs', recipe.epochs)} epochs, {schedule}), which may cost it "
         "points; take --recipe own, or --recipe paper if this is meant"
     ]
