@@ -79,6 +79,13 @@ class Group:
         return int(self.results[0].record["recipe"]["epochs"])
 
     @property
+    def length(self) -> str:
+        """The epochs, and whether the schedule is that of the method's publication, in its length or another."""
+        if self.recipe != "own":
+            return str(self.epochs)
+        return f"{self.epochs} (own{'' if self.config.get('epochs') is None else ', other length'})"
+
+    @property
     def net(self) -> str:
         """Name of the network."""
         return str(self.results[0].record["recipe"].get("net") or self.config.get("net"))

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Literal
 
 from ..config import RunConfig
-from ..report.results import Result, Selection, Statistic, summarise
+from ..report.results import Group, Result, Selection, Statistic, summarise
 from .definitions import Cell, TableSpec
 from .paper import PaperNumber
 from .planning import held_out_variant
 from .store import Store
 
-Mark = Literal["reproduced", "within noise", "higher", "lower", "ours alone", "not measured"]
+Mark = Literal[
+    "reproduced", "within noise", "higher", "lower", "higher once", "lower once", "ours alone", "not measured"
+]
 
 #: Points within which a number counts as reproduced.
 CLOSE = 1.0
@@ -23,6 +24,8 @@ SIGNS: dict[Mark, str] = {
     "within noise": "≈",
     "higher": "▲",
     "lower": "▼",
+    "higher once": "△",
+    "lower once": "▽",
     "ours alone": "·",
     "not measured": "",
 }
@@ -39,8 +42,7 @@ class Beside:
     oracle: Statistic | None
     held_out: Statistic | None
     held_out_images: int  # per class, cut from the source; 0 where no run held any out
-    epochs: int | None
-    recipe: str
+    length: str  # epochs and whose schedule; empty where nothing was measured
     edited: bool = False  # there are runs of it, but of another text of its method's file
 
     @property
@@ -61,18 +63,17 @@ class Beside:
 
     @property
     def mark(self) -> Mark:
-        """Whether the difference is small, or within what single runs of ours differ by."""
+        """Whether the difference is small, or within two standard deviations of our runs; one run has none."""
         if self.oracle is None:
             return "not measured"
         if self.difference is None:
             return "ours alone"
         if abs(self.difference) <= CLOSE:
             return "reproduced"
-        if self.oracle.sd is not None:
-            # The paper's number is one draw, ours the mean of n.
-            noise = 200 * self.oracle.sd * math.sqrt(1 + 1 / self.oracle.n)
-            if abs(self.difference) <= noise:
-                return "within noise"
+        if self.oracle.sd is None:
+            return "higher once" if self.difference > 0 else "lower once"
+        if abs(self.difference) <= 200 * self.oracle.sd:
+            return "within noise"
         return "higher" if self.difference > 0 else "lower"
 
 
@@ -81,7 +82,6 @@ def beside(spec: TableSpec, cell: Cell, store: Store, *, metric: str = "top1", d
     config = cell.config_or_none(data_seed=data_seed)
     results = [] if config is None else store.repeats_or_none(config)
     held_out, images = _held_out_runs(store, config, results)
-    first = results[0].record if results else None
     return Beside(
         cell,
         metric,
@@ -90,8 +90,7 @@ def beside(spec: TableSpec, cell: Cell, store: Store, *, metric: str = "top1", d
         oracle=_statistic(results, "oracle", metric),
         held_out=_statistic(held_out, "held_out", metric),
         held_out_images=images,
-        epochs=None if first is None else int(first["recipe"]["epochs"]),
-        recipe="" if first is None else str(first["recipe"].get("name", "")),
+        length=Group(tuple(results)).length if results else "",
         edited=config is not None and store.left_out_methods.has_earlier(config.method),
     )
 

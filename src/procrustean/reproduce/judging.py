@@ -49,7 +49,8 @@ class Judgement:
     def text(self) -> str:
         """The finding in a few sentences.
 
-        All are judged on the same images, whose choice hardly favours one over another: the seeds alone count.
+        All are judged on the same images. That these may suit one reading better than another is not counted, only the
+        seeds are.
         """
         if len(self.rivals) < 2:
             return f"{self.column}: only one reading has been measured."

@@ -11,6 +11,7 @@ from typing import Literal
 from ..engine.checkpoint import write_atomically
 from ..escaping import latex
 from ..report.formats import Cell, Column, Table, to_latex, to_markdown
+from ..report.standing import RULE
 from .comparison import table_cells
 from .definitions import Cell as Place
 from .definitions import Definitions, TableSpec
@@ -46,7 +47,8 @@ def finished_tables(
     if spec.judged:
         judgements = judge(spec, store, data_seed=data_seed, only=only)
         judged = [piece for j in judgements for piece in (judgement_table(spec, j), j.text())]
-        return [*judged, *filter(None, [overall(judgements)])]
+        rule = RULE if any(len(judgement.rivals) > 1 for judgement in judgements) else ""
+        return [*judged, *filter(None, [overall(judgements), rule])]
     by_metric = [table_cells(spec, store, metric=metric, data_seed=data_seed, only=only) for metric in spec.metrics]
     paper = any(cell.paper is not None for cells in by_metric for cell in cells)
     # The paper's tables keep the column: what is missing in it is still to be measured.

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 from ..report.formats import Cell, Column, Table, to_markdown
+from ..report.standing import RULE
 from ..tuning.choosing import standard_error
 from .by_hand import by_hand
 from .comparison import SIGNS, Beside, Mark, table_cells
@@ -94,7 +95,7 @@ def _glance(definitions: Definitions, cells: dict[str, list[Beside]]) -> str:
 
 
 def _tally(definitions: Definitions, cells: dict[str, list[Beside]]) -> Table:
-    order: tuple[Mark, ...] = ("reproduced", "within noise", "higher", "lower")
+    order: tuple[Mark, ...] = ("reproduced", "within noise", "higher", "lower", "higher once", "lower once")
     rows = []
     for name, found in cells.items():
         published = [cell for cell in found if cell.paper is not None]
@@ -145,7 +146,7 @@ def _readings(definitions: Definitions, store: Store) -> str:
             "the source, equally of all classes, and judged on those: the standard error of an accuracy near 75 % is "
             f"then {many:.1f} points, while the paper's three images per class would give {few:.1f}. The test columns "
             "stand beside for information; nothing was chosen on them. Since a tenth of the images is missing from "
-            "training, they are not comparable with the paper's."
+            f"training, they are not comparable with the paper's. {RULE}"
         )
         + "\n"
     )

@@ -21,9 +21,9 @@ _OURS = (
 )
 _HELD_OUT = " Held-out: the epoch chosen on held-out images, by runs that train without them."
 _BESIDE_THE_PAPER = (
-    ", but what the codes behind published numbers report, so the difference is oracle minus "
-    "paper. ✓ within 1 point of the paper; ≈ further off, but no more than single runs of ours differ among themselves "
-    "(2 standard deviations); ▲ higher; ▼ lower; · the paper has no number. By: whether the authors ran the method "
+    ", but what the codes behind published numbers report, so the difference is oracle minus paper. ✓ within 1 point "
+    "of the paper; ≈ further off, but no more than two standard deviations of our runs; ▲ higher; ▼ lower; △ ▽ higher "
+    "and lower by a single run, which has none; · the paper has no number. By: whether the authors ran the method "
     "(ran), took the number over (copied), or do not say (?)"
 )
 _METRICS = {"top1": "top-1", "top5": "top-5"}
@@ -87,10 +87,9 @@ def _with_best(rows: Sequence[tuple[Cell, ...]]) -> list[tuple[Cell, ...]]:
 
 def _line(cell: Beside) -> tuple[Cell, ...]:
     paper, difference = cell.paper, cell.difference
-    epochs = NOTHING if cell.epochs is None else f"{cell.epochs}{' (own)' if cell.recipe == 'own' else ''}"
     return (
         Cell(cell.cell.row),
-        Cell(epochs),
+        Cell(cell.length or NOTHING),
         Cell(str(cell.seeds) if cell.seeds else NOTHING),
         measured_cell(cell.last, runs=cell.seeds),
         measured_cell(cell.held_out, runs=cell.seeds),

@@ -15,6 +15,7 @@ from procrustean.config import RunConfig
 from procrustean.methods import option_defaults
 from procrustean.metrics import metrics_from_confusion
 from procrustean.preparing import recipe_of
+from procrustean.recipes import recipe_label
 from procrustean.reproduce.definitions import Definitions, read_definitions
 from procrustean.reproduce.store import Store
 
@@ -87,7 +88,7 @@ def made_record(
         "label": config.method,
         "status": "complete",
         "config": config.to_json(),
-        "recipe": {"name": config.recipe, **recipe},
+        "recipe": {**recipe, "name": recipe_label(config.recipe, recipe_of(config), config.source)},
         "data": {
             "source": config.source,
             "classes": list("abcdefghij"),

@@ -10,6 +10,7 @@ import pytest
 from procrustean.config import RunConfig
 from procrustean.report.formats import to_markdown
 from procrustean.report.results import Statistic, load_result
+from procrustean.report.standing import RULE
 from procrustean.reproduce.advice import Entry, advice_page, rankings
 from procrustean.reproduce.by_hand import by_hand
 from procrustean.reproduce.comparison import Beside, beside
@@ -34,7 +35,7 @@ def run(method: str, **more: Any) -> RunConfig:
 def compared(paper: float | None, mean: float, sd: float | None = None, n: int = 1) -> Beside:
     number = None if paper is None else PaperNumber("t", "r", "c", "top1", paper, "ran", "")
     ours = Statistic(mean, sd, n)
-    return Beside(Cell("t", "r", "c", {}), "top1", number, ours, ours, None, 0, 200, "paper")
+    return Beside(Cell("t", "r", "c", {}), "top1", number, ours, ours, None, 0, "200")
 
 
 @pytest.mark.parametrize(
@@ -43,10 +44,11 @@ def compared(paper: float | None, mean: float, sd: float | None = None, n: int =
         (78.5, (0.785,), "reproduced"),
         (78.5, (0.795,), "reproduced"),
         (78.5, (0.7746,), "reproduced"),  # shown as -1.0
-        (78.5, (0.774,), "lower"),
-        (78.5, (0.80,), "higher"),
-        (78.5, (0.76, 0.01, 3), "lower"),  # 2.5 points, while 2 * 1 * sqrt(4/3) is 2.3
-        (78.5, (0.76, 0.011, 3), "within noise"),
+        (78.5, (0.774,), "lower once"),
+        (78.5, (0.80,), "higher once"),
+        (78.5, (0.80, 0.005, 2), "higher"),
+        (78.5, (0.76, 0.012, 3), "lower"),  # 2.5 points, more than two standard deviations
+        (78.5, (0.76, 0.013, 3), "within noise"),
         (78.5, (0.81, 0.02, 2), "within noise"),
         (None, (0.8,), "ours alone"),
     ],
@@ -165,7 +167,8 @@ class TestReadings:
                 write(config, 1 - accuracy, 1 - accuracy, held_out=0.5, judged=accuracy)
 
     def text(self, definitions: Definitions, store: Store) -> str:
-        table, text = finished_tables(definitions.tables["readings"], store)
+        table, text, rule = finished_tables(definitions.tables["readings"], store)
+        assert rule == RULE
         assert not isinstance(table, str)
         assert isinstance(text, str)
         assert "judged on 5000 held-out images" in table.title
@@ -217,7 +220,7 @@ class TestReadings:
                 config = RunConfig("cifar10", imbalance, 100, method="mfw", options=options, seed=seed)
                 config = replace(config, hold_out=500, hold_out_from="source")
                 write(config, 0.5, 0.5, held_out=0.5, judged=accuracy)
-        *_, tail, _, step, together = finished_tables(definitions.tables["readings"], open_store())
+        *_, tail, _, step, together, _ = finished_tables(definitions.tables["readings"], open_store())
         assert "arithmetic, 71.0" in str(tail)
         assert "Not told apart from it by these seeds: batch (-2.5)" in str(step)
         assert together == (
@@ -246,6 +249,29 @@ def test_methods_are_ranked_with_their_doubts(definitions: Definitions, open_sto
     page = " ".join(advice_page(definitions, open_store()).split())
     assert "First: MFW, 71.0. Not told apart from it by these seeds: long (-0.4). MFW against ERM: +5.0." in page
     assert "| long | 300 | 1.5 | 3 |" in page
+
+
+def test_a_single_run_is_not_called_the_first(definitions: Definitions, open_store: OpenStore, write: Write) -> None:
+    write(run("mfw"), 0.80, 0.80)
+    for seed, accuracy in enumerate((0.70, 0.71, 0.72)):
+        write(run("erm", seed=seed), accuracy, accuracy)
+    write(run("erm", epochs=300), 0.60, 0.60)
+    (ranking,) = rankings(definitions, open_store())
+    assert ranking.first.name == "ERM"
+    page = " ".join(advice_page(definitions, open_store()).split())
+    assert "First: ERM, 71.0. Above it by a single run: MFW (+9.0). MFW against ERM: +9.0." in page
+    assert "**71.0 ± 1.0**" in page
+
+
+def test_a_schedule_that_is_not_as_long_as_published_is_not_passed_off_as_such(
+    open_store: OpenStore, write: Write
+) -> None:
+    write(run("mixup", drw=True, recipe="own", epochs=200), 0.8, 0.8)
+    write(run("mixup", drw=True, recipe="own"), 0.8, 0.8)
+    spec = paper_definitions().tables["beyond"]
+    cells = spec.cells(["mixup-DRW", "mixup-DRW (400 epochs)"], ["cifar10-lt100"])
+    lengths = [beside(spec, cell, open_store()).length for cell in cells]
+    assert lengths == ["200 (own, other length)", "400 (own)"]
 
 
 def test_what_has_not_been_measured_is_named_whoever_s_table_it_is_in(open_store: OpenStore, write: Write) -> None:

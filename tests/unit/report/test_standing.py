@@ -1,0 +1,69 @@
+"""Whether means of a few seeds are told apart, against SciPy's tests of the numbers themselves."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from procrustean.report.results import summarise
+from procrustean.report.standing import LEVEL, Mean, behind, doubts
+
+
+def mean(values: list[float]) -> Mean:
+    statistic = summarise(values)
+    assert statistic is not None
+    return Mean.of(statistic)
+
+
+def test_two_means_are_told_apart_by_welch_s_test() -> None:
+    draws = np.random.default_rng(0)
+    verdicts = set()
+    for trial in range(300):
+        first = draws.normal(0.70, 0.005, 2 + trial % 4).tolist()
+        second = draws.normal(0.71, 0.02, 2 + trial % 3).tolist()
+        apart = bool(stats.ttest_ind(first, second, equal_var=False).pvalue < LEVEL)
+        assert mean(first).told_apart(mean(second)) is apart
+        assert mean(second).told_apart(mean(first)) is apart
+        verdicts.add(apart)
+    assert verdicts == {True, False}
+
+
+@pytest.mark.parametrize("seeds", [2, 3, 5])
+def test_equal_methods_are_seldom_told_apart(seeds: int) -> None:
+    draws = np.random.default_rng(1).normal(0.75, 0.01, (1500, 2, seeds))
+    apart = [mean(first.tolist()).told_apart(mean(second.tolist())) for first, second in draws]
+    assert np.mean(apart) < LEVEL + 3 * math.sqrt(LEVEL * (1 - LEVEL) / 1500)
+
+
+def test_over_several_settings_the_errors_add_up() -> None:
+    settings = [[0.60, 0.62, 0.61], [0.80, 0.83, 0.84]]
+    together = Mean.over([mean(values) for values in settings])
+    variances = [np.var(values, ddof=1) / 3 for values in settings]
+    assert together.value == pytest.approx(np.mean(settings))
+    assert together.error == pytest.approx(math.sqrt(sum(variances)) / 2)
+    # The mean over two settings is half of their sum: as many degrees of freedom as Welch gives their difference.
+    assert together.freedom == pytest.approx(stats.ttest_ind(*settings, equal_var=False).df)
+
+
+def test_one_setting_with_a_single_run_leaves_no_error() -> None:
+    together = Mean.over([mean([0.6, 0.7]), mean([0.8])])
+    assert together.error is None
+    assert together.told_apart(mean([0.1, 0.2])) is None
+
+
+def test_runs_without_any_spread() -> None:
+    assert mean([0.5, 0.5]).told_apart(mean([0.6, 0.6])) is True
+    assert mean([0.5, 0.5]).told_apart(mean([0.5, 0.5])) is False
+
+
+def test_what_is_said_of_the_others() -> None:
+    best = mean([0.80, 0.81, 0.82])
+    others = {"close": mean([0.79, 0.80, 0.82]), "far": mean([0.70, 0.71, 0.72]), "once": mean([0.78])}
+    assert doubts(best, others) == (
+        "Not told apart from it by these seeds: close (-0.7). Too few seeds to say whether it is really ahead of: "
+        "once (-3.0)."
+    )
+    assert behind(best, others) == "Behind by more than the seeds explain: far (-10.0)."
