@@ -209,7 +209,7 @@ def _changed(own: FileMethod, code: Code) -> str:
     return (
         f"{code.path}{modules} has changed since the run or its settings were made (sha256 {own.sha256[:SHOWN]}... "
         f"then, {code.sha256[:SHOWN]}... now), and the run would be of two methods. Put back the text that it had, or "
-        "train a new run with the file as it is"
+        "train a new run with the file as it is, in another folder (--output) or after deleting this one"
     )
 
 

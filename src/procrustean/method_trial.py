@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import tempfile
+import typing
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,7 +19,7 @@ from .engine.record import identity_of
 from .engine.run_directory import RunDirectory
 from .engine.training import Interrupted
 from .errors import Diverged
-from .methods import option_defaults
+from .methods import factory, option_defaults
 from .ongoing_run import FinishedRun, OngoingRun
 from .preparing import prepare
 
@@ -37,13 +38,13 @@ class Trial:
 
 
 def try_method(method: str) -> Iterator[Trial]:
-    """Train a method with its defaults, and with each of its switches the other way round.
+    """Train a method with its defaults, with each of its switches the other way round, and each other named choice.
 
     Args:
         method: its name; files have to be named by the user (`use_file`).
     """
     plain: bytes | None = None
-    for options in ({}, *({name: True} for name, default in option_defaults(method).items() if default is False)):
+    for options in ({}, *_other_choices(method)):
         with tempfile.TemporaryDirectory() as folder:
             trial, weights = _tried(method, options, Path(folder))
         if options == {}:
@@ -51,6 +52,17 @@ def try_method(method: str) -> Iterator[Trial]:
         elif weights is not None and weights == plain:
             trial = Trial(options, (*trial.faults, "it trains the same network as without this option"), trial.accuracy)
         yield trial
+
+
+def _other_choices(method: str) -> Iterator[dict[str, Any]]:
+    """Each value beside the default of the options that have but a few, one at a time."""
+    hints = typing.get_type_hints(factory(method))
+    for name, default in option_defaults(method).items():
+        kinds = typing.get_args(hints[name]) if typing.get_origin(hints[name]) is not typing.Literal else (hints[name],)
+        named = [value for kind in kinds for value in typing.get_args(kind)]
+        for value in [not default] if hints[name] is bool else named:
+            if value != default:
+                yield {name: value}
 
 
 def _tried(method: str, options: dict[str, Any], folder: Path) -> tuple[Trial, bytes | None]:

@@ -11,6 +11,8 @@ import pytest
 Call = Callable[..., Any]
 
 FAULTY = '''
+from typing import Literal
+
 import torch
 from torch import nn
 
@@ -35,6 +37,16 @@ class Counting(Loss):
     def per_sample(self, logits, labels):
         self.asked += 1
         return nn.functional.cross_entropy(logits, labels, reduction="none") / self.asked
+
+
+class Drawing(Loss):
+    """Is given the random numbers that it names."""
+
+    draws = {"noise": (), "more": (2,)}
+
+    def per_sample(self, logits, labels, noise, more):
+        assert noise.shape == labels.shape and more.shape == (len(labels), 2)
+        return nn.functional.cross_entropy(logits, labels, reduction="none") * (noise + more.sum(1))
 
 
 class Endless(Loss):
@@ -73,6 +85,14 @@ def turned(problem: Problem) -> Method:
     return method(head=Turned)
 
 
+def drawing(problem: Problem) -> Method:
+    return method(Drawing(reduction="none"))
+
+
+def one_form(problem: Problem, *, form: Literal["a", "b"] | None = "a", keep: bool = True) -> Method:
+    return method(None if keep else Endless(reduction="none"))
+
+
 def idle(problem: Problem, *, drw: bool = False) -> Method:
     return method()
 '''
@@ -85,6 +105,8 @@ def idle(problem: Problem, *, drw: bool = False) -> Method:
         ("counting", "defaults: a run that is stopped and goes on ends differently"),
         ("endless", "no finite number"),
         ("turned", "the network that is loaded again is not the one that was trained"),
+        ("one_form", "form=b: it trains the same network as without this option"),
+        ("one_form", "keep=false: a loss, gradient or weight is no finite number"),
         ("idle", "drw=true: it trains the same network as without this option"),
     ],
 )
@@ -93,6 +115,20 @@ def test_faults_are_named(name: str, fault: str, call: Call) -> None:
     answer = call("methods", f"faulty.py:{name}", "--check")
     assert answer.code == 1, answer.err
     assert fault in answer.out
+
+
+def test_a_loss_is_given_the_random_numbers_that_it_names(call: Call) -> None:
+    Path("faulty.py").write_text(FAULTY)
+    answer = call("methods", "faulty.py:drawing", "--check")
+    assert answer.code == 0, answer.out + answer.err
+
+
+def test_a_method_without_a_docstring_is_explained_by_its_options(call: Call) -> None:
+    Path("faulty.py").write_text(FAULTY)
+    answer = call("methods", "faulty.py:idle")
+    assert answer.code == 0, answer.err
+    assert "Defaults: drw=False" in answer.out
+    assert "\n\n\n" not in answer.out
 
 
 def test_a_method_without_faults(call: Call) -> None:

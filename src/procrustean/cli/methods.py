@@ -71,7 +71,7 @@ def _explained(name: str, width: int) -> str:
         f"Training time relative to ERM: {known.cost}",
         f"Source: {known.source}",
     )
-    parts = [f"{plain_name(name)} ({rows})", reflow(inspect.getdoc(made) or "", width)]
+    parts = filter(None, [f"{plain_name(name)} ({rows})", reflow(inspect.getdoc(made) or "", width)])
     return "\n\n".join([*parts, "\n".join(hanging(fact, width) for fact in facts)])
 
 

@@ -25,7 +25,7 @@ def reflow(docstring: str, width: int) -> str:
         tau: strength of the
             shift.
     """
-    paragraphs = re.split(r"\n\s*\n", docstring.strip("\n"))
+    paragraphs = filter(None, re.split(r"\n\s*\n", docstring.strip("\n")))
     return "\n\n".join("\n".join(_paragraph(paragraph.splitlines(), width)) for paragraph in paragraphs)
 
 

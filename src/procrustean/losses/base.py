@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Literal
 
 import torch
@@ -27,7 +27,7 @@ class Loss(nn.Module):
         reduction: "mean" over the batch, or "none" for a loss per sample.
     """
 
-    #: Uniforms needed per sample, name -> shape; they follow the labels in the call, in this order.
+    #: Uniforms needed per sample, name -> shape; they follow the labels, a tensor each, in this order.
     draws: Mapping[str, tuple[int, ...]] = {}
 
     def __init__(self, *, classes: int | None = None, reduction: Reduction = "mean") -> None:
@@ -36,16 +36,18 @@ class Loss(nn.Module):
         self.classes = classes
         self.reduction = reduction
 
-    def forward(self, logits: Tensor, labels: Tensor) -> Tensor:
-        """The loss, a scalar or [B]; logits are [B, C], labels integers [B]."""
+    def forward(self, logits: Tensor, labels: Tensor, *uniforms: Tensor) -> Tensor:
+        """The loss, a scalar or [B]; logits are [B, C], labels integers [B], uniforms those of `draws`."""
         self.check(logits, labels)
         wide = logits.to(torch.promote_types(logits.dtype, torch.float32))
-        losses = self.per_sample(wide, labels.long())
+        losses = self.per_sample(wide, labels.long(), *uniforms)
         return losses.mean() if self.reduction == "mean" else losses
 
-    def per_sample(self, logits: Tensor, labels: Tensor) -> Tensor:
-        """The loss of each sample, [B]; the logits are float32 or float64, the labels int64."""
+    def _unsaid(self, logits: Tensor, labels: Tensor, *uniforms: Tensor) -> Tensor:
         raise TypeError(f"{type(self).__name__} does not say what a sample costs: override per_sample")
+
+    #: The loss of each sample, [B], of logits in float32 or float64, labels in int64 and the uniforms, if any.
+    per_sample: Callable[..., Tensor] = _unsaid
 
     def check(self, logits: Tensor, labels: Tensor) -> None:
         """Refuse shapes and types that would broadcast into something else, and labels that name no class."""

@@ -49,13 +49,12 @@ class SEQL(CrossEntropy):
         self.gamma = gamma
         self.draws = {"seql": (len(checked),)}
 
-    def forward(self, logits: Tensor, labels: Tensor, uniforms: Tensor | None = None) -> Tensor:
-        """The loss; `uniforms` [B, C] in [0, 1) decide what is left out, drawn from torch's generator if not given."""
-        self.check(logits, labels)
+    def per_sample(self, logits: Tensor, labels: Tensor, uniforms: Tensor | None = None) -> Tensor:
+        """`uniforms` [B, C] in [0, 1) decide what is left out; they are drawn from torch's generator if not given."""
         if uniforms is None:
             uniforms = torch.rand(logits.shape, device=logits.device)
         elif uniforms.shape != logits.shape:
             raise DataError(f"uniforms of shape {tuple(uniforms.shape)} for logits of shape {tuple(logits.shape)}")
-        others = F.one_hot(labels.long(), logits.shape[1]) == 0
+        others = F.one_hot(labels, logits.shape[1]) == 0
         left_out = (uniforms < self.gamma) & self.rare & others
-        return super().forward(logits.masked_fill(left_out, -torch.inf), labels)
+        return super().per_sample(logits.masked_fill(left_out, -torch.inf), labels)
