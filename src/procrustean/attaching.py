@@ -36,6 +36,7 @@ class Attachment(MixPoint):
         self.open = False
         self.called = False  # whether the layer has run since the labels came
         self.idle = False  # leaves the layer alone, and asks for no labels
+        self.removed = False
         self._recent: list[Mix] = []
         self._replayed = False
         self._labels: LabelsOfCall | None = None
@@ -69,6 +70,11 @@ class Attachment(MixPoint):
 
     def begin(self, labels: Tensor, generator: torch.Generator | None = None) -> None:
         """Draw for a batch; the hook then only gathers and blends."""
+        if self.removed and self.module.training:
+            raise LayerError(
+                f"the handle of layer {self.name!r} was removed, so nothing would be mixed; attach MFW again, or leave "
+                "`with handle(labels)` out"
+            )
         self.mix = self.mfw.sample(labels, generator) if self.module.training else None
         self.open, self.called = True, False
         # A batch without a mix is not kept: its recomputation may end before it comes to this layer.
@@ -117,6 +123,7 @@ class Attachment(MixPoint):
     def remove(self) -> None:
         """Take the hooks off the model."""
         super().remove()
+        self.removed = True
         if self._labels is not None:
             self._labels.remove()
             self._labels = None
@@ -235,6 +242,9 @@ def attachments(model: nn.Module) -> dict[str, Attachment]:
 
 def attachable(model: nn.Module, layer: str, labels: str | None = None) -> nn.Module:
     """The layer of that name, or a LayerError that says why MFW cannot be attached to it."""
+    if not isinstance(model, nn.Module):
+        kind = f"the class {model.__name__}" if isinstance(model, type) else f"a model of type {type(model).__name__}"
+        raise LayerError(f"{kind} received; give the model itself, a torch.nn.Module that has been built")
     if not isinstance(layer, str):
         raise LayerError(f"a layer of type {type(layer).__name__} received; give its name, as named_modules() lists")
     for around in model.modules():

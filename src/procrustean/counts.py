@@ -51,10 +51,16 @@ def checked_counts(counts: Iterable[SupportsInt] | Mapping[int, SupportsInt]) ->
         values.append(int(number))
     if len(values) < 2:
         raise DataError(f"counts for {len(values)} class(es) received; imbalance needs at least two classes")
-    empty = [index for index, value in enumerate(values) if value < 1]
+    negative = [index for index, value in enumerate(values) if value < 0]
+    if negative:
+        raise DataError(
+            f"classes {negative} have negative counts ({[values[i] for i in negative]}); give the number of training "
+            "images of each class"
+        )
+    empty = [index for index, value in enumerate(values) if value == 0]
     if empty:
         raise DataError(
-            f"classes {empty} have no images (counts {[values[i] for i in empty]}); "
+            f"classes {empty} have no images; "
             "remove these classes or re-index the labels so that every class has at least one image"
         )
     return tuple(values)

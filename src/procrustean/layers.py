@@ -60,6 +60,7 @@ class Suggestion:
     second_group: str
     reason: str  # why that one
     groups: Mapping[str, str]  # "group1", "group2", ... and the layers they end with; no first where nothing precedes
+    left_out: tuple[str, ...] = ()  # parts whose outputs have the batch second: tokens would be mixed, not samples
 
     def __iter__(self) -> Iterator[Candidate]:
         return iter(self.candidates)
@@ -72,7 +73,13 @@ class Suggestion:
             mark = "   <- second group" if row[0] == self.second_group else ""
             cells = "  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True))
             lines.append(f"{cells}{mark}".rstrip())
-        return "\n".join([*lines, "", f"Second group: {self.second_group} ({self.reason})."])
+        lines += ["", f"Second group: {self.second_group} ({self.reason})."]
+        if self.left_out:
+            lines.append(
+                f"Left out: {', '.join(self.left_out)}; the batch is the second dimension of what comes out, and MFW "
+                "mixes along the first. Build it with batch_first=True, or call mfw(z, labels) on the transposed z."
+            )
+        return "\n".join(lines)
 
 
 def suggest(model: nn.Module, example: Any, *, every: bool = False) -> Suggestion:
@@ -109,7 +116,8 @@ def suggest(model: nn.Module, example: Any, *, every: bool = False) -> Suggestio
         if not trunk:
             raise LayerError(
                 f"{type(model).__name__} has no layer that is called once and returns one floating-point tensor with "
-                "the batch as its first dimension; call mfw(z, labels) in its forward pass instead"
+                "the batch as its first dimension (those of sequences need batch_first=True); call mfw(z, labels) in "
+                "its forward pass instead"
             )
         groups, reason = _groups(trace, trunk)
         second = groups["group2"]
@@ -117,7 +125,7 @@ def suggest(model: nn.Module, example: Any, *, every: bool = False) -> Suggestio
         reason += f"; {around} around it returns no single tensor" if around else ""
     paths = trace.outputs if every else trunk
     candidates = [Candidate(kept.get(path, path), *trace.outputs[path]) for path in paths]
-    return Suggestion(tuple(candidates), second, reason, groups)
+    return Suggestion(tuple(candidates), second, reason, groups, tuple(trace.sequence_first()))
 
 
 def _trunk(trace: ForwardTrace, path: str) -> list[str]:

@@ -125,6 +125,8 @@ class MFW(nn.Module):
             generator: source of the random numbers, on the labels' device; the global one by default.
         """
         self._check_labels(labels)
+        if generator is not None and not isinstance(generator, torch.Generator):
+            raise ConfigError(f"generator = {generator!r} received; give a torch.Generator, or none")
         size, device = labels.shape[0], labels.device
         if self.idle:
             return None

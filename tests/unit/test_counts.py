@@ -173,7 +173,7 @@ def test_counts_of_any_sequence(counts: object) -> None:
     ("counts", "message"),
     [
         ([5, 0, 3, 0], r"classes \[1, 3\] have no images"),
-        ([5, -2], r"classes \[1\] have no images \(counts \[-2\]\)"),
+        ([5, -2, 0], r"classes \[1\] have negative counts \(\[-2\]\); give the number of training images"),
         ([5, 2.5], r"class 1 has a count of 2\.5"),
         ([math.nan, 2], "class 0 has a count of nan"),
         ([math.inf, 2], "class 0 has a count of inf"),

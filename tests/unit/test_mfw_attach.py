@@ -15,7 +15,7 @@ from torch._dynamo.testing import CompileCounterWithBackend
 from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
 
-from procrustean.errors import DataError, LayerError
+from procrustean.errors import ConfigError, DataError, LayerError
 from procrustean.mfw import MFW, Attachment
 from procrustean.mixing import blend
 from procrustean.nets import build_net
@@ -159,6 +159,22 @@ class TestLoop:
         handle = MFW(COUNTS).attach(model, "middle")
         handle.remove()
         assert torch.equal(model(x), made()(x))
+
+    def test_labels_for_a_handle_that_was_removed(self) -> None:
+        model, (_, y) = made(), next(batches(1))
+        handle = MFW(COUNTS).attach(model, "middle")
+        handle.remove()
+        with pytest.raises(LayerError, match=r"the handle of layer 'middle' was removed.*attach MFW again"), handle(y):
+            pass
+        model.eval()
+        with handle(y):  # where MFW changes nothing anyway
+            pass
+
+    def test_a_number_in_place_of_a_generator(self) -> None:
+        model, (_, y) = made(), next(batches(1))
+        handle = MFW(COUNTS).attach(model, "middle")
+        with pytest.raises(ConfigError, match=r"generator = 0 received; give a torch\.Generator"), handle(y, 0):  # type: ignore[arg-type]
+            pass
 
     def test_at_the_input_and_at_several_layers(self) -> None:
         net = build_net("small", channels=1, classes=4, seed=0)
@@ -507,6 +523,11 @@ def test_a_second_attachment_to_one_layer_is_refused() -> None:
         MFW([50, 5]).attach(model, "0")
     handle.remove()
     MFW([50, 5]).attach(model, "0").remove()
+
+
+def test_a_class_in_place_of_a_model() -> None:
+    with pytest.raises(LayerError, match="the class Convolutions received; give the model itself"):
+        MFW([50, 5]).attach(Convolutions, "stem")  # type: ignore[arg-type]
 
 
 def test_a_module_in_place_of_its_name() -> None:

@@ -246,3 +246,29 @@ class TestCommand:
     def test_unknown_models(self, model: str, message: str, capsys: pytest.CaptureFixture[str]) -> None:
         assert main(["layers", model]) == 2
         assert message in capsys.readouterr().err
+
+
+class SequenceFirst(nn.Module):
+    """Patches to tokens, which go through the encoder with the batch as their second dimension."""
+
+    def __init__(self, *, batch_first: bool) -> None:
+        super().__init__()
+        self.patches = nn.Conv2d(3, 16, 4, stride=4)
+        layer = nn.TransformerEncoderLayer(16, 2, 32, batch_first=batch_first)
+        self.encoder = nn.TransformerEncoder(layer, 3, enable_nested_tensor=False)
+        self.head, self.batch_first = nn.Linear(16, 4), batch_first
+
+    def forward(self, x: Tensor) -> Tensor:
+        tokens = self.patches(x).flatten(2)
+        tokens = self.encoder(tokens.permute(0, 2, 1) if self.batch_first else tokens.permute(2, 0, 1))
+        return self.head(tokens.mean(1 if self.batch_first else 0))
+
+
+def test_layers_of_sequences_that_have_the_batch_second_are_named() -> None:
+    found = suggest(SequenceFirst(batch_first=False), torch.randn(2, 3, 16, 16))
+    assert [candidate.name for candidate in found] == ["patches"]
+    assert found.left_out == ("encoder",)
+    assert "Left out: encoder; the batch is the second dimension" in str(found)
+    whole = suggest(SequenceFirst(batch_first=True), torch.randn(2, 3, 16, 16))
+    assert whole.left_out == ()
+    assert "Left out" not in str(whole)
