@@ -48,7 +48,10 @@ class _Combine(torch.autograd.Function):
         else:
             gathered = rows.index_select(0, index)
         shape = (-1, *[1] * (rows.dim() - 1))
-        return (rows * own.view(shape) + gathered * other.view(shape)).to(rows.dtype)
+        combined = rows * own.view(shape) + gathered * other.view(shape)
+        # Not `.to` where nothing is to be done: it would give one tensor two names, and of a Function that has such a
+        # tensor PyTorch 2.11 loses the gradient when it is compiled, without a word (pytorch#180642).
+        return combined if combined.dtype == rows.dtype else combined.to(rows.dtype)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Tensor, ...], output: Tensor) -> None:

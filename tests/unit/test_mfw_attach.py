@@ -256,6 +256,23 @@ class TestCompiled:
                 torch.testing.assert_close(gradients(model), gradients(twin))
         assert counter.frame_count == 1
 
+    @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+    @pytest.mark.parametrize("layout", [torch.contiguous_format, torch.channels_last])
+    def test_gradients_reach_the_layers_before_it(self, dtype: torch.dtype, layout: torch.memory_format) -> None:
+        """In float32 and narrower types, whose features are blended in float32 and rounded back."""
+        x, y = next(batches(1))
+        x = x.to(memory_format=layout)
+        found = []
+        for compile_it in (False, True):
+            model = made().to(memory_format=layout)
+            handle = MFW(COUNTS).attach(model, "middle")
+            called = torch.compile(model, fullgraph=True, backend="aot_eager") if compile_it else model
+            with handle(y, seeded(0)), torch.autocast("cpu", torch.bfloat16, enabled=dtype is torch.bfloat16):
+                F.cross_entropy(called(x).float(), y).backward()
+            found.append(gradients(model))
+        torch.testing.assert_close(found[1], found[0], rtol=0.05, atol=1e-3)
+        assert model.stem[0].weight.grad.abs().max() > 1e-2
+
     def test_evaluation_is_bit_equal(self) -> None:
         model, (x, y) = made(), next(batches(1))
         handle = MFW(COUNTS).attach(model, "middle")

@@ -20,13 +20,13 @@ image = image.resize(({whole_width}, {whole_height}), Image.Resampling.BILINEAR)
 _LOAD = {
     "torch": '''\
 """Classify an image: python load.py IMAGE. Needs torch alone, and Pillow to read the image."""
-import json, pathlib, sys, torch
+import json, pathlib, sys, torch, warnings
 from PIL import Image, ImageOps
 
 '''
     + _USAGE
     + """\
-here = pathlib.Path(__file__).parent
+warnings.simplefilter("ignore"); here = pathlib.Path(__file__).parent  # torch may warn about its way to read a file
 model = torch.export.load(here / "model.pt2").module()
 """
     + _PIXELS

@@ -98,7 +98,8 @@ def _torch(model: Model, prior: Prior | None, path: Path) -> Runner:
     content = io.BytesIO()  # torch itself cannot tell that a disk is full, and leaves half a file
     torch.export.save(_program(model, prior), content)
     path.write_bytes(content.getvalue())
-    loaded = torch.export.load(path).module()
+    with _without_asides():
+        loaded = torch.export.load(path).module()
     return lambda pixels: loaded(torch.from_numpy(pixels)).detach().numpy()
 
 
@@ -119,7 +120,7 @@ def _onnx(model: Model, prior: Prior | None, path: Path) -> Runner:
 
 @contextmanager
 def _without_asides() -> Iterator[None]:
-    """In it the exporter says nothing about its own inner workings, such as torchvision's operators, which are unused.
+    """In it PyTorch says nothing about its own inner workings, such as torchvision's operators, which are unused.
 
     Whether the export is right is checked afterwards.
     """
