@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from .recipes import PAPER
+
+_Values = TypeVar("_Values")
 
 
 def published(
@@ -22,6 +25,19 @@ def published(
     if elsewhere and source in elsewhere:
         return dict(elsewhere[source])
     return None if is_large(source) else dict(usual)
+
+
+def nearest_published(values: Mapping[str, Mapping[int, _Values]], source: str, counts: Sequence[int]) -> _Values:
+    """What was published for the nearest ratio of class sizes, on the data set or else on CIFAR-10.
+
+    Args:
+        values: by data set and ratio of the largest to the smallest class.
+        source: the data set.
+        counts: images per class.
+    """
+    by_ratio = values.get(source, values["cifar10"])
+    ratio = max(counts) / min(counts)
+    return by_ratio[min(by_ratio, key=lambda known: abs(math.log(known / ratio)))]
 
 
 def is_large(source: str) -> bool:

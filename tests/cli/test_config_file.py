@@ -71,6 +71,17 @@ def test_printing_the_configuration_trains_nothing(call: Call, work: Path) -> No
         ("cifar10 --method mfw --options alpha=3 --epochs 7 --drw", ("alpha: 3.0", "drw sets in: in epoch 6 of 7, ")),
         ("cifar10 --method manifold_mixup", ("layers: input (backbone.input), group2 (backbone.group2), group3 (",)),
         ("cifar10 --method erm", ("resolve to: ERM (",)),
+        ("cifar10 --imbalance step --rho 100 --method cdt", ("kind: step", "gamma: 0.2")),
+        ("inaturalist18 --method ldam", ("max_margin: 0.3",)),
+        ("cifar100 --imbalance long_tailed --rho 100 --method seql", ("lam: 0.005",)),
+        (
+            "cifar10 --imbalance long_tailed --rho 100 --method mislas",
+            ("head: 0.3", "tail: 0.0", "head_rate: 0.5", "bn_mode: eval"),
+        ),
+        ("cifar10 --imbalance long_tailed --rho 10 --method mislas", ("head: 0.1", "head_rate: 0.2")),
+        ("imagenet-lt --method label_aware_smoothing", ("head: depends on the counts", "tail: 0.0")),
+        ("photos --method seql --options gamma=0.5", ("gamma: 0.5", "lam: depends on the counts")),
+        ("cifar10 --method class_balanced --options form=focal", ("gamma: 1.0",)),
     ],
 )  # fmt: skip
 def test_the_method_is_printed_as_comments(arguments: str, wanted: tuple[str, ...], call: Call) -> None:
@@ -80,11 +91,19 @@ def test_the_method_is_printed_as_comments(arguments: str, wanted: tuple[str, ..
     assert [text for text in wanted if text not in comments] == []
 
 
+def test_the_counts_of_own_images_are_used(call: Call, npz: Path) -> None:
+    answer = call("train", npz, "--method", "seql", "--print-config")
+    assert answer.code == 0, answer.err
+    assert "\n# kind: long_tailed\n" in answer.out
+    assert "\n# lam: 0.125\n" in answer.out  # of four classes
+
+
 @pytest.mark.parametrize("name", METHODS)
 def test_every_method_is_printed(name: str, call: Call) -> None:
     printed = call("train", "cifar10", "--method", name, "--print-config")
     assert printed.code == 0, printed.err
     assert [f"# {option}:" for option in option_defaults(name) if f"\n# {option}: " not in printed.out] == []
+    assert [option for option in option_defaults(name) if f"\n# {option}: None\n" in printed.out] == []
 
 
 def test_the_recipe_is_printed_as_comments(call: Call) -> None:

@@ -58,7 +58,16 @@ def test_chosen_on_held_out_images_then_trained_on_all(tune: Call) -> None:
     assert ":\n\n**Test accuracy in %" in answer.out
 
 
-@pytest.mark.parametrize(("method", "over", "default"), [("mfw", "alpha=1", True), ("mfw", "alpha=5", False)])
+@pytest.mark.parametrize(
+    ("method", "over", "default"),
+    [
+        ("mfw", "alpha=1", True),
+        ("mfw", "alpha=5", False),
+        ("cdt", "gamma=0.2", True),
+        ("ldam", "max_margin=0.5", True),
+        ("seql", "lam=0.1", False),
+    ],
+)
 def test_a_choice_that_is_the_default_is_called_so(tune: Call, method: str, over: str, default: bool) -> None:
     answer = tune("--method", method, "--over", over, "--final-seeds", 0, "--quiet")
     assert answer.code == 0, answer.err

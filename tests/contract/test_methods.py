@@ -175,6 +175,10 @@ class TestTraining:
         assert math.isclose(sum(stage.share for stage in method.stages), 1.0)
         assert all(stage.share > 0 for stage in method.stages)
         assert method.label
+        # Every option that may be left open is settled.
+        settled = {**option_defaults(case[0]), **case[1], **method.resolved}
+        assert [name for name, value in settled.items() if value is None] == []
+        assert set(method.resolved) <= set(option_defaults(case[0]))
 
     @every_method
     def test_the_loss_is_finite_and_falls(self, case: Case) -> None:

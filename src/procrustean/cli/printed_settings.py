@@ -16,12 +16,13 @@ def settings_text(config: RunConfig, tuned: Collection[str] = ()) -> str:
         config: the settings.
         tuned: options of the method that differ between runs with these settings.
     """
-    from ..advice.planning import planned
+    from ..advice.planning import planned, trained_on
     from ..data.sources import is_named
     from ..method_files import plain_name, use_file
     from ..paths import expanded
     from ..preparing import recipe_of
     from ..recipes import RECIPES
+    from ..reproduce.sizes import training_counts
     from .resolved import method_comments
 
     def named(settings: RunConfig) -> RunConfig:
@@ -29,8 +30,10 @@ def settings_text(config: RunConfig, tuned: Collection[str] = ()) -> str:
 
     use_file(config.method)
     recipe_of(named(config))  # what is wrong with the settings is said before images are loaded
+    images = None
     if is_named(config.source) or expanded(config.source).exists():
-        config = planned(config).config
+        plan = planned(config)
+        config, images = plan.config, plan.splits
     elif config.method == ADVISED:
         config = named(config)
     recipe = recipe_of(named(config))
@@ -38,5 +41,8 @@ def settings_text(config: RunConfig, tuned: Collection[str] = ()) -> str:
     own = f", as {plain_name(config.method)} was published" * (config.recipe == "own")
     title = f"# The recipe these settings resolve to: {recipe.name}, {RECIPES[recipe.name][1]}{own}\n"
     # Which methods are compared, --method auto decides when it runs.
-    method = "" if config.method == AUTO else method_comments(config, recipe, tuned)
-    return config_as_yaml(config) + method + title + comments
+    if config.method == AUTO:
+        return config_as_yaml(config) + title + comments
+    # The largest class first, as methods see them.
+    counts = training_counts(config) if images is None else sorted(trained_on(config, images), reverse=True)
+    return config_as_yaml(config) + method_comments(config, recipe, tuned, counts) + title + comments

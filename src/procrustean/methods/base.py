@@ -86,6 +86,8 @@ class Method:
             says its epochs itself.
         own: what the method's own publication changes in the recipe (`--recipe own`); None if it has nothing on this
             data set.
+        resolved: what it has made of the options that may be left open (None), by name; in words where that is no
+            value, or none before it is trained.
     """
 
     stages: tuple[Stage, ...]
@@ -95,10 +97,4 @@ class Method:
     paper: Mapping[str, Any] = field(default_factory=dict)
     longer: float = 1.0
     own: Mapping[str, Any] | None = field(default_factory=dict)
-
-
-def option_in_use(method: Method, name: str) -> int | float | str | None:
-    """What a method has made of an option that was left open; None where none of its parts tells."""
-    parts = (module for stage in method.stages for module in stage.objective.modules())
-    found = (getattr(part, name, None) for part in parts)
-    return next((value for value in found if isinstance(value, int | float | str)), None)
+    resolved: Mapping[str, int | float | str] = field(default_factory=dict)

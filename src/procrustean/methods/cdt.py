@@ -24,4 +24,9 @@ def cdt(problem: Problem, *, gamma: float | None = None, drw: bool = False) -> M
         gamma = 0.1 if problem.source == "inaturalist18" else 0.2
     loss = CDT(problem.counts, gamma, reduction="none")
     objective = Classify(loss=loss, weight=deferred(problem.counts, drw))
-    return Method(stages=(Stage(objective),), label="CDT" + "-DRW" * drw, own=ldam_recipe(problem.source))
+    return Method(
+        stages=(Stage(objective),),
+        label="CDT" + "-DRW" * drw,
+        own=ldam_recipe(problem.source),
+        resolved={"gamma": gamma},
+    )

@@ -44,4 +44,5 @@ def class_balanced(
         label="CB" + f"-{form}" * (form != "softmax") + "-DRW" * drw,
         head=None if form == "softmax" else SigmoidHead,
         own=ldam_recipe(problem.source),
+        resolved={"gamma": (1.0 if gamma is None else gamma) if form == "focal" else f"none, form is {form}"},
     )

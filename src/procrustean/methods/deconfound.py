@@ -59,4 +59,5 @@ def deconfound(
         label="De-confound" + "-TDE" * tde,
         head=head,
         own=published(problem.source, own, own_elsewhere),
+        resolved={"alpha": alpha},
     )

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import math
-
 from ..losses import LabelAwareSmoothing
 from ..objectives import Classify
-from ..publications import ldam_schedule, published
+from ..publications import ldam_schedule, nearest_published, published
 from ..types import Problem
 from ..weights import deferred
 from .base import Method, Stage
@@ -32,18 +30,14 @@ def label_aware_smoothing(
         tail: smoothing of the smallest class; default 0 (CIFAR-100 at a ratio about 100: 0.1).
         drw: weight the classes by effective numbers in the last 20 % of the epochs.
     """
-    by_ratio = PUBLISHED.get(problem.source, PUBLISHED["cifar10"])
-    ratio = max(problem.counts) / min(problem.counts)
-    usual_head, usual_tail = by_ratio[min(by_ratio, key=lambda known: abs(math.log(known / ratio)))]
-    loss = LabelAwareSmoothing(
-        problem.counts,
-        usual_head if head is None else head,
-        usual_tail if tail is None else tail,
-        reduction="none",
-    )
+    usual_head, usual_tail = nearest_published(PUBLISHED, problem.source, problem.counts)
+    head = usual_head if head is None else head
+    tail = usual_tail if tail is None else tail
+    loss = LabelAwareSmoothing(problem.counts, head, tail, reduction="none")
     objective = Classify(loss=loss, weight=deferred(problem.counts, drw))
     return Method(
         stages=(Stage(objective),),
         label="Label-aware smoothing" + "-DRW" * drw,
         own=published(problem.source, {**ldam_schedule(), "decay": 0.1}),
+        resolved={"head": head, "tail": tail},
     )

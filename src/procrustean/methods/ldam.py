@@ -27,5 +27,9 @@ def ldam(problem: Problem, *, max_margin: float | None = None, scale: float = 30
     loss = LDAM(problem.counts, max_margin, scale, reduction="none")
     objective = Classify(loss=loss, weight=deferred(problem.counts, drw))
     return Method(
-        stages=(Stage(objective),), label="LDAM" + "-DRW" * drw, head=CosineHead, own=ldam_recipe(problem.source)
+        stages=(Stage(objective),),
+        label="LDAM" + "-DRW" * drw,
+        head=CosineHead,
+        own=ldam_recipe(problem.source),
+        resolved={"max_margin": max_margin},
     )

@@ -61,7 +61,12 @@ def manifold_mixup(
     mixer = LayerMixing(alpha, places)
     objective = Classify(mixer=mixer, weight=deferred(problem.counts, drw), reduction=reduction)
     own = published(problem.source, {**ldam_schedule(), "epochs": 400})  # as mixup
-    return Method(stages=(Stage(objective),), label="manifold mixup" + "-DRW" * drw, own=own)
+    return Method(
+        stages=(Stage(objective),),
+        label="manifold mixup" + "-DRW" * drw,
+        own=own,
+        resolved={"layers": ", ".join(places)},
+    )
 
 
 def _default_layers(problem: Problem) -> tuple[str, ...]:

@@ -95,7 +95,8 @@ def mfw(
         middle = geometric_mean(problem.counts)
         strength = [major_strength * (n >= middle) for n in problem.counts]
     weakening = MFW(problem.counts, alpha=alpha, beta=beta, kind=problem.kind, std=std, draw=draw, strength=strength)
-    mixer = Weakening(weakening, layer or problem.second_group)
+    layer = layer or problem.second_group
+    mixer = Weakening(weakening, layer)
     weight = deferred(problem.counts, drw)
     if weight is None or keep_mixing:
         objective = Classify(mixer=mixer, weight=weight, reduction=reduction)
@@ -103,4 +104,15 @@ def mfw(
         objective = WeakenUntil(mixer, weight, reduction)
     # The supplement trains MFW for 300 epochs on CIFAR, half as long again as the others.
     schedule = {"epochs": 300} if problem.source in ("cifar10", "cifar100") else {}
-    return Method(stages=(Stage(objective),), label="MFW" + " w/ DRW" * drw, paper=schedule, own=schedule)
+    return Method(
+        stages=(Stage(objective),),
+        label="MFW" + " w/ DRW" * drw,
+        paper=schedule,
+        own=schedule,
+        resolved={
+            "alpha": weakening.alpha,
+            "beta": weakening.beta,
+            "layer": layer,
+            "major_strength": "by the formula" if major_strength is None else major_strength,
+        },
+    )

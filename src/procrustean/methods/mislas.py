@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import Literal
 
 from torch import nn
@@ -11,7 +10,7 @@ from ..losses import LabelAwareSmoothing
 from ..nets.classifier import Classifier
 from ..nets.heads import ScaledHead
 from ..objectives import Classify
-from ..publications import ldam_schedule, published
+from ..publications import ldam_schedule, nearest_published, published
 from ..samplers import class_aware
 from ..types import Problem
 from .base import Method, Stage
@@ -52,16 +51,12 @@ def mislas(
         bn_mode: whether the statistics of batch normalisation follow the balanced batches of stage 2; default eval,
             they stay (CIFAR-100: train).
     """
-    ratio = max(problem.counts) / min(problem.counts)
-    known = problem.source if problem.source in PUBLISHED else "cifar10"
-    nearest = min(PUBLISHED[known], key=lambda published: abs(math.log(published / ratio)))
-    usual_head, usual_tail = PUBLISHED[known][nearest]
-    smoothing = LabelAwareSmoothing(
-        problem.counts,
-        usual_head if head is None else head,
-        usual_tail if tail is None else tail,
-        reduction="none",
-    )
+    usual_head, usual_tail = nearest_published(PUBLISHED, problem.source, problem.counts)
+    head = usual_head if head is None else head
+    tail = usual_tail if tail is None else tail
+    head_rate = nearest_published(HEAD_RATE, problem.source, problem.counts) if head_rate is None else head_rate
+    bn_mode = bn_mode or ("train" if problem.source == "cifar100" else "eval")
+    smoothing = LabelAwareSmoothing(problem.counts, head, tail, reduction="none")
     total = sum(EPOCHS)
     features = Stage(Classify(mixer=ImageMixing(alpha)), name="features", share=EPOCHS[0] / total)
     classifier = Stage(
@@ -70,14 +65,15 @@ def mislas(
         share=EPOCHS[1] / total,
         sampler=class_aware,
         trainable="head",
-        norm=bn_mode or ("train" if known == "cifar100" else "eval"),
-        rates={"head.linear": HEAD_RATE[known][nearest] if head_rate is None else head_rate},
+        norm=bn_mode,
+        rates={"head.linear": head_rate},
         reshape=_with_scales,
         recipe={"schedule": "cosine", "warmup_epochs": 0},
     )
     longer = total / EPOCHS[0] if problem.source in PUBLISHED else 1.0
     own = published(problem.source, {**ldam_schedule(), "decay": 0.1, "epochs": total})
-    return Method((features, classifier), label="MiSLAS", longer=longer, own=own)
+    resolved = {"head": head, "tail": tail, "head_rate": head_rate, "bn_mode": bn_mode}
+    return Method((features, classifier), label="MiSLAS", longer=longer, own=own, resolved=resolved)
 
 
 def _with_scales(net: Classifier) -> None:

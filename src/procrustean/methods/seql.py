@@ -25,8 +25,13 @@ def seql(problem: Problem, *, gamma: float = 0.9, lam: float | None = None, drw:
             on CIFAR-100), 4.3e-4 on ImageNet-LT. 0 is ERM.
         drw: weight the classes by effective numbers in the last 20 % of the epochs.
     """
-    loss = SEQL(problem.counts, gamma, LAM.get(problem.source) if lam is None else lam, reduction="none")
+    if lam is None:
+        lam = LAM.get(problem.source, 0.5 / problem.classes)
+    loss = SEQL(problem.counts, gamma, lam, reduction="none")
     objective = Classify(loss=loss, weight=deferred(problem.counts, drw))
     return Method(
-        stages=(Stage(objective),), label="SEQL" + "-DRW" * drw, own=published(problem.source, ldam_schedule())
+        stages=(Stage(objective),),
+        label="SEQL" + "-DRW" * drw,
+        own=published(problem.source, ldam_schedule()),
+        resolved={"lam": lam},
     )

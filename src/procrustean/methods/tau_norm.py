@@ -67,4 +67,10 @@ def tau_norm(problem: Problem, *, tau: float | None = None, keep_bias: bool = Fa
     if tau is not None and not 0 <= tau < math.inf:
         raise ConfigError(f"tau = {tau!r} received; it has to be 0 (as trained) or more")
     own = published(problem.source, ldam_schedule(), decoupling_recipes())
-    return Method(stages=(Stage(Classify()),), label="tau-norm", finish=Rescaling(tau, keep_bias), own=own)
+    return Method(
+        stages=(Stage(Classify()),),
+        label="tau-norm",
+        finish=Rescaling(tau, keep_bias),
+        own=own,
+        resolved={"tau": "chosen on the held-out images, 1 if there are none" if tau is None else tau},
+    )

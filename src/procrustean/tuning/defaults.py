@@ -9,7 +9,6 @@ from ..config import RunConfig
 from ..counts import imbalance_kind
 from ..method_files import plain_name
 from ..methods import checked_options, make_method, option_defaults
-from ..methods.base import option_in_use
 from ..nets import layers_of
 from ..recipes import data_set
 from ..types import Problem
@@ -45,6 +44,6 @@ def _is_default(base: RunConfig, chosen: Options, record: Mapping[str, Any]) -> 
 
     def default(name: str) -> Any:
         # None is left open until the images are known.
-        return option_in_use(method, name) if defaults[name] is None else defaults[name]
+        return method.resolved.get(name) if defaults[name] is None else defaults[name]
 
     return all(value == default(name) for name, value in checked_options(base.method, chosen).items())
