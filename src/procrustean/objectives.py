@@ -137,11 +137,16 @@ class Classify(Objective):
                 )
             self.points.append(MixPoint(find_layer(net, name), name))
 
+    def mixture(self, batch: Batch, clock: Clock) -> Mixture | None:
+        """How a batch is mixed at that time; None where there is no mixer."""
+        mixture: Mixture | None = None if self.mixer is None else self.mixer(batch)
+        return mixture
+
     def forward(self, net: nn.Module, batch: Batch, clock: Clock) -> Tensor:
         weights = None if self.weight is None else self.weight(clock)
-        if self.mixer is None:
+        mixture = self.mixture(batch, clock)
+        if mixture is None:
             return self.reduce(self.sample_loss(net(batch.x), batch.y, batch), batch.y, weights)
-        mixture = self.mixer(batch)
         for point, mix in zip(self.points, mixture.mixes, strict=True):
             point.mix = mix
         logits = net(batch.x)

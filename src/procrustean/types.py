@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
+import torch
 from torch import Tensor
 
 from .counts import Kind
@@ -42,6 +43,11 @@ class Clock(NamedTuple):
     epoch: Tensor  # 0-d int64, counted from 0 within the stage
     lr: Tensor  # 0-d float32
     epochs: int  # length of the stage
+
+    @classmethod
+    def at(cls, epoch: int, epochs: int, device: torch.device) -> Clock:
+        """A clock that stands at an epoch; its rate is 0 until it is set."""
+        return cls(torch.tensor(epoch, device=device), torch.zeros((), device=device), epochs)
 
 
 @dataclass(frozen=True)

@@ -27,6 +27,7 @@ from procrustean.errors import ConfigError, RunError
 from procrustean.many import fit_many
 from procrustean.methods import METHODS
 from procrustean.rng import Stream
+from procrustean.types import Clock
 
 Same = Callable[[Path, Path], None]
 StopAfter = Callable[[int], None]
@@ -173,6 +174,16 @@ def test_mixed_gradients_have_partners_drawn_as_in_training(measured: tuple[Spli
     assert probes["gradient_norm_mixed"][-1] != probes["gradient_norm"][-1]
 
 
+def test_gradients_are_mixed_only_as_long_as_training_mixes(
+    splits: Splits, tiny: dict[str, Any], tmp_path: Path
+) -> None:
+    settings = {**tiny, "method": "mfw", "drw": True, "options": {"keep_mixing": False}, "epochs": 5}
+    probes = trained(splits, tmp_path / "run", settings, probe_every=1)["probes"]
+    mixed, plain = probes["gradient_norm_mixed"], probes["gradient_norm"]
+    assert all(mixed[epoch] != pytest.approx(plain[epoch], rel=1e-3) for epoch in range(4))
+    assert mixed[4] == pytest.approx(plain[4], rel=1e-4)  # the weights have set in
+
+
 def test_the_deviation_of_the_smallest_class_has_a_closed_form(measured: tuple[Splits, Path]) -> None:
     splits, path = measured
     prepared, net = load_run(path, splits=splits)
@@ -310,7 +321,7 @@ def test_on_a_gpu_they_change_nothing_and_find_what_a_cpu_finds(
         probe = Probe(train=train, test=test, classes=4, seed=0, low_precision=None)
         stage = prepared.method.stages[0]
         stage.objective.cpu()
-        found = run_to_end(probe.measure(network.cpu(), stage)).values
+        found = run_to_end(probe.measure(network.cpu(), stage, Clock.at(0, 1, torch.device("cpu")))).values
         for name in ("train_recall", "classification_ratio", "gradient_norm", "gradient_norm_mixed"):
             assert found[name] == pytest.approx(probed["probes"][name][-1], rel=0.02, abs=1e-4), name
 
@@ -318,11 +329,14 @@ def test_on_a_gpu_they_change_nothing_and_find_what_a_cpu_finds(
 # Afterwards
 
 
-@pytest.mark.parametrize("method", ["mfw", "crt", "m2m"])
+ENDING = {"drw": True, "options": {"keep_mixing": False}}
+
+
+@pytest.mark.parametrize(("method", "more"), [("mfw", {}), ("mfw", ENDING), ("crt", {}), ("m2m", {})])
 def test_kept_weights_give_what_was_measured_on_the_way(
-    method: str, splits: Splits, tiny: dict[str, Any], tmp_path: Path
+    method: str, more: dict[str, Any], splits: Splits, tiny: dict[str, Any], tmp_path: Path
 ) -> None:
-    settings = {**tiny, "method": method, "epochs": 6}
+    settings = {**tiny, "method": method, "epochs": 6, **more}
     probed = trained(splits, tmp_path / "probed", settings, probe_every=1)["probes"]
     trained(splits, tmp_path / "kept", settings, keep_weights_every=1)
     said: list[str] = []

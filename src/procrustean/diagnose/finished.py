@@ -24,6 +24,7 @@ from ..engine.training import HELD_OUT_WEIGHTS, run_to_end
 from ..errors import RunError
 from ..preparing import Prepared, check_identity
 from ..report.result_file import load_result
+from ..types import Clock
 from .curves import Curves, curves_of
 from .findings import Finding, verdict
 from .probes import Probe
@@ -200,7 +201,10 @@ def _measured(prepared: Prepared, probe: Probe, weights: Weights) -> dict[str, A
         net.load_state_dict(weights.load())
     except (OSError, SafetensorError, RuntimeError) as error:
         raise RunError(f"{weights.path} is damaged or of another network ({error})") from error
+    lengths = stage_epochs(prepared.method, prepared.recipe.epochs)
+    epoch = weights.epoch - 1 - sum(lengths[: weights.stage])
+    clock = Clock.at(epoch, lengths[weights.stage], prepared.placement.device)
     stage = prepared.method.stages[weights.stage]
     stage.objective.to(prepared.placement.device)
     net = net.to(prepared.placement.device, memory_format=torch.channels_last)  # type: ignore[call-overload]
-    return run_to_end(probe.measure(net, stage)).values
+    return run_to_end(probe.measure(net, stage, clock)).values

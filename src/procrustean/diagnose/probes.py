@@ -22,7 +22,7 @@ from ..mixing import Mix
 from ..nets.classifier import Classifier
 from ..objectives import Classify, Mixer
 from ..rng import Stream, torch_seed
-from ..types import Batch
+from ..types import Batch, Clock
 from .deviation import feature_deviation
 from .gradients import gradient_norms_at, mean_per_class
 from .ratio import classification_ratio
@@ -67,8 +67,14 @@ class Probe:
         largest = 512 if self.device.type == "cuda" else 128
         self.batch_size = min(largest, max(8, (1 << 19) // math.prod(train.augmentation.tested)))
 
-    def measure(self, net: Classifier, stage: Stage) -> Generator[None, None, Measurement]:
-        """Measure a network as it stands in a stage; yields between batches, so that other runs can take turns."""
+    def measure(self, net: Classifier, stage: Stage, clock: Clock) -> Generator[None, None, Measurement]:
+        """Measure a network as it stands in a stage; yields between batches, so that other runs can take turns.
+
+        Args:
+            net: the network.
+            stage: how it is trained.
+            clock: at the epoch it was trained in last, for stages that mix in some epochs only.
+        """
         train_features, train_predicted = yield from self.features(net, self.train)
         test_features, test_predicted = yield from self.features(net, self.test)
         layer = gradient_layer(net, stage)
@@ -80,9 +86,8 @@ class Probe:
             "gradient_norm": (yield from self.gradient_norms(net, stage, layer, None)),
             "gradient_norm_mixed": None,
         }
-        mixer = getattr(stage.objective, "mixer", None)
-        if mixer is not None:
-            values["gradient_norm_mixed"] = yield from self.gradient_norms(net, stage, layer, mixer)
+        if _mixer(stage) is not None:
+            values["gradient_norm_mixed"] = yield from self.gradient_norms(net, stage, layer, clock)
         generator = torch.Generator(self.device).manual_seed(torch_seed(self.seed, "probe.deviation"))
         deviation = feature_deviation(
             train_features, self.train.labels, test_features, self.test.labels, ROUNDS, None, generator
@@ -107,16 +112,16 @@ class Probe:
         return plain(mean_per_class((predicted == labels).double(), labels, self.classes))
 
     def gradient_norms(
-        self, net: Classifier, stage: Stage, layer: str, mixer: Mixer | None
+        self, net: Classifier, stage: Stage, layer: str, clock: Clock | None
     ) -> Generator[None, None, list[float | None]]:
-        """Mean length of the gradient at the layer for each class, mixed as in training or not at all."""
+        """Mean length of the gradient at the layer for each class, mixed as training does then or not at all."""
         norms = []
         for number, start in enumerate(range(0, len(self.chosen), self.batch_size)):
             batch = self._batch(self.chosen[start : start + self.batch_size], number, stage)
-            if mixer is None:
+            if clock is None:
                 norms.append(_norms(net, stage, layer, None, _every_second(batch), self.low_precision))
             else:
-                norms.append(_norms(net, stage, layer, mixer, batch, self.low_precision)[::2])
+                norms.append(_norms(net, stage, layer, clock, batch, self.low_precision)[::2])
             yield
         labels = self.train.labels[torch.from_numpy(self.chosen).to(self.device)]
         return plain(mean_per_class(torch.cat(norms), labels, self.classes))
@@ -146,8 +151,12 @@ class Probe:
 
 def gradient_layer(net: Classifier, stage: Stage) -> str:
     """Where gradients are measured: where the method mixes, if that is one layer, else the paper's second group."""
-    mixer = getattr(stage.objective, "mixer", None)
+    mixer = _mixer(stage)
     return mixer.at[0] if mixer is not None and len(mixer.at) == 1 else net.second_group
+
+
+def _mixer(stage: Stage) -> Mixer | None:
+    return stage.objective.mixer if isinstance(stage.objective, Classify) else None
 
 
 def chosen_per_class(
@@ -165,15 +174,17 @@ def plain(values: Tensor) -> list[float | None]:
 
 
 def _norms(
-    net: Classifier, stage: Stage, layer: str, mixer: Mixer | None, batch: Batch, low_precision: torch.dtype | None
+    net: Classifier, stage: Stage, layer: str, clock: Clock | None, batch: Batch, low_precision: torch.dtype | None
 ) -> Tensor:
     objective = stage.objective
     mixes: tuple[tuple[nn.Module, Mix], ...] = ()
     label_weight: Tensor | None = None
-    if mixer is not None:
-        mixture = mixer(batch)
+    if clock is not None and isinstance(objective, Classify) and objective.mixer is not None:
+        mixture = objective.mixture(batch, clock)
+        assert mixture is not None
         label_weight = mixture.label_weight
-        mixes = tuple((find_layer(net, name), mix) for name, mix in zip(mixer.at, mixture.mixes, strict=True))
+        places = zip(objective.mixer.at, mixture.mixes, strict=True)
+        mixes = tuple((find_layer(net, name), mix) for name, mix in places)
 
     def per_sample(scores: Tensor, y: Tensor) -> Tensor:
         if isinstance(objective, Classify):

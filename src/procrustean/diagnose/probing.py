@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from ..engine.run_directory import RunDirectory
 from ..methods.base import Stage
 from ..nets.classifier import Classifier
+from ..types import Clock
 from .kept_features import features_file
 from .probes import GRADIENT_IMAGES, Measurement, Probe, chosen_per_class
 
@@ -64,9 +65,11 @@ class Probing:
         """Whether the network is measured after this epoch, counted from 0; `last` of its stage."""
         return last or (epoch + 1) % self.every == 0 or epoch + 1 in self.features_at
 
-    def measure(self, net: Classifier, stage: Stage, epoch: int, last: bool) -> Generator[None, None, dict[str, Any]]:
-        """The measurements for the record of an epoch; yields between batches."""
-        found = yield from self.probe.measure(net, stage)
+    def measure(
+        self, net: Classifier, stage: Stage, clock: Clock, epoch: int, last: bool
+    ) -> Generator[None, None, dict[str, Any]]:
+        """The measurements for the record of an epoch, counted from 0 in all stages; yields between batches."""
+        found = yield from self.probe.measure(net, stage, clock)
         if last or epoch + 1 in self.features_at:
             self.directory.save_arrays(features_file(epoch + 1), self.kept_features(net, found))
         return found.values

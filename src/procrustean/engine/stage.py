@@ -81,7 +81,7 @@ class StageRun:
             extra_labels=None if meta is None else meta.chosen.images.labels,
         )
         device = self.device
-        self.clock = Clock(torch.zeros((), dtype=torch.int64, device=device), torch.zeros((), device=device), epochs)
+        self.clock = Clock.at(0, epochs, device)
         self.parameters = FlatParameters(net, freeze_all_but(net, stage.trainable), placement.low_precision)
         self.optimizer = SGD(
             self.parameters,

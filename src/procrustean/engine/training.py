@@ -17,6 +17,7 @@ from ..errors import Diverged, RunError
 from ..methods.base import Judge, Method
 from ..nets.classifier import Classifier
 from ..recipes import Recipe
+from ..types import Clock
 from ..weights import epochs_of_setting_in
 from .averages import AverageKind, SwaFrom
 from .checkpoint import check_tensors, cpu_copy
@@ -205,7 +206,8 @@ class Training:
         self._evaluate(self.records[-1])
         if self.probing is not None:
             record = self.records[-1]
-            measuring = self.probing.measure(self.net, self.method.stages[-1], record["epoch"], last=True)
+            clock = Clock.at(self.epochs[-1] - 1, self.epochs[-1], self.placement.device)
+            measuring = self.probing.measure(self.net, self.method.stages[-1], clock, record["epoch"], last=True)
             record["probe"] = run_to_end(measuring)
             self._lap("probe")
 
@@ -285,7 +287,8 @@ class Training:
         if last or (position.records + 1) % self.evaluate_every == 0:
             self._evaluate(record, stage)
         if self.probing is not None and self.probing.due(position.records, last):
-            record["probe"] = yield from self.probing.measure(self.net, stage.stage, position.records, last)
+            measuring = self.probing.measure(self.net, stage.stage, stage.clock, position.records, last)
+            record["probe"] = yield from measuring
             self._lap("probe")
         if self.keep_weights_every and (position.records + 1) % self.keep_weights_every == 0:
             self.directory.save_weights(weights_file(position.records + 1), stage.weights())

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from typing import Literal
 
 import torch
-from torch import Tensor, nn
 
 from ..counts import Spread, geometric_mean
 from ..errors import ConfigError
@@ -30,13 +29,10 @@ class Weakening(Mixer):
         super().__init__()
         self.mfw = mfw
         self.at = (layer,)
-        self.factor: Tensor | None = None  # of the shares, for as long as an objective sets it
 
     def forward(self, batch: Batch) -> Mixture:
         u = batch.u["mfw"] if self.mfw.draw == "sample" else batch.u["mfw"][:1]
         share = self.mfw.share(batch.y, u)
-        if self.factor is not None:
-            share = share * self.factor
         return Mixture((Mix(batch.partner, batch.inverse, share),), None)
 
 
@@ -47,12 +43,11 @@ class WeakenUntil(Classify):
         super().__init__(mixer=mixer, weight=weight, reduction=reduction)
         self.weakening, self.deferred = mixer, weight
 
-    def forward(self, net: nn.Module, batch: Batch, clock: Clock) -> Tensor:
+    def mixture(self, batch: Batch, clock: Clock) -> Mixture:
+        mixture: Mixture = self.weakening(batch)
         # A factor on the device, not an `if`, so that a captured step stays valid.
-        self.weakening.factor = torch.where(self.deferred.set_in(clock), 0.0, 1.0)
-        loss = super().forward(net, batch, clock)
-        self.weakening.factor = None
-        return loss
+        factor = torch.where(self.deferred.set_in(clock), 0.0, 1.0)
+        return Mixture(tuple(mix._replace(weight=mix.weight * factor) for mix in mixture.mixes), None)
 
 
 def mfw(

@@ -122,14 +122,14 @@ def test_the_weighted_loss_may_be_divided_by_the_batch_size() -> None:
         assert not torch.isclose(by_size, by_weights)
 
 
-def test_a_factor_does_not_outlive_its_step() -> None:
+@pytest.mark.parametrize(("epoch", "mixes"), [(7, True), (8, False)])
+def test_the_objective_tells_how_a_batch_is_mixed_at_a_time(epoch: int, mixes: bool) -> None:
     problem = Problem(tuple(COUNTS), "step", layers=("group2",))
     objective = make_method("mfw", problem, {"drw": True, "keep_mixing": False}).stages[0].objective
     assert isinstance(objective, Classify)
-    assert isinstance(objective.mixer, Weakening)
-    objective.bind(net := Linear())
-    objective(net, made_batch(), Clock(torch.tensor(9), torch.tensor(0.1), 10))
-    assert objective.mixer.factor is None
+    mixture = objective.mixture(made_batch(), Clock(torch.tensor(epoch), torch.tensor(0.1), 10))
+    assert mixture is not None
+    assert bool(mixture.mixes[0].weight.any()) == mixes
 
 
 def test_mixing_that_would_never_end_is_refused() -> None:
