@@ -7,8 +7,9 @@ from typing import Literal
 
 import torch
 
-from ..counts import Spread, geometric_mean
+from ..counts import Spread
 from ..errors import ConfigError
+from ..metrics import class_groups
 from ..mfw import MFW
 from ..mixing import Mix
 from ..objectives import Classify, Mixer, Mixture, Reduction
@@ -87,8 +88,7 @@ def mfw(
         alpha = ALPHA.get((problem.source, problem.kind))
     strength = None
     if major_strength is not None:
-        middle = geometric_mean(problem.counts)
-        strength = [major_strength * (n >= middle) for n in problem.counts]
+        strength = [major_strength * bool(major) for major in class_groups(problem.counts)["major"]]
     weakening = MFW(problem.counts, alpha=alpha, beta=beta, kind=problem.kind, std=std, draw=draw, strength=strength)
     layer = layer or problem.second_group
     mixer = Weakening(weakening, layer)

@@ -173,6 +173,9 @@ class TestMFW:
     def test_fixed_strength_of_the_toy_experiment(self) -> None:
         assert weakening(STEP, major_strength=0.5)[0].strength.tolist() == [0.5, 0.5, 0.0, 0.0]
         assert weakening(TAIL, major_strength=0.25)[0].strength.tolist() == [0.25, 0.25, 0.0, 0.0]
+        # exp of the mean logarithm of these is rounded to more than 3.
+        on_the_mean = Problem((9, 3, 1), "long_tailed")
+        assert weakening(on_the_mean, major_strength=0.5)[0].strength.tolist() == [0.5, 0.5, 0.0]
 
     def test_epochs_of_the_paper(self) -> None:
         assert make_method("mfw", STEP).paper == {"epochs": 300}
