@@ -7,12 +7,15 @@ from typing import Any
 import numpy as np
 import pytest
 
+from procrustean import toy
 from procrustean.diagnose.claims import (
     BEGIN,
     DEFAULTS,
     END,
     NOT_YET,
     RECORDS,
+    TOY_EPOCHS,
+    TOY_OPTIONS,
     block_for,
     claims_table,
     coverage,
@@ -30,6 +33,9 @@ PROJECT = Path(__file__).resolve().parents[3]
 LONG_TAILED = [5000, 2997, 1796, 1077, 645, 387, 232, 139, 83, 50]
 STEP = [5000] * 5 + [50] * 5
 AT = (20, 100, 200)
+TOY: dict[str, Any] = {
+    "source": "cifar10", "rho": 100.0, "net": "resnet32-2d", "counts": [5000, 5000, 50, 50], "epochs": TOY_EPOCHS,
+}  # fmt: skip
 
 
 def rows(results: list[Result]) -> dict[str, dict[str, str]]:
@@ -136,12 +142,11 @@ def test_seeds_are_averaged_and_other_settings_left_out(main_runs: list[Result],
 
 
 def test_the_illustration_has_its_three_selections_apart(result: Make) -> None:
-    common: dict[str, Any] = {"source": "cifar10", "rho": 100.0, "net": "resnet32-2d", "counts": [5000, 5000, 50, 50]}
     runs = []
-    for label, method, accuracy in (("ERM", "erm", 0.78), ("MFW", "mfw", 0.84)):
-        run = result(label=label, method=method, accuracy=accuracy, **common)
+    for method, accuracy in (("erm", 0.78), ("mfw", 0.84)):
+        run = result(method=method, options=TOY_OPTIONS[method], accuracy=accuracy, **TOY)
         run.record["selections"]["oracle"] = result(accuracy=accuracy + 0.02).record["selections"]["last"]
-        chosen = result(label=label, method=method, accuracy=0.1, hold_out=3, **common)
+        chosen = result(method=method, options=TOY_OPTIONS[method], accuracy=0.1, hold_out=3, **TOY)
         chosen.record["selections"]["held_out"] = result(accuracy=accuracy - 0.01).record["selections"]["last"]
         runs += [run, chosen]
     found = rows(runs)
@@ -153,6 +158,24 @@ def test_the_illustration_has_its_three_selections_apart(result: Make) -> None:
     for selection, (erm, mfw) in shown.items():
         row = found[f"MFW is better on the four-class illustration ({selection})"]
         assert (row["erm"], row["mfw"], row["published"], row["seen"]) == (erm, mfw, "78.30 and 83.65", "yes")
+
+
+def test_the_illustration_is_that_of_the_paper_and_counts_once(result: Make) -> None:
+    assert toy.METHODS == ({"method": "erm"}, {"method": "mfw", "options": TOY_OPTIONS["mfw"]})
+    assert (toy.SETTING["imbalance"], toy.SETTING["epochs"]) == ("step", TOY_EPOCHS)
+    claim = "MFW is better on the four-class illustration (last epoch)"
+    own, defaults = TOY_OPTIONS["mfw"], option_defaults("mfw")
+    runs = [result(accuracy=0.78, **TOY), result(method="mfw", options={**defaults, **own}, accuracy=0.84, **TOY)]
+    others: tuple[dict[str, Any], ...] = (
+        {"options": {**own, "alpha": 0.1}}, {"options": {"alpha": 2.0}}, {"options": {**own, "draw": "batch"}},
+        {"epochs": 20}, {"kind": "long_tailed"}, {"recipe": "own"},
+    )  # fmt: skip
+    foreign = [result(**{"method": "mfw", "options": own, "accuracy": 0.5, **TOY, **changes}) for changes in others]
+    copies = [Result({**run.record, "probes": None}, run.path) for run in runs]
+    second = result(method="mfw", options=own, accuracy=0.86, seed=1, **TOY)
+    assert [rows([*foreign, *copies, *runs])[claim][method] for method in ("erm", "mfw")] == ["78.00", "84.00"]
+    assert rows([*copies, *runs, second])[claim]["mfw"] == "85.00 ± 1.41"
+    assert rows([runs[0], *foreign])[claim]["seen"] == NOT_YET
 
 
 def test_the_best_values_of_the_options(result: Make) -> None:
