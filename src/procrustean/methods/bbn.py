@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import cast
 
 import torch
@@ -16,16 +18,21 @@ from ..samplers import reversed_frequency
 from ..types import Batch, Clock, Problem
 from .base import Method, Stage
 
-#: The authors stretch the move over more epochs than these trainings have.
+#: On iNaturalist the authors stretch the move over more epochs than these trainings have.
 STRETCHED = {90: 100, 180: 200}
 
 
 class Bilateral(Objective):
-    """One stream of images through each branch; features and losses are weighted by the epoch."""
+    """One stream of images through each branch; features and losses are weighted by the epoch.
 
-    def __init__(self) -> None:
+    Args:
+        stretched: lengths of a training over whose end the move goes on -> those of the whole move.
+    """
+
+    def __init__(self, stretched: Mapping[int, int] = MappingProxyType({})) -> None:
         super().__init__()
         self.loss = CrossEntropy()
+        self.stretched = stretched
 
     def forward(self, net: nn.Module, batch: Batch, clock: Clock) -> Tensor:
         assert batch.extra is not None
@@ -41,13 +48,14 @@ class Bilateral(Objective):
 
     def share(self, clock: Clock) -> Tensor:
         """A of the formula: 1 at first, then ever faster towards 0; constant within an epoch."""
-        return 1 - (clock.epoch / STRETCHED.get(clock.epochs, clock.epochs)) ** 2
+        return 1 - (clock.epoch / self.stretched.get(clock.epochs, clock.epochs)) ** 2
 
 
 def bbn(problem: Problem) -> Method:
     """Bilateral-branch network: the last block exists twice, and the head sees both.
 
-    Formula: a drawn from all images alike, b with class probability ~ 1 / N_c; A = 1 - ((T - 1) / E)^2 in epoch T of E;
+    Formula: a drawn from all images alike, b with class probability ~ 1 / N_c; A = 1 - ((T - 1) / E)^2 in epoch T of E
+    (iNaturalist, as published: E = 100 for 90 epochs, 200 for 180);
     z = W (2 A f_c(a), 2 (1 - A) f_r(b)) + b; loss = A * CE(z, y_a) + (1 - A) * CE(z, y_b);
     evaluation: z = W (f_c(x), f_r(x)) + b.
     """
@@ -60,4 +68,5 @@ def bbn(problem: Problem) -> Method:
     # The MFW paper takes its schedule on iNaturalist from here; the authors' code crops parts of random size.
     inaturalist = {"nesterov": True, "augment": "random_resized_crop"}
     own = published(problem.source, cifar, {"inaturalist18": inaturalist})
-    return Method(stages=(Stage(Bilateral(), extra=reversed_frequency, reshape=fork),), label="BBN", own=own)
+    objective = Bilateral(STRETCHED if problem.source == "inaturalist18" else {})
+    return Method(stages=(Stage(objective, extra=reversed_frequency, reshape=fork),), label="BBN", own=own)
