@@ -280,6 +280,11 @@ class TestCosineHead:
             assert torch.equal(head(features), plain)
             assert head(features.bfloat16()).dtype == torch.float32
 
+    def test_keeps_the_digits_of_float64(self) -> None:
+        head, features = CosineHead(6, 4), torch.randn(3, 6, dtype=torch.float64)
+        cosines = torch.nn.functional.cosine_similarity(features[:, None], head.weight.double()[None], dim=2)
+        torch.testing.assert_close(head(features), cosines, rtol=0, atol=1e-12)
+
     def test_a_zero_feature_scores_zero(self) -> None:
         head, features = CosineHead(5, 3), torch.zeros(2, 5, requires_grad=True)
         scores = head(features)

@@ -7,8 +7,9 @@ In yours:
 
 Each is an nn.Module and takes `reduction="mean"` (the default) or `"none"`. The arithmetic is float32 whatever the
 precision of the logits, also under autocast, and float64 for float64 logits. What a loss derives from the class counts
-is a buffer, so it moves with `.to(device)`. The buffers are not persistent: they follow from the constructor's
-arguments, and a model that holds a loss keeps the state-dict keys it has without it.
+is a buffer in float32, so it moves with `.to(device)`, and is rounded to seven digits for float64 logits, too. The
+buffers are not persistent: they follow from the constructor's arguments, and a model that holds a loss keeps the
+state-dict keys it has without it.
 """
 
 from .base import CrossEntropy, Loss

@@ -20,9 +20,10 @@ class CosineHead(nn.Module):
         self.weight = nn.Parameter(F.normalize(torch.empty(classes, features).uniform_(-1, 1), dim=1))
 
     def forward(self, features: Tensor) -> Tensor:
-        # Norms in float32: under autocast the sum of squares would lose most of its digits.
+        # Norms in float32 at least: under autocast the sum of squares would lose most of its digits.
         with torch.autocast(features.device.type, enabled=False):
-            return F.linear(F.normalize(features.float(), dim=1), F.normalize(self.weight.float(), dim=1))
+            wide = features.to(torch.promote_types(features.dtype, torch.float32))
+            return F.linear(F.normalize(wide, dim=1), F.normalize(self.weight.to(wide.dtype), dim=1))
 
 
 class SigmoidHead(nn.Linear):
