@@ -40,7 +40,7 @@ DEFAULTS: dict[str, dict[str, tuple[Any, ...]]] = {
     "remix": {"kappa": (2.0, 3.0, 5.0)},
     "mamix": {"power": (0.0, 0.25, 0.5)},
     "logit_adjustment": {"tau": (0.5, 0.75, 1.0, 1.25, 1.5)},
-    "vs": {"gamma": (0.05, 0.1, 0.2, 0.3), "tau": (0.75, 1.0, 1.25)},
+    "vs": {"gamma": (0.05, 0.1, 0.2, 0.3), "tau": (0.75, 1.0, 1.2)},
 }
 #: Their option is chosen on the held-out images after training, so one training is enough for all values.
 AFTER_TRAINING = {"tau_norm": "tau"}

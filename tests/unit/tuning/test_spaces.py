@@ -5,11 +5,13 @@ from typing import Any
 
 import pytest
 
+from procrustean.counts import Kind
 from procrustean.errors import ConfigError
-from procrustean.methods import METHODS, checked_options
+from procrustean.methods import METHODS, checked_options, make_method, option_defaults
 from procrustean.tuning.choosing import Score
 from procrustean.tuning.searching import OutOfTime, search_by_optuna, search_grid
 from procrustean.tuning.spaces import DEFAULTS, Range, default_space, grid, read_space, samples
+from procrustean.types import Problem
 
 
 def test_the_paper_s_grid_of_alpha() -> None:
@@ -21,6 +23,15 @@ def test_default_grids_hold_options_of_the_method(method: str) -> None:
     assert method in METHODS
     for options in grid(default_space(method, "cifar10")):
         checked_options(method, options)
+
+
+@pytest.mark.parametrize("source", ["cifar10", "cifar100", "tiny-imagenet", "inaturalist18", "photos"])
+@pytest.mark.parametrize("kind", ["long_tailed", "step"])
+@pytest.mark.parametrize("method", DEFAULTS)
+def test_default_grids_hold_the_default(method: str, kind: Kind, source: str) -> None:
+    defaults = {**option_defaults(method), **make_method(method, Problem((50, 5), kind, source)).resolved}
+    space = default_space(method, source)
+    assert {name: defaults[name] for name in space} in grid(space)
 
 
 def test_the_range_of_gamma_depends_on_the_data() -> None:
