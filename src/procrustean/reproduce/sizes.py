@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from ..config import RunConfig
 from ..data.imbalance import long_tailed_counts, step_counts
+from ..data.parting import shares
 
 #: Classes, and training images of each, of sources that are made imbalanced.
 BALANCED = {
@@ -19,13 +22,13 @@ GUESS = 10_000
 
 
 def training_counts(config: RunConfig) -> tuple[int, ...] | None:
-    """Images per class that the run trains on, None where only the images themselves would tell."""
+    """Images per class that the run trains on, largest first; None where only the images themselves would tell."""
     if config.source not in BALANCED:
         return None
     classes, largest = BALANCED[config.source]
     classes = len(getattr(config, "classes", ())) or classes
     if config.hold_out_from == "source":
-        largest -= _held_out(config, largest)
+        (largest,) = _kept(config, [largest])
     if config.imbalance == "natural" or config.rho is None:
         counts = [largest] * classes
     elif config.imbalance == "long_tailed":
@@ -33,14 +36,18 @@ def training_counts(config: RunConfig) -> tuple[int, ...] | None:
     else:
         counts = step_counts(largest, classes, config.rho)
     if config.hold_out_from == "training":
-        counts = [count - taken if count > (taken := _held_out(config, count)) else count for count in counts]
-    return tuple(counts)
+        counts = _kept(config, counts)
+    return tuple(sorted(counts, reverse=True))
 
 
-def _held_out(config: RunConfig, count: int) -> int:
-    """Images that a class of so many gives: a number, or below 1 a share."""
+def _kept(config: RunConfig, counts: list[int]) -> list[int]:
+    """Images that classes of so many keep for training; a class that would keep none gives none."""
     amount = config.hold_out or 0
-    return round(amount * count) if amount < 1 else int(amount)
+    if amount >= 1:
+        return [count - int(amount) if count > amount else count for count in counts]
+    # Near-duplicates, which stay together, may leave a class a little more than this.
+    kept: list[int] = (np.array(counts) - (shares(np.array(counts), amount) if amount else 0)).tolist()
+    return kept
 
 
 def training_images(config: RunConfig) -> int:

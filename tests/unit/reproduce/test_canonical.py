@@ -6,6 +6,8 @@ from typing import Any
 import pytest
 
 from procrustean.config import RunConfig
+from procrustean.data.digits import load_digits
+from procrustean.preparing import imbalanced
 from procrustean.reproduce.canonical import canonical, record_matches
 from procrustean.reproduce.sizes import training_counts, training_images
 
@@ -97,6 +99,15 @@ def test_sizes_without_the_images(settings: dict[str, Any], total: int, smallest
     counts = training_counts(run(settings))
     assert counts is not None
     assert (sum(counts), min(counts), training_images(run(settings))) == (total, smallest, total)
+
+
+@pytest.mark.parametrize("imbalance", ["long_tailed", "step"])
+@pytest.mark.parametrize("hold_out_from", ["training", "source"])
+@pytest.mark.parametrize("hold_out", [0, 0.15, 0.4, 3, 5])
+def test_sizes_are_those_of_the_images(hold_out: float, hold_out_from: str, imbalance: str) -> None:
+    config = run(source="digits", imbalance=imbalance, rho=20, hold_out=hold_out, hold_out_from=hold_out_from)
+    _, data = imbalanced(config, load_digits())
+    assert training_counts(config) == tuple(data.counts.tolist())
 
 
 def test_sizes_of_sets_that_are_imbalanced_by_themselves() -> None:
