@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from functools import partial
 
+from ..errors import ConfigError
 from ..nets.bilateral import BilateralBackbone
 from ..nets.classifier import Classifier
 from ..nets.heads import CausalHead
@@ -43,6 +45,13 @@ def deconfound(
     """
     if alpha is None:
         alpha = ALPHA.get(problem.source, 1.0)
+    for name, value in (("alpha", alpha), ("gamma", gamma)):
+        if not 0 <= value < math.inf:
+            raise ConfigError(f"{name} = {value!r} received; it has to be 0 or more")
+    if not 0 < scale < math.inf:
+        raise ConfigError(f"scale = {scale!r} received; the factor of the scores has to be above 0 (16 is usual)")
+    if not 0 <= momentum <= 1:
+        raise ConfigError(f"momentum = {momentum!r} received; it lies between 0 and 1 (0.9 is usual)")
     head = partial(CausalHead, parts=heads, scale=scale, gamma=gamma, momentum=momentum, effect=alpha if tde else 0.0)
 
     def fork(net: Classifier) -> None:

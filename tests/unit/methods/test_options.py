@@ -116,6 +116,10 @@ class TestConversion:
             ("mfw", {"alpha": "nan"}),
             ("mfw", {"beta": 0}),
             ("mfw", {"major_strength": 0.7}),
+            ("deconfound", {"alpha": -1}),
+            ("deconfound", {"gamma": "nan"}),
+            ("deconfound", {"scale": 0}),
+            ("deconfound", {"momentum": 1.5}),
         ],
     )
     def test_values_out_of_range(self, name: str, options: dict[str, Any]) -> None:
