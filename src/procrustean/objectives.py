@@ -47,8 +47,6 @@ class Objective(nn.Module):
     capturable = True
     #: False for objectives that torch.compile cannot turn into one graph.
     compilable = True
-    #: True for objectives that differentiate gradients, which the hand-written kernels do not allow.
-    second_order = False
     #: Why `show` cannot do what it says after the training, if so.
     not_shown_again = ""
     #: Which of several steps is taken at present; set by the trainer from `phase_at`.

@@ -18,11 +18,9 @@ from procrustean import preparing
 from procrustean.api import Stopped, fit, resume
 from procrustean.data.imageset import ImageSet, Splits
 from procrustean.engine import stage
-from procrustean.engine.device import Placement
-from procrustean.engine.engines import Engine, choose_engine
+from procrustean.engine.engines import Engine
 from procrustean.engine.parameters import FlatBuffers, FlatParameters
 from procrustean.engine.sgd import SGD
-from procrustean.errors import ConfigError
 from procrustean.methods.base import Method, Stage
 from procrustean.objectives import Classify
 from procrustean.rng import Stream
@@ -124,19 +122,6 @@ def test_the_second_stream_may_come_from_a_balanced_set(
     plain = fit(splits, **{**run_settings, "method": "erm", "run_dir": tmp_path / "plain"})
     assert plain.result["data"]["meta"] is None
     assert run.result["curves"]["loss"] == plain.result["curves"]["loss"]
-
-
-def test_kernels_are_not_used_where_gradients_are_differentiated(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("procrustean.engine.engines.find_spec", lambda name: name)
-    gpu = Placement(torch.device("cuda"), "bf16", "for a test")
-
-    class Second(Classify):
-        second_order = True
-
-    methods = [Method((Stage(objective),), "some method") for objective in (Classify(), Second())]
-    assert [choose_engine("eager", "auto", gpu, method).kernels for method in methods] == [True, False]
-    with pytest.raises(ConfigError, match="some method differentiates gradients"):
-        choose_engine("eager", "on", gpu, methods[1])
 
 
 @pytest.mark.parametrize("norm", ["train", "eval"])

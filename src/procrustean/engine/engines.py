@@ -46,7 +46,7 @@ def choose_engine(
 ) -> Engine:
     """The engine that is asked for, or the fastest one that the device, the method and the network allow."""
     name, reason = _engine_name(asked, placement.device, method)
-    missing = _without_kernels(placement, name, method) or ("" if net is None else _without_units(net))
+    missing = _without_kernels(placement, name) or ("" if net is None else _without_units(net))
     if kernels == "on" and missing:
         raise ConfigError(f"kernels 'on' received, but {missing}; use --kernels auto or off")
     return Engine(name, reason, kernels=kernels != "off" and not missing)
@@ -65,15 +65,13 @@ def _engine_name(asked: str, device: torch.device, method: Method) -> tuple[Engi
     return "captured", "as asked for" if asked == "captured" else "whole steps as CUDA graphs"
 
 
-def _without_kernels(placement: Placement, engine: EngineName, method: Method) -> str:
+def _without_kernels(placement: Placement, engine: EngineName) -> str:
     if placement.device.type != "cuda":
         return "they need a GPU"
     if placement.low_precision is None:
         return "they compute in bf16"
     if engine == "compiled":
         return "torch.compile cannot look inside them"
-    if all(stage.objective.second_order for stage in method.stages):
-        return f"{method.label} differentiates gradients, which they cannot"
     return "" if find_spec("triton") else "Triton is not installed"
 
 

@@ -179,8 +179,7 @@ class StageRun:
     def _enter_phase(self, phase: int) -> None:
         """From now on the objective takes another step, which has to be captured anew."""
         self.objective.phase = phase
-        self._own_kernels = self.engine.kernels and not self.objective.second_order
-        use_fused_kernels(self.net, self._own_kernels)
+        use_fused_kernels(self.net, self.engine.kernels)
         self._runners: list[Runner] = []
 
     def _make_runners(self) -> None:
@@ -190,7 +189,7 @@ class StageRun:
         places = [cursor.clone() for cursor in cursors]
         for cursor in cursors:
             cursor.zero_()
-        if self._own_kernels:
+        if self.engine.kernels:
             self._compile_kernels()
         self._runners = self.engine.runners(self.steps, self.changing())
         for cursor, place in zip(cursors, places, strict=True):
