@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -22,11 +22,12 @@ from .errors import ConfigError
 from .linting import lint
 from .loading import Sources
 from .method_files import use_file
+from .methods import METHODS
 from .ongoing_run import OngoingRun, ShownImages, begin_or_go_on
 from .preparing import Prepared, prepare
-from .recipes import RECIPES, recipe_for
+from .reproduce.cost import predicted_cost
 from .run_names import Distinct, differences
-from .step_cost import relative_to_erm
+from .step_cost import Device
 from .tracking import HOSTED, Tool, imported
 
 #: Runs at a time on a GPU. More hide each other's launch gaps until the multiprocessors are full; docs/performance.md.
@@ -65,7 +66,7 @@ def fit_many(
         width: most runs at a time; by default 8 on a GPU, 1 on a CPU.
         reporter: where progress goes; silent by default.
         reporter_of: where the progress of one run goes, if not to `reporter`.
-        costs: a number per run; those with higher ones start first. By default their epochs, of slow methods more.
+        costs: a number per run; those with higher ones start first. By default what `procrustean reproduce` predicts.
         time_up: once it says so, no run begins, and those in progress save themselves; another call goes on.
         finished: called with a run and its folder as soon as it is complete.
         log: tool that is handed the numbers of every epoch of each run.
@@ -84,7 +85,8 @@ def fit_many(
                 "side; give --width 1 or --processes, or --log tensorboard"
             )
     paths = check_places(configs)
-    costs = [predicted_cost(config) for config in configs] if costs is None else costs
+    if costs is None:
+        costs = [starting_cost(config, "cuda" if on_gpu else "cpu") for config in configs]
     reporters = (
         [Distinct(reporter, addition) for addition in differences(configs)]
         if reporter_of is None
@@ -168,7 +170,11 @@ def _starter(
     return start
 
 
-def predicted_cost(config: RunConfig) -> float:
-    """Predicted length in epochs of ERM: within one grid data and networks differ less than epochs and methods do."""
-    recipe, *_ = RECIPES.get(config.recipe, (recipe_for(config.source),))
-    return float(config.epochs or recipe.epochs) * relative_to_erm(config)
+def starting_cost(config: RunConfig, device: Device = "cuda") -> float:
+    """The predicted cost by which runs start, the highest first."""
+    if config.method not in METHODS:  # still to be chosen, or of a file, which is not imported for this
+        config = replace(config, method="erm", options={}, drw=False)
+    try:
+        return predicted_cost(config, device)
+    except Exception:  # a run with a mistake in it says so when its turn comes, and does not touch the others
+        return 0.0

@@ -29,7 +29,7 @@ from .engine.run_directory import RunDirectory
 from .engine.stopping import stop_on_signal
 from .errors import ConfigError, RunError
 from .loading import Sources
-from .many import Outcome, check_places, fit_many, predicted_cost
+from .many import Outcome, check_places, fit_many, starting_cost
 from .method_errors import failure_text
 from .process_progress import Shown, Telling, write_or_drop
 from .run_names import Distinct, differences
@@ -78,7 +78,7 @@ class _Grid:
     ) -> None:
         self.configs, self.paths, self.reporter, self.log = configs, paths, reporter, log
         self.shown = [Shown(Distinct(reporter, addition)) for addition in differences(configs)]
-        costs = [predicted_cost(config) for config in configs]
+        costs = [starting_cost(config) for config in configs]
         self.waiting = deque(sorted(range(len(configs)), key=lambda number: -costs[number]))
         self.workers: list[_Worker] = []
         self.deaths: Counter[int] = Counter()

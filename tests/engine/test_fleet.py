@@ -338,6 +338,34 @@ def test_epochs_of_the_recipe_count_as_well(npz: Path, monkeypatch: pytest.Monke
     assert costs[0] > costs[1]
 
 
+def test_what_methods_change_in_the_recipe_counts_as_well(monkeypatch: pytest.MonkeyPatch) -> None:
+    begun: list[str] = []
+
+    def in_order(members: list[Member], **more: Any) -> None:
+        begun.extend(m.name for m in sorted(members, key=lambda m: -m.cost))
+
+    monkeypatch.setattr(many, "run_fleet", in_order)
+    settings: dict[str, Any] = {"source": "cifar10", "imbalance": "step", "rho": 100, "device": "cpu"}
+    changes: list[dict[str, Any]] = [
+        {"method": "erm"},  # 200 epochs
+        {"method": "mfw"},  # 300
+        {"method": "logit_adjustment", "recipe": "own"},  # 1241
+        {"method": "crt"},  # 230
+        {"method": "erm", "epochs": 250},
+        {"method": "ldam", "options": {"scale": 0.0}},  # cannot be, as is seen when its turn comes
+    ]
+    runs = [RunConfig(**settings, **change) for change in changes]
+    fit_many(runs)
+    assert begun == [runs[number].slug for number in (2, 1, 4, 3, 0, 5)]
+
+
+def test_a_method_that_is_still_to_be_chosen_has_a_cost() -> None:
+    settings: dict[str, Any] = {"source": "cifar10", "imbalance": "step", "rho": 100, "epochs": 10}
+    methods = ("erm", "advised", "auto", "mfw")
+    erm, *others = (many.starting_cost(RunConfig(**settings, method=method)) for method in methods)
+    assert others == [erm] * 3
+
+
 def test_runs_take_turns_and_a_free_place_is_filled() -> None:
     log: list[str] = []
     members = [Member(name, 0.0, turns(name, count, log)) for name, count in (("a", 1), ("b", 3), ("c", 2))]
