@@ -32,6 +32,7 @@ from .ongoing_run import FinishedRun, begin_or_go_on
 from .plain_json import read_object
 from .preparing import Prepared, prepare
 from .report.chosen import COMPARISON as RECORD
+from .report.chosen import last_held_out
 from .tracking import Tool
 
 MINUTES = 30.0
@@ -105,7 +106,8 @@ def _compare(plan: Plan, folder: Path, minutes: float, reporter: Reporter, log: 
                 continue
             if not done and stop():
                 raise Stopped(STOPPED_AMONG_MANY, stop.exit_code)
-            tried.append(Candidate(choice, path, _held_out(path) if done else None))
+            held_out = last_held_out(RunDirectory(path).read("result.json")) if done else None
+            tried.append(Candidate(choice, path, held_out))
             longest = max(longest, time.monotonic() - began)
     reporter.close()  # bars of runs that were cut short
     best = best_of(tried, folder, minutes)
@@ -193,12 +195,6 @@ def _candidate(
     except Interrupted:
         return False
     return True
-
-
-def _held_out(path: Path) -> float:
-    """Balanced accuracy on the held-out images after the last epoch."""
-    curve = RunDirectory(path).read("result.json")["curves"]["held_out_balanced_accuracy"]
-    return float(curve[-1])
 
 
 def _tell(tried: list[Candidate], best: Candidate, worth: Worth, folder: Path, reporter: Reporter) -> None:

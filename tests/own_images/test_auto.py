@@ -52,7 +52,7 @@ def test_the_best_on_held_out_images_is_kept(colours: Path, tmp_path: Path) -> N
 def test_it_says_when_the_images_cannot_tell_the_best_apart(
     colours: Path, call: Call, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(auto, "_held_out", lambda path: 1.0)
+    monkeypatch.setattr(auto, "last_held_out", lambda record: 1.0)
     arguments = ("train", colours, "--method", "auto", "--epochs", "1", "--run-dir", "all", "--device", "cpu")
     answer = call(*arguments)
     assert answer.code == 0, answer.err

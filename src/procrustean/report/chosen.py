@@ -32,8 +32,13 @@ def times_chosen(group: Group, among: Mapping[str, int]) -> int:
 
 def held_out_accuracy(group: Group) -> Statistic | None:
     """Balanced accuracy on the held-out images after the last epoch, by which comparisons choose."""
-    curves = [result.record["curves"].get("held_out_balanced_accuracy") for result in group.results]
-    return summarise(curve[-1] if curve else None for curve in curves)
+    return summarise(last_held_out(result.record) for result in group.results)
+
+
+def last_held_out(record: Mapping[str, Any]) -> float | None:
+    """The same of one run; None where no images were held out."""
+    curve = record["curves"].get("held_out_balanced_accuracy")
+    return float(curve[-1]) if curve else None
 
 
 def worth_of_choice(groups: Iterable[Group]) -> str:
