@@ -30,6 +30,12 @@ class Diverged(RunError):
     """A loss, gradient or weight was no finite number; other settings may train well."""
 
 
+def one_of(name: str, value: object, accepted: tuple[str, ...]) -> None:
+    """ConfigError for a choice that there is not."""
+    if value not in accepted:
+        raise ConfigError(f"{name} = {value!r} received; accepted: {', '.join(map(repr, accepted))}")
+
+
 #: More names than these are not listed where none of them is near: catalogues of other libraries have thousands.
 _LISTED = 50
 

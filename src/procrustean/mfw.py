@@ -22,7 +22,7 @@ from torch import Tensor, nn
 from .attaching import Attachment, attachable
 from .beta import beta_quantiles, from_uniform
 from .counts import Kind, Spread, checked_counts, geometric_mean, imbalance_kind, spread
-from .errors import ConfigError, DataError
+from .errors import ConfigError, DataError, one_of
 from .mixing import Mix, blend, inverse_permutation
 
 #: Paper Sec. 5.2 (beta) and the best column of its alpha table.
@@ -81,9 +81,9 @@ class MFW(nn.Module):
         strength: Iterable[float] | Tensor | None = None,
     ) -> None:
         super().__init__()
-        _one_of("kind", kind, ("auto", "long_tailed", "step"))
-        _one_of("std", std, ("geometric", "arithmetic"))
-        _one_of("draw", draw, ("sample", "batch"))
+        one_of("kind", kind, ("auto", "long_tailed", "step"))
+        one_of("std", std, ("geometric", "arithmetic"))
+        one_of("draw", draw, ("sample", "batch"))
         self.counts = checked_counts(counts)
         self.kind: Kind = imbalance_kind(self.counts) if kind == "auto" else kind
         self.alpha = DEFAULT_ALPHA[self.kind] if alpha is None else float(alpha)
@@ -215,11 +215,6 @@ class MFW(nn.Module):
         if text not in self._warned:
             self._warned.add(text)
             warnings.warn(text, stacklevel=level)
-
-
-def _one_of(name: str, value: str, allowed: tuple[str, ...]) -> None:
-    if value not in allowed:
-        raise ConfigError(f"{name} = {value!r} received; accepted: {', '.join(map(repr, allowed))}")
 
 
 def _checked_strength(strength: Iterable[float] | Tensor, classes: int) -> list[float]:

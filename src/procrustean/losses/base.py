@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ..errors import ConfigError, DataError
+from ..errors import DataError, one_of
 from ..label_range import check_label_range
 
 Reduction = Literal["mean", "none"]
@@ -76,9 +76,3 @@ class CrossEntropy(Loss):
     def per_sample(self, logits: Tensor, labels: Tensor) -> Tensor:
         # PyTorch's default would take a label of -100 for a sample that costs nothing, and the mean would count it.
         return F.cross_entropy(logits, labels, reduction="none", ignore_index=NO_LABEL)
-
-
-def one_of(name: str, value: object, accepted: tuple[str, ...]) -> None:
-    """ConfigError for a choice that there is not."""
-    if value not in accepted:
-        raise ConfigError(f"{name} = {value!r} received; accepted: {', '.join(map(repr, accepted))}")

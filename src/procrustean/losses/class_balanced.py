@@ -7,9 +7,9 @@ from typing import Literal
 
 from torch import Tensor
 
-from ..errors import ConfigError
+from ..errors import ConfigError, one_of
 from ..weights import effective_number
-from .base import CrossEntropy, Loss, Reduction, one_of
+from .base import CrossEntropy, Loss, Reduction
 from .focal import Focal
 
 Form = Literal["softmax", "sigmoid", "focal"]

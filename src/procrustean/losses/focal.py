@@ -9,8 +9,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from ..errors import ConfigError
-from .base import CrossEntropy, Reduction, one_of
+from ..errors import ConfigError, one_of
+from .base import CrossEntropy, Reduction
 
 Form = Literal["softmax", "sigmoid"]
 
