@@ -117,6 +117,16 @@ class Recipe:
         return asdict(self)
 
 
+def whole_epochs(share: float, epochs: float) -> int:
+    """The epochs that a share of them has, rounded down.
+
+    >>> whole_epochs(0.8, 200), whole_epochs(0.7, 90)
+    (160, 63)
+    """
+    # The hair's breadth: 0.7 * 90 is 63 epochs, not the 62 that rounding makes of it.
+    return int(share * epochs + 1e-9)
+
+
 def lr_table(recipe: Recipe, epochs: int) -> list[float]:
     """The learning rate of every epoch: linear warm-up, then the schedule over the rest.
 
@@ -131,8 +141,7 @@ def lr_table(recipe: Recipe, epochs: int) -> list[float]:
         elif recipe.schedule == "cosine":
             factor = 0.5 * (1 + math.cos(math.pi * (epoch - warm) / (epochs - warm)))
         elif recipe.schedule == "steps":
-            # int() of the product, with a hair's breadth added: 0.7 * 90 must be 63, not 62.
-            factor = recipe.decay ** sum(epoch >= int(m * epochs + 1e-9) for m in recipe.milestones)
+            factor = recipe.decay ** sum(epoch >= whole_epochs(m, epochs) for m in recipe.milestones)
         else:
             factor = 1.0
         rates.append(recipe.lr * factor)

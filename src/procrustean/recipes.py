@@ -9,6 +9,7 @@ from .errors import ConfigError, did_you_mean
 from .recipe import Augment as Augment
 from .recipe import Recipe as Recipe
 from .recipe import lr_table as lr_table
+from .recipe import whole_epochs as whole_epochs
 
 _IMAGENET: dict[str, Any] = {"mean": (0.485, 0.456, 0.406), "std": (0.229, 0.224, 0.225)}
 
@@ -83,7 +84,7 @@ _IMAGENET_LT = replace(
 )
 
 #: Supplement: rate times 0.1 after epochs 60 and 80 of 90, or 120 and 160 of 180. Not told: the weight decay (here
-#: that of Zhou et al., whose code the paper adapts); the normalisation is measured on the training images.
+#: that of Zhou et al., whose code the paper adapts) and the normalisation (here that of Kang et al.).
 _INATURALIST = replace(
     _IMAGENET_LT,
     name="inaturalist18",

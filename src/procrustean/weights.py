@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from .counts import checked_counts
 from .errors import ConfigError
 from .label_range import check_label_range
+from .recipe import whole_epochs
 from .types import Clock
 
 
@@ -78,15 +79,14 @@ class FixedWeights(nn.Module):
 
 
 def first_deferred(start: float, epochs: float) -> int:
-    """The epoch, from 0, in which deferred weights set in: int(start * epochs).
+    """The epoch, from 0, in which deferred weights set in.
 
     >>> first_deferred(0.8, 200), first_deferred(0.7, 90)
     (160, 63)
     """
     if not 0.0 <= start <= 1.0:
         raise ConfigError(f"start = {start!r} received; DRW starts at a share of the epochs, from 0 to 1")
-    # The hair's breadth: 0.7 * 90 is 63 epochs, not the 62 that rounding makes of it.
-    return int(start * epochs + 1e-9)
+    return whole_epochs(start, epochs)
 
 
 class DeferredWeights(nn.Module):

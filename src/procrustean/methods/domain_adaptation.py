@@ -10,6 +10,7 @@ from ..errors import ConfigError
 from ..lookahead import effects
 from ..objectives import Objective
 from ..publications import published
+from ..recipes import whole_epochs
 from ..samplers import in_turn
 from ..types import Batch, Clock, Problem
 from ..weights import effective_number
@@ -28,7 +29,7 @@ class ConditionalWeights(Objective):
         self.start, self.rate = start, rate
 
     def phase_at(self, epoch: int, epochs: int) -> int:
-        return int(epoch >= int(self.start * epochs + 1e-9))
+        return int(epoch >= whole_epochs(self.start, epochs))
 
     def forward(self, net: nn.Module, batch: Batch, clock: Clock) -> Tensor:
         if self.phase == 0:

@@ -18,7 +18,7 @@ from ..nets.classifier import Classifier
 from ..nets.heads import CosineHead
 from ..objectives import Classify
 from ..publications import ldam_schedule, published
-from ..recipes import PAPER
+from ..recipes import PAPER, whole_epochs
 from ..samplers import class_balanced
 from ..types import Batch, Clock, Problem
 from .base import Method, Stage
@@ -46,7 +46,7 @@ class Translating(Classify):
         self.first = copy.deepcopy(net).eval().requires_grad_(False)
 
     def phase_at(self, epoch: int, epochs: int) -> int:
-        return int(epoch >= int(START * epochs + 1e-9))
+        return int(epoch >= whole_epochs(START, epochs))
 
     def forward(self, net: nn.Module, batch: Batch, clock: Clock) -> Tensor:
         if self.phase == 0:
