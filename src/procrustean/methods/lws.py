@@ -4,10 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from torch import nn
-
-from ..nets.classifier import Classifier
-from ..nets.heads import ScaledHead
+from ..nets.heads import with_scales
 from ..objectives import Classify
 from ..publications import decoupling
 from ..samplers import class_aware
@@ -34,12 +31,7 @@ def lws(problem: Problem, *, bn_mode: Literal["train", "eval"] = "train") -> Met
         sampler=class_aware,
         trainable="head.scale",
         norm=bn_mode,
-        reshape=_with_scales,
+        reshape=with_scales,
         recipe=parts.second_stage,
     )
     return Method((features, scales), label="LWS", longer=parts.longer, own=parts.own)
-
-
-def _with_scales(net: Classifier) -> None:
-    assert isinstance(net.head, nn.Linear)
-    net.head = ScaledHead(net.head)

@@ -4,11 +4,8 @@ from __future__ import annotations
 
 from typing import Literal
 
-from torch import nn
-
 from ..losses import LabelAwareSmoothing
-from ..nets.classifier import Classifier
-from ..nets.heads import ScaledHead
+from ..nets.heads import with_scales
 from ..objectives import Classify
 from ..publications import ldam_schedule, nearest_published, published
 from ..samplers import class_aware
@@ -67,15 +64,10 @@ def mislas(
         trainable="head",
         norm=bn_mode,
         rates={"head.linear": head_rate},
-        reshape=_with_scales,
+        reshape=with_scales,
         recipe={"schedule": "cosine", "warmup_epochs": 0},
     )
     longer = total / EPOCHS[0] if problem.source in PUBLISHED else 1.0
     own = published(problem.source, {**ldam_schedule(), "decay": 0.1, "epochs": total})
     resolved = {"head": head, "tail": tail, "head_rate": head_rate, "bn_mode": bn_mode}
     return Method((features, classifier), label="MiSLAS", longer=longer, own=own, resolved=resolved)
-
-
-def _with_scales(net: Classifier) -> None:
-    assert isinstance(net.head, nn.Linear)
-    net.head = ScaledHead(net.head)

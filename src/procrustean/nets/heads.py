@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import math
+from typing import TYPE_CHECKING
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ..errors import ConfigError
+
+if TYPE_CHECKING:
+    from .classifier import Classifier
 
 
 class CosineHead(nn.Module):
@@ -49,6 +53,12 @@ class ScaledHead(nn.Module):
     def forward(self, features: Tensor) -> Tensor:
         scores: Tensor = self.scale * self.linear(features)
         return scores
+
+
+def with_scales(net: Classifier) -> None:
+    """Give the linear head of a network its factors; what it has learnt stays."""
+    assert isinstance(net.head, nn.Linear)
+    net.head = ScaledHead(net.head)
 
 
 class CausalHead(nn.Module):
