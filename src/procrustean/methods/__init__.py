@@ -104,7 +104,7 @@ METHODS: dict[str, Entry] = {
     "m2m": Entry(
         ("M2m",),
         "Kim et al., M2m: Imbalanced classification via major-to-minor translation, CVPR 2020",
-        cost="3.6 (7.1 with its 400 epochs, half of them for a first network)",
+        cost="3.6 (7.2 with its 400 epochs, half of them for a first network)",
         refused=_BALANCED_TWICE,
     ),
     "mfw": Entry(
