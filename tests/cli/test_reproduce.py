@@ -253,7 +253,7 @@ def test_pages_are_made_from_results(call: Call) -> None:
     answer = call("reproduce", "--pages", "docs", "--quiet")
     assert answer.code == 0
     page = Path("docs/reproduction.md").read_text()
-    assert "| MFW            | 74.4 / 78.5 ▼ |   77.1 / 80.1 ▼ |" in page
+    assert "| MFW            | 74.4 / 78.5 ▽ |   77.1 / 80.1 ▼ |" in page
     Path("docs/reproduction.md").write_text(page.replace("Nothing has been written here yet.", "By hand."))
     call("reproduce", "--pages", "docs", "--quiet")
     assert "By hand." in Path("docs/reproduction.md").read_text()
