@@ -3,6 +3,7 @@ from __future__ import annotations
 import re
 import shlex
 import shutil
+import warnings
 from collections.abc import Callable
 from dataclasses import replace
 from itertools import product
@@ -242,7 +243,24 @@ def test_npz_and_known_data_sets(tmp_path: Path, call: Call) -> None:
     answer = call("inspect", "digits")
     assert answer.code == 0
     assert "ratio 1: mild, the classes are near equal" in answer.out
-    assert "advised method: erm" in answer.out
+
+
+def test_of_a_known_data_set_it_tells_what_train_does() -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        text = inspect_source("digits", device="cpu")
+    assert "advised" not in text
+    assert "held out" not in text
+    with pytest.warns(UserWarning, match="MFW changes nothing"):
+        plan = prepare(planned(RunConfig("digits", method="advised", device="cpu")).config)
+    assert f"method: {plan.config.method}, the default for known data sets" in text
+    assert plan.recipe_text() in text
+    assert re.search(rf"expected time: about .* for all {len(plan.data.train)} training images on this CPU", text)
+    assert "\nstart with: procrustean train digits\n" in text
+    imbalanced = text.splitlines()[-1]
+    assert imbalanced.endswith(": procrustean train digits --imbalance step --rho 20")
+    made = prepare(RunConfig("digits", imbalance="step", rho=20.0, device="cpu"))
+    assert f"and --rho make it imbalanced. {len(made.data.train)} images, about" in imbalanced
 
 
 def test_wrong_input(call: Call, tmp_path: Path) -> None:

@@ -13,7 +13,9 @@ from ..advice.settings import Settings
 from ..config import ADVISED, RunConfig
 from ..data.description import printable
 from ..data.imageset import Splits
+from ..data.sources import is_named
 from ..errors import ConfigError, DataError
+from .known import describe_known
 from .survey import Survey, survey
 from .text import describe_advice, describe_problems, describe_refusal, describe_survey, number_of
 from .timing import measured_speed
@@ -26,7 +28,7 @@ def inspect_source(
     on_bad_image: Literal["error", "skip"] = "error",
     say: Callable[[str], None] = lambda text: None,
 ) -> str:
-    """Read all images and say what there is, what is wrong, and what is advised.
+    """Read all images and say what there is, what is wrong, and what is advised, or done with a known data set.
 
     Args:
         source: a folder, a table, a saved data set, a .npz file or a known data set.
@@ -36,6 +38,8 @@ def inspect_source(
     """
     found = survey(source, say=say)
     lines = [*describe_survey(found), "", *describe_problems(found, on_bad_image)]
+    if is_named(source) and found.splits is not None:
+        return "\n".join([*lines, "", *describe_known(source, found.splits, this_machine(device))])
     try:
         expected = expectation(found, RunConfig(source, method=ADVISED, device=device), this_machine(device))
     except (ConfigError, DataError) as error:

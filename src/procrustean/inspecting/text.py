@@ -14,6 +14,7 @@ from ..counts import imbalance_kind
 from ..data.description import printable
 from ..data.listed import OnBadImage
 from .survey import Survey, Twins
+from .timing import BESIDE_STEPS
 
 NAMED = 5
 _BAR = 30
@@ -27,6 +28,11 @@ def number_of(number: int, what: str) -> str:
     ('1 group', '3 classes')
     """
     return f"{number} {what}{('es' if what.endswith('s') else 's') * (number != 1)}"
+
+
+def machine_text(machine: Machine) -> str:
+    """The machine that one would train on, in words."""
+    return "this GPU" if machine.device == "cuda" else f"this CPU with {number_of(machine.threads, 'thread')}"
 
 
 def describe_survey(found: Survey) -> list[str]:
@@ -99,15 +105,14 @@ def describe_advice(
         speed: images per second that were measured there.
     """
     drw = " --drw" * advice.choice.drw
-    seconds = settings.epochs * sum(trained) / speed
-    where = "this GPU" if machine.device == "cuda" else f"this CPU with {number_of(machine.threads, 'thread')}"
+    seconds = BESIDE_STEPS * settings.epochs * sum(trained) / speed
     epochs = number_of(settings.epochs, "epoch")
     return [
         f"advised method: {advice.choice.method}{drw}, {advice.why}",
         f"advised settings: {settings.net} at {settings.size} x {settings.size} pixels, {epochs} in "
         f"batches of {settings.batch_size}{', from the pretrained weights in the cache' * settings.pretrained}",
-        f"expected time: about {duration_text(1.2 * seconds)} on {where}, at {speed:,.0f} images a second as of now; "
-        f"train plans with about {duration_text(settings.seconds)}, {CAUTION}",
+        f"expected time: about {duration_text(seconds)} on {machine_text(machine)}, at {speed:,.0f} images a second as "
+        f"of now; train plans with about {duration_text(settings.seconds)}, {CAUTION}",
         f"start with: {command_text(*command)}",
         f"or compare methods on held-out images: {command_text(*command, '--method', 'auto', '--minutes', 30)}",
     ]
