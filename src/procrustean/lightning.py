@@ -17,6 +17,7 @@ from torch import Tensor
 from .attaching import Attachment
 from .counting import label_of
 from .errors import ConfigError, DataError
+from .extras import installing
 from .mfw import MFW
 
 try:
@@ -27,9 +28,7 @@ except ModuleNotFoundError as missing:
     try:
         from pytorch_lightning import Callback
     except ModuleNotFoundError:
-        raise ConfigError(
-            "Lightning is not installed; install it with: pip install -c constraints.txt '.[lightning]'"
-        ) from None
+        raise ConfigError(f"Lightning is not installed; install it {installing('lightning')}") from None
 
 
 class MFWCallback(Callback):

@@ -10,6 +10,7 @@ from typing import Any
 from torch import nn
 
 from .errors import ConfigError, did_you_mean
+from .extras import installing
 from .nets import NETS, build_net
 
 #: Side of the images a model is tried on where it does not say what it is made for.
@@ -95,9 +96,7 @@ def _module(name: str) -> Any:
     except ModuleNotFoundError as error:
         if error.name != name.partition(".")[0]:
             raise
-        raise ConfigError(
-            f"{name} is not installed; install it with: pip install -c constraints.txt '.[nets]'"
-        ) from None
+        raise ConfigError(f"{name} is not installed; install it {installing('nets')}") from None
     except RuntimeError as error:
         raise ConfigError(
             f"{name} is installed but does not load beside this PyTorch ({error}); install the builds of torch and "

@@ -15,6 +15,7 @@ from typing import Any, Literal, Protocol
 
 from .console import Reporter
 from .errors import ConfigError
+from .extras import installing
 from .passing_on import PassingOn
 
 Tool = Literal["tensorboard", "wandb", "trackio"]
@@ -158,7 +159,7 @@ def imported(tool: Tool) -> Any:
     try:
         return import_module(module)
     except ImportError as error:
-        remedy = f"install it with: pip install -c constraints.txt '.[{tool}]'"
+        remedy = f"install it {installing(tool)}"
         if tool == "trackio":
             remedy = "up to 0.43 it wants an older Pillow than this library: take a newer one, or another tool"
         raise ConfigError(

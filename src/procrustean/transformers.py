@@ -13,6 +13,7 @@ import torch.nn.functional as F
 
 from .attaching import Attachment
 from .errors import ConfigError, LayerError
+from .extras import installing
 from .mfw import MFW
 from .weights import DRW
 
@@ -21,9 +22,7 @@ try:
 except ImportError as missing:
     if getattr(missing, "name", None) != "transformers":
         raise
-    raise ConfigError(
-        "transformers is not installed; install it: pip install -c constraints.txt '.[transformers]'"
-    ) from None
+    raise ConfigError(f"transformers is not installed; install it {installing('transformers')}") from None
 
 
 class MFWTrainerMixin:

@@ -131,5 +131,5 @@ def test_a_missing_logging_package_stops_before_anything_is_written(
     monkeypatch.setitem(sys.modules, "wandb", None)
     answer = call("train", npz, *TRAIN, "--run-dir", "logged", "--log", "wandb")
     assert answer.code == 2
-    assert "pip install -c constraints.txt '.[wandb]'" in answer.err
+    assert "pip install -c constraints.txt -e '.[wandb]'" in answer.err
     assert not Path("logged").exists()

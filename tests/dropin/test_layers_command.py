@@ -39,4 +39,4 @@ def test_errors(library: str, capsys: pytest.CaptureFixture[str], monkeypatch: p
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setattr(sys, "path", [])
     assert main(["layers", f"{library}:resnet18"]) == 2
-    assert "pip install -c constraints.txt '.[nets]'" in capsys.readouterr().err
+    assert "pip install -c constraints.txt -e '.[nets]'" in capsys.readouterr().err

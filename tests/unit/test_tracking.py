@@ -195,8 +195,8 @@ def test_closing_in_the_middle_ends_the_log(tmp_path: Path, monkeypatch: pytest.
 @pytest.mark.parametrize(
     ("tool", "remedy"),
     [
-        ("tensorboard", r"pip install -c constraints.txt '.\[tensorboard\]'"),
-        ("wandb", r"pip install -c constraints.txt '.\[wandb\]'"),
+        ("tensorboard", r"pip install -c constraints.txt -e '.\[tensorboard\]'"),
+        ("wandb", r"pip install -c constraints.txt -e '.\[wandb\]'"),
         ("trackio", "up to 0.43 it wants an older Pillow"),
     ],
 )

@@ -10,6 +10,7 @@ from procrustean.data.listed import OnBadImage, check_classes, split_name
 from procrustean.data.table_files import SHARE
 from procrustean.data.tables import needed_columns, rows_as_files
 from procrustean.errors import DataError
+from procrustean.extras import installing
 from procrustean.memory import free_memory
 
 MARKS = ("dataset_dict.json", "dataset_info.json")
@@ -48,7 +49,7 @@ def _parts(folder: Path) -> dict[str, Any]:
         import datasets
     except ImportError as error:
         raise DataError(
-            f"{folder}: a Hugging Face data set needs datasets ({error}): pip install -c constraints.txt '.[tables]'"
+            f"{folder}: a Hugging Face data set needs datasets ({error}); install it {installing('tables')}"
         ) from error
     try:
         loaded = datasets.load_from_disk(str(folder))

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from procrustean.errors import DataError
+from procrustean.extras import installing
 from procrustean.memory import free_memory, most_unpacked
 
 #: What a byte of a CSV file takes at most, once its row is an image that is still to be decoded.
@@ -93,9 +94,7 @@ def read_parquet(path: Path, choice: Choice) -> Table:
     try:
         from pyarrow import parquet
     except ImportError as error:
-        raise DataError(
-            f"{path}: parquet needs pyarrow ({error}): pip install -c constraints.txt '.[tables]'"
-        ) from error
+        raise DataError(f"{path}: parquet needs pyarrow ({error}); install it {installing('tables')}") from error
     size = _size(path)
     most = min(most_unpacked(size), free_memory() // SHARE)
     try:

@@ -18,6 +18,7 @@ import torch
 from ..calibration.scaling import Prior
 from ..data.imageset import Images
 from ..errors import ConfigError, ProcrusteanError, RunError
+from ..extras import installing
 from ..predicting.loading import WEIGHTS
 from ..predicting.model import Model
 from ..predicting.spec import ModelSpec
@@ -146,4 +147,4 @@ def _needed(name: str) -> None:
     try:
         import_module(name)
     except ImportError as error:
-        raise ConfigError(f"format 'onnx' needs {name} ({error}): pip install -c constraints.txt '.[onnx]'") from error
+        raise ConfigError(f"format 'onnx' needs {name} ({error}); install it {installing('onnx')}") from error

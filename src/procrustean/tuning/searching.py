@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from ..errors import ConfigError
+from ..extras import installing
 from .choosing import Score
 from .spaces import Range, Space, grid
 
@@ -32,7 +33,7 @@ def search_by_optuna(space: Space, judge: Judge, *, trials: int, at_once: int, s
     try:
         import optuna
     except ImportError:
-        raise ConfigError("--trials needs Optuna; install it with: pip install -c constraints.txt '.[tune]'") from None
+        raise ConfigError(f"--trials needs Optuna; install it {installing('tune')}") from None
     if trials < 1:
         raise ConfigError(f"trials = {trials} received; at least one candidate has to be tried")
     optuna.logging.set_verbosity(optuna.logging.WARNING)

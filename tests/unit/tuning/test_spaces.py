@@ -170,5 +170,5 @@ def test_without_optuna_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> N
     import sys
 
     monkeypatch.setitem(sys.modules, "optuna", None)
-    with pytest.raises(ConfigError, match=r"pip install -c constraints.txt '.\[tune\]'"):
+    with pytest.raises(ConfigError, match=r"in the clone .*: pip install -c constraints.txt -e '.\[tune\]'"):
         search_by_optuna(ALPHA, Judge(), trials=3, at_once=1, seed=0)
