@@ -6,8 +6,8 @@ python examples/huggingface_trainer.py
 import argparse
 
 import numpy as np
-from datasets import ClassLabel, Dataset  # pip install "procrustean[tables,transformers]"
-from transformers import TrainingArguments, ViTConfig, ViTForImageClassification  # procrustean[tables,transformers]
+from datasets import ClassLabel, Dataset  # in the clone: pip install -c constraints.txt -e '.[tables,transformers]'
+from transformers import TrainingArguments, ViTConfig, ViTForImageClassification  # -e '.[tables,transformers]'
 
 from procrustean import DRW, MFW, class_counts, data
 from procrustean.transformers import MFWTrainer

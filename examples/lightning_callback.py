@@ -5,7 +5,7 @@ python examples/lightning_callback.py
 
 import argparse
 
-import lightning.pytorch as pl  # pip install "procrustean[lightning]"
+import lightning.pytorch as pl  # in the clone: pip install -c constraints.txt -e '.[lightning]'
 import torch
 from torch import nn
 from torch.nn import functional as F

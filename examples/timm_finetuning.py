@@ -5,7 +5,6 @@ python examples/timm_finetuning.py --model resnet18 --size 64 --pretrained
 
 import argparse
 
-import timm  # pip install "procrustean[nets]"
 import torch
 from torch.nn import functional as F
 from torch.utils.data import DataLoader, TensorDataset
@@ -13,6 +12,10 @@ from torch.utils.data import DataLoader, TensorDataset
 from procrustean import DRW, MFW, class_counts, data, recalibrate
 from procrustean.layers import suggest
 
+try:
+    import timm  # in the clone: pip install -c constraints.txt -e '.[nets]'
+except RuntimeError as error:  # of a torchvision that was built for another torch
+    raise SystemExit(f"timm cannot be imported ({error}); procrustean doctor says what to do") from None
 parser = argparse.ArgumentParser()
 parser.add_argument("--model", default="test_resnet")
 parser.add_argument("--size", type=int, default=32)
@@ -35,7 +38,6 @@ loader = DataLoader(train, batch_size=32, shuffle=True, drop_last=True)
 model = timm.create_model(args.model, pretrained=args.pretrained, num_classes=10).to(device)
 layers = suggest(model, train[:2][0].to(device))
 print(layers)
-
 counts = class_counts(train)
 handle = MFW(counts).attach(model, layers.second_group)
 drw = DRW(counts, args.epochs).to(device)

@@ -45,9 +45,20 @@ def test_example(
 def test_a_missing_package_is_shown_with_what_to_install(name: str, package: str, extra: str) -> None:
     code = f"import runpy, sys; sys.modules[{package!r}] = None; runpy.run_path({str(EXAMPLES / f'{name}.py')!r})"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert re.search(rf"procrustean\[(\w+,)*{extra}(,\w+)*\]", done.stderr), done.stderr
+    assert re.search(rf"-e '\.\[(\w+,)*{extra}(,\w+)*\]'", done.stderr), done.stderr
     extras = tomllib.loads((EXAMPLES.parent / "pyproject.toml").read_text())["project"]["optional-dependencies"]
     assert any(requirement.startswith(package) for requirement in extras[extra])
+
+
+def test_a_torchvision_that_does_not_load_is_told_without_a_traceback(tmp_path: Path) -> None:
+    """As beside a PyTorch that it was not built for; timm imports it."""
+    (tmp_path / "timm.py").write_text("raise RuntimeError('operator torchvision::nms does not exist')")
+    code = f"import runpy, sys; sys.path.insert(0, '.'); runpy.run_path({str(EXAMPLES / 'timm_finetuning.py')!r})"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, cwd=tmp_path)
+    assert done.returncode == 1
+    assert "Traceback" not in done.stderr
+    assert "operator torchvision::nms does not exist" in done.stderr
+    assert "procrustean doctor" in done.stderr
 
 
 def test_several_processes_are_started_by_torchrun(monkeypatch: pytest.MonkeyPatch) -> None:

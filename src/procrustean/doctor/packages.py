@@ -7,7 +7,8 @@ from collections.abc import Callable
 from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
 
-from .finding import Finding, fine, note
+from ..extras import installing
+from .finding import Finding, fine, note, problem
 
 #: Packages that are not needed by all, with what they are for and the extra that brings them.
 OPTIONAL = {
@@ -44,26 +45,41 @@ def check_optional(load: Callable[[str], object] = import_module) -> list[Findin
         try:
             installed = version(name)
         except PackageNotFoundError:
-            found.append(
-                note(name, f"not installed; needed for {purpose}: pip install -c constraints.txt '.[{extra}]'")
-            )
+            found.append(note(name, f"not installed; needed for {purpose}, {installing(extra)}"))
             continue
         try:
             load(NEEDED.get(name, name))
         except Exception as error:  # a package that does not fit another raises errors of many kinds
-            found.append(note(name, _broken(installed, error)))
+            found.append(_broken(name, installed, error))
         else:
             found.append(fine(name, f"{installed}, for {purpose}"))
     return found
 
 
-def _broken(installed: str, error: BaseException) -> str:
+def _broken(name: str, installed: str, error: BaseException) -> Finding:
     while error.__cause__ is not None:  # what was wrapped says more
         error = error.__cause__
     said = str(error).splitlines()[0] if str(error) else type(error).__name__
-    if "torchvision" in said:
-        return (
-            f"{installed} is installed, but torchvision does not fit torch {version('torch')} ({said}). Install torch "
-            "and torchvision from the same place, in one command; without them everything else works"
-        )
-    return f"{installed} is installed but cannot be imported ({said}); install it again"
+    if "torchvision" not in said:
+        return note(name, f"{installed} is installed but cannot be imported ({said}); install it again")
+    if name != "torchvision":  # one thing to mend, not one of every package that imports it
+        return note(name, f"{installed} is installed, but imports torchvision, which does not load ({said}): see there")
+    return problem(
+        name,
+        f"{installed} is installed, but was not built for torch {version('torch')} ({said}). Install both from the "
+        f"same place: {_together()}",
+    )
+
+
+def _together() -> str:
+    """The command that installs the torchvision that belongs to the torch there is.
+
+    Both are named, and reinstalled: pip would leave a torchvision of the right number as it is, whatever it was built
+    for.
+    """
+    import torch
+
+    plain, cuda = version("torch").partition("+")[0], torch.version.cuda
+    build = "cpu" if cuda is None else f"cu{cuda.replace('.', '')}"
+    index = f"https://download.pytorch.org/whl/{build}"
+    return f"pip install --force-reinstall torch=={plain} torchvision --index-url {index}"

@@ -119,8 +119,12 @@ def test_optional_packages(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(packages, "version", version)
     found = {finding.topic: finding for finding in packages.check_optional(load)}
-    assert "pip install -c constraints.txt '.[nets]'" in found["timm"].text
-    assert "torchvision does not fit torch 1.2 (operator torchvision::nms does not exist)" in found["torchvision"].text
-    assert "torchvision does not fit torch 1.2" in found["transformers"].text
+    assert "pip install -c constraints.txt -e '.[nets]'" in found["timm"].text
+    misfit = found["torchvision"]
+    assert misfit.level == "problem"
+    assert "was not built for torch 1.2 (operator torchvision::nms does not exist)" in misfit.text
+    assert "pip install --force-reinstall torch==1.2 torchvision --index-url https://download." in misfit.text
+    assert found["transformers"].level == "note"
+    assert "imports torchvision, which does not load" in found["transformers"].text
     assert found["pyarrow"].level == "fine"
     assert packages.check_python()[0].level == "fine"
