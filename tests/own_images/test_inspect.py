@@ -87,6 +87,27 @@ def test_the_text_says_it_all(messy: Path) -> None:
     assert "broken: 1 file cannot be used; left out:" in inspect_source(str(messy), device="cpu", on_bad_image="skip")
 
 
+def test_all_that_cannot_be_used_is_named(messy: Path) -> None:
+    (messy / "README.md").write_text("about these images")
+    for number in range(210):
+        (messy / "train" / "red" / f"lost{number:03}.png").touch()
+    text = inspect_source(str(messy), device="cpu")
+    assert "broken: 211 files cannot be used; training refuses them. Remove or replace them, or" in text
+    assert text.count(": empty file\n") == 199
+    assert "\n  and 11 more\n" in text
+    assert "no images, by their names neither: 1 file cannot be used; training refuses them. Move" in text
+    assert "\n  README.md: not inside a class folder\n" in text
+
+
+def test_none_that_can_be_used_are_named_too(colours: Path, tmp_path: Path, call: Call) -> None:
+    root = shutil.copytree(colours / "test", tmp_path / "lost")
+    for path in root.rglob("*.png"):
+        path.write_bytes(b"")
+    answer = call("inspect", "lost")
+    assert answer.code == 2
+    assert answer.err.count(": empty file\n") == 24
+
+
 def test_the_time_that_train_plans_with_is_named(colours: Path, tmp_path: Path) -> None:
     answer = inspect_source(str(colours), device="cpu")
     named = re.search(r"as of now; train plans with (about .*), reckoned at half the usual speed\n", answer)

@@ -121,6 +121,17 @@ def test_files_that_cannot_be_read_are_named_and_the_others_classified(
     assert good["class"] == "red"
 
 
+def test_of_many_files_that_cannot_be_read_the_rest_is_counted(run: Path, call: Call, tmp_path: Path) -> None:
+    (tmp_path / "lost").mkdir()
+    for number in range(7):
+        (tmp_path / "lost" / f"{number}.png").touch()
+    answer = call("predict", run, "lost", "--output", "out.csv")
+    assert answer.code == 1
+    assert answer.err.count("could not be read; see the column problem") == 5
+    assert "and 2 more; all of them stand in out.csv, with the reason in the column problem" in answer.err
+    assert "all of them stand in the table above" in call("predict", run, "lost").err
+
+
 def test_the_content_of_a_file_counts_and_not_its_ending(run: Path, colours: Path, call: Call, tmp_path: Path) -> None:
     folder = tmp_path / "new"
     folder.mkdir()

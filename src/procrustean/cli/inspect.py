@@ -21,7 +21,8 @@ class Inspect:
     device: Literal["auto", "cpu", "cuda"] = "auto"
     """Where one would train."""
     on_bad_image: Literal["error", "skip"] = "error"
-    """Whether one would train without files that cannot be used; they are named in any case."""
+    """Whether one would train without files that cannot be used; all of them are named in any case, up to 200 of
+    a kind."""
 
     def run(self) -> int:
         from ..console import make_reporter, write_result

@@ -44,6 +44,7 @@ class Predict:
 
     def run(self) -> int:
         from ..console import ResultStream, notify
+        from ..data.bad_files import NAMED
         from ..method_files import use_file
         from ..predicting.loading import load_model, model_folder
         from ..predicting.predict import predict, write_predictions
@@ -76,6 +77,10 @@ class Predict:
             images, unread = write_predictions(rows, table, top, announce=announce)
             write_table(self.output, table.getvalue(), self.paths)
             notify(f"{images - len(unread)} of {images} images classified, written to {self.output}")
-        for name in unread[:5]:
+        for name in unread[:NAMED]:
             notify(f"{name} could not be read; see the column problem")
+        if len(unread) > NAMED:
+            written = "the table above" if self.output is None else self.output
+            rest = len(unread) - NAMED
+            notify(f"and {rest} more; all of them stand in {written}, with the reason in the column problem")
         return 1 if unread else 0

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections import Counter
 from pathlib import Path
 
-from procrustean.data.image_files import NAMED_BAD_FILES, ImageFile, Problems, headers, refuse
+from procrustean.data.bad_files import NAMED, OUTSIDE, refuse
+from procrustean.data.image_files import ImageFile, Problems, headers
 from procrustean.data.listed import SPLIT_NAMES, OnBadImage, check_classes, composed
 from procrustean.errors import DataError
 
-EMPTY, OUTSIDE = "class folder without images", "not inside a class folder"
+EMPTY = "class folder without images"
 LAYOUT = "the layout is FOLDER/class/image or FOLDER/train/class/image"
 LEFTOVERS = {"thumbs.db", "ehthumbs.db", "desktop.ini", "icon\r", "__macosx"}  # of file managers, lower case
 
@@ -94,7 +95,7 @@ def _split_folders(root: Path, bad: Problems) -> dict[str, Path]:
 def _refuse_a_class_folder(root: Path) -> None:
     """Say which folder was probably meant where the images lie in the named one itself."""
     files = [ImageFile(path.name, path, "train", "") for path in entries_of(root) if path.is_file()]
-    if not headers(files[:NAMED_BAD_FILES], {}):
+    if not headers(files[:NAMED], {}):
         return
     above = root.resolve().parent
     if above.name.lower() in SPLIT_NAMES:

@@ -23,14 +23,19 @@ from procrustean.memory import free_memory, most_unpacked
 
 #: Decoders that may be used; the name of a file says nothing about which.
 FORMATS = ("PNG", "JPEG", "WEBP", "BMP", "GIF", "TIFF", "PPM")
+#: Files that end so are meant to be images: where they are none, that is a problem.
+SUFFIXES = {".png", ".jpg", ".jpeg", ".webp", ".bmp", ".gif", ".tif", ".tiff", ".ppm", ".pgm"}
 #: The format whose 16-bit pixels Pillow hands out as 32-bit ones, from 0 to 65535.
 NETPBM = "PPM"
 DEFAULT_SIZE = 64
-NAMED_BAD_FILES = 5
 #: What is wrong with files that were never meant to be images.
 NOT_AN_IMAGE, EMPTY_FILE = "not an image", "empty file"
 #: Decoded images are copied once when they are split into sets and once more when some are held out.
 COPIES = 3
+
+
+class Unsupported(ValueError):
+    """An intact image of a kind that cannot be used."""
 
 
 @dataclass(frozen=True)
@@ -122,28 +127,12 @@ def pixels_of(image: Image.Image, shape: tuple[int, ...]) -> Images:
     return np.asarray(upright).reshape(shape)
 
 
-SKIPPING = (
-    "Or leave such files out with --on-bad-image skip (in YAML on_bad_image: skip); the classes are then counted again"
-)
-
-
-def refuse(bad: Problems, where: str, otherwise: str = SKIPPING) -> None:
-    """DataError that names what cannot be used, if anything, and what else can be done."""
-    if not bad:
-        return
-    named = [f"  {name}: {bad[name]}" for name in sorted(bad)[:NAMED_BAD_FILES]]
-    if len(bad) > NAMED_BAD_FILES:
-        named.append(f"  and {len(bad) - NAMED_BAD_FILES} more")
-    files = "1 file cannot" if len(bad) == 1 else f"{len(bad)} files cannot"
-    raise DataError(f"{where}: {files} be used; remove or replace:\n" + "\n".join([*named, otherwise]))
-
-
 def convertible(image: Image.Image) -> Image.Image:
     """An image whose conversion to RGB neither warns nor cuts bright pixels off."""
     if image.mode.startswith("I;16") or (image.mode == "I" and image.format == NETPBM):
         return Image.fromarray((np.asarray(image).astype(np.uint16) >> 8).astype(np.uint8))
     if image.mode in ("I", "F"):
-        raise ValueError("32-bit pixels, save it with 8 or 16 bits")
+        raise Unsupported("32-bit pixels, save it with 8 or 16 bits")
     return image.convert("RGBA") if image.mode == "P" else image
 
 
@@ -163,6 +152,8 @@ def reason(content: Path | bytes, error: Exception) -> str:
         return f"more than {Image.MAX_IMAGE_PIXELS:,} pixels"
     if isinstance(error, MemoryError):
         return "decoding it takes more memory than there is"
+    if isinstance(error, Unsupported):
+        return f"not supported: {error}"
     return f"damaged: {error}"
 
 

@@ -10,16 +10,8 @@ from typing import Literal
 
 import numpy as np
 
-from procrustean.data.image_files import (
-    NAMED_BAD_FILES,
-    Header,
-    ImageFile,
-    Problems,
-    common_size,
-    decoded,
-    headers,
-    refuse,
-)
+from procrustean.data.bad_files import NAMED, refuse
+from procrustean.data.image_files import Header, ImageFile, Problems, common_size, decoded, headers
 from procrustean.data.imageset import Images, ImageSet, Splits
 from procrustean.data.set_aside import set_aside_test
 from procrustean.errors import DataError, did_you_mean
@@ -130,9 +122,9 @@ def check_classes(files: Sequence[ImageFile], where: str, hint: str = "add some"
 
 
 def _told(bad: Problems, left_out: Sequence[str]) -> str:
-    named = [f"{name} ({bad[name]})" for name in sorted(bad)[:NAMED_BAD_FILES]]
-    if len(bad) > NAMED_BAD_FILES:
-        named.append(f"{len(bad) - NAMED_BAD_FILES} more")
+    named = [f"{name} ({bad[name]})" for name in sorted(bad)[:NAMED]]
+    if len(bad) > NAMED:
+        named.append(f"{len(bad) - NAMED} more, which procrustean inspect names")
     parts = [f"{len(bad)} left out that cannot be used: {', '.join(named)}"] if bad else []
     if left_out:
         parts.append(f"classes left out for want of training images: {', '.join(left_out)}")

@@ -10,7 +10,8 @@ import numpy as np
 import numpy.typing as npt
 from PIL import Image
 
-from ..data.image_files import Header, ImageFile, Problems, common_size, decoded, headers, pixels_of, refuse
+from ..data.bad_files import refuse
+from ..data.image_files import Header, ImageFile, Problems, common_size, decoded, headers, pixels_of
 from ..data.imageset import Images
 from ..errors import DataError
 

@@ -9,8 +9,9 @@ from statistics import median
 
 import numpy as np
 
+from ..data.bad_files import NAMED_BY_INSPECT, refuse
 from ..data.duplicates import Groups, fingerprints, near_duplicates
-from ..data.image_files import ImageFile, Problems, decoded, refuse
+from ..data.image_files import ImageFile, Problems, decoded
 from ..data.imageset import Images, Splits
 from ..data.listed import FileListing
 from ..data.sources import is_files, list_source, load_source
@@ -85,7 +86,8 @@ def survey(source: str, *, say: Callable[[str], None] = lambda text: None) -> Su
         return _of_arrays(load_source(source, say=say))
     listing = list_source(source, "skip")
     if not listing.files:
-        list_source(source)  # says why
+        refuse(listing.bad, listing.where, most=NAMED_BY_INSPECT)
+        list_source(source)  # says why there are none
     return _of_files(listing, say)
 
 
@@ -98,7 +100,7 @@ def _of_files(listing: FileListing, say: Callable[[str], None]) -> Survey:
     pixels = decoded(readable, THUMBNAIL, bad)
     kept = [row for row, file in enumerate(readable) if file.name not in bad]
     if not kept:
-        refuse(bad, listing.where)
+        refuse(bad, listing.where, most=NAMED_BY_INSPECT)
     files, pixels = [readable[row] for row in kept], pixels[kept]
     groups = near_duplicates(fingerprints(pixels))
     classes = tuple(sorted({file.label for file in listing.files}))

@@ -11,6 +11,7 @@ from ..advice.methods import MILD, Advice
 from ..advice.settings import Settings
 from ..console import command_text, duration_text
 from ..counts import imbalance_kind
+from ..data.bad_files import NAMED_BY_INSPECT, named, parted
 from ..data.description import printable
 from ..data.listed import OnBadImage
 from .survey import Survey, Twins
@@ -70,14 +71,17 @@ def describe_problems(found: Survey, on_bad_image: OnBadImage = "error") -> list
         found: the survey.
         on_bad_image: whether training is to leave out what cannot be used.
     """
-    lines = []
-    if found.bad:
-        refused = "training refuses them. Remove or replace them, or leave them out with --on-bad-image skip"
-        what = "left out" if on_bad_image == "skip" else refused
-        lines.append(f"broken: {number_of(len(found.bad), 'file')} cannot be used; {what}:")
-        lines += [f"  {printable(name)}: {found.bad[name]}" for name in sorted(found.bad)[:NAMED]]
-        lines += [f"  and {len(found.bad) - NAMED} more"] * (len(found.bad) > NAMED)
-    else:
+    lines: list[str] = []
+    damaged, other = parted({printable(name): why for name, why in found.bad.items()})
+    for what, bad, remedy in (
+        ("broken", damaged, "Remove or replace them"),
+        ("no images, by their names neither", other, "Move them elsewhere"),
+    ):
+        refused = f"training refuses them. {remedy}, or leave them out with --on-bad-image skip"
+        done = "left out" if on_bad_image == "skip" else refused
+        lines += [f"{what}: {number_of(len(bad), 'file')} cannot be used; {done}:"] * bool(bad)
+        lines += named(bad, NAMED_BY_INSPECT)
+    if not found.bad:
         lines.append("broken files: none")
     lines += _twin_lines(found)
     empty = [c for c, n in zip(found.classes, found.train, strict=True) if n == 0]

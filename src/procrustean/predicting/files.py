@@ -7,13 +7,19 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ..data.folders import entries_of
-from ..data.image_files import EMPTY_FILE, FORMATS, NOT_AN_IMAGE, ImageFile, Problems, decoded, headers
+from ..data.image_files import (
+    EMPTY_FILE,
+    FORMATS,
+    NOT_AN_IMAGE,
+    SUFFIXES,
+    ImageFile,
+    Problems,
+    decoded,
+    headers,
+)
 from ..data.imageset import Images
 from ..errors import DataError
 from ..paths import expanded
-
-#: Files of a folder that end so are meant to be images: where they are none, that is a problem.
-SUFFIXES = {".png", ".jpg", ".jpeg", ".webp", ".bmp", ".gif", ".tif", ".tiff", ".ppm", ".pgm"}
 
 
 @dataclass(frozen=True)

@@ -133,7 +133,7 @@ def test_lossless_pixels_of_many_modes(tmp_path):
 def test_32_bit_pixels_are_refused(tmp_path):
     pictures(tmp_path, {"a": 2, "b": 2})
     Image.fromarray(np.ones((8, 8), np.float32)).save(tmp_path / "a" / "float.tif")
-    with pytest.raises(DataError, match=r"float.tif: damaged: 32-bit pixels"):
+    with pytest.raises(DataError, match=r"float.tif: not supported: 32-bit pixels"):
         load(tmp_path)
 
 
@@ -197,7 +197,8 @@ def test_a_text_file_is_named(tmp_path, place):
     with pytest.raises(DataError) as refused:
         load(tmp_path)
     message = str(refused.value)
-    assert f"{tmp_path}: 1 file cannot be used; remove or replace:\n  {Path(place)}: not " in message
+    what = "no image by its name either; move it elsewhere" if place.endswith("txt") else "remove or replace"
+    assert f"{tmp_path}: 1 file cannot be used; {what}:\n  {Path(place)}: not " in message
 
 
 @pytest.mark.parametrize("format_name", ["png", "jpg", "webp", "bmp", "gif", "tif"])
@@ -230,9 +231,27 @@ def test_all_bad_files_are_counted_and_the_first_named(tmp_path):
     assert lines[0].endswith("8 files cannot be used; remove or replace:")
     assert lines[1] == f"  {Path('test/a/x.png')}: empty file"
     assert lines[2].startswith(f"  {Path('train/a/x.png')}: damaged: ")
-    assert lines[-2] == "  and 3 more"
+    assert lines[-2] == f"  and 3 more; procrustean inspect {tmp_path} names all"
     assert "--on-bad-image skip" in lines[-1]
     assert len(lines) == 8
+
+
+def test_what_was_never_an_image_is_told_apart_from_what_is_damaged(tmp_path):
+    pictures(tmp_path, {"a": 2, "b": 2}, size=(40, 40))
+    (tmp_path / "README.md").write_text("about these images")
+    (tmp_path / "a" / "notes.txt").touch()
+    (tmp_path / "b" / "lost.png").touch()
+    (tmp_path / "stray.png").write_bytes((tmp_path / "a" / "0.png").read_bytes())
+    with pytest.raises(DataError) as refused:
+        load(tmp_path)
+    assert str(refused.value).splitlines()[:6] == [
+        f"{tmp_path}: 4 files cannot be used; remove or replace:",
+        f"  {Path('b/lost.png')}: empty file",
+        "  stray.png: not inside a class folder",
+        "no images by their names either; move them elsewhere:",
+        "  README.md: not inside a class folder",
+        f"  {Path('a/notes.txt')}: empty file",
+    ]
 
 
 def test_images_of_too_many_pixels_are_bad_files(tmp_path, monkeypatch):
