@@ -251,6 +251,25 @@ def test_grey_files_are_timed_as_they_are_trained(tmp_path: Path, monkeypatch: p
     assert timed[0][1] == 3
 
 
+def test_twelve_bits_in_files_of_sixteen(tmp_path: Path, call: Call) -> None:
+    """They become nearly black, in which different images look the same."""
+    random = np.random.default_rng(0)
+    for split, name in product(("train", "test"), ("a", "b")):
+        (tmp_path / "x-ray" / split / name).mkdir(parents=True)
+        for number in range(6):
+            pixels = random.integers(0, 4096, (16, 16), np.uint16)
+            Image.fromarray(pixels).save(tmp_path / "x-ray" / split / name / f"{number}.png")
+    text = inspect_source(str(tmp_path / "x-ray"), device="cpu")
+    assert re.search(r"few bits: 24 images of 16 bits use 12 of them at most: no value is above 40\d\d of 65535", text)
+    assert "near-duplicates: cannot be told, since the images are nearly black" in text
+    assert "across splits" not in text
+    assert "contradicting labels" not in text
+    told = call("train", "x-ray", "--epochs", "1", "--method", "erm", "--device", "cpu").err
+    assert "24 images of 16 bits use 12 of them at most" in told
+    assert "whether some are on both sides of a split cannot be told" in told
+    assert "have a near-duplicate among the training images" not in told
+
+
 def test_npz_and_known_data_sets(tmp_path: Path, call: Call) -> None:
     random = np.random.default_rng(0)
     np.savez(

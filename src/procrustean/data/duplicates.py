@@ -16,6 +16,8 @@ Groups = npt.NDArray[np.int64]  # [N], equal for images that are near-duplicates
 #: Near-duplicates differ by no more than this, of 255, in any number of their fingerprints. JPEG compression of small
 #: images stays below it; different blood cells of one kind do not.
 TOLERANCE = 6.0
+#: Where no part of any image is as bright as this, of 255, different images are within that tolerance.
+DARK = 32.0
 #: Beyond this many images only equal ones are searched for: the search for near ones would take minutes.
 MOST_COMPARED = 50_000
 #: Images whose fingerprints are computed together, and their bytes: it takes several times that.
@@ -56,6 +58,17 @@ def near_duplicates(found: Fingerprints) -> Groups:
     links = coo_array((np.ones(len(pairs)), (pairs[:, 0], pairs[:, 1])), shape=(len(firsts), len(firsts)))
     _, joined = connected_components(links, directed=False)
     return np.asarray(joined[equal], dtype=np.int64)
+
+
+def too_dark(found: Fingerprints) -> str:
+    """Why different images look the same by their fingerprints, where they are nearly black; empty if they are not."""
+    brightest = float(found[:, : 8 * 8].max())
+    if brightest >= DARK:
+        return ""
+    return (
+        f"the images are nearly black, no part of any brighter than {brightest:.0f} of 255, so that different ones "
+        "look the same"
+    )
 
 
 def rule_text(images: int) -> str:

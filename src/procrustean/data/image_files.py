@@ -16,6 +16,7 @@ from pathlib import Path
 import numpy as np
 from PIL import Image, ImageOps, UnidentifiedImageError
 
+from procrustean.data.bit_depth import NETPBM, BitDepth, is_16_bit_grey
 from procrustean.data.decoding_room import DecodingRoom
 from procrustean.data.imageset import Images
 from procrustean.errors import ConfigError, DataError
@@ -25,8 +26,6 @@ from procrustean.memory import free_memory, most_unpacked
 FORMATS = ("PNG", "JPEG", "WEBP", "BMP", "GIF", "TIFF", "PPM")
 #: Files that end so are meant to be images: where they are none, that is a problem.
 SUFFIXES = {".png", ".jpg", ".jpeg", ".webp", ".bmp", ".gif", ".tif", ".tiff", ".ppm", ".pgm"}
-#: The format whose 16-bit pixels Pillow hands out as 32-bit ones, from 0 to 65535.
-NETPBM = "PPM"
 DEFAULT_SIZE = 64
 #: What is wrong with files that were never meant to be images.
 NOT_AN_IMAGE, EMPTY_FILE = "not an image", "empty file"
@@ -104,14 +103,23 @@ def common_size(files: Sequence[ImageFile], found: Mapping[str, Header], asked: 
     return DEFAULT_SIZE, [f"images are not of one square size: resized to {DEFAULT_SIZE}x{DEFAULT_SIZE}"]
 
 
-def decoded(files: Sequence[ImageFile], shape: tuple[int, int, int], bad: Problems) -> Images:
-    """All files in one shape (height, width, channels), uint8 [N, *shape]; those in `bad` are black."""
+def decoded(
+    files: Sequence[ImageFile], shape: tuple[int, int, int], bad: Problems, depth: BitDepth | None = None
+) -> Images:
+    """All files in one shape (height, width, channels), uint8 [N, *shape]; those in `bad` are black.
+
+    Args:
+        files: the images.
+        shape: that they get.
+        bad: what cannot be used, and takes what cannot be decoded.
+        depth: notes how many bits are used.
+    """
     _refuse_too_much(len(files), shape)
     pixels = np.zeros((len(files), *shape), np.uint8)
     room = DecodingRoom()
     good = [row for row, file in enumerate(files) if file.name not in bad]
     with _bombs_refused(), ThreadPoolExecutor() as pool:
-        problems = pool.map(lambda row: _decode(files[row], pixels[row], room), good)
+        problems = pool.map(lambda row: _decode(files[row], pixels[row], room, depth), good)
         bad.update({files[row].name: problem for row, problem in zip(good, problems, strict=True) if problem})
     return pixels
 
@@ -129,7 +137,7 @@ def pixels_of(image: Image.Image, shape: tuple[int, ...]) -> Images:
 
 def convertible(image: Image.Image) -> Image.Image:
     """An image whose conversion to RGB neither warns nor cuts bright pixels off."""
-    if image.mode.startswith("I;16") or (image.mode == "I" and image.format == NETPBM):
+    if is_16_bit_grey(image):
         return Image.fromarray((np.asarray(image).astype(np.uint16) >> 8).astype(np.uint8))
     if image.mode in ("I", "F"):
         raise Unsupported("32-bit pixels, save it with 8 or 16 bits")
@@ -179,10 +187,12 @@ def _refuse_too_much(images: int, shape: tuple[int, int, int]) -> None:
         )
 
 
-def _decode(file: ImageFile, out: Images, room: DecodingRoom) -> str:
+def _decode(file: ImageFile, out: Images, room: DecodingRoom, depth: BitDepth | None) -> str:
     """Write the image into `out`; the answer is the problem, empty when there is none."""
     try:
         with file.open() as image, room.taken(image.width * image.height):
+            if depth is not None:
+                depth.look_at(image)
             out[:] = pixels_of(image, out.shape)
     except Exception as error:  # decoders raise nearly anything on damaged files
         return reason(file.content, error)

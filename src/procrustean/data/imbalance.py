@@ -12,7 +12,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from procrustean.data.duplicates import rule_text
+from procrustean.data.duplicates import fingerprints, rule_text, too_dark
 from procrustean.data.grouping import positions_by_class
 from procrustean.data.imageset import ImageSet, Indices, Labels, Splits
 from procrustean.data.parting import groups_of, part, shares
@@ -111,10 +111,14 @@ def hold_out_share(images: ImageSet, share: float, seed: int = 0) -> HoldOut:
     key = np.random.SeedSequence([HOLD_OUT_STREAM, _checked_seed(seed)])
     held = part(images.labels, groups_of(images), counts, key.generate_state(8))
     if not len(held) and counts.any():
+        dark = too_dark(fingerprints(images.images))
         raise ConfigError(
             f"no class can give {share:g} of its images to the hold-out: near-duplicates stay together "
-            f"({rule_text(len(images))}), and these leave none. If they are different images in truth, hold out a "
-            "number of each class, which looks for none: --hold-out 3; or train without a hold-out: --hold-out 0"
+            f"({rule_text(len(images))}), and these leave none"
+            + f"; {dark}, for which procrustean inspect may know a reason"
+            * bool(dark)
+            + ". If they are different images in truth, hold out a number "
+            "of each class, which looks for none: --hold-out 3; or train without a hold-out: --hold-out 0"
         )
     if not len(held):
         raise ConfigError(

@@ -11,6 +11,7 @@ from typing import Literal
 import numpy as np
 
 from procrustean.data.bad_files import NAMED, refuse
+from procrustean.data.bit_depth import BitDepth
 from procrustean.data.image_files import Header, ImageFile, Problems, common_size, decoded, headers
 from procrustean.data.imageset import Images, ImageSet, Splits
 from procrustean.data.set_aside import set_aside_test
@@ -63,7 +64,8 @@ class FileListing:
         size, notes = common_size(self.files, self.headers, image_size)
         bad = dict(self.bad)
         readable = [file for file in self.files if file.name in self.headers]
-        pixels = decoded(readable, (size, size, 3), bad)
+        depth = BitDepth()
+        pixels = decoded(readable, (size, size, 3), bad, depth)
         if self.on_bad_image == "error":
             refuse(bad, self.where)
         good = [row for row, file in enumerate(readable) if file.name not in bad]
@@ -75,7 +77,13 @@ class FileListing:
             pixels = pixels[good]
         if moving := sum(self.headers[file.name].frames > 1 for file in kept):
             notes.append(f"{moving} image{'s' * (moving > 1)} with several frames or pages: the first one is used")
-        return self.in_splits(kept, pixels, notes)
+        shallow = depth.text()
+        try:
+            return self.in_splits(kept, pixels, [*notes, *[shallow] * bool(shallow)])
+        except DataError as error:
+            if not shallow:
+                raise
+            raise DataError(f"{error}\n{shallow}") from error
 
     def in_splits(self, kept: Sequence[ImageFile], pixels: Images, notes: Sequence[str] = ()) -> Splits:
         """The splits of decoded images of this listing, a test set set aside if none was given.

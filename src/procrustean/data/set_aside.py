@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from procrustean.data.duplicates import MOST_COMPARED, Groups, example_pair, fingerprints, rule_text
+from procrustean.data.duplicates import MOST_COMPARED, Groups, example_pair, fingerprints, rule_text, too_dark
 from procrustean.data.imageset import ImageSet, Labels
 from procrustean.data.parting import groups_of, part
 from procrustean.errors import DataError
@@ -66,6 +66,7 @@ def set_aside_test(
 
 def _example(images: ImageSet, groups: Groups, named: Callable[[int], str]) -> str:
     """The rule by which images are near-duplicates, and two that are."""
-    rule = rule_text(len(images))
-    first, second = example_pair(fingerprints(images.images), groups)
-    return f" ({rule}), for example {named(first)} and {named(second)}"
+    rule, found = rule_text(len(images)), fingerprints(images.images)
+    first, second = example_pair(found, groups)
+    dark = too_dark(found)
+    return f" ({rule}), for example {named(first)} and {named(second)}" + f"; {dark}" * bool(dark)

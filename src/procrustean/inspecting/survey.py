@@ -10,7 +10,8 @@ from statistics import median
 import numpy as np
 
 from ..data.bad_files import NAMED_BY_INSPECT, refuse
-from ..data.duplicates import Groups, fingerprints, near_duplicates
+from ..data.bit_depth import BitDepth
+from ..data.duplicates import Groups, fingerprints, near_duplicates, too_dark
 from ..data.image_files import ImageFile, Problems, decoded
 from ..data.imageset import Images, Splits
 from ..data.listed import FileListing
@@ -55,6 +56,8 @@ class Survey:
     listing: FileListing | None  # None for arrays
     splits: Splits | None  # as training splits them, files as small pictures; None if it would refuse them
     refused: str = ""  # why it would
+    shallow: str = ""  # what is to be done about 16-bit images that use few of their bits
+    too_dark: str = ""  # why near-duplicates cannot be told
 
     @property
     def side(self) -> int:
@@ -97,12 +100,14 @@ def _of_files(listing: FileListing, say: Callable[[str], None]) -> Survey:
     if len(readable) > 5000:
         say(f"reading {len(readable)} images")
     bad = dict(listing.bad)
-    pixels = decoded(readable, THUMBNAIL, bad)
+    depth = BitDepth()
+    pixels = decoded(readable, THUMBNAIL, bad, depth)
     kept = [row for row, file in enumerate(readable) if file.name not in bad]
     if not kept:
         refuse(bad, listing.where, most=NAMED_BY_INSPECT)
     files, pixels = [readable[row] for row in kept], pixels[kept]
-    groups = near_duplicates(fingerprints(pixels))
+    prints = fingerprints(pixels)
+    groups = near_duplicates(prints)
     classes = tuple(sorted({file.label for file in listing.files}))
     tally = Counter((file.split, file.label) for file in files)
     counts = {split: [tally[split, name] for name in classes] for split in SPLITS}
@@ -111,7 +116,8 @@ def _of_files(listing: FileListing, say: Callable[[str], None]) -> Survey:
     described = [(file.name, file.split, file.label) for file in files]
     splits, refused = _as_in_training(listing, files, pixels)
     twins = _twins(groups, described)
-    return Survey(listing.name, classes, counts, sizes, modes, bad, twins, listing, splits, refused)
+    told = depth.text(), too_dark(prints)
+    return Survey(listing.name, classes, counts, sizes, modes, bad, twins, listing, splits, refused, *told)
 
 
 def _as_in_training(
@@ -131,7 +137,8 @@ def _of_arrays(splits: Splits) -> Survey:
     aside = "set aside as test" in splits.note
     sets = {"train": splits.train, "val": splits.val, "test": splits.test}
     present = {name: images for name, images in sets.items() if images is not None}
-    groups = near_duplicates(np.concatenate([fingerprints(images.images) for images in present.values()]))
+    prints = np.concatenate([fingerprints(images.images) for images in present.values()])
+    groups = near_duplicates(prints)
     classes = splits.train.classes
     described = [
         (f"{name} image {row}", "train" if aside else name, classes[label])
@@ -146,7 +153,7 @@ def _of_arrays(splits: Splits) -> Survey:
     total = len(described)
     modes = Counter({"RGB" if channels == 3 else "L": total})
     sizes, twins = Counter({(width, height): total}), _twins(groups, described)
-    return Survey(splits.name, classes, counts, sizes, modes, {}, twins, None, splits)
+    return Survey(splits.name, classes, counts, sizes, modes, {}, twins, None, splits, too_dark=too_dark(prints))
 
 
 def _twins(groups: Groups, described: list[tuple[str, str, str]]) -> tuple[Twins, ...]:

@@ -83,6 +83,7 @@ def describe_problems(found: Survey, on_bad_image: OnBadImage = "error") -> list
         lines += named(bad, NAMED_BY_INSPECT)
     if not found.bad:
         lines.append("broken files: none")
+    lines += [f"few bits: {found.shallow}"] * bool(found.shallow)
     lines += _twin_lines(found)
     empty = [c for c, n in zip(found.classes, found.train, strict=True) if n == 0]
     if empty:
@@ -168,6 +169,8 @@ def _shapes(found: Survey) -> str:
 def _twin_lines(found: Survey) -> list[str]:
     if not found.twins:
         return ["near-duplicates: none"]
+    if found.too_dark:
+        return [f"near-duplicates: cannot be told, since {found.too_dark}"]
     images = sum(len(twins.names) for twins in found.twins)
     groups = number_of(len(found.twins), "group")
     lines = [f"near-duplicates: {images} images in {groups}; splits made here keep them together"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from ..data.duplicates import Groups, fingerprints, near_duplicates
+from ..data.duplicates import Groups, fingerprints, near_duplicates, too_dark
 from ..data.imageset import ImageSet
 from ..data.sources import is_named
 from ..paths import expanded
@@ -37,10 +37,14 @@ def leaks(prepared: Prepared) -> list[str]:
 
 
 def _look_at(present: dict[str, ImageSet]) -> list[str]:
-    groups = near_duplicates(np.concatenate([fingerprints(images.images) for images in present.values()]))
+    prints = np.concatenate([fingerprints(images.images) for images in present.values()])
+    groups = near_duplicates(prints)
     ends = np.cumsum([len(images) for images in present.values()])
     by_set = dict(zip(present, np.split(groups, ends[:-1]), strict=True))
-    return [*_across(by_set), *_repeated(by_set.get("validation"))]
+    findings = [*_across(by_set), *_repeated(by_set.get("validation"))]
+    if findings and (dark := too_dark(prints)):
+        return [f"{dark}: whether some are on both sides of a split cannot be told. Give them the full range of values"]
+    return findings
 
 
 def shared(one: Groups, other: Groups) -> int:

@@ -80,6 +80,48 @@ def test_sixteen_bits_are_scaled_to_eight(folder: Path, form: str) -> None:
     assert np.array_equal(shown(folder), np.dstack([GREY] * 3))
 
 
+def shallow(folder: Path, bits: int, side: int = 8) -> None:
+    """Every image grey with 16 bits, of which it uses the lower ones."""
+    for number, path in enumerate(sorted(folder.rglob("*.png"))):
+        pixels = np.random.RandomState(number).randint(0, 2**bits, (side, side)).astype(np.uint16)
+        pixels[0, 0] = 2**bits - 1
+        save(path, Image.fromarray(pixels))
+
+
+def test_sixteen_bit_images_that_use_few_bits_are_told_with_what_to_do(folder: Path) -> None:
+    shallow(folder, 12)
+    note = load_source(str(folder)).note
+    assert "8 images of 16 bits use 12 of them at most: no value is above 4095 of 65535" in note
+    assert "nearly black, 15 of 255 at most" in note
+    assert "multiply 16 FILES" in note
+    for path in folder.rglob("*.png"):  # the remedy for Python
+        Image.fromarray(np.asarray(Image.open(path)) * 16).save(path)
+    assert load_source(str(folder)).note == ""
+    assert load_source(str(folder)).train.images.max() == 255
+
+
+def test_sixteen_bit_images_that_cannot_be_split_are_told_too(folder: Path) -> None:
+    shallow(folder, 12, side=32)
+    with pytest.raises(DataError, match=r"(?s)images are nearly black, .* look the same.*no value is above 4095 of"):
+        load_source(str(folder / "train"))
+
+
+def test_sixteen_bit_images_that_use_their_bits_are_not_worth_a_word(folder: Path) -> None:
+    shallow(folder, 15)
+    assert load_source(str(folder)).note == ""
+
+
+def test_colours_of_sixteen_bits_are_told_too(folder: Path) -> None:
+    def chunk(kind: bytes, data: bytes) -> bytes:
+        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+
+    header = chunk(b"IHDR", struct.pack(">IIBBBBB", 8, 8, 16, 2, 0, 0, 0))
+    rows = zlib.compress(b"".join(b"\0" + np.full(24, 4000, ">u2").tobytes() for _ in range(8)))
+    odd(folder).write_bytes(b"\x89PNG\r\n\x1a\n" + header + chunk(b"IDAT", rows) + chunk(b"IEND", b""))
+    assert shown(folder).max() == 15
+    assert "1 image of 16 bits uses 12 of them at most: no value is above 4095" in load_source(str(folder)).note
+
+
 def test_the_camera_s_orientation_is_followed(folder: Path) -> None:
     exif = Image.Exif()
     exif[0x0112] = 8  # a quarter turn
