@@ -115,9 +115,22 @@ def run_directory_of(config: RunConfig) -> Path:
 
 @undisturbed()
 def resume(
-    run: str | Path, *, splits: Splits | None = None, reporter: Reporter | None = None, log: Tool | None = None
+    run: str | Path,
+    *,
+    splits: Splits | None = None,
+    source: str | os.PathLike[str] | None = None,
+    reporter: Reporter | None = None,
+    log: Tool | None = None,
 ) -> FinishedRun:
-    """Go on with an interrupted run from its last checkpoint, to the same result it would have had."""
+    """Go on with an interrupted run from its last checkpoint, to the same result it would have had.
+
+    Args:
+        run: run directory.
+        splits: the data, for a run that was trained on a `Splits`.
+        source: where the images are now, if they are no longer where they were; they have to be the same ones.
+        reporter: where progress goes; silent by default.
+        log: tool that is handed the numbers of every epoch.
+    """
     reporter = reporter or SilentReporter()
     if log is not None:
         imported(log)
@@ -134,9 +147,10 @@ def resume(
         if directory.finished:
             directory.clear()
             raise RunError(f"{run} is finished already; see: {command_text('compare', run)}")
-        prepared = prepare_again(directory, config, identity, splits, reporter.say)
+        given = splits or _moved(config, source, reporter.say)
+        prepared = prepare_again(directory, config, identity, given, reporter.say)
         check_identity(Path(run), identity, prepared)
-        return _train(prepared, directory, reporter, resume=True, log=log)
+        return _train(prepared, directory, reporter, resume=True, log=log, source=source)
     finally:
         directory.release()
 
@@ -227,9 +241,11 @@ def load_run(
     return prepared, net.to(prepared.placement.device).eval()
 
 
-def _moved(config: RunConfig, source: str | os.PathLike[str] | None) -> Splits | None:
+def _moved(
+    config: RunConfig, source: str | os.PathLike[str] | None, say: Callable[[str], None] = lambda text: None
+) -> Splits | None:
     """The images of a run from another place than it remembers."""
-    return None if source is None else load_source(**{**source_settings(config), "source": source})
+    return None if source is None else load_source(**{**source_settings(config), "source": source}, say=say)
 
 
 def prepare_again(
@@ -246,8 +262,8 @@ def prepare_again(
     if splits is None and remembered is not None:
         if not Path(remembered).exists():
             raise RunError(
-                f"the images of {directory.path} are no longer at {remembered}; put them back (evaluate can also be "
-                "told where they are now: --source)"
+                f"the images of {directory.path} are no longer at {remembered}; put them back. Resume and evaluate can "
+                "also be told where they are now: --source PATH"
             )
         splits = load_source(**{**source_settings(config), "source": remembered}, say=say)
     try:
@@ -267,6 +283,7 @@ def _train(
     *,
     resume: bool = False,
     log: Tool | None = None,
+    source: str | os.PathLike[str] | None = None,
 ) -> FinishedRun:
     with stop_on_signal(reporter.say) as stop:
         run = OngoingRun(prepared, directory, reporter, stop=stop, resume=resume, log=log)
@@ -275,6 +292,7 @@ def _train(
                 for _ in run.turns():
                     pass
         except Interrupted:
-            raise Stopped(f"stopped and saved; go on with: {resume_command(directory.path)}", stop.exit_code) from None
+            command = resume_command(directory.path, source)
+            raise Stopped(f"stopped and saved; go on with: {command}", stop.exit_code) from None
     assert run.finished is not None
     return run.finished

@@ -64,12 +64,18 @@ def _content(path: Path) -> Any:
         return None
 
 
-def resume_command(run: Path) -> str:
-    """The command that goes on with a run; the file of a method of the user's own has to be named again."""
+def resume_command(run: Path, source: str | os.PathLike[str] | None = None) -> str:
+    """The command that goes on with a run; the file of a method of the user's own has to be named again.
+
+    Args:
+        run: run directory.
+        source: where its images have moved, if they have.
+    """
     from .method_files import file_method
 
     own = file_method(method_of(run))
-    return command_text("resume", run, *(() if own is None else ("--method", own.path)))
+    moved = () if source is None else ("--source", source)
+    return command_text("resume", run, *(() if own is None else ("--method", own.path)), *moved)
 
 
 def method_of(run: Path) -> str:

@@ -339,6 +339,22 @@ def test_vanished_data_are_named(npz: Path, tiny: dict[str, Any], tmp_path: Path
         resume(tmp_path / "run")
 
 
+def test_data_that_have_moved_can_be_named_and_have_to_be_the_same(
+    npz: Path, tiny: dict[str, Any], tmp_path: Path, stop_after: StopAfter
+) -> None:
+    whole = fit(str(npz), run_dir=tmp_path / "whole", **tiny)
+    stopped(npz, tmp_path / "run", stop_after, 5, tiny)
+    arrays = dict(np.load(npz))
+    moved = npz.rename(npz.with_name("moved.npz"))
+    other = npz.with_name("other.npz")
+    np.savez(other, **{**arrays, "train_images": 255 - arrays["train_images"]})
+    with pytest.raises(RunError, match=r"cannot go on: the data .* changed \(.*split_hash"):
+        resume(tmp_path / "run", source=other)
+    with pytest.raises(RunError, match="Resume and evaluate can also be told where they are now: --source PATH"):
+        resume(tmp_path / "run")
+    assert resume(tmp_path / "run", source=moved).metrics == whole.metrics
+
+
 @pytest.mark.parametrize("content", ["", "{", "\xff", '{"format": 2, "config": {}, "identity": {}}'])
 def test_a_damaged_config_is_named(content: str, tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text(content, encoding="latin-1")

@@ -17,6 +17,8 @@ class Resume:
     """Folder of the run."""
     method: str | None = None
     """The file of its method, if it is one of your own: FILE.py. It has to be what it was."""
+    source: str | None = None
+    """Where the images of the run are now, if they have moved. They have to be the same ones."""
     log: Literal["tensorboard", "wandb", "trackio"] | None = None
     """Also log the numbers of every epoch to one of these; each needs its package."""
     quiet: bool = False
@@ -33,7 +35,7 @@ class Resume:
             use_file(self.method)
         reporter = make_reporter(quiet=self.quiet)
         try:
-            run = resume(self.run_dir, reporter=reporter, log=self.log)
+            run = resume(self.run_dir, source=self.source, reporter=reporter, log=self.log)
         finally:
             reporter.close()
         show([run.path])
