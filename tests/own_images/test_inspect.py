@@ -70,7 +70,7 @@ def test_the_text_says_it_all(messy: Path) -> None:
         "messy: 123 images of 3 classes in train, val, test",
         "48 of the largest class and 8 of the smallest, ratio 6: long-tailed",
         "always answering 'red' would be right for 36.0 % of the test images, with a balanced accuracy of 33.3 %",
-        "12 x 12 to 30 x 20 pixels, shorter side usually 12; colour modes: RGB 122, L 1",
+        "12 to 30 pixels wide and 12 to 20 high, shorter side usually 12; colour modes: RGB 122, L 1",
         "broken: 1 file cannot be used; training refuses them. Remove or replace them, or leave them out with "
         "--on-bad-image skip:",
         "train/red/cut.png: damaged",

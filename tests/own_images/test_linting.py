@@ -97,9 +97,9 @@ def test_cmo_has_one_epoch_left_to_paste_in() -> None:
     assert lint(prepared(method="cmo", epochs=8)) == []
 
 
-def findings(root: Path) -> list[str]:
+def findings(root: Path, **settings: Any) -> list[str]:
     base = {"method": "erm", "net": "small", "epochs": 10, "batch_size": 16, "lr": 0.025, "device": "cpu"}
-    return lint(prepare(RunConfig(str(root), **base)))
+    return lint(prepare(RunConfig(str(root), **{**base, **settings})))
 
 
 @pytest.fixture
@@ -127,6 +127,18 @@ def test_an_oversampled_validation_set(folder: Path) -> None:
         shutil.copy(folder / "val" / "blue" / f"00{number}.png", folder / "val" / "blue" / f"again{number}.png")
     (found,) = findings(folder)
     assert "8 of 32 validation images are repeats of others" in found
+
+
+def test_duplicates_that_are_held_out_together_are_no_oversampling(folder: Path) -> None:
+    for split in ("val", "test"):
+        shutil.rmtree(folder / split)
+    for name in ("blue", "green", "red"):
+        for path in list((folder / "train" / name).iterdir()):
+            shutil.copy(path, path.with_name(f"again-{path.name}"))
+    held_out = prepare(RunConfig(str(folder), method="erm", hold_out=0.25)).data.held_out
+    assert held_out is not None
+    assert len(np.unique(held_out.images, axis=0)) < len(held_out)
+    assert findings(folder, hold_out=0.25) == []
 
 
 def test_findings_are_said_before_training(tmp_path: Path) -> None:

@@ -161,9 +161,13 @@ def _shapes(found: Survey) -> str:
         return f"all {width} x {height} pixels; colour modes: {modes}"
     widths, heights = zip(*found.sizes, strict=True)
     return (
-        f"{min(widths)} x {min(heights)} to {max(widths)} x {max(heights)} pixels, shorter side usually {found.side}; "
-        f"colour modes: {modes}"
+        f"{_range(widths)} pixels wide and {_range(heights)} high, shorter side usually {found.side}; colour modes: "
+        f"{modes}"
     )
+
+
+def _range(numbers: Sequence[int]) -> str:
+    return str(min(numbers)) if min(numbers) == max(numbers) else f"{min(numbers)} to {max(numbers)}"
 
 
 def _twin_lines(found: Survey) -> list[str]:

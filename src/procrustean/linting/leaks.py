@@ -32,16 +32,17 @@ def leaks(prepared: Prepared) -> list[str]:
     if data.split_hash not in _FOUND:
         if len(_FOUND) >= _MOST_KEPT:
             _FOUND.clear()
-        _FOUND[data.split_hash] = _look_at(present)
+        # What is held out here keeps near-duplicates together on purpose: that is no oversampling of the user's.
+        _FOUND[data.split_hash] = _look_at(present, own_validation=not prepared.config.hold_out)
     return _FOUND[data.split_hash]
 
 
-def _look_at(present: dict[str, ImageSet]) -> list[str]:
+def _look_at(present: dict[str, ImageSet], *, own_validation: bool) -> list[str]:
     prints = np.concatenate([fingerprints(images.images) for images in present.values()])
     groups = near_duplicates(prints)
     ends = np.cumsum([len(images) for images in present.values()])
     by_set = dict(zip(present, np.split(groups, ends[:-1]), strict=True))
-    findings = [*_across(by_set), *_repeated(by_set.get("validation"))]
+    findings = [*_across(by_set), *_repeated(by_set.get("validation") if own_validation else None)]
     if findings and (dark := too_dark(prints)):
         return [f"{dark}: whether some are on both sides of a split cannot be told. Give them the full range of values"]
     return findings
