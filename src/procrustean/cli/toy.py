@@ -13,7 +13,8 @@ from .outputs import check_folder
 class Toy:
     """The paper's illustration: ERM and MFW on four classes of CIFAR-10, two of them small, with features in the plane.
 
-    Draws features and decision regions at four epochs, training above test, and compares the accuracies.
+    Draws features and decision regions at four epochs, training above test, and compares the accuracies. It is made
+    for a GPU: on a CPU the two trainings take hours.
     """
 
     output: Path = Path("toy")
