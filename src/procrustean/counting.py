@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import csv
 import os
+import time
+import warnings
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +29,9 @@ from .errors import DataError, did_you_mean
 
 #: Names under which labels are looked for in batches, columns and attributes, in this order.
 LABEL_NAMES = ("label", "labels", "target", "targets", "y", "class")
+
+#: Seconds of loading items after which it is told that this is what takes so long.
+PATIENCE = 5.0
 
 #: Of an image: red, green, blue and how opaque it is.
 MOST_CHANNELS = 4
@@ -86,7 +91,7 @@ def labels_of(data: Any, column: str | int | None = None) -> Any:
         if isinstance(name, str) and hasattr(data, name) and not callable(getattr(data, name)):
             return getattr(data, name)
     if isinstance(data, Dataset) and not isinstance(data, IterableDataset):
-        return _joined((data[index] for index in range(len(data))), column, batches=False)  # type: ignore[arg-type]
+        return _joined(_loaded(data), column, batches=False)
     if isinstance(data, Tensor | np.ndarray) or hasattr(data, "__array__"):
         return data
     if isinstance(data, Iterable) and not isinstance(data, Mapping):
@@ -96,6 +101,21 @@ def labels_of(data: Any, column: str | int | None = None) -> Any:
         f"labels cannot be found in a {type(data).__name__}; give the labels themselves, a Dataset, a DataLoader, a "
         "table or the path of a CSV file"
     )
+
+
+def _loaded(data: Dataset[Any]) -> Iterator[Any]:
+    """Every item of a data set that does not say its labels; what takes long is told, with what would be quicker."""
+    total, began, told = len(data), time.monotonic(), False  # type: ignore[arg-type]
+    for index in range(total):
+        if not told and time.monotonic() - began > PATIENCE:
+            told = True
+            warnings.warn(
+                f"class_counts loads all {total} items of a {type(data).__name__} for their labels, {index} so far; "
+                "quicker are the labels themselves, class_counts(labels), or a data set that has them as .targets or "
+                ".labels",
+                stacklevel=5,  # who counts
+            )
+        yield data[index]
 
 
 def _labels_of_loader(loader: DataLoader[Any], column: str | int | None) -> Any:

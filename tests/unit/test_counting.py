@@ -24,7 +24,7 @@ from torch.utils.data import (
     WeightedRandomSampler,
 )
 
-from procrustean import MFW, class_counts
+from procrustean import MFW, class_counts, counting
 from procrustean.data import load_source
 from procrustean.errors import DataError
 
@@ -310,3 +310,26 @@ def test_labels_by_their_position() -> None:
 def test_a_position_is_no_column_of_a_table() -> None:
     with pytest.raises(DataError, match="an item has no column 1"):
         class_counts([{"image": 0.5, "label": 0}, {"image": 0.5, "label": 1}], 1)
+
+
+class Slow(Dataset[tuple[Tensor, int]]):
+    """Loads an image for every label that is asked for."""
+
+    def __init__(self, clock: list[float]) -> None:
+        self.clock = clock
+
+    def __len__(self) -> int:
+        return 12
+
+    def __getitem__(self, index: int) -> tuple[Tensor, int]:
+        self.clock[0] += 1.0
+        return torch.zeros(3, 2, 2), index % 3
+
+
+def test_loading_every_item_for_its_label_is_told_where_it_takes_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = [0.0]
+    monkeypatch.setattr(counting.time, "monotonic", lambda: clock[0])
+    with pytest.warns(UserWarning, match=r"all 12 items of a Slow for their labels, 6 so far; .*\.targets") as told:
+        assert class_counts(Slow(clock)) == (4, 4, 4)
+    assert len(told) == 1
+    assert told[0].filename == __file__
