@@ -14,7 +14,7 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol, TextIO
+from typing import TYPE_CHECKING, Any, Protocol, TextIO, runtime_checkable
 
 from procrustean.errors import RunError
 from procrustean.escaping import printable
@@ -55,6 +55,14 @@ class Reporter(Protocol):
         """Leaves the terminal as it was, also in the middle of a run; the reporter can be used again."""
 
 
+@runtime_checkable
+class ShowsSteps(Protocol):
+    """A reporter that is also told how far an epoch is; others need not know of it."""
+
+    def within_epoch(self, name: str, epoch: int, share: float) -> None:
+        """This share of the steps of an epoch is done."""
+
+
 class SilentReporter:
     """Shows nothing."""
 
@@ -77,8 +85,8 @@ class SilentReporter:
         pass
 
 
-#: Seconds without a line of a run, if one of its epochs ends after them.
-SILENT_AT_MOST = 60.0
+#: Seconds without a line of a run, if one of its epochs ends after them; and within an epoch that takes longer.
+SILENT_AT_MOST, SILENT_WITHIN_EPOCH = 60.0, 30.0
 
 
 @dataclass
@@ -89,12 +97,13 @@ class _Shown:
     next_epoch: int  # whose end has a line
     last_line: float
     since: tuple[int, float] | None  # epochs done and time, from which its speed is told
+    last_sign: float  # when an epoch ended, or a line told how far one is
     result: str | None = None  # the newest
 
 
 class PlainReporter:
     """Lines of text for logs, notebooks and pipes: about ten per run, more where they would be over a minute apart, at
-    most one per second.
+    most one per second; in epochs of more than half a minute, lines that say how far they are.
 
     Args:
         stream: where to write; by default what sys.stderr is at the time of writing.
@@ -124,7 +133,7 @@ class PlainReporter:
     def run_started(self, name: str, epochs: int, first_epoch: int) -> None:
         now = self._last_line = self._clock()
         # A run that goes on may do so in the middle of an epoch: its speed shows from the end of that one on.
-        self._runs[name] = _Shown(epochs, first_epoch, now, None if first_epoch else (0, now))
+        self._runs[name] = _Shown(epochs, first_epoch, now, None if first_epoch else (0, now), now)
         going_on = f", going on after {first_epoch}" if first_epoch else ""
         self.say(f"{name}: {epochs} epoch{'s' * (epochs != 1)}{going_on}")
 
@@ -132,6 +141,7 @@ class PlainReporter:
         shown = self._runs[name]
         shown.result = result_text(record) or shown.result
         done, now = epoch + 1, self._clock()
+        shown.last_sign = now
         since = shown.since
         if since is None:
             shown.since = done, now
@@ -146,6 +156,13 @@ class PlainReporter:
             seconds_per_epoch = (now - since[1]) / (done - since[0])
             parts.append(f"{duration_text(left * seconds_per_epoch)} left")
         self.say(", ".join(parts))
+
+    def within_epoch(self, name: str, epoch: int, share: float) -> None:
+        shown, now = self._runs.get(name), self._clock()
+        if shown is None or now - shown.last_sign < SILENT_WITHIN_EPOCH:
+            return
+        shown.last_sign = now
+        self.say(f"{name}: {100 * share:.0f} % of epoch {epoch + 1}/{shown.epochs}")
 
     def run_finished(self, name: str, summary: str) -> None:
         self._runs.pop(name, None)
@@ -201,6 +218,10 @@ class RichReporter:
         if result is not None:
             self._results[name] = result
         self._progress.update(self._tasks[name], completed=epoch + 1, record=record, result=result)
+
+    def within_epoch(self, name: str, epoch: int, share: float) -> None:
+        if self._progress is not None and name in self._tasks:
+            self._progress.update(self._tasks[name], completed=epoch + share)
 
     def run_finished(self, name: str, summary: str) -> None:
         from rich.text import Text

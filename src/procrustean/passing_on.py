@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from .console import Reporter
+from .console import Reporter, ShowsSteps
 
 
 class PassingOn:
@@ -24,6 +24,10 @@ class PassingOn:
 
     def epoch_done(self, name: str, epoch: int, record: dict[str, Any]) -> None:
         self._inner.epoch_done(name, epoch, record)
+
+    def within_epoch(self, name: str, epoch: int, share: float) -> None:
+        if isinstance(self._inner, ShowsSteps):
+            self._inner.within_epoch(name, epoch, share)
 
     def run_finished(self, name: str, summary: str) -> None:
         self._inner.run_finished(name, summary)

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
-from .console import Reporter, SilentReporter
+from .console import Reporter, ShowsSteps, SilentReporter
 
 #: Seconds between two messages about epochs of one run; a terminal shows no more than that.
 SPACING = 0.25
@@ -60,6 +60,9 @@ class Telling(SilentReporter):
             shown["test"] = self._test
         self._tell({**self._run, "epoch": epoch, "record": shown})
 
+    def within_epoch(self, name: str, epoch: int, share: float) -> None:
+        self._tell({**self._run, "epoch": epoch, "share": round(share, 4)})
+
     def run_finished(self, name: str, summary: str) -> None:
         self.summary = summary
 
@@ -83,6 +86,8 @@ class Shown:
             self._reporter.run_started(name, message["epochs"], message["first_epoch"])
         if "text" in message:
             self._reporter.say(message["text"])
+        if "share" in message and isinstance(self._reporter, ShowsSteps):
+            self._reporter.within_epoch(name, message["epoch"], message["share"])
         if "record" in message:
             self._reporter.epoch_done(name, message["epoch"], message["record"])
 

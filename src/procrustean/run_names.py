@@ -62,5 +62,8 @@ class Distinct(PassingOn):
     def epoch_done(self, name: str, epoch: int, record: dict[str, Any]) -> None:
         super().epoch_done(self._name(name), epoch, record)
 
+    def within_epoch(self, name: str, epoch: int, share: float) -> None:
+        super().within_epoch(self._name(name), epoch, share)
+
     def run_finished(self, name: str, summary: str) -> None:
         super().run_finished(self._name(name), summary)

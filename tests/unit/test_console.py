@@ -106,6 +106,40 @@ def test_a_plain_line_tells_loss_accuracy_speed_and_time_left() -> None:
     ]
 
 
+def test_within_a_long_epoch_a_line_tells_how_far_it_is() -> None:
+    clock, stream = Clock(), io.StringIO()
+    reporter = PlainReporter(stream, clock)
+    reporter.run_started("ERM", 300, 0)
+    for second in range(83):
+        reporter.within_epoch("ERM", 0, second / 83)
+        clock.now += 1
+    reporter.epoch_done("ERM", 0, RECORD)
+    _, *told, last = stream.getvalue().splitlines()
+    assert told == ["ERM: 36 % of epoch 1/300", "ERM: 72 % of epoch 1/300"]
+    assert last.startswith("ERM: epoch 1/300, loss 0.500")
+
+
+def test_within_short_epochs_nothing_is_told() -> None:
+    clock, stream = Clock(), io.StringIO()
+    reporter = PlainReporter(stream, clock)
+    reporter.run_started("ERM", 9, 0)
+    for epoch in range(9):
+        clock.now += 25
+        reporter.within_epoch("ERM", epoch, 0.9)
+        clock.now += 3
+        reporter.epoch_done("ERM", epoch, RECORD)
+    assert "%" not in stream.getvalue()
+
+
+def test_a_bar_moves_within_an_epoch() -> None:
+    reporter, _ = rich_reporter()
+    reporter.run_started("ERM", 10, 2)
+    reporter.within_epoch("ERM", 2, 0.25)
+    assert reporter._progress is not None
+    assert reporter._progress.tasks[0].completed == 2.25
+    reporter.close()
+
+
 def test_the_held_out_result_is_told_where_there_is_no_test_result() -> None:
     clock, stream = Clock(), io.StringIO()
     reporter = PlainReporter(stream, clock)

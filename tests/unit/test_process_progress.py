@@ -33,6 +33,9 @@ class Heard(SilentReporter):
     def epoch_done(self, name: str, epoch: int, record: dict[str, Any]) -> None:
         self.calls.append(("epoch", name, epoch, record))
 
+    def within_epoch(self, name: str, epoch: int, share: float) -> None:
+        self.calls.append(("within", name, epoch, share))
+
     def run_finished(self, name: str, summary: str) -> None:
         self.calls.append(("finished", name, summary))
 
@@ -91,6 +94,17 @@ def test_a_run_is_shown_from_any_message_on_and_anew_after_its_process_died() ->
         ("said", "ERM: about 2 s an epoch"),
         ("finished", "ERM", "accuracy 80 %"),
     ]
+
+
+def test_how_far_an_epoch_is_reaches_the_program() -> None:
+    told: list[dict[str, Any]] = []
+    telling, heard = Telling(told.append), Heard()
+    telling.run_started("ERM", 40, 0)
+    telling.within_epoch("ERM", 3, 0.25)
+    shown = Shown(heard)
+    for message in told:
+        shown.take(message)
+    assert heard.calls == [("started", "ERM", 40, 0), ("within", "ERM", 3, 0.25)]
 
 
 @pytest.mark.parametrize("gone", [False, True])

@@ -27,6 +27,7 @@ from .estimate import EarlyEstimate
 from .evaluate import evaluate_net
 from .pace import Pace
 from .run_directory import RunDirectory
+from .signs_of_life import SignsOfLife
 from .stage import MetaImages, StageRun
 from .stages import reshape_for, stage_epochs
 from .stores import ImageStores
@@ -114,6 +115,7 @@ class Training:
         self.stop_requested = stop_requested
         self.pace = Pace(placement.device)
         self.estimate = EarlyEstimate(reporter.say, name)
+        self.signs = SignsOfLife(reporter, name)
         self.average, self.swa_from = average, swa_from
         self.epochs = stage_epochs(method, recipe.epochs)
         self.counts: list[int] = [int(n) for n in data.counts]
@@ -269,6 +271,7 @@ class Training:
             yield
             if position.step < stage.steps_per_epoch:
                 self.estimate.steps_done(position.step, stage.steps_per_epoch, sum(self.epochs) - position.records)
+                self.signs.steps_done(position.step, stage.steps_per_epoch, position.records)
                 self._boundary(stage)
         yield from self._until_done()
         self.estimate.epoch_done()
