@@ -265,7 +265,7 @@ def test_twelve_bits_in_files_of_sixteen(tmp_path: Path, call: Call) -> None:
     assert "across splits" not in text
     assert "contradicting labels" not in text
     told = call("train", "x-ray", "--epochs", "1", "--method", "erm", "--device", "cpu").err
-    assert "24 images of 16 bits use 12 of them at most" in told
+    assert "\nwarning: 24 images of 16 bits use 12 of them at most" in told
     assert "whether some are on both sides of a split cannot be told" in told
     assert "have a near-duplicate among the training images" not in told
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import unicodedata
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Literal
 
@@ -78,12 +78,13 @@ class FileListing:
         if moving := sum(self.headers[file.name].frames > 1 for file in kept):
             notes.append(f"{moving} image{'s' * (moving > 1)} with several frames or pages: the first one is used")
         shallow = depth.text()
+        if not shallow:
+            return self.in_splits(kept, pixels, notes)
         try:
-            return self.in_splits(kept, pixels, [*notes, *[shallow] * bool(shallow)])
+            splits = self.in_splits(kept, pixels, notes)
         except DataError as error:
-            if not shallow:
-                raise
             raise DataError(f"{error}\n{shallow}") from error
+        return replace(splits, note=f"{splits.note}\nwarning: {shallow}".lstrip())
 
     def in_splits(self, kept: Sequence[ImageFile], pixels: Images, notes: Sequence[str] = ()) -> Splits:
         """The splits of decoded images of this listing, a test set set aside if none was given.

@@ -52,9 +52,11 @@ def set_aside_test(
         )
     train = np.setdiff1d(np.arange(len(images)), test)
     note = f"no test images given: 20 % per class set aside as test, seed {SEED}"
-    twins = int((np.bincount(groups)[groups] > 1).sum())
-    if twins:
-        note += f"; {twins} images have {'equals' if len(images) > MOST_COMPARED else 'near-duplicates'}, kept together"
+    twins = np.flatnonzero(np.bincount(groups)[groups] > 1)
+    if len(twins):
+        kind = "equals" if len(images) > MOST_COMPARED else "near-duplicates"
+        dark = too_dark(fingerprints(images.subset(twins).images))
+        note += f"; {len(twins)} images have {kind}, kept together" + f" ({dark})" * bool(dark)
     untested = np.bincount(images.labels[test], minlength=len(images.classes)) == 0
     for alone, why in ((images.counts == 1, "with a single image"), (images.counts > 1, "whose images are alike")):
         names = [c for c, left in zip(images.classes, untested & alone, strict=True) if left]

@@ -106,6 +106,15 @@ def test_sixteen_bit_images_that_cannot_be_split_are_told_too(folder: Path) -> N
         load_source(str(folder / "train"))
 
 
+def test_near_duplicates_that_are_so_for_being_dark_are_told_as_such(folder: Path) -> None:
+    for number, path in enumerate(sorted((folder / "train").rglob("*.png"))):
+        save(path, Image.new("L", (8, 8), 7 * number + 1))
+    save(odd(folder), Image.new("L", (8, 8), 29))
+    assert "near-duplicates, kept together" not in load_source(str(folder / "train")).note
+    save(odd(folder), Image.new("L", (8, 8), 24))
+    assert "near-duplicates, kept together (the images are nearly black" in load_source(str(folder / "train")).note
+
+
 def test_sixteen_bit_images_that_use_their_bits_are_not_worth_a_word(folder: Path) -> None:
     shallow(folder, 15)
     assert load_source(str(folder)).note == ""
