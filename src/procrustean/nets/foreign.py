@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from ..errors import ConfigError, LayerError, did_you_mean
+from ..extras import installing
 from ..layers import suggest
 from .classifier import Backbone
 from .noise import Dropout, DropPath
@@ -96,9 +97,7 @@ def imported(library: str) -> Any:
     try:
         return import_module(library)
     except ImportError as error:
-        raise ConfigError(
-            f"networks of {library} need it installed ({error}): pip install -c constraints.txt '.[nets]'"
-        ) from error
+        raise ConfigError(f"networks of {library} need it ({error}); install it {installing('nets')}") from error
     except RuntimeError as error:
         # What torchvision does beside a torch that it was not built for, and timm, which imports it.
         raise ConfigError(
