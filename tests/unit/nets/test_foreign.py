@@ -195,7 +195,7 @@ class TestRefusals:
     @pytest.mark.parametrize(
         ("failure", "message"),
         [
-            (ImportError("no such thing"), r"networks of timm need it installed.*'\.\[nets\]'"),
+            (ImportError("no such thing"), r"networks of timm need it.*'\.\[nets\]'"),
             (RuntimeError("operator torchvision::nms does not exist"), "torchvision does not fit torch"),
         ],
     )
