@@ -18,6 +18,8 @@ from ..same_strengths import SAME_RUN, furthest_apart
 from .sizes import training_counts
 
 _DEFAULTS = {f.name: f.default for f in fields(RunConfig)}
+#: What is measured or kept while a run is trained.
+_ON_THE_WAY = ("track_training", "probes", "probe_every", "features_at", "keep_weights_every")
 _BY_RECIPE = tuple({"net", "epochs", "batch_size", "lr", "weight_decay", "augment"} & set(_DEFAULTS))
 
 
@@ -32,6 +34,12 @@ def canonical(config: RunConfig) -> RunConfig:
     key = tuple((name, _hashable(settings[name])) for name in settings if name not in ("run_dir", "data_dir", "seed"))
     changes = _changes(key)
     return replace(config, **changes)
+
+
+def unmeasured(config: RunConfig) -> RunConfig:
+    """The same run without measurements on its way, which change none of its weights."""
+    plain: dict[str, Any] = {name: _DEFAULTS[name] for name in _ON_THE_WAY}
+    return replace(config, **plain)
 
 
 def _usual_recipe(config: RunConfig) -> RunConfig:

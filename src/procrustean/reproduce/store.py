@@ -14,7 +14,7 @@ from ..errors import ConfigError, RunError
 from ..plain_json import read_object
 from ..report.results import Result, load_result
 from ..run_places import is_damaged, is_result_file
-from .canonical import canonical, record_matches
+from .canonical import canonical, record_matches, unmeasured
 from .own_methods import LeftOutMethods
 
 FAILURES = "failures.json"
@@ -46,6 +46,11 @@ class Store:
         for path in sorted(results.rglob("*.json")) if results.is_dir() else []:
             if is_result_file(path) or is_damaged(path):  # which is said, or a seed would be missing without a word
                 self._add(path)
+        # One that was measured on its way is the same run without that, too, unless there is one that was not.
+        for stored in [*self.kept.values()]:
+            plain = unmeasured(stored.config)
+            if plain.hash not in self.kept:
+                self._remember(Stored(plain, stored.result))
         for path in sorted(output.glob("*/config.json")) if output is not None else []:
             self._add_directory(path.parent)
         for line in self.left_out_methods.lines():
