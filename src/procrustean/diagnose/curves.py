@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -41,6 +41,13 @@ class Curves:
     def gradient_norm_trained(self) -> Rows:
         """The gradient norms that training has: mixed where the method mixes."""
         return self.gradient_norm if self.gradient_norm_mixed is None else self.gradient_norm_mixed
+
+    def until(self, epoch: int) -> Curves:
+        """What was measured up to an epoch."""
+        rows = sum(at <= epoch for at in self.at)
+        mixed = self.gradient_norm_mixed
+        shorter: dict[str, Any] = {name: getattr(self, name)[:rows] for name in MEASURED}
+        return replace(self, at=self.at[:rows], gradient_norm_mixed=None if mixed is None else mixed[:rows], **shorter)
 
     @property
     def ended(self) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -116,6 +116,10 @@ SELECTIONS: dict[Selection, str] = {
 KINDS: dict[Setting, str] = {"long_tailed": "long-tailed", "step": "step"}
 
 
+#: Epochs of ERM in the paper's recipe. MFW has 300: a mean over all of them has more of the end, where all is fitted.
+BOTH_HAVE = 200
+
+
 def _of_both(
     place: str, text: str, measured: str, measure: Callable[[Curves], float], seen: Judge = _less, form: str = ".1f"
 ) -> list[Claim]:
@@ -124,6 +128,18 @@ def _of_both(
         Claim(place, f"{text} ({name})", measured, kind, _of_curves(measure), seen, form)
         for kind, name in KINDS.items()
     ]
+
+
+def _averaged(
+    place: str, text: str, measured: str, measure: Callable[[Curves], float], seen: Judge = _less, form: str = ".1f"
+) -> list[Claim]:
+    """A claim about a mean over the epochs: over all that a method has, and over those that both have."""
+    claims = []
+    for claim in _of_both(place, text, measured, measure, seen, form):
+        shorter = f"{claim.text.removesuffix(')')}, first {BOTH_HAVE} epochs)"
+        of = _of_curves(lambda curves: measure(curves.until(BOTH_HAVE)))
+        claims += [claim, replace(claim, text=shorter, measured="the same over these epochs, which both have", of=of)]
+    return claims
 
 
 CLAIMS: tuple[Claim, ...] = (
@@ -167,26 +183,26 @@ CLAIMS: tuple[Claim, ...] = (
         methods=("erm",),
         published="about 0",
     ),
-    *_of_both(
+    *_averaged(
         "Fig. 3",
         "MFW makes the training progress more equal",
         "distance of the training accuracies of largest and smallest class, mean over the epochs, points",
         _gap("train_recall"),
     ),
-    *_of_both(
+    *_averaged(
         "supplement",
         "and the classification ratios",
         "distance of the ratios of largest and smallest class, mean over the epochs, points",
         _gap("classification_ratio"),
     ),
-    *_of_both(
+    *_averaged(
         "Fig. 4",
         "MFW decreases the gradient norm of the smallest class",
         "its mean over the epochs, mixed as in training",
         _mean_gradient,
         form=".3g",
     ),
-    *_of_both(
+    *_averaged(
         "Fig. 4",
         "and balances the norms across classes",
         "smallest over largest class, each averaged over the epochs; seen if nearer to 1",
@@ -210,22 +226,28 @@ CLAIMS: tuple[Claim, ...] = (
         _of_smallest("feature_deviation", -1),
         form=".3f",
     ),
-    Claim(
-        "supplement",
-        "MFW raises the test accuracy of the minor classes (step)",
-        "mean over them, last epoch, %",
-        "step",
-        _accuracy("minor"),
-        _more,
-        published="40 and over 60",
+    *(
+        Claim(
+            "supplement",
+            f"MFW raises the test accuracy of the minor classes ({name})",
+            "mean over them, last epoch, %",
+            kind,
+            _accuracy("minor"),
+            _more,
+            published="40 and over 60" if kind == "step" else NOTHING,
+        )
+        for kind, name in KINDS.items()
     ),
-    Claim(
-        "supplement",
-        "with a slight decrease for the major classes",
-        "mean over them, last epoch, %; seen if less than 5 points are lost",
-        "step",
-        _accuracy("major"),
-        lambda erm, mfw: mfw > erm - 5,
+    *(
+        Claim(
+            "supplement",
+            f"with a slight decrease for the major classes ({name})",
+            "mean over them, last epoch, %; seen if less than 5 points are lost",
+            kind,
+            _accuracy("major"),
+            lambda erm, mfw: mfw > erm - 5,
+        )
+        for kind, name in KINDS.items()
     ),
     *(
         Claim(
