@@ -28,8 +28,10 @@ LATEX_SPECIAL = {
     "·": r"$\cdot$",
     "✓": r"$\surd$",
     "≈": r"$\approx$",
-    "▲": r"$\triangle$",
-    "▼": r"$\bigtriangledown$",
+    "▲": r"$\uparrow$",
+    "▼": r"$\downarrow$",
+    "△": r"$(\uparrow)$",
+    "▽": r"$(\downarrow)$",
     "[": "{[}",  # at the start of a row, these two would be read as arguments of the row end before it
     "*": "{*}",
 }

@@ -57,7 +57,7 @@ def test_tables_are_printed_in_the_format_of_a_document(call: Call) -> None:
     assert markdown.startswith("**The spread of the mixing share: cifar10-lt100**")
     assert (tex.count(r"\begin{table}"), tex.count(r"\end{table}")) == (2, 2)
     lower = next(line for line in tex.splitlines() if line.strip().startswith("alpha=1 "))
-    assert lower.endswith(r"$\bigtriangledown$ \\")
+    assert lower.endswith(r"$\downarrow$ \\")
     captions = [line for line in tex.splitlines() if line.startswith(r"  \caption{")]
     assert len(captions) == 2
     assert all(r"Accuracies in \%" in caption for caption in captions)

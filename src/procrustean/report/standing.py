@@ -66,10 +66,22 @@ def _sum_error(means: Sequence[Mean]) -> tuple[float, float] | None:
     return math.sqrt(variance), variance**2 / sum(error**4 / freedom for error, freedom in errors)
 
 
+def leader(means: Mapping[str, Mean]) -> str:
+    """The name of the best of those that were repeated, since a single run may be a lucky one; of all, if none was."""
+    repeated = [name for name, mean in means.items() if mean.error is not None]
+    return max(repeated or means, key=lambda name: means[name].value)
+
+
+def above(best: Mean, others: Mapping[str, Mean]) -> str:
+    """Which of the others, by their names, lie above the best of those that were repeated; empty where none does."""
+    names = _listed(best, {name: other for name, other in others.items() if other.value > best.value})
+    return f"Above it by a single run: {names}." if names else ""
+
+
 def doubts(best: Mean, others: Mapping[str, Mean]) -> str:
     """Which of the others, by their names, the best may not be ahead of; empty where it is ahead of all."""
     equals = _named(best, others, apart=False)
-    unknown = _named(best, others, apart=None)
+    unknown = _named(best, {name: other for name, other in others.items() if other.value <= best.value}, apart=None)
     sentences = []
     if equals:
         sentences.append(f"Not told apart from it by these seeds: {equals}.")
@@ -87,8 +99,8 @@ def behind(best: Mean, others: Mapping[str, Mean]) -> str:
 
 
 def _named(best: Mean, others: Mapping[str, Mean], *, apart: bool | None) -> str:
-    return "; ".join(
-        f"{name} ({other.points - best.points:+.1f})"
-        for name, other in others.items()
-        if best.told_apart(other) is apart
-    )
+    return _listed(best, {name: other for name, other in others.items() if best.told_apart(other) is apart})
+
+
+def _listed(best: Mean, others: Mapping[str, Mean]) -> str:
+    return "; ".join(f"{name} ({other.points - best.points:+.1f})" for name, other in others.items())

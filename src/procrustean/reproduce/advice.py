@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from ..methods import entry as method_entry
 from ..report.formats import Cell, Column, Table, measured_cell, to_markdown
 from ..report.results import Group, Statistic
-from ..report.standing import RULE, Mean, doubts
+from ..report.standing import RULE, Mean, above, doubts, leader
 from .by_hand import by_hand
 from .definitions import Definitions
 from .page import NOTHING_BY_HAND
@@ -67,7 +67,8 @@ class Ranking:
     @property
     def first(self) -> Entry:
         """The best of those that were repeated; of all, if none was."""
-        return next((entry for entry in self.entries if entry.last.sd is not None), self.entries[0])
+        name = leader({entry.name: Mean.of(entry.last) for entry in self.entries})
+        return next(entry for entry in self.entries if entry.name == name)
 
     def named(self, name: str) -> Entry | None:
         return next((entry for entry in self.entries if entry.name == name), None)
@@ -136,15 +137,13 @@ def relative_cost(group: Group) -> float:
 def finding(ranking: Ranking) -> str:
     """What can be said about the best of a setting, and how MFW compares with ERM there."""
     best = ranking.first
-    others = [entry for entry in ranking.entries if entry is not best]
-    # Of an only run nothing more can be said than that it lies above; those below would make a long list.
-    rivals = [entry for entry in others if entry.last.sd is not None or best.last.sd is None]
-    ahead = [entry for entry in others if entry.last.mean > best.last.mean]
-    above = "; ".join(f"{entry.name} ({entry.points - best.points:+.1f})" for entry in ahead)
+    means = {entry.name: Mean.of(entry.last) for entry in ranking.entries if entry is not best}
+    # Of single runs only those above it are named; those below would make a long list.
+    rivals = {name: mean for name, mean in means.items() if mean.error is not None or best.last.sd is None}
     sentences = [
         f"First: {best.name}, {best.points:.1f}.",
-        f"Above it by a single run: {above}." if above else "",
-        doubts(Mean.of(best.last), {entry.name: Mean.of(entry.last) for entry in rivals}),
+        above(Mean.of(best.last), means),
+        doubts(Mean.of(best.last), rivals),
     ]
     erm = ranking.named("ERM")
     for name in ("MFW", "MFW-DRW"):

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from ..report.formats import NOTHING, Cell, Column, Table, measured_cell
 from ..report.results import Statistic, summarise
-from ..report.standing import Mean, behind, doubts
+from ..report.standing import Mean, above, behind, doubts, leader
 from .comparison import Beside, beside
 from .definitions import Cell as Place
 from .definitions import TableSpec
@@ -44,7 +44,9 @@ class Judgement:
 
     @property
     def best(self) -> Reading:
-        return self.rivals[0]
+        """Of those that were repeated, if any were."""
+        name = leader({reading.name: reading.mean for reading in self.rivals})
+        return next(reading for reading in self.rivals if reading.name == name)
 
     def text(self) -> str:
         """The finding in a few sentences.
@@ -136,7 +138,8 @@ def overall(judgements: Sequence[Judgement]) -> str:
 
 
 def _finding(ranked: Mapping[str, Mean]) -> str:
-    """Which is best of readings that are listed from the best on, and how sure that is."""
-    (name, best), *others = ranked.items()
-    sentences = (f"best is {name}, {best.points:.1f}.", doubts(best, dict(others)), behind(best, dict(others)))
-    return " ".join(filter(None, sentences))
+    """Which is best of readings that are listed from the highest on, and how sure that is."""
+    name = leader(ranked)
+    best, others = ranked[name], {other: mean for other, mean in ranked.items() if other != name}
+    said = (f"best is {name}, {best.points:.1f}.", above(best, others), doubts(best, others), behind(best, others))
+    return " ".join(filter(None, said))

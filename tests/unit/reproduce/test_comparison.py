@@ -8,12 +8,13 @@ from typing import Any, Literal
 import pytest
 
 from procrustean.config import RunConfig
+from procrustean.escaping import latex
 from procrustean.report.formats import to_markdown
 from procrustean.report.results import Statistic, load_result
 from procrustean.report.standing import RULE
 from procrustean.reproduce.advice import Entry, advice_page, rankings
 from procrustean.reproduce.by_hand import by_hand
-from procrustean.reproduce.comparison import Beside, beside
+from procrustean.reproduce.comparison import SIGNS, Beside, beside
 from procrustean.reproduce.definitions import Cell, Definitions, paper_definitions
 from procrustean.reproduce.overview import each_text_once, finished_tables, listing, write_tables
 from procrustean.reproduce.page import reproduction_page
@@ -57,6 +58,12 @@ def test_marks(paper: float | None, ours: tuple[Any, ...], mark: str) -> None:
     assert compared(paper, *ours).mark == mark
 
 
+def test_every_mark_has_a_picture_of_its_own_in_latex() -> None:
+    drawn = [latex(sign) for sign in SIGNS.values()]
+    assert all(text.isascii() for text in drawn)
+    assert len(set(drawn)) == len(drawn)
+
+
 def test_a_cell_is_the_mean_over_its_seeds(open_store: OpenStore, write: Write) -> None:
     write(run("mfw", seed=0), 0.70, 0.72)
     write(run("mfw", seed=1), 0.74, 0.78)
@@ -79,6 +86,23 @@ def test_a_cell_is_the_mean_over_its_seeds(open_store: OpenStore, write: Write) 
     assert found.difference == pytest.approx(75.0 - 78.5)
     assert found.mark == "within noise"
     assert beside(spec, cell, open_store(), data_seed=1).seeds == 1
+
+
+def test_a_run_that_was_measured_on_its_way_counts_unless_there_is_one_that_was_not(
+    open_store: OpenStore, write: Write
+) -> None:
+    spec = paper_definitions().tables["cifar"]
+    (cell,) = spec.cells(["MFW"], ["cifar10-lt100"])
+    measured = {"probe_every": 4, "features_at": [200], "keep_weights_every": 50, "track_training": True}
+    write(run("mfw", seed=0, **measured), 0.70, 0.72)
+    write(run("mfw", seed=1, **measured), 0.90, 0.92)
+    write(run("mfw", seed=1), 0.74, 0.78)
+    last = beside(spec, cell, open_store()).last
+    assert last is not None
+    assert (last.mean, last.n) == (pytest.approx(0.72), 2)
+    # Who asks for measurements gets runs that have them.
+    assert open_store().find(run("mfw", seed=1, probe_every=2)) is None
+    assert open_store().find(run("mfw", seed=1, **measured)) is not None
 
 
 def test_the_note_tells_the_images_of_tau_norm_from_those_of_the_other_runs(
@@ -193,9 +217,19 @@ class TestReadings:
         assert self.best == ["batch"]
 
     def test_from_single_runs(self, definitions: Definitions, open_store: OpenStore, write: Write) -> None:
-        self.judged(write, {"geometric": [0.70], "batch": [0.60, 0.61]})
+        self.judged(write, {"geometric": [0.70], "batch": [0.60]})
         text = self.text(definitions, open_store())
         assert text.endswith("70.0. A single seed does not say whether it is really ahead of any other.")
+
+    def test_a_single_run_above_those_that_were_repeated(
+        self, definitions: Definitions, open_store: OpenStore, write: Write
+    ) -> None:
+        self.judged(write, {"geometric": [0.70], "arithmetic": [0.50], "batch": [0.60, 0.61]})
+        assert self.text(definitions, open_store()) == (
+            "tail: best is batch, 60.5. Above it by a single run: geometric (+9.5). Too few seeds to say whether it is "
+            "really ahead of: arithmetic (-10.5)."
+        )
+        assert self.best == ["batch"]
 
     def test_of_several_some_with_a_single_run(
         self, definitions: Definitions, open_store: OpenStore, write: Write
