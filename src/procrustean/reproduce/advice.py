@@ -27,7 +27,7 @@ READ = (
     "method's publication, in its length unless said; the others by that of the MFW paper, a cosine, and on the digits "
     "all by one. *Cost* is the training time relative to ERM in the paper's recipe, from the epochs and the price of a "
     "step, not measured. *Minor* is the mean recall of the smaller half of the classes. A method with one seed has no "
-    "±, and is not called the first. " + RULE
+    "±, and is not called the first. Differences are those of the rounded numbers. " + RULE
 )
 
 
