@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, ClassVar
@@ -156,6 +157,68 @@ def test_it_goes_on_and_repeats_nothing(tune: Call) -> None:
     assert {path: path.stat().st_mtime_ns for path in before} == before
 
 
+@pytest.mark.parametrize(
+    ("first", "second", "said"),
+    [
+        ((), ("--over", "alpha=1,5"), "the values are alpha=0.5,2 there and alpha=1,5 here"),
+        ((), ("--over", "alpha=0.5,2", "draw=batch"), "alpha=0.5,2 there and alpha=0.5,2 draw=batch here"),
+        ((), ("--epochs", 1), "epochs is 2 there and 1 here"),
+        ((), ("--method", "mixup"), "the method is mfw there and mixup here"),
+        ((), ("--repeats", 2), "--repeats is 1 there and 2 here"),
+        ((), ("--trials", 2), "--trials is not given there and 2 here"),
+        (("--trials", 2), ("--trials", 3), "--trials is 2 there and 3 here"),
+        (("--trials", 2), (), "--trials is 2 there and not given here"),
+        (("--trials", 2, "--width", 2), ("--trials", 2), "suggestions at once, is 2 there and 1 here"),
+    ],
+)
+def test_another_search_is_not_written_over_the_one_that_a_folder_holds(
+    first: tuple[object, ...], second: tuple[object, ...], said: str, tune: Call
+) -> None:
+    if "--trials" in (*first, *second):
+        pytest.importorskip("optuna")
+    usual = ("--method", "mfw", "--over", "alpha=0.5,2", "--quiet")
+    assert tune(*usual, *first).code == 0
+    before = {path: path.stat().st_mtime_ns for path in Path("t").rglob("*")}
+    refused = tune(*usual, *second)
+    assert (refused.code, refused.out) == (2, "")
+    assert "t holds another search" in refused.err
+    assert said in refused.err
+    assert "Give another --output" in refused.err
+    assert {path: path.stat().st_mtime_ns for path in Path("t").rglob("*")} == before
+    more_seeds = tune(*usual, *first, "--final-seeds", 2)
+    assert (more_seeds.code, len(study()["retrained"])) == (0, 2)
+
+
+def test_runs_that_two_searches_have_in_common_can_be_copied(tune: Call) -> None:
+    assert tune("--method", "mfw", "--over", "alpha=0.5,2", "--final-seeds", 0, "--quiet").code == 0
+    shutil.copytree("t/candidates", "wider/candidates")
+    copied = {path: path.stat().st_mtime_ns for path in Path("wider").rglob("result.json")}
+    wider = ("--over", "alpha=0.5,2,5", "--final-seeds", 0, "--output", "wider", "--quiet")
+    assert tune("--method", "mfw", *wider).code == 0
+    assert {path: path.stat().st_mtime_ns for path in copied} == copied
+    assert len(list(Path("wider").rglob("result.json"))) == 3
+
+
+def test_whose_the_final_runs_are_is_known_before_they_are_trained(tune: Call, monkeypatch: pytest.MonkeyPatch) -> None:
+    from procrustean.many import fit_many
+    from procrustean.tuning import tune as module
+
+    def killed(configs: Any, **settings: Any) -> Any:
+        if configs[0].hold_out:
+            return fit_many(configs, **settings)
+        raise SystemExit(137)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(module, "fit_many", killed)
+        assert tune("--method", "mfw", "--over", "alpha=0.5,2", "--quiet").code == 137
+    assert study()["retrained"] == []
+    assert "The training on all images is not finished; give the same command again." in study()["text"]
+    assert "t holds another search" in tune("--method", "mfw", "--over", "alpha=1,5", "--quiet").err
+    assert tune("--method", "mfw", "--over", "alpha=0.5,2", "--quiet").code == 0
+    assert len(study()["retrained"]) == 1
+    assert "not finished" not in study()["text"]
+
+
 def test_tau_is_chosen_after_one_training(tune: Call) -> None:
     assert tune("--method", "tau_norm", "--quiet").code == 0
     (tried,), (final,) = configs("candidates"), configs("final")
@@ -258,7 +321,7 @@ def test_a_candidate_that_diverges_is_passed_over(tune: Call) -> None:
     assert answer.code == 0, answer.err
     assert study()["chosen"] == {"scale": 30.0}
     assert "Not trained to the end: scale=1e+38 (non-finite loss, gradient or weight in epoch 1" in answer.out
-    answer = tune("--method", "ldam", "--over", "scale=1e38,2e38", "--final-seeds", 0, "--quiet")
+    answer = tune("--method", "ldam", "--over", "scale=1e38,2e38", "--final-seeds", 0, "--output", "u", "--quiet")
     assert answer.code == 2
     assert "no candidate could be trained to the end" in answer.err
 

@@ -123,8 +123,9 @@ class Disturbed:
         return [*self.settings, "--checkpoint-every", self.every, self.place, str(self.run)]
 
     def _finished(self) -> bool:
-        path = self.run / self.result
-        return path.exists() and (self.kind != "auto" or json.loads(path.read_text())["chosen"] is not None)
+        path, last = self.run / self.result, {"auto": "chosen", "tune": "retrained"}.get(self.kind)
+        # Comparisons and tunings write theirs before they are done, and name in it what they train last.
+        return path.exists() and (last is None or bool(json.loads(path.read_text())[last]))
 
     def _disturbed(self, kind: signal.Signals, after: float) -> int | None:
         """The exit code of a process that was sent a signal; None if it had ended before."""

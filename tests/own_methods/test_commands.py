@@ -161,6 +161,11 @@ def test_tune(call: Call, npz: str) -> None:
     assert (again.code, "has changed" in again.err) == (0, False)
     refused = call("tune", npz, "--method", "mine.py:tempered", "--over", "temprature=1,3", *SMALL)
     assert "Did you mean 'temperature'?" in refused.err
+    Path("mine.py").write_text(Path("mine.py").read_text() + "\n")
+    edited = call("tune", npz, "--method", "mine.py:tempered", *over, *SMALL)
+    assert (edited.code, "begin anew" in edited.err) == (2, False)
+    assert "tuned holds another search" in edited.err
+    assert "the method is tempered@" in edited.err
 
 
 def test_tables_of_ones_own(call: Call, npz: str) -> None:

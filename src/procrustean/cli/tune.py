@@ -49,7 +49,7 @@ class Tune(RunConfig):
     width: int | None = None
     """Most runs at a time; default 8 on a GPU, 1 on a CPU."""
     output: Path = Path("runs/tune")
-    """Folder of the runs and of tuning.json."""
+    """Folder of the runs and of tuning.json; it holds one search."""
     run_dir: tyro.conf.Suppress[Path | None] = None
     config: Path | None = None
     """YAML file with settings; flags override it."""
@@ -75,6 +75,7 @@ class Tune(RunConfig):
         from ..preparing import recipe_of
         from ..tuning.checking import check_options
         from ..tuning.choosing import options_text
+        from ..tuning.one_search import refuse_another_search
         from ..tuning.spaces import default_space, grid, read_space, samples
         from ..tuning.tune import Budget, tune
         from ..tuning.tuning_sets import candidate_settings
@@ -90,9 +91,11 @@ class Tune(RunConfig):
             write_result(settings_text(base, tuned=space) + self._candidates(base, space))
             return 0
         check_folder(self.output)
+        budget = Budget(self.repeats, self.final_seeds, self.trials, self.width, self.minutes)
+        # Before an edited method is said to begin anew beside its runs: next to a whole search it does not.
+        refuse_another_search(self.output, budget.search(base, space, self.source))
         say_changed(self.output, [base.method])
         reporter = make_reporter(quiet=self.quiet)
-        budget = Budget(self.repeats, self.final_seeds, self.trials, self.width, self.minutes)
         try:
             tuned = tune(base, space, self.output, final_source=self.source, budget=budget, reporter=reporter)
         finally:

@@ -22,16 +22,15 @@ from ..many import Outcome, fit_many
 from ..method_errors import failure_text
 from ..method_files import use_file
 from ..ongoing_run import ShownImages
-from ..plain_json import FORMAT, read_object
+from ..plain_json import FORMAT
 from ..run_names import Distinct
 from ..run_places import CANDIDATES
 from .checking import check_final, check_options, check_runs
 from .choosing import Choice, Score, choose, held_out_counts, options_text, score_of
 from .defaults import default_text
+from .one_search import STUDY, Search, refuse_another_search
 from .searching import Options, OutOfTime, as_json, search_by_optuna, search_grid
 from .spaces import AFTER_TRAINING, Space, samples
-
-STUDY = "tuning.json"
 
 
 @dataclass(frozen=True)
@@ -63,6 +62,10 @@ class Budget:
     width: int | None = None
     minutes: float | None = None
 
+    def search(self, base: RunConfig, space: Space, final_source: str) -> Search:
+        """What is searched for with this budget."""
+        return Search(base, space, final_source, self.repeats, self.trials, at_once=self.width or 1)
+
 
 def tune(
     base: RunConfig,
@@ -80,7 +83,7 @@ def tune(
         base: all settings but those that are tuned; `hold_out` says how many images per class decide, 0 that those
             of the source's own validation split do.
         space: options and what they are chosen from; empty for methods that choose after training.
-        output: where runs are kept; the same call goes on where it was stopped.
+        output: where runs are kept; the same call goes on where it was stopped, another search is refused there.
         final_source: data set that is trained on with the chosen options; by default that of `base`.
         budget: how much is tried.
         reporter: where progress goes.
@@ -89,16 +92,16 @@ def tune(
     budget, reporter = budget or Budget(), reporter or SilentReporter()
     _check(budget)
     use_file(base.method)
-    if (output / STUDY).exists():  # it is about to be written anew, and must not be of a later version
-        read_object(output / STUDY, "remove it to go on with the runs beside it")
-    tuning = _Tuning(base, final_source or base.source, output, budget, reporter, clock)
+    final_source = final_source or base.source
+    search = budget.search(base, space, final_source)
+    refuse_another_search(output, search)
+    tuning = _Tuning(base, final_source, output, budget, reporter, clock)
     try:
         if budget.trials is None:
             scores = search_grid(space, tuning.judge)
         else:
             tuning.check(samples(space))
-            at_once = budget.width or 1
-            scores = search_by_optuna(space, tuning.judge, trials=budget.trials, at_once=at_once, seed=base.seed)
+            scores = search_by_optuna(space, tuning.judge, trials=budget.trials, at_once=search.at_once, seed=base.seed)
     except OutOfTime:
         return Tuned(
             (), None, {}, (), "Not all candidates are finished; everything is saved. Give the same command again."
@@ -106,13 +109,19 @@ def tune(
     choice = choose(scores, tuning.counts)
     after = tuning.after_training(choice.best.options)
     chosen = {**choice.best.options, **after}
-    retrained = tuning.retrain(chosen)
     failed = "".join(f" Not trained to the end: {score.name} ({score.failed})." for score in scores if score.failed)
     default = "" if tuning.elsewhere else default_text(base, chosen, tuning.records[str(choice.best.options)][0])
-    text = choice.text() + default + tuning.remarks(after, retrained) + failed
-    tuned = Tuned(tuple(scores), choice, chosen, tuple(retrained), text)
-    _write(output, base, space, tuned, tuning)
-    return tuned
+
+    def tuned(retrained: Sequence[Path]) -> Tuned:
+        text = choice.text() + default + tuning.remarks(after, retrained) + failed
+        return Tuned(tuple(scores), choice, chosen, tuple(retrained), text)
+
+    if not (output / STUDY).exists():
+        # From here on the folder holds final runs: whose they are has to be known even after a kill.
+        _write(output, search, tuned([]), tuning.counts)
+    found = tuned(tuning.retrain(chosen))
+    _write(output, search, found, tuning.counts)
+    return found
 
 
 class _Tuning:
@@ -256,18 +265,17 @@ def _check(budget: Budget) -> None:
         raise ConfigError(f"minutes = {budget.minutes:g} received; it has to be 0 or more")
 
 
-def _write(output: Path, base: RunConfig, space: Space, tuned: Tuned, tuning: _Tuning) -> None:
+def _write(output: Path, search: Search, tuned: Tuned, counts: Sequence[float]) -> None:
+    assert tuned.choice is not None
     record = {
         "format": FORMAT,
-        "config": base.to_json(),
-        **({"final_source": tuning.final_source} if tuning.elsewhere else {}),
-        "space": {name: list(v) if isinstance(v, tuple) else f"{v.low}..{v.high}" for name, v in space.items()},
-        "held_out_images": round(sum(tuning.counts)),
+        **search.to_json(),
+        "held_out_images": round(sum(counts)),
         "scores": [as_json(score) for score in tuned.scores],
         "chosen": tuned.chosen,
-        "ties": [] if tuned.choice is None else [dict(score.options) for score in tuned.choice.ties],
-        "within_one_standard_error": [] if tuned.choice is None else [dict(s.options) for s in tuned.choice.close],
-        "standard_error": None if tuned.choice is None else tuned.choice.error,
+        "ties": [dict(score.options) for score in tuned.choice.ties],
+        "within_one_standard_error": [dict(score.options) for score in tuned.choice.close],
+        "standard_error": tuned.choice.error,
         "retrained": [str(path) for path in tuned.retrained],
         "text": tuned.text,
     }
