@@ -76,6 +76,16 @@ def test_a_choice_that_is_the_default_is_called_so(tune: Call, method: str, over
     assert (said in answer.out) == (said in study()["text"]) == default
 
 
+def test_of_values_that_tie_completely_the_default_is_taken(tune: Call) -> None:
+    # All guess the same class after so few steps at so low a rate.
+    answer = tune("--method", "mfw", "--over", "alpha=0.5,2,1", "--lr", 1e-9, "--final-seeds", 0, "--quiet")
+    assert answer.code == 0, answer.err
+    assert len(study()["ties"]) == 2
+    assert study()["chosen"] == {"alpha": 1.0}
+    assert "so it was taken because it is the method's default." in answer.out
+    assert "This is the default of mfw here" in answer.out
+
+
 def test_a_share_of_each_class_may_decide(tune: Call) -> None:
     answer = tune("--method", "mfw", "--over", "alpha=0.5,2", "--final-seeds", 0, "--hold-out", 0.25)
     assert answer.code == 0, answer.err

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 from typing import Any
@@ -63,18 +63,14 @@ class Choice:
     close: tuple[Score, ...]  # others that are worse by no more than one standard error
     images: int
     error: float  # standard error of the best one's balanced accuracy
+    taken: str  # the rule by which one of equals was taken, as a clause
 
     def text(self) -> str:
         """What was chosen, why, and what it is worth."""
         best = self.best
-        how = (
-            f"it was taken for its mean over the last tenth of the evaluations, {100 * best.tail:.1f} %"
-            if self.ties and best.tail > max(score.tail for score in self.ties)
-            else "it was taken because it was tried first"
-        )
         ties, close = ([score.name for score in scores] for scores in (self.ties, self.close))
         chosen = f"Chosen: {best.name}, {100 * best.last:.1f} % on {self.images} held-out images."
-        return f"{chosen} {worth_text(self.error, ties, how, close)}"
+        return f"{chosen} {worth_text(self.error, ties, self.taken, close)}"
 
 
 def worth_text(error: float, ties: Sequence[str], how: str, close: Sequence[str]) -> str:
@@ -94,8 +90,8 @@ def worth_text(error: float, ties: Sequence[str], how: str, close: Sequence[str]
         lines.append(f"Within it, too: {'; '.join(close)}.")
     if ties or close:
         lines.append(
-            "These images cannot tell them apart; hold out more, or take more seeds, before you read anything into "
-            "the choice."
+            "These images cannot tell them apart, only more held-out images can; more training seeds average out the "
+            "chance in training, not that of these images."
         )
     return " ".join(lines)
 
@@ -120,23 +116,46 @@ def standard_error(balanced_accuracy: float, counts: Sequence[float]) -> float:
     return math.sqrt(p * (1 - p) * sum(1 / count for count in counts)) / len(counts)
 
 
-def choose(scores: Sequence[Score], counts: Sequence[float]) -> Choice:
-    """The highest balanced accuracy in the last epoch; equals by their last evaluations, then by their order.
+def choose(
+    scores: Sequence[Score],
+    counts: Sequence[float],
+    is_default: Callable[[Mapping[str, Any]], bool] = lambda options: False,
+) -> Choice:
+    """The highest balanced accuracy in the last epoch; equals by their last evaluations.
+
+    Of those that are equal in both, the method's default, if it is one of them: the images say nothing against what
+    speaks for it. Else the first.
 
     Candidates that failed are passed over; RunError if all did.
 
     Args:
         scores: the candidates.
         counts: held-out images of each class.
+        is_default: whether options are what the method takes by itself.
     """
     failed = [f"{score.name}: {score.failed}" for score in scores if score.failed]
     scores = [score for score in scores if not score.failed]
     if not scores:
         raise RunError(f"no candidate could be trained to the end; {'; '.join(failed)}")
     top = max(score.last for score in scores)
-    ties = [score for score in scores if math.isclose(score.last, top, abs_tol=1e-9)]
-    best = max(ties, key=lambda score: score.tail)  # the first of equals
+    ties = [score for score in scores if _equal(score.last, top)]
+    best, taken = _best_of(ties, is_default)
     error = standard_error(best.last, counts)
     others = [score for score in ties if score is not best]
     close = [score for score in scores if score not in ties and top - score.last <= error]
-    return Choice(best, tuple(others), tuple(close), round(sum(counts)), error)
+    return Choice(best, tuple(others), tuple(close), round(sum(counts)), error, taken)
+
+
+def _best_of(ties: Sequence[Score], is_default: Callable[[Mapping[str, Any]], bool]) -> tuple[Score, str]:
+    """One of those that are equal in the last epoch, and the rule by which it was taken."""
+    top = max(score.tail for score in ties)
+    equals = [score for score in ties if _equal(score.tail, top)]
+    if len(equals) == 1:
+        return equals[0], f"it was taken for its mean over the last tenth of the evaluations, {100 * top:.1f} %"
+    default = next((score for score in equals if is_default(score.options)), None)
+    which = "it was tried first" if default is None else "it is the method's default"
+    return default or equals[0], f"the last tenth of the evaluations ties, too, so it was taken because {which}"
+
+
+def _equal(one: float, other: float) -> bool:
+    return math.isclose(one, other, abs_tol=1e-9)

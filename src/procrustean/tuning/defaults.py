@@ -15,20 +15,21 @@ from ..types import Problem
 from .searching import Options
 
 
-def default_text(base: RunConfig, chosen: Options, record: Mapping[str, Any]) -> str:
-    """A sentence for a choice that is the default; nothing for any other.
+def default_text(method: str) -> str:
+    """A sentence for a choice that is the default."""
+    return f" This is the default of {plain_name(method)} here: training without tuning takes it, too."
+
+
+def is_default(base: RunConfig, chosen: Options, record: Mapping[str, Any]) -> bool:
+    """Whether options, if there are any, are those that the method takes by itself.
 
     Args:
         base: the settings that all candidates share.
         chosen: options.
         record: of a candidate, for the images and the network, on which defaults may depend.
     """
-    if not chosen or not _is_default(base, chosen, record):
-        return ""
-    return f" This is the default of {plain_name(base.method)} here: training without tuning takes it, too."
-
-
-def _is_default(base: RunConfig, chosen: Options, record: Mapping[str, Any]) -> bool:
+    if not chosen:
+        return False
     data, defaults = record["data"], option_defaults(base.method)
     counts, layers = tuple(int(n) for n in data["counts"]), layers_of(record["recipe"]["net"])
     problem = Problem(

@@ -27,7 +27,7 @@ from ..run_names import Distinct
 from ..run_places import CANDIDATES
 from .checking import check_final, check_options, check_runs
 from .choosing import Choice, Score, choose, held_out_counts, options_text, score_of
-from .defaults import default_text
+from .defaults import default_text, is_default
 from .one_search import STUDY, Search, refuse_another_search
 from .searching import Options, OutOfTime, as_json, search_by_optuna, search_grid
 from .spaces import AFTER_TRAINING, Space, samples
@@ -106,11 +106,11 @@ def tune(
         return Tuned(
             (), None, {}, (), "Not all candidates are finished; everything is saved. Give the same command again."
         )
-    choice = choose(scores, tuning.counts)
+    choice = choose(scores, tuning.counts, tuning.is_default)
     after = tuning.after_training(choice.best.options)
     chosen = {**choice.best.options, **after}
     failed = "".join(f" Not trained to the end: {score.name} ({score.failed})." for score in scores if score.failed)
-    default = "" if tuning.elsewhere else default_text(base, chosen, tuning.records[str(choice.best.options)][0])
+    default = default_text(base.method) if tuning.is_default(chosen) else ""
 
     def tuned(retrained: Sequence[Path]) -> Tuned:
         text = choice.text() + default + tuning.remarks(after, retrained) + failed
@@ -180,6 +180,11 @@ class _Tuning:
             self.records[str(options)] = records
             scores.append(score_of(options, records))
         return scores
+
+    def is_default(self, options: Any) -> bool:
+        """Whether the method takes these options by itself on the data set that is trained on in the end."""
+        # Of another data set no record is there to tell.
+        return not self.elsewhere and is_default(self.base, dict(options), next(iter(self.records.values()))[0])
 
     def after_training(self, options: Any) -> Options:
         """What the runs of the best candidate chose themselves when they were trained."""

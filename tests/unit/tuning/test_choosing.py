@@ -83,7 +83,23 @@ def test_equals_in_everything_go_to_the_first() -> None:
     scores = [scored(0.7, 0.6, alpha=0.1), scored(0.7, 0.6, alpha=1.0)]
     choice = choose(scores, [3] * 10)
     assert choice.best is scores[0]
-    assert "taken because it was tried first" in choice.text()
+    assert "the last tenth of the evaluations ties, too, so it was taken because it was tried first" in choice.text()
+
+
+def test_equals_in_everything_go_to_the_default() -> None:
+    scores = [scored(0.5, alpha=0.5), scored(0.5, alpha=2.0), scored(0.5, alpha=5.0)]
+    choice = choose(scores, [3] * 10, lambda options: options == {"alpha": 5.0})
+    assert choice.best is scores[2]
+    assert [score.name for score in choice.ties] == ["alpha=0.5", "alpha=2"]
+    assert "so it was taken because it is the method's default." in choice.text()
+    # It has no say where the evaluations tell it from others.
+    later = [scored(0.5, 0.6, alpha=0.5), scored(0.5, 0.6, alpha=2.0), scored(0.5, 0.4, alpha=5.0)]
+    assert choose(later, [3] * 10, lambda options: options == {"alpha": 5.0}).best is later[0]
+
+
+def test_the_advice_on_ties_is_more_images() -> None:
+    text = choose([scored(0.7, alpha=0.1), scored(0.7, alpha=1.0)], [3] * 10).text()
+    assert "These images cannot tell them apart, only more held-out images can; more training seeds average out" in text
 
 
 def test_nothing_to_choose_from() -> None:
