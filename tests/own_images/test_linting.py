@@ -93,6 +93,17 @@ def test_numbers_that_do_not_go_together(settings: dict[str, Any], message: str)
     assert re.search(message, found), found
 
 
+def test_images_held_out_of_the_source_are_not_called_unused() -> None:
+    """Without them every class is made from fewer."""
+    step = {"counts": (60, 60), "imbalance": "step", "rho": 12, "hold_out": 3}
+    found = " ".join(lint(prepared(**step)))
+    assert "c1 (2 left, 3 held out)" in found
+    assert "cuts the images from the source before it is made imbalanced; every class is then made from what" in found
+    before = prepared(**step, hold_out_from="source")
+    assert before.data.counts.tolist() == [57, 4]
+    assert "--hold-out-from" not in " ".join(lint(before))
+
+
 def test_cmo_has_one_epoch_left_to_paste_in() -> None:
     assert lint(prepared(method="cmo", epochs=8)) == []
 

@@ -18,10 +18,13 @@ def held_out_too_much(prepared: Prepared) -> list[str]:
     named = [f"{data.train.classes[c]} ({data.counts[c]} left, {data.held_out.counts[c]} held out)" for c in short[:3]]
     more = f" and {len(short) - 3} more" if len(short) > 3 else ""
     config = prepared.config
-    unused = ", or --hold-out-from source, which takes images that are not trained on"
+    before = (
+        ", or --hold-out-from source, which cuts the images from the source before it is made imbalanced; every class "
+        "is then made from what is left"
+    )
     return [
         f"the held-out set takes more images than it leaves of {', '.join(named)}{more}; hold out fewer, or a share "
-        "such as --hold-out 0.15" + unused * (config.imbalance != "natural" and config.hold_out_from == "training")
+        "such as --hold-out 0.15" + before * (config.imbalance != "natural" and config.hold_out_from == "training")
     ]
 
 
