@@ -115,6 +115,18 @@ def test_the_chosen_value_is_named_where_it_is_trained(tune: Call) -> None:
     assert f"({chosen}): 2 epochs" in final
 
 
+@pytest.mark.parametrize("arguments", [(), ("--trials", 2), ("--trials", 2, "--width", 2)])
+def test_every_candidate_is_named_by_its_options(tune: Call, arguments: tuple[object, ...]) -> None:
+    if arguments:
+        pytest.importorskip("optuna")
+    over = ("--over", "alpha=0.5,2", "draw=batch", "--final-seeds", 0, "--epochs", 1)
+    answer = tune("--method", "mfw", "--options", "beta=1", "alpha=2", *over, *arguments)
+    assert answer.code == 0, answer.err
+    told = re.findall(r"(\(.*?\))?: held-out balanced accuracy .* kept in", answer.err)
+    tried = [f"(alpha={score['options']['alpha']:g}, draw=batch)" for score in study()["scores"]]
+    assert sorted(told) == sorted(tried)
+
+
 def test_no_test_result_is_shown_before_the_choice(tune: Call) -> None:
     answer = tune("--method", "tau_norm", "--over", "tau=0.5,1", "--repeats", 2)
     choosing, final = answer.err.split("now training on all")

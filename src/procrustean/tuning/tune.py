@@ -6,7 +6,7 @@ import json
 import os
 import shutil
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import median
@@ -162,7 +162,7 @@ class _Tuning:
         """Train the candidates without the held-out images and see how they do on them."""
         self.check(candidates)
         configs = [self._candidate(options, seed) for options in candidates for seed in range(self.budget.repeats)]
-        outcomes = self._train(configs, self.reporter, show="held_out")
+        outcomes = self._train(configs, {name for options in candidates for name in options}, show="held_out")
         scores: list[Score | None] = []
         for number, options in enumerate(candidates):
             own = outcomes[number * self.budget.repeats : (number + 1) * self.budget.repeats]
@@ -209,8 +209,7 @@ class _Tuning:
                 f"chosen on {round(sum(self.counts))} held-out images: {options_text(chosen)}; "
                 f"now training on all{where}"
             )
-        named = Distinct(self.reporter, options_text(chosen))
-        outcomes = self._train(placed, named, show="test")
+        outcomes = self._train(placed, chosen, show="test")
         self.failed = [f"{outcome.path}: {outcome.error}" for outcome in outcomes if outcome.error is not None]
         return [outcome.path for outcome in outcomes if outcome.result is not None]
 
@@ -251,9 +250,20 @@ class _Tuning:
         shutil.copytree(trained, begun)
         os.replace(begun, final)
 
-    def _train(self, configs: Sequence[RunConfig], reporter: Reporter, show: ShownImages) -> list[Outcome]:
+    def _train(self, configs: Sequence[RunConfig], tried: Collection[str], show: ShownImages) -> list[Outcome]:
+        def named(config: RunConfig) -> Reporter:
+            # A run of Optuna's may have no others beside it to differ from.
+            own = {name: value for name, value in config.options.items() if name in tried}
+            return Distinct(self.reporter, options_text(own) if own else "")
+
         outcomes = fit_many(
-            configs, sources=self.sources, width=self.budget.width, reporter=reporter, time_up=self.time_up, show=show
+            configs,
+            sources=self.sources,
+            width=self.budget.width,
+            reporter=self.reporter,
+            reporter_of=named,
+            time_up=self.time_up,
+            show=show,
         )
         for outcome in outcomes:
             if outcome.error is not None and not isinstance(outcome.error, Diverged):
