@@ -43,7 +43,7 @@ class Reproduce:
     data_seed: int = 0
     """Which images of a class are kept; 0 gives the published sets."""
     held_out: bool = False
-    """Also train each cell with a hundredth of the images held out, for the held-out column."""
+    """Also train each cell with a hundredth of the images held out, at least 3 per class, for the held-out column."""
     minutes: float | None = None
     """Stop after so many minutes with everything saved; the same command goes on later."""
     width: int | None = None

@@ -56,7 +56,7 @@ class Plan:
 
 
 def held_out_variant(config: RunConfig) -> RunConfig | None:
-    """The run with a hundredth of the source's images held out, for the held-out column.
+    """The run with a hundredth of the source's images held out, at least 3 per class, for the held-out column.
 
     They are cut from the source before it is made imbalanced, so that the smallest class loses a hundredth as well,
     at most one image more, and not three of five. None where the run has held-out images already, or the source is
@@ -65,7 +65,7 @@ def held_out_variant(config: RunConfig) -> RunConfig | None:
     if config.hold_out or config.imbalance == "natural" or config.source not in BALANCED:
         return None
     _, largest = BALANCED[config.source]
-    return replace(config, hold_out=max(1, largest // 100), hold_out_from="source")
+    return replace(config, hold_out=max(3, largest // 100), hold_out_from="source")
 
 
 def make_plan(

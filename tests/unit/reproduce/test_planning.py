@@ -153,6 +153,8 @@ def test_the_held_out_column_has_runs_of_its_own(definitions: Definitions, open_
 def test_held_out_variants() -> None:
     tail = RunConfig("cifar100", "long_tailed", 100, method="erm")
     assert held_out_variant(tail) == replace(tail, hold_out=5, hold_out_from="source")
+    few = RunConfig("digits", "step", 20, method="erm")
+    assert held_out_variant(few) == replace(few, hold_out=3, hold_out_from="source")  # as many as the paper holds out
     assert held_out_variant(replace(tail, hold_out=3)) is None
     assert held_out_variant(RunConfig("inaturalist18", method="erm")) is None
 
