@@ -19,6 +19,7 @@ from procrustean.report.formats import (
     to_markdown,
     to_rich,
 )
+from procrustean.report.given import given_settings, settings_text
 from procrustean.report.results import (
     GROUP_METRICS,
     Group,
@@ -50,6 +51,8 @@ CHOSEN = (
     " What is marked as chosen was best in balanced accuracy on the held-out images; test results had no say, so the "
     "best of them are not marked."
 )
+#: Settings that have a column in a comparison, or are in its title.
+SHOWN_BESIDE = ("recipe", "epochs", "net")
 SELECTIONS: dict[Selection, str] = {
     "last": "last epoch",
     "held_out": "held-out selected",
@@ -113,6 +116,7 @@ def comparison(groups: Sequence[Group]) -> Table:
         + ("" if equal else "; group columns are mean recalls")
         + ". The oracle is the epoch that was best on the test set, so it is not a fair estimate."
         + (CHOSEN + worth_of_choice(groups) if was_compared else "")
+        + described.remark
         + _given_options(groups, described.labels),
         shared=described.shared,
     )
@@ -126,11 +130,13 @@ class _Described:
     labels: list[str]
     title: str
     shared: tuple[tuple[str, str], ...]
+    remark: str
 
 
 def _describe(groups: Sequence[Group], blocks: Sequence[Sequence[Group]], chosen: Mapping[str, int]) -> _Described:
     common, differing, whole = _data_texts(blocks)
-    labels = distinct_labels(groups, shown_beside=("recipe", "epochs", "net", "data_seed"))
+    labels = distinct_labels(groups, shown_beside=(*SHOWN_BESIDE, "data_seed"))
+    given = given_settings(groups, labels, shown_beside=SHOWN_BESIDE)
     named = [
         Cell(label + _choice_text(times_chosen(group, chosen), len(group.results)), whole=label)
         for label, group in zip(labels, groups, strict=True)
@@ -144,9 +150,10 @@ def _describe(groups: Sequence[Group], blocks: Sequence[Sequence[Group]], chosen
         shared.append(("data", whole[0]))
     data_seeds = [group.data_seeds for group in groups]
     named_data_seeds = "" if data_seeds[0] == "0" else "data seeds {}" if "," in data_seeds[0] else "data seed {}"
+    recipe_title = "{} recipe" + " (changed in rows as noted below)" * given.changes_recipe
     others = (
         (Column("network", "network", numeric=False), [group.net for group in groups], "{}"),
-        (Column("recipe", "recipe", numeric=False), [group.recipe for group in groups], "{} recipe"),
+        (Column("recipe", "recipe", numeric=False), [group.recipe for group in groups], recipe_title),
         (Column("epochs", "epochs"), [str(group.epochs) for group in groups], "{} epoch{}"),
         (Column("seeds", "seeds"), [str(len(group.results)) for group in groups], ""),  # the note says how many
         (Column("data_seeds", "data seeds", numeric=False), data_seeds, named_data_seeds),
@@ -157,9 +164,16 @@ def _describe(groups: Sequence[Group], blocks: Sequence[Sequence[Group]], chosen
         else:
             shared.append((column.name, values[0]))
             titles.append(title.format(values[0], "" if values[0] == "1" else "s"))
-    given = [Cell(_options_text(group.config.get("options") or {})) for group in groups]
-    columns.append((Column("options", "options", numeric=False, csv_only=True), given))  # elsewhere the note has them
-    return _Described(columns, labels, ", ".join(text for text in titles if text), tuple(shared))
+    if len(groups) > 1:  # a run by itself is not compared with anything
+        titles.append(settings_text(given.shared))
+    # Outside CSV, the title, the rows' names or the note have these.
+    alike = {name: [value] * len(groups) for name, value in given.shared.items()}
+    for name, used in {**given.differing, **alike}.items():
+        cells = [Cell("" if value is None else str(value)) for value in used]
+        columns.append((Column(name, name, numeric=False, csv_only=True), cells))
+    options = [Cell(_options_text(group.config.get("options") or {})) for group in groups]
+    columns.append((Column("options", "options", numeric=False, csv_only=True), options))
+    return _Described(columns, labels, ", ".join(text for text in titles if text), tuple(shared), given.remark)
 
 
 def _given_options(groups: Sequence[Group], labels: Sequence[str]) -> str:
@@ -210,7 +224,7 @@ def per_class(groups: Sequence[Group], selection: Selection = "last") -> Table:
         title=f"Test recall per class in %, {SELECTIONS[selection]}: {data_text(first)}",
         columns=tuple(columns),
         rows=tuple(rows),
-        note=_note(groups),
+        note=_note(groups) + given_settings(groups, labels).remark,
         shared=(("data", data_text(first)),),
     )
 
@@ -225,7 +239,8 @@ def by_class_size(groups: Sequence[Group], selection: Selection = "last") -> Tab
     first = groups[0]
     members = class_groups(first.counts)
     columns = [Column("method", "method", numeric=False)]
-    cells: list[list[Cell]] = [[Cell(label) for label in distinct_labels(groups)]]
+    labels = distinct_labels(groups)
+    cells: list[list[Cell]] = [[Cell(label) for label in labels]]
     for name in GROUP_METRICS:
         statistics = [group.statistic(name, selection) for group in groups]
         best = best_marks(statistics, [group.data_seeds for group in groups])
@@ -244,11 +259,12 @@ def by_class_size(groups: Sequence[Group], selection: Selection = "last") -> Tab
         "minor": "the rest",
     }
     listed = "; ".join(f"{name}: {sizes[name]} ({_classes(int(members[name].sum()))})" for name in GROUP_METRICS)
+    remark = given_settings(groups, labels).remark
     return Table(
         title=f"Test recall by class size in %, {SELECTIONS[selection]}: {data_text(first)}",
         columns=tuple(columns),
         rows=tuple(zip(*cells, strict=True)),
-        note=f"{_note(groups)} Means over the classes of a group. {listed}.",
+        note=f"{_note(groups)} Means over the classes of a group. {listed}.{remark}",
         shared=(("data", data_text(first)),),
     )
 

@@ -91,6 +91,67 @@ def test_options_that_no_row_names_are_in_the_note(result: Make) -> None:
     assert "Options" not in comparison(group_results([erm])).note
 
 
+def trained(make: Make, given: dict[str, Any], **more: Any) -> Result:
+    """A run whose recipe was changed by settings that it was given."""
+    run = make(**more, **given)
+    run.record["recipe"].update({"weight_decay": 2e-4, "augment": "pad_crop_flip", **given})
+    return run
+
+
+def test_settings_that_differ_between_methods_are_in_the_note_and_in_csv(result: Make) -> None:
+    changes = {"lr": 0.2, "weight_decay": 0.01, "batch_size": 16, "augment": "none"}
+    runs = [trained(result, {}), trained(result, changes, label="LDAM-DRW", method="ldam")]
+    table = comparison(group_results(runs))
+    assert [cell.text for cell in column(table, "method")] == ["ERM", "LDAM-DRW"]
+    told = "Settings that differ: LDAM-DRW with batch_size=16, lr=0.2, weight_decay=0.01, augment=none."
+    assert table.note.endswith(told)
+    assert "paper recipe (changed in rows as noted below), 20 epochs" in table.title
+    rows = list(csv.DictReader(to_csv(table).splitlines()))
+    assert [[row[name] for name in changes] for row in rows] == [
+        ["0.1", "0.0002", "128", "pad_crop_flip"],
+        ["0.2", "0.01", "16", "none"],
+    ]
+    for other in (per_class, by_class_size):
+        assert told in other(group_results(runs)).note
+
+
+def test_settings_that_all_rows_were_given_are_in_the_title(result: Make) -> None:
+    runs = [trained(result, {"lr": 0.2}, label=label, average="ema") for label in ("ERM", "MFW")]
+    table = comparison(group_results(runs))
+    assert table.title.endswith("paper recipe, 20 epochs, lr=0.2, average=ema")
+    assert "Settings" not in table.note
+    assert [row["lr"] for row in csv.DictReader(to_csv(table).splitlines())] == ["0.2", "0.2"]
+    assert comparison(group_results(runs[:1])).title.endswith("paper recipe, 20 epochs")
+
+
+def test_a_setting_that_comes_to_what_the_recipe_has_is_no_difference(result: Make) -> None:
+    table = comparison(group_results([trained(result, {}), trained(result, {"lr": 0.1}, label="MFW")]))
+    assert "Settings" not in table.note
+    assert table.title.endswith("paper recipe, 20 epochs")
+
+
+def test_rows_that_name_their_settings_are_not_named_again(result: Make) -> None:
+    runs = [trained(result, {}), trained(result, {"lr": 0.2}), trained(result, {"lr": 0.2}, label="MFW")]
+    table = comparison(group_results(runs))
+    assert [cell.text for cell in column(table, "method")] == ["ERM (lr=0.1)", "ERM (lr=0.2)", "MFW"]
+    assert table.note.endswith("Settings that differ: MFW with lr=0.2.")
+
+
+def test_rows_of_one_label_are_told_apart_by_their_data_in_the_note(result: Make) -> None:
+    runs = [trained(result, {}), trained(result, {"lr": 0.2}, source="cifar10"), trained(result, {}, label="MFW")]
+    table = comparison(group_results(runs))
+    assert table.note.endswith("Settings that differ: ERM (cifar10, step ρ=50) with lr=0.2.")
+
+
+def test_another_precision_and_what_is_no_part_of_the_recipe_are_named(result: Make) -> None:
+    half, whole = result(label="MFW", evaluate_every=5, hold_out=3, hold_out_from="source"), result(hold_out=3)
+    half.record["environment"], whole.record["environment"] = {"precision": "bf16"}, {"precision": "fp32"}
+    table = comparison(group_results([whole, half]))
+    named = "ERM with precision=fp32; MFW with precision=bf16, hold_out_from=source, evaluate_every=5."
+    assert table.note.endswith(f"Settings that differ: {named}")
+    assert "changed" not in table.title
+
+
 def test_the_best_of_a_column_is_marked_unless_all_are_equal(groups: list[Group]) -> None:
     table = comparison(groups)
     assert [cell.best for cell in column(table, "last")] == [False, True, False]
