@@ -1,4 +1,4 @@
-"""YAML files of plain settings: no objects, no more than a person would write, also once aliases are written out."""
+"""YAML files of plain settings: no objects, every key once, no more than a person would write, aliases written out."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ if TYPE_CHECKING:
 
 MOST_BYTES = 1 << 20
 MOST_VALUES = 100_000
+#: `<<` takes settings over from another mapping, and from several if it stands there several times.
+MERGE = "tag:yaml.org,2002:merge"
 
 
 def read_yaml(path: Path) -> dict[str, Any]:
@@ -23,11 +25,7 @@ def read_yaml(path: Path) -> dict[str, Any]:
             data = file.read(MOST_BYTES + 1)
         if len(data) > MOST_BYTES:
             raise ConfigError(f"{path} has more than {MOST_BYTES:,} bytes; settings are shorter")
-        text = data.decode("utf-8")
-        tree = yaml.compose(text, Loader=yaml.SafeLoader)
-        if tree is not None and _written_out(tree, {}) > MOST_VALUES:
-            raise ConfigError(f"{path} stands for more than {MOST_VALUES:,} values once its aliases are written out")
-        content = yaml.safe_load(text)
+        content = parse_yaml(data.decode("utf-8"), origin=str(path))
     except OSError as error:
         raise ConfigError(f"cannot read the configuration {path} ({error.strerror})") from error
     except ConfigError:
@@ -39,6 +37,57 @@ def read_yaml(path: Path) -> dict[str, Any]:
     return content
 
 
+def parse_yaml(text: str, *, origin: str) -> Any:
+    """What a text of YAML holds, of plain data only; a key that stands twice in one mapping is refused.
+
+    YAML's own readers take the last of them without a word, and the other settings are lost.
+    """
+    import yaml
+
+    loader = yaml.SafeLoader(text)
+    try:
+        tree = loader.get_single_node()
+        if tree is None:
+            return None
+        if _written_out(tree, {}) > MOST_VALUES:
+            raise ConfigError(f"{origin} stands for more than {MOST_VALUES:,} values once its aliases are written out")
+        _refuse_repeated_keys(tree, origin)
+        return loader.construct_document(tree)
+    finally:
+        loader.dispose()
+
+
+def _refuse_repeated_keys(tree: Node, origin: str) -> None:
+    from yaml import MappingNode, ScalarNode
+
+    waiting, seen = [tree], {id(tree)}
+    while waiting:
+        node = waiting.pop()
+        lines: dict[tuple[str, str], int] = {}
+        for key, _ in node.value if isinstance(node, MappingNode) else ():
+            line = key.start_mark.line + 1
+            if not isinstance(key, ScalarNode) or key.tag == MERGE:
+                continue
+            if (key.tag, key.value) in lines:
+                first = lines[key.tag, key.value]
+                raise ConfigError(
+                    f"{origin} has {key.value!r} twice in one mapping, in line {first} and in line {line}; only one of "
+                    "them could count. Remove one, or give it another name"
+                )
+            lines[key.tag, key.value] = line
+        for child in _inside(node):
+            if id(child) not in seen:
+                seen.add(id(child))
+                waiting.append(child)
+
+
+def _inside(node: Node) -> list[Node]:
+    inside: list[Node] = []
+    for item in node.value if not isinstance(node.value, str) else ():
+        inside.extend(item if isinstance(item, tuple) else (item,))
+    return inside
+
+
 def _written_out(node: Node, known: dict[int, int | None]) -> int:
     """How many values a node stands for; an alias counts as often as it is used."""
     if id(node) in known:
@@ -47,9 +96,6 @@ def _written_out(node: Node, known: dict[int, int | None]) -> int:
             raise ConfigError("an alias that stands inside itself received; settings cannot be endless")
         return count
     known[id(node)] = None
-    inside: list[Node] = []
-    for item in node.value if not isinstance(node.value, str) else ():
-        inside.extend(item if isinstance(item, tuple) else (item,))
-    total = 1 + sum(_written_out(child, known) for child in inside)
+    total = 1 + sum(_written_out(child, known) for child in _inside(node))
     known[id(node)] = total
     return total

@@ -164,6 +164,10 @@ WRONG: dict[str, tuple[str, str]] = {
     "no data set": ("epochs: 3", r"Missing from procrustean train"),
     "a list": ("- source\n- digits", r"holds list, not settings"),
     "empty": ("", r"holds NoneType, not settings"),
+    "a key twice": (
+        "source: digits\nepochs: 2\nepochs: 3",
+        r"run\.yaml has 'epochs' twice in one mapping, in line 2 and in line 3; only one of them could count",
+    ),
     "not YAML": ("source: [digits", r"is not valid YAML"),
     "an object": ("source: !!python/object/apply:os.system ['touch touched']", r"is not valid YAML .*python/object"),
     "another object": ("!!python/object:procrustean.config.RunConfig {source: digits}", r"is not valid YAML"),
@@ -240,6 +244,7 @@ def test_the_runs_of_a_grid_are_printed(call: Call) -> None:
         ("base: [digits]", "base and grid have to be mappings"),
         ("base: {source: digits}\nruns: [{methode: erm}]", "unknown setting 'methode'. Did you mean 'method'?"),
         ("runs: [{method: erm}]", "names no data set"),
+        ("base: {source: digits}\nbase: {epochs: 2}", "has 'base' twice in one mapping, in line 1 and in line 2"),
     ],
 )
 def test_a_wrong_grid_is_refused(content: str, message: str, call: Call, work: Path) -> None:
@@ -248,6 +253,13 @@ def test_a_wrong_grid_is_refused(content: str, message: str, call: Call, work: P
     assert (answer.code, answer.out) == (2, "")
     assert message in answer.err
     assert [path.name for path in work.iterdir()] == ["grid.yaml"]
+
+
+def test_settings_taken_over_from_another_mapping_can_be_changed(call: Call) -> None:
+    text = "base: {source: digits}\nruns: [&a {method: erm, epochs: 2}, {<<: *a, epochs: 3}]\n"
+    Path("grid.yaml").write_text(text)
+    answer = call("fleet", "grid.yaml", "--print-config")
+    assert [run["epochs"] for run in yaml.safe_load_all(answer.out)] == [2, 3], answer.err
 
 
 def test_a_grid_that_is_not_there(call: Call) -> None:

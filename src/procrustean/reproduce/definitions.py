@@ -12,6 +12,7 @@ from typing import Any
 from ..config import RunConfig
 from ..data.sources import is_named
 from ..errors import ConfigError, did_you_mean
+from ..plain_yaml import parse_yaml
 from .paper import PaperNumber, paper_number, paper_rows
 
 METRICS = ("top1", "top5")
@@ -188,10 +189,8 @@ class Definitions:
 @cache
 def paper_definitions() -> Definitions:
     """The tables of the paper, and those that go with them."""
-    import yaml
-
     text = files(__package__).joinpath("tables.yaml").read_text(encoding="utf-8")
-    return read_definitions(yaml.safe_load(text), origin="tables.yaml")
+    return read_definitions(parse_yaml(text, origin="tables.yaml"), origin="tables.yaml")
 
 
 def read_definitions(content: Any, *, origin: str) -> Definitions:
