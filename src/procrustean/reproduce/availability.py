@@ -18,14 +18,13 @@ _CIFAR = {files.name: files for files in (CIFAR10, CIFAR100)}
 
 
 def missing_parts(cell: Cell) -> list[str]:
-    """Data sets, networks and settings that the cell names and this version does not know."""
+    """Data sets, networks and values of settings that the cell names and this version does not know."""
     source, net = str(cell.settings.get("source", "")), cell.settings.get("net")
     missing = []
     if source not in describe_sources() and not _is_path(source):
         missing.append(f"the data set {source!r}")
     if net is not None and not _is_net(str(net)):
         missing.append(f"the network {net!r}")
-    missing += [f"the setting {name!r}" for name in cell.missing_settings()]
     if not missing:
         try:
             cell.config()

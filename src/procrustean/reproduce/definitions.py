@@ -36,11 +36,6 @@ class Cell:
         """The place, in errors."""
         return f"table {self.table!r}, row {self.row!r}, column {self.column!r}"
 
-    def missing_settings(self) -> list[str]:
-        """Settings that this version's runs do not have."""
-        known = {f.name for f in fields(RunConfig)}
-        return [name for name in self.settings if name not in known]
-
     def config(self, **more: Any) -> RunConfig:
         """The run of this cell, with seeds and the like added."""
         config = RunConfig.from_json({**self.settings, **more}, origin=self.where)
@@ -74,6 +69,8 @@ class TableSpec:
         aside: it has nothing to do with the paper's tables and is not on their page.
         judged: its rows are readings of the paper to choose from, on images held out of the source.
         target: table and row of the paper that such a reading has to reach.
+        published: it is the paper's, whose rows have only the cells that it prints. A table of a user's may have the
+            same name, and has all the cells that it says.
     """
 
     name: str
@@ -88,6 +85,7 @@ class TableSpec:
     aside: bool = False
     judged: bool = False
     target: tuple[str, str] | None = None
+    published: bool = False
 
     def paper(self, row: str, column: str, metric: str = "top1") -> PaperNumber | None:
         """The paper's number for a cell."""
@@ -114,8 +112,8 @@ class TableSpec:
     def _has(self, row: Row, column: str) -> bool:
         if not any(fnmatchcase(column, pattern) for pattern in row.columns):
             return False
-        published = row.name in paper_rows(self.name)
-        return not published or any(paper_number(self.name, row.name, column, m) for m in self.metrics)
+        printed = self.published and row.name in paper_rows(self.name)
+        return not printed or any(paper_number(self.name, row.name, column, m) for m in self.metrics)
 
 
 @dataclass(frozen=True)
@@ -190,15 +188,25 @@ class Definitions:
 def paper_definitions() -> Definitions:
     """The tables of the paper, and those that go with them."""
     text = files(__package__).joinpath("tables.yaml").read_text(encoding="utf-8")
-    return read_definitions(parse_yaml(text, origin="tables.yaml"), origin="tables.yaml")
+    return read_definitions(parse_yaml(text, origin="tables.yaml"), origin="tables.yaml", published=True)
 
 
-def read_definitions(content: Any, *, origin: str) -> Definitions:
-    """Tables and suites from plain data; what is missing or misspelt is refused by name."""
+def read_definitions(content: Any, *, origin: str, published: bool = False) -> Definitions:
+    """Tables and suites from plain data; what is missing or misspelt is refused by name.
+
+    Args:
+        content: what a file of tables holds.
+        origin: the file, for errors.
+        published: whether these are the paper's tables, not a user's.
+    """
     _check_keys(content, ("columns", "tables", "suites"), origin, ("tables",))
-    shared: Mapping[str, Any] = content.get("columns") or {}
+    shared = {
+        name: _checked(settings, f"{origin}, column {name!r}")
+        for name, settings in (content.get("columns") or {}).items()
+    }
     tables = {
-        name: _table(name, table, shared, f"{origin}, table {name!r}") for name, table in content["tables"].items()
+        name: replace(_table(name, table, shared, f"{origin}, table {name!r}"), published=published)
+        for name, table in content["tables"].items()
     }
     suites = {}
     for name, suite in (content.get("suites") or {}).items():
@@ -229,7 +237,7 @@ def _table(name: str, table: Any, shared: Mapping[str, Any], where: str) -> Tabl
     for column, settings in own.items():
         if column not in shared and not settings:
             raise ConfigError(f"{where} has a column {column!r} without settings; give them, or define the column")
-        columns[column] = _merged(shared.get(column, {}), settings or {})
+        columns[column] = _merged(shared.get(column, {}), _checked(settings, f"{where}, column {column!r}"))
     if not columns:
         raise ConfigError(f"{where} has no columns")
     metrics = tuple(table.get("metrics", ("top1",)))
@@ -238,14 +246,19 @@ def _table(name: str, table: Any, shared: Mapping[str, Any], where: str) -> Tabl
             raise ConfigError(f"{where}: metric {metric!r} received; accepted: {', '.join(METRICS)}")
     rows = []
     for row, settings in table["rows"].items():
-        settings = dict(settings or {})
-        rows.append(Row(row, columns=tuple(settings.pop("columns", ("*",))), settings=settings))
+        own_columns = settings.get("columns", ["*"]) if isinstance(settings, dict) else ["*"]
+        if not isinstance(own_columns, list):
+            raise ConfigError(f"{where}, row {row!r}: columns = {own_columns!r} received; give a list of them")
+        _matching(own_columns, list(columns), f"column for row {row!r} in table {name!r}")
+        settings = _checked(settings, f"{where}, row {row!r}", besides=("columns",))
+        settings.pop("columns", None)
+        rows.append(Row(row, columns=tuple(own_columns), settings=settings))
     target = table.get("target")
     return TableSpec(
         name,
         title=table.get("title", name),
         place=table.get("place", ""),
-        base=table.get("base") or {},
+        base=_checked(table.get("base"), f"{where}, base"),
         columns=columns,
         rows=tuple(rows),
         metrics=metrics,
@@ -278,6 +291,18 @@ def _matching(patterns: Sequence[str], names: Sequence[str], kind: str) -> set[s
 
 def _any_match(pattern: str, names: Iterable[str]) -> bool:
     return any(fnmatchcase(name, pattern) for name in names)
+
+
+def _checked(settings: Any, where: str, *, besides: Sequence[str] = ()) -> dict[str, Any]:
+    """Settings of runs, none if nothing is said; unknown ones are refused by name."""
+    known = [f.name for f in fields(RunConfig)]
+    settings = {} if settings is None else settings
+    if not isinstance(settings, dict):
+        raise ConfigError(f"{where} holds {settings!r}, not settings; write {{method: erm}} and so on")
+    for name in settings:
+        if name not in known and name not in besides:
+            raise ConfigError(f"{where} has an unknown setting {name!r}. {did_you_mean(str(name), known)}")
+    return dict(settings)
 
 
 def _check_keys(content: Any, known: Sequence[str], where: str, needed: Sequence[str] = ()) -> None:

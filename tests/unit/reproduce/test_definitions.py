@@ -46,6 +46,12 @@ def test_rows_of_the_paper_have_its_cells_and_no_others() -> None:
     assert [cell.column for cell in cells] == ["cifar10-lt100", "cifar10-lt10", "cifar100-lt100", "cifar100-lt10"]
 
 
+def test_a_table_of_a_user_s_that_is_called_like_the_paper_s_has_its_own_cells() -> None:
+    own = {"columns": {"digits": {"source": "digits"}}, "rows": {"ERM": {"method": "erm"}}}
+    cells = read_definitions({"tables": {"cifar": own}}, origin="mine.yaml").tables["cifar"].cells()
+    assert [(cell.row, cell.column) for cell in cells] == [("ERM", "digits")]
+
+
 def test_rows_and_columns_by_pattern(definitions: Definitions) -> None:
     small = definitions.tables["small"]
     assert [(c.row, c.column) for c in small.cells(rows=["M*"], columns=["s*"])] == [("MFW", "step")]
@@ -101,6 +107,28 @@ def test_suites_stand_for_their_parts(definitions: Definitions) -> None:
         ({"tables": {"t": {"rows": {"r": {}}, "columns": ["tail"], "metrics": ["top3"]}}}, "metric 'top3'"),
         ({"tables": {"t": {"rows": {"r": {}}, "columns": ["tail"], "titel": "x"}}}, "unknown part 'titel'"),
         ({"tables": {"t": [1]}}, "table 't' holds list, not a mapping"),
+        (
+            {"tables": {"t": {"rows": {"r": {"epoch": 3}}, "columns": ["tail"]}}},
+            "mine.yaml, table 't', row 'r' has an unknown setting 'epoch'. Did you mean 'epochs'",
+        ),
+        (
+            {"tables": {"t": {"rows": {"r": {}}, "base": {"epoch": 3}, "columns": ["tail"]}}},
+            "table 't', base has an unknown setting 'epoch'",
+        ),
+        ({"columns": {"c": {"sourse": "digits"}}}, "mine.yaml, column 'c' has an unknown setting 'sourse'"),
+        (
+            {"tables": {"t": {"rows": {"r": {}}, "columns": {"c": {"rh": 3}}}}},
+            "table 't', column 'c' has an unknown setting 'rh'",
+        ),
+        ({"tables": {"t": {"rows": {"r": "erm"}, "columns": ["tail"]}}}, "row 'r' holds 'erm', not settings"),
+        (
+            {"tables": {"t": {"rows": {"r": {"columns": "tail"}}, "columns": ["tail"]}}},
+            "row 'r': columns = 'tail' received; give a list of them",
+        ),
+        (
+            {"tables": {"t": {"rows": {"r": {"columns": ["tial"]}}, "columns": ["tail"]}}},
+            "no column for row 'r' in table 't' called 'tial'. Did you mean 'tail'",
+        ),
         ({"suites": {"s": {"title": "", "parts": [{"table": "smal"}]}}}, "suite 's' names the table 'smal'"),
         ({"suites": {"s": {"title": "", "parts": [{"table": "small", "rows": ["x"]}]}}}, "no row of table 'small'"),
     ],
@@ -113,8 +141,8 @@ def test_mistakes_are_refused_by_name(change: dict[str, Any], message: str, tabl
 def test_what_this_version_lacks_is_named() -> None:
     from procrustean.reproduce.definitions import Cell
 
-    cell = Cell("t", "r", "c", {"source": "imagenet22k", "net": "resnet999", "sharpness": 3})
-    assert missing_parts(cell) == ["the data set 'imagenet22k'", "the network 'resnet999'", "the setting 'sharpness'"]
+    cell = Cell("t", "r", "c", {"source": "imagenet22k", "net": "resnet999"})
+    assert missing_parts(cell) == ["the data set 'imagenet22k'", "the network 'resnet999'"]
     assert missing_parts(Cell("t", "r", "c", {"source": "digits", "net": "small"})) == []
     wrong = Cell("t", "r", "c", {"source": "digits", "recipe": "cold"})
     assert missing_parts(wrong) == ["the recipe 'cold'"]
