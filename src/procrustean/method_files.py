@@ -12,10 +12,11 @@ from __future__ import annotations
 import hashlib
 import re
 from dataclasses import dataclass
+from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from .errors import ConfigError, did_you_mean
+from .errors import ConfigError
 from .paths import expanded
 
 if TYPE_CHECKING:
@@ -215,16 +216,27 @@ def _changed(own: FileMethod, code: Code) -> str:
 
 def _read(place: Path, given: str) -> bytes:
     if not place.is_file():  # pipes and devices neither
-        near = [entry.name for entry in sorted(place.parent.glob("*.py"))] if place.parent.is_dir() else []
-        hint = did_you_mean(place.name, near) if near else "There is no Python file in it."
-        there = f"There is no file {place.name} in {place.parent}. {hint}"
-        raise ConfigError(f"method {given!r} received. {there} See also: procrustean methods")
+        missing = f"There is no file {place.name} in {place.parent}."
+        sentences = [f"method {given!r} received.", missing, _nearest(place)]
+        if not expanded(given).is_absolute():
+            sentences.append("Paths are taken from the working directory, also where a YAML file elsewhere names them.")
+        raise ConfigError(" ".join([*filter(None, sentences), "See also: procrustean methods"]))
     try:
         if place.stat().st_size > LARGEST:
             raise ConfigError(f"{given} has more than {LARGEST:,} bytes; a method is a file of Python")
         return place.read_bytes()
     except OSError as error:
         raise ConfigError(f"{given} cannot be read ({error.strerror})") from error
+
+
+def _nearest(place: Path) -> str:
+    """The Python files of a folder that are called nearly so, if there are any."""
+    # By what stands before .py: the ending alone would make all of them alike.
+    there = {entry.stem.lower(): entry.name for entry in sorted(place.parent.glob("*.py"))}
+    if not there:
+        return "There is no Python file in it."
+    near = get_close_matches(place.stem.lower(), there, n=3, cutoff=0.6)
+    return f"Did you mean {' or '.join(repr(there[stem]) for stem in near)}?" if near else ""
 
 
 def _texts_beside(place: Path, text: bytes, given: str, beside: dict[str, Path]) -> dict[str, bytes]:

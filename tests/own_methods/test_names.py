@@ -111,6 +111,16 @@ def test_what_is_no_file_of_methods_is_refused(name: str, message: str, work: Pa
         config(name)
 
 
+def test_an_unrelated_file_is_not_suggested_and_the_folder_is_explained(work: Path) -> None:
+    (work / "load.py").write_text("")
+    with pytest.raises(ConfigError, match="are taken from the working directory, also where a YAML file") as relative:
+        config("own.py:f")
+    assert "load.py" not in str(relative.value)
+    with pytest.raises(ConfigError, match=r"There is no file own\.py in") as absolute:
+        config(f"{work}/own.py:f")
+    assert "working directory" not in str(absolute.value)
+
+
 def test_results_are_of_one_setting_where_the_code_is_the_same(work: Path) -> None:
     def setting(method: str) -> dict[str, object]:
         own = file_method(method)
