@@ -11,6 +11,8 @@ from typing import Any
 import pytest
 import yaml
 
+from procrustean.engine.claims import Claim
+
 Call = Callable[..., Any]
 PROJECT = Path(__file__).resolve().parents[2]
 
@@ -221,6 +223,22 @@ def test_a_failing_run_is_named_and_the_others_are_shown(mine: str, call: Call) 
     assert answer.code == 1
     assert "MFW, stripes, seed 0 failed: layer 'nowhere'" in answer.err
     assert "| ERM " in answer.out
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="there are no such locks")
+def test_what_another_process_trains_is_no_failure(mine: str, call: Call) -> None:
+    arguments = ("reproduce", "mine", "--tables", mine, "--seeds", 1, "--quiet")
+    call(*arguments)
+    (there,) = Path("runs/reproduce").glob("*-erm-*")
+    shutil.rmtree("results")
+    (there / "result.json").unlink()
+    claim = Claim(there)
+    answer = call(*arguments)
+    claim.release()
+    assert answer.code == 0
+    assert "being trained by another process: ERM, stripes, seed 0; give the same command again" in answer.err
+    assert "failed" not in answer.err
+    assert "| MFW" in answer.out
 
 
 @pytest.mark.parametrize(

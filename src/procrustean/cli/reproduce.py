@@ -184,6 +184,11 @@ class Reproduce:
         for error in dict.fromkeys(report.errors.values()):
             names = "; ".join(name for name, own in report.errors.items() if own == error)
             notify(f"{names} failed: {error}")
+        if report.elsewhere:
+            notify(
+                f"being trained by another process: {'; '.join(report.elsewhere)}; give the same command again once it "
+                "has ended, to see them too"
+            )
         if report.remaining:
             remaining = "1 run remains" if report.remaining == 1 else f"{report.remaining} runs remain"
             notify(

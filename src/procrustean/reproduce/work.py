@@ -13,6 +13,7 @@ from ..engine.claims import RunInUse
 from ..errors import ConfigError, DataError
 from ..many import GPU_WIDTH, fit_many
 from ..method_errors import failure_text
+from ..run_places import RESULT_FILE
 from .pace import expected_rate, machine_name, note_rate
 from .planning import Plan
 from .progress import Progress
@@ -30,6 +31,7 @@ class Report:
     remaining: int
     seconds_left: float  # predicted, for what remains
     errors: dict[str, str]  # name of a run -> why it failed or could not begin
+    elsewhere: tuple[str, ...]  # names of runs that another process was training, and has not finished
 
 
 def default_width() -> int:
@@ -95,7 +97,7 @@ def carry_out(
         finished=keep,
     )
     note_rate(store.output, progress.earned, progress.seconds)
-    errors, noted = {}, store.failures()
+    errors, elsewhere, noted = {}, [], store.failures()
     for run, outcome in zip(runs, outcomes, strict=True):
         if outcome.error is None:
             noted.pop(run.config.hash, None)
@@ -103,14 +105,20 @@ def carry_out(
             if outcome.result is not None and store.find(run.config) is None:
                 store.keep(outcome.path, run.cells[0].table, command)
             continue
+        if isinstance(outcome.error, RunInUse):
+            # The other process may have come to the end of it since.
+            if (outcome.path / RESULT_FILE).exists():
+                store.keep(outcome.path, run.cells[0].table, command)
+            else:
+                elsewhere.append(run.name)
+            continue
         errors[run.name] = failure_text(outcome.error)
-        # What another process is training may yet be stopped; the run itself has not failed.
-        if not isinstance(outcome.error, ConfigError | DataError | RunInUse):
+        if not isinstance(outcome.error, ConfigError | DataError):
             noted[run.config.hash] = f"{run.name}: {errors[run.name]}"
     if noted != store.failures():
         store.note_failures(noted)
     left = sum(outcome.result is None and outcome.error is None for outcome in outcomes)
-    return Report(finished, left, progress.seconds_left if left else 0.0, errors)
+    return Report(finished, left, progress.seconds_left if left else 0.0, errors, tuple(elsewhere))
 
 
 def _keep_finished(plan: Plan, store: Store, command: str, reporter: Reporter) -> None:
