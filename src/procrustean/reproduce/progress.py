@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from ..console import Reporter, duration_text
+from ..console import Reporter, ShowsSteps, duration_text
 from .cost import predicted_seconds
 from .planning import PlannedRun
 
@@ -79,6 +79,10 @@ class Progress:
             self._started = self.clock()
         self.share[run.config.hash] = share
 
+    def found(self, run: PlannedRun, share: float) -> None:
+        """So much of a run had been done in earlier calls."""
+        self.share[run.config.hash] = share
+
     def advanced(self, run: PlannedRun, share: float) -> None:
         """A run has come to this share of its epochs."""
         self.earned += run.cost * (share - self.share[run.config.hash])
@@ -101,6 +105,8 @@ class _OneRun:
 
     def __init__(self, progress: Progress, run: PlannedRun) -> None:
         self._progress, self._run, self._epochs = progress, run, 1
+        # A run goes on in the middle of an epoch, and the first sign from there tells where.
+        self._goes_on = run.state == "begun"
 
     def say(self, text: str) -> None:
         self._progress.reporter.say_once(text)
@@ -117,7 +123,19 @@ class _OneRun:
     def epoch_done(self, name: str, epoch: int, record: dict[str, Any]) -> None:
         if self._progress.details:
             self._progress.reporter.epoch_done(self._run.name, epoch, record)
+        self._goes_on = False
         self._progress.advanced(self._run, (epoch + 1) / self._epochs)
+
+    def within_epoch(self, name: str, epoch: int, share: float) -> None:
+        """Also a call that ends before an epoch does is to measure the speed."""
+        if self._progress.details and isinstance(self._progress.reporter, ShowsSteps):
+            self._progress.reporter.within_epoch(self._run.name, epoch, share)
+        done = (epoch + share) / self._epochs
+        if self._goes_on:
+            self._goes_on = False
+            self._progress.found(self._run, done)
+        else:
+            self._progress.advanced(self._run, done)
 
     def run_finished(self, name: str, summary: str) -> None:
         self._progress.ended(self._run)

@@ -1,9 +1,11 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from procrustean.config import RunConfig
-from procrustean.console import SilentReporter
+from procrustean.console import ShowsSteps, SilentReporter
 from procrustean.reproduce import pace
 from procrustean.reproduce.definitions import Cell
 from procrustean.reproduce.planning import PlannedRun
@@ -62,6 +64,32 @@ def test_a_run_that_goes_on_was_not_trained_in_this_call(clock: Clock) -> None:
     one.epoch_done("", 8, {})
     assert progress.earned == pytest.approx(100)
     assert progress.seconds_left == pytest.approx(2 * SETTLED)
+
+
+def test_the_speed_is_measured_before_an_epoch_has_ended(clock: Clock) -> None:
+    run = planned(0, 1000.0)
+    progress = Progress([run], SilentReporter(), rate=10.0, width=1, clock=clock)
+    one = progress.of(run)
+    assert isinstance(one, ShowsSteps)
+    one.run_started("", 10, 0)
+    clock.now += 2 * SETTLED
+    one.within_epoch("", 0, 0.5)
+    assert (progress.earned, progress.seconds) == (pytest.approx(50), 2 * SETTLED)
+    assert progress.seconds_left == pytest.approx(950 / (50 / (2 * SETTLED)))
+    one.epoch_done("", 0, {})
+    assert progress.earned == pytest.approx(100)
+
+
+def test_what_an_earlier_call_has_done_of_an_epoch_was_not_trained_in_this_one(clock: Clock) -> None:
+    run = replace(planned(0, 1000.0), state="begun")
+    progress = Progress([run], SilentReporter(), rate=10.0, width=1, clock=clock)
+    one = progress.of(run)
+    assert isinstance(one, ShowsSteps)
+    one.run_started("", 10, 3)
+    one.within_epoch("", 3, 0.5)
+    assert progress.earned == 0
+    one.within_epoch("", 3, 0.75)
+    assert progress.earned == pytest.approx(25)
 
 
 def test_a_line_from_time_to_time(clock: Clock) -> None:
