@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import math
+import re
 
 FORMULA_BEGINS = ("=", "+", "-", "@", "\t", "\r")
 
-MARKDOWN_SPECIAL = frozenset("\\`*_{}[]<>#|~$&")
+#: What markdown may read as more than itself. An underscore within a word is none of it, nor is an ampersand that
+#: begins no entity: both are frequent in names, and what is piped is read as it is, too.
+MARKDOWN_SPECIAL = re.compile(r"[\\`*{}\[\]<>#|~$]|(?<![^\W_])_|_(?![^\W_])|&(?=#?\w+;)")
 LATEX_SPECIAL = {
     "\\": r"\textbackslash{}",
     "{": r"\{",
@@ -60,8 +63,10 @@ def markdown(text: str) -> str:
 
     >>> markdown("[x](javascript:y) **b**")
     '\\\\[x\\\\](javascript:y) \\\\*\\\\*b\\\\*\\\\*'
+    >>> markdown("MFW & co, max_margin=50"), markdown("_b_ &lt;")
+    ('MFW & co, max_margin=50', '\\\\_b\\\\_ \\\\&lt;')
     """
-    return "".join("\\" + char if char in MARKDOWN_SPECIAL else char for char in one_line(text))
+    return MARKDOWN_SPECIAL.sub(r"\\\g<0>", one_line(text))
 
 
 def latex(text: str) -> str:

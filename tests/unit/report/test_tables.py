@@ -10,6 +10,7 @@ import pytest
 from rich.console import Console
 
 from procrustean.errors import RunError
+from procrustean.escaping import markdown
 from procrustean.report.results import Group, Result, Statistic, data_text, group_results
 from procrustean.report.tables import (
     Cell,
@@ -354,9 +355,23 @@ def test_names_cannot_break_markdown() -> None:
     assert len(lines) == 7
     row = lines[4]
     assert len(re.findall(r"(?<!\\)\|", row)) == 3
-    assert not re.search(r"(?<!\\)[*_`<\[$]", row)
+    assert not re.search(r"(?<!\\)[*`<\[$]", row)
+    assert "c_d" in row  # within a word it is only itself
     assert r"\\o p" in row
     assert "\x1b" not in row
+
+
+@pytest.mark.parametrize(
+    ("text", "written"),
+    [
+        ("max_margin=50.0", "max_margin=50.0"),
+        ("MFW & co_1, a&b", "MFW & co_1, a&b"),
+        ("_a_ b_ __c__ d__e", r"\_a\_ b\_ \_\_c\_\_ d\_\_e"),
+        ("&lt;b&gt; &#60; &amp", r"\&lt;b\&gt; \&#60; &amp"),
+    ],
+)
+def test_markdown_escapes_only_what_it_would_read_as_more(text: str, written: str) -> None:
+    assert markdown(text).replace(r"\#", "#") == written
 
 
 def test_wide_letters_stand_in_columns() -> None:
