@@ -92,7 +92,13 @@ def _title(groups: Sequence[Group]) -> str:
     if not labels:
         return "Training"
     named = labels[0] if len(labels) == 1 else f"{', '.join(labels[:-1])} and {labels[-1]}"
-    return f"{named if len(labels) <= 3 else f'{len(labels)} methods'} on {sources}"
+    if len(labels) > 3:
+        named = f"{len(labels)} methods"
+    # Where a method was trained in several ways on the same data, each has a row and a curve.
+    ways = max(len(block) for block in split_by_data(groups))
+    if ways > len(labels):
+        named = f"{ways} settings of {named}"
+    return f"{named} on {sources}"
 
 
 def _setting(groups: Sequence[Group], finder: ExampleFinder | None) -> dict[str, Any]:

@@ -67,6 +67,20 @@ def test_every_data_setting_has_its_part(result: Make) -> None:
     assert [len(setting["methods"]) for setting in data["settings"]] == [2, 1]
 
 
+def test_the_title_counts_what_is_shown(result: Make) -> None:
+    def title(*runs: Result) -> str:
+        return str(page_data(runs)["title"])
+
+    four = [result(label=label) for label in ("ERM", "MFW", "LDAM", "Focal")]
+    others = [result(label="MFW", method="mfw", options={"alpha": alpha}) for alpha in (0.5, 2.0)]
+    assert title(*four) == "4 methods on digits"
+    assert title(*four, *others) == "6 settings of 4 methods on digits"
+    assert title(*others) == "2 settings of MFW on digits"
+    # On other data the same methods are the same curves of another part.
+    elsewhere = [result(label=label, source="cifar10") for label in ("ERM", "MFW", "LDAM", "Focal")]
+    assert title(*four, *elsewhere) == "4 methods on digits, cifar10"
+
+
 def test_verdicts_and_probes_are_handed_on(result: Make) -> None:
     run = result(seed=4)
     run.record["verdict"] = ["Class 9 lags behind: 12 % against 90 %."]
