@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import random
 import signal
 import subprocess
 import sys
@@ -74,6 +75,14 @@ class Answer:
     code: int
     out: str
     err: str
+
+
+@pytest.fixture(autouse=True)
+def same_random_numbers() -> None:
+    """Tests that draw from the global generators draw the same every time, alone or after others."""
+    torch.manual_seed(0)
+    np.random.seed(0)
+    random.seed(0)
 
 
 @pytest.fixture
