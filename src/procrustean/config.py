@@ -28,6 +28,8 @@ CARRIED_OUT = (
     "checkpoint_every",
     "on_bad_image",
 )
+#: Settings that change the recipe. Left open, their values are the recipe's.
+CHANGES_OF_RECIPE = ("net", "epochs", "batch_size", "lr", "weight_decay", "augment")
 #: Settings that came later, with the value that stands for how runs were before: those keep their names.
 CAME_LATER: dict[str, Any] = {
     "pretrained": None,

@@ -25,7 +25,7 @@ from .method_files import use_file
 from .methods import METHODS
 from .ongoing_run import OngoingRun, ShownImages, begin_or_go_on
 from .preparing import Prepared, prepare
-from .reproduce.cost import predicted_cost
+from .run_cost import predicted_cost
 from .run_names import Distinct, differences
 from .step_cost import Device
 from .tracking import HOSTED, Tool, imported

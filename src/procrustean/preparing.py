@@ -12,7 +12,7 @@ from typing import Any, cast
 
 import torch
 
-from .config import RunConfig
+from .config import CHANGES_OF_RECIPE, RunConfig
 from .counts import Kind, imbalance_kind
 from .data.description import some_names
 from .data.imageset import Splits
@@ -39,7 +39,6 @@ from .recipes import RECIPES, Recipe, chosen_recipe, data_set, recipe_label
 from .types import Problem
 
 #: Settings that change the recipe.
-_FLAGS = ("net", "epochs", "batch_size", "lr", "weight_decay", "augment")
 #: Networks so small that float32 is faster than bf16 on a CPU.
 _SMALL_NETS = ("small", "small-2d")
 #: The recipe for images about which nothing is known.
@@ -263,7 +262,7 @@ def _resolved(
             f"recipe 'own' received, but {plain_name(config.method)} was not published on {config.source} with a "
             f"recipe known here; leave --recipe out to train by {recipe.name!r}, {RECIPES[recipe.name][1]}"
         )
-    chosen = {name: getattr(config, name) for name in _FLAGS}
+    chosen = {name: getattr(config, name) for name in CHANGES_OF_RECIPE}
     # Mean and spread are the data's: measured again, they show whether the images are still the same.
     kept = {k: tuple(v) if isinstance(v, list) else v for k, v in began.items() if k not in ("mean", "std")}
     flags = {name: value for name, value in chosen.items() if value is not None}

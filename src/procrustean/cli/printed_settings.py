@@ -22,7 +22,7 @@ def settings_text(config: RunConfig, tuned: Collection[str] = ()) -> str:
     from ..paths import expanded
     from ..preparing import recipe_of
     from ..recipes import RECIPES
-    from ..reproduce.sizes import training_counts
+    from ..training_sizes import training_counts
     from .resolved import method_comments
 
     def named(settings: RunConfig) -> RunConfig:

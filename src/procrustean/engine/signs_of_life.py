@@ -21,12 +21,13 @@ class SignsOfLife:
     """
 
     def __init__(self, reporter: Reporter, name: str, clock: Callable[[], float] = time.monotonic) -> None:
-        self._reporter, self._name, self._clock = reporter, name, clock
+        self._shown = reporter if isinstance(reporter, ShowsSteps) else None
+        self._name, self._clock = name, clock
         self._told = clock()
 
     def steps_done(self, step: int, steps: int, epoch: int) -> None:
         """So many of the steps of an epoch are done."""
         now = self._clock()
-        if now - self._told >= SPACING and isinstance(self._reporter, ShowsSteps):
+        if self._shown is not None and now - self._told >= SPACING:
             self._told = now
-            self._reporter.within_epoch(self._name, epoch, step / steps)
+            self._shown.within_epoch(self._name, epoch, step / steps)

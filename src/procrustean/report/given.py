@@ -6,12 +6,10 @@ from collections.abc import Collection, Sequence
 from dataclasses import MISSING, dataclass, fields
 from typing import Any
 
-from procrustean.config import CAME_LATER, RunConfig
+from procrustean.config import CAME_LATER, CHANGES_OF_RECIPE, RunConfig
 from procrustean.report.results import Group, data_text, named_settings
 from procrustean.report.settings import WHERE_NUMBERS_ARE_FROM, comparable, setting_of
 
-#: Settings that change the recipe. Left open, their values are the recipe's, whose name stands in every table.
-CHANGES_OF_RECIPE = ("net", "epochs", "batch_size", "lr", "weight_decay", "augment")
 #: Settings that a table tells by itself: the data by their text, the method by its label.
 TOLD = frozenset({"method", "imbalance", "rho", "hold_out", "recipe", "drw"})
 #: Says how often results were looked at; in a title it would only be in the way.

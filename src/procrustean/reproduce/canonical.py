@@ -6,7 +6,7 @@ from dataclasses import fields, replace
 from functools import cache
 from typing import Any
 
-from ..config import RunConfig
+from ..config import CHANGES_OF_RECIPE, RunConfig
 from ..data.sources import is_named
 from ..errors import ConfigError
 from ..methods import checked_options, option_defaults
@@ -15,12 +15,11 @@ from ..mfw import DEFAULT_ALPHA, DEFAULT_BETA
 from ..nets import layers_of
 from ..preparing import recipe_of
 from ..same_strengths import SAME_RUN, furthest_apart
-from .sizes import training_counts
+from ..training_sizes import training_counts
 
 _DEFAULTS = {f.name: f.default for f in fields(RunConfig)}
 #: What is measured or kept while a run is trained.
 _ON_THE_WAY = ("track_training", "probes", "probe_every", "features_at", "keep_weights_every")
-_BY_RECIPE = tuple({"net", "epochs", "batch_size", "lr", "weight_decay", "augment"} & set(_DEFAULTS))
 
 
 def canonical(config: RunConfig) -> RunConfig:
@@ -52,9 +51,9 @@ def _usual_recipe(config: RunConfig) -> RunConfig:
 def _changes(key: tuple[tuple[str, Any], ...]) -> dict[str, Any]:
     settings = {name: dict(value) if name == "options" else value for name, value in key}
     config = RunConfig.from_json(settings)
-    unset: dict[str, Any] = dict.fromkeys(_BY_RECIPE)
+    unset: dict[str, Any] = dict.fromkeys(CHANGES_OF_RECIPE)
     plain = recipe_of(replace(config, **unset))
-    changes: dict[str, Any] = {n: None for n in _BY_RECIPE if getattr(config, n) == getattr(plain, n)}
+    changes: dict[str, Any] = {n: None for n in CHANGES_OF_RECIPE if getattr(config, n) == getattr(plain, n)}
     options = checked_options(config.method, config.options)
     drw = bool(options.pop("drw", False)) or config.drw
     defaults = option_defaults(config.method)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
+from ..report.chosen import last_held_out
 from ..report.formats import NOTHING, Cell, Column, Table, measured_cell
 from ..report.results import Statistic, summarise
 from ..report.standing import Mean, above, behind, doubts, leader
@@ -73,7 +74,7 @@ def judge(
                 continue
             config = cell.config_or_none(data_seed=data_seed)
             results = [] if config is None else store.repeats_or_none(config)
-            judged = summarise(_last_held_out(result.record) for result in results)
+            judged = summarise(last_held_out(result.record) for result in results)
             if judged is None:
                 continue
             images = int(results[0].data["held_out"])
@@ -84,12 +85,6 @@ def judge(
         if readings:
             found.append(Judgement(column, images, tuple(readings)))
     return found
-
-
-def _last_held_out(record: dict[str, object]) -> float | None:
-    curves = record["curves"]
-    values = curves.get("held_out_balanced_accuracy") if isinstance(curves, dict) else None
-    return float(values[-1]) if values else None
 
 
 def judgement_table(spec: TableSpec, judgement: Judgement) -> Table:

@@ -9,8 +9,8 @@ from pathlib import Path
 from ..engine.checkpoint import write_atomically
 from ..errors import RunError
 from ..plain_json import read_object
+from ..run_cost import FIRST_GUESS
 from ..step_cost import Device
-from .cost import FIRST_GUESS
 
 FILE = "pace.json"
 #: A measurement over less is left out, and older ones count half as much with every newer one.

@@ -6,8 +6,8 @@ from pathlib import Path
 
 from ..console import duration_text
 from ..report.formats import Cell, Column, Table
+from ..run_cost import FIRST_GUESS, predicted_cost, predicted_seconds
 from .availability import absent_data
-from .cost import FIRST_GUESS, predicted_cost, predicted_seconds
 from .planning import Plan, PlannedRun
 
 _STATE = {"done": "done", "begun": "begun", "waiting": "to do", "failed": "failed"}

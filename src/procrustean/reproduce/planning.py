@@ -10,12 +10,12 @@ from typing import Literal
 from ..config import RunConfig
 from ..data.sources import PREPARED
 from ..errors import ConfigError
+from ..run_cost import predicted_cost, trained_images
 from ..step_cost import Device
+from ..training_sizes import BALANCED
 from .availability import absent_data, missing_parts
 from .canonical import canonical
-from .cost import predicted_cost, trained_images
 from .definitions import Cell, Definitions, Part
-from .sizes import BALANCED
 from .store import Store
 
 State = Literal["done", "begun", "waiting", "failed"]

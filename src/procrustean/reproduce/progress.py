@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ..console import Reporter, ShowsSteps, duration_text
-from .cost import predicted_seconds
+from ..run_cost import predicted_seconds
 from .planning import PlannedRun
 
 #: Seconds of training before the measured speed is believed, and between two lines.

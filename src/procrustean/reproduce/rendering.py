@@ -8,11 +8,11 @@ from dataclasses import replace
 from ..config import RunConfig
 from ..report.formats import NOTHING, Cell, Column, Table, measured_cell
 from ..report.tables import best_marks
+from ..training_sizes import training_counts
 from .comparison import SIGNS, Beside
 from .definitions import Cell as Place
 from .definitions import TableSpec
 from .planning import held_out_variant
-from .sizes import training_counts
 
 _OURS = (
     "Accuracies in % (balanced accuracies where the test set is not balanced), mean ± standard deviation over the "

@@ -10,7 +10,7 @@ from procrustean.errors import RunError
 from procrustean.report.results import Result
 from procrustean.reproduce.canonical import canonical
 from procrustean.reproduce.definitions import paper_definitions
-from procrustean.reproduce.sizes import training_counts
+from procrustean.training_sizes import training_counts
 
 Make = Callable[..., Result]
 

@@ -9,7 +9,7 @@ from procrustean.config import RunConfig
 from procrustean.data.digits import load_digits
 from procrustean.preparing import imbalanced
 from procrustean.reproduce.canonical import canonical, record_matches
-from procrustean.reproduce.sizes import training_counts, training_images
+from procrustean.training_sizes import training_counts, training_images
 
 TAIL = {"source": "cifar10", "imbalance": "long_tailed", "rho": 100}
 STEP = {"source": "cifar10", "imbalance": "step", "rho": 100}

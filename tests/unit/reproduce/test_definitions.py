@@ -11,8 +11,8 @@ from procrustean.mfw import strength_of
 from procrustean.nets import NETS
 from procrustean.reproduce.availability import missing_parts
 from procrustean.reproduce.definitions import Definitions, Part, paper_definitions, read_definitions
-from procrustean.reproduce.sizes import training_counts
 from procrustean.toy import METHODS, SETTING
+from procrustean.training_sizes import training_counts
 
 
 def test_a_cell_has_the_settings_of_table_column_and_row() -> None:

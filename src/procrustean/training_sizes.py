@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..config import RunConfig
-from ..data.imbalance import long_tailed_counts, step_counts
-from ..data.parting import shares
+from .config import RunConfig
+from .data.imbalance import long_tailed_counts, step_counts
+from .data.parting import shares
 
 #: Classes, and training images of each, of sources that are made imbalanced.
 BALANCED = {

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ..config import RunConfig
-from ..preparing import recipe_of
-from ..step_cost import Device, relative_to_erm
-from .sizes import training_images
+from .config import RunConfig
+from .preparing import recipe_of
+from .step_cost import Device, relative_to_erm
+from .training_sizes import training_images
 
 #: Time per image relative to ResNet-32 on 32 x 32 images, on a GPU: by multiplications, those of wide layers being
 #: cheaper. Rough; the measured speed corrects the sum.
