@@ -11,6 +11,9 @@ from .measurements import Measured, Setting, measured
 
 #: Below this ratio of the largest to the smallest class there is next to nothing to correct.
 MILD = 3.0
+#: The best of a few says little about the rest: advice comes from settings in which at least so many methods were
+#: compared.
+LEAST_COMPARED = 6
 #: What `--method auto` compares beside the advised ones, whatever the counts.
 ALWAYS = (("erm", False), ("erm", True), ("mfw", True), ("ldam", True), ("remix", True))
 #: Methods that `--method auto` compares, if the time allows, and settings of them beside the defaults.
@@ -55,12 +58,30 @@ def advised(counts: Sequence[int]) -> Advice:
     erm = next(row for row in ranked(setting) if (row.method, row.drw) == ("erm", False))
     equals = [Choice(row.method, row.drw).name for row in others if not best.result.told_apart(row.result)]
     doubt = f"; not told apart from {', '.join(equals)}" if equals else ""
+    nearer = _nearer(checked, best)
+    place = "the nearest to these counts with so many" if nearer else "the nearest to these counts"
     why = (
         f"best of {1 + len(others)} methods measured on {setting.name} ({setting.largest} to {setting.smallest} "
-        f"images per class, the nearest to these counts): {best.mean:.1f} ± {best.sd:.1f} % against {erm.mean:.1f} ± "
-        f"{erm.sd:.1f} % of plain training, {best.seeds} seeds{doubt} (docs/which-method.md)"
+        f"images per class, {place}): {best.mean:.1f} ± {best.sd:.1f} % against {erm.mean:.1f} ± {erm.sd:.1f} % of "
+        f"plain training, {best.seeds} seeds{doubt}{nearer} (docs/which-method.md)"
     )
     return Advice(Choice(best.method, best.drw), why)
+
+
+def _nearer(counts: Sequence[int], best: Measured) -> str:
+    """What a setting nearer to the counts says of the advised method, if too few were compared there for an advice."""
+    setting = nearest(counts, least_compared=1)
+    if setting == best.setting:
+        return ""
+    rows = ranked(setting)
+    first = rows[0]
+    same = next((row for row in rows if (row.method, row.drw) == (best.method, best.drw)), None)
+    if same is first:
+        found = f"it was first with {first.mean:.1f} ± {first.sd:.1f} %"
+    else:
+        own = "it was not measured" if same is None else f"it had {same.mean:.1f} ± {same.sd:.1f} %"
+        found = f"{own}, and {Choice(first.method, first.drw).name} {first.mean:.1f} ± {first.sd:.1f} %"
+    return f"; on {setting.name}, which is nearer but has {len(rows)} methods only, {found}"
 
 
 def worth_comparing(counts: Sequence[int]) -> list[Choice]:
@@ -86,8 +107,13 @@ def better_settings(setting: Setting) -> list[Choice]:
     return [Choice(row.method, row.drw, row.options) for row in sorted(better, key=lambda row: -row.mean)]
 
 
-def nearest(counts: Sequence[int]) -> Setting:
-    """The measured setting of the same kind whose ratio and smallest class are nearest, on a logarithmic scale."""
+def nearest(counts: Sequence[int], *, least_compared: int = LEAST_COMPARED) -> Setting:
+    """The measured setting of the same kind whose ratio and smallest class are nearest, on a logarithmic scale.
+
+    Args:
+        counts: training images of the classes.
+        least_compared: methods that must have been compared in it.
+    """
     kind, largest, smallest = imbalance_kind(counts), max(counts), min(counts)
 
     def distance(setting: Setting) -> float:
@@ -95,7 +121,7 @@ def nearest(counts: Sequence[int]) -> Setting:
         return abs(ratio) + abs(math.log(smallest / setting.smallest))
 
     settings = dict.fromkeys(row.setting for row in measured())
-    same = [setting for setting in settings if setting.kind == kind]
+    same = [setting for setting in settings if setting.kind == kind and len(ranked(setting)) >= least_compared]
     return min(same, key=distance)
 
 

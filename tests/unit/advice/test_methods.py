@@ -31,6 +31,7 @@ def test_every_measured_method_exists() -> None:
         ([90, 100, 6, 5], FEW_STEP),
         ([150, 60, 25, 10], FEW_LONG_TAILED),
         ([7000, 3000, 1200, 600, 250, 100], LONG_TAILED),
+        (long_tailed_counts(5000, 10, 200), LONG_TAILED),  # four methods were compared at ratio 200
     ],
 )
 def test_the_nearest_setting(counts: list[int], setting: str) -> None:
@@ -43,6 +44,23 @@ def test_the_advice_is_the_best_of_the_nearest_setting_with_its_doubts() -> None
     assert "78.4 ± 1.2 % against 61.4 ± 0.5 % of plain training, 3 seeds" in found.why
     assert "not told apart from mixup-drw, remix-drw (" in found.why
     assert advised([90, 100, 6, 5]).choice == Choice("ldam", True)
+
+
+def test_a_nearer_setting_with_few_methods_is_told_and_does_not_advise() -> None:
+    assert nearest(step_counts(5000, 10, 10), least_compared=1).name == "CIFAR-10, step, ratio 10"
+    found = advised(step_counts(5000, 10, 10))
+    assert found.choice == Choice("mfw", True)
+    assert "measured on CIFAR-10, step, ratio 100 (5000 to 50 images per class, the nearest to these counts with" in (
+        found.why
+    )
+    beside = (
+        "on CIFAR-10, step, ratio 10, which is nearer but has 4 methods only, it had 86.3 ± 0.4 %, and ldam-drw 87.7"
+    )
+    assert beside in found.why
+    assert "ratio 200, which is nearer but has 4 methods only, it was first with 73.7" in (
+        advised(step_counts(5000, 10, 200)).why
+    )
+    assert "it was not measured, and ldam-drw 71.6" in advised(long_tailed_counts(5000, 10, 200)).why
 
 
 def test_a_new_measurement_changes_the_advice(monkeypatch: pytest.MonkeyPatch) -> None:
