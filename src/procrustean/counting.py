@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import os
+import re
 import time
 import warnings
 from collections import Counter
@@ -36,6 +37,12 @@ PATIENCE = 5.0
 #: Of an image: red, green, blue and how opaque it is.
 MOST_CHANNELS = 4
 
+#: A label from here on numbers something else, files or products: counting up to it would take all memory.
+NO_CLASS = 1_000_000
+
+#: A whole number as files write it; tables with gaps make 3.0 of 3.
+_WHOLE = re.compile(r"([+-]?\d+)(\.0*)?")
+
 Labels = npt.NDArray[Any]
 
 
@@ -60,14 +67,18 @@ def class_counts(
     >>> class_counts(["dog", "cat", "dog"], classes=("dog", "cat"))
     (2, 1)
     """
+    if isinstance(classes, Iterable) and not isinstance(classes, Sequence):  # an array of names
+        classes = list(classes)
     known = _own_names(data, column) if classes is None else classes
     labels = _flat(labels_of(data, column))
     _check_none_missing(labels)
     if labels.dtype.kind in "OUS":
-        texts = [str(label).strip() for label in labels]
-        if isinstance(known, Sequence) or not all(text.isdecimal() for text in texts):
+        texts = [_text(label) for label in labels]
+        numbers = [] if isinstance(known, Sequence) else [_WHOLE.fullmatch(text) for text in texts]
+        if not numbers or None in numbers:
             return _by_name(texts, known)
-        labels = np.array([int(text) for text in texts])  # numbers in a CSV file
+        # Numbers in a CSV file: as names they would be sorted by their first digit, and -1 would be a class.
+        labels = np.array([int(number[1]) for number in numbers if number])
     return _by_number(labels, known)
 
 
@@ -290,6 +301,10 @@ def _check_none_missing(labels: Labels) -> None:
                 )
 
 
+def _text(label: Any) -> str:
+    return (str(label, "utf-8", "replace") if isinstance(label, bytes) else str(label)).strip()
+
+
 def _is_missing(label: Any) -> bool:
     if label is None or isinstance(label, str | bytes):
         return not (label or "").strip()
@@ -303,6 +318,9 @@ def _by_name(labels: list[str], classes: int | Sequence[Any] | None) -> tuple[in
     found = Counter(labels)
     if isinstance(classes, Sequence):
         known = [str(name) for name in classes]
+        twice = [name for name, times in Counter(known).items() if times > 1]
+        if twice:
+            raise DataError(f"the class {twice[0]!r} is named more than once in classes; name each of them once")
     else:
         known = sorted(found)
         if classes is not None and classes != len(known):
@@ -326,6 +344,11 @@ def _by_number(labels: Labels, classes: int | Sequence[Any] | None) -> tuple[int
         raise DataError(
             f"labels from {low} to {high} received for {'any number of' if total is None else total} classes; "
             "they have to count from 0. Leave out samples without a class before counting"
+        )
+    if total is None and high >= max(NO_CLASS, len(numbers)):
+        raise DataError(
+            f"labels up to {high} received for {len(numbers)} images, so that they are no class indices; number the "
+            "classes from 0, or give the labels as texts with classes=(name, name, ...)"
         )
     counts = np.bincount(numbers, minlength=total or 0).tolist()
     return _all_with_images(counts, classes if isinstance(classes, Sequence) else ())

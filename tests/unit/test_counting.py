@@ -209,6 +209,32 @@ def test_names(classes: Any, counts: tuple[int, ...]) -> None:
     assert class_counts(["dog", "cat", "dog"], classes=classes) == counts
 
 
+def test_names_in_an_array() -> None:
+    assert class_counts(["dog", "cat", "dog"], classes=np.array(["dog", "cat"])) == (2, 1)
+    assert class_counts(np.array([b"dog", b"cat", b"dog"]), classes=("dog", "cat")) == (2, 1)
+
+
+ELEVEN = [*range(11), 10, 10]
+
+
+@pytest.mark.parametrize(
+    "texts",
+    [
+        [str(number) for number in ELEVEN],
+        [f"{number}.0" for number in ELEVEN],  # as pandas writes a column that once had gaps
+        [f"+{number}." for number in ELEVEN],
+        np.array([str(number).encode() for number in ELEVEN]),
+        np.array(ELEVEN, dtype=object),
+    ],
+)
+def test_numbers_written_as_text_are_in_the_order_of_numbers(texts: Any) -> None:
+    assert class_counts(texts) == (*10 * [1], 3)
+
+
+def test_numbers_that_are_not_whole_are_names() -> None:
+    assert class_counts(["0.5", "1.0", "0.5"]) == (2, 1)
+
+
 class TestCsv:
     def test_numbers(self, tmp_path: Path) -> None:
         (tmp_path / "train.csv").write_text("file,label\n" + "".join(f"{i}.png, {y}\n" for i, y in enumerate(LABELS)))
@@ -270,6 +296,9 @@ class TestHuggingFace:
         ([0, 99], {}, r"classes \[1, 2, .*, 20\] and 78 more have no images"),
         ([0, 1, 5], {"classes": 3}, r"labels from 0 to 5 received for 3 classes"),
         ([0, -100], {}, r"labels from -100 to 0"),
+        (["0", "1", "-1"], {}, r"labels from -1 to 1 received"),
+        ([0, 2**40], {}, r"labels up to 1099511627776 received for 2 images, so that they are no class indices"),
+        (["a", "b"], {"classes": ("a", "b", "a")}, r"the class 'a' is named more than once"),
         ([0.5, 0.5], {}, r"labels of type float64 received"),
         (np.eye(3), {}, r"labels of shape \(3, 3\) received"),
         ([[0, 1], [2]], {}, r"a list received whose members are not all single labels; give one class for every"),
