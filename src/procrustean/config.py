@@ -136,14 +136,13 @@ class RunConfig:
         if isinstance(self.source, os.PathLike):
             object.__setattr__(self, "source", os.fspath(self.source))
         if self.rho is not None:
-            # 100 and 100.0 are the same setting and must have the same hash, here and among the options.
+            # 100 and 100.0 are the same setting and must have the same hash.
             object.__setattr__(self, "rho", float(self.rho))
         if self.hold_out is None and self.method not in (ADVISED, AUTO):
             object.__setattr__(self, "hold_out", 0)
         if self.hold_out is not None and float(self.hold_out).is_integer():
             object.__setattr__(self, "hold_out", int(self.hold_out))
-        numbers = {k: float(v) for k, v in self.options.items() if isinstance(v, int) and not isinstance(v, bool)}
-        object.__setattr__(self, "options", {**self.options, **numbers})
+        object.__setattr__(self, "options", {name: _plain_option(value) for name, value in self.options.items()})
         self.check()
         self.settle()
 
@@ -233,6 +232,13 @@ class RunConfig:
         return cls.from_json({**CAME_LATER, **data} if isinstance(data, Mapping) else data, origin=origin)
 
 
+def _plain_option(value: Any) -> Any:
+    """The value of an option as JSON holds it, with whole numbers like all others: 1 and 1.0 have the same hash."""
+    if hasattr(value, "item") and getattr(value, "ndim", 1) == 0:  # a number of numpy or torch
+        value = value.item()
+    return float(value) if isinstance(value, int) and not isinstance(value, bool) else value
+
+
 def without_idle(settings: Mapping[str, Any]) -> dict[str, Any]:
     """The settings of a run without those that make no difference beside the others.
 
@@ -271,7 +277,7 @@ _WHOLE = (
     "workers",
 )
 _SWITCH = ("drw", "track_training", "probes")
-_SEVERAL: dict[str, type] = {"classes": str, "features_at": int}
+_SEVERAL: dict[str, tuple[type, type]] = {"classes": (str, str), "features_at": (Integral, int)}  # given, kept
 _NUMBER = ("rho", "lr", "weight_decay", "hold_out", "checkpoint_every")
 _CHOICE = {
     "imbalance": ("natural", "long_tailed", "step"),
@@ -311,11 +317,11 @@ def _typed(key: str, value: Any, origin: str) -> Any:
         if not isinstance(value, bool):
             raise refuse("true or false")
     elif key in _SEVERAL:
-        kind = _SEVERAL[key]
+        given, kept = _SEVERAL[key]
         listed = isinstance(value, list | tuple)
-        if not listed or not all(isinstance(v, kind) and not isinstance(v, bool) for v in value):
-            raise refuse("a list of " + ("names" if kind is str else "whole numbers"))
-        return tuple(value)
+        if not listed or not all(isinstance(v, given) and not isinstance(v, bool) for v in value):
+            raise refuse("a list of " + ("names" if kept is str else "whole numbers"))
+        return tuple(kept(v) for v in value)
     elif key == "options":
         if not isinstance(value, dict) or not all(isinstance(k, str) for k in value):
             raise refuse("a mapping of option names to values")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,17 @@ def test_numbers_of_numpy_are_numbers() -> None:
     plain, other = RunConfig.from_json(PLAIN), RunConfig.from_json({**PLAIN, **numpy})
     assert other.to_json() == plain.to_json()
     assert {type(value) for value in other.to_json().values()} == {type(value) for value in plain.to_json().values()}
+    assert other.hash == plain.hash
+
+
+def test_numbers_of_numpy_are_numbers_in_lists_and_among_the_options() -> None:
+    given = {"features_at": [1, 3], "options": {"alpha": 1, "beta": 0.5, "keep_mixing": False}}
+    numpy = {
+        "features_at": [np.int64(1), np.uint8(3)],
+        "options": {"alpha": np.int64(1), "beta": np.float32(0.5), "keep_mixing": np.bool_(False)},
+    }
+    plain, other = RunConfig.from_json({**PLAIN, **given}), RunConfig.from_json({**PLAIN, **numpy})
+    assert json.dumps(other.to_json()) == json.dumps(plain.to_json())
     assert other.hash == plain.hash
 
 
