@@ -14,7 +14,7 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol, TextIO, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, TextIO, cast, runtime_checkable
 
 from procrustean.errors import RunError
 from procrustean.escaping import printable
@@ -118,12 +118,9 @@ class PlainReporter:
         self._said: set[str] = set()
 
     def say(self, text: str) -> None:
-        stream = sys.stderr if self._stream is None else self._stream
-        try:
-            stream.write(printable(text) + "\n")
-            stream.flush()
-        except OSError:  # the terminal is closed, the disk of the log is full: no reason to lose a run
-            abandon(stream)
+        stream = ProgressStream(sys.stderr if self._stream is None else self._stream)
+        stream.write(printable(text) + "\n")
+        stream.flush()
 
     def say_once(self, text: str) -> None:
         if text not in self._said:
@@ -183,7 +180,7 @@ class RichReporter:
         if console is None:
             from rich.console import Console
 
-            console = Console(stderr=True)
+            console = Console(file=cast(TextIO, ProgressStream(sys.stderr)))
         self._console = console
         self._progress: Progress | None = None
         self._tasks: dict[str, TaskID] = {}
@@ -325,13 +322,37 @@ class ResultStream:
             ) from error
 
 
+class ProgressStream:
+    """A stream that may close while a run goes on: the terminal is gone, the disk of the log is full.
+
+    From then on what is written to it is lost, which is no reason to lose the run.
+    """
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    def write(self, text: str) -> int:
+        try:
+            self._stream.write(text)
+        except OSError:
+            abandon(self._stream)
+        return len(text)
+
+    def flush(self) -> None:
+        try:
+            self._stream.flush()
+        except OSError:
+            abandon(self._stream)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)  # whether it is a terminal, its encoding and so on
+
+
 def notify(text: str) -> None:
     """A message of the program on stderr, if anybody still reads it: the exit code has to be right in any case."""
-    try:
-        sys.stderr.write(f"procrustean: {printable(text)}\n")
-        sys.stderr.flush()
-    except OSError:
-        abandon(sys.stderr)
+    stream = ProgressStream(sys.stderr)
+    stream.write(f"procrustean: {printable(text)}\n")
+    stream.flush()
 
 
 def abandon(stream: TextIO) -> None:

@@ -1,7 +1,9 @@
 from __future__ import annotations
 
 import io
+import os
 import sys
+from collections.abc import Callable
 from dataclasses import replace
 from itertools import pairwise
 from typing import Any
@@ -264,6 +266,22 @@ def test_the_reporter_suits_the_stream(monkeypatch: pytest.MonkeyPatch) -> None:
     assert isinstance(make_reporter(quiet=True), SilentReporter)
     monkeypatch.setenv("TERM", "dumb")
     assert isinstance(make_reporter(), PlainReporter)
+
+
+@pytest.mark.parametrize("kind", [PlainReporter, RichReporter])
+def test_a_terminal_that_closes_does_not_end_a_run(
+    kind: Callable[[], Reporter], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ours, theirs = os.openpty()
+    with os.fdopen(theirs, "w") as terminal:
+        monkeypatch.setattr(sys, "stderr", terminal)
+        reporter = kind()
+        reporter.run_started("ERM", 3, 0)
+        os.close(ours)
+        reporter.say("class weights set in")
+        reporter.epoch_done("ERM", 0, RECORD)
+        reporter.run_finished("ERM", "done")
+        reporter.close()
 
 
 def test_the_silent_reporter_writes_nothing(capsys: pytest.CaptureFixture[str]) -> None:
