@@ -315,3 +315,14 @@ def test_choices_take_hyphens_for_underscores(call: Call) -> None:
     assert answer.code == 0, answer.err
     assert "imbalance: long_tailed\n" in answer.out
     assert "augment: pad_crop_flip\n" in answer.out
+
+
+@pytest.mark.parametrize(
+    ("command", "closed", "code"),
+    [("--version", ">&-", 0), ("methods", ">&-", 0), ("methods", "2>&-", 0), ("methods mfx", "<&- >&- 2>&-", 2)],
+)
+def test_streams_may_be_closed(command: str, closed: str, code: int) -> None:
+    """A program that is started so has no stdout or stderr at all, where a file would else take their place."""
+    program = f"exec {sys.executable} -m procrustean {command} {closed}"
+    done = subprocess.run(["sh", "-c", program], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (code, "")

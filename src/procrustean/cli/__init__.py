@@ -12,23 +12,24 @@ import traceback
 import warnings
 from collections.abc import Sequence
 
-from ..console import PlainReporter, abandon, notify
+from ..console import PlainReporter, abandon, notify, write_result
 from ..errors import ProcrusteanError
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a command; returns the exit code: 0 done, 2 for input that has to be mended, 128 + n for signal n."""
     arguments = list(sys.argv[1:] if argv is None else argv)
-    if arguments == ["--version"]:
-        from .. import __version__
-
-        sys.stdout.write(f"procrustean {__version__}\n")
-        return 0
+    _open_closed_streams()
     _sleep_while_waiting()
     debug = "--debug" in arguments
     arguments = [a for a in arguments if a != "--debug"]
     warnings.showwarning = _show_warning
     try:
+        if arguments == ["--version"]:
+            from .. import __version__
+
+            write_result(f"procrustean {__version__}")
+            return 0
         from .commands import parse
 
         return parse(arguments).run()
@@ -43,6 +44,19 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         notify("stopped at once")
         return 130
+
+
+def _open_closed_streams() -> None:
+    """Give the streams that whoever started the program has closed (`2>&-`) a place where nothing is kept.
+
+    Python has None for them, and the next file that is opened, a checkpoint for example, would have their number: what
+    a library writes there would be written into it.
+    """
+    while (handle := os.open(os.devnull, os.O_RDWR)) <= 2:
+        os.set_inheritable(handle, True)
+    os.close(handle)
+    sys.stdout = sys.stdout or open(os.devnull, "w")  # noqa: SIM115 (as long as the program runs)
+    sys.stderr = sys.stderr or open(os.devnull, "w")  # noqa: SIM115 (as long as the program runs)
 
 
 def _sleep_while_waiting() -> None:
