@@ -38,7 +38,6 @@ from .nets.probing import check_size
 from .recipes import RECIPES, Recipe, chosen_recipe, data_set, recipe_label
 from .types import Problem
 
-#: Settings that change the recipe.
 #: Networks so small that float32 is faster than bf16 on a CPU.
 _SMALL_NETS = ("small", "small-2d")
 #: The recipe for images about which nothing is known.
@@ -202,7 +201,8 @@ def imbalanced(config: RunConfig, splits: Splits) -> tuple[Splits, Imbalanced]:
 
 def _check_batches(recipe: Recipe, shape: tuple[int, ...], shrinks: int) -> None:
     images, height, width = shape[:3]
-    alone = images % min(recipe.batch_size, images) == 1 or images == 1
+    batch = min(recipe.batch_size, images)
+    alone = batch == 1 or images % batch == 1
     if alone and max(height, width) <= shrinks:
         raise ConfigError(
             f"{images} training images in batches of {recipe.batch_size} leave one image of {width} x {height} pixels "

@@ -385,15 +385,14 @@ def test_the_last_batch_may_hold_one_image(batch_size: int, splits: Splits, run_
     assert run.result["status"] == "complete"
 
 
-def test_one_image_left_over_of_tiny_images(run_settings: dict[str, Any]) -> None:
+@pytest.mark.parametrize("batch_size", [16, 1])
+def test_one_image_of_tiny_images_is_no_batch(batch_size: int, run_settings: dict[str, Any]) -> None:
     """33 images of 4 x 4 in batches of 16: the last batch is one image, whose last feature map is one pixel."""
     labels = np.repeat([0, 1], [20, 13]).astype(np.int64)
     images = ImageSet(np.random.RandomState(0).randint(0, 255, (33, 4, 4, 1)).astype(np.uint8), labels, ("a", "b"))
-    try:
-        run = fit(Splits("tiny", images, images), **run_settings)
-    except ProcrusteanError:
-        return
-    assert run.result["status"] == "complete"
+    with pytest.raises(ConfigError, match=rf"in batches of {batch_size} leave one image of 4 x 4 pixels alone"):
+        fit(Splits("tiny", images, images), **{**run_settings, "batch_size": batch_size})
+    assert not run_settings["run_dir"].exists()
 
 
 # Values that are no numbers
