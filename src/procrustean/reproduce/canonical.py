@@ -97,8 +97,8 @@ def _without(options: dict[str, Any], *names: str) -> dict[str, Any]:
 
 def _hashable(value: Any) -> Any:
     if isinstance(value, dict):
-        return tuple(sorted(value.items()))
-    return tuple(value) if isinstance(value, list) else value
+        return tuple(sorted((name, _hashable(inner)) for name, inner in value.items()))
+    return tuple(map(_hashable, value)) if isinstance(value, list) else value
 
 
 def record_matches(record: dict[str, Any], config: RunConfig) -> bool:

@@ -202,26 +202,34 @@ def read_definitions(content: Any, *, origin: str, published: bool = False) -> D
     _check_keys(content, ("columns", "tables", "suites"), origin, ("tables",))
     shared = {
         name: _checked(settings, f"{origin}, column {name!r}")
-        for name, settings in (content.get("columns") or {}).items()
+        for name, settings in _by_name(content.get("columns"), f"{origin}, columns").items()
     }
     tables = {
         name: replace(_table(name, table, shared, f"{origin}, table {name!r}"), published=published)
-        for name, table in content["tables"].items()
+        for name, table in _by_name(content["tables"], f"{origin}, tables").items()
     }
-    suites = {}
-    for name, suite in (content.get("suites") or {}).items():
-        where = f"{origin}, suite {name!r}"
-        _check_keys(suite, ("title", "parts"), where)
-        parts = []
-        for part in suite["parts"]:
-            _check_keys(part, ("table", "rows", "columns"), where)
-            if part["table"] not in tables:
-                raise ConfigError(f"{where} names the table {part['table']!r}. {did_you_mean(part['table'], tables)}")
-            made = Part(part["table"], tuple(part.get("rows", ())), tuple(part.get("columns", ())))
-            tables[made.table].cells(made.rows, made.columns)  # refuses names that match nothing
-            parts.append(made)
-        suites[name] = Suite(name, suite["title"], tuple(parts))
+    suites = {
+        name: _suite(name, suite, tables, f"{origin}, suite {name!r}")
+        for name, suite in _by_name(content.get("suites"), f"{origin}, suites").items()
+    }
     return Definitions(tables, suites)
+
+
+def _suite(name: str, suite: Any, tables: Mapping[str, TableSpec], where: str) -> Suite:
+    _check_keys(suite, ("title", "parts"), where)
+    listed = suite.get("parts")
+    if not isinstance(listed, list) or not listed:
+        raise ConfigError(f"{where} has no parts; give a list of them, each with its table: [{{table: NAME}}]")
+    parts = []
+    for part in listed:
+        _check_keys(part, ("table", "rows", "columns"), where)
+        table = part.get("table")
+        if not isinstance(table, str) or table not in tables:
+            raise ConfigError(f"{where} names the table {table!r}. {did_you_mean(str(table), tables)}")
+        rows, columns = _names(part, "rows", where), _names(part, "columns", where)
+        tables[table].cells(rows, columns)  # refuses names that match nothing
+        parts.append(Part(table, rows, columns))
+    return Suite(name, _text(suite, "title", where) or name, tuple(parts))
 
 
 def _table(name: str, table: Any, shared: Mapping[str, Any], where: str) -> TableSpec:
@@ -231,8 +239,10 @@ def _table(name: str, table: Any, shared: Mapping[str, Any], where: str) -> Tabl
         where,
         ("rows",),
     )
-    listed = table.get("columns") or {}
-    own = listed if isinstance(listed, dict) else {column: {} for column in listed}
+    if isinstance(table.get("columns"), dict):
+        own = _by_name(table["columns"], f"{where}, columns")
+    else:
+        own = {column: {} for column in _names(table, "columns", where)}
     columns = {}
     for column, settings in own.items():
         if column not in shared and not settings:
@@ -240,33 +250,33 @@ def _table(name: str, table: Any, shared: Mapping[str, Any], where: str) -> Tabl
         columns[column] = _merged(shared.get(column, {}), _checked(settings, f"{where}, column {column!r}"))
     if not columns:
         raise ConfigError(f"{where} has no columns")
-    metrics = tuple(table.get("metrics", ("top1",)))
+    metrics = _names(table, "metrics", where) or ("top1",)
     for metric in metrics:
         if metric not in METRICS:
             raise ConfigError(f"{where}: metric {metric!r} received; accepted: {', '.join(METRICS)}")
     rows = []
-    for row, settings in table["rows"].items():
-        own_columns = settings.get("columns", ["*"]) if isinstance(settings, dict) else ["*"]
-        if not isinstance(own_columns, list):
-            raise ConfigError(f"{where}, row {row!r}: columns = {own_columns!r} received; give a list of them")
-        _matching(own_columns, list(columns), f"column for row {row!r} in table {name!r}")
-        settings = _checked(settings, f"{where}, row {row!r}", besides=("columns",))
+    for row, given in _by_name(table["rows"], f"{where}, rows").items():
+        settings = _checked(given, f"{where}, row {row!r}", besides=("columns",))
+        own_columns = _names(settings, "columns", f"{where}, row {row!r}") or ("*",)
         settings.pop("columns", None)
-        rows.append(Row(row, columns=tuple(own_columns), settings=settings))
-    target = table.get("target")
+        _matching(own_columns, list(columns), f"column for row {row!r} in table {name!r}")
+        rows.append(Row(row, columns=own_columns, settings=settings))
+    target = _names(table, "target", where)
+    if len(target) not in (0, 2):
+        raise ConfigError(f"{where}: target = {list(target)} received; give a table of the paper and a row of it")
     return TableSpec(
         name,
-        title=table.get("title", name),
-        place=table.get("place", ""),
+        title=_text(table, "title", where) or name,
+        place=_text(table, "place", where),
         base=_checked(table.get("base"), f"{where}, base"),
         columns=columns,
         rows=tuple(rows),
         metrics=metrics,
-        note=table.get("note", ""),
+        note=_text(table, "note", where),
         ranked=bool(table.get("ranked", False)),
         aside=bool(table.get("aside", False)),
         judged=bool(table.get("judged", False)),
-        target=None if target is None else (target[0], target[1]),
+        target=(target[0], target[1]) if target else None,
     )
 
 
@@ -302,7 +312,35 @@ def _checked(settings: Any, where: str, *, besides: Sequence[str] = ()) -> dict[
     for name in settings:
         if name not in known and name not in besides:
             raise ConfigError(f"{where} has an unknown setting {name!r}. {did_you_mean(str(name), known)}")
+    if not isinstance(settings.get("options", {}), dict):  # which are merged one by one before a run checks them
+        raise ConfigError(f"{where}: options = {settings['options']!r} received; give a mapping of their values")
     return dict(settings)
+
+
+def _by_name(content: Any, where: str) -> dict[str, Any]:
+    """A mapping whose keys are names, empty if nothing is said."""
+    if not isinstance(content, dict | None):
+        raise ConfigError(f"{where}: {content!r:.60} received; it has to be a mapping of names")
+    for name in content or ():
+        if not isinstance(name, str):
+            raise ConfigError(f"{where}: the name {name!r} is no text to YAML; put it in quotes: '{name}'")
+    return content or {}
+
+
+def _names(content: Mapping[str, Any], key: str, where: str) -> tuple[str, ...]:
+    """Names or patterns in a list, none if nothing is said."""
+    names = content.get(key)
+    if not isinstance(names, list | None) or not all(isinstance(name, str) for name in names or ()):
+        raise ConfigError(f"{where}: {key} = {names!r:.60} received; give a list of them, as texts")
+    return tuple(names or ())
+
+
+def _text(content: Mapping[str, Any], key: str, where: str) -> str:
+    """A text, empty if nothing is said."""
+    text = content.get(key)
+    if not isinstance(text, str | None):
+        raise ConfigError(f"{where}: {key} = {text!r:.60} received; it has to be a text")
+    return text or ""
 
 
 def _check_keys(content: Any, known: Sequence[str], where: str, needed: Sequence[str] = ()) -> None:

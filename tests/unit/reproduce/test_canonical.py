@@ -7,6 +7,7 @@ import pytest
 
 from procrustean.config import RunConfig
 from procrustean.data.digits import load_digits
+from procrustean.errors import ConfigError
 from procrustean.preparing import imbalanced
 from procrustean.reproduce.canonical import canonical, record_matches
 from procrustean.training_sizes import training_counts, training_images
@@ -59,6 +60,12 @@ def test_what_the_defaults_choose_anyway_is_left_out(settings: dict[str, Any]) -
 )
 def test_what_makes_a_difference_stays(settings: dict[str, Any]) -> None:
     assert canonical(run({**TAIL, "method": "mfw", **settings})).hash != canonical(run(TAIL, method="mfw")).hash
+
+
+@pytest.mark.parametrize("value", [[1], {"of": 1}, [[1]]])
+def test_options_that_cannot_be_are_refused(value: Any) -> None:
+    with pytest.raises(ConfigError, match="option alpha = .* of method 'mfw' is not a number"):
+        canonical(run(TAIL, options={"alpha": value}))
 
 
 def test_the_default_of_alpha_depends_on_the_data() -> None:
