@@ -110,7 +110,7 @@ class TableSpec:
         ]
 
     def _has(self, row: Row, column: str) -> bool:
-        if not any(fnmatchcase(column, pattern) for pattern in row.columns):
+        if not any(_matches(column, pattern) for pattern in row.columns):
             return False
         printed = self.published and row.name in paper_rows(self.name)
         return not printed or any(paper_number(self.name, row.name, column, m) for m in self.metrics)
@@ -292,7 +292,7 @@ def _merged(*parts: Mapping[str, Any]) -> dict[str, Any]:
 def _matching(patterns: Sequence[str], names: Sequence[str], kind: str) -> set[str]:
     chosen: set[str] = set()
     for pattern in patterns or ("*",):
-        matching = [name for name in names if fnmatchcase(name, pattern)]
+        matching = [name for name in names if _matches(name, pattern)]
         if not matching:
             raise ConfigError(f"there is no {kind} called {pattern!r}. {did_you_mean(pattern, names)}")
         chosen.update(matching)
@@ -300,7 +300,12 @@ def _matching(patterns: Sequence[str], names: Sequence[str], kind: str) -> set[s
 
 
 def _any_match(pattern: str, names: Iterable[str]) -> bool:
-    return any(fnmatchcase(name, pattern) for name in names)
+    return any(_matches(name, pattern) for name in names)
+
+
+def _matches(name: str, pattern: str) -> bool:
+    """Whether a pattern stands for a name; brackets in a name need not be written as a pattern."""
+    return name == pattern or fnmatchcase(name, pattern)
 
 
 def _checked(settings: Any, where: str, *, besides: Sequence[str] = ()) -> dict[str, Any]:

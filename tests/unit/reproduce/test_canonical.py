@@ -64,7 +64,7 @@ def test_what_makes_a_difference_stays(settings: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("value", [[1], {"of": 1}, [[1]]])
 def test_options_that_cannot_be_are_refused(value: Any) -> None:
-    with pytest.raises(ConfigError, match="option alpha = .* of method 'mfw' is not a number"):
+    with pytest.raises(ConfigError, match=r"option alpha = .* of method 'mfw' is not a number"):
         canonical(run(TAIL, options={"alpha": value}))
 
 

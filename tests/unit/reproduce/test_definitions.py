@@ -96,6 +96,12 @@ def test_suites_stand_for_their_parts(definitions: Definitions) -> None:
         definitions.parts(["smal"])
 
 
+def test_a_name_with_brackets_stands_for_itself(tables: dict[str, Any]) -> None:
+    own = {"rows": {"MFW [ours]": {"columns": ["tail [1]"]}}, "columns": {"tail [1]": {"source": "digits"}}}
+    spec = read_definitions({**tables, "tables": {"small": own}, "suites": {}}, origin="mine.yaml").tables["small"]
+    assert [cell.row for cell in spec.cells(["MFW [ours]"], ["tail [1]"])] == ["MFW [ours]"]
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [
