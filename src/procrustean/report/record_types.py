@@ -21,24 +21,33 @@ def check_types(record: dict[str, Any], place: str) -> None:
     for part in ("config", "recipe", "data", "method", "selections", "curves"):
         _require(record, part, _mapping, place)
     data = record["data"]
-    _require(data, "classes", _list_of(lambda name: isinstance(name, str)), place)
+    _require(data, "classes", _list_of(_text), place)
     _require(data, "counts", _list_of(_whole, len(data["classes"])), place)
     _require(record["recipe"], "epochs", _whole, place)
+    config, method = record["config"], record["method"]
     for mapping, name, test in (
-        (record["config"], "seed", _whole),
-        (record["config"], "data_seed", _whole),
+        (config, "seed", _whole),
+        (config, "data_seed", _whole),
+        (config, "options", _mapping),
+        (config, "hold_out", _number),
+        (data, "source", _text),
         (data, "rho", _number),
-        (data, "kind", lambda kind: isinstance(kind, str)),
-        (record["method"], "name", lambda name: isinstance(name, str)),
-        (record["method"], "options", _mapping),
-        (record["method"], "stages", _list_of(lambda stage: _mapping(stage) and _whole(stage.get("epochs")))),
+        (data, "kind", _text),
+        (method, "name", _text),
+        (method, "options", _mapping),
+        (method, "stages", _list_of(lambda stage: _mapping(stage) and _whole(stage.get("epochs")))),
+        (method, "finish", _mapping),
+        (method, "parameters", _whole),
         (record, "probes", _mapping),
         (record, "environment", _mapping),
+        (record, "seconds", lambda seconds: _mapping(seconds) and all(map(_number, seconds.values()))),
+        (record, "images_per_second", _number),
     ):
         if mapping.get(name) is not None:
             _require(mapping, name, test, place)
     for selection in record["selections"].values():
         if selection is not None:
+            _require(selection, "epoch", _whole, place)
             _check_metrics(selection["metrics"], len(data["classes"]), place)
     _check_curves(record["curves"], len(data["classes"]), place)
     if record.get("probes") is not None:
@@ -73,6 +82,8 @@ def _check_metrics(metrics: dict[str, Any], classes: int, place: str) -> None:
     for name in ("accuracy", "balanced_accuracy", "macro_f1", "top5"):
         _require(metrics, name, _number_or_nothing, place, optional=True)
     _require(metrics, "recall", _list_of(_number_or_nothing, classes), place)
+    if metrics.get("confusion") is not None:
+        _require(metrics, "confusion", _list_of(_list_of(_whole, classes), classes), place)
     _require(metrics, "groups", _mapping, place)
     for name in metrics["groups"]:
         _require(metrics["groups"], name, _number_or_nothing, place)
@@ -89,6 +100,10 @@ def _require(mapping: dict[str, Any], name: str, test: Test, place: str, *, opti
 
 def _mapping(value: Any) -> bool:
     return isinstance(value, dict)
+
+
+def _text(value: Any) -> bool:
+    return isinstance(value, str)
 
 
 def _whole(value: Any) -> bool:

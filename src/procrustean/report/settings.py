@@ -84,7 +84,7 @@ def setting_of(result: Result) -> dict[str, Any]:
         "recipe": recipe,
         "method": method,
         "options": {**ADDED_OPTIONS.get(method, {}), **(options or {})},
-        "precision": record.get("environment", {}).get("precision"),
+        "precision": (record.get("environment") or {}).get("precision"),
         "headline": record["selections"]["last"]["metrics"]["headline"],
     }
 

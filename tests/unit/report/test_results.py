@@ -89,6 +89,42 @@ def test_missing_parts_are_named(tmp_path: Path, record: Callable[..., dict[str,
     assert "selection 'oracle' has no metrics" in refused(content)
 
 
+@pytest.mark.parametrize(
+    ("place", "value"),
+    [
+        ("config.options", 3),
+        ("config.hold_out", "x"),
+        ("data.source", ["digits"]),
+        ("method.finish", [1]),
+        ("method.parameters", "many"),
+        ("selections.last.epoch", None),
+        ("selections.last.metrics.confusion", [[1, 2]]),
+        ("selections.last.metrics.confusion", 5),
+        ("seconds", 1.5),
+        ("seconds", {"total": "long"}),
+        ("images_per_second", []),
+    ],
+)
+def test_values_of_another_kind_are_named(
+    place: str, value: Any, tmp_path: Path, record: Callable[..., dict[str, Any]]
+) -> None:
+    damaged = record()
+    *parts, name = place.split(".")
+    inside = damaged
+    for part in parts:
+        inside = inside[part]
+    inside[name] = value
+    (tmp_path / "result.json").write_text(json.dumps(damaged))
+    with pytest.raises(RunError, match=rf"result\.json is damaged: {name} = "):
+        load_result(tmp_path)
+
+
+def test_a_record_without_an_environment(result: Make) -> None:
+    run = result()
+    run.record["environment"] = None
+    assert [group.results for group in group_results([run])] == [(run,)]
+
+
 def test_runs_that_differ_only_in_seeds_are_one_group(result: Make) -> None:
     runs = [
         result(seed=0, device="cpu"),
