@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, fields, replace
 from fnmatch import fnmatchcase
 from functools import cache
 from importlib.resources import files
+from pathlib import PurePath
 from typing import Any
 
 from ..config import RunConfig
@@ -239,6 +240,8 @@ def _table(name: str, table: Any, shared: Mapping[str, Any], where: str) -> Tabl
         where,
         ("rows",),
     )
+    if PurePath(name).name != name or name == "..":
+        raise ConfigError(f"{where}: its results are kept in a folder of this name; choose one without slashes")
     if isinstance(table.get("columns"), dict):
         own = _by_name(table["columns"], f"{where}, columns")
     else:

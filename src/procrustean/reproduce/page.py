@@ -80,7 +80,7 @@ def _glance(definitions: Definitions, cells: dict[str, list[Beside]]) -> str:
         "How many of the cells for which the paper has a number have been measured, and how they compare with it at "
         "oracle selection (marks as explained below). Tables share cells: ERM and MFW at ratio 100 are in several."
     ]
-    main = [c for c in cells.get("cifar", []) if c.seeds and c.cell.row in ("MFW", "MFW-DRW")]
+    main = [c for c in cells.get("cifar", []) if c.difference is not None and c.cell.row in ("MFW", "MFW-DRW")]
     if main:
         differences = [c.difference for c in main if c.difference is not None]
         listed = "; ".join(f"{c.cell.row}, {c.cell.column} {c.difference:+.1f} (n={c.seeds})" for c in main)
@@ -88,13 +88,13 @@ def _glance(definitions: Definitions, cells: dict[str, list[Beside]]) -> str:
             f"MFW and MFW-DRW in the main table differ from the paper by {min(differences):+.1f} to "
             f"{max(differences):+.1f} points: {listed}."
         )
-    text = _paragraph(" ".join(lines)) + "\n" + to_markdown(_tally(definitions, cells))
+    text = _paragraph(" ".join(lines)) + "\n" + to_markdown(_tally(cells))
     if _seen(cells.get("cifar", [])):
         text += "\n" + to_markdown(overview_table(definitions.tables["cifar"], cells["cifar"]))
     return text
 
 
-def _tally(definitions: Definitions, cells: dict[str, list[Beside]]) -> Table:
+def _tally(cells: dict[str, list[Beside]]) -> Table:
     order: tuple[Mark, ...] = ("reproduced", "within noise", "higher", "lower", "higher once", "lower once")
     rows = []
     for name, found in cells.items():

@@ -15,7 +15,7 @@ from procrustean.report.standing import RULE
 from procrustean.reproduce.advice import Entry, advice_page, rankings
 from procrustean.reproduce.by_hand import by_hand
 from procrustean.reproduce.comparison import SIGNS, Beside, beside
-from procrustean.reproduce.definitions import Cell, Definitions, paper_definitions
+from procrustean.reproduce.definitions import Cell, Definitions, paper_definitions, read_definitions
 from procrustean.reproduce.overview import each_text_once, finished_tables, listing, write_tables
 from procrustean.reproduce.page import reproduction_page
 from procrustean.reproduce.paper import PaperNumber
@@ -317,6 +317,13 @@ def test_what_has_not_been_measured_is_named_whoever_s_table_it_is_in(open_store
     assert "- `fidelity-mixing`: 16 of 16 cells: cifar10-lt100 (4)," in missing
     for name, spec in paper_definitions().tables.items():
         assert (f"- `{name}`: " in missing) == (not spec.aside)
+
+
+def test_a_table_of_ones_own_may_be_called_like_the_main_one(open_store: OpenStore, write: Write) -> None:
+    write(run("mfw"), 0.7, 0.7)
+    tail = {"source": "cifar10", "imbalance": "long_tailed", "rho": 100, "evaluate_every": 4}
+    own = read_definitions({"tables": {"cifar": {"columns": {"mine": tail}, "rows": {"MFW": {}}}}}, origin="mine.yaml")
+    assert "| MFW    |    300 |     1 | 70.0 |" in " ".join(reproduction_page(own, open_store()).splitlines())
 
 
 def test_a_page_keeps_what_people_wrote(open_store: OpenStore, write: Write) -> None:
