@@ -135,7 +135,9 @@ class PlainReporter:
         self.say(f"{name}: {epochs} epoch{'s' * (epochs != 1)}{going_on}")
 
     def epoch_done(self, name: str, epoch: int, record: dict[str, Any]) -> None:
-        shown = self._runs[name]
+        shown = self._runs.get(name)
+        if shown is None:
+            return
         shown.result = result_text(record) or shown.result
         done, now = epoch + 1, self._clock()
         shown.last_sign = now

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,8 @@ _QUIET = ("run_dir", "data_dir", "checkpoint_every", "evaluate_every")
 def differences(configs: Sequence[RunConfig]) -> list[str]:
     """For each run the settings in which it differs from others of the same name; empty where it has none.
 
+    Runs that these do not tell apart are named by their folders.
+
     >>> runs = [RunConfig("digits", method="mfw", options={"alpha": a}) for a in (0.5, 2)]
     >>> differences([*runs, RunConfig("digits", method="erm")])
     ['alpha=0.5', 'alpha=2', '']
@@ -32,7 +35,12 @@ def differences(configs: Sequence[RunConfig]) -> list[str]:
         keys = list(dict.fromkeys(key for twin in twins for key in twin))
         differing = [key for key in keys if len({json.dumps(twin.get(key)) for twin in twins}) > 1]
         texts.append(", ".join(_text(key, own[key]) for key in differing if own.get(key) is not None))
-    return texts
+    names = list(zip(said, texts, strict=True))
+    times = Counter(names)
+    return [
+        text if times[name] == 1 else ", ".join(filter(None, [text, str(config.run_dir or config.slug)]))
+        for name, text, config in zip(names, texts, configs, strict=True)
+    ]
 
 
 def _named(config: RunConfig) -> dict[str, Any]:

@@ -249,6 +249,16 @@ def test_lines_of_runs_that_take_turns_carry_their_own_names() -> None:
     assert second.startswith("MFW: epoch 1/20, loss 0.500, 12,346")
 
 
+def test_a_run_of_the_same_name_as_a_finished_one_goes_on() -> None:
+    reporter = PlainReporter(io.StringIO(), Clock())
+    for _ in range(2):
+        reporter.run_started("ERM", 3, 0)
+    for _ in range(2):
+        reporter.epoch_done("ERM", 2, RECORD)
+        reporter.within_epoch("ERM", 2, 0.5)
+        reporter.run_finished("ERM", "done")
+
+
 def test_what_runs_share_is_said_once() -> None:
     stream = io.StringIO()
     reporter = PlainReporter(stream)
