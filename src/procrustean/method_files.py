@@ -245,8 +245,7 @@ def _texts_beside(place: Path, text: bytes, given: str, beside: dict[str, Path])
     while waiting:
         content, name = waiting.pop()
         for module in _imported(content, name):
-            at = next((p for p in (folder / module, folder / f"{module}.py") if _is_module(p) and p != place), None)
-            if at is None or module in beside:
+            if module in beside or (at := _module_in(folder, module)) in (None, place):
                 continue
             beside[module] = at
             for file in sorted(at.rglob("*.py")) if at.is_dir() else [at]:
@@ -256,8 +255,26 @@ def _texts_beside(place: Path, text: bytes, given: str, beside: dict[str, Path])
     return found
 
 
-def _is_module(path: Path) -> bool:
-    return path.is_file() if path.suffix == ".py" else (path / "__init__.py").is_file()
+def _module_in(folder: Path, name: str) -> Path | None:
+    """The module or package that Python would import from a folder by this name, in the order in which it looks."""
+    package, module = folder / name, folder / f"{name}.py"
+    if (package / "__init__.py").is_file():
+        return package
+    if module.is_file():
+        return module
+    # A folder without __init__.py is a package too, unless one of this name is anywhere else.
+    return package if any(package.rglob("*.py")) and not _is_elsewhere(name) else None
+
+
+def _is_elsewhere(name: str) -> bool:
+    """Whether there is a module of this name that is more than a folder; nothing is imported."""
+    from importlib.util import find_spec
+
+    try:
+        spec = find_spec(name)
+    except (ImportError, ValueError):  # of a module that was made by hand
+        return True
+    return spec is not None and spec.origin is not None
 
 
 def _imported(text: bytes, given: str) -> list[str]:

@@ -92,6 +92,17 @@ def test_an_edited_file_is_imported_anew(work: Path) -> None:
     assert option_defaults(before)["temperature"] == 2.0
 
 
+def test_an_edited_module_in_a_folder_is_imported_anew(work: Path) -> None:
+    (work / "shared_numbers.py").write_text("from numbers_of_ours.heat import TEMPERATURE\n")
+    (work / "numbers_of_ours").mkdir()
+    names = []
+    for number in (3.0, 4.0):
+        (work / "numbers_of_ours" / "heat.py").write_text(f"TEMPERATURE = {number}\n")
+        names.append(use_file("mine.py:tempered"))
+        assert option_defaults(names[-1])["temperature"] == number
+    assert option_defaults(names[0])["temperature"] == 3.0
+
+
 def test_modules_of_one_name_beside_two_files_are_two(work: Path) -> None:
     (work / "lab").mkdir()
     (work / "lab" / "mine.py").write_text((work / "mine.py").read_text())

@@ -84,6 +84,17 @@ def test_what_modules_beside_it_import_counts_too(work: Path) -> None:
     assert read_code("mine.py").sha256 != before.sha256
 
 
+def test_a_folder_of_modules_is_a_package_without_saying_so(work: Path) -> None:
+    (work / "shared_numbers.py").write_text("import folder.part, torch, json\nTEMPERATURE = 2.0\n")
+    for folder in ("folder", "torch", "json"):  # of which Python has others, that are taken instead
+        (work / folder).mkdir()
+        (work / folder / "part.py").write_text("")
+    before = read_code("mine.py")
+    assert set(before.beside) == {"shared_numbers", "folder"}
+    (work / "folder" / "part.py").write_text("NUMBER = 1\n")
+    assert read_code("mine.py").sha256 != before.sha256
+
+
 def test_a_name_is_not_executed_to_be_read(work: Path) -> None:
     (work / "loud.py").write_text("open('executed', 'w')\ndef f(problem): ...\n")
     assert config("loud.py:f").slug

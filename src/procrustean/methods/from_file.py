@@ -111,7 +111,8 @@ def _make_way(name: str, place: Path, code: Code, given: str) -> None:
     known = sys.modules.get(name)
     if known is not None and name not in _beside:
         at = Path(getattr(known, "__file__", None) or "")
-        if at.resolve() not in (place, place / "__init__.py"):
+        folders = [Path(folder).resolve() for folder in getattr(known, "__path__", ())]  # of a package
+        if place not in (at.resolve(), *folders):
             raise ConfigError(
                 f"{given} cannot be imported: {place} has the name of a module that is imported already from "
                 f"{at if at.name else 'Python itself'}; rename it"
