@@ -80,8 +80,8 @@ def class_aware(labels: Labels, count: int, stream: Stream, *, per_class: int = 
     shown again. A class with fewer than `per_class` images repeats some inside a run. The cycles begin anew with every
     epoch, where the original lets them go on: the draw stays a function of the stream.
     """
-    if per_class < 1:
-        raise ConfigError(f"per_class = {per_class!r} received; a run has at least 1 image")
+    if not _is_whole(per_class) or per_class < 1:
+        raise ConfigError(f"per_class = {per_class!r} received; a run has a whole number of images, at least 1")
     order, starts, counts = _grouped(labels)
     # Streams of their own for the classes and for the images of each: a longer draw takes more of all of them.
     key = int(stream.raw(1)[0])
@@ -141,8 +141,8 @@ class EpochSampler(Sampler[int]):
     ) -> None:
         self.labels = _checked_labels(labels)
         self.count = len(self.labels) if count is None else count
-        if self.count < 1:
-            raise ConfigError(f"count = {count!r} received; an epoch has at least 1 image")
+        if not _is_whole(self.count) or self.count < 1:
+            raise ConfigError(f"count = {count!r} received; an epoch has a whole number of images, at least 1")
         if not _is_whole(seed):
             raise ConfigError(f"seed = {seed!r} received; give a whole number")
         self.seed = int(seed)
@@ -166,8 +166,8 @@ class EpochSampler(Sampler[int]):
         """
         if start is None:
             start = self.start if epoch == self.epoch else 0
-        if epoch < 0 or start < 0:
-            raise ConfigError(f"epoch = {epoch!r}, start = {start!r} received; both count from 0")
+        if not _is_whole(epoch) or not _is_whole(start) or epoch < 0 or start < 0:
+            raise ConfigError(f"epoch = {epoch!r}, start = {start!r} received; both are whole numbers, from 0 on")
         self.epoch, self.start, self.position = epoch, start, start
 
     def __len__(self) -> int:

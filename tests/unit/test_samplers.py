@@ -395,10 +395,12 @@ class TestRefusals:
             ({"world_size": 2}, "give both or neither"),
             ({"rank": 2, "world_size": 2}, "ranks count from 0 to world_size - 1"),
             ({"rank": -1, "world_size": 2}, "ranks count from 0 to world_size - 1"),
-            ({"count": 0}, "an epoch has at least 1 image"),
+            ({"count": 0}, "count = 0 received; an epoch has a whole number of images, at least 1"),
+            ({"count": 2.5}, "count = 2.5 received"),
+            ({"count": "3"}, "count = '3' received"),
         ],
     )
-    def test_places(self, options: dict[str, int], message: str) -> None:
+    def test_places(self, options: dict[str, Any], message: str) -> None:
         with pytest.raises(ConfigError, match=message):
             ClassBalancedSampler(LABELS, **options)
 
@@ -407,8 +409,14 @@ class TestRefusals:
             EffectiveNumberSampler(LABELS, beta=2.0)
         with pytest.raises(ConfigError, match="exponent = inf"):
             PowerSampler(LABELS, exponent=float("inf"))
-        with pytest.raises(ConfigError, match="per_class"):
-            ClassAwareSampler(LABELS, per_class=0)
+        for per_class in (0, 1.5):
+            with pytest.raises(ConfigError, match=f"per_class = {per_class} received"):
+                ClassAwareSampler(LABELS, per_class=per_class)  # type: ignore[arg-type]
+
+    @pytest.mark.parametrize("epoch", [-1, 1.5, "1"])
+    def test_epochs_that_are_none(self, epoch: Any) -> None:
+        with pytest.raises(ConfigError, match=f"epoch = {epoch!r}, start = 0 received"):
+            ClassBalancedSampler(LABELS).set_epoch(epoch)
 
     def test_epochs(self) -> None:
         sampler = ClassBalancedSampler(LABELS)
