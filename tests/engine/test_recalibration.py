@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import threading
 import warnings
 from pathlib import Path
 from typing import Any
@@ -125,7 +126,11 @@ def test_methods_that_look_ahead_show_the_network_plain_batches(
 def test_batches_that_a_forgotten_network_has_made_are_refused(
     tmp_path: Path, splits: Splits, tiny: dict[str, Any]
 ) -> None:
-    run = fit(splits, **{**tiny, "method": "m2m"}, run_dir=tmp_path / "m2m")
+    run = fit(splits, **{**tiny, "method": "m2m"}, images="streamed", workers=1, run_dir=tmp_path / "m2m")
+    before = set(threading.enumerate())
     with pytest.raises(ConfigError, match=r"statistics = 'mixed' received, but .* M2m .* 'kept', 'clean'"):
         evaluate(run.path, statistics="mixed", splits=splits)
+    for thread in set(threading.enumerate()) - before:  # those that read images have been told to end
+        thread.join(timeout=10)
+        assert not thread.is_alive()
     assert evaluate(run.path, statistics="clean", splits=splits)["images"] == run.metrics["images"]

@@ -47,22 +47,24 @@ def recompute_statistics(prepared: Prepared, net: Classifier, on: Statistics, im
         placement=prepared.placement,
         engine=Engine("eager", "a single pass"),
     )
-    run.begin_epoch(epochs - 1)
-    with averaged_statistics(net) as coming:
-        for part in run.steps:
-            for _ in range(part.inputs.steps):
-                for feed in run.feeds.values():
-                    feed.advance()
-                batch = part.batch()
-                coming(part.inputs.batch)
-                with precision(prepared.placement.device, low):
-                    if on == "mixed":
-                        run.objective.show(net, batch, run.clock)
-                    else:
-                        net(batch.x)
-                part.inputs.cursor.add_(1)
+    try:
+        run.begin_epoch(epochs - 1)
+        with averaged_statistics(net) as coming:
+            for part in run.steps:
+                for _ in range(part.inputs.steps):
+                    for feed in run.feeds.values():
+                        feed.advance()
+                    batch = part.batch()
+                    coming(part.inputs.batch)
+                    with precision(prepared.placement.device, low):
+                        if on == "mixed":
+                            run.objective.show(net, batch, run.clock)
+                        else:
+                            net(batch.x)
+                    part.inputs.cursor.add_(1)
+    finally:
+        run.close()
     run.finish()
-    run.close()
     net.eval()
 
 
