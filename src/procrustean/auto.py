@@ -14,7 +14,7 @@ from typing import Any
 from .advice.cost import this_machine
 from .advice.methods import Choice, worth_comparing
 from .advice.planning import Plan, load_images, planned
-from .api import STOPPED_AMONG_MANY, Stopped, load_run
+from .api import STOPPED_AMONG_MANY, Stopped, load_run, run_directory_of
 from .auto_choice import Candidate, Worth, best_of, worth_of
 from .config import RunConfig
 from .console import Reporter, held_out_text
@@ -65,7 +65,7 @@ def fit_auto(
         raise ConfigError(f"minutes = {minutes:g} received; comparing methods takes a time above 0")
     if config.drw:
         raise ConfigError("method 'auto' tries methods with and without drw; leave it out")
-    folder = config.run_dir or Path("runs") / config.slug
+    folder = run_directory_of(config)
     machine = this_machine(config.device, most_seconds=60 * minutes / FEWEST_COMPARED)
     load = partial(load_images, say=reporter.say)
     plan = planned(_agreed(folder, config), splits=splits, machine=machine, load=load)

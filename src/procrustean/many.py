@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from .advice.planning import planned
-from .api import STOPPED_AMONG_MANY, Stopped
+from .api import STOPPED_AMONG_MANY, Stopped, run_directory_of
 from .config import RunConfig
 from .console import Reporter, SilentReporter
 from .data.imageset import Splits
@@ -129,7 +129,7 @@ def fit_many(
 
 def check_places(configs: Sequence[RunConfig]) -> list[Path]:
     """The folder of each run; two runs in one are refused."""
-    paths = [config.run_dir or Path("runs") / config.slug for config in configs]
+    paths = [run_directory_of(config) for config in configs]
     seen: set[Path] = set()
     for path in paths:
         if path.resolve() in seen:
