@@ -10,7 +10,7 @@ import torch
 
 @contextmanager
 def undisturbed() -> Iterator[None]:
-    """Inside, gradients are on, autocast is off and numbers are float32, whatever holds around it.
+    """Inside, gradients are on, autocast is off, new tensors are float32 and on the CPU, whatever holds outside.
 
     A run computes the same in every program, or `precision` and the seed would not say what it is.
     """
@@ -21,6 +21,8 @@ def undisturbed() -> Iterator[None]:
         for device in ("cpu", "cuda"):
             if torch.is_autocast_enabled(device):
                 stack.enter_context(torch.autocast(device, enabled=False))
+        if torch.get_default_device().type != "cpu":
+            stack.enter_context(torch.device("cpu"))  # a generator of another device draws other weights
         stack.callback(torch.set_default_dtype, before)
         torch.set_default_dtype(torch.float32)
         yield

@@ -26,12 +26,24 @@ def doubles() -> Iterator[None]:
         torch.set_default_dtype(torch.float32)
 
 
+@contextmanager
+def another_device() -> Iterator[None]:
+    torch.set_default_device("meta")
+    try:
+        yield
+    finally:
+        assert torch.get_default_device().type == "meta"
+        torch.set_default_device(None)
+
+
 AMBIENT = {
     "no_grad": torch.no_grad,
     "inference_mode": torch.inference_mode,
     "bf16": lambda: torch.autocast("cpu", torch.bfloat16),
     "fp16": lambda: torch.autocast("cpu", torch.float16),
     "float64": doubles,
+    "default device": another_device,
+    "device": lambda: torch.device("meta"),
 }
 
 
