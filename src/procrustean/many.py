@@ -10,6 +10,7 @@ from typing import Any
 import torch
 
 from .advice.planning import planned
+from .ambient import undisturbed
 from .api import STOPPED_AMONG_MANY, Stopped, run_directory_of
 from .config import RunConfig
 from .console import Reporter, SilentReporter
@@ -43,6 +44,7 @@ class Outcome:
     error: Exception | None
 
 
+@undisturbed()
 def fit_many(
     configs: Sequence[RunConfig],
     *,

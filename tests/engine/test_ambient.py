@@ -11,9 +11,11 @@ import numpy as np
 import pytest
 import torch
 
-from procrustean import adjust, evaluate, fit, load_model
+from procrustean import RunConfig, adjust, evaluate, export, fit, load_model
 from procrustean.api import FinishedRun
 from procrustean.data.imageset import Splits
+from procrustean.diagnose import diagnose_run
+from procrustean.many import fit_many
 
 
 @contextmanager
@@ -63,16 +65,24 @@ def test_training_computes_the_same(
 ) -> None:
     with ambient:
         run = fit(splits, **{**tiny, "method": "mfw"}, run_dir=tmp_path / "run")
+        (one_of_many,) = fit_many(
+            [RunConfig.from_json({"source": splits.name, **tiny, "method": "mfw", "run_dir": tmp_path / "many"})],
+            splits=splits,
+        )
     weights = "model.safetensors"
-    assert (run.path / weights).read_bytes() == (plain.path / weights).read_bytes()
+    for path in (run.path, one_of_many.path):
+        assert (path / weights).read_bytes() == (plain.path / weights).read_bytes()
 
 
 def test_using_a_run_computes_the_same(
-    ambient: AbstractContextManager[Any], plain: FinishedRun, splits: Splits
+    ambient: AbstractContextManager[Any], plain: FinishedRun, splits: Splits, tmp_path: Path
 ) -> None:
     pixels = splits.test.images[:4]
+    measured = diagnose_run(plain.path, splits=splits).to_json()
     scores, adjusted = load_model(plain.path).scores(pixels), adjust(plain.path, splits=splits)
     with ambient:
         assert evaluate(plain.path, splits=splits) == plain.metrics
         assert adjust(plain.path, splits=splits) == adjusted
         assert np.array_equal(load_model(plain.path).scores(pixels), scores)
+        assert diagnose_run(plain.path, splits=splits).to_json() == measured
+        assert export(plain.path, form="torch", output=tmp_path / "exported").difference < 1e-6

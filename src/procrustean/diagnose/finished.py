@@ -14,6 +14,7 @@ import torch
 from safetensors import SafetensorError
 from torch import Tensor
 
+from ..ambient import undisturbed
 from ..api import prepare_again
 from ..data.imageset import Splits
 from ..engine.checkpoint import kept_checkpoints
@@ -71,6 +72,7 @@ class Weights:
         return {name[len(self.prefix) :]: t for name, t in tensors.items() if name.startswith(self.prefix)}
 
 
+@undisturbed()
 def diagnose_run(
     run: str | Path, *, splits: Splits | None = None, say: Callable[[str], None] = lambda text: None
 ) -> Diagnosis:

@@ -7,6 +7,7 @@ import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
+from ..ambient import undisturbed
 from ..auto import compared_in, worth_in
 from ..calibration.kept import HELD_OUT_SCORES, held_out_scores
 from ..calibration.priors import read_prior
@@ -29,6 +30,7 @@ class Exported:
     difference: float  # largest difference of a probability between the network and what was written
 
 
+@undisturbed()
 def export(
     model: str | Path, *, form: Format = "safetensors", output: str | Path | None = None, prior: str | None = None
 ) -> Exported:
