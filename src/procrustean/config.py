@@ -10,7 +10,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from numbers import Integral, Real
 from pathlib import Path
-from typing import Any, Literal, get_args
+from types import NoneType
+from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from .errors import ConfigError, did_you_mean
 from .method_files import file_method, folder_name, method_identity, pinned_name
@@ -265,63 +266,47 @@ def typed_settings(data: Mapping[str, Any], *, origin: str) -> dict[str, Any]:
     return {key: _typed(key, value, origin) for key, value in data.items()}
 
 
-_WHOLE = (
-    "epochs",
-    "batch_size",
-    "seed",
-    "data_seed",
-    "image_size",
-    "evaluate_every",
-    "probe_every",
-    "keep_weights_every",
-    "workers",
-)
-_SWITCH = ("drw", "track_training", "probes")
-_SEVERAL: dict[str, tuple[type, type]] = {"classes": (str, str), "features_at": (Integral, int)}  # given, kept
-_NUMBER = ("rho", "lr", "weight_decay", "hold_out", "checkpoint_every")
-_CHOICE = {
-    "imbalance": ("natural", "long_tailed", "step"),
-    "hold_out_from": ("training", "source"),
-    "device": ("auto", "cpu", "cuda"),
-    "precision": ("auto", "fp32", "bf16"),
-    "engine": ("auto", "eager", "captured", "compiled"),
-    "kernels": ("auto", "on", "off"),
-    "on_bad_image": ("error", "skip"),
-    "augment": get_args(Augment),
-    "images": ("auto", "resident", "streamed"),
-    "average": ("none", "ema", "swa", "both"),
-    "swa_from": ("drw", "last_quarter"),
-}
-_REQUIRED = ("seed", "data_seed", "checkpoint_every")
-_SAID = ("drw", "track_training", "method", "options", "recipe")  # never left open
+def _kind_of(hint: Any) -> Any:
+    """A type without the None of settings that may be left open."""
+    given = [kind for kind in get_args(hint) if kind is not NoneType]
+    return given[0] if NoneType in get_args(hint) else hint
+
+
+# What RunConfig says about each setting: its type, and whether it may be None.
+_HINTS = get_type_hints(RunConfig)
+_KINDS = {name: _kind_of(hint) for name, hint in _HINTS.items()}
+#: Settings that may be left open; a file need not name the source, which the command line may.
+_OPEN = {"source", *(name for name, hint in _HINTS.items() if NoneType in get_args(hint))}
 
 
 def _typed(key: str, value: Any, origin: str) -> Any:
     def refuse(wanted: str) -> ConfigError:
         return ConfigError(f"{origin}: {key} = {value!r} received; it has to be {wanted}")
 
-    if value is None and (key == "augment" or key not in (*_REQUIRED, *_CHOICE, *_SWITCH, *_SEVERAL, *_SAID)):
+    kind = _KINDS[key]
+    if value is None and key in _OPEN:
         return None
-    if key in _WHOLE:
+    if kind is int:
         if isinstance(value, bool) or not isinstance(value, Integral):  # numpy's are such, too
             raise refuse("a whole number")
         return int(value)
-    elif key in _NUMBER:
+    elif kind is float:
         if isinstance(value, bool) or not isinstance(value, Real):
             raise refuse("a number")
         return float(value)
-    elif key in _CHOICE:
-        if value not in _CHOICE[key]:
-            raise refuse("one of " + ", ".join(_CHOICE[key]))
-    elif key in _SWITCH:
+    elif get_origin(kind) is Literal:
+        if value not in get_args(kind):
+            raise refuse("one of " + ", ".join(get_args(kind)))
+    elif kind is bool:
         if not isinstance(value, bool):
             raise refuse("true or false")
-    elif key in _SEVERAL:
-        given, kept = _SEVERAL[key]
+    elif get_origin(kind) is tuple:
+        member = get_args(kind)[0]
+        given = Integral if member is int else member
         listed = isinstance(value, list | tuple)
         if not listed or not all(isinstance(v, given) and not isinstance(v, bool) for v in value):
-            raise refuse("a list of " + ("names" if kept is str else "whole numbers"))
-        return tuple(kept(v) for v in value)
+            raise refuse("a list of " + ("names" if member is str else "whole numbers"))
+        return tuple(member(v) for v in value)
     elif key == "options":
         if not isinstance(value, dict) or not all(isinstance(k, str) for k in value):
             raise refuse("a mapping of option names to values")
@@ -329,4 +314,4 @@ def _typed(key: str, value: Any, origin: str) -> Any:
         raise refuse("the name of a method, which a record can keep; of one of your own 'FILE.py:NAME'")
     elif not isinstance(value, str | Path):
         raise refuse("a text")
-    return Path(value) if key in ("data_dir", "run_dir") else value
+    return Path(value) if kind is Path else value
