@@ -359,8 +359,12 @@ def notify(text: str) -> None:
 
 def abandon(stream: TextIO) -> None:
     """Send what a stream still holds nowhere: Python would try to write it once more at exit, and fail."""
+    try:
+        number = stream.fileno()
+    except OSError:  # a stream of the caller's own, which is no file
+        return
     nowhere = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(nowhere, stream.fileno())
+    os.dup2(nowhere, number)
     os.close(nowhere)
 
 

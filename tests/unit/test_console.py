@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import errno
 import io
 import os
 import sys
@@ -292,6 +293,15 @@ def test_a_terminal_that_closes_does_not_end_a_run(
         reporter.epoch_done("ERM", 0, RECORD)
         reporter.run_finished("ERM", "done")
         reporter.close()
+
+
+class Full(io.StringIO):
+    def write(self, text: str) -> int:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+
+def test_a_stream_that_is_no_file_may_be_full() -> None:
+    run(PlainReporter(Full()), Clock(), 3, 1)
 
 
 def test_the_silent_reporter_writes_nothing(capsys: pytest.CaptureFixture[str]) -> None:
