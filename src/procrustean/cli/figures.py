@@ -13,17 +13,22 @@ from .outcome import finished_results
 
 @dataclass(frozen=True)
 class Figures:
-    """Draw a figure of the paper from finished runs that were trained with --probes or diagnosed, as PNG and SVG.
+    """Draw a figure from finished runs as PNG and SVG, most of them as in the paper.
+
+    alpha, beta and imbalance take any runs, the others those that were trained with --probes or diagnosed.
 
     progress: training accuracy and classification ratio along the epochs. gradients: norm of the loss gradient at the
     mixing layer. deviation: distance between training and test features. tsne: features of the largest and the
     smallest class. bars: accuracy of every class. toy: features in the plane and decision regions (--net resnet32-2d).
-    alpha, beta: accuracy of MFW along its options.
+    alpha, beta: accuracy of MFW along its options. imbalance: accuracy of the larger and the smaller classes along
+    the imbalance ratio.
 
     Example: procrustean figures progress runs/erm runs/mfw --output figures
     """
 
-    name: tyro.conf.Positional[Literal["progress", "gradients", "deviation", "tsne", "bars", "toy", "alpha", "beta"]]
+    name: tyro.conf.Positional[
+        Literal["progress", "gradients", "deviation", "tsne", "bars", "toy", "alpha", "beta", "imbalance"]
+    ]
     """Which figure."""
     runs: tyro.conf.Positional[tuple[Path, ...]]
     """Folders of runs, result files, or folders of either; one panel per setting, in this order."""

@@ -257,15 +257,22 @@ def joined_data(parts: Mapping[str, str]) -> str:
     return ", ".join(text for text in (parts.get("source"), made, parts.get("held_out")) if text)
 
 
-def distinct_labels(groups: Sequence[Group], *, shown_beside: Collection[str] = ()) -> list[str]:
+def _same_data(group: Group) -> Any:
+    return data_setting(group.results[0])
+
+
+def distinct_labels(
+    groups: Sequence[Group], *, shown_beside: Collection[str] = (), alike: Callable[[Group], Any] = _same_data
+) -> list[str]:
     """One label per group; groups of the same label and data get the settings in which they differ added.
 
     Args:
         groups: the groups that appear together.
         shown_beside: settings that the reader sees elsewhere, such as recipe, epochs or net; never added.
+        alike: what groups share whose labels have to differ; by default their data.
     """
     settings = [named_settings(group) for group in groups]
-    rows = [comparable([group.label, data_setting(group.results[0])]) for group in groups]
+    rows = [comparable([group.label, alike(group)]) for group in groups]
     labels = []
     for group, own, row in zip(groups, settings, rows, strict=True):
         twins = [other for other, other_row in zip(settings, rows, strict=True) if other_row == row]

@@ -1,4 +1,7 @@
-"""The paper's figures, drawn from the records of runs; matplotlib and scikit-learn are imported when one is drawn."""
+"""Figures of the paper and one more, drawn from the records of runs.
+
+matplotlib and scikit-learn are imported when one is drawn.
+"""
 
 from __future__ import annotations
 
@@ -21,6 +24,7 @@ FIGURES = {
     "toy": "features in the plane and decision regions along the epochs, one figure per run",
     "alpha": "accuracy of MFW along alpha",
     "beta": "weight function and accuracy of MFW along beta",
+    "imbalance": "accuracy of all, of the larger and of the smaller half of the classes along the imbalance ratio",
 }
 
 
@@ -47,7 +51,7 @@ def draw(
     """
     if name not in FIGURES:
         raise ConfigError(f"there is no figure {name!r}. {did_you_mean(name, FIGURES)}")
-    from . import ablation, bars, embedding, lines, plane
+    from . import ablation, bars, embedding, imbalance, lines, plane
     from .canvas import save
     from .panels import panels_of
 
@@ -63,6 +67,8 @@ def draw(
         figure, remarks = ablation.alpha(results), ablation.remarks(results, "alpha")
     elif name == "beta":
         figure, remarks = ablation.beta(results), ablation.remarks(results, "beta")
+    elif name == "imbalance":
+        figure, remarks = imbalance.imbalance(results), imbalance.remarks(results)
     else:
         panels, remarks = panels_of(results), []
         if name == "bars":

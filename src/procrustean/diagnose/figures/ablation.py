@@ -9,7 +9,7 @@ from ...report.figures import INK, MUTED
 from ...report.results import Result
 from ..mfw_settings import Option
 from ..option_lines import SPREADS, Line, lines_along
-from .canvas import COLOURS, MARKERS, axis_labels, legend, sheet, title
+from .canvas import COLOURS, MARKERS, axis_labels, legend, log_axis, sheet, title
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -73,7 +73,7 @@ def alpha(results: Sequence[Result]) -> Figure:
     if any(_published(line) for line in lines):
         handles.append(Line2D([], [], color=INK, linestyle=(0, (1, 2)), linewidth=1.4))
         names.append("as published, its epoch unknown")
-    _log_axis(axis, sorted({point.value for line in lines for point in line.points}))
+    log_axis(axis, sorted({point.value for line in lines for point in line.points}))
     axis_labels(axis, r"$\alpha$", "test accuracy (%)")
     legend(figure, handles, names, columns=2)
     return figure
@@ -97,7 +97,7 @@ def beta(results: Sequence[Result]) -> Figure:
         _weight_function(axes[0][column], mine, values)
         for line in mine:
             _draw(axes[1][column], line, kinds.index((line.source, line.kind, line.rho)))
-        _log_axis(axes[1][column], values)
+        log_axis(axes[1][column], values)
         axis_labels(axes[1][column], r"$\beta$")
     axis_labels(axes[0][0], y="strength s(N)")
     axis_labels(axes[1][0], y="test accuracy (%)")
@@ -145,12 +145,6 @@ def _draw(axis: Axes, line: Line, number: int) -> str:
         zorder=4,
     )
     return colour
-
-
-def _log_axis(axis: Axes, values: Sequence[float]) -> None:
-    axis.set_xscale("log")
-    axis.set_xticks(list(values), [f"{value:g}" for value in values])
-    axis.minorticks_off()
 
 
 def _weight_function(axis: Axes, lines: Sequence[Line], values: Sequence[float]) -> None:

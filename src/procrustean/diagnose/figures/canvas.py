@@ -70,6 +70,13 @@ def axis_labels(panel: Axes, x: str = "", y: str = "") -> None:
         panel.set_ylabel(y, fontsize=9.5, color=INK)
 
 
+def log_axis(panel: Axes, values: Sequence[float]) -> None:
+    """A logarithmic x axis with a tick at each of these values."""
+    panel.set_xscale("log")
+    panel.set_xticks(list(values), [f"{value:g}" for value in values])
+    panel.minorticks_off()
+
+
 def from_zero(panels: Sequence[Axes]) -> None:
     """Let the common y axis of drawn panels begin at 0 and end above all of their lines."""
     highest = max((panel.dataLim.ymax for panel in panels), default=1.0)
