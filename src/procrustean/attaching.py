@@ -40,6 +40,7 @@ class Attachment(MixPoint):
         self._recent: list[Mix] = []
         self._replayed = False
         self._labels: LabelsOfCall | None = None
+        _set_apart(module)
 
     def __call__(
         self, labels: Tensor | None = None, generator: torch.Generator | None = None
@@ -123,6 +124,8 @@ class Attachment(MixPoint):
     def remove(self) -> None:
         """Take the hooks off the model."""
         super().remove()
+        if not self.removed:
+            _no_longer_apart(self.module)
         self.removed = True
         if self._labels is not None:
             self._labels.remove()
@@ -266,6 +269,22 @@ def attachable(model: nn.Module, layer: str, labels: str | None = None) -> nn.Mo
             "also of a copied one: procrustean.attaching.attachments(model)"
         )
     return module
+
+
+def _set_apart(module: nn.Module) -> None:
+    """Let compiled code tell a layer with MFW from one without, which it does not by their hooks.
+
+    torch.compile runs the code of an equal model that it has compiled before, with MFW on it or not. What it does look
+    at is whether a layer has a `forward` of its own; the one put here is that of its class.
+    """
+    if not isinstance(module, torch.jit.ScriptModule):
+        module.__dict__.setdefault("forward", module.forward)
+
+
+def _no_longer_apart(module: nn.Module) -> None:
+    own = module.__dict__.get("forward")
+    if own is not None and getattr(own, "__func__", None) is type(module).forward:  # not one that somebody else has put
+        del module.__dict__["forward"]
 
 
 def _name_before(path: str) -> str:

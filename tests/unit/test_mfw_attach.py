@@ -292,6 +292,35 @@ class TestCompiled:
         with pytest.raises(LayerError, match="got no labels"):
             compiled(x)
 
+    @pytest.mark.parametrize("before", ["an equal model", "the model itself", "the model with another handle"])
+    def test_what_was_compiled_without_it_is_not_run_in_its_place(self, before: str) -> None:
+        model, (x, y) = made(), next(batches(1))
+        if before == "the model with another handle":
+            MFW(COUNTS).attach(model, "middle").remove()
+        other = made() if before == "an equal model" else model
+        torch.compile(other, backend="eager")(x)
+        handle = MFW(COUNTS).attach(model, "middle")
+        compiled = torch.compile(model, backend="eager")
+        with pytest.raises(LayerError, match="got no labels"):
+            compiled(x)
+        twin = made()
+        eager = MFW(COUNTS).attach(twin, "middle")
+        with handle(y, seeded(0)), eager(y, seeded(0)):
+            torch.testing.assert_close(compiled(x), twin(x))
+        handle.remove()
+        eager.remove()
+        torch.testing.assert_close(compiled(x), twin(x))
+
+    def test_a_forward_that_somebody_else_has_put_stays(self) -> None:
+        model = made()
+        own = model.middle.forward = nn.Identity().forward
+        MFW(COUNTS).attach(model, "middle").remove()
+        assert model.middle.forward is own
+        handle = MFW(COUNTS).attach(model, "stem")
+        own = model.stem.forward = nn.Identity().forward
+        handle.remove()
+        assert model.stem.forward is own
+
 
 class TestCheckpointing:
     """The layer runs again inside backward and must see the numbers of its forward pass."""
@@ -463,19 +492,14 @@ class TestErrors:
         with torch.no_grad(), handle(y):
             model(x)
 
-    @pytest.mark.parametrize("mistake", ["another layer", "another model", "compiled before"])
+    @pytest.mark.parametrize("mistake", ["another layer", "another model"])
     def test_a_layer_that_is_never_called(self, mistake: str) -> None:
         model, (x, y) = made(), next(batches(1))
         if mistake == "another layer":
             model.spare = nn.Linear(2, 2)
             handle = MFW(COUNTS).attach(model, "spare")
-        elif mistake == "another model":
-            handle, model = MFW(COUNTS).attach(model, "middle"), made()
         else:
-            torch._dynamo.reset()
-            model.compile(backend="eager")
-            model(x)
-            handle = MFW(COUNTS).attach(model, "middle")
+            handle, model = MFW(COUNTS).attach(model, "middle"), made()
         message = r"was not called while it had its labels.*attach before torch\.compile"
         with pytest.raises(LayerError, match=message), handle(y):
             model(x)
