@@ -21,11 +21,14 @@ STEP_RATIO = 1.5
 def checked_counts(counts: Iterable[SupportsInt] | Mapping[int, SupportsInt]) -> tuple[int, ...]:
     """The counts as a tuple of positive integers, or a DataError that names the class at fault.
 
-    A mapping, such as a Counter of the labels, has the class indices as its keys.
+    A mapping, such as a Counter of the labels, has the class indices as its keys, and so has a series of pandas, whose
+    `value_counts` begins with the largest class.
 
     >>> checked_counts([5, 3]), checked_counts({1: 3, 0: 5})
     ((5, 3), (5, 3))
     """
+    if getattr(counts, "ndim", None) == 1 and hasattr(counts, "to_dict"):  # a series of pandas
+        counts = cast("Mapping[int, SupportsInt]", counts.to_dict())
     if isinstance(counts, Mapping):
         if set(counts) != set(range(len(counts))):
             raise DataError(
@@ -33,15 +36,13 @@ def checked_counts(counts: Iterable[SupportsInt] | Mapping[int, SupportsInt]) ->
                 f"needs the class indices 0 to {len(counts) - 1} as keys; or give a list in the order of the classes"
             )
         counts = [counts[index] for index in range(len(counts))]
-    try:
-        given = list(counts)
-    except TypeError:
+    if isinstance(counts, str) or not isinstance(counts, Iterable) or getattr(counts, "ndim", 1) == 0:
         raise DataError(
             f"counts of type {type(counts).__name__} received; give the training images of each class in the order of "
             "the labels, as class_counts(dataset) returns them"
-        ) from None
+        )
     values: list[int] = []
-    for index, value in enumerate(given):
+    for index, value in enumerate(counts):
         try:
             number = float(cast(float, value))
         except (TypeError, ValueError):
@@ -54,16 +55,26 @@ def checked_counts(counts: Iterable[SupportsInt] | Mapping[int, SupportsInt]) ->
     negative = [index for index, value in enumerate(values) if value < 0]
     if negative:
         raise DataError(
-            f"classes {negative} have negative counts ({[values[i] for i in negative]}); give the number of training "
-            "images of each class"
+            f"classes {_some(negative)} have negative counts ({_some([values[i] for i in negative])}); give the number "
+            "of training images of each class"
         )
     empty = [index for index, value in enumerate(values) if value == 0]
     if empty:
         raise DataError(
-            f"classes {empty} have no images; "
-            "remove these classes or re-index the labels so that every class has at least one image"
+            f"classes {_some(empty)} have no images; remove these classes or re-index the labels so that every class "
+            "has at least one image. If these are labels and no counts, give class_counts(labels)"
         )
     return tuple(values)
+
+
+def _some(numbers: list[int]) -> str:
+    """As a list is shown, cut where it is long.
+
+    >>> _some([1, 2]), _some(list(range(99)))
+    ('[1, 2]', '[0, 1, 2, 3, 4, 5, 6, 7, 8, 9, ... 89 more]')
+    """
+    first = ", ".join(map(str, numbers[:10]))
+    return f"[{first}{f', ... {len(numbers) - 10} more' * (len(numbers) > 10)}]"
 
 
 def geometric_mean(counts: Sequence[int]) -> float:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from hypothesis import given
@@ -186,13 +187,15 @@ def test_counts_that_cannot_be(counts: list[float], message: str) -> None:
         checked_counts(counts)
 
 
-@pytest.mark.parametrize("counts", ["many", [5, None]])
+@pytest.mark.parametrize("counts", [["many", "few"], [5, None]])
 def test_counts_that_are_no_numbers(counts: object) -> None:
     with pytest.raises(DataError, match="give one number of images per class"):
         checked_counts(counts)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize(("counts", "kind"), [(None, "NoneType"), (5, "int"), (torch.tensor(5), "Tensor")])
+@pytest.mark.parametrize(
+    ("counts", "kind"), [(None, "NoneType"), (5, "int"), ("a.csv", "str"), (torch.tensor(5), "Tensor")]
+)
 def test_counts_that_are_not_several(counts: Any, kind: str) -> None:
     with pytest.raises(DataError, match=rf"counts of type {kind} received; give the training images of each class"):
         MFW(counts)
@@ -203,3 +206,16 @@ def test_counts_by_class_index() -> None:
     for wrong in ({1: 500, 2: 50}, {"cat": 5, "dog": 3}):
         with pytest.raises(DataError, match="needs the class indices 0 to 1 as keys"):
             checked_counts(wrong)
+
+
+def test_counts_of_pandas_are_in_the_order_of_the_classes() -> None:
+    """`value_counts` puts the largest class first."""
+    labels = pd.Series([2, 2, 2, 1, 0, 0])
+    assert MFW(labels.value_counts()).counts == (2, 1, 3)
+    with pytest.raises(DataError, match="counts by 'cat', 'dog' received; a mapping needs the class indices"):
+        checked_counts(pd.Series(["dog", "cat", "cat"]).value_counts())
+
+
+def test_labels_in_place_of_counts() -> None:
+    with pytest.raises(DataError, match=r"classes \[0, 3, .*90 more\] have no images.*give class_counts\(labels\)"):
+        checked_counts([0, 1, 2] * 100)
