@@ -56,6 +56,10 @@ class Attachment(MixPoint):
     def __exit__(self, *error: object) -> None:
         """Never reached; Python wants it beside __enter__."""
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Without the batch, which belongs to this model and not to a copy of it, or to what is kept of it."""
+        return {**self.__dict__, "mix": None, "open": False, "called": False, "_recent": [], "_replayed": False}
+
     def take_labels(self, model: nn.Module, argument: str) -> None:
         """From now on the labels are those that `model` is called with."""
         self._labels = LabelsOfCall(self, model, argument)

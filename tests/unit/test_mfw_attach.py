@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import itertools
+import pickle
 import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -15,6 +16,7 @@ from torch._dynamo.testing import CompileCounterWithBackend
 from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
 
+from procrustean.attaching import attachments
 from procrustean.errors import ConfigError, DataError, LayerError
 from procrustean.mfw import MFW, Attachment
 from procrustean.mixing import blend
@@ -320,6 +322,32 @@ class TestCompiled:
         own = model.stem.forward = nn.Identity().forward
         handle.remove()
         assert model.stem.forward is own
+
+
+class TestCopies:
+    @pytest.mark.parametrize("copied", [copy.deepcopy, lambda model: pickle.loads(pickle.dumps(model))])
+    def test_a_copy_made_in_the_middle_of_a_batch_has_no_part_in_it(
+        self, copied: Callable[[Convolutions], Convolutions]
+    ) -> None:
+        model, (x, y) = made(), next(batches(1))
+        with MFW(COUNTS).attach(model, "middle")(y):
+            model(x)
+            twin = copied(model)
+            model(x)
+        twin.eval()(x)
+        twin.train()
+        with pytest.raises(LayerError, match="got no labels"):
+            twin(x)
+        with attachments(twin)["middle"](y):
+            twin(x)
+
+    def test_a_kept_model_does_not_hold_the_last_batch(self) -> None:
+        model, (x, y) = made(), next(batches(1))
+        handle = MFW(COUNTS).attach(model, "middle")
+        before = len(pickle.dumps(model))
+        with handle(y):
+            model(x)
+        assert len(pickle.dumps(model)) == before
 
 
 class TestCheckpointing:
