@@ -109,14 +109,16 @@ def test_files_that_cannot_be_read_are_named_and_the_others_classified(
     (folder / "deeper").mkdir(parents=True)
     shutil.copy(colours / "test" / "red" / "000.png", folder / "deeper" / "good.png")
     (folder / "broken.png").write_bytes(b"\x89PNG nothing")
+    (folder / "phone.heic").write_bytes(b"\0\0\0\x18ftypheic")
     (folder / "notes.txt").touch()
     (folder / ".hidden.png").touch()
     answer = call("predict", run, folder, "--output", "p.csv", "--device", "cpu")
     assert answer.code == 1
-    assert "1 of 2 images classified" in answer.err
+    assert "1 of 3 images classified" in answer.err
     assert "1 file that is no image was passed over" in answer.err
-    broken, good = rows(Path("p.csv"))
+    broken, good, phone = rows(Path("p.csv"))
     assert broken["problem"] == "not an image"
+    assert phone["problem"] == "not supported: HEIC, save it as PNG or JPEG"
     assert broken["class"] == ""
     assert good["class"] == "red"
 

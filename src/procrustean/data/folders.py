@@ -12,6 +12,7 @@ from procrustean.errors import DataError
 
 EMPTY = "class folder without images"
 LAYOUT = "the layout is FOLDER/class/image or FOLDER/train/class/image"
+DEEPEST = 5  # how many folders that hold nothing but a folder are gone down to find the classes
 LEFTOVERS = {"thumbs.db", "ehthumbs.db", "desktop.ini", "icon\r", "__macosx"}  # of file managers, lower case
 
 
@@ -23,6 +24,7 @@ def list_folder(root: Path, bad: Problems, on_bad_image: OnBadImage = "error") -
     classes are refused at once, unless what cannot be used is to be left out.
     """
     files: list[ImageFile] = []
+    nested: list[Path] = []
     for split, folder in _split_folders(root, bad).items():
         class_folders = _folders(folder, root, bad)
         _refuse_equal_names(class_folders)
@@ -33,9 +35,13 @@ def list_folder(root: Path, bad: Problems, on_bad_image: OnBadImage = "error") -
             for path in entries:
                 if path.is_file():
                     files.append(ImageFile(str(path.relative_to(root)), path, split, composed(class_folder.name)))
+                elif path.is_dir():
+                    nested.append(path)
+                    bad[str(path.relative_to(root))] = "a folder inside a class folder"
                 else:
-                    what = "a folder inside a class folder" if path.is_dir() else "not a regular file"
-                    bad[str(path.relative_to(root))] = what
+                    bad[str(path.relative_to(root))] = "not a regular file"
+    if nested and not files:
+        _refuse_folders_of_folders(root, nested[0])
     if on_bad_image == "skip":
         return files
     bad.update(_untrained(files))
@@ -104,6 +110,21 @@ def _refuse_a_class_folder(root: Path) -> None:
         f"{root}: holds images but no class folders. If {root.resolve().name} is one of the classes, name the folder "
         f"that holds them all, {above}. Else put the images into one folder per class ({LAYOUT}), or list them in a "
         "CSV file with columns path and label and name that"
+    )
+
+
+def _refuse_folders_of_folders(root: Path, nested: Path) -> None:
+    """Say which folder was probably meant where the class folders hold folders, such as this one, and no files."""
+    meant = nested.parent
+    for _ in range(DEEPEST):
+        inside = [path for path in entries_of(meant) if path.is_dir()]
+        if len(inside) != 1 or not any(path.is_dir() for path in entries_of(inside[0])):
+            break
+        meant = inside[0]
+    raise DataError(
+        f"{root}: no images where they are looked for, but folders such as {nested}. If the classes lie deeper, name "
+        f"the folder that holds them or their train and test folders, such as {meant}. Else put the images of each "
+        f"class into its folder itself ({LAYOUT}), or list them in a CSV file with columns path and label and name that"
     )
 
 

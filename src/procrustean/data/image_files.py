@@ -6,6 +6,7 @@ docs/reliability.md states the rules.
 from __future__ import annotations
 
 import io
+import re
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -29,6 +30,16 @@ SUFFIXES = {".png", ".jpg", ".jpeg", ".webp", ".bmp", ".gif", ".tif", ".tiff", "
 DEFAULT_SIZE = 64
 #: What is wrong with files that were never meant to be images.
 NOT_AN_IMAGE, EMPTY_FILE = "not an image", "empty file"
+#: How files of other formats begin that cameras, phones, scanners and browsers write, and what they are.
+OTHER_FORMATS = (
+    (re.compile(rb"....ftyp(heic|heix|heim|heis|hevc|hevx|mif1|msf1)", re.DOTALL), "HEIC"),
+    (re.compile(rb"....ftyp(avif|avis)", re.DOTALL), "AVIF"),
+    (re.compile(rb"....ftypcr", re.DOTALL), "Canon raw"),
+    (re.compile(rb"\xff\x0a|\x00\x00\x00\x0cJXL "), "JPEG XL"),
+    (re.compile(rb"\xff\x4f\xff\x51|\x00\x00\x00\x0cjP  "), "JPEG 2000"),
+    (re.compile(rb".{128}DICM", re.DOTALL), "DICOM"),
+    (re.compile(rb"8BPS"), "Photoshop"),
+)
 #: Decoded images are copied once when they are split into sets and once more when some are held out.
 COPIES = 3
 
@@ -155,7 +166,8 @@ def reason(content: Path | bytes, error: Exception) -> str:
     if (content.stat().st_size if isinstance(content, Path) else len(content)) == 0:
         return EMPTY_FILE
     if isinstance(error, UnidentifiedImageError):
-        return NOT_AN_IMAGE
+        other = _other_format(content)
+        return f"not supported: {other}, save it as PNG or JPEG" if other else NOT_AN_IMAGE
     if isinstance(error, Image.DecompressionBombError | Image.DecompressionBombWarning):
         return f"more than {Image.MAX_IMAGE_PIXELS:,} pixels"
     if isinstance(error, MemoryError):
@@ -163,6 +175,14 @@ def reason(content: Path | bytes, error: Exception) -> str:
     if isinstance(error, Unsupported):
         return f"not supported: {error}"
     return f"damaged: {error}"
+
+
+def _other_format(content: Path | bytes) -> str:
+    """What kind of image it is, if it is one of those that are known but not read; else empty."""
+    if isinstance(content, Path):
+        with content.open("rb") as file:
+            content = file.read(132)
+    return next((name for beginning, name in OTHER_FORMATS if beginning.match(content)), "")
 
 
 def _refuse_bombs(files: Sequence[ImageFile], side: int) -> None:

@@ -332,6 +332,33 @@ def test_a_class_folder_names_the_folder_above_it(tmp_path, monkeypatch, inside,
         load(".")
 
 
+@pytest.mark.parametrize("on_bad_image", ["error", "skip"])
+@pytest.mark.parametrize(
+    ("below", "meant"),
+    [
+        ("", "outer/photos"),
+        ("train/", "outer/photos"),
+        ("unpacked/v1/", "outer/photos/unpacked/v1"),
+        ("unpacked/v1/train/", "outer/photos/unpacked/v1"),
+    ],
+)
+def test_a_folder_around_the_images_names_the_folder_in_it(tmp_path, below, meant, on_bad_image):
+    pictures(tmp_path, {f"outer/photos/{below}{name}": 2 for name in ("cat", "owl")})
+    if "train" in below:
+        pictures(tmp_path, {f"outer/photos/{below}../test/{name}": 1 for name in ("cat", "owl")})
+    with pytest.raises(DataError, match=rf"If the classes lie deeper, name .* such as {tmp_path / meant}\. Else"):
+        load(tmp_path / "outer", on_bad_image=on_bad_image)
+    load(tmp_path / meant)
+
+
+def test_images_of_which_all_lie_below_their_class_folder(tmp_path):
+    pictures(tmp_path, {f"{split}/{name}/day 1": 2 for name in ("cat", "owl") for split in ("train", "test")})
+    with pytest.raises(
+        DataError, match=r"but folders such as .*day 1\. .*put the images of each class into its folder"
+    ):
+        load(tmp_path)
+
+
 @pytest.mark.skipif(sys.platform == "win32", reason="needs symbolic links and pipes")
 def test_links_and_pipes_do_not_hang(tmp_path):
     pictures(tmp_path / "pets", {"a": 2, "b": 2})
@@ -349,6 +376,10 @@ def test_links_and_pipes_do_not_hang(tmp_path):
     (tmp_path / "pets" / "round").symlink_to(tmp_path / "pets")
     with pytest.raises(DataError, match="round"):
         load(tmp_path / "pets")
+    (tmp_path / "loop" / "a").mkdir(parents=True)
+    (tmp_path / "loop" / "a" / "up").symlink_to(tmp_path / "loop")
+    with pytest.raises(DataError, match=r"folders such as .*up"):
+        load(tmp_path / "loop")
 
 
 @pytest.mark.skipif(not BCCD.is_file(), reason="the blood-cell images are not on this machine")

@@ -178,6 +178,13 @@ BAD: dict[str, tuple[Callable[[], bytes], str]] = {
     "64k x 64k": (lambda: claimed_size(65535, 65535), "more than [0-9,]+ pixels"),
     "64k x 2k": (lambda: claimed_size(65535, 2048), "more than [0-9,]+ pixels"),
     "vector graphics": (lambda: b"%!PS-Adobe-3.0 EPSF-3.0\n", "not an image"),
+    "video": (lambda: b"\0\0\0\x18ftypisom", "not an image"),
+    "phone": (lambda: b"\0\0\0\x18ftypheic\0\0\0\0mif1", "not supported: HEIC, save it as PNG or JPEG"),
+    "browser": (lambda: b"\0\0\0\x1cftypavif\0\0\0\0", "not supported: AVIF, save it as PNG or JPEG"),
+    "JPEG XL": (lambda: b"\xff\x0a\x7f\0", "not supported: JPEG XL"),
+    "scanner": (lambda: encoded("JPEG2000"), "not supported: JPEG 2000"),
+    "X-ray": (lambda: bytes(128) + b"DICM\2\0", "not supported: DICOM"),
+    "Photoshop": (lambda: b"8BPS\0\1", "not supported: Photoshop"),
 }
 
 
