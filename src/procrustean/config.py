@@ -44,6 +44,23 @@ CAME_LATER: dict[str, Any] = {
     "average": "none",
     "swa_from": "last_quarter",
 }
+#: What settings are called elsewhere, where people look for them first.
+ALSO_CALLED = {
+    **dict.fromkeys(("model", "arch", "architecture", "network", "backbone"), "net"),
+    **dict.fromkeys(("learning_rate", "base_lr"), "lr"),
+    **dict.fromkeys(("wd", "l2"), "weight_decay"),
+    **dict.fromkeys(("out", "output", "output_dir", "out_dir", "save", "save_dir", "name"), "run_dir"),
+    **dict.fromkeys(("ratio", "imbalance_ratio", "imb_ratio", "imb_factor"), "rho"),
+    **dict.fromkeys(("imb_type", "imbalance_type"), "imbalance"),
+    **dict.fromkeys(("val", "val_size", "val_split", "validation_split"), "hold_out"),
+    **dict.fromkeys(("amp", "fp16", "bf16", "dtype"), "precision"),
+    **dict.fromkeys(("gpu", "cuda"), "device"),
+    **dict.fromkeys(("random_state", "random_seed"), "seed"),
+    **dict.fromkeys(("ema", "swa"), "average"),
+    **dict.fromkeys(("loss", "criterion"), "method"),
+}
+#: And values of them.
+VALUES_ALSO_CALLED = {"gpu": "cuda", "exp": "long_tailed", "lt": "long_tailed", "float32": "fp32", "bfloat16": "bf16"}
 #: What stands for a method that is chosen from the measurements, and for one that is chosen by comparing.
 ADVISED, AUTO = "advised", "auto"
 #: Characters of a source's or a method's name in the name of a run's folder: systems allow 255 bytes in all.
@@ -262,7 +279,9 @@ def typed_settings(data: Mapping[str, Any], *, origin: str) -> dict[str, Any]:
     known = [f.name for f in fields(RunConfig)]
     for key in data:
         if key not in known:
-            raise ConfigError(f"{origin} has an unknown setting {key!r}. {did_you_mean(str(key), known)}")
+            meant = ALSO_CALLED.get(str(key).lower(), str(key))
+            near = did_you_mean(meant, [meant] if meant in known else known)
+            raise ConfigError(f"{origin} has an unknown setting {key!r}. {near}")
     return {key: _typed(key, value, origin) for key, value in data.items()}
 
 

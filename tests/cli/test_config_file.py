@@ -152,6 +152,7 @@ def test_flags_complete_the_file(content: str, flags: tuple[str, ...], call: Cal
 
 WRONG: dict[str, tuple[str, str]] = {
     "unknown key": ("source: digits\nepoch: 3", r"run\.yaml has an unknown setting 'epoch'. Did you mean 'epochs'\?"),
+    "another name": ("source: digits\nlearning_rate: 1", r"setting 'learning_rate'. Did you mean 'lr'\?"),
     "a text for a number": ("source: digits\nepochs: three", r"epochs = 'three' received; .* a whole number"),
     "a fraction": ("source: digits\nepochs: 1.5", r"epochs = 1\.5 received; .* a whole number"),
     "true for a number": ("source: digits\nseed: true", r"seed = True received; .* a whole number"),

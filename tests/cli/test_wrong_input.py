@@ -3,11 +3,16 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+
+from procrustean.cli.train import Train
+from procrustean.cli.tune import Tune
+from procrustean.config import ALSO_CALLED
 
 Call = Callable[..., Any]
 Files = Callable[[Path], dict[str, bytes]]
@@ -56,6 +61,14 @@ def assert_refused(answer: Any, *parts: str) -> None:
         (("train", "digits", "--seeds", "3"), ["--seeds", "a run has one seed", "procrustean fleet grid.yaml (docs/f"]),
         (("train", "digits", "--seed", "0", "1"), ["a run has one seed; several seeds are the runs of a grid"]),
         (("train", "digits", "--method", "erm", "mfw"), ["a run has one method", "procrustean fleet grid.yaml"]),
+        (("trian", "digits"), ["there is no command 'trian'. Did you mean 'train'?"]),
+        (("train", "digits", "--model", "resnet20"), ["there is no --model; it is --net here"]),
+        (("train", "digits", "--learning-rate=0.1"), ["there is no --learning-rate; it is --lr here"]),
+        (("train", "digits", "--output", "here"), ["there is no --output; it is --run-dir here"]),
+        (("tune", "digits", "--out", "here"), ["there is no --out; it is --output here"]),
+        (("train", "digits", "--loss", "focal"), ["there is no --loss; it is --method here"]),
+        (("train", "digits", "--resume"), ["to go on with an interrupted run: procrustean resume RUN"]),
+        (("train", "digits", "--device", "gpu"), ["one of auto, cpu, cuda. Did you mean 'cuda'?"]),
         (("train", "digits", "--alpha", "2"), ["alpha is an option of the methods", "mfw", "--options alpha=2"]),
         (
             ("train", "digits", "--max-margin=0.3"),
@@ -85,6 +98,16 @@ def assert_refused(answer: Any, *parts: str) -> None:
 def test_a_wrong_command_line(arguments: tuple[str, ...], parts: list[str], call: Call, work: Path) -> None:
     assert_refused(call(*arguments), *parts)
     assert list(work.iterdir()) == []
+
+
+def test_other_names_of_settings_are_none_of_their_own() -> None:
+    own = {field.name for command in (Train, Tune) for field in fields(command)}
+    assert not own & set(ALSO_CALLED) - {"output"}  # of tune
+    assert set(ALSO_CALLED.values()) <= own
+
+
+def test_a_refused_tune_says_nothing_of_its_output(call: Call) -> None:
+    assert "there is no --output" not in call("tune", "digits", "--output", "here", "--wrong").err
 
 
 @pytest.mark.parametrize("below", ["", "/run"])

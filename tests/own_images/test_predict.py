@@ -215,6 +215,13 @@ def test_a_run_that_is_not_finished_is_told_from_a_folder_that_is_none(run: Path
     assert f"the run is not finished; go on with: procrustean resume {begun}" in answer.err
 
 
+def test_the_folder_around_a_run_names_the_run(run: Path, call: Call, tmp_path: Path) -> None:
+    shutil.copytree(run, tmp_path / "runs" / "first")
+    answer = call("predict", "runs", ".")
+    assert answer.code == 2
+    assert "runs has no model.safetensors: it holds 1 run; name one of them, such as runs/first" in answer.err
+
+
 def test_a_run_without_held_out_images_is_not_calibrated(colours: Path, tmp_path: Path) -> None:
     folder = shutil.copytree(colours, tmp_path / "colours")
     shutil.rmtree(folder / "val")

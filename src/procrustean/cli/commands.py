@@ -9,6 +9,7 @@ from typing import Annotated, Any, Protocol, Union
 import tyro
 
 from ..console import notify
+from ..errors import suggestion
 from .adjust import Adjust
 from .bench import Bench
 from .claims import Claims
@@ -103,6 +104,8 @@ def parse(arguments: Sequence[str]) -> Command:
             **options,
         )
     except SystemExit as end:
+        if end.code == REFUSED and name not in COMMANDS and (near := suggestion(name, COMMANDS, limit=1)):
+            notify(f"there is no command {name!r}. {near}")
         if end.code == REFUSED and kind in (Train, Tune):
             for hint in hints(name, arguments[1:]):
                 notify(hint)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import fields
 from itertools import pairwise
 
-from ..config import RunConfig
+from ..config import ALSO_CALLED, RunConfig
 
 #: Settings that take one value in a run, with the flags under which several are asked for.
 ONE_PER_RUN = {"seed": ("seed", "seeds"), "method": ("method", "methods")}
@@ -30,6 +30,14 @@ def hints(command: str, arguments: Sequence[str]) -> list[str]:
                 )
     settings = {field.name for field in fields(RunConfig)}
     asked = [(flag, values) for flag, values in given if flag not in settings]
+    for flag, _ in asked:
+        setting = ALSO_CALLED.get(flag, flag)
+        if command == "tune" and setting == "run_dir":
+            setting = "output"
+        if setting != flag:
+            found.append(f"there is no --{flag.replace('_', '-')}; it is --{setting.replace('_', '-')} here")
+        elif flag == "resume":
+            found.append("to go on with an interrupted run: procrustean resume RUN")
     with_option = _methods_by_option() if asked else {}
     for flag, values in asked:
         if methods := with_option.get(flag):

@@ -9,6 +9,7 @@ from typing import Any, Literal, Union, get_args, get_origin
 
 from tyro.constructors import ConstructorRegistry, PrimitiveConstructorSpec, PrimitiveTypeInfo
 
+from ..config import VALUES_ALSO_CALLED
 from ..errors import suggestion
 
 Spec = PrimitiveConstructorSpec[Any]
@@ -62,7 +63,8 @@ def _choice(info: PrimitiveTypeInfo) -> Spec | None:
         for name in names:
             if name.replace("_", "-") == given.replace("_", "-"):
                 return str(name)
-        near = suggestion(given, names, limit=1)  # all are listed before it
+        other = VALUES_ALSO_CALLED.get(given.lower(), given)
+        near = suggestion(other if other in names else given, names, limit=1)  # all are listed before it
         raise ValueError(f"{given!r} received; it has to be one of {', '.join(names)}" + f". {near}" * bool(near))
 
     return PrimitiveConstructorSpec(

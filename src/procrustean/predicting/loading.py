@@ -61,6 +61,8 @@ def _without_weights(folder: Path) -> str:
         return f"the run is not finished; go on with: {resume_command(folder)}"
     if (folder / SPEC).is_file():
         return "the export is not whole; export the model again"
+    if runs := sorted(path.parent for path in folder.glob("*/result.json")):
+        return f"it holds {len(runs)} run{'s' * (len(runs) > 1)}; name one of them, such as {runs[0]}"
     return "it is not the folder of a run, a comparison of methods or an export; give one that procrustean train wrote"
 
 
