@@ -240,7 +240,13 @@ class RunConfig:
     @classmethod
     def from_json(cls, data: Mapping[str, Any], *, origin: str = "the configuration") -> RunConfig:
         """The reverse of `to_json`; refuses unknown keys and wrong types by name."""
-        if not isinstance(data, Mapping) or not isinstance(data.get("source"), str | os.PathLike):
+        source = data.get("source") if isinstance(data, Mapping) else None
+        if source is not None and not isinstance(source, str | os.PathLike):
+            raise ConfigError(
+                f"{origin}: source of type {type(source).__name__} received; give a data set's name or a path. Images "
+                "in memory are for procrustean.Classifier().fit(images, labels)"
+            )
+        if source is None:
             raise ConfigError(f"{origin} names no data set; add source, for example `source: digits`")
         return cls(**typed_settings(data, origin=origin))
 

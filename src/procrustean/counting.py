@@ -252,6 +252,11 @@ def _own_names(data: Any, column: str | int | None) -> Sequence[Any] | None:
 
 
 def _csv_column(path: Path, column: str | int | None) -> list[str]:
+    if path.is_dir():
+        raise DataError(
+            f"{path} is a folder; give the Dataset that its images are read with, such as "
+            "torchvision.datasets.ImageFolder(path)"
+        )
     try:
         with open(path, newline="", encoding="utf-8-sig") as file:
             rows = csv.DictReader(file)

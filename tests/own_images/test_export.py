@@ -252,6 +252,10 @@ def test_nothing_is_overwritten_and_only_runs_are_exported(
     assert "is not an empty folder" in answer.err
     assert {path.name: path.read_bytes() for path in exported["torch"].iterdir()} == before
     assert "is not the folder of a finished run" in call("export", exported["torch"]).err
+    begun = shutil.copytree(run, tmp_path / "begun")
+    for name in ("result.json", "model.safetensors"):
+        (begun / name).unlink()
+    assert "cannot be exported: the run is not finished; go on with: procrustean resume" in call("export", begun).err
     answer = call("export", run, "--output", run / "model")
     assert (answer.code, (run / "model").exists()) == (2, False)
     assert "is inside the run" in answer.err

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from procrustean import fit
 from procrustean.config import RunConfig
 from procrustean.errors import ConfigError
 
@@ -48,3 +49,10 @@ def test_numbers_of_numpy_are_numbers_in_lists_and_among_the_options() -> None:
 def test_what_is_no_number(setting: str, value: Any, wanted: str) -> None:
     with pytest.raises(ConfigError, match=f"{setting} = .* received; it has to be {wanted}"):
         RunConfig.from_json({**PLAIN, setting: value})
+
+
+def test_images_in_memory_are_not_taken_for_no_data_set() -> None:
+    with pytest.raises(ConfigError, match=r"source of type ndarray received; .* procrustean\.Classifier\(\)\.fit"):
+        fit(np.zeros((4, 8, 8)))  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match="names no data set; add source"):
+        RunConfig.from_json({"method": "erm"})

@@ -255,7 +255,9 @@ class TestCsv:
         with pytest.raises(DataError, match=r"line 3 of .*train\.csv has no label in column 'label'; fill it in"):
             class_counts(tmp_path / "train.csv")
 
-    def test_a_file_that_is_not_there(self, tmp_path: Path) -> None:
+    def test_what_is_no_file(self, tmp_path: Path) -> None:
+        with pytest.raises(DataError, match=r"is a folder; give the Dataset .*ImageFolder"):
+            class_counts(tmp_path)
         with pytest.raises(DataError, match=r"cannot read labels from .*nowhere\.csv"):
             class_counts(tmp_path / "nowhere.csv")
 

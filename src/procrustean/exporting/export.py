@@ -14,7 +14,7 @@ from ..calibration.priors import read_prior
 from ..engine.run_directory import RunDirectory
 from ..errors import ConfigError, RunError
 from ..plain_json import FORMAT
-from ..predicting.loading import SPEC, load_model, model_folder
+from ..predicting.loading import SPEC, load_model, model_folder, why_no_model
 from .card import model_card
 from .examples import load_example
 from .formats import FILES, Format, write
@@ -46,7 +46,9 @@ def export(
         raise ConfigError(f"form = {form!r} received; accepted: {', '.join(map(repr, FILES))}")
     source = model_folder(model)
     if not (source / "result.json").is_file():
-        raise RunError(f"{source} is not the folder of a finished run, so it cannot be exported")
+        raise RunError(
+            f"{source} is not the folder of a finished run, so it cannot be exported: {why_no_model(source)}"
+        )
     folder = Path(output) if output is not None else Path(f"{Path(model).resolve().name}-{form}")
     loaded = load_model(source, device="cpu")
     frequencies = read_prior(prior, loaded.classes, loaded.spec.calibration.counts)

@@ -41,7 +41,7 @@ def load_model(path: str | Path, *, device: str = "auto") -> Model:
     folder = model_folder(path)
     weights = folder / WEIGHTS
     if not weights.is_file():
-        raise RunError(f"{folder} has no {WEIGHTS}: {_without_weights(folder)}")
+        raise RunError(f"{folder} has no {WEIGHTS}: {why_no_model(folder)}")
     spec = spec_of(folder)
     try:
         return Model(spec, load_file(weights), place(device, "fp32").device, built_in_prior(folder))
@@ -51,7 +51,8 @@ def load_model(path: str | Path, *, device: str = "auto") -> Model:
         raise RunError(f"{weights} is damaged or of another network ({error})") from error
 
 
-def _without_weights(folder: Path) -> str:
+def why_no_model(folder: Path) -> str:
+    """What a folder is that is no run with its weights, in words, and what to do."""
     formats = ", ".join(sorted(p.name for p in folder.glob("model.*") if p.name != SPEC))
     if formats:
         return f"it holds {formats}, which {folder}/load.py uses"
