@@ -39,6 +39,10 @@ class MFWTrainerMixin:
     def __init__(
         self, *args: Any, mfw: MFW | None = None, layer: str | None = None, drw: DRW | None = None, **kwargs: Any
     ) -> None:
+        if mfw is not None and not isinstance(mfw, MFW):
+            raise ConfigError(f"mfw of type {type(mfw).__name__} received; give mfw=MFW(counts)")
+        if drw is not None and not isinstance(drw, DRW):
+            raise ConfigError(f"drw of type {type(drw).__name__} received; give drw=DRW(counts, epochs)")
         if (mfw is None) != (layer is None):
             raise ConfigError(f"mfw = {mfw!r} and layer = {layer!r} received; give both, or neither")
         self.mfw, self.mfw_layer, self.drw = mfw, layer, drw

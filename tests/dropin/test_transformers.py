@@ -151,6 +151,8 @@ def test_the_mixin_on_a_trainer_of_ones_own(trainer: Callable[..., Any]) -> None
 @pytest.mark.parametrize(
     ("settings", "error", "message"),
     [
+        ({"mfw": COUNTS, "layer": LAYER}, ConfigError, r"mfw of type list received; give mfw=MFW\(counts\)"),
+        ({"drw": True}, ConfigError, r"drw of type bool received; give drw=DRW\(counts, epochs\)"),
         ({"mfw": MFW(COUNTS)}, ConfigError, r"layer = None received; give both, or neither"),
         ({"mfw": MFW(COUNTS), "layer": "vit.layer.0"}, LayerError, r"no layer 'vit\.layer\.0'.*'vit\.layers"),
         (
