@@ -13,7 +13,7 @@ from procrustean.errors import DataError
 NAMED, NAMED_BY_INSPECT = 5, 200
 OUTSIDE = "not inside a class folder"
 #: How tables call their images; a row without a path holds one itself.
-_ROW = re.compile(r"(?:\S+ )?row \d+(?: \((?P<path>.*)\))?")
+_ROW = re.compile(r"(?P<table>\S+ )?row (?P<number>\d+)(?: \((?P<path>.*)\))?")
 
 SKIPPING = (
     "Or leave all of these out with --on-bad-image skip (in YAML on_bad_image: skip); the classes are then counted "
@@ -40,7 +40,7 @@ def named(bad: Problems, most: int, whole: str = "") -> list[str]:
         most: how many are named.
         whole: what names all of them.
     """
-    lines = [f"  {name}: {bad[name]}" for name in sorted(bad)[:most]]
+    lines = [f"  {name}: {bad[name]}" for name in sorted(bad, key=_in_order)[:most]]
     return [*lines, *[f"  and {len(bad) - most} more" + f"; {whole}" * bool(whole)] * (len(bad) > most)]
 
 
@@ -67,6 +67,12 @@ def refuse(bad: Problems, where: str, otherwise: str | None = None, most: int = 
         lines[0] += "no image by its name either; move it elsewhere:" if len(other) == 1 else f"{MOVE_THEM}:"
     lines += named(other, most, whole)
     raise DataError("\n".join([*lines, SKIPPING if otherwise is None else otherwise]))
+
+
+def _in_order(name: str) -> tuple[str, int, str]:
+    """Row 2 before row 10; files by their names."""
+    row = _ROW.fullmatch(name)
+    return (row["table"] or "", int(row["number"]), "") if row else ("", 0, name)
 
 
 def _is_no_image(name: str, problem: str) -> bool:

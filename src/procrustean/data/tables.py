@@ -85,9 +85,29 @@ def rows_as_files(
             files.append(ImageFile(row, content, side, forms.composed(text, side, number)))
     if not files and not bad:
         raise DataError(f"{where}: holds no rows; list one image per row")
+    _refuse_if_none_is_there(files, where, folder)
     if check:
         check_classes(files, where)
     return files
+
+
+def _refuse_if_none_is_there(files: Sequence[ImageFile], where: str, folder: Path) -> None:
+    """DataError for a table of which all paths lead nowhere: it is not the files that are to be replaced."""
+    paths = [file.content for file in files if isinstance(file.content, Path)]
+    if len(paths) < 2 or len(paths) < len(files) or any(map(os.path.exists, paths)):
+        return
+    first = paths[0]
+    if "\\" in str(first):
+        advice = "write / in place of \\"
+    elif not first.is_relative_to(folder):
+        advice = "write where they are now"
+    elif os.path.exists(first.relative_to(folder)):  # noqa: PTH110 (that of Path raises where a name is too long)
+        advice = "paths are relative to the folder of the table, but these are to the current one: move the table here"
+    else:
+        advice = "paths are relative to the folder of the table: move it, or write other ones"
+    raise DataError(
+        f"{where}: of the {len(paths)} images that it names none is there, the first as {_shown(str(first))}; {advice}"
+    )
 
 
 class _Places:

@@ -98,6 +98,32 @@ def test_bad_tables_are_named(pictures: Path, lines: list[str], heading: str, me
         load_source(table(pictures, lines, heading=heading))
 
 
+@pytest.mark.parametrize(
+    ("place", "old", "new", "advice"),
+    [
+        ("lists", "", "", r"lists/images/0\.png; .*but these are to the current one: move the table here"),
+        (".", "images/", "pictures/", r"pictures/0\.png; paths are relative to the folder of the table: move it"),
+        (".", "images/", "images\\", r"write / in place of \\"),
+        (".", "images/", "/nowhere/", r"the first as /nowhere/0\.png; write where they are now"),
+    ],
+)
+@pytest.mark.parametrize("on_bad_image", ["error", "skip"])
+def test_a_table_of_which_no_path_is_right(
+    pictures: Path, monkeypatch: pytest.MonkeyPatch, place: str, old: str, new: str, advice: str, on_bad_image: str
+) -> None:
+    monkeypatch.chdir(pictures)
+    (pictures / place).mkdir(exist_ok=True)
+    path = table(pictures / place, [row.replace(old, new) for row in rows()])
+    with pytest.raises(DataError, match=rf"of the 12 images that it names none is there, .*{advice}"):
+        load_source(path, on_bad_image=on_bad_image)
+
+
+def test_rows_are_named_in_their_order(pictures: Path) -> None:
+    lines = [row if number in (0, 11) else row.replace("images", "lost") for number, row in enumerate(rows())]
+    with pytest.raises(DataError, match=r"10 files(.|\n)*row 3 (.|\n)*row 4 (.|\n)*row 7 "):
+        load_source(table(pictures, lines))
+
+
 def test_files_that_are_no_tables(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="there is no such file"):
         load_source(str(tmp_path / "none.csv"))
