@@ -59,6 +59,31 @@ def test_what_builds_no_method_is_refused(function: str, message: str, work: Pat
 
 
 @pytest.mark.parametrize(
+    ("parts", "message"),
+    [
+        (
+            "stages=(Stage(OBJECTIVE)), label='P'",
+            r"parts.py:parts: stages of type Stage .* a tuple .*\(Stage\(objective\),\)$",
+        ),
+        ("stages=(), label='P'", "stages of type tuple received that are no Stages"),
+        ("stages=(OBJECTIVE,), label='P'", "stages of type tuple received that are no Stages"),
+        ("stages=(Stage(OBJECTIVE.loss),), label='P'", r"a Stage of CrossEntropy received; .*Stage\(Classify\(loss="),
+        ("stages=(Stage(OBJECTIVE),), label=None", "label = None received; give the name that it has in tables"),
+    ],
+)
+def test_a_method_of_wrong_parts_is_refused(parts: str, message: str, work: Path) -> None:
+    (work / "parts.py").write_text(
+        "from procrustean.losses import CrossEntropy\n"
+        "from procrustean.methods.base import Method, Stage\n"
+        "from procrustean.objectives import Classify\n"
+        "OBJECTIVE = Classify(loss=CrossEntropy(reduction='none'))\n"
+        f"def parts(problem): return Method({parts})\n"
+    )
+    with pytest.raises(ConfigError, match=message):
+        make_method(use_file("parts.py:parts"), PROBLEM)
+
+
+@pytest.mark.parametrize(
     ("text", "message"),
     [
         ("x = 1\ny = x / 0\n", "ZeroDivisionError, line 2: division by zero"),

@@ -188,7 +188,7 @@ def make_method(name: str, problem: Problem, options: Mapping[str, Any] | None =
     checked = checked_options(name, options or {})
     if file_method(name) is None:
         return factory(name)(problem, **checked)
-    from .from_file import build_from_file
+    from .from_file import build_from_file, check_parts
 
     made = build_from_file(name, problem, checked)
     if not isinstance(made, Method):
@@ -196,6 +196,7 @@ def make_method(name: str, problem: Problem, options: Mapping[str, Any] | None =
             f"{plain_name(name)} returned {type(made).__name__}, not a Method; end it with return Method(stages=..., "
             "label=...), from procrustean.methods.base"
         )
+    check_parts(made, plain_name(name))
     return made
 
 
