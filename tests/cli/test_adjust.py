@@ -84,7 +84,8 @@ def test_it_writes_to_a_file_and_says_where(run: Path, call: Call) -> None:
     ("arguments", "said"),
     [
         (("--output", "run/result.json"), "run/result.json is inside the run run, which stays as it is"),
-        (("--output", "nowhere/adjusted.json"), "cannot write nowhere/adjusted.json"),
+        (("--output", "nowhere/adjusted.json"), "cannot write nowhere/adjusted.json: there is no folder nowhere"),
+        (("--output", "notes.txt"), "notes.txt exists and is no JSON file, so it is not replaced"),
         (("--tau", "-1"), "tau = -1.0 received; it has to be 0 (no adjustment) or more"),
     ],
 )
@@ -92,9 +93,11 @@ def test_what_cannot_be_is_refused(
     arguments: tuple[str, ...], said: str, run: Path, call: Call, files_of: Files
 ) -> None:
     before = files_of(run)
+    Path("notes.txt").write_text("precious")
     answer = call("adjust", run, *arguments)
     assert (answer.code, answer.out) == (2, "")
     assert said in answer.err
+    assert Path("notes.txt").read_text() == "precious"
     assert files_of(run) == before
 
 

@@ -46,6 +46,8 @@ def test_json_holds_all_metrics_and_what_was_tested(run: Path, call: Call) -> No
     answer = call("evaluate", run, "--output", "metrics.json")
     assert (answer.code, answer.out) == (0, summary + "\nAll metrics: metrics.json\n")
     assert Path("metrics.json").read_text() == printed
+    assert call("evaluate", run, "--weights", "swa", "--output", "metrics.json").code == 0  # older metrics are replaced
+    assert json.loads(Path("metrics.json").read_text())["weights"] == "swa"
 
 
 def test_nothing_is_written_into_the_run(run: Path, call: Call, files_of: Files) -> None:
@@ -53,4 +55,8 @@ def test_nothing_is_written_into_the_run(run: Path, call: Call, files_of: Files)
     answer = call("evaluate", run, "--output", "run/result.json")
     assert (answer.code, answer.out) == (2, "")
     assert "run/result.json is inside the run run, which stays as it is" in answer.err
+    Path("model.onnx").write_bytes(b"precious")
+    answer = call("evaluate", run, "--output", "model.onnx")
+    assert "model.onnx exists and is no JSON file, so it is not replaced; choose another --output" in answer.err
+    assert Path("model.onnx").read_bytes() == b"precious"
     assert files_of(run) == before

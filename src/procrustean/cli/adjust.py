@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import tyro
 
 from ..errors import ConfigError, RunError
-from .outputs import refuse_inside
+from .outputs import check_metrics_output
 from .tested import ABOUT_GROUPS, main_metrics, percent, write_tested
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ class Adjust:
     def _adjust(self, run: Path) -> None:
         from ..posthoc import adjust
 
-        refuse_inside(run, self.output)
+        check_metrics_output(run, self.output)
         outcome = adjust(run, tau=self.tau)
         table = adjustment_table(outcome, str(run))
         write_tested(table, json.dumps(outcome, indent=1), as_json=self.json, output=self.output)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import tyro
 
-from .outputs import refuse_inside
+from .outputs import check_metrics_output
 from .tested import ABOUT_GROUPS, main_metrics, percent, write_tested
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ class Evaluate:
 
         if self.method is not None:
             use_file(self.method)
-        refuse_inside(self.run_dir, self.output)
+        check_metrics_output(self.run_dir, self.output)
         metrics = evaluate(self.run_dir, weights=self.weights, statistics=self.statistics, source=self.source)
         outcome = {"weights": self.weights, "statistics": self.statistics, **metrics}
         table = evaluation_table(outcome, str(self.run_dir))

@@ -1,4 +1,4 @@
-"""Where results are written: where that can be, never over what is no table or what was read, and never into a run."""
+"""Where results are written: where that can be, never over what is no result or what was read, and never into a run."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from pathlib import Path
 
 from ..errors import RunError
 
-#: Endings of files that a table may replace.
-TABLES = (".csv", ".tsv", ".md", ".tex", ".txt")
+#: Endings of files that a table, or a file of metrics, may replace.
+TABLES, METRICS = (".csv", ".tsv", ".md", ".tex", ".txt"), (".json",)
 
 
 def write_table(output: Path, text: str, inputs: Iterable[str | Path] = ()) -> None:
@@ -34,6 +34,24 @@ def check_output(output: Path, inputs: Iterable[str | Path] = ()) -> None:
         raise RunError(
             f"{output} exists and is not a table ({', '.join(TABLES)}), so it is not replaced; choose another --output"
         )
+
+
+def write_metrics(output: Path, text: str) -> None:
+    """Write metrics as JSON into a new file, or in place of older ones."""
+    from ..engine.checkpoint import write_atomically
+
+    write_atomically(output, f"{text}\n".encode(), "choose another --output")
+
+
+def check_metrics_output(run: Path, output: Path | None) -> None:
+    """RunError for a file that must not be replaced by metrics of a run; say it before anything is computed."""
+    if output is None:
+        return
+    refuse_inside(run, output)
+    if output.is_dir() or (output.exists() and output.suffix.lower() not in METRICS):
+        raise RunError(f"{output} exists and is no JSON file, so it is not replaced; choose another --output")
+    if not output.parent.is_dir():
+        raise RunError(f"cannot write {output}: there is no folder {output.parent}; choose another --output")
 
 
 def check_folder(folder: Path, option: str = "--output") -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..errors import RunError
+from .outputs import write_metrics
 
 if TYPE_CHECKING:
     from ..report.formats import Table
@@ -45,10 +45,7 @@ def write_tested(table: Table, text: str, *, as_json: bool, output: Path | None)
     from ..console import write_result
 
     if output is not None:
-        try:
-            output.write_text(text + "\n")
-        except OSError as error:
-            raise RunError(f"cannot write {output} ({error.strerror}); choose another --output") from error
+        write_metrics(output, text)
     if as_json:
         write_result(text)
     else:
