@@ -15,6 +15,7 @@ from .api import STOPPED_AMONG_MANY, Stopped, run_directory_of
 from .config import RunConfig
 from .console import Reporter, SilentReporter
 from .data.imageset import Splits
+from .engine.claims import RunInUse
 from .engine.fleet import Member, memory_allows, run_fleet
 from .engine.run_directory import RunDirectory
 from .engine.stopping import stop_on_signal
@@ -42,6 +43,11 @@ class Outcome:
     path: Path
     result: dict[str, Any] | None  # None if it failed, or was not finished in time
     error: Exception | None
+
+    @property
+    def elsewhere(self) -> bool:
+        """Whether another process was training it, which is no failure."""
+        return isinstance(self.error, RunInUse)
 
 
 @undisturbed()

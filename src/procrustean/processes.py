@@ -25,6 +25,7 @@ from typing import Any
 from .api import STOPPED_AMONG_MANY, Stopped
 from .config import RunConfig
 from .console import Reporter, SilentReporter
+from .engine.claims import RunInUse
 from .engine.run_directory import RunDirectory
 from .engine.stopping import stop_on_signal
 from .errors import ConfigError, RunError
@@ -134,7 +135,7 @@ class _Grid:
         for warning in answer.get("warnings", []):
             self.reporter.say_once(warning)
         if answer.get("error"):
-            self.errors[number] = RunError(answer["error"])
+            self.errors[number] = (RunInUse if answer.get("elsewhere") else RunError)(answer["error"])
         elif answer.get("stopped") and not worker.asked:
             self.waiting.appendleft(number)  # somebody else stopped the process, not the grid
         elif not answer.get("stopped"):
@@ -250,7 +251,8 @@ def _trained(config: RunConfig, sources: Sources, log: Tool | None, reporter: Re
     if error is None:
         return {"outcome": "finished"}
     text = failure_text(error)
-    return {"outcome": f"failed: {text}", "error": text}
+    said = text if outcome.elsewhere else f"failed: {text}"
+    return {"outcome": said, "error": text, "elsewhere": outcome.elsewhere}
 
 
 def _end_with(parent: int) -> None:

@@ -15,6 +15,7 @@ import pytest
 from rich.cells import cell_len
 
 from procrustean import api
+from procrustean.engine.claims import Claim
 from procrustean.methods import METHODS
 
 Call = Callable[..., Any]
@@ -181,6 +182,22 @@ def test_a_fleet_is_trained_once(grid: str, call: Call, files_of: Files) -> None
     again = call("fleet", grid, "--output", "fleet", "--quiet")
     assert (again.code, again.err, again.out) == (0, "", first.out)
     assert files_of(Path("fleet")) == before
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="there are no such locks")
+@pytest.mark.parametrize("how", [("--width", "2"), ("--processes", "1")])
+def test_what_another_process_trains_is_no_failure_of_a_fleet(how: tuple[str, str], grid: str, call: Call) -> None:
+    assert call("fleet", grid, "--output", "fleet", "--quiet").code == 0
+    (there,) = Path("fleet").glob("*-erm-*")
+    (there / "result.json").rename("kept.json")
+    claim = Claim(there)
+    answer = call("fleet", grid, "--output", "fleet", *how)
+    claim.release()
+    assert answer.code == 1  # not all of it is there
+    assert f"procrustean: {there} is being trained by another process; wait for it" in answer.err
+    assert "failed" not in answer.err
+    assert "| MFW-DRW" in answer.out
+    assert "| ERM" not in answer.out
 
 
 @pytest.mark.parametrize("how", [("--width", "2"), ("--processes", "1")])

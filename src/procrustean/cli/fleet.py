@@ -80,5 +80,6 @@ class Fleet:
             show(finished)
         for outcome in outcomes:
             if outcome.error is not None:
-                notify(f"{outcome.path} failed: {failure_text(outcome.error)}")
+                text = failure_text(outcome.error)
+                notify(text if outcome.elsewhere else f"{outcome.path} failed: {text}")
         return 0 if len(finished) == len(outcomes) else 1

@@ -9,7 +9,6 @@ from pathlib import Path
 
 from ..config import RunConfig
 from ..console import Reporter, RichReporter
-from ..engine.claims import RunInUse
 from ..errors import ConfigError, DataError
 from ..many import GPU_WIDTH, fit_many
 from ..method_errors import failure_text
@@ -105,7 +104,7 @@ def carry_out(
             if outcome.result is not None and store.find(run.config) is None:
                 store.keep(outcome.path, run.cells[0].table, command)
             continue
-        if isinstance(outcome.error, RunInUse):
+        if outcome.elsewhere:
             # The other process may have come to the end of it since.
             if (outcome.path / RESULT_FILE).exists():
                 store.keep(outcome.path, run.cells[0].table, command)
