@@ -20,7 +20,7 @@ from .engine.fleet import Member, memory_allows, run_fleet
 from .engine.run_directory import RunDirectory
 from .engine.stopping import stop_on_signal
 from .engine.training import Interrupted
-from .errors import ConfigError
+from .errors import ConfigError, RunError
 from .linting import lint
 from .loading import Sources
 from .method_files import use_file
@@ -126,13 +126,18 @@ def fit_many(
         )
         if stop() and any(not member.done or isinstance(member.error, Interrupted) for member in members):
             raise Stopped(STOPPED_AMONG_MANY, stop.exit_code)
-    outcomes = []
-    for member, path in zip(members, paths, strict=True):
-        directory = RunDirectory(path)
-        result = directory.read("result.json") if directory.finished and member.error is None else None
-        error = None if isinstance(member.error, Interrupted) else member.error
-        outcomes.append(Outcome(path, result, error))
-    return outcomes
+    return [outcome_of(path, member.error) for member, path in zip(members, paths, strict=True)]
+
+
+def outcome_of(path: Path, error: Exception | None) -> Outcome:
+    """How a run ended, by its folder and its error; one that cannot be read has failed, and touches no other."""
+    if error is not None:
+        return Outcome(path, None, None if isinstance(error, Interrupted) else error)
+    directory = RunDirectory(path)
+    try:
+        return Outcome(path, directory.read("result.json") if directory.finished else None, None)
+    except RunError as damaged:
+        return Outcome(path, None, damaged)
 
 
 def check_places(configs: Sequence[RunConfig]) -> list[Path]:

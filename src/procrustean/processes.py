@@ -26,11 +26,10 @@ from .api import STOPPED_AMONG_MANY, Stopped
 from .config import RunConfig
 from .console import Reporter, SilentReporter
 from .engine.claims import RunInUse
-from .engine.run_directory import RunDirectory
 from .engine.stopping import stop_on_signal
 from .errors import ConfigError, RunError
 from .loading import Sources
-from .many import Outcome, check_places, fit_many, starting_cost
+from .many import Outcome, check_places, fit_many, outcome_of, starting_cost
 from .method_errors import failure_text
 from .process_progress import Shown, Telling, write_or_drop
 from .run_names import Distinct, differences
@@ -169,9 +168,7 @@ class _Grid:
         self._selector.close()
 
     def outcome(self, number: int) -> Outcome:
-        error = self.errors.get(number)
-        result = RunDirectory(self.paths[number]).read("result.json") if error is None else None
-        return Outcome(self.paths[number], result, error)
+        return outcome_of(self.paths[number], self.errors.get(number))
 
 
 class _Worker:

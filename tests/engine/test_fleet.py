@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -14,7 +15,8 @@ from procrustean.config import RunConfig
 from procrustean.console import PlainReporter, SilentReporter
 from procrustean.engine.fleet import Member, memory_allows, run_fleet
 from procrustean.errors import ConfigError, ProcrusteanError, RunError
-from procrustean.many import fit_many
+from procrustean.many import Outcome, fit_many
+from procrustean.processes import fit_in_processes
 
 Same = Callable[[Path, Path], None]
 StopAfter = Callable[[int, ModuleType], None]
@@ -128,6 +130,19 @@ def test_a_defect_of_one_run_does_not_touch_the_others(
 
 
 # Going on
+
+
+@pytest.mark.parametrize("train", [fit_many, partial(fit_in_processes, processes=1)])
+def test_a_damaged_result_does_not_touch_the_others(
+    train: Callable[[list[RunConfig]], list[Outcome]], fleet: list[RunConfig]
+) -> None:
+    paths = [outcome.path for outcome in fit_many(fleet)]
+    (paths[1] / "result.json").write_text('{"cut":')
+    outcomes = train(fleet)
+    assert [outcome.error is None for outcome in outcomes] == [number != 1 for number in range(len(fleet))]
+    assert "result.json is damaged" in str(outcomes[1].error)
+    assert outcomes[1].result is None
+    assert outcomes[0].result is not None
 
 
 @pytest.mark.parametrize("width", [1, 3])
