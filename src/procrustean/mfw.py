@@ -131,7 +131,8 @@ class MFW(nn.Module):
         if self.idle:
             return None
         if size < 2:
-            self._warn("a batch of one sample has no partner and passes unchanged")
+            if size == 1:
+                self._warn("a batch of one sample has no partner and passes unchanged")
             return None
         partner = torch.randperm(size, generator=generator, device=device)
         u = torch.rand(size if self.draw == "sample" else 1, generator=generator, device=device)

@@ -402,6 +402,7 @@ class TestWarnings:
         messages = [warned(lambda: outputs.append(mfw(z, torch.tensor([0])))) for _ in range(3)]
         assert [len(m) for m in messages] == [1, 0, 0]
         assert "batch of one sample has no partner" in messages[0][0]
+        assert warned(lambda: MFW(C10_STEP)(torch.randn(0, 3), torch.tensor([], dtype=torch.long))) == []
         assert all(output is z for output in outputs)
 
     @pytest.mark.parametrize("std", ["geometric", "arithmetic"])

@@ -162,7 +162,8 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             self.scale_ = scale_of(numbers)
         pixels = pixels_of_numbers(numbers, self.image_shape, self.scale_)
         if known is not None and pixels.shape[1:] != known:
-            raise ValueError(f"images of shape {pixels.shape[1:]} received, but it was fitted on {known}")
+            single = "; for a single image write [image]" * (numbers.shape in (known, known[:2]))
+            raise ValueError(f"images of shape {pixels.shape[1:]} received, but it was fitted on {known}{single}")
         return pixels
 
     def _splits(self, pixels: Images, labels: npt.NDArray[np.int64]) -> Splits:

@@ -55,7 +55,7 @@ def never_pastes(prepared: Prepared) -> list[str]:
 
 
 def schedule_of_another(prepared: Prepared) -> list[str]:
-    """A rival of MFW that trains by MFW's cosine because nothing was said; some lose seven points by it."""
+    """A rival of MFW that trains by MFW's cosine because nothing was said; which costs some of them points."""
     config, own, recipe = prepared.config, prepared.method.own or {}, prepared.recipe
     # A user's own images have no paper, whatever their folder is called.
     published = config.recipe == "auto" and prepared.splits.name == config.source and config.source in PAPER

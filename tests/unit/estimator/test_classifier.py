@@ -244,8 +244,12 @@ def test_other_wrong_input() -> None:
         quick().fit(images, np.zeros(60))
     with pytest.raises(ValueError, match="inconsistent numbers of samples"):
         quick().fit(images, labels[:-1])
-    with pytest.raises(ValueError, match="but it was fitted on"):
-        quick(epochs=1).fit(images, labels).predict(images[:, :4])
+    fitted = quick(epochs=1).fit(images, labels)
+    with pytest.raises(ValueError, match=r"but it was fitted on \(\d+, \d+, \d\)$"):
+        fitted.predict(images[:, :4])
+    with pytest.raises(ValueError, match=r"but it was fitted on .*; for a single image write \[image\]$"):
+        fitted.predict(images[0])
+    assert len(fitted.predict([images[0]])) == 1
     with pytest.raises(DataError, match="do not fold into image_shape"):
         quick(image_shape=(9, 9)).fit(images.reshape(60, -1), labels)
 
