@@ -35,13 +35,11 @@ from .nets import build_net, check_net, layers_of
 from .nets.classifier import Classifier
 from .nets.pretrained import Pretrained, read_pretrained
 from .nets.probing import check_size
-from .recipes import RECIPES, Recipe, chosen_recipe, data_set, recipe_label
+from .recipes import OWN_IMAGES, RECIPES, Recipe, chosen_recipe, data_set, recipe_label
 from .types import Problem
 
 #: Networks so small that float32 is faster than bf16 on a CPU.
 _SMALL_NETS = ("small", "small-2d")
-#: The recipe for images about which nothing is known.
-OWN_IMAGES = "images"
 
 
 @dataclass(frozen=True)

@@ -115,10 +115,11 @@ _DIGITS = replace(
     std=None,
 )
 
-#: Images of a user, about which nothing is known.
+#: The recipe for images of a user, about which nothing is known.
+OWN_IMAGES = "images"
 _IMAGES = replace(
     _CIFAR,
-    name="images",
+    name=OWN_IMAGES,
     net="resnet20",
     epochs=100,
     batch_size=64,
@@ -176,7 +177,7 @@ def data_set(source: str) -> str:
 
 def recipe_for(source: str) -> Recipe:
     """The recipe of a data set: the paper's where the paper has one, else this library's."""
-    return RECIPES[PAPER.get(data_set(source), "digits" if source == "digits" else "images")][0]
+    return RECIPES[PAPER.get(data_set(source), "digits" if source == "digits" else OWN_IMAGES)][0]
 
 
 def chosen_recipe(choice: str, source: str) -> Recipe:

@@ -30,6 +30,8 @@ class TestLists:
         shown = yaml.safe_load(call("recipes", "inaturalist18").out)
         assert (shown["net"], shown["batch_size"], shown["crop"]) == ("resnet50", 128, 224)
         assert shown["milestones"] == pytest.approx([2 / 3, 8 / 9])
+        note = "# padding is that of 32 x 32 images; of others it is an eighth of their longer side"
+        assert note in call("recipes", "images").out.splitlines()
         answer = call("recipes", "inat")
         assert answer.code == 2
         assert "there is no recipe 'inat'" in answer.err

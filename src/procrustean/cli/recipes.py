@@ -19,7 +19,7 @@ class Recipes:
 
         from ..console import write_result
         from ..errors import ConfigError, did_you_mean
-        from ..recipes import PAPER, RECIPES
+        from ..recipes import OWN_IMAGES, PAPER, RECIPES
 
         if self.name is None:
             width = max(map(len, RECIPES))
@@ -31,6 +31,8 @@ class Recipes:
         recipe, about = RECIPES[self.name]
         sources = [source for source, name in PAPER.items() if name == self.name]
         taken = f"# taken by itself on {', '.join(sources)}\n" if sources else ""
+        if self.name == OWN_IMAGES:
+            taken += "# padding is that of 32 x 32 images; of others it is an eighth of their longer side\n"
         numbers = {k: list(v) if isinstance(v, tuple) else v for k, v in recipe.to_json().items()}
         write_result(f"# {about}\n{taken}{yaml.safe_dump(numbers, sort_keys=False, default_flow_style=None)}".rstrip())
         return 0
