@@ -26,7 +26,7 @@ test: lint ## lint, then every test
 	$(ONE_THREAD) $(KEEP_BYTECODE) $(BIN)/python -m pytest -n $(WORKERS) -m "not alone"
 	$(ONE_THREAD) $(KEEP_BYTECODE) $(BIN)/python -m pytest -m alone $$(grep -rl --include='*.py' 'mark\.alone' tests)
 
-faults: .venv/installed-dev ## kill, damage and fuzz by the hundred (ten to twenty minutes); figures into docs/reliability.md
+faults: .venv/installed-dev ## kill, damage and fuzz by the hundred (six to twenty minutes); figures into docs/reliability.md
 	$(ONE_THREAD) nice $(BIN)/python tests/faults/campaign.py --output results/faults.json
 	$(BIN)/python tests/faults/table.py
 
