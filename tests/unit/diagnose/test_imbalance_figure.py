@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -72,6 +74,9 @@ def test_a_setting_that_differs_otherwise_has_a_line_of_its_own_and_is_named(res
 def test_images_as_they_were_found_have_the_ratio_of_their_counts(result: Make) -> None:
     found = result(kind="natural", rho=None, counts=[300, 200, 50, 20])
     assert lines_along_ratio([found])[0].ratios == [15]
+    (said,) = remarks([result(kind="natural", rho=None, counts=[500, 200, 50, 3])])
+    assert "as found: all runs have ratio 166.7" in said
+    assert "runs with --imbalance long_tailed or step" in said
     assert imbalance([found]).axes[0].get_title(loc="left") == "As found, all classes"
 
 
@@ -98,3 +103,36 @@ def test_the_files(tmp_path: Path, runs: list[Result]) -> None:
     assert [path.name for path in files] == ["imbalance.png", "imbalance.svg"]
     assert all(path.stat().st_size > 1000 for path in files)
     assert len(said) == 1
+
+
+def test_many_lines_look_different_and_have_room(result: Make) -> None:
+    many = [at_ratio(result, 10.0, 0.9, 0.5, label=f"method of the longest name {n:02}") for n in range(20)]
+    figure = imbalance(many)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # of a layout that does not fit
+        figure.canvas.draw()
+    lines = [line for line in figure.axes[0].get_lines() if line.get_marker() not in ("", "None", None)]
+    assert len({(line.get_color(), line.get_marker()) for line in lines}) == 20
+    top = figure.legends[0].get_window_extent().y1
+    assert top < min(axis.get_tightbbox().y0 for axis in figure.axes)
+    (said,) = remarks(many)
+    assert "longest name 04 and 15 more on digits, step: all runs have ratio 10, so there are points" in said
+
+
+def test_names_of_many_ratios_do_not_run_into_one_another(result: Make) -> None:
+    ratios = [2.0, 3.0, 5.0, 7.5, 10.0, 12.0, 15.0, 20.0, 50.0, 70.0, 100.0, 150.0, 200.0, 250.5, 500.0]
+    figure = imbalance([at_ratio(result, rho, 0.9, 0.5) for rho in ratios])
+    figure.canvas.draw()
+    for axis in figure.axes:
+        labels = [label for label in axis.get_xticklabels() if label.get_text()]
+        assert len(axis.get_xticks()) == len(ratios)
+        assert {"2", "10", "100", "500"} <= {label.get_text() for label in labels}
+        for left, right in pairwise(label.get_window_extent() for label in labels):
+            assert left.x1 < right.x0
+
+
+def test_long_names_of_data_sets_have_a_line_of_their_own(result: Make, runs: list[Result]) -> None:
+    elsewhere = at_ratio(result, 10.0, 0.8, 0.7, source="photographs-of-the-institute")
+    titles = [axis.get_title(loc="left") for axis in imbalance([*runs, elsewhere]).axes]
+    assert titles[0] == "digits, step, all classes"
+    assert titles[3] == "photographs-of-the-in…\nStep, all classes"

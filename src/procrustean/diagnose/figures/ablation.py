@@ -9,7 +9,7 @@ from ...report.figures import INK, MUTED
 from ...report.results import Result
 from ..mfw_settings import Option
 from ..option_lines import SPREADS, Line, lines_along
-from .canvas import COLOURS, MARKERS, axis_labels, legend, log_axis, sheet, title
+from .canvas import axis_labels, legend, line_handle, line_with_spread, log_axis, sheet, title
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -67,7 +67,7 @@ def alpha(results: Sequence[Result]) -> Figure:
     handles, names = [], _names(lines)
     for number, line in enumerate(lines):
         colour = _draw(axis, line, number)
-        handles.append(Line2D([], [], color=colour, marker=MARKERS[number % len(MARKERS)], linewidth=1.8))
+        handles.append(line_handle(number))
         if published := _published(line):
             axis.plot(*zip(*published.items(), strict=True), color=colour, linestyle=(0, (1, 2)), linewidth=1.4)
     if any(_published(line) for line in lines):
@@ -101,10 +101,7 @@ def beta(results: Sequence[Result]) -> Figure:
         axis_labels(axes[1][column], r"$\beta$")
     axis_labels(axes[0][0], y="strength s(N)")
     axis_labels(axes[1][0], y="test accuracy (%)")
-    handles = [
-        Line2D([], [], color=COLOURS[n % len(COLOURS)], marker=MARKERS[n % len(MARKERS)], linewidth=1.8)
-        for n in range(len(kinds))
-    ]
+    handles = [line_handle(number) for number in range(len(kinds))]
     names = [named[kind] for kind in kinds]
     if any(not point.trained for line in lines for point in line.points):
         handles.append(Line2D([], [], color=MUTED, marker="o", markerfacecolor="white", linestyle="none"))
@@ -120,19 +117,9 @@ def _published(line: Line) -> dict[float, float]:
 
 def _draw(axis: Axes, line: Line, number: int) -> str:
     """Draw a line with the spread over the seeds; returns its colour. Points without a run of their own are hollow."""
-    colour, marker = COLOURS[number % len(COLOURS)], MARKERS[number % len(MARKERS)]
+    values, means = [point.value for point in line.points], [point.mean for point in line.points]
     spreads = [point.sd if point.trained and point.sd is not None else float("nan") for point in line.points]
-    axis.errorbar(
-        [point.value for point in line.points],
-        [point.mean for point in line.points],
-        yerr=spreads,
-        color=colour,
-        marker=marker,
-        markersize=5,
-        linewidth=1.8,
-        elinewidth=1,
-        zorder=3,
-    )
+    colour, marker = line_with_spread(axis, values, means, spreads, number)
     shared = [point for point in line.points if not point.trained]
     axis.plot(
         [point.value for point in shared],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -20,6 +21,8 @@ LARGEST, SMALLEST = "#0072b2", "#d55e00"
 #: Further colours of theirs, in an order in which neighbours differ in lightness too.
 COLOURS = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00")
 MARKERS = ("o", "s", "^", "D", "v", "P")
+#: Rows of a legend for which a sheet has room, and inches that each further one takes.
+ROWS, ROW = 3, 0.19
 
 
 def sheet(
@@ -70,10 +73,49 @@ def axis_labels(panel: Axes, x: str = "", y: str = "") -> None:
         panel.set_ylabel(y, fontsize=9.5, color=INK)
 
 
-def log_axis(panel: Axes, values: Sequence[float]) -> None:
-    """A logarithmic x axis with a tick at each of these values."""
+def look(number: int) -> tuple[str, str]:
+    """Colour and marker of a line, the same for no other of the first 36."""
+    return COLOURS[number % len(COLOURS)], MARKERS[(number + number // len(COLOURS)) % len(MARKERS)]
+
+
+def line_with_spread(
+    panel: Axes, x: Sequence[float], y: Sequence[float], spread: Sequence[float], number: int
+) -> tuple[str, str]:
+    """Draw a line with bars of this length to either side of its points; returns its look."""
+    colour, marker = look(number)
+    panel.errorbar(x, y, yerr=spread, color=colour, marker=marker, markersize=5, linewidth=1.8, elinewidth=1, zorder=3)
+    return colour, marker
+
+
+def line_handle(number: int) -> Artist:
+    """Such a line in a legend."""
+    from matplotlib.lines import Line2D
+
+    colour, marker = look(number)
+    return Line2D([], [], color=colour, marker=marker, linewidth=1.8)
+
+
+def log_axis(panel: Axes, values: Sequence[float], names: Sequence[str] = ()) -> None:
+    """A logarithmic x axis with a tick at each of these values, in ascending order.
+
+    Args:
+        panel: the panel, of a figure of its final width.
+        values: where the ticks are.
+        names: what is written at them, by default the values; names that would run into the one before are left out.
+    """
+    grid = panel.get_subplotspec()
+    columns = 1 if grid is None else grid.get_gridspec().ncols
+    room = panel.figure.get_figwidth() / columns - 0.5  # type: ignore[union-attr]  # inches from the first to the last
+    span = math.log(values[-1] / values[0]) or 1.0
+    shown: list[str] = []
+    end = -math.inf
+    for value, name in zip(values, names or [f"{value:g}" for value in values], strict=True):
+        middle, half = room * math.log(value / values[0]) / span, 0.04 * len(name)
+        fits = middle - half >= end
+        shown.append(name if fits else "")
+        end = middle + half + 0.05 if fits else end
     panel.set_xscale("log")
-    panel.set_xticks(list(values), [f"{value:g}" for value in values])
+    panel.set_xticks(list(values), shown)
     panel.minorticks_off()
 
 
@@ -95,9 +137,11 @@ def frame(panel: Axes) -> None:
 
 
 def legend(figure: Figure, handles: Sequence[Artist], names: Sequence[str], columns: int = 4) -> Legend:
-    """One legend for all panels, below them, in as many columns as fit."""
+    """One legend for all panels, below them, in as many columns as fit; a long one makes the figure taller."""
     longest = max(map(len, names), default=0)
     columns = max(1, min(columns, len(names), int(figure.get_figwidth() / (0.6 + 0.075 * longest))))
+    rows = math.ceil(len(names) / columns)
+    figure.set_figheight(figure.get_figheight() + ROW * max(0, rows - ROWS))
     made = figure.legend(
         handles,
         names,

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ...errors import RunError
+from ...report.figures import shortened
 from ...report.results import Group, Result, distinct_labels, group_results
 from ...report.settings import comparable, setting_of
-from .canvas import COLOURS, MARKERS, axis_labels, legend, log_axis, sheet, title
+from .canvas import axis_labels, legend, line_handle, line_with_spread, log_axis, sheet, title
 from .panels import KINDS
 
 if TYPE_CHECKING:
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
 
 #: Metric -> what its panels are called.
 PARTS = {"headline": "all classes", "major": "larger half", "minor": "smaller half"}
+#: Characters for which there is room above a panel, and methods that a remark names.
+TITLE, NAMED = 34, 5
 
 
 @dataclass(frozen=True)
@@ -39,8 +42,6 @@ class Line:
 
 def imbalance(results: Sequence[Result]) -> Figure:
     """Test accuracy of the last epoch along the ratio; a row of panels per data set and kind of imbalance."""
-    from matplotlib.lines import Line2D
-
     lines = lines_along_ratio(results)
     rows = list(dict.fromkeys(line.data for line in lines))
     names = _names(lines)
@@ -52,31 +53,35 @@ def imbalance(results: Sequence[Result]) -> Figure:
             (line, order.index(name)) for line, name in zip(lines, names, strict=True) if line.data == (source, kind)
         ]
         for axis, (metric, part) in zip(row, PARTS.items(), strict=True):
-            kind_name = KINDS.get(kind, kind)
-            title(axis, f"{source}, {kind_name.lower()}, {part}" if several else f"{kind_name}, {part}")
+            title(axis, _title(source if several else "", KINDS.get(kind, kind), part))
             for line, number in mine:
                 _draw(axis, line, metric, number)
-            log_axis(axis, sorted({ratio for line, _ in mine for ratio in line.ratios}))
+            ratios = sorted({ratio for line, _ in mine for ratio in line.ratios})
+            log_axis(axis, ratios, [_shown(ratio) for ratio in ratios])
         axis_labels(row[0], y="test accuracy (%)")
     for axis in axes[-1]:
         axis_labels(axis, "imbalance ratio")
-    handles = [
-        Line2D([], [], color=COLOURS[n % len(COLOURS)], marker=MARKERS[n % len(MARKERS)], linewidth=1.8)
-        for n in range(len(order))
-    ]
-    legend(figure, handles, order)
+    legend(figure, [line_handle(number) for number in range(len(order))], order)
     return figure
 
 
 def remarks(results: Sequence[Result]) -> list[str]:
-    """What is missing for lines."""
+    """What is missing for lines, in a sentence for all that lack the same."""
     lines = lines_along_ratio(results)
-    return [
-        f"{name} on {line.data[0]}, {line.data[1].replace('_', '-')}: all runs have ratio {line.ratios[0]:g}, so there "
-        "is a point and no line; give runs with other --rho too"
-        for line, name in zip(lines, _names(lines), strict=True)
-        if len(line.groups) == 1
-    ]
+    single: dict[tuple[str, str, str], list[str]] = {}
+    for line, name in zip(lines, _names(lines), strict=True):
+        if len(line.groups) == 1:
+            single.setdefault((*line.data, _shown(line.ratios[0])), []).append(name)
+    said = []
+    for (source, kind, ratio), names in single.items():
+        more = f" and {len(names) - NAMED} more" * (len(names) > NAMED)
+        what = "there is a point and no line" if len(names) == 1 else "there are points and no lines"
+        other = "--imbalance long_tailed or step and several --rho" if kind == "natural" else "other --rho too"
+        said.append(
+            f"{', '.join(names[:NAMED])}{more} on {source}, {KINDS.get(kind, kind).lower()}: all runs have ratio "
+            f"{ratio}, so {what}; give runs with {other}"
+        )
+    return said
 
 
 def lines_along_ratio(results: Sequence[Result]) -> list[Line]:
@@ -115,6 +120,17 @@ def _ratio(group: Group) -> float:
     return float(rho) if rho is not None else max(group.counts) / min(group.counts)
 
 
+def _shown(ratio: float) -> str:
+    return f"{round(ratio, 1):g}"
+
+
+def _title(source: str, kind: str, part: str) -> str:
+    if not source:
+        return f"{kind}, {part}"
+    whole = f"{source}, {kind.lower()}, {part}"
+    return whole if len(whole) <= TITLE else f"{shortened(source)}\n{kind}, {part}"
+
+
 def _names(lines: Sequence[Line]) -> list[str]:
     firsts = [line.groups[0] for line in lines]
     return distinct_labels(
@@ -123,17 +139,8 @@ def _names(lines: Sequence[Line]) -> list[str]:
 
 
 def _draw(axis: Axes, line: Line, metric: str, number: int) -> None:
-    colour, marker = COLOURS[number % len(COLOURS)], MARKERS[number % len(MARKERS)]
     found = [(ratio, group.statistic(metric)) for ratio, group in zip(line.ratios, line.groups, strict=True)]
     measured = [(ratio, statistic) for ratio, statistic in found if statistic is not None]
-    axis.errorbar(
-        [ratio for ratio, _ in measured],
-        [100 * statistic.mean for _, statistic in measured],
-        yerr=[float("nan") if statistic.sd is None else 100 * statistic.sd for _, statistic in measured],
-        color=colour,
-        marker=marker,
-        markersize=5,
-        linewidth=1.8,
-        elinewidth=1,
-        zorder=3,
-    )
+    means = [100 * statistic.mean for _, statistic in measured]
+    spreads = [float("nan") if statistic.sd is None else 100 * statistic.sd for _, statistic in measured]
+    line_with_spread(axis, [ratio for ratio, _ in measured], means, spreads, number)
