@@ -6,7 +6,7 @@ import inspect
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import torch
 from torch import Tensor, nn
@@ -22,6 +22,7 @@ DATA_PARALLEL = (
     "nn.DataParallel splits the batch behind the loop's back: labels would not match features; use "
     "torch.nn.parallel.DistributedDataParallel (torchrun) and attach to the model before wrapping it"
 )
+REPLICATE = "_replicate_for_data_parallel"  # how nn.DataParallel copies a layer for each device, before it runs
 COMPILED = "_orig_mod"  # how torch.compile keeps the model it has wrapped
 WRITE = "write `with handle(labels): model(images)`"
 
@@ -41,6 +42,7 @@ class Attachment(MixPoint):
         self._replayed = False
         self._labels: LabelsOfCall | None = None
         _set_apart(module)
+        module.__dict__[REPLICATE] = _refuse_replicas
 
     def __call__(
         self, labels: Tensor | None = None, generator: torch.Generator | None = None
@@ -105,8 +107,6 @@ class Attachment(MixPoint):
     def current(self, module: nn.Module, output: Any) -> Mix | None:
         if module.training:
             self.called = True
-        if getattr(module, "_is_replica", False):
-            raise LayerError(DATA_PARALLEL)
         if not module.training:
             if self.open and torch.is_grad_enabled():
                 raise LayerError(
@@ -130,6 +130,7 @@ class Attachment(MixPoint):
         super().remove()
         if not self.removed:
             _no_longer_apart(self.module)
+            self.module.__dict__.pop(REPLICATE, None)
         self.removed = True
         if self._labels is not None:
             self._labels.remove()
@@ -273,6 +274,10 @@ def attachable(model: nn.Module, layer: str, labels: str | None = None) -> nn.Mo
             "also of a copied one: procrustean.attaching.attachments(model)"
         )
     return module
+
+
+def _refuse_replicas() -> NoReturn:
+    raise LayerError(DATA_PARALLEL)
 
 
 def _set_apart(module: nn.Module) -> None:

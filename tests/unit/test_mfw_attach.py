@@ -545,12 +545,18 @@ class TestErrors:
         with pytest.raises(LayerError, match=r"layer 'middle' belongs to a compiled model.*attach first, then compile"):
             MFW(COUNTS).attach(torch.compile(made()), "middle", labels=labels)
 
-    def test_data_parallel_around_an_attached_model(self) -> None:
-        model, (x, y) = made(), next(batches(1))
+    @pytest.mark.parametrize("copied", [False, True])
+    def test_data_parallel_around_an_attached_model(self, copied: bool) -> None:
+        model = made()
         handle = MFW(COUNTS).attach(model, "middle")
-        model.middle = model.middle._replicate_for_data_parallel()  # what DataParallel calls on each further device
-        with handle(y), pytest.raises(LayerError, match=r"nn\.DataParallel.*DistributedDataParallel"):
-            model(x)
+        if copied:
+            model = copy.deepcopy(model)
+            handle = attachments(model)["middle"]
+        # DataParallel calls this on each layer before any runs: a replica would run with the weights of another device.
+        with pytest.raises(LayerError, match=r"nn\.DataParallel.*DistributedDataParallel"):
+            model.middle._replicate_for_data_parallel()
+        handle.remove()
+        assert model.middle._replicate_for_data_parallel()._is_replica
 
     def test_data_parallel_inside_a_model(self) -> None:
         with pytest.raises(LayerError, match=r"nn\.DataParallel.*DistributedDataParallel"):
