@@ -8,7 +8,7 @@ import re
 import time
 import warnings
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from pathlib import Path
 from typing import Any
 
@@ -67,6 +67,10 @@ def class_counts(
     >>> class_counts(["dog", "cat", "dog"], classes=("dog", "cat"))
     (2, 1)
     """
+    if isinstance(classes, Set | Mapping):  # whose order need not be that of the labels
+        raise DataError(
+            f"classes of type {type(classes).__name__} received; give a list of their names in the order of the labels"
+        )
     if isinstance(classes, Iterable) and not isinstance(classes, Sequence):  # an array of names
         classes = list(classes)
     known = _own_names(data, column) if classes is None else classes

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from itertools import accumulate
-from typing import Literal, SupportsInt, cast
+from typing import Any, Literal, SupportsInt, cast
 
 from .errors import DataError
 
@@ -28,7 +28,10 @@ def checked_counts(counts: Iterable[SupportsInt] | Mapping[int, SupportsInt]) ->
     ((5, 3), (5, 3))
     """
     if getattr(counts, "ndim", None) == 1 and hasattr(counts, "to_dict"):  # a series of pandas
-        counts = cast("Mapping[int, SupportsInt]", counts.to_dict())
+        by_class = cast("Mapping[int, SupportsInt]", counts.to_dict())
+        if len(by_class) < len(cast("Sequence[Any]", counts)):
+            raise DataError("a series of counts received whose index has a class twice; give one count per class")
+        counts = by_class
     if isinstance(counts, Mapping):
         if set(counts) != set(range(len(counts))):
             raise DataError(
@@ -36,7 +39,8 @@ def checked_counts(counts: Iterable[SupportsInt] | Mapping[int, SupportsInt]) ->
                 f"needs the class indices 0 to {len(counts) - 1} as keys; or give a list in the order of the classes"
             )
         counts = [counts[index] for index in range(len(counts))]
-    if isinstance(counts, str) or not isinstance(counts, Iterable) or getattr(counts, "ndim", 1) == 0:
+    # A set has no order, and equal counts once.
+    if isinstance(counts, str | bytes | Set) or not isinstance(counts, Iterable) or getattr(counts, "ndim", 1) == 0:
         raise DataError(
             f"counts of type {type(counts).__name__} received; give the training images of each class in the order of "
             "the labels, as class_counts(dataset) returns them"

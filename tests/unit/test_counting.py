@@ -301,6 +301,8 @@ class TestHuggingFace:
         (["0", "1", "-1"], {}, r"labels from -1 to 1 received"),
         ([0, 2**40], {}, r"labels up to 1099511627776 received for 2 images, so that they are no class indices"),
         (["a", "b"], {"classes": ("a", "b", "a")}, r"the class 'a' is named more than once"),
+        (["a", "b"], {"classes": {"a", "b"}}, r"classes of type set received; give a list of their names in the order"),
+        (["a", "b"], {"classes": {"b": 0, "a": 1}}, r"classes of type dict received"),
         ([0.5, 0.5], {}, r"labels of type float64 received"),
         (np.eye(3), {}, r"labels of shape \(3, 3\) received"),
         ([[0, 1], [2]], {}, r"a list received whose members are not all single labels; give one class for every"),

@@ -194,7 +194,8 @@ def test_counts_that_are_no_numbers(counts: object) -> None:
 
 
 @pytest.mark.parametrize(
-    ("counts", "kind"), [(None, "NoneType"), (5, "int"), ("a.csv", "str"), (torch.tensor(5), "Tensor")]
+    ("counts", "kind"),
+    [(None, "NoneType"), (5, "int"), ("a.csv", "str"), (b"52", "bytes"), ({5, 2}, "set"), (torch.tensor(5), "Tensor")],
 )
 def test_counts_that_are_not_several(counts: Any, kind: str) -> None:
     with pytest.raises(DataError, match=rf"counts of type {kind} received; give the training images of each class"):
@@ -214,6 +215,8 @@ def test_counts_of_pandas_are_in_the_order_of_the_classes() -> None:
     assert MFW(labels.value_counts()).counts == (2, 1, 3)
     with pytest.raises(DataError, match="counts by 'cat', 'dog' received; a mapping needs the class indices"):
         checked_counts(pd.Series(["dog", "cat", "cat"]).value_counts())
+    with pytest.raises(DataError, match="whose index has a class twice"):
+        checked_counts(pd.concat([labels.value_counts(), labels.value_counts()]))
 
 
 def test_labels_in_place_of_counts() -> None:
