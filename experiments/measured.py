@@ -85,8 +85,8 @@ def _line(group: Group) -> tuple[str, ...]:
         str(config["method"]),
         "yes" if config["drw"] else "no",
         " ".join(f"{name}={value:g}" for name, value in config["options"].items()),
-        f"{100 * statistic.mean:.2f}",
-        f"{100 * statistic.sd:.2f}",
+        f"{100 * statistic.mean:.4f}",  # with two decimals some are rounded twice, and told otherwise than in the docs
+        f"{100 * statistic.sd:.4f}",
         str(statistic.n),
     )
 

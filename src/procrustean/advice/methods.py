@@ -55,15 +55,16 @@ def advised(counts: Sequence[int]) -> Advice:
         return Advice(Choice("erm", False), f"the classes are near equal (ratio {ratio:.1f}): nothing to correct")
     setting = nearest(checked)
     best, *others = ranked(setting)
-    erm = next(row for row in ranked(setting) if (row.method, row.drw) == ("erm", False))
+    erm = _found(setting, "erm", drw=False)
+    plain = f" against {_percent(erm)} of plain training" if erm is not None else ""
     equals = [Choice(row.method, row.drw).name for row in others if not best.result.told_apart(row.result)]
     doubt = f"; not told apart from {', '.join(equals)}" if equals else ""
     nearer = _nearer(checked, best)
-    place = "the nearest to these counts with so many" if nearer else "the nearest to these counts"
+    place = f"the nearest to these counts{f' with {LEAST_COMPARED} methods or more' * bool(nearer)}"
     why = (
         f"best of {1 + len(others)} methods measured on {setting.name} ({setting.largest} to {setting.smallest} "
-        f"images per class, {place}): {best.mean:.1f} ± {best.sd:.1f} % against {erm.mean:.1f} ± {erm.sd:.1f} % of "
-        f"plain training, {best.seeds} seeds{doubt}{nearer} (docs/which-method.md)"
+        f"images per class, {place}): {_percent(best)}{plain}, {best.seeds} seeds{doubt}{nearer} "
+        "(docs/which-method.md)"
     )
     return Advice(Choice(best.method, best.drw), why)
 
@@ -74,14 +75,22 @@ def _nearer(counts: Sequence[int], best: Measured) -> str:
     if setting == best.setting:
         return ""
     rows = ranked(setting)
-    first = rows[0]
-    same = next((row for row in rows if (row.method, row.drw) == (best.method, best.drw)), None)
-    if same is first:
-        found = f"it was first with {first.mean:.1f} ± {first.sd:.1f} %"
-    else:
-        own = "it was not measured" if same is None else f"it had {same.mean:.1f} ± {same.sd:.1f} %"
-        found = f"{own}, and {Choice(first.method, first.drw).name} {first.mean:.1f} ± {first.sd:.1f} %"
-    return f"; on {setting.name}, which is nearer but has {len(rows)} methods only, {found}"
+    first, own, erm = rows[0], _found(setting, best.method, drw=best.drw), _found(setting, "erm", drw=False)
+    found = [f"{Choice(first.method, first.drw).name} was first with {_percent(first)}"]
+    if own != first:
+        name = Choice(best.method, best.drw).name
+        found.append(f"{name} was not measured" if own is None else f"{name} had {_percent(own)}")
+    if erm not in (None, first, own):
+        found.append(f"plain training had {_percent(erm)}")
+    return f"; on {setting.name}, which is nearer but has {len(rows)} methods only, {', '.join(found)}"
+
+
+def _found(setting: Setting, method: str, *, drw: bool) -> Measured | None:
+    return next((row for row in ranked(setting) if (row.method, row.drw) == (method, drw)), None)
+
+
+def _percent(row: Measured) -> str:
+    return f"{row.mean:.1f} ± {row.sd:.1f} %"
 
 
 def worth_comparing(counts: Sequence[int]) -> list[Choice]:
