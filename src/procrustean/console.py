@@ -12,7 +12,8 @@ import shlex
 import shutil
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, TextIO, cast, runtime_checkable
 
@@ -334,17 +335,23 @@ class ProgressStream:
         self._stream = stream
 
     def write(self, text: str) -> int:
-        try:
+        with self._or_lost():
             self._stream.write(text)
-        except OSError:
-            abandon(self._stream)
         return len(text)
 
     def flush(self) -> None:
-        try:
+        with self._or_lost():
             self._stream.flush()
+
+    @contextmanager
+    def _or_lost(self) -> Iterator[None]:
+        try:
+            yield
         except OSError:
             abandon(self._stream)
+        except ValueError:
+            if not getattr(self._stream, "closed", False):
+                raise
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._stream, name)  # whether it is a terminal, its encoding and so on
@@ -361,7 +368,7 @@ def abandon(stream: TextIO) -> None:
     """Send what a stream still holds nowhere: Python would try to write it once more at exit, and fail."""
     try:
         number = stream.fileno()
-    except OSError:  # a stream of the caller's own, which is no file
+    except (OSError, ValueError, AttributeError):  # a stream of the caller's own, which is no file
         return
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, number)

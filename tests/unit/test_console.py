@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import replace
 from itertools import pairwise
-from typing import Any
+from typing import Any, TextIO, cast
 
 import pytest
 from rich.console import Console
@@ -15,6 +15,7 @@ from rich.text import Text
 
 from procrustean.console import (
     PlainReporter,
+    ProgressStream,
     Reporter,
     RichReporter,
     SilentReporter,
@@ -302,6 +303,32 @@ class Full(io.StringIO):
 
 def test_a_stream_that_is_no_file_may_be_full() -> None:
     run(PlainReporter(Full()), Clock(), 3, 1)
+
+
+class FullTee:
+    """As programs write them that keep a copy of what is said: without the number of a file."""
+
+    def write(self, text: str) -> int:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    def flush(self) -> None: ...
+
+
+def test_a_stream_without_a_number_may_be_full() -> None:
+    run(PlainReporter(cast(TextIO, FullTee())), Clock(), 3, 1)
+
+
+def test_a_stream_may_be_closed_by_the_program() -> None:
+    stream = io.StringIO()
+    reporter = PlainReporter(stream)
+    reporter.say("begun")
+    stream.close()
+    reporter.say("goes on")
+
+
+def test_text_that_a_stream_cannot_write_is_an_error() -> None:
+    with pytest.raises(UnicodeEncodeError):
+        ProgressStream(io.TextIOWrapper(io.BytesIO(), encoding="ascii")).write("±")
 
 
 def test_the_silent_reporter_writes_nothing(capsys: pytest.CaptureFixture[str]) -> None:
