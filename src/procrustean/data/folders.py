@@ -40,7 +40,7 @@ def list_folder(root: Path, bad: Problems, on_bad_image: OnBadImage = "error") -
                     bad[str(path.relative_to(root))] = "a folder inside a class folder"
                 else:
                     bad[str(path.relative_to(root))] = "not a regular file"
-    if nested and not files:
+    if nested and len({file.label for file in files}) < 2:  # a note beside the folders of the classes is no class
         _refuse_folders_of_folders(root, nested[0])
     if on_bad_image == "skip":
         return files
@@ -114,7 +114,7 @@ def _refuse_a_class_folder(root: Path) -> None:
 
 
 def _refuse_folders_of_folders(root: Path, nested: Path) -> None:
-    """Say which folder was probably meant where the class folders hold folders, such as this one, and no files."""
+    """Say which folder was probably meant where what should be class folders hold folders, such as this one."""
     meant = nested.parent
     for _ in range(DEEPEST):
         inside = [path for path in entries_of(meant) if path.is_dir()]
@@ -122,9 +122,10 @@ def _refuse_folders_of_folders(root: Path, nested: Path) -> None:
             break
         meant = inside[0]
     raise DataError(
-        f"{root}: no images where they are looked for, but folders such as {nested}. If the classes lie deeper, name "
-        f"the folder that holds them or their train and test folders, such as {meant}. Else put the images of each "
-        f"class into its folder itself ({LAYOUT}), or list them in a CSV file with columns path and label and name that"
+        f"{root}: no images of two classes where they are looked for, but folders such as {nested}. If the classes lie "
+        f"deeper, name the folder that holds them or their train and test folders, such as {meant}. Else put the "
+        f"images of each class into its folder itself ({LAYOUT}), or list them in a CSV file with columns path and "
+        "label and name that"
     )
 
 

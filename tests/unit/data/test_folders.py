@@ -351,6 +351,14 @@ def test_a_folder_around_the_images_names_the_folder_in_it(tmp_path, below, mean
     load(tmp_path / meant)
 
 
+@pytest.mark.parametrize("beside", ["readme.txt", "overview.png"])
+def test_a_file_beside_the_class_folders_does_not_hide_that_they_lie_deeper(tmp_path, beside):
+    pictures(tmp_path, {f"outer/photos/{name}": 2 for name in ("cat", "owl")})
+    (tmp_path / "outer/photos/cat/0.png").rename(tmp_path / "outer/photos" / beside)
+    with pytest.raises(DataError, match=rf"name the folder that holds them .* such as {tmp_path}/outer/photos\. Else"):
+        load(tmp_path / "outer")
+
+
 def test_images_of_which_all_lie_below_their_class_folder(tmp_path):
     pictures(tmp_path, {f"{split}/{name}/day 1": 2 for name in ("cat", "owl") for split in ("train", "test")})
     with pytest.raises(
