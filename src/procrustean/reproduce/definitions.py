@@ -240,8 +240,8 @@ def _table(name: str, table: Any, shared: Mapping[str, Any], where: str) -> Tabl
         where,
         ("rows",),
     )
-    if PurePath(name).name != name or name == "..":
-        raise ConfigError(f"{where}: its results are kept in a folder of this name; choose one without slashes")
+    if PurePath(name).name != name or name in ("", ".."):
+        raise ConfigError(f"{where}: its results are kept in a folder of this name; choose one that a folder can have")
     if isinstance(table.get("columns"), dict):
         own = _by_name(table["columns"], f"{where}, columns")
     else:

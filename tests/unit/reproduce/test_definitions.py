@@ -137,6 +137,7 @@ def test_a_name_with_brackets_stands_for_itself(tables: dict[str, Any]) -> None:
         ),
         ({"columns": ["tail"]}, r"mine.yaml, columns: \['tail'\] received; it has to be a mapping of names"),
         ({"tables": {"a/b": {"rows": {"r": {}}}}}, "table 'a/b': its results are kept in a folder of this name"),
+        ({"tables": {"": {"rows": {"r": {}}}}}, "table '': its results are kept in a folder of this name"),
         ({"tables": {"..": {"rows": {"r": {}}}}}, r"table '\.\.': its results are kept in a folder of this name"),
         ({"tables": {7: {}}}, "mine.yaml, tables: the name 7 is no text to YAML; put it in quotes: '7'"),
         (
