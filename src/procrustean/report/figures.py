@@ -236,7 +236,7 @@ def _legend(figure: Figure, handles: Sequence[Any], names: Sequence[str], title:
     legend.get_title().set_color(MUTED)
 
 
-def shortened(name: str) -> str:
-    """A class name that fits into a legend."""
+def shortened(name: str, longest: int = LONGEST_CLASS_NAME) -> str:
+    """A name of at most so many characters, by default of a class in a legend."""
     name = "".join(char if char.isprintable() else " " for char in name)
-    return name if len(name) <= LONGEST_CLASS_NAME else name[: LONGEST_CLASS_NAME - 1] + "…"
+    return name if len(name) <= longest else name[: longest - 1] + "…"

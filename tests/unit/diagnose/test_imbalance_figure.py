@@ -132,7 +132,19 @@ def test_names_of_many_ratios_do_not_run_into_one_another(result: Make) -> None:
 
 
 def test_long_names_of_data_sets_have_a_line_of_their_own(result: Make, runs: list[Result]) -> None:
-    elsewhere = at_ratio(result, 10.0, 0.8, 0.7, source="photographs-of-the-institute")
+    elsewhere = at_ratio(result, 10.0, 0.8, 0.7, source="photographs-of-the-institute-and-others")
     titles = [axis.get_title(loc="left") for axis in imbalance([*runs, elsewhere]).axes]
     assert titles[0] == "digits, step, all classes"
-    assert titles[3] == "photographs-of-the-in…\nStep, all classes"
+    assert titles[3] == "photographs-of-the-institute-and-…\nStep, all classes"
+
+
+def test_chosen_classes_have_a_row_of_their_own(result: Make) -> None:
+    chosen = [
+        [at_ratio(result, rho, 0.9, 0.5, classes=list(names)) for rho in (10.0, 20.0)] for names in ("abcd", "abce")
+    ]
+    for run in (run for runs in chosen for run in runs):
+        run.config["classes"] = run.data["classes"]
+    figure = imbalance([*chosen[0], *chosen[1]])
+    titles = [axis.get_title(loc="left") for axis in figure.axes]
+    assert titles[::3] == [f"digits (4 classes: a, b, c, {last})\nStep, all classes" for last in "de"]
+    assert [text.get_text() for text in figure.legends[0].get_texts()] == ["ERM"]

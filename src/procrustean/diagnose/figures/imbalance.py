@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...errors import RunError
 from ...report.figures import shortened
-from ...report.results import Group, Result, distinct_labels, group_results
+from ...report.results import Group, Result, data_parts, distinct_labels, group_results
 from ...report.settings import comparable, setting_of
 from .canvas import axis_labels, legend, line_handle, line_with_spread, log_axis, sheet, title
 from .panels import KINDS
@@ -31,9 +31,8 @@ class Line:
 
     @property
     def data(self) -> tuple[str, str]:
-        """Source and kind of imbalance."""
-        data = self.groups[0].data
-        return str(data["source"]), str(data["kind"])
+        """Source, with the classes if some were chosen, and kind of imbalance."""
+        return _data(self.groups[0])
 
     @property
     def ratios(self) -> list[float]:
@@ -128,14 +127,15 @@ def _title(source: str, kind: str, part: str) -> str:
     if not source:
         return f"{kind}, {part}"
     whole = f"{source}, {kind.lower()}, {part}"
-    return whole if len(whole) <= TITLE else f"{shortened(source)}\n{kind}, {part}"
+    return whole if len(whole) <= TITLE else f"{shortened(source, TITLE)}\n{kind}, {part}"
+
+
+def _data(group: Group) -> tuple[str, str]:
+    return data_parts(group)["source"], str(group.data["kind"])
 
 
 def _names(lines: Sequence[Line]) -> list[str]:
-    firsts = [line.groups[0] for line in lines]
-    return distinct_labels(
-        firsts, shown_beside=("rho",), alike=lambda group: (group.data["source"], group.data["kind"])
-    )
+    return distinct_labels([line.groups[0] for line in lines], shown_beside=("rho",), alike=_data)
 
 
 def _draw(axis: Axes, line: Line, metric: str, number: int) -> None:
