@@ -321,7 +321,9 @@ def _typed(key: str, value: Any, origin: str) -> Any:
         return float(value)
     elif get_origin(kind) is Literal:
         if value not in get_args(kind):
-            raise refuse("one of " + ", ".join(get_args(kind)))
+            meant = VALUES_ALSO_CALLED.get(str(value).lower())
+            near = f"; {value} is {meant} here" if meant in get_args(kind) else ""
+            raise refuse("one of " + ", ".join(get_args(kind)) + near)
     elif kind is bool:
         if not isinstance(value, bool):
             raise refuse("true or false")

@@ -56,3 +56,17 @@ def test_images_in_memory_are_not_taken_for_no_data_set() -> None:
         fit(np.zeros((4, 8, 8)))  # type: ignore[arg-type]
     with pytest.raises(ConfigError, match="names no data set; add source"):
         RunConfig.from_json({"method": "erm"})
+
+
+@pytest.mark.parametrize(
+    ("setting", "value", "said"),
+    [
+        ("device", "gpu", "one of auto, cpu, cuda; gpu is cuda here$"),
+        ("imbalance", "exp", "one of natural, long_tailed, step; exp is long_tailed here$"),
+        ("device", "exp", "one of auto, cpu, cuda$"),
+        ("precision", 16, "one of auto, fp32, bf16$"),
+    ],
+)
+def test_values_that_are_called_otherwise_elsewhere(setting: str, value: Any, said: str) -> None:
+    with pytest.raises(ConfigError, match=f"{setting} = {value!r} received; it has to be {said}"):
+        RunConfig.from_json({**PLAIN, setting: value})
