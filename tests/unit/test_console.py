@@ -13,17 +13,9 @@ import pytest
 from rich.console import Console
 from rich.text import Text
 
-from procrustean.console import (
-    PlainReporter,
-    ProgressStream,
-    Reporter,
-    RichReporter,
-    SilentReporter,
-    duration_text,
-    make_reporter,
-    write_result,
-)
+from procrustean.console import PlainReporter, Reporter, RichReporter, SilentReporter, duration_text, make_reporter
 from procrustean.report.formats import Cell, Column, Table
+from procrustean.streams import ProgressStream, write_result
 
 RECORD = {"loss": 0.5, "lr": 0.1, "images_per_second": 12345.6}
 
@@ -252,13 +244,15 @@ def test_lines_of_runs_that_take_turns_carry_their_own_names() -> None:
 
 
 def test_a_run_of_the_same_name_as_a_finished_one_goes_on() -> None:
-    reporter = PlainReporter(io.StringIO(), Clock())
+    stream = io.StringIO()
+    reporter = PlainReporter(stream, Clock())
     for _ in range(2):
         reporter.run_started("ERM", 3, 0)
     for _ in range(2):
         reporter.epoch_done("ERM", 2, RECORD)
         reporter.within_epoch("ERM", 2, 0.5)
         reporter.run_finished("ERM", "done")
+    assert stream.getvalue().count("ERM: done") == 2
 
 
 def test_what_runs_share_is_said_once() -> None:

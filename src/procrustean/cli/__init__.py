@@ -12,8 +12,9 @@ import traceback
 import warnings
 from collections.abc import Sequence
 
-from ..console import PlainReporter, abandon, notify, write_result
+from ..console import PlainReporter
 from ..errors import ProcrusteanError
+from ..streams import abandon, notify, write_result
 
 
 def main(argv: Sequence[str] | None = None) -> int:

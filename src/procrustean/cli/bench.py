@@ -193,7 +193,8 @@ class Bench:
 
 def _shown(measure: Callable[[Say], Table]) -> int:
     """Measure with progress, then show the table."""
-    from ..console import make_reporter, write_result
+    from ..console import make_reporter
+    from ..streams import write_result
 
     reporter = make_reporter()
     try:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
-from ..console import notify
 from ..method_files import file_method
 from ..run_places import method_of, runs_in
+from ..streams import notify
 
 
 def say_changed(folder: Path, methods: Iterable[str]) -> None:

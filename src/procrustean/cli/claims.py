@@ -24,8 +24,8 @@ class Claims:
     """Put the table, and the pictures in figures/analysis beside it, into this page, between its marks."""
 
     def run(self) -> int:
-        from ..console import notify, write_result
         from ..diagnose.claims import block_for, claims_table, coverage, replaced
+        from ..streams import notify, write_result
 
         results = finished_results(self.runs)
         if self.page is None:

@@ -8,8 +8,8 @@ from typing import Annotated, Any, Protocol, Union
 
 import tyro
 
-from ..console import notify
 from ..errors import suggestion
+from ..streams import notify
 from .adjust import Adjust
 from .bench import Bench
 from .claims import Claims

@@ -37,10 +37,11 @@ class Describe:
     """Where data sets are found or downloaded to; default $PROCRUSTEAN_DATA or the user's cache."""
 
     def run(self) -> int:
-        from ..console import make_reporter, write_result
+        from ..console import make_reporter
         from ..data.description import describe
         from ..data.imbalance import build
         from ..data.sources import load_source
+        from ..streams import write_result
 
         reporter = make_reporter()
         splits = load_source(
@@ -61,8 +62,8 @@ class Sources:
     """List the data sets that can be named, and what is needed for each."""
 
     def run(self) -> int:
-        from ..console import write_result
         from ..data.sources import describe_sources
+        from ..streams import write_result
 
         write_result("\n".join(f"{name:22} {text}" for name, text in describe_sources().items()))
         return 0

@@ -22,8 +22,9 @@ class Demo:
     """No progress."""
 
     def run(self) -> int:
-        from ..console import make_reporter, write_result
+        from ..console import make_reporter
         from ..demo import run_demo
+        from ..streams import write_result
 
         check_folder(self.output)
         reporter = make_reporter(quiet=self.quiet)

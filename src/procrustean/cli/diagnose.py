@@ -84,8 +84,8 @@ class Diagnose:
         return places
 
     def _diagnose(self, run: Path, output: Path, say: Callable[[str], None]) -> None:
-        from ..console import write_result
         from ..diagnose.finished import diagnose_run
+        from ..streams import write_result
 
         diagnosis = diagnose_run(run, say=say)
         files = _written(diagnosis, run, output, self.all_classes)

@@ -17,8 +17,8 @@ class Doctor:
     """Where data sets are found or downloaded to; default $PROCRUSTEAN_DATA or the user's cache."""
 
     def run(self) -> int:
-        from ..console import write_result
         from ..doctor.examine import examine
+        from ..streams import write_result
 
         found = examine(self.data_dir)
         marks = {"fine": "ok     ", "note": "note   ", "problem": "PROBLEM"}

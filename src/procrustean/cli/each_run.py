@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from ..console import notify, write_result
 from ..errors import ProcrusteanError, RunError
+from ..streams import notify, write_result
 from .outcome import runs_of
 
 

@@ -29,9 +29,9 @@ class Export:
 
     def run(self) -> int:
         from ..auto import chosen_run
-        from ..console import write_result
         from ..exporting.export import export
         from ..method_files import use_file
+        from ..streams import write_result
         from .outputs import refuse_inside
 
         if self.method is not None:

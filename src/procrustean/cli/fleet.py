@@ -43,11 +43,12 @@ class Fleet:
     def run(self) -> int:
         from dataclasses import replace
 
-        from ..console import make_reporter, notify, write_result
+        from ..console import make_reporter
         from ..grids import expand
         from ..method_errors import failure_text
         from ..method_files import use_file
         from ..preparing import recipe_of
+        from ..streams import notify, write_result
 
         configs = expand(read_yaml(self.grid), self.output, origin=str(self.grid))
         if self.data_dir is not None:

@@ -15,9 +15,9 @@ class Nets:
     """Network to show, timm:NAME and torchvision:NAME included; without it those of this library are listed."""
 
     def run(self) -> int:
-        from ..console import write_result
         from ..nets import NETS, layers_of
         from ..report.formats import Cell, Column, Table
+        from ..streams import write_result
 
         names = NETS if self.name is None else [self.name]
         rows = []

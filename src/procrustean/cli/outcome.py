@@ -7,9 +7,9 @@ from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from ..console import notify
 from ..errors import RunError
 from ..run_places import CANDIDATES, RESULT_FILE, damaged_in, is_run, resume_command, runs_in
+from ..streams import notify
 from .outputs import write_table
 
 if TYPE_CHECKING:
@@ -72,8 +72,8 @@ def show(runs: Sequence[Path], *, form: Format = "table", by_class: bool = False
 
     A CSV file is one table, whose first columns tell them apart.
     """
-    from ..console import write_result
     from ..report.formats import to_csv, to_latex, to_markdown
+    from ..streams import write_result
 
     tables = comparisons_of(runs, by_class=by_class, in_one=form == "csv")
     if form == "table" and output is None:

@@ -23,8 +23,8 @@ def show_own(result: dict[str, Any], kept: Path, say: Callable[[str], None]) -> 
         kept: the folder of the run, or of the comparison it was chosen by.
         say: called with what to do next.
     """
-    from ..console import write_result
     from ..data.sources import is_named
+    from ..streams import write_result
 
     if is_named(result["config"]["source"]):
         return

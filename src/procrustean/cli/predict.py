@@ -43,11 +43,11 @@ class Predict:
     """Where to compute."""
 
     def run(self) -> int:
-        from ..console import ResultStream, notify
         from ..data.bad_files import NAMED
         from ..method_files import use_file
         from ..predicting.loading import load_model, model_folder
         from ..predicting.predict import predict, write_predictions
+        from ..streams import ResultStream, notify
 
         if self.output is not None:
             given = [str(path) for path in (self.prior, self.thresholds) if path]

@@ -45,13 +45,14 @@ class Prepare:
     """Only check and estimate."""
 
     def run(self) -> int:
-        from ..console import make_reporter, write_result
+        from ..console import make_reporter
         from ..data.cifar import data_roots
         from ..data.official.fetch import command, fetch
         from ..data.official.layouts import layout_of
         from ..data.official.prepare import plan, prepare
         from ..data.official.problems import told
         from ..errors import ConfigError, DataError
+        from ..streams import write_result
         from .counting import counting
 
         layout, root = layout_of(self.name), data_roots(self.data_dir)[0]
@@ -103,11 +104,11 @@ class Verify:
     """Where the store is; default $PROCRUSTEAN_DATA or the user's cache."""
 
     def run(self) -> int:
-        from ..console import write_result
         from ..data.cifar import data_roots
         from ..data.official.layouts import layout_of
         from ..data.official.loading import found_store
         from ..data.official.store import verify
+        from ..streams import write_result
 
         path = found_store(layout_of(self.name), data_roots(self.data_dir), self.size)
         images = verify(path)

@@ -17,9 +17,9 @@ class Recipes:
     def run(self) -> int:
         import yaml
 
-        from ..console import write_result
         from ..errors import ConfigError, did_you_mean
         from ..recipes import OWN_IMAGES, PAPER, RECIPES
+        from ..streams import write_result
 
         if self.name is None:
             width = max(map(len, RECIPES))

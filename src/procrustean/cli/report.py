@@ -53,9 +53,10 @@ class Report:
         return self._serve()
 
     def _serve(self) -> int:
-        from ..console import make_reporter, write_result
+        from ..console import make_reporter
         from ..report.watch import Watched, serve
         from ..run_places import no_run_at
+        from ..streams import write_result
 
         for run in self.runs:
             if not run.exists():
@@ -72,9 +73,10 @@ class Report:
         return 0
 
     def _write(self) -> int:
-        from ..console import make_reporter, write_result
+        from ..console import make_reporter
         from ..method_files import use_file
         from ..report.html_page import write_report
+        from ..streams import write_result
         from .outcome import finished_runs
 
         for method in self.method:

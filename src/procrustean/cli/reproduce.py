@@ -75,8 +75,9 @@ class Reproduce:
         import time
 
         began = time.monotonic()
-        from ..console import make_reporter, notify, write_result
+        from ..console import make_reporter
         from ..reproduce.store import Store
+        from ..streams import notify, write_result
 
         if self.minutes is not None and not self.minutes >= 0:
             raise ConfigError(
@@ -154,10 +155,11 @@ class Reproduce:
         return plan
 
     def _train(self, definitions: Definitions, parts: list[Part], store: Store, began: float) -> int:
-        from ..console import duration_text, make_reporter, notify, write_result
+        from ..console import duration_text, make_reporter
         from ..reproduce.pace import expected_rate, machine_name
         from ..reproduce.plan_text import absence_lines, plan_table, plan_text
         from ..reproduce.work import carry_out, default_width
+        from ..streams import notify, write_result
 
         plan = self._plan(definitions, parts, store)
         width = default_width() if self.width is None else self.width
@@ -198,8 +200,8 @@ class Reproduce:
         return 1 if report.errors else 0
 
     def _show(self, definitions: Definitions, parts: list[Part], store: Store) -> None:
-        from ..console import write_result
         from ..reproduce.overview import each_text_once, finished_tables, in_format, seeds_text, write_tables
+        from ..streams import write_result
 
         names, asked = list(dict.fromkeys(part.table for part in parts)), definitions.cells(parts)
         seen, only = store.with_seeds(self.seeds), set(asked)
@@ -219,9 +221,9 @@ class Reproduce:
             write_tables([definitions.tables[name] for name in names], store, self.output, data_seed=self.data_seed)
 
     def _write_pages(self, definitions: Definitions, store: Store) -> int:
-        from ..console import notify
         from ..reproduce.advice import advice_page
         from ..reproduce.page import reproduction_page
+        from ..streams import notify
 
         assert self.pages is not None
         for name, make in (("reproduction.md", reproduction_page), ("which-method.md", advice_page)):

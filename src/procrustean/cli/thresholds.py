@@ -35,9 +35,9 @@ class Thresholds:
     """CSV file to write, with unrounded numbers; default the terminal."""
 
     def run(self) -> int:
-        from ..console import write_result
         from ..predicting.thresholds import table_of, thresholds_of
         from ..report.formats import to_csv
+        from ..streams import write_result
 
         if self.output is not None:
             check_output(self.output, [self.prior] if self.prior else [])

@@ -37,7 +37,8 @@ class Toy:
     """No progress."""
 
     def run(self) -> int:
-        from ..console import make_reporter, write_result
+        from ..console import make_reporter
+        from ..streams import write_result
         from ..toy import run_toy
 
         check_folder(self.output)

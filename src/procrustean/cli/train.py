@@ -57,7 +57,8 @@ class Train(RunConfig):
 
     def run(self) -> int:
         config = self.run_config()
-        from ..console import make_reporter, write_result
+        from ..console import make_reporter
+        from ..streams import write_result
 
         if self.print_config:
             write_result(settings_text(config))

@@ -70,9 +70,10 @@ class Tune(RunConfig):
         return cls(**{"source": tyro.MISSING, **settings})
 
     def run(self) -> int:
-        from ..console import make_reporter, write_result
+        from ..console import make_reporter
         from ..method_files import use_file
         from ..preparing import recipe_of
+        from ..streams import write_result
         from ..tuning.checking import check_options
         from ..tuning.choosing import options_text
         from ..tuning.one_search import refuse_another_search

@@ -62,9 +62,9 @@ def recompute_statistics(prepared: Prepared, net: Classifier, on: Statistics, im
                         else:
                             net(batch.x)
                     part.inputs.cursor.add_(1)
+        run.finish()
     finally:
         run.close()
-    run.finish()
     net.eval()
 
 
