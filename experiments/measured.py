@@ -16,7 +16,7 @@ import tyro
 from procrustean.report.result_file import load_result
 from procrustean.report.results import Group, group_results
 from procrustean.reproduce.advice import Ranking, rankings
-from procrustean.reproduce.definitions import paper_definitions
+from procrustean.reproduce.reading import paper_definitions
 from procrustean.reproduce.store import Store
 from procrustean.streams import notify
 

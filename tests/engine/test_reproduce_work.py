@@ -17,8 +17,9 @@ import yaml
 import forked
 from procrustean.console import SilentReporter
 from procrustean.engine.claims import Claim
-from procrustean.reproduce.definitions import Definitions, read_definitions
+from procrustean.reproduce.definitions import Definitions
 from procrustean.reproduce.planning import Plan, make_plan
+from procrustean.reproduce.reading import read_definitions
 from procrustean.reproduce.store import Store
 from procrustean.reproduce.work import Report, carry_out
 

@@ -4,7 +4,7 @@ import pytest
 
 from procrustean.config import RunConfig
 from procrustean.mfw import DEFAULT_BETA
-from procrustean.reproduce.definitions import paper_definitions
+from procrustean.reproduce.reading import paper_definitions
 from procrustean.same_strengths import SAME_POINT, SAME_RUN, furthest_apart
 from procrustean.training_sizes import training_counts
 

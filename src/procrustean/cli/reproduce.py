@@ -119,7 +119,7 @@ class Reproduce:
 
     def _definitions(self) -> Definitions:
         from ..method_files import use_file
-        from ..reproduce.definitions import paper_definitions, read_definitions
+        from ..reproduce.reading import paper_definitions, read_definitions
         from .config_file import read_yaml
 
         if self.tables is None:

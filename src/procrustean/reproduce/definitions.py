@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
-from functools import cache
-from importlib.resources import files
-from pathlib import PurePath
 from typing import Any
 
 from ..config import RunConfig
 from ..data.sources import is_named
 from ..errors import ConfigError, did_you_mean
-from ..plain_yaml import parse_yaml
 from .paper import PaperNumber, paper_number, paper_rows
 
 METRICS = ("top1", "top5")
@@ -100,10 +96,10 @@ class TableSpec:
 
     def cells(self, rows: Sequence[str] = (), columns: Sequence[str] = ()) -> list[Cell]:
         """The cells of the rows and columns that match, all if none are given; `*` stands for any letters."""
-        chosen_rows = _matching(rows, self.row_names, f"row of table {self.name!r}")
-        chosen_columns = _matching(columns, list(self.columns), f"column of table {self.name!r}")
+        chosen_rows = matching(rows, self.row_names, f"row of table {self.name!r}")
+        chosen_columns = matching(columns, list(self.columns), f"column of table {self.name!r}")
         return [
-            Cell(self.name, row.name, column, _merged(self.base, self.columns[column], row.settings))
+            Cell(self.name, row.name, column, merged(self.base, self.columns[column], row.settings))
             for row in self.rows
             if row.name in chosen_rows
             for column in self.columns
@@ -167,8 +163,8 @@ class Definitions:
         """Parts with the same rows and columns, each left with those that its table has."""
         specs = [self.tables[part.table] for part in parts]
         where = f"table {parts[0].table!r}" if len(parts) == 1 else "any of these tables"
-        _matching(parts[0].rows, [name for spec in specs for name in spec.row_names], f"row of {where}")
-        _matching(parts[0].columns, [name for spec in specs for name in spec.columns], f"column of {where}")
+        matching(parts[0].rows, [name for spec in specs for name in spec.row_names], f"row of {where}")
+        matching(parts[0].columns, [name for spec in specs for name in spec.columns], f"column of {where}")
         narrowed = []
         for part, spec in zip(parts, specs, strict=True):
             rows = tuple(pattern for pattern in part.rows if _any_match(pattern, spec.row_names))
@@ -185,105 +181,7 @@ class Definitions:
         return list(dict.fromkeys(cells))
 
 
-@cache
-def paper_definitions() -> Definitions:
-    """The tables of the paper, and those that go with them."""
-    text = files(__package__).joinpath("tables.yaml").read_text(encoding="utf-8")
-    return read_definitions(parse_yaml(text, origin="tables.yaml"), origin="tables.yaml", published=True)
-
-
-def read_definitions(content: Any, *, origin: str, published: bool = False) -> Definitions:
-    """Tables and suites from plain data; what is missing or misspelt is refused by name.
-
-    Args:
-        content: what a file of tables holds.
-        origin: the file, for errors.
-        published: whether these are the paper's tables, not a user's.
-    """
-    _check_keys(content, ("columns", "tables", "suites"), origin, ("tables",))
-    shared = {
-        name: _checked(settings, f"{origin}, column {name!r}")
-        for name, settings in _by_name(content.get("columns"), f"{origin}, columns").items()
-    }
-    tables = {
-        name: replace(_table(name, table, shared, f"{origin}, table {name!r}"), published=published)
-        for name, table in _by_name(content["tables"], f"{origin}, tables").items()
-    }
-    suites = {
-        name: _suite(name, suite, tables, f"{origin}, suite {name!r}")
-        for name, suite in _by_name(content.get("suites"), f"{origin}, suites").items()
-    }
-    return Definitions(tables, suites)
-
-
-def _suite(name: str, suite: Any, tables: Mapping[str, TableSpec], where: str) -> Suite:
-    _check_keys(suite, ("title", "parts"), where)
-    listed = suite.get("parts")
-    if not isinstance(listed, list) or not listed:
-        raise ConfigError(f"{where} has no parts; give a list of them, each with its table: [{{table: NAME}}]")
-    parts = []
-    for part in listed:
-        _check_keys(part, ("table", "rows", "columns"), where)
-        table = part.get("table")
-        if not isinstance(table, str) or table not in tables:
-            raise ConfigError(f"{where} names the table {table!r}. {did_you_mean(str(table), tables)}")
-        rows, columns = _names(part, "rows", where), _names(part, "columns", where)
-        tables[table].cells(rows, columns)  # refuses names that match nothing
-        parts.append(Part(table, rows, columns))
-    return Suite(name, _text(suite, "title", where) or name, tuple(parts))
-
-
-def _table(name: str, table: Any, shared: Mapping[str, Any], where: str) -> TableSpec:
-    _check_keys(
-        table,
-        ("title", "place", "base", "columns", "rows", "metrics", "note", "ranked", "aside", "judged", "target"),
-        where,
-        ("rows",),
-    )
-    if PurePath(name).name != name or name in ("", ".."):
-        raise ConfigError(f"{where}: its results are kept in a folder of this name; choose one that a folder can have")
-    if isinstance(table.get("columns"), dict):
-        own = _by_name(table["columns"], f"{where}, columns")
-    else:
-        own = {column: {} for column in _names(table, "columns", where)}
-    columns = {}
-    for column, settings in own.items():
-        if column not in shared and not settings:
-            raise ConfigError(f"{where} has a column {column!r} without settings; give them, or define the column")
-        columns[column] = _merged(shared.get(column, {}), _checked(settings, f"{where}, column {column!r}"))
-    if not columns:
-        raise ConfigError(f"{where} has no columns")
-    metrics = _names(table, "metrics", where) or ("top1",)
-    for metric in metrics:
-        if metric not in METRICS:
-            raise ConfigError(f"{where}: metric {metric!r} received; accepted: {', '.join(METRICS)}")
-    rows = []
-    for row, given in _by_name(table["rows"], f"{where}, rows").items():
-        settings = _checked(given, f"{where}, row {row!r}", besides=("columns",))
-        own_columns = _names(settings, "columns", f"{where}, row {row!r}") or ("*",)
-        settings.pop("columns", None)
-        _matching(own_columns, list(columns), f"column for row {row!r} in table {name!r}")
-        rows.append(Row(row, columns=own_columns, settings=settings))
-    target = _names(table, "target", where)
-    if len(target) not in (0, 2):
-        raise ConfigError(f"{where}: target = {list(target)} received; give a table of the paper and a row of it")
-    return TableSpec(
-        name,
-        title=_text(table, "title", where) or name,
-        place=_text(table, "place", where),
-        base=_checked(table.get("base"), f"{where}, base"),
-        columns=columns,
-        rows=tuple(rows),
-        metrics=metrics,
-        note=_text(table, "note", where),
-        ranked=bool(table.get("ranked", False)),
-        aside=bool(table.get("aside", False)),
-        judged=bool(table.get("judged", False)),
-        target=(target[0], target[1]) if target else None,
-    )
-
-
-def _merged(*parts: Mapping[str, Any]) -> dict[str, Any]:
+def merged(*parts: Mapping[str, Any]) -> dict[str, Any]:
     """Later settings win; options are merged one by one."""
     settings: dict[str, Any] = {}
     for part in parts:
@@ -292,7 +190,8 @@ def _merged(*parts: Mapping[str, Any]) -> dict[str, Any]:
     return settings
 
 
-def _matching(patterns: Sequence[str], names: Sequence[str], kind: str) -> set[str]:
+def matching(patterns: Sequence[str], names: Sequence[str], kind: str) -> set[str]:
+    """The names that patterns stand for, all if there are none; ConfigError for a pattern that stands for none."""
     chosen: set[str] = set()
     for pattern in patterns or ("*",):
         matching = [name for name in names if _matches(name, pattern)]
@@ -309,54 +208,3 @@ def _any_match(pattern: str, names: Iterable[str]) -> bool:
 def _matches(name: str, pattern: str) -> bool:
     """Whether a pattern stands for a name; brackets in a name need not be written as a pattern."""
     return name == pattern or fnmatchcase(name, pattern)
-
-
-def _checked(settings: Any, where: str, *, besides: Sequence[str] = ()) -> dict[str, Any]:
-    """Settings of runs, none if nothing is said; unknown ones are refused by name."""
-    known = [f.name for f in fields(RunConfig)]
-    settings = {} if settings is None else settings
-    if not isinstance(settings, dict):
-        raise ConfigError(f"{where} holds {settings!r}, not settings; write {{method: erm}} and so on")
-    for name in settings:
-        if name not in known and name not in besides:
-            raise ConfigError(f"{where} has an unknown setting {name!r}. {did_you_mean(str(name), known)}")
-    if not isinstance(settings.get("options", {}), dict):  # which are merged one by one before a run checks them
-        raise ConfigError(f"{where}: options = {settings['options']!r} received; give a mapping of their values")
-    return dict(settings)
-
-
-def _by_name(content: Any, where: str) -> dict[str, Any]:
-    """A mapping whose keys are names, empty if nothing is said."""
-    if not isinstance(content, dict | None):
-        raise ConfigError(f"{where}: {content!r:.60} received; it has to be a mapping of names")
-    for name in content or ():
-        if not isinstance(name, str):
-            raise ConfigError(f"{where}: the name {name!r} is no text to YAML; put it in quotes: '{name}'")
-    return content or {}
-
-
-def _names(content: Mapping[str, Any], key: str, where: str) -> tuple[str, ...]:
-    """Names or patterns in a list, none if nothing is said."""
-    names = content.get(key)
-    if not isinstance(names, list | None) or not all(isinstance(name, str) for name in names or ()):
-        raise ConfigError(f"{where}: {key} = {names!r:.60} received; give a list of them, as texts")
-    return tuple(names or ())
-
-
-def _text(content: Mapping[str, Any], key: str, where: str) -> str:
-    """A text, empty if nothing is said."""
-    text = content.get(key)
-    if not isinstance(text, str | None):
-        raise ConfigError(f"{where}: {key} = {text!r:.60} received; it has to be a text")
-    return text or ""
-
-
-def _check_keys(content: Any, known: Sequence[str], where: str, needed: Sequence[str] = ()) -> None:
-    if not isinstance(content, dict):
-        raise ConfigError(f"{where} holds {type(content).__name__}, not a mapping")
-    for key in content:
-        if key not in known:
-            raise ConfigError(f"{where} has an unknown part {key!r}. {did_you_mean(str(key), known)}")
-    for key in needed:
-        if not isinstance(content.get(key), dict) or not content[key]:
-            raise ConfigError(f"{where} has no {key}; give at least one, with its settings")

@@ -9,7 +9,7 @@ from procrustean.diagnose.option_lines import Line, lines_along
 from procrustean.errors import RunError
 from procrustean.report.results import Result
 from procrustean.reproduce.canonical import canonical
-from procrustean.reproduce.definitions import paper_definitions
+from procrustean.reproduce.reading import paper_definitions
 from procrustean.training_sizes import training_counts
 
 Make = Callable[..., Result]

@@ -15,10 +15,11 @@ from procrustean.report.standing import RULE
 from procrustean.reproduce.advice import Entry, advice_page, rankings
 from procrustean.reproduce.by_hand import by_hand
 from procrustean.reproduce.comparison import SIGNS, Beside, beside
-from procrustean.reproduce.definitions import Cell, Definitions, paper_definitions, read_definitions
+from procrustean.reproduce.definitions import Cell, Definitions
 from procrustean.reproduce.overview import each_text_once, finished_tables, listing, write_tables
 from procrustean.reproduce.page import reproduction_page
 from procrustean.reproduce.paper import PaperNumber
+from procrustean.reproduce.reading import paper_definitions, read_definitions
 from procrustean.reproduce.rendering import column_table, held_out_note, measured_columns
 from procrustean.reproduce.store import Store
 

@@ -10,7 +10,8 @@ from procrustean.errors import ConfigError
 from procrustean.mfw import strength_of
 from procrustean.nets import NETS
 from procrustean.reproduce.availability import missing_parts
-from procrustean.reproduce.definitions import Definitions, Part, paper_definitions, read_definitions
+from procrustean.reproduce.definitions import Definitions, Part
+from procrustean.reproduce.reading import paper_definitions, read_definitions
 from procrustean.toy import METHODS, SETTING
 from procrustean.training_sizes import training_counts
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from procrustean.reproduce.definitions import paper_definitions
 from procrustean.reproduce.paper import paper_number, paper_numbers, paper_rows
+from procrustean.reproduce.reading import paper_definitions
 
 
 def test_every_place_is_named_once_and_every_origin_is_known() -> None:

@@ -10,9 +10,10 @@ import pytest
 from procrustean.config import RunConfig
 from procrustean.errors import ConfigError
 from procrustean.reproduce.canonical import canonical
-from procrustean.reproduce.definitions import Definitions, paper_definitions, read_definitions
+from procrustean.reproduce.definitions import Definitions
 from procrustean.reproduce.plan_text import plan_table, plan_text
 from procrustean.reproduce.planning import Plan, held_out_variant, make_plan
+from procrustean.reproduce.reading import paper_definitions, read_definitions
 from procrustean.reproduce.store import Store
 from procrustean.run_cost import predicted_cost, predicted_seconds, trained_images
 
