@@ -189,10 +189,10 @@ def test_the_time_box_says_what_is_left(mine: str, call: Call) -> None:
     ("arguments", "message"),
     [
         (("cifra",), "no table or suite 'cifra'. Did you mean 'cifar'"),
-        (("cifar", "--rows", "MWF"), "no row of table 'cifar' called 'MWF'"),
+        (("cifar", "--rows", "MWF"), "no row of 'cifar' called 'MWF'"),
         (("--rows", "ERM"), "rows and columns received without a table"),
         (("cifar",), "cifar10 is in none of"),
-        (("rho100", "--rows", "ERM"), "rows and columns received with the suite"),
+        (("rho100", "--rows", "Focal"), "no row of 'rho100' called 'Focal'"),
         (("cifar", "--tables", "nowhere.yaml"), "cannot read the configuration nowhere.yaml"),
         (("cifar", "--dry-run", "--seeds", "0"), "seeds = 0 received"),
         (("cifar", "--dry-run", "--minutes", "-1"), "minutes = -1 received; give 0 or more"),

@@ -35,9 +35,9 @@ class Reproduce:
     names: Annotated[tyro.conf.Positional[tuple[str, ...]], tyro.conf.arg(metavar="[TABLE ...]")] = ()
     """Tables or suites, in the order of their importance."""
     rows: tuple[str, ...] = ()
-    """Rows of the tables, by name or pattern ('MFW*'); all by default."""
+    """Rows of the tables or suites, by name or pattern ('MFW*'); all by default."""
     columns: tuple[str, ...] = ()
-    """Columns of the tables, by name or pattern ('cifar10-*'); all by default."""
+    """Columns of the tables or suites, by name or pattern ('cifar10-*'); all by default."""
     seeds: int | None = None
     """Training seeds of each cell: 0, 1, ... up to so many; default 3, and all there are where tables are printed."""
     data_seed: int = 0

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from typing import Any
@@ -139,41 +139,41 @@ class Definitions:
     suites: Mapping[str, Suite]
 
     def parts(self, names: Sequence[str], rows: Sequence[str] = (), columns: Sequence[str] = ()) -> list[Part]:
-        """What names of tables and suites stand for; rows and columns narrow tables, not suites.
+        """What names of tables and suites stand for, narrowed to rows and columns.
 
-        Of several tables one has to have a row or column; tables that have none of what was asked for are left out.
+        Of several parts one has to have a row or column; parts that have none of what was asked for are left out.
         """
         known = [*self.tables, *self.suites]
         found: list[Part] = []
         for name in names:
             if name in self.suites:
-                if rows or columns:
-                    raise ConfigError(
-                        f"rows and columns received with the suite {name!r}, which has its own; "
-                        "give them with a table, or leave them out"
-                    )
                 found += self.suites[name].parts
             elif name in self.tables:
-                found.append(Part(name, tuple(rows), tuple(columns)))
+                found.append(Part(name))
             else:
                 raise ConfigError(f"there is no table or suite {name!r}. {did_you_mean(name, known)}")
-        return self._narrowed(found) if found and (rows or columns) else found
+        if not found or not (rows or columns):
+            return found
+        where = repr(names[0]) if len(names) == 1 else "any of " + ", ".join(map(repr, names))
+        return self._narrowed([self._by_name(part) for part in found], rows, columns, where)
 
-    def _narrowed(self, parts: Sequence[Part]) -> list[Part]:
-        """Parts with the same rows and columns, each left with those that its table has."""
-        specs = [self.tables[part.table] for part in parts]
-        where = f"table {parts[0].table!r}" if len(parts) == 1 else "any of these tables"
-        matching(parts[0].rows, [name for spec in specs for name in spec.row_names], f"row of {where}")
-        matching(parts[0].columns, [name for spec in specs for name in spec.columns], f"column of {where}")
-        narrowed = []
-        for part, spec in zip(parts, specs, strict=True):
-            rows = tuple(pattern for pattern in part.rows if _any_match(pattern, spec.row_names))
-            columns = tuple(pattern for pattern in part.columns if _any_match(pattern, spec.columns))
-            if bool(rows) == bool(part.rows) and bool(columns) == bool(part.columns):
-                narrowed.append(Part(part.table, rows, columns))
-        if not narrowed:
+    def _by_name(self, part: Part) -> Part:
+        """The part with its rows and columns by name, in the order of its table."""
+        spec = self.tables[part.table]
+        rows = matching(part.rows, spec.row_names, f"row of table {part.table!r}")
+        columns = matching(part.columns, list(spec.columns), f"column of table {part.table!r}")
+        return Part(part.table, _kept(spec.row_names, rows), _kept(spec.columns, columns))
+
+    @staticmethod
+    def _narrowed(parts: Sequence[Part], rows: Sequence[str], columns: Sequence[str], where: str) -> list[Part]:
+        """Parts by name, left with the rows and columns that were asked for."""
+        chosen_rows = matching(rows, [name for part in parts for name in part.rows], f"row of {where}")
+        chosen_columns = matching(columns, [name for part in parts for name in part.columns], f"column of {where}")
+        narrowed = [Part(p.table, _kept(p.rows, chosen_rows), _kept(p.columns, chosen_columns)) for p in parts]
+        whole = [part for part in narrowed if part.rows and part.columns]
+        if not whole:
             raise ConfigError("no table has both a row and a column of those received; ask for each table by itself")
-        return narrowed
+        return whole
 
     def cells(self, parts: Sequence[Part]) -> list[Cell]:
         """The cells of the parts in their order, each once."""
@@ -201,8 +201,8 @@ def matching(patterns: Sequence[str], names: Sequence[str], kind: str) -> set[st
     return chosen
 
 
-def _any_match(pattern: str, names: Iterable[str]) -> bool:
-    return any(_matches(name, pattern) for name in names)
+def _kept(names: Iterable[str], chosen: Container[str]) -> tuple[str, ...]:
+    return tuple(name for name in names if name in chosen)
 
 
 def _matches(name: str, pattern: str) -> bool:

@@ -75,9 +75,12 @@ def test_names_that_match_nothing_are_refused(
 
 def test_rows_and_columns_of_several_tables_narrow_those_that_have_them(definitions: Definitions) -> None:
     names = ["small", "other"]
-    assert definitions.parts(names, rows=["ERM", "new"]) == [Part("small", ("ERM",)), Part("other", ("new",))]
-    assert definitions.parts(names, rows=["new"]) == [Part("other", ("new",))]
-    with pytest.raises(ConfigError, match=r"no row of any of these tables called 'nwe'. Did you mean 'new'"):
+    assert definitions.parts(names, rows=["ERM", "new"]) == [
+        Part("small", ("ERM",), ("tail", "step")),
+        Part("other", ("new",), ("tail",)),
+    ]
+    assert definitions.parts(names, rows=["n*"], columns=["tail"]) == [Part("other", ("new",), ("tail",))]
+    with pytest.raises(ConfigError, match=r"no row of any of 'small', 'other' called 'nwe'. Did you mean 'new'"):
         definitions.parts(names, rows=["nwe"])
     with pytest.raises(ConfigError, match="no table has both a row and a column of those received"):
         definitions.parts(names, rows=["new"], columns=["step"])
@@ -91,10 +94,16 @@ def test_suites_stand_for_their_parts(definitions: Definitions) -> None:
         "small: ERM, tail",
         "small: ERM, step",
     ]
-    with pytest.raises(ConfigError, match="rows and columns received with the suite 'both'"):
-        definitions.parts(["both"], rows=["ERM"])
     with pytest.raises(ConfigError, match=r"no table or suite 'smal'. Did you mean 'small'"):
         definitions.parts(["smal"])
+
+
+def test_rows_and_columns_narrow_suites_too(definitions: Definitions) -> None:
+    cells = definitions.cells(definitions.parts(["both"], rows=["ERM", "again"], columns=["tail"]))
+    assert [c.place for c in cells] == ["other: again, tail", "small: ERM, tail"]
+    # MFW is a row of the table 'small', but not of this part of it
+    with pytest.raises(ConfigError, match="no row of 'both' called 'MFW'"):
+        definitions.parts(["both"], rows=["MFW"])
 
 
 def test_a_name_with_brackets_stands_for_itself(tables: dict[str, Any]) -> None:
