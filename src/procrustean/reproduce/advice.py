@@ -76,16 +76,17 @@ class Ranking:
 
 def rankings(definitions: Definitions, store: Store) -> list[Ranking]:
     """Settings in which at least two methods have been measured."""
-    found: dict[str, dict[str, Entry]] = {}
+    found: dict[tuple[str, str], dict[str, Entry]] = {}  # by column and network
     for spec in definitions.tables.values():
         for cell in spec.cells() if spec.ranked else []:
             config = cell.config_or_none()
             results = [] if config is None else store.repeats_or_none(config)
             if results:
-                found.setdefault(cell.column, {}).setdefault(cell.row, Entry(cell.row, Group(tuple(results))))
+                entry = Entry(cell.row, Group(tuple(results)))
+                found.setdefault((cell.column, entry.group.net), {}).setdefault(cell.row, entry)
     return [
         Ranking(column, tuple(sorted(entries.values(), key=lambda entry: -entry.last.mean)))
-        for column, entries in found.items()
+        for (column, _), entries in found.items()
         if len(entries) > 1
     ]
 
@@ -119,7 +120,7 @@ def ranking_table(ranking: Ranking) -> Table:
                 Cell(entry.group.length),
                 Cell(f"{relative_cost(entry.group):.1f}"),
                 Cell(str(seeds)),
-                measured_cell(entry.last, runs=seeds, best=entry is ranking.first),
+                measured_cell(entry.last, runs=seeds, best=seeds > 1 and entry is ranking.first),
                 measured_cell(entry.group.statistic("minor"), runs=seeds),
             )
         )
@@ -141,7 +142,7 @@ def finding(ranking: Ranking) -> str:
     # Of single runs only those above it are named; those below would make a long list.
     rivals = {name: mean for name, mean in means.items() if mean.error is not None or best.last.sd is None}
     sentences = [
-        f"First: {best.name}, {best.points:.1f}.",
+        f"{'Highest' if best.last.sd is None else 'First'}: {best.name}, {best.points:.1f}.",
         above(Mean.of(best.last), means),
         doubts(Mean.of(best.last), rivals),
     ]

@@ -21,6 +21,12 @@ INTRODUCTION = """\
 The tables of the MFW paper, run again, each cell beside the paper's number. `procrustean reproduce --pages docs` writes
 this page from the files in [results/](../results/), one per run; nothing in it is typed in but the discussion.
 """
+WORDS = (
+    "ERM is plain training. DRW, deferred re-weighting, weights the classes in the last fifth of the epochs; MFW-DRW "
+    "is MFW with it. Long-tailed (lt): the class sizes fall steadily from the first class to the last. Step: half of "
+    "the classes are large and half are small. The ratio is that of the largest class to the smallest, so "
+    "cifar10-lt100 is CIFAR-10 with 5000 to 50 training images per class. " + RULE
+)
 AGAIN = """\
 ## Do it yourself
 
@@ -49,12 +55,13 @@ def reproduction_page(definitions: Definitions, store: Store, previous: str = ""
     cells = {name: table_cells(spec, store) for name, spec in _pages(definitions).items() if not spec.judged}
     parts = [
         INTRODUCTION,
+        "## How to read this page\n",
+        _paragraph(WORDS),
+        _paragraph(legend()),
         "## At a glance\n",
         _glance(definitions, cells),
         "## Discussion\n",
         by_hand(previous, "discussion", NOTHING_BY_HAND),
-        "## How to read the tables\n",
-        _paragraph(legend()),
         *(_section(definitions.tables[name], store, found) for name, found in cells.items() if _seen(found)),
         _readings(definitions, store),
         _missing(definitions, store, cells),
@@ -78,15 +85,15 @@ def _seen(cells: list[Beside]) -> bool:
 def _glance(definitions: Definitions, cells: dict[str, list[Beside]]) -> str:
     lines = [
         "How many of the cells for which the paper has a number have been measured, and how they compare with it at "
-        "oracle selection (marks as explained below). Tables share cells: ERM and MFW at ratio 100 are in several."
+        "oracle selection. Tables share cells: ERM and MFW at ratio 100 are in several."
     ]
     main = [c for c in cells.get("cifar", []) if c.difference is not None and c.cell.row in ("MFW", "MFW-DRW")]
     if main:
         differences = [c.difference for c in main if c.difference is not None]
-        listed = "; ".join(f"{c.cell.row}, {c.cell.column} {c.difference:+.1f} (n={c.seeds})" for c in main)
+        seeds = sorted({c.seeds for c in main})
         lines.append(
-            f"MFW and MFW-DRW in the main table differ from the paper by {min(differences):+.1f} to "
-            f"{max(differences):+.1f} points: {listed}."
+            f"In the {len(main)} measured cells of the main table, MFW and MFW-DRW differ from the paper by "
+            f"{min(differences):+.1f} to {max(differences):+.1f} points ({' or '.join(map(str, seeds))} seeds each)."
         )
     text = _paragraph(" ".join(lines)) + "\n" + to_markdown(_tally(cells))
     if _seen(cells.get("cifar", [])):
@@ -146,7 +153,7 @@ def _readings(definitions: Definitions, store: Store) -> str:
             "the source, equally of all classes, and judged on those: the standard error of an accuracy near 75 % is "
             f"then {many:.1f} points, while the paper's three images per class would give {few:.1f}. The test columns "
             "stand beside for information; nothing was chosen on them. Since a tenth of the images is missing from "
-            f"training, they are not comparable with the paper's. {RULE}"
+            "training, they are not comparable with the paper's."
         )
         + "\n"
     )

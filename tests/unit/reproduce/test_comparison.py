@@ -298,6 +298,26 @@ def test_a_single_run_is_not_called_the_first(definitions: Definitions, open_sto
     assert "**71.0 ± 1.0**" in page
 
 
+def test_of_single_runs_alone_none_is_the_first(definitions: Definitions, open_store: OpenStore, write: Write) -> None:
+    write(run("mfw"), 0.80, 0.80)
+    write(run("erm"), 0.70, 0.70)
+    page = " ".join(advice_page(definitions, open_store()).split())
+    assert "Highest: MFW, 80.0. A single seed does not say whether it is really ahead of any other." in page
+    assert "**80.0**" not in page
+
+
+def test_networks_are_ranked_apart(tables: dict[str, Any], open_store: OpenStore, write: Write) -> None:
+    tables["tables"]["deep"] = {**tables["tables"]["small"], "base": {"evaluate_every": 4, "net": "densenet121-s1"}}
+    for net in ("resnet32", "densenet121-s1"):
+        write(run("mfw", net=net), 0.80, 0.80)
+        write(run("erm", net=net), 0.70, 0.70)
+    found = rankings(read_definitions(tables, origin="tables"), open_store())
+    assert [(ranking.column, ranking.entries[0].group.net, len(ranking.entries)) for ranking in found] == [
+        ("tail", "resnet32", 2),
+        ("tail", "densenet121-s1", 2),
+    ]
+
+
 def test_a_schedule_that_is_not_as_long_as_published_is_not_passed_off_as_such(
     open_store: OpenStore, write: Write
 ) -> None:
