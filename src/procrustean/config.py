@@ -7,7 +7,8 @@ import json
 import math
 import os
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields
+from copy import deepcopy
+from dataclasses import dataclass, field, fields
 from numbers import Integral, Real
 from pathlib import Path
 from types import NoneType
@@ -233,9 +234,12 @@ class RunConfig:
         def plain(value: Any) -> Any:
             if isinstance(value, Path):
                 return str(value)
-            return list(value) if isinstance(value, tuple) else value
+            if isinstance(value, tuple):
+                return list(value)
+            return deepcopy(value) if isinstance(value, dict) else value
 
-        return {name: plain(value) for name, value in asdict(self).items()}
+        # `asdict` would search every number and text for what may be inside; tables ask for thousands of these.
+        return {f.name: plain(getattr(self, f.name)) for f in fields(self)}
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any], *, origin: str = "the configuration") -> RunConfig:

@@ -11,6 +11,7 @@ import types
 import typing
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from importlib import import_module
 from typing import Any
 
@@ -202,14 +203,24 @@ def make_method(name: str, problem: Problem, options: Mapping[str, Any] | None =
 
 def option_defaults(name: str) -> dict[str, Any]:
     """The method's options and their defaults, in the order of its signature."""
-    parameters = inspect.signature(factory(name)).parameters.values()
-    return {p.name: p.default for p in parameters if p.kind is p.KEYWORD_ONLY}
+    return {p.name: p.default for p in _parameters(factory(name)) if p.kind is p.KEYWORD_ONLY}
+
+
+# A table of results asks about the same few functions a thousand times over.
+@lru_cache(maxsize=128)
+def _parameters(made: Callable[..., Method]) -> tuple[inspect.Parameter, ...]:
+    return tuple(inspect.signature(made).parameters.values())
+
+
+@lru_cache(maxsize=128)
+def _hints(made: Callable[..., Method]) -> Mapping[str, Any]:
+    return types.MappingProxyType(typing.get_type_hints(made))
 
 
 def checked_options(name: str, options: Mapping[str, Any]) -> dict[str, Any]:
     """The options with their types, or a ConfigError that names the one at fault."""
     known, refused, shown = option_defaults(name), entry(name).refused, plain_name(name)
-    hints = typing.get_type_hints(factory(name))
+    hints = _hints(factory(name))
     checked = {}
     for key, value in options.items():
         if key in refused:
