@@ -164,7 +164,7 @@ def restored_cifar10(shared: Path, data_dir: Path) -> Path:
     return data_dir
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def stripes() -> Callable[[Path], Path]:
     """Writes a file of sixty training images of four classes, eight by eight, into a folder."""
 

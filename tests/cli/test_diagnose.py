@@ -1,7 +1,10 @@
 from __future__ import annotations
 
+import contextlib
 import json
+import shutil
 import typing
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -9,18 +12,29 @@ import numpy as np
 import pytest
 from matplotlib.figure import Figure
 
+from procrustean.cli import main
 from procrustean.cli.figures import Figures
 from procrustean.diagnose.figures import FIGURES, canvas
 
 TINY = ("--net", "small", "--epochs", "4", "--batch-size", "16", "--device", "cpu", "--precision", "fp32", "--quiet")
 
 
+@pytest.fixture(scope="module")
+def trained(stripes: Callable[[Path], Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the data and two finished runs with probes."""
+    folder = tmp_path_factory.mktemp("trained")
+    stripes(folder)
+    with contextlib.chdir(folder):
+        for method in ("erm", "mfw"):
+            arguments = ("stripes.npz", *TINY, "--method", method, "--probe-every", "2", "--run-dir", f"runs/{method}")
+            assert main(["train", *arguments]) == 0
+    return folder
+
+
 @pytest.fixture
-def runs(call: Any, npz: Path) -> list[str]:
-    """Two finished runs with probes."""
-    for method in ("erm", "mfw"):
-        answer = call("train", npz, *TINY, "--method", method, "--probe-every", 2, "--run-dir", f"runs/{method}")
-        assert answer.code == 0, answer.err
+def runs(trained: Path, call: Any, npz: Path) -> list[str]:
+    """Copies of them, in the folder of the test."""
+    shutil.copytree(trained / "runs", "runs")
     return ["runs/erm", "runs/mfw"]
 
 
