@@ -363,36 +363,42 @@ def test_parts_by_hand_are_told_apart() -> None:
     assert by_hand(both, "two", "") == by_hand("", "two", "2")
 
 
+@pytest.fixture(scope="module")
+def published() -> Store:
+    """The results of the repository, six hundred files: read once, and only read."""
+    return Store(PROJECT / "results", None)
+
+
 @pytest.mark.parametrize(("name", "make"), [("reproduction.md", reproduction_page), ("which-method.md", advice_page)])
-def test_the_pages_are_what_the_command_makes_of_the_results(name: str, make: Callable[..., str]) -> None:
+def test_the_pages_are_what_the_command_makes_of_the_results(
+    name: str, make: Callable[..., str], published: Store
+) -> None:
     """After new results: procrustean reproduce --pages docs."""
     page = (PROJECT / "docs" / name).read_text()
-    assert make(paper_definitions(), Store(PROJECT / "results", None), page) == page
+    assert make(paper_definitions(), published, page) == page
 
 
-def test_every_method_that_was_measured_on_cifar10_is_ranked() -> None:
-    store = Store(PROJECT / "results", None)
-    measured = {(s.config.imbalance, s.config.method) for s in store.kept.values() if s.config.source == "cifar10"}
+def test_every_method_that_was_measured_on_cifar10_is_ranked(published: Store) -> None:
+    measured = {(s.config.imbalance, s.config.method) for s in published.kept.values() if s.config.source == "cifar10"}
     ranked = {
         (str(entry.group.data["kind"]), str(entry.group.results[0].record["method"]["name"]))
-        for ranking in rankings(paper_definitions(), store)
+        for ranking in rankings(paper_definitions(), published)
         if ranking.column.startswith("cifar10-")
         for entry in ranking.entries
     }
     assert measured <= ranked
 
 
-def test_what_is_said_of_deferred_re_weighting_is_all_that_was_measured() -> None:
+def test_what_is_said_of_deferred_re_weighting_is_all_that_was_measured(published: Store) -> None:
     """Each pair of a method with and without it, on every set, its difference to a tenth of a point."""
     page = (PROJECT / "docs" / "which-method.md").read_text()
     said = " ".join(page[page.index("**First of all, DRW.**") : page.index("- **Long-tailed photographs")].split())
-    store = Store(PROJECT / "results", None)
 
     def schedule(entry: Entry) -> tuple[str, int]:
         recipe = entry.group.results[0].record["recipe"]
         return recipe["schedule"], recipe["epochs"]
 
-    for ranking in rankings(paper_definitions(), store):
+    for ranking in rankings(paper_definitions(), published):
         for name in ("ERM", "LDAM", "MFW", "mixup", "Remix", "MAMix", "CMO"):
             for with_ in filter(None, map(ranking.named, (f"{name}-DRW", f"{name}-DRW (400 epochs)"))):
                 plain = (name, f"{name} (own schedule)", f"{name} (400 epochs)")
