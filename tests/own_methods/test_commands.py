@@ -14,7 +14,11 @@ import yaml
 Call = Callable[..., Any]
 
 SMALL = ("--net", "small", "--epochs", "2", "--batch-size", "16", "--device", "cpu", "--quiet")
-BASE = {"source": "stripes.npz", "net": "small", "epochs": 2, "batch_size": 16, "device": "cpu"}
+#: Nothing is left open: torch would import its compiler in every process to reckon the work of the network.
+BASE = {
+    "source": "stripes.npz", "net": "small", "epochs": 2, "batch_size": 16, "lr": 0.05, "evaluate_every": 1,
+    "device": "cpu",
+}  # fmt: skip
 
 
 def done(answer: Any) -> str:
