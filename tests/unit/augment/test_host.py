@@ -2,11 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
-from importlib.util import find_spec
-
 import numpy as np
 import pytest
 from PIL import Image, ImageOps
@@ -65,56 +60,42 @@ def test_what_a_shift_uncovers_is_grey(name: str) -> None:
     assert np.array_equal(back, moved[::-1, ::-1])
 
 
-#: Compares every operation at every strength with torchvision's; a process of its own, since torchvision may need two
-#: operators that only its builds for the same torch bring, and is not loaded again where it has failed.
-TORCHVISION = """
-import math, sys, torch
-if sys.argv[1:] == ["defined"]:
-    library = torch.library.Library("torchvision", "FRAGMENT")
-    for name in ("nms", "qnms"):
-        library.define(name + "(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
-import numpy as np
-from PIL import Image
-from torchvision.transforms import InterpolationMode
-from torchvision.transforms.autoaugment import AutoAugment, AutoAugmentPolicy, _apply_op
-from procrustean.augment.autoaugment import OPERATIONS, POLICY
-
-theirs = AutoAugment(AutoAugmentPolicy.CIFAR10)
-plain = lambda name: name.replace("_", "").lower()
-for ours, published in zip(POLICY, theirs.policies, strict=True):
-    for (name, share, strength), (their_name, their_share, their_strength) in zip(ours, published, strict=True):
-        assert (plain(name), share) == (their_name.lower(), their_share), name
-        assert their_strength is None or strength == their_strength, name
-coarse = np.random.default_rng(0).integers(0, 256, (6, 6, 3), dtype=np.uint8)
-image = Image.fromarray(coarse).resize((32, 32), Image.Resampling.BICUBIC)
-space = theirs._augmentation_space(10, (32, 32))
-names = {plain(name): name for name in OPERATIONS}
-for their_name, (values, signed) in space.items():
-    name = names[their_name.lower()]
-    how = InterpolationMode.BICUBIC if name.startswith("shear") else InterpolationMode.NEAREST
-    for strength in range(10):
-        value = float(values[strength]) if values.ndim else 0.0
-        for sign in (1, -1) if signed else (1,):
-            # A shift is given there by where a pixel goes to, in whole pixels, here by where it comes from.
-            given = -sign * round(value) if name.startswith("translate") else sign * value
-            wanted = np.asarray(_apply_op(image, their_name, given, how, [128.0] * 3)).astype(int)
-            found = np.asarray(OPERATIONS[name](image, strength / 9, sign)).astype(int)
-            same = (np.abs(found - wanted).max(axis=2) <= 2).mean()
-            # Their threshold of solarize ends at 255, one grey level may differ; so may the border of a shear.
-            least = {"solarize": 0.95, "shear_x": 0.99, "shear_y": 0.99}
-            assert same >= least.get(name, 1.0), (name, strength, sign, same)
-print("all the same")
-"""
+def plain(name: str) -> str:
+    return name.replace("_", "").lower()
 
 
-@pytest.mark.skipif(find_spec("torchvision") is None, reason="torchvision is not installed")
-def test_the_policy_and_its_operations_are_torchvisions() -> None:
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-    tried = [
-        subprocess.run([sys.executable, "-c", TORCHVISION, *given], capture_output=True, text=True, env=environment)
-        for given in ([], ["defined"])
-    ]
-    assert "all the same" in [done.stdout.strip() for done in tried], [done.stderr[-1000:] for done in tried]
+@pytest.mark.usefixtures("torchvision")
+def test_the_policy_is_torchvisions() -> None:
+    from torchvision.transforms.autoaugment import AutoAugment, AutoAugmentPolicy
+
+    for ours, published in zip(POLICY, AutoAugment(AutoAugmentPolicy.CIFAR10).policies, strict=True):
+        for (name, share, strength), (their_name, their_share, their_strength) in zip(ours, published, strict=True):
+            assert (plain(name), share) == (their_name.lower(), their_share), name
+            assert their_strength is None or strength == their_strength, name
+
+
+@pytest.mark.usefixtures("torchvision")
+def test_every_operation_at_every_strength_is_torchvisions() -> None:
+    from torchvision.transforms import InterpolationMode
+    from torchvision.transforms.autoaugment import AutoAugment, AutoAugmentPolicy, _apply_op
+
+    image = picture()
+    space = AutoAugment(AutoAugmentPolicy.CIFAR10)._augmentation_space(10, (32, 32))
+    names = {plain(name): name for name in OPERATIONS}
+    for their_name, (values, signed) in space.items():
+        name = names[their_name.lower()]
+        how = InterpolationMode.BICUBIC if name.startswith("shear") else InterpolationMode.NEAREST
+        for strength in range(10):
+            value = float(values[strength]) if values.ndim else 0.0
+            for sign in (1, -1) if signed else (1,):
+                # A shift is given there by where a pixel goes to, in whole pixels, here by where it comes from.
+                given = -sign * round(value) if name.startswith("translate") else sign * value
+                wanted = np.asarray(_apply_op(image, their_name, given, how, [128.0] * 3)).astype(int)
+                found = np.asarray(OPERATIONS[name](image, strength / 9, sign)).astype(int)
+                same = (np.abs(found - wanted).max(axis=2) <= 2).mean()
+                # Their threshold of solarize ends at 255, one grey level may differ; so may the border of a shear.
+                least = {"solarize": 0.95, "shear_x": 0.99, "shear_y": 0.99}
+                assert same >= least.get(name, 1.0), (name, strength, sign, same)
 
 
 def test_a_batch_against_one_image_at_a_time() -> None:
