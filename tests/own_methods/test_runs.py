@@ -20,6 +20,7 @@ from procrustean.config import RunConfig
 from procrustean.errors import ConfigError, RunError
 from procrustean.estimator.classifier import Classifier
 from procrustean.method_files import read_code, use_file
+from procrustean.nets import NETS
 from procrustean.posthoc import adjust
 from procrustean.predicting.loading import load_model
 from procrustean.processes import fit_in_processes
@@ -156,6 +157,7 @@ def test_the_estimator_takes_it_and_is_pickled_without_it(npz: str, new_process:
     assert np.allclose(there, fitted.predict_proba(arrays["test_images"]))
 
 
-def test_its_cost_can_be_measured(work: Path) -> None:
+def test_its_cost_can_be_measured(work: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(NETS, "resnet32", NETS["small"])  # of which every method is measured
     measured = bench_methods(device="cpu", methods=("mine.py:tempered",), steps=1, repeats=1)["methods"]
     assert [row["method"] for row in measured] == ["erm", "mine.py:tempered"]
