@@ -20,7 +20,7 @@ from procrustean.methods.base import Method
 from procrustean.types import Problem
 
 PROBLEM = Problem((24, 12, 6, 3), "long_tailed", "digits", ("input", "group1", "group2", "group3"), "group2")
-EPOCHS, BATCH = 4, 32
+EPOCHS, BATCH = 4, 64
 SETTINGS: dict[str, Any] = {
     "classes": ("0", "1", "2", "3"), "imbalance": "step", "rho": 10, "epochs": EPOCHS, "batch_size": BATCH,
     "hold_out": 3, "device": "cpu", "precision": "fp32",
