@@ -23,7 +23,14 @@ from typing import Any
 from missing_operators import declare_missing_operators
 
 #: Neither the package nor anything whose parts a page would name without importing them.
-PRELOADED = ("torch._dynamo", "sklearn.datasets")
+PRELOADED = (
+    "torch._dynamo",
+    "sklearn.datasets",
+    "matplotlib.backends.backend_agg",
+    "rich.progress",
+    "tyro",
+    "yaml",
+)
 
 
 @dataclass(frozen=True)
