@@ -455,7 +455,7 @@ def test_killed_again_and_again(npz: Path, tmp_path: Path, same_run: Same) -> No
 
 
 def test_a_stopped_process_says_how_to_go_on(npz: Path, tmp_path: Path, same_run: Same) -> None:
-    epochs = 80
+    epochs = 40
     whole = reference(npz, tmp_path / "whole", epochs)
     for number, code in ((signal.SIGINT, 130), (signal.SIGTERM, 143)):
         path = tmp_path / f"signal{number}"
