@@ -70,3 +70,11 @@ def test_images_in_memory_are_not_taken_for_no_data_set() -> None:
 def test_values_that_are_called_otherwise_elsewhere(setting: str, value: Any, said: str) -> None:
     with pytest.raises(ConfigError, match=f"{setting} = {value!r} received; it has to be {said}"):
         RunConfig.from_json({**PLAIN, setting: value})
+
+
+def test_what_is_done_to_the_plain_data_does_not_reach_the_settings() -> None:
+    config = RunConfig("digits", options={"alpha": 5}, features_at=(1, 2))
+    plain = config.to_json()
+    plain["options"]["alpha"] = 7
+    plain["features_at"].append(3)
+    assert (config.options, config.features_at) == ({"alpha": 5.0}, (1, 2))
