@@ -249,6 +249,58 @@ def test_results_that_a_kill_left_behind_are_kept(tmp_path: Path, work: Callable
     assert len([line for line in recorder.said if line.startswith("kept the result of")]) == 3
 
 
+def made_by_other_defaults(path: Path, *keys: str) -> bytes:
+    """Lets a record look as if the default learning rate had been another when it was written."""
+    record = json.loads(path.read_text())
+    inside = record
+    for key in keys:
+        inside = inside[key]
+    inside["recipe"]["lr"] *= 2
+    path.write_text(json.dumps(record))
+    return path.read_bytes()
+
+
+def test_a_run_directory_made_by_other_defaults_is_named_and_trained_anew_beside_it(
+    tmp_path: Path, definitions: Definitions, work: Callable[..., Report]
+) -> None:
+    work()
+    shutil.rmtree(tmp_path / "a" / "results")
+    stale = next((tmp_path / "a" / "runs").glob("*-erm-*")) / "result.json"
+    old = made_by_other_defaults(stale)
+    said: list[str] = []
+    store = Store(tmp_path / "a" / "results", tmp_path / "a" / "runs", said.append)
+    (line,) = said
+    assert line.startswith(f"left out: {stale.parent} was trained with other defaults")
+    assert [path.name for path in store.unkept().values() if path == stale.parent] == []
+    assert work().finished == 1
+    assert stale.read_bytes() == old
+    fresh = stale.parent.with_name(f"{stale.parent.name}-2") / "result.json"
+    assert json.loads(fresh.read_text())["recipe"]["lr"] == json.loads(old)["recipe"]["lr"] / 2
+    # What is in the results folder counts from now on, there and in another call.
+    assert len(Store(tmp_path / "a" / "results", None, pytest.fail).kept) == 3
+    assert work().finished == 0
+
+
+def test_a_run_that_other_defaults_began_does_not_go_on_with_them(tmp_path: Path, work: Callable[..., Report]) -> None:
+    work(minutes=0.2, clock=Steps(), width=1)
+    (begun,) = (tmp_path / "a" / "runs").glob("*/config.json")
+    old = made_by_other_defaults(begun, "identity")
+    assert work().finished == 3
+    assert begun.read_bytes() == old
+    assert len(Store(tmp_path / "a" / "results", None, pytest.fail).kept) == 3
+
+
+def test_a_result_made_by_other_defaults_is_not_written_over(tmp_path: Path, work: Callable[..., Report]) -> None:
+    work()
+    stale = next((tmp_path / "a").glob("results/*/*-erm-*"))
+    old = made_by_other_defaults(stale)
+    shutil.rmtree(tmp_path / "a" / "runs")
+    assert work().finished == 1
+    assert stale.read_bytes() == old
+    assert stale.with_name(f"{stale.stem}-2.json").exists()
+    assert work().finished == 0
+
+
 def test_a_killed_command_goes_on(tmp_path: Path, content: dict[str, Any], same_run: Same) -> None:
     """Killed without warning in the middle of a run, then given again: bit for bit as if nothing had happened."""
     content["tables"]["mine"]["base"] |= {"epochs": 15, "checkpoint_every": 0.0}

@@ -6,18 +6,21 @@ import json
 from collections.abc import Callable, Mapping
 from copy import copy
 from dataclasses import dataclass, replace
+from itertools import count
 from pathlib import Path
+from typing import Any
 
 from ..config import RunConfig
 from ..engine.checkpoint import write_atomically
 from ..errors import ConfigError, RunError
 from ..plain_json import read_object
 from ..report.results import Result, load_result
-from ..run_places import is_damaged, is_result_file
+from ..run_places import CONFIG_FILE, RESULT_FILE, is_damaged, is_result_file
 from .canonical import canonical, record_matches, unmeasured
 from .own_methods import LeftOutMethods
 
 FAILURES = "failures.json"
+OTHER_DEFAULTS = "was trained with other defaults than those of this version"
 
 
 @dataclass(frozen=True)
@@ -42,6 +45,7 @@ class Store:
         self.kept: dict[str, Stored] = {}
         self._repeats: dict[str, list[Stored]] = {}  # the same, whatever the training seed
         self.places: dict[str, Path] = {}  # run directories, finished or not
+        self._outdated: set[Path] = set()  # files and run directories that other defaults have made
         self.left_out_methods = LeftOutMethods()
         for path in sorted(results.rglob("*.json")) if results.is_dir() else []:
             if is_result_file(path) or is_damaged(path):  # which is said, or a seed would be missing without a word
@@ -51,7 +55,7 @@ class Store:
             plain = unmeasured(stored.config)
             if plain.hash not in self.kept:
                 self._remember(Stored(plain, stored.result))
-        for path in sorted(output.glob("*/config.json")) if output is not None else []:
+        for path in sorted(output.glob(f"*/{CONFIG_FILE}")) if output is not None else []:
             self._add_directory(path.parent)
         for line in self.left_out_methods.lines():
             say(line)
@@ -88,13 +92,13 @@ class Store:
         """The directory in which the run goes on, or begins; its name may be that of an older version."""
         if self.output is None:
             raise RunError("this store has no folder for run directories")
-        return self.places.get(config.hash, self.output / config.slug)
+        return self.places.get(config.hash) or self._beside_outdated(self.output, config.slug)
 
     def keep(self, directory: Path, folder: str, command: str) -> Stored:
         """Copy the result of a finished run into the results folder, with the command that made it."""
         result = load_result(directory)
         config = canonical(RunConfig.from_record(result.config, origin=str(directory)))
-        path = self.results / folder / f"{config.slug}.json"
+        path = self._beside_outdated(self.results / folder, config.slug, ".json")
         path.parent.mkdir(parents=True, exist_ok=True)
         record = {**result.record, "command": command}
         write_atomically(path, (json.dumps(record, separators=(",", ":")) + "\n").encode())
@@ -102,7 +106,7 @@ class Store:
 
     def unkept(self) -> dict[str, Path]:
         """Run directories that are finished but not in the results folder, after a kill for example."""
-        return {h: p for h, p in self.places.items() if h not in self.kept and (p / "result.json").exists()}
+        return {h: p for h, p in self.places.items() if h not in self.kept and (p / RESULT_FILE).exists()}
 
     def failures(self) -> dict[str, str]:
         """Runs that ended in an error in an earlier call, by hash, with the error."""
@@ -133,7 +137,8 @@ class Store:
             self._say(f"left out: {error}")
             return
         if not record_matches(result.record, written):
-            self._say(f"left out: {path} was trained with other defaults than those of this version")
+            self._outdated.add(path)
+            self._say(f"left out: {path} {OTHER_DEFAULTS}")
             return
         other = self.kept.get(config.hash)
         if other is not None:
@@ -148,13 +153,38 @@ class Store:
 
     def _add_directory(self, directory: Path) -> None:
         try:
-            settings = json.loads((directory / "config.json").read_text())["config"]
+            began = json.loads((directory / CONFIG_FILE).read_text())
+            settings = began["config"]
             if isinstance(settings, Mapping) and self.left_out_methods.leaves_out(settings):
                 return
             config = RunConfig.from_record(settings, origin=str(directory))
             made_here = canonical(config).hash == config.hash
-        except (ConfigError, OSError, ValueError, KeyError, TypeError) as error:
+            up_to_date = record_matches(_trained_with(directory, began), config)
+        except (ConfigError, RunError, OSError, ValueError, KeyError, TypeError, AttributeError) as error:
             self._say(f"left out: {directory} ({error})")
             return
-        if made_here:
+        if not made_here:
+            return
+        if up_to_date:
             self.places[config.hash] = directory
+        else:
+            self._outdated.add(directory)
+            self._say(
+                f"left out: {directory} {OTHER_DEFAULTS}; it stays, and training begins anew in a folder beside it"
+            )
+
+    def _beside_outdated(self, folder: Path, name: str, suffix: str = "") -> Path:
+        """The path of this name, or the first with a number after it: what other defaults have made is not touched."""
+        numbered = (folder / f"{name}-{number}{suffix}" for number in count(2))
+        path = folder / f"{name}{suffix}"
+        while path in self._outdated:
+            path = next(numbered)
+        return path
+
+
+def _trained_with(directory: Path, began: Mapping[str, Any]) -> dict[str, Any]:
+    """The options and the recipe of a run, finished or not, in the form of a result."""
+    if (directory / RESULT_FILE).exists():
+        return load_result(directory).record
+    identity = began.get("identity", {})  # which a run goes on with, whatever the defaults are by then
+    return {"method": {"options": identity.get("options", {})}, "recipe": identity.get("recipe", {})}
