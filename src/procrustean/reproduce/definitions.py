@@ -66,8 +66,8 @@ class TableSpec:
         aside: it has nothing to do with the paper's tables and is not on their page.
         judged: its rows are readings of the paper to choose from, on images held out of the source.
         target: table and row of the paper that such a reading has to reach.
-        published: it is the paper's, whose rows have only the cells that it prints. A table of a user's may have the
-            same name, and has all the cells that it says.
+        published: it is the paper's, whose rows have only the cells that it prints, beside their numbers. A table of a
+            user's may have the same name, and has all the cells that it says, of whatever network.
     """
 
     name: str
@@ -85,7 +85,9 @@ class TableSpec:
     published: bool = False
 
     def paper(self, row: str, column: str, metric: str = "top1") -> PaperNumber | None:
-        """The paper's number for a cell."""
+        """The paper's number for a cell; none for a table of a user's that is only called like one of the paper's."""
+        if self.target is None and not self.published:
+            return None
         table, row = self.target or (self.name, row)
         return paper_number(table, row, column, metric)
 

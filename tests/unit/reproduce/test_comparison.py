@@ -137,6 +137,18 @@ def test_a_column_in_full(open_store: OpenStore, write: Write) -> None:
     assert table["BBN"] == ["—", "—", "—", "—", "—", "79.8", "?", "—", ""]
 
 
+def test_a_table_that_is_only_called_like_one_of_the_paper_s_has_none_of_its_numbers(
+    open_store: OpenStore, write: Write
+) -> None:
+    write(run("mfw", net="resnet20"), 0.69, 0.704)
+    table = {"base": {"net": "resnet20"}, "columns": {"cifar10-lt100": TAIL}, "rows": {"MFW": {"method": "mfw"}}}
+    spec = read_definitions({"tables": {"cifar": table}}, origin="the test").tables["cifar"]
+    (cell,) = spec.cells()
+    assert beside(spec, cell, open_store()).mark == "ours alone"
+    shown = finished_tables(spec, open_store())
+    assert "paper" not in to_markdown(shown[0])
+
+
 def test_finished_tables_are_written(open_store: OpenStore, write: Write, tmp_path: Path) -> None:
     write(run("erm"), 0.69, 0.704)
     specs = [paper_definitions().tables[name] for name in ("cifar", "toy")]
