@@ -41,7 +41,7 @@ class Beside:
     last: Statistic | None
     oracle: Statistic | None
     held_out: Statistic | None
-    held_out_images: int  # per class, cut from the source; 0 where no run held any out
+    hold_out: float  # images per class that the held-out runs kept back, or below 1 their share; 0 where none did
     length: str  # epochs and whose schedule; empty where nothing was measured
     edited: bool = False  # there are runs of it, but of another text of its method's file
 
@@ -81,7 +81,7 @@ def beside(spec: TableSpec, cell: Cell, store: Store, *, metric: str = "top1", d
     """A cell from all finished runs of its settings, whatever their training seeds."""
     config = cell.config_or_none(data_seed=data_seed)
     results = [] if config is None else store.repeats_or_none(config)
-    held_out, images = _held_out_runs(store, config, results)
+    held_out, hold_out = _held_out_runs(store, config, results)
     return Beside(
         cell,
         metric,
@@ -89,19 +89,19 @@ def beside(spec: TableSpec, cell: Cell, store: Store, *, metric: str = "top1", d
         last=_statistic(results, "last", metric),
         oracle=_statistic(results, "oracle", metric),
         held_out=_statistic(held_out, "held_out", metric),
-        held_out_images=images,
+        hold_out=hold_out,
         length=Group(tuple(results)).length if results else "",
         edited=config is not None and store.left_out_methods.has_earlier(config.method),
     )
 
 
-def _held_out_runs(store: Store, config: RunConfig | None, results: list[Result]) -> tuple[list[Result], int]:
-    """The runs behind the held-out column: the cell's own if they held images out, else its variant's."""
+def _held_out_runs(store: Store, config: RunConfig | None, results: list[Result]) -> tuple[list[Result], float]:
+    """The runs behind the held-out column, the cell's own if they held images out, else its variant's; how many."""
     own = [result for result in results if result.metrics("held_out") is not None]
     variant = None if config is None else held_out_variant(config)
     if own or variant is None:
-        return own, 0 if config is None else int(config.hold_out or 0)
-    return store.repeats_or_none(variant), int(variant.hold_out or 0)
+        return own, 0 if config is None else config.hold_out or 0
+    return store.repeats_or_none(variant), variant.hold_out or 0
 
 
 def _statistic(results: list[Result], selection: Selection, metric: str) -> Statistic | None:

@@ -15,14 +15,13 @@ _STATE = {"done": "done", "begun": "begun", "waiting": "to do", "failed": "faile
 
 def plan_table(plan: Plan) -> Table:
     """A line per cell: its seeds with their state, the images of a run."""
-    groups: dict[tuple[str, str, str, float], list[PlannedRun]] = {}
+    groups: dict[tuple[str, str, str], list[PlannedRun]] = {}
     for run in plan.runs:
         first = run.cells[0]
-        groups.setdefault((first.table, first.row, first.column, run.config.hold_out or 0), []).append(run)
+        groups.setdefault((first.table, first.row + run.held_out, first.column), []).append(run)
     rows = []
-    for (table, row, column, held_out), runs in groups.items():
+    for (table, name, column), runs in groups.items():
         seeds = ", ".join(f"{run.config.seed} {_STATE[run.state]}" for run in runs)
-        name = f"{row}, {held_out:g} held out" if held_out else row
         images = Cell(images_text(runs[0].images))
         rows.append((Cell(table), Cell(name), Cell(column), Cell(seeds), images))
     headings = ("table", "row", "column", "seeds")

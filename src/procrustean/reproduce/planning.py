@@ -34,8 +34,15 @@ class PlannedRun:
     @property
     def name(self) -> str:
         """The run in words: the first cell that it is for, and its seed."""
-        held_out = f", {self.config.hold_out} held out" if self.config.hold_out else ""
-        return f"{self.cells[0].row}, {self.cells[0].column}{held_out}, seed {self.config.seed}"
+        return f"{self.cells[0].row}, {self.cells[0].column}{self.held_out}, seed {self.config.seed}"
+
+    @property
+    def held_out(self) -> str:
+        """What it keeps back of each class, to be put behind a name; nothing where it keeps nothing back."""
+        amount = self.config.hold_out or 0
+        if not amount:
+            return ""
+        return f", {100 * amount:g} % held out" if amount < 1 else f", {amount} held out"
 
 
 @dataclass(frozen=True)

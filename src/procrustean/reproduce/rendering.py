@@ -138,12 +138,12 @@ def measured_columns(spec: TableSpec, cells: Sequence[Beside]) -> dict[str, list
 
 def held_out_note(cells: Sequence[Beside]) -> str:
     """Which images the runs of the held-out column did not train on; empty without such runs."""
-    found = [cell for cell in cells if cell.held_out is not None and cell.held_out_images]
-    kinds: dict[tuple[bool, int, str], list[Beside]] = {}
+    found = [cell for cell in cells if cell.held_out is not None and cell.hold_out]
+    kinds: dict[tuple[bool, float, str], list[Beside]] = {}
     for cell in found:
         config = cell.cell.config_or_none()
         for_tau = config is not None and config.method == "tau_norm" and bool(config.hold_out)
-        kinds.setdefault((for_tau, cell.held_out_images, _cut_from(config)), []).append(cell)
+        kinds.setdefault((for_tau, cell.hold_out, _cut_from(config)), []).append(cell)
     return " ".join(_held_out_sentence(*kind, alike) for kind, alike in sorted(kinds.items(), key=lambda item: item[0]))
 
 
@@ -157,8 +157,9 @@ def _cut_from(config: RunConfig | None) -> str:
     return ", cut from the source before it is made imbalanced" if source else " of the imbalanced set"
 
 
-def _held_out_sentence(for_tau: bool, images: int, cut_from: str, cells: Sequence[Beside]) -> str:
-    taken = f"{images} image{'s' * (images != 1)} per class{cut_from},"
+def _held_out_sentence(for_tau: bool, hold_out: float, cut_from: str, cells: Sequence[Beside]) -> str:
+    share, number = f"{100 * hold_out:g} % of each class", f"{hold_out} image{'s' * (hold_out != 1)} per class"
+    taken = f"{share if hold_out < 1 else number}{cut_from},"
     if for_tau:
         rows = " and ".join(dict.fromkeys(cell.cell.row for cell in cells))
         text, whose = f"{rows}, with --held-out or without, trains without {taken} on which it chooses tau", "its"

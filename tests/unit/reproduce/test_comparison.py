@@ -78,7 +78,7 @@ def test_a_cell_is_the_mean_over_its_seeds(open_store: OpenStore, write: Write) 
     assert found.held_out is not None
     assert (found.last.mean, found.last.n) == (pytest.approx(0.72), 2)
     assert found.oracle.mean == pytest.approx(0.75)
-    assert (found.held_out.mean, found.held_out.n, found.held_out_images) == (pytest.approx(0.70), 1, 50)
+    assert (found.held_out.mean, found.held_out.n, found.hold_out) == (pytest.approx(0.70), 1, 50)
     note = held_out_note([found])
     assert note == (
         "The runs of the held-out column train without 50 images per class, cut from the source before it is made "
@@ -119,6 +119,16 @@ def test_the_note_tells_the_images_of_tau_norm_from_those_of_the_other_runs(
     assert second == (
         "tau-norm, with --held-out or without, trains without 3 images per class of the imbalanced set, on which it "
         "chooses tau; its smallest class has 47 images instead of 50."
+    )
+
+
+def test_the_note_tells_of_a_share_that_was_held_out(open_store: OpenStore, write: Write) -> None:
+    write(run("erm", hold_out=0.2), 0.75, 0.75, held_out=0.75)
+    table = {"base": TAIL, "columns": {"tail": {"rho": 100}}, "rows": {"ERM": {"method": "erm", "hold_out": 0.2}}}
+    spec = read_definitions({"tables": {"mine": table}}, origin="the test").tables["mine"]
+    assert held_out_note([beside(spec, cell, open_store()) for cell in spec.cells()]) == (
+        "The runs of the held-out column train without 20 % of each class of the imbalanced set, on which they choose "
+        "the epoch; their smallest class has 40 images instead of 50."
     )
 
 
