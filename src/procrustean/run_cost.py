@@ -30,14 +30,21 @@ NETS = {
 FIRST_GUESS: dict[Device, float] = {"cuda": 140_000.0, "cpu": 500.0}
 
 
-def trained_images(config: RunConfig) -> int:
-    """Images shown in the whole run."""
-    return recipe_of(config).epochs * training_images(config)
+#: Images of an epoch where only loading them would tell.
+GUESSED_IMAGES = 10_000
+
+
+def trained_images(config: RunConfig) -> int | None:
+    """Images shown in the whole run; None where only loading them would tell how many there are."""
+    images = training_images(config)
+    return None if images is None else recipe_of(config).epochs * images
 
 
 def predicted_cost(config: RunConfig, device: Device = "cuda") -> float:
     """Images that ERM with ResNet-32 would train in the same time on that kind of device."""
-    return trained_images(config) * NETS.get(recipe_of(config).net, 1.0) * relative_to_erm(config, device)
+    recipe, images = recipe_of(config), training_images(config)
+    shown = recipe.epochs * (GUESSED_IMAGES if images is None else images)
+    return shown * NETS.get(recipe.net, 1.0) * relative_to_erm(config, device)
 
 
 def predicted_seconds(costs: Sequence[float], rate: float, width: int) -> float:

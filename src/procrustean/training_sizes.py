@@ -6,6 +6,7 @@ import numpy as np
 
 from .config import RunConfig
 from .data.imbalance import long_tailed_counts, step_counts
+from .data.label_counts import label_counts
 from .data.parting import shares
 
 #: Classes, and training images of each, of sources that are made imbalanced.
@@ -17,8 +18,6 @@ BALANCED = {
 }
 #: Training images of sources that are imbalanced by themselves; that of Tiered-ImageNet is rounded.
 NATURAL = {"imagenet-lt": 115_846, "inaturalist18": 437_513, "tiered-imagenet": 431_000}
-#: For sources about which nothing is known.
-GUESS = 10_000
 
 
 def training_counts(config: RunConfig) -> tuple[int, ...] | None:
@@ -26,15 +25,16 @@ def training_counts(config: RunConfig) -> tuple[int, ...] | None:
     if config.source not in BALANCED:
         return None
     classes, largest = BALANCED[config.source]
-    classes = len(getattr(config, "classes", ())) or classes
+    return _trained_on(config, [largest] * (len(config.classes) or classes))
+
+
+def _trained_on(config: RunConfig, counts: list[int]) -> tuple[int, ...]:
+    """What is left of classes of so many images, largest first, as `procrustean.data.imbalance.build` makes it."""
     if config.hold_out_from == "source":
-        (largest,) = _kept(config, [largest])
-    if config.imbalance == "natural" or config.rho is None:
-        counts = [largest] * classes
-    elif config.imbalance == "long_tailed":
-        counts = long_tailed_counts(largest, classes, config.rho)
-    else:
-        counts = step_counts(largest, classes, config.rho)
+        counts = _kept(config, counts)
+    if config.imbalance != "natural" and config.rho is not None:
+        rule = long_tailed_counts if config.imbalance == "long_tailed" else step_counts
+        counts = rule(min(counts), len(counts), config.rho)
     if config.hold_out_from == "training":
         counts = _kept(config, counts)
     return tuple(sorted(counts, reverse=True))
@@ -50,7 +50,12 @@ def _kept(config: RunConfig, counts: list[int]) -> list[int]:
     return kept
 
 
-def training_images(config: RunConfig) -> int:
-    """Images that an epoch of the run shows."""
+def training_images(config: RunConfig) -> int | None:
+    """Images that an epoch of the run shows; None where only loading them would tell."""
+    if config.source in NATURAL:
+        return NATURAL[config.source]
     counts = training_counts(config)
-    return sum(counts) if counts is not None else NATURAL.get(config.source, GUESS)
+    if counts is None and (own := label_counts(config.source, config.on_bad_image)) is not None:
+        named = [own[name] for name in config.classes if name in own] if config.classes else list(own.values())
+        counts = _trained_on(config, named) if named else None
+    return None if counts is None else sum(counts)

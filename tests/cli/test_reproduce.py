@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import yaml
 
@@ -173,6 +174,31 @@ def test_a_dry_run_of_few_images_counts_them_one_by_one(call: Call) -> None:
     assert row.replace("|", " ").split()[-1] == "1,050"
     assert "3 runs: 0 done" in answer.out
     assert "1 run: 0 done" in call("reproduce", "few", "--tables", "few.yaml", "--dry-run", "--seeds", 1).out
+
+
+def test_a_dry_run_counts_the_images_of_one_s_own_sources(mine: str, folder: Path, call: Call) -> None:
+    content = yaml.safe_load(Path(mine).read_text())
+    columns = content["tables"]["mine"]["columns"]
+    with np.load(columns["stripes"]["source"]) as arrays:
+        stripes = len(arrays["train_labels"])
+    columns["photos"] = {"source": str(folder)}
+    columns["some kept back"] = {"source": str(folder), "hold_out": 3}
+    columns["nowhere"] = {"source": "nowhere.npz"}
+    Path(mine).write_text(yaml.safe_dump(content))
+    arguments = ("reproduce", "mine", "--tables", mine, "--seeds", 2, "--rows", "ERM", "--dry-run")
+    answer = call(*arguments)
+    assert answer.code == 0, answer.err
+    rows = [line.strip("| ").split("|") for line in answer.out.splitlines() if line.startswith("| mine ")]
+    # Two epochs; of the photos, which come without a test set, a fifth is set aside.
+    assert {row[2].strip(): row[-1].strip() for row in rows} == {
+        "stripes": str(2 * stripes),
+        "photos": "32",
+        "some kept back": "20",
+        "nowhere": "unknown",
+    }
+    images = f"{2 * (2 * stripes + 32 + 20)} images to train on"
+    assert f"{images} and 2 runs on an unknown number of images, taken for 10,000 an epoch, about " in answer.out
+    assert f"\n{4 * stripes} images to train on, about" in call(*arguments, "--columns", "stripes").out
 
 
 def test_the_time_box_says_what_is_left(mine: str, call: Call) -> None:

@@ -34,6 +34,15 @@ def load_npz(path: Path) -> Splits:
     return Splits(path.stem, train, test, sets.get("val"), note)
 
 
+def npz_counts(path: Path) -> tuple[dict[str, int], bool]:
+    """Training images of each class, and whether there are test images; no image is read."""
+    arrays = read_arrays(path, only=("train_labels", "test_labels", "classes"))
+    labels = {"train": _labels(arrays, "train", path)}
+    names = _classes(arrays, labels, path)
+    present, counts = np.unique(labels["train"], return_counts=True)
+    return {names[label]: int(count) for label, count in zip(present, counts, strict=True)}, "test_labels" in arrays
+
+
 def _check_names(names: list[str], path: Path) -> None:
     for name in names:
         if name not in KNOWN:

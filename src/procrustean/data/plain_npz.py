@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 from zipfile import ZipInfo
@@ -16,8 +17,8 @@ from ..memory import most_unpacked
 Array = npt.NDArray[Any]
 
 
-def read_arrays(path: Path) -> dict[str, Array]:
-    """All arrays of a file, by name."""
+def read_arrays(path: Path, only: Collection[str] | None = None) -> dict[str, Array]:
+    """The arrays of a file by name, all or only some; those that it does not have are not among them."""
     try:
         with path.open("rb") as file:
             opened = np.load(file, allow_pickle=False)
@@ -27,7 +28,7 @@ def read_arrays(path: Path) -> dict[str, Array]:
             twice = [name for name, number in Counter(opened.files).items() if number > 1]
             if twice:
                 raise DataError(f"{path}: holds two arrays {twice[0]!r:.80}; keep one")
-            return {name: opened[name] for name in opened.files}
+            return {name: opened[name] for name in opened.files if only is None or name in only}
     except DataError:
         raise
     except FileNotFoundError as error:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from ..console import duration_text
 from ..report.formats import Cell, Column, Table
-from ..run_cost import FIRST_GUESS, predicted_cost, predicted_seconds
+from ..run_cost import FIRST_GUESS, GUESSED_IMAGES, predicted_cost, predicted_seconds
 from .availability import absent_data
 from .planning import Plan, PlannedRun
 
@@ -22,7 +23,7 @@ def plan_table(plan: Plan) -> Table:
     rows = []
     for (table, name, column), runs in groups.items():
         seeds = ", ".join(f"{run.config.seed} {_STATE[run.state]}" for run in runs)
-        images = Cell(images_text(runs[0].images))
+        images = Cell("unknown" if runs[0].images is None else images_text(runs[0].images))
         rows.append((Cell(table), Cell(name), Cell(column), Cell(seeds), images))
     headings = ("table", "row", "column", "seeds")
     columns = (
@@ -45,7 +46,6 @@ def plan_text(plan: Plan, *, rate: float, width: int, machine: str) -> str:
     """What the plan comes to, and what stands in its way."""
     remaining = plan.remaining
     costs = [run.cost for run in remaining]
-    images = sum(run.images for run in remaining)
     done, begun, failed = (len(plan.in_state(state)) for state in ("done", "begun", "failed"))
     runs = f"{len(plan.runs)} run{'s' * (len(plan.runs) != 1)}"
     lines = [
@@ -54,7 +54,7 @@ def plan_text(plan: Plan, *, rate: float, width: int, machine: str) -> str:
     ]
     if remaining:
         here = duration_text(predicted_seconds(costs, rate, width))
-        lines.append(f"{images_text(images)} images to train on, about {here} here ({machine}, {width} at a time)")
+        lines.append(f"{_images_to_train_on(remaining)}, about {here} here ({machine}, {width} at a time)")
         if machine == "cpu":
             there = [predicted_cost(run.config, "cuda") for run in remaining]
             seconds = predicted_seconds(there, FIRST_GUESS["cuda"], 8)
@@ -63,6 +63,16 @@ def plan_text(plan: Plan, *, rate: float, width: int, machine: str) -> str:
     for run in plan.in_state("failed"):
         lines.append(f"failed: {plan.errors[run.config.hash]}")
     return "\n".join(lines)
+
+
+def _images_to_train_on(runs: Sequence[PlannedRun]) -> str:
+    known = [run.images for run in runs if run.images is not None]
+    unknown = len(runs) - len(known)
+    guessed = (
+        f"{unknown} run{'s' * (unknown != 1)} on an unknown number of images, taken for {GUESSED_IMAGES:,} an epoch"
+    )
+    parts = [f"{images_text(sum(known))} images to train on"] * bool(known) + [guessed] * bool(unknown)
+    return " and ".join(parts)
 
 
 def absence_lines(plan: Plan, data_dir: Path | None) -> list[str]:

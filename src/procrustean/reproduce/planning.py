@@ -29,7 +29,7 @@ class PlannedRun:
     cells: tuple[Cell, ...]
     state: State
     cost: float  # in images of ERM with ResNet-32 on this kind of device
-    images: int  # trained on, each as often as it is shown
+    images: int | None  # trained on, each as often as it is shown; None where only loading them would tell
 
     @property
     def name(self) -> str:
