@@ -62,6 +62,7 @@ def fit_many(
     costs: Sequence[float] | None = None,
     time_up: Callable[[], bool] = lambda: False,
     finished: Callable[[RunConfig, Path], None] = lambda config, path: None,
+    failed: Callable[[RunConfig, Exception], None] = lambda config, error: None,
     log: Tool | None = None,
     show: ShownImages = "test",
 ) -> list[Outcome]:
@@ -76,7 +77,8 @@ def fit_many(
         reporter_of: where the progress of one run goes, if not to `reporter`.
         costs: a number per run; those with higher ones start first. By default what `procrustean reproduce` predicts.
         time_up: once it says so, no run begins, and those in progress save themselves; another call goes on.
-        finished: called with a run and its folder as soon as it is complete.
+        finished: called with a run and its folder as soon as it is complete, or is found to be when its turn comes.
+        failed: called with a run and its error as soon as it cannot go on, `RunInUse` where another process has it.
         log: tool that is handed the numbers of every epoch of each run.
         show: the images whose accuracy is shown in progress; "held_out" while the runs are compared by them.
     """
@@ -112,7 +114,9 @@ def fit_many(
 
         members = [
             Member(
-                config.slug, cost, _starter(config, splits, path, splits_of, own, asked_to_stop, finished, log, show)
+                config.slug,
+                cost,
+                _starter(config, splits, path, splits_of, own, asked_to_stop, finished, failed, log, show),
             )
             for config, path, cost, own in zip(configs, paths, costs, reporters, strict=True)
         ]
@@ -159,10 +163,11 @@ def _starter(
     reporter: Reporter,
     stop: Callable[[], bool],
     finished: Callable[[RunConfig, Path], None],
+    failed: Callable[[RunConfig, Exception], None],
     log: Tool | None,
     show: ShownImages,
 ) -> Callable[[], Iterator[None]]:
-    def start() -> Iterator[None]:
+    def begun() -> OngoingRun | None:
         use_file(asked.method)
         plan = planned(asked, splits=given, load=splits_of)
 
@@ -173,14 +178,21 @@ def _starter(
                 reporter.say_once(f"warning: {finding}")
             return ready
 
-        run = begin_or_go_on(plan.config, path, prepared, reporter, why=plan.why, stop=stop, log=log, show=show)
-        return iter(()) if run is None else to_the_end(run)
+        return begin_or_go_on(plan.config, path, prepared, reporter, why=plan.why, stop=stop, log=log, show=show)
 
-    def to_the_end(run: OngoingRun) -> Iterator[None]:
-        yield from run.turns()
-        finished(asked, path)
+    def turns() -> Iterator[None]:
+        try:
+            run = begun()
+            if run is not None:
+                yield from run.turns()
+            finished(asked, path)
+        except Interrupted:
+            raise
+        except Exception as error:
+            failed(asked, error)
+            raise
 
-    return start
+    return turns
 
 
 def starting_cost(config: RunConfig, device: Device = "cuda") -> float:

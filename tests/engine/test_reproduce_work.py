@@ -17,8 +17,11 @@ import yaml
 import forked
 from procrustean.console import SilentReporter
 from procrustean.engine.claims import Claim
+from procrustean.reproduce import work as work_module
 from procrustean.reproduce.definitions import Definitions
+from procrustean.reproduce.plan_text import plan_text
 from procrustean.reproduce.planning import Plan, make_plan
+from procrustean.reproduce.progress import Progress
 from procrustean.reproduce.reading import read_definitions
 from procrustean.reproduce.store import Store
 from procrustean.reproduce.work import Report, carry_out
@@ -89,6 +92,20 @@ def work(tmp_path: Path, definitions: Definitions) -> Callable[..., Report]:
     return run
 
 
+@pytest.fixture
+def shown(monkeypatch: pytest.MonkeyPatch) -> list[Progress]:
+    """What calls of `work` have shown as their progress."""
+    made: list[Progress] = []
+
+    class Kept(Progress):
+        def __init__(self, *given: Any, **settings: Any) -> None:
+            super().__init__(*given, **settings)
+            made.append(self)
+
+    monkeypatch.setattr(work_module, "Progress", Kept)
+    return made
+
+
 def planned(
     folder: Path, definitions: Definitions, names: tuple[str, ...], seeds: int, retry: bool = False
 ) -> tuple[Plan, Store]:
@@ -133,12 +150,16 @@ def test_what_is_done_is_not_repeated(tmp_path: Path, work: Callable[..., Report
     assert work("b").finished == 0
 
 
-def test_what_another_process_has_trained_meanwhile_is_taken_over(tmp_path: Path, definitions: Definitions) -> None:
+def test_what_another_process_has_trained_meanwhile_is_taken_over(
+    tmp_path: Path, definitions: Definitions, shown: list[Progress]
+) -> None:
     plan, store = planned(tmp_path / "a", definitions, ("mine",), 1)
     other = Store(tmp_path / "b" / "results", tmp_path / "a" / "runs")
     carry_out(plan, other, command="that test", reporter=Recorder())
     report = carry_out(plan, store, command="this test", reporter=Recorder())
     assert (report.finished, report.remaining, report.errors) == (0, 0, {})
+    assert shown[-1].seconds_left == 0
+    assert shown[-1].text() == "3 of 3 runs, 100 % of the work"
     assert set(results(tmp_path / "a")) == set(results(tmp_path / "b"))
     assert all(store.find(run.config) is not None for run in plan.runs)
 
@@ -161,6 +182,26 @@ def test_the_time_box_stops_cleanly_and_the_next_call_goes_on(
         same_run(tmp_path / "a" / "runs" / name, path)
 
 
+def test_the_next_plan_is_of_what_is_left(
+    tmp_path: Path, definitions: Definitions, work: Callable[..., Report], shown: list[Progress]
+) -> None:
+    whole, _ = planned(tmp_path / "a", definitions, ("mine",), 1)
+    work(minutes=0.3, clock=Steps(), width=1)
+    plan, _ = planned(tmp_path / "a", definitions, ("mine",), 1)
+    (begun,) = plan.in_state("begun")
+    assert 0 < begun.done < 1
+    # The images of what was trained, which is so many of the four steps of three epochs of 60 images.
+    images, left = (_images(plan_text(p, rate=1.0, width=1, machine="cpu")) for p in (whole, plan))
+    assert images - left == round(180 * begun.done)
+    # And so the next call begins.
+    work(minutes=0)
+    assert shown[-1].share[begun.config.hash] == begun.done
+
+
+def _images(text: str) -> int:
+    return int(text.split(" images to train on")[0].rsplit("\n", 1)[1].replace(",", ""))
+
+
 def test_no_time_is_no_training(tmp_path: Path, work: Callable[..., Report]) -> None:
     report = work(minutes=0)
     assert (report.finished, report.remaining) == (0, 3)
@@ -168,11 +209,16 @@ def test_no_time_is_no_training(tmp_path: Path, work: Callable[..., Report]) -> 
 
 
 def test_a_run_that_fails_is_noted_and_left_alone(
-    tmp_path: Path, work: Callable[..., Report], nan_at: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
+    work: Callable[..., Report],
+    nan_at: Callable[..., Any],
+    monkeypatch: pytest.MonkeyPatch,
+    shown: list[Progress],
 ) -> None:
     nan_at(2)
     report = work(width=1)
     monkeypatch.undo()
+    assert (shown[0].failed, shown[0].seconds_left) == (1, 0)
     assert report.finished == 2
     ((name, error),) = report.errors.items()
     assert "non-finite" in error
@@ -194,13 +240,14 @@ def test_data_that_cannot_be_loaded_are_no_failure_of_the_run(npz: Path, work: C
 
 @pytest.mark.skipif(sys.platform == "win32", reason="there are no such locks")
 def test_a_run_that_another_process_trains_is_no_failure_of_the_run(
-    tmp_path: Path, work: Callable[..., Report]
+    tmp_path: Path, work: Callable[..., Report], shown: list[Progress]
 ) -> None:
     work(minutes=0.2, clock=Steps(), width=1)
     (begun,) = (tmp_path / "a" / "runs").glob("*/")
     claim = Claim(begun)
     report = work()
     assert (report.errors, report.remaining, len(report.elsewhere)) == ({}, 0, 1)
+    assert shown[-1].text() == "2 of 3 runs, 1 trained by another process, 100 % of the work"
     claim.release()
     assert work().finished == 3 - report.finished == 1
 

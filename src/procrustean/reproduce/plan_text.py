@@ -43,9 +43,9 @@ def images_text(images: int) -> str:
 
 
 def plan_text(plan: Plan, *, rate: float, width: int, machine: str) -> str:
-    """What the plan comes to, and what stands in its way."""
+    """What is left of the plan and what it comes to, and what stands in its way."""
     remaining = plan.remaining
-    costs = [run.cost for run in remaining]
+    costs = [run.cost * run.to_do for run in remaining]
     done, begun, failed = (len(plan.in_state(state)) for state in ("done", "begun", "failed"))
     runs = f"{len(plan.runs)} run{'s' * (len(plan.runs) != 1)}"
     lines = [
@@ -56,7 +56,7 @@ def plan_text(plan: Plan, *, rate: float, width: int, machine: str) -> str:
         here = duration_text(predicted_seconds(costs, rate, width))
         lines.append(f"{_images_to_train_on(remaining)}, about {here} here ({machine}, {width} at a time)")
         if machine == "cpu":
-            there = [predicted_cost(run.config, "cuda") for run in remaining]
+            there = [predicted_cost(run.config, "cuda") * run.to_do for run in remaining]
             seconds = predicted_seconds(there, FIRST_GUESS["cuda"], 8)
             lines += [f"about {duration_text(seconds)} on an H200, 8 at a time"] * (seconds >= 60)
     lines += blocked_lines(plan)
@@ -66,7 +66,7 @@ def plan_text(plan: Plan, *, rate: float, width: int, machine: str) -> str:
 
 
 def _images_to_train_on(runs: Sequence[PlannedRun]) -> str:
-    known = [run.images for run in runs if run.images is not None]
+    known = [round(run.images * run.to_do) for run in runs if run.images is not None]
     unknown = len(runs) - len(known)
     guessed = (
         f"{unknown} run{'s' * (unknown != 1)} on an unknown number of images, taken for {GUESSED_IMAGES:,} an epoch"

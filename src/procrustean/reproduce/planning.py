@@ -14,6 +14,7 @@ from ..run_cost import predicted_cost, trained_images
 from ..step_cost import Device
 from ..training_sizes import BALANCED
 from .availability import absent_data, missing_parts
+from .begun import share_done
 from .canonical import canonical
 from .definitions import Cell, Definitions, Part
 from .store import Store
@@ -28,8 +29,14 @@ class PlannedRun:
     config: RunConfig
     cells: tuple[Cell, ...]
     state: State
-    cost: float  # in images of ERM with ResNet-32 on this kind of device
+    cost: float  # of the whole run, in images of ERM with ResNet-32 on this kind of device
     images: int | None  # trained on, each as often as it is shown; None where only loading them would tell
+    done: float = 0.0  # share of it that earlier calls have trained
+
+    @property
+    def to_do(self) -> float:
+        """Share of it that is still to be trained."""
+        return 1 - self.done
 
     @property
     def name(self) -> str:
@@ -143,15 +150,16 @@ def _canonical(cell: Cell, config: RunConfig) -> RunConfig:
 
 def _planned(config: RunConfig, cell: Cell, store: Store, errors: dict[str, str], device: Device) -> PlannedRun:
     state: State = "waiting"
+    done = 0.0
     if store.find(config) is not None:
         state = "done"
     elif config.hash in errors:
         state = "failed"
     elif config.hash in store.places:
-        state = "begun"
+        state, done = "begun", share_done(store.places[config.hash], config)
     if store.output is not None:
         config = replace(config, run_dir=store.place(config))
-    return PlannedRun(config, (cell,), state, predicted_cost(config, device), trained_images(config))
+    return PlannedRun(config, (cell,), state, predicted_cost(config, device), trained_images(config), done)
 
 
 def _reason(

@@ -40,9 +40,10 @@ class Progress:
         self.reporter, self.details = reporter, details
         self.width, self.deadline, self.clock = width, deadline, clock
         self.predicted = rate
-        self.share = dict.fromkeys(self.runs, 0.0)  # of each run that is done
+        self.share = {hash_: run.done for hash_, run in self.runs.items()}  # of each run that is done
         self.earned = 0.0  # cost trained in this call
-        self.finished = 0
+        self.finished = self.failed = self.elsewhere = 0
+        self._number = len(self.runs)
         self._started: float | None = None
         self._next_line = clock() + INTERVAL
 
@@ -67,12 +68,19 @@ class Progress:
         total = sum(run.cost for run in self.runs.values())
         done = sum(run.cost * self.share[hash_] for hash_, run in self.runs.items())
         percent = 100 * done / total if total else 100.0
-        text = f"{self.finished} of {len(self.runs)} runs, {percent:.0f} % of the work"
+        complete = sum(share >= 1 for share in self.share.values())
+        text = f"{complete} of {self._number} runs{self._not_here}, {percent:.0f} % of the work"
         if self.seconds_left > 0:
             text += f", about {duration_text(self.seconds_left)} to go"
         if self.deadline is not None and self.seconds_left > self.deadline - self.clock():
             text += f", {duration_text(max(0.0, self.deadline - self.clock()))} of them in this call"
         return text
+
+    @property
+    def _not_here(self) -> str:
+        """Runs that this call does not finish, whatever time it has."""
+        elsewhere = f", {self.elsewhere} trained by another process" * bool(self.elsewhere)
+        return f", {self.failed} failed" * bool(self.failed) + elsewhere
 
     def begun(self, run: PlannedRun, share: float) -> None:
         if self._started is None:
@@ -80,7 +88,7 @@ class Progress:
         self.share[run.config.hash] = share
 
     def found(self, run: PlannedRun, share: float) -> None:
-        """So much of a run had been done in earlier calls."""
+        """So much of a run had been done in earlier calls, or by another process."""
         self.share[run.config.hash] = share
 
     def advanced(self, run: PlannedRun, share: float) -> None:
@@ -94,6 +102,14 @@ class Progress:
     def ended(self, run: PlannedRun) -> None:
         self.share[run.config.hash] = 1.0
         self.finished += 1
+
+    def given_up(self, run: PlannedRun, *, elsewhere: bool) -> None:
+        """A run that has failed, or that another process is training: no time is to be spent on it in this call."""
+        del self.runs[run.config.hash], self.share[run.config.hash]
+        if elsewhere:
+            self.elsewhere += 1
+        else:
+            self.failed += 1
 
     def of(self, run: PlannedRun) -> Reporter:
         """The reporter of one run."""

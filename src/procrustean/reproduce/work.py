@@ -9,6 +9,7 @@ from pathlib import Path
 
 from ..config import RunConfig
 from ..console import Reporter, RichReporter
+from ..engine.claims import RunInUse
 from ..errors import ConfigError, DataError
 from ..many import GPU_WIDTH, fit_many
 from ..method_errors import failure_text
@@ -76,15 +77,17 @@ def carry_out(
         clock=clock,
     )
     by_hash = {run.config.hash: run for run in runs}
-    finished = 0
 
     def time_up() -> bool:
         return deadline is not None and clock() >= deadline - min(SAVING, 6 * (minutes or 0.0))
 
     def keep(config: RunConfig, directory: Path) -> None:
-        nonlocal finished
-        store.keep(directory, by_hash[config.hash].cells[0].table, command)
-        finished += 1
+        run = by_hash[config.hash]
+        store.keep(directory, run.cells[0].table, command)
+        progress.found(run, 1.0)  # also one that another process has trained meanwhile
+
+    def give_up(config: RunConfig, error: Exception) -> None:
+        progress.given_up(by_hash[config.hash], elsewhere=isinstance(error, RunInUse))
 
     outcomes = fit_many(
         [run.config for run in runs],
@@ -94,15 +97,13 @@ def carry_out(
         costs=[float(-number) for number in range(len(runs))],
         time_up=time_up,
         finished=keep,
+        failed=give_up,
     )
     note_rate(store.output, progress.earned, progress.seconds)
     errors, elsewhere, noted = {}, [], store.failures()
     for run, outcome in zip(runs, outcomes, strict=True):
         if outcome.error is None:
             noted.pop(run.config.hash, None)
-            # Another process may have trained it meanwhile, and kept it.
-            if outcome.result is not None and store.find(run.config) is None:
-                store.keep(outcome.path, run.cells[0].table, command)
             continue
         if outcome.elsewhere:
             # The other process may have come to the end of it since.
@@ -117,7 +118,7 @@ def carry_out(
     if noted != store.failures():
         store.note_failures(noted)
     left = sum(outcome.result is None and outcome.error is None for outcome in outcomes)
-    return Report(finished, left, progress.seconds_left if left else 0.0, errors, tuple(elsewhere))
+    return Report(progress.finished, left, progress.seconds_left if left else 0.0, errors, tuple(elsewhere))
 
 
 def _keep_finished(plan: Plan, store: Store, command: str, reporter: Reporter) -> None:

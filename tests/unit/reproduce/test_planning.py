@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -8,6 +9,8 @@ from typing import Any
 import pytest
 
 from procrustean.config import RunConfig
+from procrustean.engine.checkpoint import save_checkpoint
+from procrustean.engine.training import Position
 from procrustean.errors import ConfigError
 from procrustean.reproduce.canonical import canonical
 from procrustean.reproduce.definitions import Definitions
@@ -93,8 +96,6 @@ def test_two_files_of_one_run_count_once(open_store: OpenStore, write: Callable[
 def test_a_run_that_has_begun_goes_on_in_its_folder(
     definitions: Definitions, open_store: OpenStore, tmp_path: Path
 ) -> None:
-    import json
-
     config = canonical(RunConfig("cifar10", "step", 100, method="erm", evaluate_every=4))
     place = tmp_path / "runs" / "called-by-an-older-version"
     place.mkdir(parents=True)
@@ -103,6 +104,26 @@ def test_a_run_that_has_begun_goes_on_in_its_folder(
     (begun,) = made(definitions, ["small"], open_store(), seeds=1).in_state("begun")
     assert begun.config.run_dir == place
     assert begun.config.hash == config.hash
+
+
+def test_of_a_run_that_has_begun_the_rest_is_predicted(
+    definitions: Definitions, open_store: OpenStore, tmp_path: Path
+) -> None:
+    config = canonical(RunConfig("cifar10", "step", 100, method="erm", evaluate_every=4))
+    place = tmp_path / "runs" / config.slug
+    place.mkdir(parents=True)
+    (place / "config.json").write_text(json.dumps({"format": 1, "config": config.to_json(), "identity": {}}))
+    parts = definitions.parts(["small"], rows=["ERM"], columns=["step"])
+
+    def text() -> str:
+        plan = make_plan(definitions, parts, open_store(), seeds=1, absent=everywhere)
+        return plan_text(plan, rate=1000.0, width=1, machine="NVIDIA H200").splitlines()[1]
+
+    assert text().startswith("5.0 million images to train on, about 1 h 24 min here")  # no checkpoint: all of it
+    save_checkpoint(place, 1, {}, vars(Position(epoch=150, step=99, records=150)))  # 99 of 198 steps
+    assert text().startswith("1.2 million images to train on, about 20 min 50 s here")
+    (place / "checkpoints.json").write_text("{")
+    assert text().startswith("5.0 million")  # what is wrong is said when the run is to go on
 
 
 def test_failed_runs_are_not_tried_again_unless_asked(definitions: Definitions, open_store: OpenStore) -> None:

@@ -108,6 +108,22 @@ def test_a_line_from_time_to_time(clock: Clock) -> None:
     assert progress.text().startswith("1 of 2 runs, 50 % of the work")
 
 
+def test_runs_that_do_not_go_on_here_take_no_more_time(clock: Clock) -> None:
+    runs = [planned(seed, 600.0) for seed in range(4)]
+    progress = Progress(runs, SilentReporter(), rate=10.0, width=1, clock=clock)
+    one = progress.of(runs[0])
+    one.run_started("", 4, 0)
+    one.epoch_done("", 0, {})
+    progress.given_up(runs[0], elsewhere=False)
+    progress.given_up(runs[1], elsewhere=True)
+    progress.found(runs[2], 1.0)
+    assert progress.seconds_left == 60
+    assert progress.text() == (
+        "1 of 4 runs, 1 failed, 1 trained by another process, 50 % of the work, about 1 min 0 s to go"
+    )
+    assert progress.earned == pytest.approx(150)  # the time that it took counts all the same
+
+
 def test_the_speed_of_earlier_calls_is_remembered(tmp_path: object, monkeypatch: pytest.MonkeyPatch) -> None:
     from pathlib import Path
 
