@@ -9,28 +9,40 @@ from ..console import duration_text
 from ..report.formats import Cell, Column, Table
 from ..run_cost import FIRST_GUESS, GUESSED_IMAGES, predicted_cost, predicted_seconds
 from .availability import absent_data
+from .definitions import Cell as Place
 from .planning import Plan, PlannedRun
 
 _STATE = {"done": "done", "begun": "begun", "waiting": "to do", "failed": "failed"}
 
 
 def plan_table(plan: Plan) -> Table:
-    """A line per cell: its seeds with their state, the images of a run."""
-    groups: dict[tuple[str, str, str], list[PlannedRun]] = {}
+    """A line per cell: its seeds with their state, or the cell whose runs it shares, and the images of a run."""
+    groups: dict[tuple[Place, str], list[PlannedRun]] = {}
     for run in plan.runs:
-        first = run.cells[0]
-        groups.setdefault((first.table, first.row + run.held_out, first.column), []).append(run)
+        for cell in run.cells:
+            groups.setdefault((cell, run.held_out), []).append(run)
     rows = []
-    for (table, name, column), runs in groups.items():
-        seeds = ", ".join(f"{run.config.seed} {_STATE[run.state]}" for run in runs)
-        images = Cell("unknown" if runs[0].images is None else images_text(runs[0].images))
-        rows.append((Cell(table), Cell(name), Cell(column), Cell(seeds), images))
+    for (cell, held_out), runs in groups.items():
+        images = "unknown" if runs[0].images is None else images_text(runs[0].images)
+        texts = (cell.table, cell.row + held_out, cell.column, _seeds_text(cell, runs), images)
+        rows.append(tuple(map(Cell, texts)))
     headings = ("table", "row", "column", "seeds")
     columns = (
         *(Column(name, name, numeric=False) for name in headings),
         Column("images", "images a run"),
     )
-    return Table("Plan, in the order of training", columns, tuple(rows))
+    seeds = {run.config.seed for run in plan.runs}
+    order = "within a table seed by seed, cells in this order" if len(seeds) > 1 else "in the order of training"
+    return Table(f"Plan, {order}", columns, tuple(rows))
+
+
+def _seeds_text(cell: Place, runs: Sequence[PlannedRun]) -> str:
+    """The seeds with their state, told once of cells that have their runs in common."""
+    first = runs[0].cells[0]
+    if cell == first:
+        return ", ".join(f"{run.config.seed} {_STATE[run.state]}" for run in runs)
+    beside = (cell.table, cell.column) == (first.table, first.column)
+    return f"same run{'s' * (len(runs) > 1)} as {first.row if beside else first.place}"
 
 
 def images_text(images: int) -> str:

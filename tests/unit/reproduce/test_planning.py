@@ -227,3 +227,20 @@ def test_the_plan_in_words(definitions: Definitions, open_store: OpenStore, writ
     assert f"{remaining / 1e6:.1f} million images" in text
     shown = [[cell.text for cell in row] for row in plan_table(plan).rows]
     assert ["small", "ERM", "step", "0 done, 1 to do", "5.0 million"] in shown
+
+
+def test_cells_that_share_their_runs_are_in_the_plan(definitions: Definitions, open_store: OpenStore) -> None:
+    plan = made(definitions, ["small", "other", "readings"], open_store(), seeds=2)
+    rows = {(row[0].text, row[1].text, row[2].text): row[3].text for row in plan_table(plan).rows}
+    assert len(rows) == 6 + 2 + 6
+    assert rows["other", "again", "tail"] == "same runs as small: MFW, tail"
+    # On CIFAR-10 with step imbalance both standard deviations come to the same strengths.
+    assert rows["readings", "geometric, 500 held out", "step"] == "0 to do, 1 to do"
+    assert rows["readings", "arithmetic, 500 held out", "step"] == "same runs as geometric"
+    single = made(definitions, ["small", "other"], open_store(), seeds=1)
+    assert "same run as small: MFW, tail" in [row[3].text for row in plan_table(single).rows]
+
+
+def test_the_title_of_a_plan_tells_the_order_of_training(definitions: Definitions, open_store: OpenStore) -> None:
+    titles = [plan_table(made(definitions, ["small"], open_store(), seeds=seeds)).title for seeds in (1, 2)]
+    assert titles == ["Plan, in the order of training", "Plan, within a table seed by seed, cells in this order"]
