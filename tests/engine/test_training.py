@@ -461,6 +461,18 @@ def test_the_weights_before_it_are_kept(
     same_run(resume(settings["run_dir"], splits=splits).path, whole.path)
 
 
+@pytest.mark.parametrize(
+    ("checkpoint_every", "said"), [(0.0, "the checkpoint before it is intact"), (1000.0, "no checkpoint was written")]
+)
+def test_a_run_that_diverges_says_whether_there_is_a_checkpoint(
+    checkpoint_every: float, said: str, splits: Splits, run_settings: dict[str, Any], nan_at: Callable[[int], Any]
+) -> None:
+    nan_at(3)
+    with pytest.raises(RunError, match=f"; {said}$"):
+        fit(splits, **{**run_settings, "checkpoint_every": checkpoint_every})
+    assert any(run_settings["run_dir"].glob("checkpoint-*")) == (checkpoint_every == 0)
+
+
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
 def test_a_learning_rate_beyond_all_reason(precision: str, splits: Splits, run_settings: dict[str, Any]) -> None:
     with pytest.raises(RunError, match=r"non-finite loss, gradient or weight in epoch \d, step \d"):

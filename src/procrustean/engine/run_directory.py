@@ -212,6 +212,11 @@ class RunDirectory:
             raise RunError(f"cannot write {self.file('epochs.jsonl')} ({error.strerror})") from error
         self._recorded += line
 
+    @property
+    def has_checkpoint(self) -> bool:
+        """Whether one has been saved or gone on from since the run was opened."""
+        return self._number > 0
+
     def save_checkpoint(self, tensors: Mapping[str, Tensor], position: Mapping[str, Any]) -> None:
         self._number += 1
         recorded = torch.from_numpy(np.frombuffer(bytes(self._recorded), np.uint8).copy())

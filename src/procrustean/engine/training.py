@@ -354,10 +354,12 @@ class Training:
         found = stage.non_finite(self.position.records)
         if found is not None:
             shown = ", ".join(map(str, found.images[:8])) + (", ..." if len(found.images) > 8 else "")
+            left = (
+                "the checkpoint before it is intact" if self.directory.has_checkpoint else "no checkpoint was written"
+            )
             raise Diverged(
                 f"non-finite loss, gradient or weight in epoch {found.epoch + 1}, step {found.step + 1}, on training "
-                f"images [{shown}] of {self.directory.path}; the weights before it are kept. "
-                "Try a lower --lr, or --precision fp32; the last checkpoint is intact"
+                f"images [{shown}] of {self.directory.path}. Try a lower --lr, or --precision fp32; {left}"
             )
 
     def _until_done(self) -> Iterator[None]:
