@@ -251,6 +251,22 @@ def test_a_failing_run_is_named_and_the_others_are_shown(mine: str, call: Call) 
     assert "| ERM " in answer.out
 
 
+def test_runs_that_failed_before_are_named_with_what_tries_them_again(mine: str, call: Call) -> None:
+    content = yaml.safe_load(Path(mine).read_text())
+    content["tables"]["mine"]["rows"]["wild"] = {"method": "erm", "lr": 1e38}
+    Path(mine).write_text(yaml.safe_dump(content))
+    arguments = ("reproduce", "mine", "--tables", mine, "--seeds", 1, "--quiet")
+    first, again = call(*arguments), call(*arguments)
+    assert "wild, stripes, seed 0 failed: non-finite" in first.err
+    assert (first.code, again.code) == (1, 1)
+    assert again.err == (
+        "procrustean: failed in an earlier call and not tried again: wild, stripes, seed 0; why is in "
+        "runs/reproduce/failures.json, and --retry tries them again\n"
+    )
+    assert "wild, stripes, seed 0 failed: non-finite" in call(*arguments, "--retry").err
+    assert call(*arguments, "--rows", "ERM").code == 0
+
+
 @pytest.mark.skipif(sys.platform == "win32", reason="there are no such locks")
 def test_what_another_process_trains_is_no_failure(mine: str, call: Call) -> None:
     arguments = ("reproduce", "mine", "--tables", mine, "--seeds", 1, "--quiet")

@@ -186,6 +186,12 @@ class Reproduce:
         for error in dict.fromkeys(report.errors.values()):
             names = "; ".join(name for name, own in report.errors.items() if own == error)
             notify(f"{names} failed: {error}")
+        failed_before = [run.name for run in plan.in_state("failed")]
+        if failed_before:
+            notify(
+                f"failed in an earlier call and not tried again: {'; '.join(failed_before)}; why is in "
+                f"{store.failures_file}, and --retry tries them again"
+            )
         if report.elsewhere:
             notify(
                 f"being trained by another process: {'; '.join(report.elsewhere)}; give the same command again once it "
@@ -197,7 +203,7 @@ class Reproduce:
                 f"the time is up, {remaining}, about {duration_text(report.seconds_left)}; "
                 "give the same command again to go on"
             )
-        return 1 if report.errors else 0
+        return 1 if report.errors or failed_before else 0
 
     def _show(self, definitions: Definitions, parts: list[Part], store: Store) -> None:
         from ..reproduce.overview import each_text_once, finished_tables, in_format, seeds_text, write_tables

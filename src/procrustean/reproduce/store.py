@@ -110,20 +110,21 @@ class Store:
 
     def failures(self) -> dict[str, str]:
         """Runs that ended in an error in an earlier call, by hash, with the error."""
-        path = self._failures_file
+        path = self.failures_file
         if path is None or not path.exists():
             return {}
         return {name: str(error) for name, error in read_object(path, "remove it to try failed runs again").items()}
 
     def note_failures(self, failures: dict[str, str]) -> None:
         """Remember runs that ended in an error, so that they are not tried again and again."""
-        path = self._failures_file
+        path = self.failures_file
         if path is not None:
             path.parent.mkdir(parents=True, exist_ok=True)
             write_atomically(path, (json.dumps(failures, indent=1) + "\n").encode())
 
     @property
-    def _failures_file(self) -> Path | None:
+    def failures_file(self) -> Path | None:
+        """Where failed runs are noted; None for a store without run directories."""
         return None if self.output is None else self.output / FAILURES
 
     def _add(self, path: Path) -> None:
