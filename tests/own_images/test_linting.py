@@ -104,6 +104,17 @@ def test_images_held_out_of_the_source_are_not_called_unused() -> None:
     assert "--hold-out-from" not in " ".join(lint(before))
 
 
+def test_images_held_out_of_the_source_are_held_against_the_source() -> None:
+    """A small class loses a share of its images, however few it has."""
+    step = {"counts": (60, 60), "imbalance": "step", "rho": 12, "hold_out_from": "source"}
+    few = prepared(**step, hold_out=6)
+    assert (few.data.counts.tolist(), few.data.held_out.counts.tolist()) == ([54, 4], [6, 6])
+    assert "held-out set takes" not in " ".join(lint(few))
+    found = " ".join(lint(prepared(**step, hold_out=40)))
+    assert "takes more images of the source than it leaves of c0 (20 left, 40 held out), c1 (20 left" in found
+    assert "--hold-out-from" not in found
+
+
 def test_cmo_has_one_epoch_left_to_paste_in() -> None:
     assert lint(prepared(method="cmo", epochs=8)) == []
 

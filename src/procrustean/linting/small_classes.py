@@ -4,28 +4,39 @@ from __future__ import annotations
 
 import numpy as np
 
+from ..data.imageset import ImageSet, Labels
 from ..preparing import Prepared
 
 
 def held_out_too_much(prepared: Prepared) -> list[str]:
-    """Classes that have fewer images left to train on than were held out from them."""
-    data = prepared.data
-    if not prepared.config.hold_out or data.held_out is None:
+    """Classes that have fewer images left than were held out from them: to train on, or to be made from."""
+    data, config = prepared.data, prepared.config
+    if not config.hold_out or data.held_out is None:
         return []  # a validation set that was given takes nothing away from training
-    short = np.flatnonzero((data.held_out.counts > data.counts) & (data.held_out.counts > 0))
+    cut_before = config.imbalance != "natural" and config.hold_out_from == "source"
+    left = _left_in_the_source(prepared, data.held_out) if cut_before else data.counts
+    short = np.flatnonzero((data.held_out.counts > left) & (data.held_out.counts > 0))
     if not len(short):
         return []
-    named = [f"{data.train.classes[c]} ({data.counts[c]} left, {data.held_out.counts[c]} held out)" for c in short[:3]]
+    named = [f"{data.train.classes[c]} ({left[c]} left, {data.held_out.counts[c]} held out)" for c in short[:3]]
     more = f" and {len(short) - 3} more" if len(short) > 3 else ""
-    config = prepared.config
+    of_the_source = "of the source " * cut_before
     before = (
         ", or --hold-out-from source, which cuts the images from the source before it is made imbalanced; every class "
         "is then made from what is left"
     )
     return [
-        f"the held-out set takes more images than it leaves of {', '.join(named)}{more}; hold out fewer, or a share "
-        "such as --hold-out 0.15" + before * (config.imbalance != "natural" and config.hold_out_from == "training")
+        f"the held-out set takes more images {of_the_source}than it leaves of {', '.join(named)}{more}; hold out "
+        "fewer, or a share such as --hold-out 0.15" + before * (config.imbalance != "natural" and not cut_before)
     ]
+
+
+def _left_in_the_source(prepared: Prepared, held_out: ImageSet) -> Labels:
+    """Images of each class from which an imbalanced set is made, after some were held out."""
+    source = prepared.splits.train
+    counts = dict(zip(source.classes, source.counts, strict=True))
+    whole: Labels = np.array([counts[name] for name in held_out.classes])
+    return whole - held_out.counts
 
 
 def untested(prepared: Prepared) -> list[str]:
