@@ -201,6 +201,21 @@ def test_a_dry_run_counts_the_images_of_one_s_own_sources(mine: str, folder: Pat
     assert f"\n{4 * stripes} images to train on, about" in call(*arguments, "--columns", "stripes").out
 
 
+@pytest.mark.parametrize("dry", [True, False])
+def test_held_out_says_for_which_columns_it_does_nothing(dry: bool, mine: str, call: Call) -> None:
+    content = yaml.safe_load(Path(mine).read_text())
+    stripes = content["tables"]["mine"]["columns"]["stripes"]
+    more = {"digits": {"source": "digits", "imbalance": "step", "rho": 20}, "own": {**stripes, "hold_out": 2}}
+    content["tables"]["mine"]["columns"] |= more
+    Path(mine).write_text(yaml.safe_dump(content))
+    arguments = ("reproduce", "mine", "--tables", mine, "--rows", "ERM", "--seeds", 1, *(["--dry-run"] * dry))
+    answer = call(*arguments, "--held-out")
+    assert answer.code == 0, answer.err
+    (said,) = (line for line in answer.err.splitlines() if "--held-out trains nothing more" in line)
+    assert "nothing more for stripes: it cuts images from cifar10, cifar100, tiny-imagenet, digits before" in said
+    assert "--held-out" not in call(*arguments, "--held-out", "--columns", "digits", "own").err
+
+
 def test_the_time_box_says_what_is_left(mine: str, call: Call) -> None:
     answer = call("reproduce", "mine", "--tables", mine, "--seeds", 1, "--minutes", 0)
     assert answer.code == 0

@@ -157,11 +157,13 @@ class Reproduce:
     def _train(self, definitions: Definitions, parts: list[Part], store: Store, began: float) -> int:
         from ..console import duration_text, make_reporter
         from ..reproduce.pace import expected_rate, machine_name
-        from ..reproduce.plan_text import absence_lines, plan_table, plan_text
+        from ..reproduce.plan_text import absence_lines, held_out_lines, plan_table, plan_text
         from ..reproduce.work import carry_out, default_width
         from ..streams import notify, write_result
 
         plan = self._plan(definitions, parts, store)
+        for line in held_out_lines(plan) if self.held_out else ():
+            notify(line)
         width = default_width() if self.width is None else self.width
         summary = plan_text(plan, rate=expected_rate(self.output), width=width, machine=machine_name()[1])
         if self.dry_run:

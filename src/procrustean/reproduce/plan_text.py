@@ -8,9 +8,10 @@ from pathlib import Path
 from ..console import duration_text
 from ..report.formats import Cell, Column, Table
 from ..run_cost import FIRST_GUESS, GUESSED_IMAGES, predicted_cost, predicted_seconds
+from ..training_sizes import BALANCED
 from .availability import absent_data
 from .definitions import Cell as Place
-from .planning import Plan, PlannedRun
+from .planning import Plan, PlannedRun, held_out_variant
 
 _STATE = {"done": "done", "begun": "begun", "waiting": "to do", "failed": "failed"}
 
@@ -91,6 +92,19 @@ def absence_lines(plan: Plan, data_dir: Path | None) -> list[str]:
     """Data sets of the plan that are not on this machine."""
     sources = dict.fromkeys(run.config.source for run in plan.remaining)
     return [reason for source in sources if (reason := absent_data(source, data_dir)) is not None]
+
+
+def held_out_lines(plan: Plan) -> list[str]:
+    """Columns that runs with held-out images were asked for, and that get none."""
+    without = [run for run in plan.runs if not run.config.hold_out and held_out_variant(run.config) is None]
+    columns = dict.fromkeys(cell.column for run in without for cell in run.cells)
+    if not columns:
+        return []
+    return [
+        f"--held-out trains nothing more for {', '.join(columns)}: it cuts images from {', '.join(BALANCED)} before "
+        "they are made imbalanced. In a table of your own, hold_out: 3 among the settings holds images of other sources "
+        "out"
+    ]
 
 
 def blocked_lines(plan: Plan) -> list[str]:
