@@ -11,6 +11,7 @@ from .by_hand import by_hand
 from .comparison import SIGNS, Beside, Mark, table_cells
 from .definitions import Definitions, TableSpec
 from .judging import judge, judgement_table, overall
+from .planning import held_out_variant
 from .rendering import column_table, held_out_note, legend, measured_columns, overview_table
 from .store import Store
 from .wrapping import wrapped
@@ -161,7 +162,7 @@ def _readings(definitions: Definitions, store: Store) -> str:
 
 
 def _missing(definitions: Definitions, store: Store, cells: dict[str, list[Beside]]) -> str:
-    """All cells without a result, also of the tables that are not the paper's."""
+    """All cells without a result, also of the tables that are not the paper's; those without a held-out number."""
     lines = []
     for name, spec in _pages(definitions).items():
         found = cells[name] if name in cells else table_cells(spec, store)
@@ -170,4 +171,25 @@ def _missing(definitions: Definitions, store: Store, cells: dict[str, list[Besid
             columns = Counter(cell.cell.column for cell in left)
             listed = ", ".join(f"{column} ({count})" for column, count in columns.items())
             lines.append(wrapped(f"- `{name}`: {len(left)} of {len(found)} cells: {listed}", indent="  "))
-    return "## Not measured yet\n\n" + "\n".join(lines) + "\n" if lines else ""
+    parts = ["\n".join(lines) + "\n"] * bool(lines) + [_without_held_out(cells)]
+    text = "\n".join(filter(None, parts))
+    return f"## Not measured yet\n\n{text}" if text else ""
+
+
+def _without_held_out(cells: dict[str, list[Beside]]) -> str:
+    """How many measured cells lack the runs of the held-out column, and what trains them; empty if none does."""
+    measured = [cell for found in cells.values() for cell in found if cell.seeds]
+    without = [cell for cell in measured if cell.held_out is None and _could_hold_out(cell)]
+    if not without:
+        return ""
+    tables = " ".join(dict.fromkeys(cell.cell.table for cell in without))
+    return _paragraph(
+        f"The held-out column is empty in {len(without)} of {len(measured)} measured cells, because no runs that hold "
+        f"images out were made of them. `procrustean reproduce {tables} --held-out` trains these, with whatever else "
+        "of the tables is missing."
+    )
+
+
+def _could_hold_out(cell: Beside) -> bool:
+    config = cell.cell.config_or_none()
+    return config is not None and held_out_variant(config) is not None

@@ -362,6 +362,21 @@ def test_what_has_not_been_measured_is_named_whoever_s_table_it_is_in(open_store
         assert (f"- `{name}`: " in missing) == (not spec.aside)
 
 
+def test_the_page_says_which_cells_have_no_held_out_number_and_what_fills_them(
+    open_store: OpenStore, write: Write
+) -> None:
+    def missing() -> str:
+        page = reproduction_page(paper_definitions(), open_store())
+        return " ".join(page[page.index("## Not measured yet") :].split())
+
+    write(run("mixup"), 0.7, 0.7)
+    write(run("tau_norm", recipe="own", hold_out=3), 0.75, 0.75, held_out=0.75)
+    assert "The held-out column is empty in 1 of 2 measured cells, because no runs that hold images out" in missing()
+    assert "`procrustean reproduce label-mixing --held-out` trains these" in missing()
+    write(run("mixup", hold_out=50, hold_out_from="source"), 0.7, 0.7, held_out=0.7)
+    assert "The held-out column" not in missing()
+
+
 def test_a_table_of_ones_own_may_be_called_like_the_main_one(open_store: OpenStore, write: Write) -> None:
     write(run("mfw"), 0.7, 0.7)
     tail = {"source": "cifar10", "imbalance": "long_tailed", "rho": 100, "evaluate_every": 4}
