@@ -102,8 +102,8 @@ def held_out_lines(plan: Plan) -> list[str]:
         return []
     return [
         f"--held-out trains nothing more for {', '.join(columns)}: it cuts images from {', '.join(BALANCED)} before "
-        "they are made imbalanced. In a table of your own, hold_out: 3 among the settings holds images of other sources "
-        "out"
+        "they are made imbalanced. In a table of your own, hold_out: 3 among the settings holds images of other "
+        "sources out"
     ]
 
 
