@@ -13,6 +13,7 @@ import yaml
 
 from procrustean import RunConfig
 from procrustean.console import SilentReporter
+from procrustean.tuning.tune import Budget
 from procrustean.tuning.tune import tune as run_tune
 
 Call = Callable[..., Any]
@@ -170,7 +171,8 @@ def test_it_goes_on_and_repeats_nothing(tune: Call) -> None:
     stopped = tune("--method", "mfw", "--over", "alpha=0.5,2", "--minutes", 0, "--quiet")
     assert stopped.code == 0
     assert "Give the same command again" in stopped.out
-    assert not Path("t/tuning.json").exists()
+    assert (study()["scores"], study()["chosen"], study()["retrained"]) == ([], {}, [])
+    assert "Not all candidates are finished" in study()["text"]
     first = tune("--method", "mfw", "--over", "alpha=0.5,2", "--quiet")
     before = {path: path.stat().st_mtime_ns for path in Path("t").glob("*/*/result.json")}
     assert len(before) == 3
@@ -209,6 +211,25 @@ def test_another_search_is_not_written_over_the_one_that_a_folder_holds(
     assert {path: path.stat().st_mtime_ns for path in Path("t").rglob("*")} == before
     more_seeds = tune(*usual, *first, "--final-seeds", 2)
     assert (more_seeds.code, len(study()["retrained"])) == (0, 2)
+
+
+def test_a_search_has_its_folder_from_its_beginning(tune: Call) -> None:
+    usual = ("--method", "mfw", "--over", "alpha=0.5,2", "--final-seeds", 0, "--quiet")
+    assert tune(*usual, "--minutes", 0).code == 0
+    refused = tune("--method", "mfw", "--over", "alpha=1,5", "--final-seeds", 0, "--quiet")
+    assert refused.code == 2
+    assert "t holds another search" in refused.err
+    assert "the values are alpha=0.5,2 there and alpha=1,5 here" in refused.err
+    assert tune(*usual).code == 0
+    assert len(study()["scores"]) == 2
+
+
+@pytest.mark.parametrize(("passed", "trained"), [(50.0, 3), (55.0, 0)])
+def test_of_its_minutes_some_seconds_are_kept_back_to_save(passed: float, trained: int, npz: Path) -> None:
+    times = iter([0.0])
+    base = RunConfig(str(npz), method="mfw", net="small", epochs=1, batch_size=16, device="cpu", hold_out=2)
+    run_tune(base, {"alpha": (0.5, 2.0)}, Path("t"), budget=Budget(minutes=1), clock=lambda: next(times, passed))
+    assert len(list(Path("t").glob("*/*/result.json"))) == trained
 
 
 def test_runs_that_two_searches_have_in_common_can_be_copied(tune: Call) -> None:

@@ -70,6 +70,9 @@ class Tune(RunConfig):
         return cls(**{"source": tyro.MISSING, **settings})
 
     def run(self) -> int:
+        import time
+
+        began = time.monotonic()
         from ..console import make_reporter
         from ..method_files import use_file
         from ..preparing import recipe_of
@@ -98,7 +101,9 @@ class Tune(RunConfig):
         say_changed(self.output, [base.method])
         reporter = make_reporter(quiet=self.quiet)
         try:
-            tuned = tune(base, space, self.output, final_source=self.source, budget=budget, reporter=reporter)
+            tuned = tune(
+                base, space, self.output, final_source=self.source, budget=budget, reporter=reporter, began=began
+            )
         finally:
             reporter.close()
         scores = [] if tuned.choice is None else [_table(tuned, base.source if base.source != self.source else None)]

@@ -14,13 +14,11 @@ from ..errors import ConfigError, DataError
 from ..many import GPU_WIDTH, fit_many
 from ..method_errors import failure_text
 from ..run_places import RESULT_FILE
+from ..time_box import TimeBox
 from .pace import expected_rate, machine_name, note_rate
 from .planning import Plan
 from .progress import Progress
 from .store import Store
-
-#: Seconds kept back from the time box to save runs in progress.
-SAVING = 8.0
 
 
 @dataclass(frozen=True)
@@ -66,20 +64,17 @@ def carry_out(
     _keep_finished(plan, store, command, reporter)
     runs = [run for run in plan.remaining if store.find(run.config) is None]
     width = default_width() if width is None else width
-    deadline = None if minutes is None else (clock() if began is None else began) + 60 * minutes
+    box = TimeBox(minutes, clock, began)
     progress = Progress(
         runs,
         reporter,
         rate=expected_rate(store.output),
         width=width,
-        deadline=deadline,
+        deadline=box.deadline,
         details=isinstance(reporter, RichReporter),
         clock=clock,
     )
     by_hash = {run.config.hash: run for run in runs}
-
-    def time_up() -> bool:
-        return deadline is not None and clock() >= deadline - min(SAVING, 6 * (minutes or 0.0))
 
     def keep(config: RunConfig, directory: Path) -> None:
         run = by_hash[config.hash]
@@ -95,7 +90,7 @@ def carry_out(
         reporter=reporter,
         reporter_of=lambda config: progress.of(by_hash[config.hash]),
         costs=[float(-number) for number in range(len(runs))],
-        time_up=time_up,
+        time_up=box.is_over,
         finished=keep,
         failed=give_up,
     )

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from ..config import RunConfig
+from ..engine.checkpoint import write_atomically
 from ..errors import ConfigError
 from ..method_files import method_identity, short_identity
-from ..plain_json import read_object
+from ..plain_json import FORMAT, read_object
 from ..run_places import CANDIDATES
 from .spaces import Range, Space
 
 STUDY = "tuning.json"
+UNFINISHED = "Not all candidates are finished; everything is saved. Give the same command again."
 #: What older records do not say, so that it is taken to have been the same; in the words of the command line.
 CAME_LATER = {"trials": "--trials is", "at_once": "--width, so many suggestions at once, is", "repeats": "--repeats is"}
 
@@ -51,6 +54,24 @@ class Search:
         }
 
 
+def write_down(output: Path, search: Search) -> None:
+    """Say whose folder it is before the first candidate is trained; what stands there of the same search stays."""
+    if not (output / STUDY).exists():
+        write_study(output, search, {"scores": [], "chosen": {}, "retrained": [], "text": UNFINISHED})
+
+
+def write_study(output: Path, search: Search, found: Mapping[str, Any]) -> None:
+    """Keep a search with what it has found so far."""
+    output.mkdir(parents=True, exist_ok=True)
+    record = {"format": FORMAT, **search.to_json(), **found}
+    write_atomically(output / STUDY, (json.dumps(record, indent=1) + "\n").encode())
+
+
+def is_decided(output: Path) -> bool:
+    """Whether the search in a folder has come to a choice."""
+    return bool(_record(output).get("scores"))
+
+
 def refuse_another_search(output: Path, search: Search) -> None:
     """ConfigError where the folder holds a search that is not this one; the same one goes on.
 
@@ -60,15 +81,18 @@ def refuse_another_search(output: Path, search: Search) -> None:
     """
     if not (output / STUDY).exists():
         return
-    record = read_object(output / STUDY, "remove it to go on with the runs beside it")
-    differing = _differences(record, search, str(output / STUDY))
+    differing = _differences(_record(output), search, str(output / STUDY))
     if differing:
         raise ConfigError(
-            f"{output} holds another search, whose scores in {STUDY} would be replaced, and whose final runs would lie "
-            f"among this one's: {'; '.join(differing)}. Give another --output, or the settings of that search to go on "
-            f"with it. Runs that both have need not be trained again: copy {output / CANDIDATES} into the new folder "
+            f"{output} holds another search, whose {STUDY} would be replaced, and whose final runs would lie among "
+            f"this one's: {'; '.join(differing)}. Give another --output, or the settings of that search to go on with "
+            f"it. Runs that both have need not be trained again: copy {output / CANDIDATES} into the new folder "
             "first"
         )
+
+
+def _record(output: Path) -> dict[str, Any]:
+    return read_object(output / STUDY, "remove it to go on with the runs beside it")
 
 
 def _differences(record: Mapping[str, Any], search: Search, origin: str) -> list[str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import time
@@ -14,7 +13,6 @@ from typing import Any
 
 from ..config import RunConfig
 from ..console import Reporter, SilentReporter
-from ..engine.checkpoint import write_atomically
 from ..engine.run_directory import RunDirectory
 from ..errors import ConfigError, Diverged, RunError
 from ..loading import Sources
@@ -22,13 +20,13 @@ from ..many import Outcome, fit_many
 from ..method_errors import failure_text
 from ..method_files import use_file
 from ..ongoing_run import ShownImages
-from ..plain_json import FORMAT
 from ..run_names import Distinct
 from ..run_places import CANDIDATES
+from ..time_box import TimeBox
 from .checking import check_final, check_options, check_runs
 from .choosing import Choice, Score, choose, held_out_counts, options_text, score_of
 from .defaults import default_text, is_default
-from .one_search import STUDY, Search, refuse_another_search
+from .one_search import UNFINISHED, Search, is_decided, refuse_another_search, write_down, write_study
 from .searching import Options, OutOfTime, as_json, search_by_optuna, search_grid
 from .spaces import AFTER_TRAINING, Space, samples
 
@@ -76,6 +74,7 @@ def tune(
     budget: Budget | None = None,
     reporter: Reporter | None = None,
     clock: Callable[[], float] = time.monotonic,
+    began: float | None = None,
 ) -> Tuned:
     """Choose options by balanced accuracy on held-out images, then train on all images.
 
@@ -88,14 +87,16 @@ def tune(
         budget: how much is tried.
         reporter: where progress goes.
         clock: seconds of a clock that never goes back.
+        began: time of the clock from which the minutes of the budget count; now, if nothing is said.
     """
     budget, reporter = budget or Budget(), reporter or SilentReporter()
     _check(budget)
+    box = TimeBox(budget.minutes, clock, began)
     use_file(base.method)
     final_source = final_source or base.source
     search = budget.search(base, space, final_source)
     refuse_another_search(output, search)
-    tuning = _Tuning(base, final_source, output, budget, reporter, clock)
+    tuning = _Tuning(search, output, budget, reporter, box)
     try:
         if budget.trials is None:
             scores = search_grid(space, tuning.judge)
@@ -103,9 +104,7 @@ def tune(
             tuning.check(samples(space))
             scores = search_by_optuna(space, tuning.judge, trials=budget.trials, at_once=search.at_once, seed=base.seed)
     except OutOfTime:
-        return Tuned(
-            (), None, {}, (), "Not all candidates are finished; everything is saved. Give the same command again."
-        )
+        return Tuned((), None, {}, (), UNFINISHED)
     choice = choose(scores, tuning.counts, tuning.is_default)
     after = tuning.after_training(choice.best.options)
     chosen = {**choice.best.options, **after}
@@ -116,8 +115,8 @@ def tune(
         text = choice.text() + default + tuning.remarks(after, retrained) + failed
         return Tuned(tuple(scores), choice, chosen, tuple(retrained), text)
 
-    if not (output / STUDY).exists():
-        # From here on the folder holds final runs: whose they are has to be known even after a kill.
+    if not is_decided(output):
+        # From here on the folder holds final runs: by what choice has to be known even after a kill.
         _write(output, search, tuned([]), tuning.counts)
     found = tuned(tuning.retrain(chosen))
     _write(output, search, found, tuning.counts)
@@ -127,26 +126,15 @@ def tune(
 class _Tuning:
     """The runs of one study."""
 
-    def __init__(
-        self,
-        base: RunConfig,
-        final_source: str,
-        output: Path,
-        budget: Budget,
-        reporter: Reporter,
-        clock: Callable[[], float],
-    ) -> None:
-        self.base, self.output, self.budget, self.reporter, self.clock = base, output, budget, reporter, clock
-        self.final_source, self.elsewhere = final_source, final_source != base.source
-        self.began = clock()
+    def __init__(self, search: Search, output: Path, budget: Budget, reporter: Reporter, box: TimeBox) -> None:
+        self.search, self.output, self.budget, self.reporter, self.box = search, output, budget, reporter, box
+        self.base, self.final_source = search.base, search.final_source
+        self.elsewhere = self.final_source != self.base.source
         self.sources = Sources(reporter.say)
         self.counts: list[float] = []  # held-out images of each class
         self.left_out: list[str] = []
         self.failed: list[str] = []  # why trainings on all images could not be ended
         self.records: dict[str, list[dict[str, Any]]] = {}
-
-    def time_up(self) -> bool:
-        return self.budget.minutes is not None and self.clock() - self.began >= 60 * self.budget.minutes
 
     def check(self, candidates: Sequence[Options]) -> None:
         """Refuse what cannot be trained, before any of the candidates has cost time."""
@@ -161,6 +149,7 @@ class _Tuning:
     def judge(self, candidates: Sequence[Options]) -> list[Score | None]:
         """Train the candidates without the held-out images and see how they do on them."""
         self.check(candidates)
+        write_down(self.output, self.search)
         configs = [self._candidate(options, seed) for options in candidates for seed in range(self.budget.repeats)]
         outcomes = self._train(configs, {name for options in candidates for name in options}, show="held_out")
         scores: list[Score | None] = []
@@ -203,7 +192,7 @@ class _Tuning:
         placed = [replace(config, run_dir=self.output / "final" / config.slug) for config in configs]
         for config in placed:
             self._take_over(config)
-        if placed and not self.time_up():
+        if placed and not self.box.is_over():
             where = f" of {self.final_source}" * self.elsewhere
             self.reporter.say(
                 f"chosen on {round(sum(self.counts))} held-out images: {options_text(chosen)}; "
@@ -262,7 +251,7 @@ class _Tuning:
             width=self.budget.width,
             reporter=self.reporter,
             reporter_of=named,
-            time_up=self.time_up,
+            time_up=self.box.is_over,
             show=show,
         )
         for outcome in outcomes:
@@ -282,9 +271,7 @@ def _check(budget: Budget) -> None:
 
 def _write(output: Path, search: Search, tuned: Tuned, counts: Sequence[float]) -> None:
     assert tuned.choice is not None
-    record = {
-        "format": FORMAT,
-        **search.to_json(),
+    found = {
         "held_out_images": round(sum(counts)),
         "scores": [as_json(score) for score in tuned.scores],
         "chosen": tuned.chosen,
@@ -294,5 +281,4 @@ def _write(output: Path, search: Search, tuned: Tuned, counts: Sequence[float]) 
         "retrained": [str(path) for path in tuned.retrained],
         "text": tuned.text,
     }
-    output.mkdir(parents=True, exist_ok=True)
-    write_atomically(output / STUDY, (json.dumps(record, indent=1) + "\n").encode())
+    write_study(output, search, found)
