@@ -211,6 +211,15 @@ def test_slow_methods_and_networks_cost_more() -> None:
     assert predicted_cost(replace(erm, precision="fp32")) > 2 * predicted_cost(erm)
 
 
+@pytest.mark.parametrize(
+    ("net", "cuda", "cpu"), [("small", 0.05, 0.09), ("resnet20", 0.6, 0.6), ("densenet121-s1", 17, 17)]
+)
+def test_what_networks_cost_on_gpus_and_on_cpus(net: str, cuda: float, cpu: float) -> None:
+    erm = RunConfig("cifar10", "step", 100, method="erm")
+    assert predicted_cost(replace(erm, net=net), "cuda") == pytest.approx(cuda * predicted_cost(erm, "cuda"))
+    assert predicted_cost(replace(erm, net=net), "cpu") == pytest.approx(cpu * predicted_cost(erm, "cpu"))
+
+
 def test_time_is_shared_out_but_one_run_is_not() -> None:
     assert predicted_seconds([], 100.0, 8) == 0
     assert predicted_seconds([100.0] * 8, 100.0, 8) == 8
