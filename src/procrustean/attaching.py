@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from .errors import LayerError
 from .layers import find_layer
-from .mixing import Mix, MixPoint
+from .mixing import Mix, MixPoint, feature_of
 
 if TYPE_CHECKING:
     from .mfw import MFW
@@ -152,7 +152,8 @@ class Attachment(MixPoint):
 
     def _recomputed(self, output: Any) -> Mix | None:
         # Gradient checkpointing runs the forward pass again inside backward, usually after the context.
-        alone = isinstance(output, Tensor) and output.dim() > 0 and len(output) == 1
+        feature = feature_of(output)
+        alone = feature is not None and feature.dim() > 0 and len(feature) == 1
         if alone or self.mfw.idle:  # a batch that nothing was drawn for
             return None
         self._replayed = True

@@ -10,12 +10,14 @@ import torch
 from torch import Tensor, nn
 
 from .errors import DataError
+from .mixing import feature_of
 
 
 class ForwardTrace:
     """What a forward pass does: the layers whose output can be mixed, in the order in which they end."""
 
     def __init__(self, model: nn.Module, example: Any) -> None:
+        self.model = model
         self.modules = {path: module for path, module in model.named_modules() if path}
         args, kwargs, batch = _arguments(example)
         self.outputs: dict[str, tuple[str, tuple[int, ...]]] = {}
@@ -24,11 +26,13 @@ class ForwardTrace:
 
         def note(path: str, output: Any) -> None:
             self.calls[path] += 1
-            mixable = isinstance(output, Tensor) and output.is_floating_point() and output.dim() >= 2
-            if mixable and output.shape[0] == batch:
-                self.outputs[path] = (type(self.modules[path]).__name__, tuple(output.shape))
-            elif mixable and output.shape[1] == batch:
-                self.batch_second[path] = tuple(output.shape)
+            feature = feature_of(output)
+            if feature is None or feature.dim() < 2:
+                return
+            if feature.shape[0] == batch:
+                self.outputs[path] = (type(self.modules[path]).__name__, tuple(feature.shape))
+            elif feature.shape[1] == batch:
+                self.batch_second[path] = tuple(feature.shape)
 
         def hook(path: str) -> Any:
             return lambda module, inputs, output: note(path, output)
@@ -84,7 +88,7 @@ class ForwardTrace:
 
     def unmixable_around(self, path: str) -> str | None:
         """The block that a layer belongs to, if that block is called but its output cannot be mixed."""
-        bodies = [p for p in _parents(path) if self.calls[p] and 1 < self.weighted(p) < 0.8 * self.weighted("")]
+        bodies = [p for p in _parents(path) if self.calls[p] and self.weighted(p) < 0.8 * self.weighted("")]
         return next((p for p in bodies if p not in self.outputs), None)
 
     def sequence_first(self) -> list[str]:
@@ -102,6 +106,17 @@ class ForwardTrace:
         plain = isinstance(module, nn.Sequential) and not any(list(child.children()) for child in module)
         first = any(word in path.rpartition(".")[2].lower() for word in ("stem", "embed"))
         return self.weighted(path) > 1 and not plain and not first and (len(shape) < 3 or math.prod(shape[2:]) > 1)
+
+    def unit(self, path: str) -> str:
+        """The repeated unit that a layer is or belongs to, or the layer itself."""
+        return next((name for name in (path, *reversed(_parents(path))) if self.is_repeated(name)), path)
+
+    def is_repeated(self, path: str) -> bool:
+        """Whether a part stands in a list or row with others of its class; layers of PyTorch itself are no units."""
+        kind, container = type(self.modules[path]), self.model.get_submodule(path.rpartition(".")[0])
+        listed = isinstance(container, nn.ModuleList | nn.ModuleDict | nn.Sequential)
+        own = not kind.__module__.startswith("torch.")
+        return listed and own and sum(type(other) is kind for other in container.children()) > 1
 
 
 def _parents(path: str) -> list[str]:

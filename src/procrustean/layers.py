@@ -91,8 +91,9 @@ def suggest(model: nn.Module, example: Any, *, every: bool = False) -> Suggestio
     change the third, and so on. Plain stacks have no blocks, and no stem that stands out: the layers up to the first
     change of the feature map are the first group, those from there to the next change the second. Transformers have
     blocks without stages: of those, the first third stands for the second group, which ends after a third of the layers
-    of the paper's ResNet-32, and the other thirds for the next two. Networks of timm and torchvision that are trained
-    by name have their groups from here.
+    of the paper's ResNet-32, and the other thirds for the next two. Blocks are units with several layers, and units of
+    one class that most of the network is a row of. Networks of timm and torchvision that are trained by name have their
+    groups from here.
 
     Args:
         model: any module; it is run once, in evaluation mode and without gradients, and stays as it was.
@@ -115,14 +116,14 @@ def suggest(model: nn.Module, example: Any, *, every: bool = False) -> Suggestio
         trunk = _trunk(trace, "")
         if not trunk:
             raise LayerError(
-                f"{type(model).__name__} has no layer that is called once and returns one floating-point tensor with "
-                "the batch as its first dimension (those of sequences need batch_first=True); call mfw(z, labels) in "
-                "its forward pass instead"
+                f"{type(model).__name__} has no layer that is called once and returns one floating-point tensor, alone "
+                "or first in a tuple, with the batch as its first dimension (those of sequences need "
+                "batch_first=True); call mfw(z, labels) in its forward pass instead"
             )
         groups, reason = _groups(trace, trunk)
         second = groups["group2"]
         around = trace.unmixable_around(second)
-        reason += f"; {around} around it returns no single tensor" if around else ""
+        reason += f"; {around} around it returns nothing that can be mixed" if around else ""
     paths = trace.outputs if every else trunk
     candidates = [Candidate(kept.get(path, path), *trace.outputs[path]) for path in paths]
     return Suggestion(tuple(candidates), second, reason, groups, tuple(trace.sequence_first()))
@@ -149,7 +150,8 @@ def _holds_the_trunk(trace: ForwardTrace, path: str) -> bool:
 
 def _groups(trace: ForwardTrace, trunk: list[str]) -> tuple[dict[str, str], str]:
     """The layers of the trunk after which the groups end, and the rule that says so of the second."""
-    blocks = [path for path in trunk if trace.is_block(path)]
+    repeated = _repeated(trace, trunk)
+    blocks = [path for path in trunk if trace.is_block(path) or path in repeated]
     if not blocks:
         return _plain_groups(trace, trunk)
     stages = [list(run) for _, run in groupby(blocks, key=lambda path: trace.outputs[path][1])]
@@ -159,6 +161,23 @@ def _groups(trace: ForwardTrace, trunk: list[str]) -> tuple[dict[str, str], str]
         ends[:1] = [row[-(-third * len(row) // 3) - 1] for third in (1, 2, 3)]
         reason = "blocks without stages: the end of their first third"
     return _named(trunk[: trunk.index(blocks[0])][-1:], ends), reason
+
+
+def _repeated(trace: ForwardTrace, trunk: list[str]) -> set[str]:
+    """The ends of units of one class, repeated, that most of the trunk consists of: blocks that do not look like any.
+
+    Some return what cannot be mixed, so that a layer inside has to stand for them. Others are residual layers of a
+    single matrix; where the feature map changes along them, they might as well be the layers of a plain stack.
+    """
+    ends = {trace.unit(path): path for path in trunk if trace.weighted(path)}
+    rows: dict[type[nn.Module], dict[str, str]] = {}
+    for unit, end in ends.items():
+        if trace.is_repeated(unit):
+            rows.setdefault(type(trace.modules[unit]), {})[unit] = end
+    row = max(rows.values(), key=len, default={})
+    maps = {trace.outputs[end][1] for end in row.values()}
+    long = len(row) > max(2, len(ends) // 2)
+    return set(row.values()) if long and (len(maps) == 1 or min(map(trace.weighted, row)) > 1) else set()
 
 
 def _plain_groups(trace: ForwardTrace, trunk: list[str]) -> tuple[dict[str, str], str]:

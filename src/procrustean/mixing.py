@@ -5,6 +5,7 @@ MFW, mixup, manifold mixup and Remix are this one mechanism with different weigh
 
 from __future__ import annotations
 
+import math
 from functools import cache
 from importlib.util import find_spec
 from typing import Any, NamedTuple
@@ -76,6 +77,52 @@ def blend(z: Tensor, mix: Mix) -> Tensor:
     return blended
 
 
+def feature_of(output: Any) -> Tensor | None:
+    """What is mixed of a layer's output: the tensor, or the first of a tuple or list; None where nothing can be.
+
+    Blocks of transformers return (hidden states, attention weights, ...), of which the first goes on to the next block.
+    Where another element is a feature too, as the branches of an HRNet, a class token beside the others or the last
+    state of a GRU are, the first alone would be the network mixed in part: nothing is, then.
+    """
+    first = output[0] if isinstance(output, tuple | list) and len(output) else output
+    if not isinstance(first, Tensor) or not first.is_floating_point():
+        return None
+    return None if first is not output and _another_feature(output[1:], first) else first
+
+
+def with_feature(output: Any, feature: Tensor) -> Any:
+    """The output of a layer with another feature in place of its own; everything else as it was."""
+    if isinstance(output, Tensor):
+        return feature
+    kind, elements = type(output), (feature, *output[1:])
+    return kind(*elements) if hasattr(output, "_fields") else kind(elements)  # the first is a named tuple
+
+
+def _another_feature(elements: Any, first: Tensor) -> bool:
+    """Whether a feature of the same samples is among them, or in tuples and lists among them."""
+    for element in elements:
+        if isinstance(element, tuple | list):
+            if _another_feature(element, first):
+                return True
+        elif isinstance(element, Tensor) and element.is_floating_point() and _of_the_same_samples(element, first):
+            return True
+    return False
+
+
+def _of_the_same_samples(tensor: Tensor, first: Tensor) -> bool:
+    """Whether a tensor goes on beside the first, with the batch in front; losses and attention weights do not."""
+    if tensor.dim() < 2 or first.dim() < 2 or _is_attention(tensor, first):
+        return False
+    # The states of recurrent layers have the batch as their second dimension, whatever the output has.
+    return first.shape[0] in (tensor.shape[:2] if tensor.dim() == first.dim() else tensor.shape[:1])
+
+
+def _is_attention(tensor: Tensor, first: Tensor) -> bool:
+    """Whether a tensor has a row and a column for every token of [B, T, C], or place of a map [B, C, H, W]."""
+    places = first.shape[1] if first.dim() == 3 else math.prod(first.shape[2:])
+    return tensor.dim() > 2 and tensor.shape[-2] == places and tensor.shape[-1] == places
+
+
 class MixPoint:
     """A forward hook on one layer that blends its output with the current mix; without one it does nothing.
 
@@ -89,26 +136,36 @@ class MixPoint:
 
     def _hook(self, module: nn.Module, args: Any, output: Any) -> Any:
         mix = self.current(module, output)
-        return output if mix is None else blend(self.checked(output, mix), mix)
+        return output if mix is None else with_feature(output, blend(self.checked(output, mix), mix))
 
     def current(self, module: nn.Module, output: Any) -> Mix | None:
         """The mix to apply now, to this output."""
         return self.mix
 
     def checked(self, output: Any, mix: Mix) -> Tensor:
-        """The layer's output if it can be mixed, else a LayerError."""
-        if not isinstance(output, Tensor) or not output.is_floating_point():
+        """The feature in the layer's output if it can be mixed, else a LayerError."""
+        feature = feature_of(output)
+        if feature is None:
             raise LayerError(
-                f"layer {self.name!r} returns {type(output).__name__}, not a floating-point tensor; "
-                "choose a layer whose output is one tensor with the batch as its first dimension"
+                f"layer {self.name!r} returns {_kind_of(output)}; choose a layer whose output is one tensor with the "
+                "batch as its first dimension, or a tuple that begins with one and has no other like it"
             )
-        if output.dim() == 0 or output.shape[0] != mix.partner.shape[0]:
+        if feature.dim() == 0 or feature.shape[0] != mix.partner.shape[0]:
             raise LayerError(
-                f"layer {self.name!r} returns shape {tuple(output.shape)} for {mix.partner.shape[0]} labels; "
+                f"layer {self.name!r} returns shape {tuple(feature.shape)} for {mix.partner.shape[0]} labels; "
                 "its first dimension has to be the batch the labels belong to"
             )
-        return output
+        return feature
 
     def remove(self) -> None:
         """Take the hook off the layer."""
         self._registration.remove()
+
+
+def _kind_of(output: Any) -> str:
+    """What a layer returns that cannot be mixed, in words."""
+    if not isinstance(output, tuple | list):
+        return f"{type(output).__name__}, not a floating-point tensor"
+    if output and isinstance(output[0], Tensor) and output[0].is_floating_point():
+        return f"{type(output).__name__} with several features, of which the first alone would be mixed"
+    return f"{type(output).__name__} that does not begin with a floating-point tensor"

@@ -7,7 +7,7 @@ import itertools
 import pickle
 import warnings
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, ClassVar, NamedTuple
 
 import pytest
 import torch
@@ -459,9 +459,81 @@ class TestCheckpointing:
         )
 
 
-class Tupled(nn.Module):
-    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        return x, x
+class Hidden(NamedTuple):
+    state: Tensor
+    attention: Tensor | None = None
+
+
+class Returning(nn.Module):
+    """A layer that returns what `form` makes of its output."""
+
+    def __init__(self, form: Callable[[Tensor], Any]) -> None:
+        super().__init__()
+        self.dense, self.form = nn.Linear(3, 3), form
+
+    def forward(self, z: Tensor) -> Any:
+        return self.form(self.dense(z))
+
+
+class Following(nn.Module):
+    """Goes on with the first of what a layer returns; keeps what came."""
+
+    def __init__(self, form: Callable[[Tensor], Any]) -> None:
+        super().__init__()
+        self.layer, self.came = Returning(form), None
+
+    def forward(self, z: Tensor) -> Tensor:
+        self.came = self.layer(z)
+        return self.came[0].sum(-1)
+
+
+class TestTuples:
+    """Of a tuple the first is mixed and the rest is passed on, as transformers' blocks return it."""
+
+    FORMS: ClassVar[dict[str, Callable[[Tensor], Any]]] = {
+        "alone": lambda z: (z,),
+        "with attention weights of each head": lambda z: (z, torch.ones(len(z), 2, 5, 5)),
+        "with mean attention weights": lambda z: (z, torch.ones(len(z), 5, 5)),
+        "with a loss, a mask and sizes": lambda z: (z, z.mean(), torch.ones(len(z), 5, dtype=torch.bool), (5, 3)),
+        "a named tuple": lambda z: Hidden(z),
+        "a list": lambda z: [z, None],
+    }
+
+    @pytest.mark.parametrize("form", FORMS.values(), ids=FORMS)
+    @pytest.mark.parametrize("compiled", [False, True])
+    def test_the_first_is_mixed(self, form: Callable[[Tensor], Any], compiled: bool) -> None:
+        torch._dynamo.reset()
+        model, z, y = Following(form), torch.randn(4, 5, 3), torch.tensor([0, 1, 2, 3])
+        plain = form(model.layer.dense(z).detach())
+        mfw = MFW(COUNTS)
+        mix = mfw.sample(y, seeded(2))
+        assert mix is not None
+        handle = mfw.attach(model, "layer")
+        called = torch.compile(model, fullgraph=True, backend="aot_eager") if compiled else model
+        with handle(y, seeded(2)):
+            called(z).square().sum().backward()
+        assert type(model.came) is type(plain)
+        torch.testing.assert_close(model.came[0], blend(plain[0], mix))
+        torch.testing.assert_close(tuple(model.came[1:]), tuple(plain[1:]), equal_nan=True, check_stride=False)
+        assert model.layer.dense.weight.grad.abs().max() > 0
+
+    def test_recomputed(self) -> None:
+        first, z, y = nn.Sequential(Returning(lambda z: (z, None))), torch.randn(4, 5, 3), torch.tensor([0, 1, 2, 3])
+        found = []
+        for model, recompute in ((first, False), (copy.deepcopy(first), True)):
+            handle = MFW(COUNTS).attach(model, "0")
+            with handle(y, seeded(0)):
+                out = checkpoint(model, z, use_reentrant=False) if recompute else model(z)
+            out[0].square().sum().backward()
+            found.append(gradients(model))
+        torch.testing.assert_close(found[1], found[0])
+
+    def test_a_batch_of_one_is_recomputed(self) -> None:
+        model, z = nn.Sequential(Returning(lambda z: (z, None))), torch.randn(1, 5, 3)
+        handle = MFW(COUNTS).attach(model, "0")
+        with pytest.warns(UserWarning, match="has no partner"), handle(torch.tensor([0])):
+            out = checkpoint(model, z, use_reentrant=False)
+        out[0].sum().backward()
 
 
 class Counting(nn.Module):
@@ -492,13 +564,22 @@ class TestErrors:
 
     @pytest.mark.parametrize(
         ("layer", "message"),
-        [(Tupled(), "returns tuple, not a floating-point"), (Counting(), "returns Tensor, not a")],
+        [
+            (Counting(), "returns Tensor, not a floating-point tensor"),
+            (Returning(lambda z: {"z": z}), "returns dict, not a floating-point tensor"),
+            (Returning(lambda z: (None, z)), "returns tuple that does not begin with a floating-point tensor"),
+            (Returning(lambda z: ()), "returns tuple that does not begin with"),
+            (Returning(lambda z: (z, z)), "returns tuple with several features, of which the first alone"),
+            (Returning(lambda z: [z, z[:, None]]), "returns list with several features"),
+            (nn.GRU(3, 3, batch_first=True), "returns tuple with several features"),
+            (nn.LSTM(3, 3, batch_first=True), "returns tuple with several features"),
+        ],
     )
     def test_output_that_cannot_be_mixed(self, layer: nn.Module, message: str) -> None:
         model = nn.Sequential(layer)
         handle = MFW(COUNTS).attach(model, "0")
         with handle(torch.tensor([0, 1])), pytest.raises(LayerError, match=f"layer '0' {message}"):
-            model(torch.randn(2, 3))
+            model(torch.randn(2, 5, 3))
 
     @pytest.mark.parametrize("once", [False, True])
     def test_labels_missing_in_training(self, once: bool) -> None:

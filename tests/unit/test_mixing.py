@@ -123,7 +123,7 @@ def test_a_point_without_a_mix_changes_nothing_and_can_be_removed() -> None:
 @pytest.mark.parametrize(
     ("output", "message"),
     [
-        ((torch.zeros(4, 2), None), "layer 'neck' returns tuple, not a floating-point tensor"),
+        ((None, torch.zeros(4, 2)), "layer 'neck' returns tuple that does not begin with a floating-point tensor"),
         ({"out": torch.zeros(4, 2)}, "layer 'neck' returns dict"),
         (torch.zeros(4, 2, dtype=torch.int64), "layer 'neck' returns Tensor, not a floating-point tensor"),
         (torch.tensor(1.0), r"returns shape \(\) for 4 labels"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -169,35 +170,136 @@ def test_examples(wrap: Callable[[Tensor], object]) -> None:
     assert suggest(Keyed(), wrap(torch.randn(1, 3, 8, 8))).second_group == "net.1"
 
 
-class Pair(nn.Module):
-    """A block that returns more than a tensor."""
+def as_tensor(z: Tensor) -> Tensor:
+    return z
 
-    def __init__(self) -> None:
+
+def in_tuple(z: Tensor) -> tuple[Tensor]:
+    return (z,)
+
+
+def with_attention(z: Tensor) -> tuple[Tensor, Tensor]:
+    return z, torch.zeros(len(z), z.shape[1], z.shape[1])
+
+
+def in_list(z: Tensor) -> list[Tensor | None]:
+    return [z, None]
+
+
+def in_mapping(z: Tensor) -> dict[str, Tensor]:
+    return {"hidden": z}
+
+
+def hidden(output: Any) -> Tensor:
+    z: Tensor = output["hidden"] if isinstance(output, dict) else output if isinstance(output, Tensor) else output[0]
+    return z
+
+
+class Attending(nn.Module):
+    """A block of a transformer, which hands on its tokens in one form or another."""
+
+    def __init__(self, form: Callable[[Tensor], Any]) -> None:
         super().__init__()
-        self.inner = Block(4, 4)
-        self.more = Block(4, 4)
+        self.norm, self.form = nn.LayerNorm(8), form
+        self.attention = nn.MultiheadAttention(8, 2, batch_first=True)
+        self.mlp = nn.Sequential(nn.Linear(8, 16), nn.GELU(), nn.Linear(16, 8))
 
-    def forward(self, x: Tensor) -> tuple[Tensor, None]:
-        return self.more(x + self.inner(x)), None
+    def forward(self, given: Any) -> Any:
+        z = self.norm(hidden(given))
+        z = z + self.attention(z, z, z)[0]
+        return self.form(z + self.mlp(z))
 
 
-class Pairs(nn.Module):
-    def __init__(self) -> None:
+class SingleLayer(nn.Module):
+    """A residual block of one matrix."""
+
+    def __init__(self, form: Callable[[Tensor], Any]) -> None:
         super().__init__()
-        self.begin = nn.Conv2d(3, 4, 1)
-        self.pairs = nn.ModuleList([Pair(), Pair()])
+        self.dense, self.form = nn.Linear(8, 8), form
+
+    def forward(self, given: Any) -> Any:
+        z = hidden(given)
+        return self.form(z + self.dense(z).relu())
+
+
+class Encoder(nn.Module):
+    """Tokens through a list of blocks, as in the models of Hugging Face."""
+
+    def __init__(self, block: Callable[..., nn.Module], form: Callable[[Tensor], Any], blocks: int, norm: bool) -> None:
+        super().__init__()
+        self.patches = nn.Conv2d(3, 8, 4, stride=4)
+        self.layer = nn.ModuleList(block(form) for _ in range(blocks))
+        self.norm = nn.LayerNorm(8) if norm else None
+        self.head = nn.Linear(8, 4)
 
     def forward(self, x: Tensor) -> Tensor:
-        x = self.begin(x)
-        for pair in self.pairs:
-            x, _ = pair(x)
-        return x
+        z = self.patches(x).flatten(2).mT
+        for block in self.layer:
+            z = block(z)
+        z = hidden(z)
+        scores: Tensor = self.head((z if self.norm is None else self.norm(z)).mean(1))
+        return scores
 
 
-def test_blocks_that_return_tuples_are_named_in_the_reason() -> None:
-    found = suggest(Pairs(), torch.randn(2, 3, 8, 8))
-    assert found.second_group.startswith("pairs.")
-    assert "pairs.0 around it returns no single tensor" in found.reason
+@pytest.mark.parametrize("norm", [True, False])
+@pytest.mark.parametrize(("blocks", "third"), [(3, 0), (12, 3)])
+@pytest.mark.parametrize(
+    ("block", "form", "inside"),
+    [
+        (Attending, as_tensor, ""),
+        (Attending, in_tuple, ""),
+        (Attending, with_attention, ""),
+        (Attending, in_list, ""),
+        (Attending, in_mapping, ".mlp"),
+        (SingleLayer, as_tensor, ""),
+        (SingleLayer, in_tuple, ""),
+        (SingleLayer, in_mapping, ".dense"),
+    ],
+)
+def test_blocks_whatever_they_hold_and_return(
+    block: type[nn.Module], form: Callable[[Tensor], Any], inside: str, blocks: int, third: int, norm: bool
+) -> None:
+    model, x = Encoder(block, form, blocks, norm), torch.randn(2, 3, 16, 16)
+    found = suggest(model, x)
+    assert found.second_group == f"layer.{third}{inside}"
+    assert "blocks without stages: the end of their first third" in found.reason
+    assert (f"layer.{third} around it returns nothing that can be mixed" in found.reason) == bool(inside)
+    for candidate in suggest(model, x, every=True):
+        handle = MFW([500, 400, 20, 10]).attach(model, candidate.name)
+        with handle(torch.tensor([0, 2])):
+            model(x)
+        handle.remove()
+
+
+class Unit(nn.Module):
+    """A convolution with its activation, as plain stacks are often written; with `fork` a block of two paths."""
+
+    def __init__(self, inputs: int, outputs: int, stride: int = 1, fork: bool = False) -> None:
+        super().__init__()
+        self.conv = nn.Conv2d(inputs, outputs, 3, stride, 1)
+        self.other = nn.Conv2d(outputs, outputs, 1) if fork else None
+
+    def forward(self, given: Any) -> Any:
+        z = hidden(given)
+        z = self.conv(z).relu()
+        return z if self.other is None else (z, self.other(z))
+
+
+def stack(fork: bool = False) -> nn.Module:
+    widths = [(3, 4), (4, 4), (4, 8, 2), (8, 8), (8, 8), (8, 16, 2), (16, 16)]
+    return nn.Sequential(*(Unit(*width, fork=fork) for width in widths))
+
+
+def test_a_plain_stack_of_units_stays_one() -> None:
+    found = suggest(stack(), torch.randn(2, 3, 16, 16))
+    assert (found.second_group, found.reason) == ("4", "no blocks: the end of the second group of plain layers")
+
+
+def test_blocks_of_several_features_are_read_by_stages_and_by_their_layers() -> None:
+    """Of two paths, as in a dual path network, mixing one would leave the other as it is."""
+    found = suggest(stack(fork=True), torch.randn(2, 3, 16, 16))
+    assert found.second_group == "1.other"
+    assert found.reason == "the end of the first stage of blocks; 1 around it returns nothing that can be mixed"
 
 
 def test_errors() -> None:
