@@ -58,6 +58,9 @@ class Attachment(MixPoint):
     def __exit__(self, *error: object) -> None:
         """Never reached; Python wants it beside __enter__."""
 
+    def __repr__(self) -> str:
+        return f"<MFW at layer {self.name!r} ({type(self.module).__name__}): {self._state()}>"
+
     def __getstate__(self) -> dict[str, Any]:
         """Without the batch, which belongs to this model and not to a copy of it, or to what is kept of it."""
         return {**self.__dict__, "mix": None, "open": False, "called": False, "_recent": [], "_replayed": False}
@@ -83,6 +86,8 @@ class Attachment(MixPoint):
                 "`with handle(labels)` out"
             )
         self.mix = self.mfw.sample(labels, generator) if self.module.training else None
+        if self.module.training:
+            self.mfw.watch_order(labels)
         self.open, self.called = True, False
         # A batch without a mix is not kept: its recomputation may end before it comes to this layer.
         if self.mix is not None and torch.is_grad_enabled():
@@ -135,6 +140,13 @@ class Attachment(MixPoint):
         if self._labels is not None:
             self._labels.remove()
             self._labels = None
+
+    def _state(self) -> str:
+        if self.removed:
+            return "removed"
+        if not self.module.training:
+            return "in evaluation mode, changes nothing"
+        return "has labels" if self.open else "waits for labels"
 
     def _remedy(self) -> str:
         if not torch.is_grad_enabled():

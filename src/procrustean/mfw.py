@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Literal, SupportsInt
 
 import torch
@@ -23,6 +23,7 @@ from .attaching import Attachment, attachable
 from .beta import beta_quantiles, from_uniform
 from .counts import Kind, Spread, checked_counts, geometric_mean, imbalance_kind, spread
 from .errors import ConfigError, DataError, one_of
+from .label_order import LabelOrder
 from .mixing import Mix, blend, inverse_permutation
 
 #: Paper Sec. 5.2 (beta) and the best column of its alpha table.
@@ -33,6 +34,12 @@ SOFT_LABELS = (
     "labels that are no one-hot rows received (mixup, CutMix or label smoothing?): MFW mixes features and keeps each "
     "label whole; of a label of several classes it takes the mean strength, a combination in which the paper found no "
     "gain. Leave the mixing of labels out, or hand over class indices"
+)
+
+AGAINST_THE_COUNTS = "the labels run against the counts, so MFW weakens the small classes instead of the large ones"
+IN_LABEL_ORDER = (
+    "Give the counts in the order of the labels, as procrustean.class_counts(labels) does; if a sampler draws small "
+    "classes more often than large ones on purpose, all is well"
 )
 
 
@@ -99,6 +106,8 @@ class MFW(nn.Module):
         self.register_buffer("strength", torch.tensor(values, dtype=torch.float32), persistent=False)
         self.register_buffer("quantiles", beta_quantiles(self.alpha), persistent=False)
         self.idle = not any(values)
+        # Strengths that were given do not come from the counts, whatever order these have.
+        self._order = None if self.idle or strength is not None else LabelOrder(self.counts)
         self._cuda_labels_checked = False
         self._warned: set[str] = set()
         if self.idle:
@@ -106,13 +115,15 @@ class MFW(nn.Module):
 
     def extra_repr(self) -> str:
         settings = f"kind={self.kind}, alpha={self.alpha}, beta={self.beta}, std={self.std}, draw={self.draw}"
-        return f"classes={len(self.counts)}, {settings}"
+        strength = "" if self.strength.is_meta else f", strength={_abbreviated(self.strength.tolist())}"
+        return f"classes={len(self.counts)}, {settings}, counts={_abbreviated(self.counts)}{strength}"
 
     def forward(self, z: Tensor, labels: Tensor, generator: torch.Generator | None = None) -> Tensor:
         """The weakened feature in training mode, z itself in evaluation; z is [B, ...], labels [B]."""
         if not self.training:
             return z
         mix = self.sample(labels, generator)
+        self.watch_order(labels)
         if mix is not None and z.shape[0] != labels.shape[0]:
             raise DataError(f"{labels.shape[0]} labels for a feature of shape {tuple(z.shape)}; one label per row")
         return z if mix is None else blend(z, mix)
@@ -148,6 +159,19 @@ class MFW(nn.Module):
         else:
             own = self.strength[labels.long()]  # uint8 labels would be taken for a mask
         return own * from_uniform(self.quantiles, u)
+
+    def watch_order(self, labels: Tensor) -> None:
+        """Warn once if the labels of the training run against the counts; takes labels that `sample` has checked.
+
+        They are looked at on the CPU alone, for about an epoch: on a GPU reading them would make every step wait.
+        """
+        if torch.compiler.is_compiling() or self._order is None or labels.device.type != "cpu" or labels.dim() != 1:
+            return
+        evidence = self._order.against(labels)
+        if evidence is not None:
+            self._warn(f"{AGAINST_THE_COUNTS} ({evidence}). {IN_LABEL_ORDER}", level=5)
+        if evidence is not None or self._order.settled:
+            self._order = None
 
     def attach(self, model: nn.Module, layer: str, *, labels: str | None = None) -> Attachment:
         """Weaken the output of a named layer of any model; returns the handle that takes the labels.
@@ -216,6 +240,12 @@ class MFW(nn.Module):
         if text not in self._warned:
             self._warned.add(text)
             warnings.warn(text, stacklevel=level)
+
+
+def _abbreviated(values: Sequence[float]) -> str:
+    """Numbers of the classes, of many classes the first and last ones."""
+    shown = [f"{round(value, 3):g}" if isinstance(value, float) else str(value) for value in values]
+    return f"[{', '.join(shown if len(shown) <= 10 else [*shown[:4], '...', *shown[-4:]])}]"
 
 
 def _checked_strength(strength: Iterable[float] | Tensor, classes: int) -> list[float]:

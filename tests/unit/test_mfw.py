@@ -426,6 +426,18 @@ class TestWarnings:
         assert outputs[0] is z
 
 
+class TestShown:
+    def test_counts_and_strengths(self) -> None:
+        shown = repr(MFW([500, 400, 20, 10]))
+        assert "counts=[500, 400, 20, 10], strength=[0.5, 0.5, 0, 0]" in shown
+        assert "counts=[500, 400, 20, 10])" in repr(MFW([500, 400, 20, 10]).to("meta"))
+
+    def test_of_many_classes_the_first_and_last(self) -> None:
+        shown = repr(MFW(long_tailed(500, 100, 100)))
+        assert "counts=[500, 477, 455, 434, ..., 5, 5, 5, 5]" in shown
+        assert "strength=[0.5, 0.5, 0.5, 0.5, ..., 0.002, 0.002, 0.002, 0.002]" in shown
+
+
 class TestErrors:
     @pytest.mark.parametrize(
         ("arguments", "message"),

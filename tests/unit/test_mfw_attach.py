@@ -162,6 +162,18 @@ class TestLoop:
         handle.remove()
         assert torch.equal(model(x), made()(x))
 
+    def test_shown(self) -> None:
+        model, (x, y) = made(), next(batches(1))
+        handle = MFW(COUNTS).attach(model, "middle")
+        assert repr(handle) == "<MFW at layer 'middle' (Sequential): waits for labels>"
+        with handle(y):
+            model(x)
+            assert repr(handle) == "<MFW at layer 'middle' (Sequential): has labels>"
+        model.eval()
+        assert repr(handle) == "<MFW at layer 'middle' (Sequential): in evaluation mode, changes nothing>"
+        handle.remove()
+        assert repr(handle) == "<MFW at layer 'middle' (Sequential): removed>"
+
     def test_labels_for_a_handle_that_was_removed(self) -> None:
         model, (_, y) = made(), next(batches(1))
         handle = MFW(COUNTS).attach(model, "middle")

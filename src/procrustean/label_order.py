@@ -1,0 +1,68 @@
+"""Counts given in another order than that of the labels, told by the labels that come by."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+FIRST_LOOK = 64  # labels; each later look is at twice as many
+STANDARD_ERRORS = 6.0  # so many below a balanced sampler are no chance, even where every label is seen twice
+EXCESS = 0.1  # share of the labels that classes have beyond their counts; a sorted data set has none in its first epoch
+
+
+class LabelOrder:
+    """Tallies labels for about an epoch, and tells if classes with small counts come more often than those with large.
+
+    Three things look alike at first and are no mistake: batches by chance, a sampler that shows all classes equally
+    often, and a data set that is sorted by class and begins with the small ones. The first two are told by the mean log
+    count of the labels, which is lower than that of the classes only where the labels run against the counts. The last
+    is told by its classes, none of which has more labels than its count.
+
+    >>> balanced = torch.arange(4).repeat(200)
+    >>> reverse = torch.arange(4).repeat_interleave(torch.tensor([400, 300, 20, 10]))
+    >>> LabelOrder([10, 20, 300, 400]).against(balanced) is None
+    True
+    >>> LabelOrder([10, 20, 300, 400]).against(reverse)
+    'of 730 labels 400 were of class 0, which has 10 images by its count, and 10 of class 3, which has 400'
+    """
+
+    def __init__(self, counts: Sequence[int]) -> None:
+        # On the CPU whatever the default device is: the labels that are looked at lie there.
+        self.counts = torch.tensor(counts, dtype=torch.float64, device="cpu")
+        self.tally = torch.zeros(len(counts), dtype=torch.int64, device="cpu")
+        self.seen, self.next_look = 0, FIRST_LOOK
+        self.total = sum(counts)
+
+    @property
+    def settled(self) -> bool:
+        """Whether an epoch of labels has come by, after which there is nothing more to learn."""
+        return self.seen >= self.total
+
+    def against(self, labels: Tensor) -> str | None:
+        """Count the labels of a batch, class indices on the CPU; the evidence if they run against the counts."""
+        self.tally = self.tally + torch.bincount(labels.long(), minlength=len(self.tally))
+        self.seen += len(labels)
+        if self.seen < self.next_look and not self.settled:
+            return None
+        self.next_look = 2 * self.seen
+        return self._evidence() if self._reversed() else None
+
+    def _reversed(self) -> bool:
+        sizes = self.counts.log()
+        spread = float(sizes.std(correction=0))
+        if not (spread and self.seen):
+            return False
+        below = float(sizes.mean() - self.tally.double() @ sizes / self.seen) / spread
+        excess = float((self.tally - self.counts).clamp(min=0).sum()) / self.seen
+        return below * math.sqrt(self.seen) > STANDARD_ERRORS and excess > EXCESS
+
+    def _evidence(self) -> str:
+        often, large = int(self.tally.argmax()), int(self.counts.argmax())
+        came, images = self.tally.tolist(), self.counts.long().tolist()
+        return (
+            f"of {self.seen} labels {came[often]} were of class {often}, which has {images[often]} images by its "
+            f"count, and {came[large]} of class {large}, which has {images[large]}"
+        )

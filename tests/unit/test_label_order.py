@@ -1,0 +1,108 @@
+"""Counts that stand in another order than the labels are noticed by the labels, and nothing else is taken for that."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+import warnings
+from collections.abc import Callable, Sequence
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from procrustean import MFW
+
+COUNTS = (500, 400, 20, 10)
+STEP = (300,) * 5 + (15,) * 5
+
+
+def shuffled(counts: Sequence[int]) -> Tensor:
+    labels = torch.arange(len(counts)).repeat_interleave(torch.tensor(counts))
+    return labels[torch.randperm(len(labels))]
+
+
+def told(action: Callable[[], object]) -> list[str]:
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        action()
+    return [str(warning.message) for warning in caught if "run against the counts" in str(warning.message)]
+
+
+def told_in_training(mfw: MFW, labels: Tensor) -> list[str]:
+    """What is said while the labels come by in batches."""
+    return told(lambda: [mfw(torch.zeros(len(batch), 1), batch) for batch in labels.split(32)])
+
+
+@pytest.mark.parametrize("counts", [COUNTS, (900, 100), (5000, 1600, 500, 160, 50), STEP])
+def test_reversed_counts_are_told_once(counts: tuple[int, ...]) -> None:
+    mfw, labels = MFW(counts[::-1]), shuffled(counts)
+    (said,) = told_in_training(mfw, labels)
+    assert "Give the counts in the order of the labels, as procrustean.class_counts(labels) does" in said
+    assert told_in_training(mfw, labels) == []
+
+
+def test_the_evidence_is_named_and_comes_early() -> None:
+    labels = shuffled(COUNTS)[:64]
+    with pytest.warns(UserWarning, match=r"of 64 labels \d\d were of class 0, which has 10 images by its count"):
+        MFW(COUNTS[::-1])(torch.zeros(64, 1), labels)
+
+
+STREAMS: dict[str, Callable[[Sequence[int]], Tensor]] = {
+    "as counted": lambda counts: torch.cat([shuffled(counts) for _ in range(3)]),
+    "balanced by chance": lambda counts: torch.randint(len(counts), (3 * sum(counts),)),
+    "balanced exactly": lambda counts: shuffled([sum(counts)] * len(counts)),
+    "half balanced": lambda counts: torch.multinomial(torch.tensor(counts).sqrt(), 3 * sum(counts), replacement=True),
+    "sorted, small classes first": lambda counts: shuffled(counts).sort(descending=True).values.repeat(3),
+}
+
+
+@pytest.mark.parametrize("stream", STREAMS.values(), ids=STREAMS)
+@pytest.mark.parametrize("counts", [COUNTS, (900, 100), (60, 40), STEP, (5000, 1600, 500, 160)])
+def test_other_streams_are_not(counts: tuple[int, ...], stream: Callable[[Sequence[int]], Tensor]) -> None:
+    assert told_in_training(MFW(counts), stream(counts)) == []
+
+
+def test_labels_of_a_handle_are_told_at_the_line_that_gives_them() -> None:
+    model = nn.Sequential(nn.Linear(1, 1))
+    handle = MFW(COUNTS[::-1]).attach(model, "0")
+    with pytest.warns(UserWarning, match="run against the counts") as caught, handle(shuffled(COUNTS)[:64]):
+        model(torch.zeros(64, 1))
+    assert [warning.filename for warning in caught] == [__file__]
+
+
+def test_where_nothing_is_tallied() -> None:
+    labels, wrong = shuffled(COUNTS), COUNTS[::-1]
+    assert told_in_training(MFW(wrong).eval(), labels) == []
+    assert told_in_training(MFW(wrong, strength=[0.0, 0.0, 0.25, 0.25]), labels) == []  # not from the counts
+    assert told_in_training(MFW(wrong), F.one_hot(labels).float()) == []
+    assert told(lambda: MFW(wrong).sample(labels)) == []  # a draw is no training: diagnoses look at chosen classes
+
+
+def test_a_compiled_step_reads_no_labels() -> None:
+    torch._dynamo.reset()
+    step, labels = torch.compile(MFW(COUNTS[::-1]), backend="eager", fullgraph=True), shuffled(COUNTS)[:32]
+    with torch._dynamo.config.patch(error_on_recompile=True):
+        assert told(lambda: [step(torch.zeros(32, 1), labels) for _ in range(9)]) == []
+
+
+def test_a_copy_goes_on_with_the_tally() -> None:
+    mfw, labels = MFW(COUNTS[::-1]), shuffled(COUNTS)
+    mfw(torch.zeros(32, 1), labels[:32])
+    twin = pickle.loads(pickle.dumps(copy.deepcopy(mfw)))
+    with pytest.warns(UserWarning, match="of 64 labels"):
+        twin(torch.zeros(32, 1), labels[32:64])
+
+
+def test_another_default_device_does_not_matter() -> None:
+    with torch.device("meta"):
+        mfw = MFW(COUNTS[::-1])
+    with pytest.warns(UserWarning, match="run against the counts"):
+        mfw.watch_order(shuffled(COUNTS))
+
+
+@pytest.mark.gpu
+def test_labels_on_a_gpu_are_left_alone() -> None:
+    mfw, labels = MFW(COUNTS[::-1]).cuda(), shuffled(COUNTS).cuda()
+    assert told(lambda: [mfw(torch.zeros(len(batch), 1, device="cuda"), batch) for batch in labels.split(32)]) == []
