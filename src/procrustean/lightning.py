@@ -17,18 +17,21 @@ from torch import Tensor
 from .attaching import Attachment
 from .counting import label_of
 from .errors import ConfigError, DataError
-from .extras import installing
+from .extras import installing, refuse_torchvision_misfit
 from .mfw import MFW
 
 try:
-    from lightning.pytorch import Callback
-except ModuleNotFoundError as missing:
-    if missing.name != "lightning":
-        raise
     try:
+        from lightning.pytorch import Callback
+    except ModuleNotFoundError as missing:
+        if missing.name != "lightning":
+            raise
         from pytorch_lightning import Callback
-    except ModuleNotFoundError:
-        raise ConfigError(f"Lightning is not installed; install it {installing('lightning')}") from None
+except (ImportError, RuntimeError) as error:
+    refuse_torchvision_misfit("Lightning", error)
+    if getattr(error, "name", None) != "pytorch_lightning":
+        raise
+    raise ConfigError(f"Lightning is not installed; install it {installing('lightning')}") from None
 
 
 class MFWCallback(Callback):

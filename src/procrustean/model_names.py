@@ -10,7 +10,7 @@ from typing import Any
 from torch import nn
 
 from .errors import ConfigError, did_you_mean
-from .extras import installing
+from .extras import first_cause, installing, not_built_for_torch
 from .nets import NETS, build_net
 
 #: Side of the images a model is tried on where it does not say what it is made for.
@@ -99,6 +99,5 @@ def _module(name: str) -> Any:
         raise ConfigError(f"{name} is not installed; install it {installing('nets')}") from None
     except RuntimeError as error:
         raise ConfigError(
-            f"{name} is installed but does not load beside this PyTorch ({error}); install the builds of torch and "
-            "torchvision that belong together, see https://pytorch.org/get-started"
+            f"{name} cannot be imported: torchvision {not_built_for_torch(first_cause(error))}"
         ) from error

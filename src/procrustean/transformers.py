@@ -13,14 +13,15 @@ import torch.nn.functional as F
 
 from .attaching import Attachment
 from .errors import ConfigError, LayerError
-from .extras import installing
+from .extras import installing, refuse_torchvision_misfit
 from .mfw import MFW
 from .weights import DRW
 
 try:
     from transformers import Trainer
-except ImportError as missing:
-    if getattr(missing, "name", None) != "transformers":
+except (ImportError, RuntimeError) as error:
+    refuse_torchvision_misfit("transformers", error)
+    if getattr(error, "name", None) != "transformers":
         raise
     raise ConfigError(f"transformers is not installed; install it {installing('transformers')}") from None
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
 
-from ..extras import installing
+from ..extras import first_cause, installing, not_built_for_torch
 from .finding import Finding, fine, note, problem
 
 #: Packages that are not needed by all, with what they are for and the extra that brings them.
@@ -57,29 +57,9 @@ def check_optional(load: Callable[[str], object] = import_module) -> list[Findin
 
 
 def _broken(name: str, installed: str, error: BaseException) -> Finding:
-    while error.__cause__ is not None:  # what was wrapped says more
-        error = error.__cause__
-    said = str(error).splitlines()[0] if str(error) else type(error).__name__
+    said = first_cause(error)
     if "torchvision" not in said:
         return note(name, f"{installed} is installed but cannot be imported ({said}); install it again")
     if name != "torchvision":  # one thing to mend, not one of every package that imports it
         return note(name, f"{installed} is installed, but imports torchvision, which does not load ({said}): see there")
-    return problem(
-        name,
-        f"{installed} is installed, but was not built for torch {version('torch')} ({said}). Install both from the "
-        f"same place: {_together()}",
-    )
-
-
-def _together() -> str:
-    """The command that installs the torchvision that belongs to the torch there is.
-
-    Both are named, and reinstalled: pip would leave a torchvision of the right number as it is, whatever it was built
-    for.
-    """
-    import torch
-
-    plain, cuda = version("torch").partition("+")[0], torch.version.cuda
-    build = "cpu" if cuda is None else f"cu{cuda.replace('.', '')}"
-    index = f"https://download.pytorch.org/whl/{build}"
-    return f"pip install --force-reinstall torch=={plain} torchvision --index-url {index}"
+    return problem(name, f"{installed} is installed, but {not_built_for_torch(said)}")

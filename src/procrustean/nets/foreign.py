@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from ..errors import ConfigError, LayerError, did_you_mean
-from ..extras import installing
+from ..extras import first_cause, installing, not_built_for_torch
 from ..layers import suggest
 from .classifier import Backbone
 from .noise import Dropout, DropPath
@@ -101,8 +101,7 @@ def imported(library: str) -> Any:
     except RuntimeError as error:
         # What torchvision does beside a torch that it was not built for, and timm, which imports it.
         raise ConfigError(
-            f"{library} is installed, but torchvision does not fit torch {torch.__version__} ({error}); install the "
-            "torchvision that was built for it, from the same place as torch"
+            f"{library} cannot be imported: torchvision {not_built_for_torch(first_cause(error))}"
         ) from error
 
 

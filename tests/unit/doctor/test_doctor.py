@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from procrustean import extras
 from procrustean.cli.doctor import Doctor
 from procrustean.doctor import examine, machine, packages
 from procrustean.doctor.finding import Finding
@@ -117,7 +118,8 @@ def test_optional_packages(monkeypatch: pytest.MonkeyPatch) -> None:
         if name == "transformers.trainer":  # the package itself loads its parts when they are used
             raise ModuleNotFoundError("Could not import module 'Trainer'.") from misfit
 
-    monkeypatch.setattr(packages, "version", version)
+    for module in (packages, extras):
+        monkeypatch.setattr(module, "version", version)
     found = {finding.topic: finding for finding in packages.check_optional(load)}
     assert "pip install -c constraints.txt -e '.[nets]'" in found["timm"].text
     misfit = found["torchvision"]

@@ -196,7 +196,7 @@ class TestRefusals:
         ("failure", "message"),
         [
             (ImportError("no such thing"), r"networks of timm need it.*'\.\[nets\]'"),
-            (RuntimeError("operator torchvision::nms does not exist"), "torchvision does not fit torch"),
+            (RuntimeError("operator torchvision::nms does not exist"), "torchvision was not built for torch"),
         ],
     )
     def test_a_library_that_is_not_there(

@@ -1,0 +1,61 @@
+"""What is said where another library does not load, as it stands in a program of somebody's own."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+MISFIT = "RuntimeError('operator torchvision::nms does not exist')"
+WRAPPED = f"ModuleNotFoundError(\"Could not import module 'Trainer'.\") from {MISFIT}"
+
+
+def said_by_import(module: str, library: str, failure: str, folder: Path) -> str:
+    """The last line of an import of ours, where the library it needs raises that."""
+    (folder / f"{library}.py").write_text(f"raise {failure}")
+    code = f"import sys; sys.path.insert(0, '.'); import {module}"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, cwd=folder)
+    assert done.returncode == 1
+    return done.stderr.splitlines()[-1]
+
+
+@pytest.mark.parametrize(
+    ("module", "library", "failure", "called"),
+    [
+        ("procrustean.lightning", "lightning", MISFIT, "Lightning"),
+        ("procrustean.transformers", "transformers", WRAPPED, "transformers"),
+    ],
+)
+def test_a_torchvision_that_does_not_fit(module: str, library: str, failure: str, called: str, tmp_path: Path) -> None:
+    said = said_by_import(module, library, failure, tmp_path)
+    assert f"ConfigError: {called} imports torchvision, which was not built for torch" in said
+    assert "(operator torchvision::nms does not exist). Install both from the same place: pip install" in said
+
+
+@pytest.mark.parametrize("library", ["lightning", "transformers"])
+@pytest.mark.parametrize("failure", ["RuntimeError('no room')", "ImportError('no such part')"])
+def test_other_failures_are_not_hidden(library: str, failure: str, tmp_path: Path) -> None:
+    said = said_by_import(f"procrustean.{library}", library, failure, tmp_path)
+    assert said == failure.replace("('", ": ").replace("')", "")
+
+
+HIDING = """
+import sys
+
+class Hiding:
+    def find_spec(self, name, *more):
+        if name in ("lightning", "pytorch_lightning", "transformers"):
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+
+sys.meta_path.insert(0, Hiding())
+"""
+
+
+@pytest.mark.parametrize("library", ["lightning", "transformers"])
+def test_a_library_that_is_not_there(library: str) -> None:
+    code = f"{HIDING}import procrustean.{library}"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    told = f"is not installed; install it in the clone of this project: pip install -c constraints.txt -e '.[{library}]"
+    assert told in done.stderr.splitlines()[-1]
