@@ -92,7 +92,8 @@ class MFWTrainerMixin:
         outputs = model(**{name: value for name, value in inputs.items() if name != "labels"})
         logits = outputs["logits"] if isinstance(outputs, dict) else outputs[0]
         state: Any = self.state  # type: ignore[attr-defined]
-        weights = self.drw(state.epoch or 0).to(logits.device)
+        # Not by calling it, which looks for epochs that were counted wrongly: the Trainer counts from 0.
+        weights = self.drw.in_force(state.epoch or 0).to(logits.device)
         loss = F.cross_entropy(logits.float(), inputs["labels"], weight=weights)
         return (loss, outputs) if return_outputs else loss
 

@@ -6,6 +6,7 @@ All weights are scaled to sum to C, the number of classes, so that they are 1 on
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Iterable, Sequence
 from typing import SupportsFloat, SupportsInt
 
@@ -148,10 +149,43 @@ class DRW(nn.Module):
         self.epochs, self.first = epochs, first_deferred(start, epochs)
         # Not persistent: a model that holds a DRW keeps the state-dict keys it has without it.
         self.register_buffer("weights", effective_number(checked_counts(counts), beta), persistent=False)
+        self._asked = self._warned = False
 
     def forward(self, epoch: float) -> Tensor:
         """Class weights [C] of an epoch (or step) counted from 0: ones until DRW sets in; they sum to C."""
+        if not epoch >= 0:
+            raise ConfigError(
+                f"epoch = {epoch!r} received; epochs are counted from 0, so those of this DRW are below {self.epochs}"
+            )
+        if self.training and not torch.compiler.is_compiling():
+            self._notice_wrong_counting(epoch)
+        return self.in_force(epoch)
+
+    def in_force(self, epoch: float) -> Tensor:
+        """The weights of an epoch that is known to be counted from 0."""
         return self.weights if epoch >= self.first else torch.ones_like(self.weights)
+
+    def _notice_wrong_counting(self, epoch: float) -> None:
+        """Warn once of epochs that seem to be counted from 1, at the first of them, and of those past the end.
+
+        No error: training may be resumed at 1, and go on past the end, as Lightning's weight averaging does for one
+        epoch; and an error that comes with the last epoch would cost the whole training.
+        """
+        first, self._asked = not self._asked, True
+        if self._warned:
+            return
+        if epoch >= self.epochs:
+            told = f"epoch {epoch} asked for, but those of this DRW end before {self.epochs}, and its weights stay"
+        elif first and epoch == 1:
+            told = "the first epoch asked for is 1, but DRW counts from 0"
+        else:
+            return
+        self._warned = True
+        warnings.warn(
+            f"{told}; if your epochs begin with 1, write drw(epoch - 1), and give DRW(counts, epochs) the length of "
+            "the whole training. A training that is resumed here, or goes on past its end, is in order",
+            stacklevel=5,  # where the module is called, behind the two frames of nn.Module
+        )
 
     def weighted_mean(self, losses: Tensor, labels: Tensor, epoch: float) -> Tensor:
         """Mean of per-sample losses [B] by the weights of their classes, for other losses than cross-entropy."""
