@@ -9,7 +9,7 @@ from ..data.cifar import CIFAR10, CIFAR100, data_roots
 from ..data.npm_mirror import ARCHIVE
 from ..data.official.layouts import LAYOUTS
 from ..data.official.loading import TUNING, found_store
-from ..data.sources import PREPARED, describe_sources
+from ..data.sources import PREPARED, TABLES, describe_sources
 from ..errors import ConfigError, DataError
 from ..nets import check_net
 from .definitions import Cell
@@ -74,4 +74,4 @@ def _not_prepared(source: str, data_dir: Path | None) -> str | None:
 
 def _is_path(source: str) -> bool:
     path = Path(source).expanduser()
-    return path.suffix.lower() == ".npz" or path.is_dir()
+    return path.suffix.lower() in (".npz", *TABLES) or path.is_dir()

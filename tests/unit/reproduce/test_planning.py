@@ -12,6 +12,7 @@ from procrustean.config import RunConfig
 from procrustean.engine.checkpoint import save_checkpoint
 from procrustean.engine.training import Position
 from procrustean.errors import ConfigError
+from procrustean.reproduce.availability import missing_parts
 from procrustean.reproduce.canonical import canonical
 from procrustean.reproduce.definitions import Definitions
 from procrustean.reproduce.plan_text import plan_table, plan_text
@@ -145,6 +146,14 @@ def test_what_is_missing_is_said_and_the_rest_is_planned(tables: dict[str, Any],
     assert [cell.row for cell in cells] == ["big", "big"]
     text = plan_text(plan, rate=1.0, width=1, machine="cpu")
     assert "left out: 2 cells of small: the network 'resnet999' needed" in text
+
+
+@pytest.mark.parametrize("source", ["cells.npz", "cells.csv", "cells.tsv", "cells.parquet", "."])
+def test_images_of_the_users_own_are_planned(source: str, tables: dict[str, Any]) -> None:
+    tables["columns"]["own"] = {"source": source}
+    tables["tables"]["own"] = {"columns": ["own"], "rows": {"ERM": {"method": "erm"}}}
+    (cell,) = read_definitions(tables, origin="tables").tables["own"].cells()
+    assert missing_parts(cell) == []
 
 
 def test_data_that_are_not_here_are_left_out_unless_they_may_be_downloaded(
