@@ -257,7 +257,7 @@ def test_thresholds_in_a_file(run: Path, call: Call) -> None:
     model = load_model(run, device="cpu")
     p = np.exp(model.spec.calibration.log_probabilities(scores, np.full(3, 1 / 3)))
     found = rows(Path("t.csv"))
-    assert list(found[0]) == ["class", "announce_from", "precision", "recall", "held_out_images"]
+    assert list(found[0]) == ["class", "announce_from", "precision", "recall", "held_out_images", "prior"]
     for c, row in enumerate(found):
         assert row["class"] == model.classes[c]
         recall = np.mean(p[labels == c, c] >= float(row["announce_from"]))
@@ -281,6 +281,31 @@ def test_thresholds_of_a_file_are_applied(run: Path, colours: Path, call: Call) 
     assert set(first.announced) == set(levels)
     answer = call("predict", run, colours / "test", "--thresholds", "t.csv", "--output", "t.csv")
     assert answer.code == 2  # not over what it reads
+
+
+def test_thresholds_for_other_class_frequencies_are_refused(run: Path, colours: Path, call: Call) -> None:
+    def answer(made_with: tuple[str, ...], applied_with: tuple[str, ...]) -> Any:
+        call("thresholds", run, "--recall", "0.9", *made_with, "--output", "t.csv")
+        return call("predict", run, colours / "test", "--thresholds", "t.csv", *applied_with, "--output", "p.csv")
+
+    balanced = ("--prior", "balanced")
+    Path("even.csv").write_text("red,2\ngreen,2\nblue,2\n")
+    Path("rare.csv").write_text("red,1\ngreen,2\nblue,7\n")
+    for made_with, applied_with, remedy in (
+        (balanced, (), "add --prior balanced"),
+        (("--prior", "train"), balanced, "add --prior train"),
+        ((), balanced, "leave --prior out"),
+        (("--prior", "rare.csv"), (), "give --prior the file that they were made with"),
+    ):
+        refused = answer(made_with, applied_with)
+        assert refused.code == 2
+        assert remedy in refused.err
+        assert "t.csv: thresholds for the class frequencies red 0." in refused.err
+    assert not Path("p.csv").exists()
+    assert answer(balanced, ("--prior", "even.csv")).code == 0  # the same frequencies under another name
+    Path("t.csv").write_text("class,announce_from\nred,0.1\ngreen,0.1\nblue,0.1\n")
+    for prior in (balanced, ()):  # a file by hand does not say what it is for
+        assert call("predict", run, colours / "test", "--thresholds", "t.csv", *prior).code == 0
 
 
 def test_images_of_the_wrong_shape(run: Path) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -11,13 +11,17 @@ import numpy.typing as npt
 
 from ..errors import ConfigError, did_you_mean
 from ..escaping import spreadsheet
+from .priors import prior_of
+from .scaling import Prior
 
 #: Thresholds in the order of the classes; infinite for a class that is never announced.
 Levels = npt.NDArray[np.float64]
 
 
-def read_levels(path: str | Path, classes: Sequence[str]) -> Levels:
+def read_levels(path: str | Path, classes: Sequence[str]) -> tuple[Levels, Prior | None]:
     """The thresholds in a file that `procrustean thresholds --output` wrote, or one with its first two columns.
+
+    With them come the class frequencies that their probabilities are for; None where the file does not say.
 
     Args:
         path: a CSV file with the columns class and announce_from; one left empty is never reached.
@@ -29,20 +33,31 @@ def read_levels(path: str | Path, classes: Sequence[str]) -> Levels:
         raise ConfigError(f"cannot read the thresholds {path} ({error})") from error
     names = {spreadsheet(name): name for name in classes}  # as they stand in the file
     found: dict[str, float | None] = {}
+    frequencies: dict[str, float] = {}
     reader = csv.DictReader(text.splitlines())
     if not {"class", "announce_from"} <= set(reader.fieldnames or ()):
         raise ConfigError(
             f"{path}: no columns class and announce_from; procrustean thresholds --output writes such a file"
         )
     for row in reader:
-        name, value = names.get(row["class"], row["class"]), (row["announce_from"] or "").strip()
+        name, place = names.get(row["class"], row["class"]), f"{path}, line {reader.line_num}"
         if name in found:
-            raise ConfigError(f"{path}, line {reader.line_num}: the class {name!r:.80} is given twice; keep one")
-        try:
-            found[name] = float(value) if value else None
-        except ValueError:
-            raise ConfigError(f"{path}, line {reader.line_num}: {value!r:.80} is no probability") from None
-    return levels_of(found, classes, origin=str(path))
+            raise ConfigError(f"{place}: the class {name!r:.80} is given twice; keep one")
+        found[name] = _number(row["announce_from"], f"{place}: {{}} is no probability")
+        frequency = _number(row.get("prior"), f"{place}: {{}} in the column prior is no frequency, such as 0.25")
+        if frequency is not None:
+            frequencies[name] = frequency
+    levels = levels_of(found, classes, origin=str(path))
+    return levels, prior_of(frequencies, classes, origin=f"{path}, column prior") if frequencies else None
+
+
+def _number(text: str | None, complaint: str) -> float | None:
+    """A number of a cell, None for an empty one; `complaint` says what else is wrong with it."""
+    value = (text or "").strip()
+    try:
+        return float(value) if value else None
+    except ValueError:
+        raise ConfigError(complaint.format(repr(value)[:80])) from None
 
 
 def levels_of(thresholds: Mapping[str, float | None], classes: Sequence[str], origin: str = "the thresholds") -> Levels:
@@ -67,3 +82,19 @@ def announced(probabilities: npt.NDArray[np.floating], levels: Levels, classes: 
     """The classes of one image whose probability reaches their threshold, the most probable first."""
     reached = [c for c in np.argsort(-probabilities, kind="stable") if probabilities[c] >= levels[c]]
     return tuple(classes[c] for c in reached)
+
+
+def joined(names: Iterable[str]) -> str:
+    """Names of classes in one text, separated by semicolons; those that would be misread are in double quotes.
+
+    `csv.reader([text], delimiter=";", skipinitialspace=True)` takes it apart again.
+
+    >>> joined(["cat", "cat; dog"])
+    'cat; "cat; dog"'
+    """
+    return "; ".join(_quoted(name) if set(name) & set(';"') or name != name.strip() else name for name in names)
+
+
+def _quoted(name: str) -> str:
+    doubled = name.replace('"', '""')
+    return f'"{doubled}"'

@@ -65,6 +65,10 @@ class Calibration:
         own = np.exp((1 - self.tau) * (self.log_training_prior - self.log_training_prior.max()))
         return np.asarray(own / own.sum())
 
+    def frequencies(self, prior: Prior | None) -> Prior:
+        """The class frequencies that `log_probabilities` with this prior are for."""
+        return self.own_prior if prior is None else prior
+
     def to_json(self) -> dict[str, Any]:
         return {"temperature": 1 / self.scale, "tau": self.tau, "counts": list(self.counts), "images": self.images}
 

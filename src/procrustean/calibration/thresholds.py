@@ -25,6 +25,7 @@ class Threshold:
     recall: float | None
     images: int  # held-out images of the class
     always: bool = False  # what is wanted holds even if the class is announced for every held-out image
+    frequency: float | None = None  # of the class, where the probabilities are right
 
 
 def thresholds(

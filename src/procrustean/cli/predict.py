@@ -33,8 +33,8 @@ class Predict:
     stand for (those built into an export, else between those of training and equal ones; export's model card names
     them)."""
     thresholds: Path | None = None
-    """File that the command thresholds wrote, with the same --prior; a column announced then names the classes whose
-    probability reaches their number: several of them, or none."""
+    """File that the command thresholds wrote; it is refused if it was made with another --prior. A column announced
+    then names the classes whose probability reaches their number: several of them, or none."""
     top: int = 3
     """How many classes to name for each image."""
     batch_size: int = 256

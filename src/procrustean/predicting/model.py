@@ -70,8 +70,15 @@ class Model:
                 classes stay as the network ranks them.
             batch_size: images at a time.
         """
-        scores, used = self.scores(pixels, batch_size), self.prior if prior is None else prior
-        return np.asarray(np.exp(self.spec.calibration.log_probabilities(scores, used)))
+        scores = self.scores(pixels, batch_size)
+        return np.asarray(np.exp(self.spec.calibration.log_probabilities(scores, self._used(prior))))
+
+    def frequencies(self, prior: Prior | None = None) -> Prior:
+        """The class frequencies that `probabilities` with this prior are for, [C]."""
+        return self.spec.calibration.frequencies(self._used(prior))
+
+    def _used(self, prior: Prior | None) -> Prior | None:
+        return self.prior if prior is None else prior
 
     def _normalised(self, pixels: Images) -> Tensor:
         x = torch.from_numpy(np.ascontiguousarray(pixels)).to(self.device).permute(0, 3, 1, 2) / 255

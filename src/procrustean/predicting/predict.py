@@ -10,7 +10,7 @@ from typing import Protocol
 
 import numpy as np
 
-from ..calibration.announcing import Levels, announced, levels_of, read_levels
+from ..calibration.announcing import Levels, announced, joined, levels_of, read_levels
 from ..calibration.priors import prior_of, read_prior
 from ..calibration.scaling import Prior
 from ..errors import ConfigError
@@ -58,8 +58,8 @@ def predict(
         prior: class frequencies where the images come from: "balanced", "train", a .json or .csv file, or a mapping;
             by default those built into an export, else those that the network's scores stand for
             (`Calibration.own_prior`), with which the classes stay as it ranks them.
-        thresholds: from which probability on each class is announced: a file of `procrustean thresholds`, made with the
-            same prior, or a mapping, None for never.
+        thresholds: from which probability on each class is announced: a file of `procrustean thresholds`, which is
+            refused if it was made with another prior, or a mapping, None for never.
         top: how many classes to name.
         batch_size: images at a time.
         device: "auto", "cpu" or "cuda".
@@ -71,7 +71,7 @@ def predict(
     if not loaded.spec.calibration.images:
         say("not calibrated, since the run had no held-out images: the ranking counts, the probabilities are rough")
     q = _prior(prior, loaded)
-    levels = _levels(thresholds, loaded)
+    levels = _levels(thresholds, loaded, q)
     found = collect(paths)
     if found.passed_over:
         one = found.passed_over == 1
@@ -100,7 +100,7 @@ def write_predictions(
         pairs = [(spreadsheet(name), f"{p:.9g}") for name, p in zip(row.classes, row.probabilities, strict=True)]
         pairs += [("", "")] * (top - len(pairs))
         values = [value for pair in pairs for value in pair]
-        values += [spreadsheet("; ".join(row.announced))] * announce
+        values += [spreadsheet(joined(row.announced))] * announce
         writer.writerow([spreadsheet(row.file), *values, spreadsheet(row.problem)])
         if row.problem:
             unread.append(row.file)
@@ -113,12 +113,42 @@ def _prior(prior: str | Mapping[str, float] | None, model: Model) -> Prior | Non
     return read_prior(prior, model.classes, model.spec.calibration.counts)
 
 
-def _levels(thresholds: str | Path | Mapping[str, float | None] | None, model: Model) -> Levels | None:
+def _levels(
+    thresholds: str | Path | Mapping[str, float | None] | None, model: Model, prior: Prior | None
+) -> Levels | None:
     if thresholds is None:
         return None
     if isinstance(thresholds, Mapping):
         return levels_of(thresholds, model.classes)
-    return read_levels(thresholds, model.classes)
+    levels, made_for = read_levels(thresholds, model.classes)
+    if made_for is not None and not _same(made_for, model.frequencies(prior)):
+        raise ConfigError(
+            f"{thresholds}: thresholds for the class frequencies {_shares(made_for, model)} received, but the "
+            f"probabilities asked for are for {_shares(model.frequencies(prior), model)}; {_remedy(made_for, model)}"
+        )
+    return levels
+
+
+def _remedy(made_for: Prior, model: Model) -> str:
+    """What to do so that thresholds for these class frequencies can be applied."""
+    flags = {
+        "leave --prior out": model.frequencies(None),
+        **{f"add --prior {name}": _prior(name, model) for name in ("balanced", "train")},
+    }
+    flag = next((text for text, frequencies in flags.items() if _same(made_for, frequencies)), None)
+    if flag is None:
+        flag = "give --prior the file that they were made with, if they are of this model"
+    return f"{flag}, or make them again by procrustean thresholds"
+
+
+def _same(one: Prior, other: Prior | None) -> bool:
+    return other is not None and np.allclose(one, other, rtol=1e-6, atol=1e-9)
+
+
+def _shares(frequencies: Prior, model: Model) -> str:
+    """The frequencies of the first classes, in words."""
+    named = [f"{name} {share:.3g}" for name, share in zip(model.classes, frequencies, strict=True)]
+    return ", ".join([*named[:5], *["..."] * (len(named) > 5)])
 
 
 def _predictions(

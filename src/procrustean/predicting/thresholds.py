@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -37,11 +38,15 @@ def thresholds_of(
         held_out = class_frequencies(labels, len(spec.classes))
         weights = (q / np.where(held_out > 0, held_out, 1.0))[labels]
     probabilities = np.exp(spec.calibration.log_probabilities(scores, q))
-    return thresholds(probabilities, labels, spec.classes, precision=precision, recall=recall, weights=weights)
+    found = thresholds(probabilities, labels, spec.classes, precision=precision, recall=recall, weights=weights)
+    frequencies = spec.calibration.frequencies(q)
+    return [replace(t, frequency=float(share)) for t, share in zip(found, frequencies, strict=True)]
 
 
 def table_of(found: Sequence[Threshold], wanted: str) -> Table:
     """The thresholds to be shown; the numbers in percent are rounded, and whole in CSV.
+
+    CSV also has the class frequencies that they are for, by which `predict` knows whether it may apply them.
 
     Args:
         found: of each class.
@@ -49,7 +54,7 @@ def table_of(found: Sequence[Threshold], wanted: str) -> Table:
     """
     names = ("class", "announce_from", "precision", "recall", "held_out_images")
     headings = ("class", "announce from", "precision %", "recall %", "held-out images")
-    columns = tuple(Column(n, h, numeric=n != "class") for n, h in zip(names, headings, strict=True))
+    shown = tuple(Column(n, h, numeric=n != "class") for n, h in zip(names, headings, strict=True))
     rows = tuple(
         (
             Cell(t.name),
@@ -57,10 +62,11 @@ def table_of(found: Sequence[Threshold], wanted: str) -> Table:
             _percent(t.precision),
             _percent(t.recall),
             Cell(str(t.images)),
+            Cell(NOTHING if t.frequency is None else repr(t.frequency)),
         )
         for t in found
     )
-    return Table(f"Thresholds for {wanted}", columns, rows)
+    return Table(f"Thresholds for {wanted}", (*shown, Column("prior", "prior", csv_only=True)), rows)
 
 
 def _announce_from(threshold: Threshold) -> Cell:

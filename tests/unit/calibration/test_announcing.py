@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import csv
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from procrustean.calibration.announcing import announced, levels_of, read_levels
+from procrustean.calibration.announcing import announced, joined, levels_of, read_levels
 from procrustean.calibration.thresholds import thresholds
 from procrustean.errors import ConfigError
 from procrustean.predicting.thresholds import table_of
@@ -22,10 +24,29 @@ def test_what_thresholds_writes_is_read_again(tmp_path: Path) -> None:
     found = thresholds(p, labels, CLASSES, recall=0.8)
     path = tmp_path / "t.csv"
     path.write_text(to_csv(table_of(found, "recall 0.8")))
-    levels = read_levels(path, CLASSES)
+    levels, made_for = read_levels(path, CLASSES)
+    assert made_for is None
     assert levels.tolist() == [found[0].value, found[1].value, np.inf]
     recall = np.mean(["-none" in announced(row, levels, CLASSES) for row in p[labels == 0]])
     assert recall == pytest.approx(found[0].recall)
+
+
+def test_the_class_frequencies_are_read_with_them(tmp_path: Path) -> None:
+    p, labels = np.random.default_rng(0).dirichlet([1.0] * 3, 60), np.arange(60) % 3
+    shares = (0.1, 0.2, 0.7)
+    found = thresholds(p, labels, CLASSES, recall=0.8)
+    found = [replace(row, frequency=share) for row, share in zip(found, shares, strict=True)]
+    path = tmp_path / "t.csv"
+    path.write_text(to_csv(table_of(found, "recall 0.8")))
+    _, made_for = read_levels(path, CLASSES)
+    assert made_for is not None
+    assert made_for.tolist() == pytest.approx(shares)
+
+
+@pytest.mark.parametrize("names", [("cat", "cat; dog"), ('the "dog"', "'it's'"), (" a", "b "), ("-none", "b, c"), ()])
+def test_joined_names_are_told_apart(names: tuple[str, ...]) -> None:
+    rows = list(csv.reader([joined(names)], delimiter=";", skipinitialspace=True))
+    assert tuple(name for row in rows for name in row) == names
 
 
 def test_several_classes_or_none_the_most_probable_first() -> None:
@@ -44,6 +65,8 @@ def test_several_classes_or_none_the_most_probable_first() -> None:
         ("class,announce_from\na,0.5\na,0.5\n", "line 3: the class 'a' is given twice"),
         ("class,announce_from\na,0.5\nb,often\n", "line 3: 'often' is no probability"),
         ("class,announce_from\na,0.5\nb,5\n", "5.0 received for 'b'"),
+        ("class,announce_from,prior\na,0.5,even\nb,1,even\n", "line 2: 'even' in the column prior is no frequency"),
+        ("class,announce_from,prior\na,0.5,1\nb,1,\n", "column prior: no frequency for b"),
         ("class,announce_from\na,0.5\nb,nan\n", "nan received for 'b'"),
         ("class,announce_from\na\nb,0.5\nc,1\n", "there is no class 'c'"),
     ],
