@@ -71,7 +71,7 @@ def test_the_text_says_it_all(messy: Path) -> None:
         "48 of the largest class and 8 of the smallest, ratio 6: long-tailed",
         "always answering 'red' would be right for 36.0 % of the test images, with a balanced accuracy of 33.3 %",
         "12 to 30 pixels wide and 12 to 20 high, shorter side usually 12; colour modes: RGB 122, L 1",
-        "broken: 1 file cannot be used; training refuses them. Remove or replace them, or leave them out with "
+        "cannot be used: 1 file; training refuses them. Remove or replace them, or leave them out with "
         "--on-bad-image skip:",
         "train/red/cut.png: damaged",
         "across splits: 1 group, ",
@@ -84,7 +84,7 @@ def test_the_text_says_it_all(messy: Path) -> None:
         f"procrustean train {messy} --on-bad-image skip --method auto",
     ):
         assert part in text, part
-    assert "broken: 1 file cannot be used; left out:" in inspect_source(str(messy), device="cpu", on_bad_image="skip")
+    assert "cannot be used: 1 file; left out:" in inspect_source(str(messy), device="cpu", on_bad_image="skip")
 
 
 def test_all_that_cannot_be_used_is_named(messy: Path) -> None:
@@ -92,10 +92,10 @@ def test_all_that_cannot_be_used_is_named(messy: Path) -> None:
     for number in range(210):
         (messy / "train" / "red" / f"lost{number:03}.png").touch()
     text = inspect_source(str(messy), device="cpu")
-    assert "broken: 211 files cannot be used; training refuses them. Remove or replace them, or" in text
+    assert "cannot be used: 211 files; training refuses them. Remove or replace them, or" in text
     assert text.count(": empty file\n") == 199
     assert "\n  and 11 more\n" in text
-    assert "no images, by their names neither: 1 file cannot be used; training refuses them. Move" in text
+    assert "no images, by their names neither: 1 file; training refuses them. Move" in text
     assert "\n  README.md: not inside a class folder\n" in text
 
 
@@ -184,7 +184,7 @@ def test_an_empty_class_folder_hides_nothing(messy: Path) -> None:
     shutil.copytree(messy / "test" / "red", messy / "test" / "fox")
     text = inspect_source(str(messy), device="cpu")
     for part in (
-        "broken: 2 files cannot be used",
+        "cannot be used: 1 file and 1 folder; ",
         "train/owl: class folder without images",
         "train/red/cut.png: damaged",
         "no training images of fox",
@@ -194,6 +194,25 @@ def test_an_empty_class_folder_hides_nothing(messy: Path) -> None:
         assert part in text, part
     row = next(line for line in text.splitlines() if line.startswith("fox"))
     assert "█" not in row
+
+
+def test_a_class_without_training_images_is_refused_as_training_refuses_it(colours: Path, call: Call) -> None:
+    root = Path(shutil.copytree(colours, "colours"))
+    shutil.move(root / "train" / "blue", "blue")
+    answer = call("inspect", root, "--device", "cpu")
+    assert answer.code == 0
+    refusal = "class 'blue' is in the test split but not in the train split; add training images or remove it"
+    assert f"training refuses these images as they are, so there is nothing to advise yet:\n  {root}: {refusal}" in (
+        answer.out
+    )
+    assert "start with" not in answer.out
+    assert "no training images of blue: add some, remove the class, or leave it out with --on-bad-image" in answer.out
+    assert refusal in call("train", root, "--epochs", "1", "--device", "cpu").err
+    without = call("inspect", root, "--on-bad-image", "skip", "--device", "cpu").out
+    assert "no training images of blue: left out" in without
+    start = next(line for line in without.splitlines() if line.startswith("start with: procrustean "))
+    command = shlex.split(start.removeprefix("start with: procrustean "))
+    assert call(*command, "--epochs", "1", "--device", "cpu", "--run-dir", "run").code == 0
 
 
 def test_one_class_alone(tmp_path: Path) -> None:

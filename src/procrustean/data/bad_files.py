@@ -12,6 +12,9 @@ from procrustean.errors import DataError
 #: How many are named by training, which refuses them, and by `procrustean inspect`, which is there to find them.
 NAMED, NAMED_BY_INSPECT = 5, 200
 OUTSIDE = "not inside a class folder"
+#: What is wrong with a folder; everything else is wrong with files.
+EMPTY_CLASS, NESTED = "class folder without images", "a folder inside a class folder"
+NOT_TRAINED = "but not in the train split"  # of a class that is tested
 #: How tables call their images; a row without a path holds one itself.
 _ROW = re.compile(r"(?P<table>\S+ )?row (?P<number>\d+)(?: \((?P<path>.*)\))?")
 
@@ -30,6 +33,17 @@ def parted(bad: Problems) -> tuple[Problems, Problems]:
     """
     other = {name: why for name, why in bad.items() if _is_no_image(name, why)}
     return {name: why for name, why in bad.items() if name not in other}, other
+
+
+def counted(bad: Problems) -> str:
+    """How many files and folders there are among them, in words.
+
+    >>> counted({"cat/1.png": "not an image", "cat/2.png": "empty file", "dog": EMPTY_CLASS})
+    '2 files and 1 folder'
+    """
+    folders = sum(any(what in why for what in (EMPTY_CLASS, NESTED, NOT_TRAINED)) for why in bad.values())
+    numbers = {"file": len(bad) - folders, "folder": folders}
+    return " and ".join(f"{number} {what}{'s' * (number > 1)}" for what, number in numbers.items() if number)
 
 
 def named(bad: Problems, most: int, whole: str = "") -> list[str]:
@@ -57,7 +71,7 @@ def refuse(bad: Problems, where: str, otherwise: str | None = None, most: int = 
         return
     whole = f"{command_text('inspect', where)} names all" if otherwise is None and most < NAMED_BY_INSPECT else ""
     damaged, other = parted(bad)
-    lines = [f"{where}: {'1 file' if len(bad) == 1 else f'{len(bad)} files'} cannot be used; "]
+    lines = [f"{where}: {counted(bad)} cannot be used; "]
     if damaged:
         lines[0] += "remove or replace:"
         lines += named(damaged, most, whole)

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections import Counter
 from pathlib import Path
 
-from procrustean.data.bad_files import NAMED, OUTSIDE, refuse
+from procrustean.data.bad_files import EMPTY_CLASS, NAMED, NESTED, NOT_TRAINED, OUTSIDE, refuse
 from procrustean.data.image_files import ImageFile, Problems, headers
 from procrustean.data.listed import SPLIT_NAMES, OnBadImage, check_classes, composed
 from procrustean.errors import DataError
 
-EMPTY = "class folder without images"
 LAYOUT = "the layout is FOLDER/class/image or FOLDER/train/class/image"
 DEEPEST = 5  # how many folders that hold nothing but a folder are gone down to find the classes
 LEFTOVERS = {"thumbs.db", "ehthumbs.db", "desktop.ini", "icon\r", "__macosx"}  # of file managers, lower case
@@ -31,13 +30,13 @@ def list_folder(root: Path, bad: Problems, on_bad_image: OnBadImage = "error") -
         for class_folder in class_folders:
             entries = entries_of(class_folder)
             if not entries:
-                bad[str(class_folder.relative_to(root))] = EMPTY
+                bad[str(class_folder.relative_to(root))] = EMPTY_CLASS
             for path in entries:
                 if path.is_file():
                     files.append(ImageFile(str(path.relative_to(root)), path, split, composed(class_folder.name)))
                 elif path.is_dir():
                     nested.append(path)
-                    bad[str(path.relative_to(root))] = "a folder inside a class folder"
+                    bad[str(path.relative_to(root))] = NESTED
                 else:
                     bad[str(path.relative_to(root))] = "not a regular file"
     if nested and len({file.label for file in files}) < 2:  # a note beside the folders of the classes is no class
@@ -57,7 +56,7 @@ def _untrained(files: list[ImageFile]) -> Problems:
     found = {}
     for file in files:
         if file.label not in trained and trained:
-            what = f"class {file.label!r} is in the {file.split} split but not in the train split"
+            what = f"class {file.label!r} is in the {file.split} split {NOT_TRAINED}"
             found[str(Path(file.name).parent)] = f"{what}; add training images or remove it"
     return found
 

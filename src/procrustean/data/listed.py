@@ -10,7 +10,7 @@ from typing import Literal
 
 import numpy as np
 
-from procrustean.data.bad_files import NAMED, refuse
+from procrustean.data.bad_files import NAMED, NOT_TRAINED, refuse
 from procrustean.data.bit_depth import BitDepth
 from procrustean.data.image_files import Header, ImageFile, Problems, common_size, decoded, headers
 from procrustean.data.imageset import Images, ImageSet, Splits
@@ -121,8 +121,7 @@ def check_classes(files: Sequence[ImageFile], where: str, hint: str = "add some"
         extra = sorted(classes[split] - classes["train"])
         if extra and classes["train"]:
             raise DataError(
-                f"{where}: class {extra[0]!r} is in the {split} split but not in the train split; "
-                "add training images or remove it"
+                f"{where}: class {extra[0]!r} is in the {split} split {NOT_TRAINED}; add training images or remove it"
             )
     if len(classes["train"]) < 2:
         raise DataError(

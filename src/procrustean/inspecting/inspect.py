@@ -13,6 +13,7 @@ from ..advice.settings import Settings
 from ..config import ADVISED, RunConfig
 from ..data.description import printable
 from ..data.imageset import Splits
+from ..data.listed import check_classes
 from ..data.sources import is_named
 from ..errors import ConfigError, DataError
 from .known import describe_known
@@ -40,13 +41,16 @@ def inspect_source(
     lines = [*describe_survey(found), "", *describe_problems(found, on_bad_image)]
     if is_named(source) and found.splits is not None:
         return "\n".join([*lines, "", *describe_known(source, found.splits, this_machine(device))])
+    # Where something is wrong with the files, the way to go on without them is advised.
+    leave_out = found.listing is not None and (on_bad_image == "skip" or bool(found.bad))
+    config = RunConfig(source, method=ADVISED, device=device, on_bad_image="skip" if leave_out else "error")
     try:
-        expected = expectation(found, RunConfig(source, method=ADVISED, device=device), this_machine(device))
+        expected = expectation(found, config, this_machine(device))
     except (ConfigError, DataError) as error:
         return "\n".join([*lines, "", *describe_refusal(str(error))])
     settings, machine = expected.settings, expected.machine
     speed = measured_speed(settings.net, expected.channels, settings.size, settings.batch_size, machine.device)
-    command = ["train", source, *["--on-bad-image", "skip"] * bool(found.bad)]
+    command = ["train", source, *["--on-bad-image", "skip"] * leave_out]
     advice = advised(expected.trained)
     return "\n".join(
         [*lines, *expected.notes, "", *describe_advice(command, advice, expected.trained, settings, machine, speed)]
@@ -72,6 +76,8 @@ def expectation(found: Survey, config: RunConfig, machine: Machine) -> Expectati
     """
     if found.splits is None:
         raise DataError(found.refused)
+    if found.listing is not None and config.on_bad_image == "error":
+        check_classes(found.listing.files, found.listing.where)
     splits = found.splits
     config, _ = with_hold_out(config, splits.val is not None)
     trained = trained_on(config, splits)

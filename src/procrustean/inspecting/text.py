@@ -11,7 +11,7 @@ from ..advice.methods import MILD, Advice
 from ..advice.settings import Settings
 from ..console import command_text, duration_text
 from ..counts import imbalance_kind
-from ..data.bad_files import NAMED_BY_INSPECT, named, parted
+from ..data.bad_files import NAMED_BY_INSPECT, counted, named, parted
 from ..data.description import printable
 from ..data.listed import OnBadImage
 from .survey import Survey, Twins
@@ -74,12 +74,12 @@ def describe_problems(found: Survey, on_bad_image: OnBadImage = "error") -> list
     lines: list[str] = []
     damaged, other = parted({printable(name): why for name, why in found.bad.items()})
     for what, bad, remedy in (
-        ("broken", damaged, "Remove or replace them"),
+        ("cannot be used", damaged, "Remove or replace them"),
         ("no images, by their names neither", other, "Move them elsewhere"),
     ):
         refused = f"training refuses them. {remedy}, or leave them out with --on-bad-image skip"
         done = "left out" if on_bad_image == "skip" else refused
-        lines += [f"{what}: {number_of(len(bad), 'file')} cannot be used; {done}:"] * bool(bad)
+        lines += [f"{what}: {counted(bad)}; {done}:"] * bool(bad)
         lines += named(bad, NAMED_BY_INSPECT)
     if not found.bad:
         lines.append("broken files: none")
@@ -87,7 +87,9 @@ def describe_problems(found: Survey, on_bad_image: OnBadImage = "error") -> list
     lines += _twin_lines(found)
     empty = [c for c, n in zip(found.classes, found.train, strict=True) if n == 0]
     if empty:
-        lines.append(f"no training images of {', '.join(map(printable, empty[:NAMED]))}: add some or remove the class")
+        remedy = "add some, remove the class, or leave it out with --on-bad-image skip"
+        done = "left out" if on_bad_image == "skip" else remedy
+        lines.append(f"no training images of {', '.join(map(printable, empty[:NAMED]))}: {done}")
     return lines
 
 

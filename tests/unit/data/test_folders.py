@@ -286,7 +286,7 @@ def test_all_that_is_wrong_is_named_at_once(tmp_path):
     with pytest.raises(DataError) as refused:
         load(tmp_path)
     for part in (
-        "4 files cannot be used",
+        "2 files and 2 folders cannot be used",
         "train/c: class folder without images",
         "train/b/1.png: not an image",
         "train/notes.txt: not inside a class folder",
