@@ -3,6 +3,8 @@ from __future__ import annotations
 import importlib.util
 import json
 import logging
+import os
+import re
 import runpy
 import shutil
 import subprocess
@@ -15,6 +17,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from PIL import Image
 
 from procrustean import export, fit, load_model, predict
 from procrustean.data.sources import load_source
@@ -99,12 +102,10 @@ def test_torch_and_onnx_give_the_probabilities_of_the_run(exported: dict[str, Pa
         ("safetensors", ("onnxruntime", "onnx")),
     ],
 )
-def test_a_few_lines_load_it(
+def test_the_program_of_an_export_needs_little(
     form: str, blocked: tuple[str, ...], exported: dict[str, Path], run: Path, colours: Path
 ) -> None:
     image = colours / "test" / "green" / "003.png"
-    lines = [line for line in (exported[form] / "load.py").read_text().splitlines() if line.strip()]
-    assert len(lines) <= 15  # its description is one, three answer wrong calls
     (expected,) = predict(run, [image], device="cpu")
     found = printed(exported[form], image, blocked)
     assert list(found) == list(expected.classes)
@@ -122,13 +123,69 @@ def test_load_answers_a_wrong_call_in_one_line(
     assert (done.returncode, done.stdout, done.stderr.count("\n")) == (1, "", 1), done.stderr
     assert str(cut) in done.stderr
     # A process that gets as far as the image says nothing else; these calls get no further and need none of their own.
-    for arguments, said in (([], "usage: python load.py IMAGE"), (["no.png"], "no.png")):
+    for arguments, said in (([], "usage: python load.py IMAGE [IMAGE ...]"), (["no.png"], "no.png")):
         monkeypatch.setattr(sys, "argv", [str(program), *arguments])
         with pytest.raises(SystemExit) as end:
             runpy.run_path(str(program), run_name="__main__")
         assert isinstance(end.value.code, str)  # Python prints it to stderr and exits with 1
         assert "\n" not in end.value.code
         assert said in end.value.code
+
+
+@pytest.mark.parametrize("form", ["torch", "onnx", "safetensors"])
+def test_the_lines_of_the_model_card_use_it(
+    form: str, exported: dict[str, Path], run: Path, colours: Path, tmp_path: Path
+) -> None:
+    folder = shutil.copytree(exported[form], tmp_path / "model")
+    images = [colours / "test" / "red" / "002.png", colours / "test" / "green" / "003.png"]
+    for name, image in zip(("one.png", "two.png"), images, strict=True):
+        shutil.copy(image, folder / name)
+    card = (folder / "README.md").read_text()
+    assert ("needs no `eval()`" in card) == (form == "torch")
+    (lines,) = re.findall(r"```python\n(.*?)```", card, re.DOTALL)
+    done = subprocess.run([sys.executable, "-c", lines], cwd=folder, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    expected = list(predict(run, images, device="cpu"))
+    found = [line.split() for line in done.stdout.splitlines()]
+    assert [name for name, _ in found] == [row.classes[0] for row in expected]
+    assert [float(p) for _, p in found] == pytest.approx([row.probabilities[0] for row in expected], abs=1e-4)
+
+
+@pytest.mark.parametrize("form", ["torch", "onnx", "safetensors"])
+def test_it_classifies_any_number_of_paths_and_pictures(
+    form: str, exported: dict[str, Path], run: Path, colours: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    load = runpy.run_path(str(exported[form] / "load.py"), run_name="load")  # as a module
+    assert capsys.readouterr().out == ""
+    paths = [str(path) for path in sorted((colours / "test").glob("*/*.png"))] * 3  # more than are shown at once
+    assert len(paths) > load["AT_ONCE"]
+    found = np.asarray(load["classify"]([*paths[:-1], Image.open(paths[-1])]))
+    assert load["CLASSES"] == ["red", "green", "blue"]
+    rows = [dict(zip(row.classes, row.probabilities, strict=True)) for row in predict(run, paths, device="cpu")]
+    expected = np.array([[row[name] for name in load["CLASSES"]] for row in rows])
+    assert found.shape == (len(paths), 3)
+    assert found == pytest.approx(expected, abs=1e-4)
+
+
+def test_several_images_and_a_terminal_that_cannot_show_a_name(
+    exported: dict[str, Path], colours: Path, tmp_path: Path
+) -> None:
+    folder = shutil.copytree(exported["onnx"], tmp_path / "model")
+    record = (folder / "model.json").read_text()
+    (folder / "model.json").write_text(record.replace('"red"', '"r\\u00f6d"'))
+    images = [colours / "test" / "red" / name for name in ("000.png", "001.png")]
+    done = subprocess.run(
+        [sys.executable, folder / "load.py", *images],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "PYTHONIOENCODING": "ascii"},
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    lines = done.stdout.splitlines()
+    assert [lines[0], lines[4]] == [f"{image}:" for image in images]
+    assert len(lines) == 8
+    assert any(line.endswith(" r?d") for line in lines)
 
 
 def test_a_safetensors_export_is_a_model(exported: dict[str, Path], run: Path, colours: Path, call: Call) -> None:
@@ -298,4 +355,4 @@ def test_other_heads_and_grey_images_are_exported(tmp_path: Path) -> None:
     trained = fit("digits", **made, method="ldam", run_dir=str(tmp_path / "run"))
     done = export(trained.path, form="torch", output=tmp_path / "torch")
     assert done.difference < 1e-5
-    assert "convert('L')" in (done.folder / "load.py").read_text()
+    assert 'MODE = "L"' in (done.folder / "load.py").read_text()

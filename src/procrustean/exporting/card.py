@@ -8,6 +8,7 @@ from ..calibration.scaling import Prior
 from ..data.imageset import NO_TEST
 from ..escaping import markdown
 from ..predicting.spec import ModelSpec
+from .examples import USE
 from .formats import FILES, Format
 from .prior_results import HeldOut, results_with_prior
 
@@ -45,9 +46,10 @@ def model_card(
     sections = [
         f"# {markdown(data['source'])}: {len(spec.classes)} classes, {markdown(spec.label)}",
         f"An image classifier, {markdown(spec.net)} with {result['method']['parameters']:,} parameters, trained by "
-        f"procrustean {markdown(environment['procrustean'])} on {data['train']} images. `load.py` classifies "
-        f"an image with `{FILES[form]}`. On export its probabilities differed from those of the trained network by at "
-        f"most {difference:.1e}.",
+        f"procrustean {markdown(environment['procrustean'])} on {data['train']} images. On export its probabilities "
+        f"differed from those of the trained network by at most {difference:.1e}.",
+        "## Use",
+        _use(form),
         "## Results",
         _results(spec, result),
         ""
@@ -71,6 +73,16 @@ def model_card(
         "\n".join(f"- {limit}" for limit in _limits(spec, result)),
     ]
     return "\n\n".join(section for section in sections if section) + "\n"
+
+
+def _use(form: Format) -> str:
+    kinds = {
+        "torch": " The program in it was exported as it is used: it needs no `eval()`, and raises an error on it.",
+    }
+    return (
+        f"`python load.py IMAGE ...` classifies images with `{FILES[form]}`.{kinds.get(form, '')} From Python, where "
+        f"this folder is the current one or on the path, images being paths or Pillow images:\n\n```python\n{USE}```"
+    )
 
 
 def _training(spec: ModelSpec, result: dict[str, Any]) -> str:
