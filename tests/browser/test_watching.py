@@ -44,11 +44,11 @@ def test_the_page_follows_the_run_and_keeps_what_was_picked(
     browser.open(address)
     assert browser.one(".ongoing").text.replace("\n", " ") == "ERM (seed 0, unfinished) epoch 2 of 4"
     browser.click("#class-3")
-    browser.click("#per-class summary")
+    browser.click("#runs summary")
     (unfinished / "epochs.jsonl").write_text((runs[0] / "epochs.jsonl").read_text())
     browser.until(lambda: "epoch 4 of 4" in browser.one(".ongoing").text)
     assert browser.one("#class-3").get_attribute("aria-pressed") == "false"
-    assert browser.one("#per-class").get_attribute("open") is not None
+    assert browser.one("#runs").get_attribute("open") is not None
     assert len(browser.all("#class-curves .line")) == 9
     assert "known when the run ends" in browser.one("#confusion").text
 

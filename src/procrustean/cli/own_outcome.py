@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -34,45 +35,21 @@ def show_own(result: dict[str, Any], kept: Path, say: Callable[[str], None]) -> 
 
 
 def class_table(result: dict[str, Any]) -> Table:
-    """Training and test images, recall and precision of every class after the last epoch, the smallest class last.
+    """Training and test images, recall and precision of every class after the last epoch, of many the worst.
 
     Args:
         result: what result.json holds.
     """
-    from ..report.formats import NOTHING, Cell, Column, Table
+    from ..report.results import Group, Result
+    from ..report.tables import by_class
 
-    metrics, data = result["selections"]["last"]["metrics"], result["data"]
-    confusion = metrics.get("confusion")
-    tested = [NOTHING if confusion is None else str(sum(confusion[c])) for c in range(len(data["classes"]))]
-
-    def percent(value: float | None) -> str:
-        return NOTHING if value is None else f"{100 * value:.1f}"
-
-    shown = list(range(len(data["classes"])))
-    if len(shown) > MOST_CLASSES:
-        recalls = [2.0 if value is None else value for value in metrics["recall"]]
-        shown = sorted(sorted(shown, key=lambda c: recalls[c])[:MOST_CLASSES])
-    rows = [
-        (data["classes"][c], str(data["counts"][c]), tested[c], metrics["recall"][c], metrics["precision"][c])
-        for c in shown
-    ]
-    fewer = f"The {MOST_CLASSES} classes of {len(tested)} with the lowest recall. " * (len(shown) < len(tested))
-    return Table(
-        title="Test results by class in %, last epoch",
-        columns=(
-            Column("class", "class", numeric=False),
-            Column("train_images", "training images"),
-            Column("test_images", "test images"),
-            Column("recall", "recall"),
-            Column("precision", "precision"),
-        ),
-        rows=tuple(
-            tuple(map(Cell, (name, trained, test, percent(recall), percent(precision))))
-            for name, trained, test, recall, precision in rows
-        ),
-        note=f"{fewer}Recall: the share of a class that is found. Precision: the share of the answers with this class "
-        "that are right.",
-    )
+    table = by_class(Group((Result(result),)))
+    if len(table.rows) <= MOST_CLASSES:
+        return table
+    recalls = [2.0 if value is None else value for value in result["selections"]["last"]["metrics"]["recall"]]
+    worst = sorted(sorted(range(len(recalls)), key=recalls.__getitem__)[:MOST_CLASSES])
+    fewer = f"The {MOST_CLASSES} classes of {len(recalls)} with the lowest recall."
+    return replace(table, rows=tuple(table.rows[c] for c in worst), note=f"{fewer} {table.note}")
 
 
 def next_commands(run: Path, *, calibrated: bool) -> str:

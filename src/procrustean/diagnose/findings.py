@@ -48,7 +48,8 @@ def verdict(curves: Curves) -> list[Finding]:
         found.insert(0, _in_progress(curves))
     elif _few_measured(curves):
         found.insert(0, _too_few(curves))
-    return [*found, *(Finding("suggestion", text) for text in suggestions(curves, numbers))]
+    suggested = (Finding("suggestion", one.text, one.numbers) for one in suggestions(curves, numbers))
+    return [*found, *suggested]
 
 
 def group_mean(rows: Rows, group: Mask) -> npt.NDArray[np.float64]:

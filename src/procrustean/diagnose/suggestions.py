@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from .curves import Curves
@@ -13,29 +14,49 @@ BEHIND = 0.2
 LAG = 0.1
 #: Shares and ratios from which something is worth a suggestion.
 LATE, DRIFT, UNFITTED, GAP, OVER_FITTED = 0.25, 1.5, 0.9, 0.25, 0.1
+#: Methods that do well against over-fitted minor classes, and whether each with deferred re-weighting.
+AGAINST_OVER_FITTING = {"ldam": True, "balanced_softmax": False}
 
 
-def suggestions(curves: Curves, found: Mapping[str, Mapping[str, Any]]) -> list[str]:
+@dataclass(frozen=True)
+class Suggestion:
+    """What to try, and why."""
+
+    text: str
+    why: str = ""  # the reason alone, as a sentence, for a reader who sees beside it what came of trying
+    tries: tuple[tuple[str, bool], ...] = ()  # methods, and whether each with deferred re-weighting
+
+    @property
+    def numbers(self) -> dict[str, Any]:
+        """Both as part of a finding."""
+        return {"why": self.why, "tries": [list(one) for one in self.tries]} if self.tries else {}
+
+
+def suggestions(curves: Curves, found: Mapping[str, Mapping[str, Any]]) -> list[Suggestion]:
     """What the findings, by topic, suggest; one sentence each.
 
     The rules are those of the paper's argument: classes that are fitted late are then pushed too far (feature
     deviation), and weakening the features of the major classes evens both out.
     """
     if not curves.ended:
-        return ["Let it train to its end before anything is changed: `procrustean resume` goes on with a run."]
+        return [
+            Suggestion("Let it train to its end before anything is changed: `procrustean resume` goes on with a run.")
+        ]
     progress, deviation, fit = found["progress"], found["deviation"], found["fit"]
     weakening, deferrable = curves.method == "mfw", _deferrable(curves)
     drift = deviation["ratio"]
     unfitted_major = fit["major_train"] < UNFITTED
     lagging = fit["major_train"] - fit["minor_train"] > LAG
-    texts = []
+    made = []
     if progress["still_behind"] and not unfitted_major:
-        texts.append(_behind(curves, progress["still_behind"], fit, lagging=lagging))
+        made.append(_behind(curves, progress["still_behind"], fit, lagging=lagging))
     if unfitted_major:
         change = f", or a smaller alpha (now {_alpha(curves)})" if weakening else ""
-        texts.append(
-            f"Even the major classes end at {100 * fit['major_train']:.1f} % training accuracy: try more epochs than "
-            f"{curves.epochs}{change}."
+        made.append(
+            Suggestion(
+                f"Even the major classes end at {100 * fit['major_train']:.1f} % training accuracy: try more epochs "
+                f"than {curves.epochs}{change}."
+            )
         )
     reasons = []
     if lagging and progress["still_behind"]:
@@ -45,26 +66,32 @@ def suggestions(curves: Curves, found: Mapping[str, Mapping[str, Any]]) -> list[
     if drift > DRIFT:
         reasons.append(f"their test features drift {drift:.1f} times as far as those of the major classes")
     if reasons and not weakening:
-        texts.append(f"Try --method mfw, which evens out the training progress: {' and '.join(reasons)}.")
+        why = f"{' and '.join(reasons)}."
+        text = f"Try --method mfw, which evens out the training progress: {why}"
+        made.append(Suggestion(text, why[0].upper() + why[1:], (("mfw", False),)))
     elif drift > DRIFT and weakening and not unfitted_major:
-        texts.append(
-            f"Test features of the minor classes still drift {drift:.1f} times as far: try a larger alpha (now "
-            f"{_alpha(curves)}; step imbalance prefers it){', --drw' * deferrable} or another layer (--options "
-            f"layer=..., now {curves.layer}); choose among them on held-out images (--hold-out 3)."
+        made.append(
+            Suggestion(
+                f"Test features of the minor classes still drift {drift:.1f} times as far: try a larger alpha (now "
+                f"{_alpha(curves)}; step imbalance prefers it){', --drw' * deferrable} or another layer (--options "
+                f"layer=..., now {curves.layer}); choose among them on held-out images (--hold-out 3)."
+            )
         )
     gap = fit["major_train"] - fit["major_test"]
     over_fitted = _over_fitted(curves, fit["major_train"], gap)
     if over_fitted is not None:
-        texts.append(
-            f"{over_fitted}. Try another method, for example {_others(curves)}; docs/which-method.md has what did best "
-            "where."
-        )
+        others = {name: drw for name, drw in AGAINST_OVER_FITTING.items() if name != curves.method}
+        named = " or ".join(f"{name}{' with --drw' * drw}" for name, drw in others.items())
+        text = f"{over_fitted}. Try another method, for example {named}; docs/which-method.md has what did best where."
+        made.append(Suggestion(text, f"{over_fitted}.", tuple(others.items())))
     if gap > GAP:
-        texts.append(
-            f"Even the major classes lose {100 * gap:.0f} points from training to test images: more images or "
-            "regularisation would help all classes, which balancing cannot."
+        made.append(
+            Suggestion(
+                f"Even the major classes lose {100 * gap:.0f} points from training to test images: more images or "
+                "regularisation would help all classes, which balancing cannot."
+            )
         )
-    return texts or ["Nothing stands out that another method, alpha or layer would be expected to mend."]
+    return made or [Suggestion("Nothing stands out that another method, alpha or layer would be expected to mend.")]
 
 
 def _late(progress: Mapping[str, Any]) -> float | None:
@@ -74,14 +101,19 @@ def _late(progress: Mapping[str, Any]) -> float | None:
     return share if share is not None and share > LATE and lagged and not progress["still_behind"] else None
 
 
-def _behind(curves: Curves, classes: Sequence[str], fit: Mapping[str, Any], *, lagging: bool) -> str:
+def _behind(curves: Curves, classes: Sequence[str], fit: Mapping[str, Any], *, lagging: bool) -> Suggestion:
     """What to try for classes that are under-fitted at the end: of all minor ones, or of single ones among them."""
     who = "1 class is" if len(classes) == 1 else f"{len(classes)} classes are"
     text = f"{who} still under-fitted after {curves.epochs} epochs although"
     if lagging:
-        remedy = "try deferred re-weighting (--drw), or more epochs" if _deferrable(curves) else "try more epochs"
-        return f"{text} the major ones are at {100 * fit['major_train']:.1f} %: {remedy}."
-    return (
+        seen = f"{text} the major ones are at {100 * fit['major_train']:.1f} %"
+        if not _deferrable(curves):
+            return Suggestion(f"{seen}: try more epochs.")
+        deferred = ((curves.method, True),)
+        return Suggestion(
+            f"{seen}: try deferred re-weighting (--drw), or more epochs.", f"{seen}: try more epochs.", deferred
+        )
+    return Suggestion(
         f"{text} the minor ones together are at {100 * fit['minor_train']:.1f} %, the major ones at "
         f"{100 * fit['major_train']:.1f} %: the sizes of the classes alone do not explain it, so look at the images of "
         f"{', '.join(map(repr, classes[:5]))}."
@@ -107,12 +139,6 @@ def _over_fitted(curves: Curves, major_train: float, major_lost: float) -> str |
 def _deferrable(curves: Curves) -> bool:
     """Whether the method takes --drw and was trained without; records have every option that a method takes."""
     return curves.options.get("drw") is False
-
-
-def _others(curves: Curves) -> str:
-    """Methods that do well against over-fitted minor classes, but for the one that was trained."""
-    names = {"ldam": "ldam with --drw", "balanced_softmax": "balanced_softmax"}
-    return " or ".join(text for name, text in names.items() if name != curves.method)
 
 
 def _alpha(curves: Curves) -> str:

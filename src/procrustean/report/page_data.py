@@ -8,6 +8,7 @@ from typing import Any
 
 from procrustean import __version__
 from procrustean.metrics import class_groups
+from procrustean.report.calibrated import calibration_errors
 from procrustean.report.confusions import summed_confusion, worst_confusions
 from procrustean.report.curves import class_curves, overall_curves, shown_percent
 from procrustean.report.examples import ExampleFinder
@@ -23,9 +24,11 @@ from procrustean.report.results import (
     group_results,
     split_by_data,
 )
-from procrustean.report.tables import HEADLINES, SELECTIONS, by_class_size, comparison, per_class
+from procrustean.report.tables import HEADLINES, SELECTIONS, by_class, by_class_size, comparison, per_class
+from procrustean.report.verdicts import Rivals, verdicts_of
 
 LARGEST_MATRIX = 30  # classes; beyond, only the worst confusions are shown
+MOST_UNFOLDED = 20  # classes whose table is shown without being asked for
 WORST_SHOWN = 12
 
 #: Quantities per class along the epochs: title, unit, and the curves they consist of with what sets these apart.
@@ -105,6 +108,7 @@ def _setting(groups: Sequence[Group], finder: ExampleFinder | None) -> dict[str,
     """All groups of one data setting."""
     first = groups[0]
     labels = distinct_labels(groups)
+    named = list(zip(labels, groups, strict=True))
     members = class_groups(first.counts)
     return {
         "name": data_text(first),
@@ -118,18 +122,37 @@ def _setting(groups: Sequence[Group], finder: ExampleFinder | None) -> dict[str,
         "train": sum(first.counts),
         "test": (first.results[0].metrics("last") or {}).get("images"),
         "matrix": len(first.classes) <= LARGEST_MATRIX,
-        "methods": [_method(group, label, finder) for group, label in zip(groups, labels, strict=True)],
-        "tables": {
-            "comparison": _table(comparison(groups), "comparison"),
-            "sizes": {name: _table(by_class_size(groups, name), f"class-sizes-{name}") for name in SELECTIONS},
-            "classes": {name: _table(per_class(groups, name), f"classes-{name}") for name in SELECTIONS},
-        },
+        "methods": [_method(group, label, named, finder) for label, group in named],
+        "unfolded": len(first.classes) <= MOST_UNFOLDED,
+        "tables": _tables(groups),
         "configuration": configuration(groups),
         "provenance": run_rows(groups, labels),
     }
 
 
-def _method(group: Group, label: str, finder: ExampleFinder | None) -> dict[str, Any]:
+def _tables(groups: Sequence[Group]) -> dict[str, Any]:
+    """The tables of a setting; those of classes under each selection.
+
+    A single method has its recall and its precision beside each other, several have a table of each; for many classes,
+    which take room, that of the recall alone.
+    """
+    calibration = calibration_errors(groups)
+    alone = len(groups) == 1
+    return {
+        "comparison": _table(comparison(groups), "comparison"),
+        "calibration": calibration and _table(calibration, "calibration"),
+        "sizes": {name: _table(by_class_size(groups, name), f"class-sizes-{name}") for name in SELECTIONS},
+        "classes": {
+            name: _table(by_class(groups[0], name) if alone else per_class(groups, name), f"classes-{name}")
+            for name in SELECTIONS
+        },
+        "precision": None
+        if alone or len(groups[0].classes) > MOST_UNFOLDED
+        else {name: _table(per_class(groups, name, "precision"), f"precision-{name}") for name in SELECTIONS},
+    }
+
+
+def _method(group: Group, label: str, rivals: Rivals, finder: ExampleFinder | None) -> dict[str, Any]:
     matrices = {name: summed_confusion(group, name) for name in SELECTIONS}
     worst = {name: [] if m is None else worst_confusions(m, WORST_SHOWN) for name, m in matrices.items()}
     examples = None if finder is None else finder.find(group, worst["last"])
@@ -160,23 +183,8 @@ def _method(group: Group, label: str, finder: ExampleFinder | None) -> dict[str,
             "runs": list(examples.runs),
             "pictures": {f"{true}-{predicted}": uris for (true, predicted), uris in examples.pictures.items()},
         },
-        "verdicts": [
-            {"seed": result.repeat[0], "sentences": sentences}
-            for result in group.results
-            if (sentences := _verdict(result))
-        ],
+        "verdicts": verdicts_of(group, rivals),
     }
-
-
-def _verdict(result: Result) -> list[str]:
-    """What the curves of a run say in words: as its record has it, else from its probes."""
-    if said := result.record.get("verdict"):
-        return [str(sentence) for sentence in said]
-    if not result.record.get("probes"):
-        return []
-    from ..diagnose import curves_of, verdict
-
-    return [finding.text for finding in verdict(curves_of(result.record))]
 
 
 def _selected(group: Group, selection: Selection) -> dict[str, Any] | None:

@@ -39,8 +39,9 @@ def check_types(record: dict[str, Any], place: str) -> None:
         (method, "finish", _mapping),
         (method, "parameters", _whole),
         (record, "probes", _mapping),
+        (record, "calibration", lambda kept: _mapping(kept) and _mapping_of_numbers(kept.get("test", {}))),
         (record, "environment", _mapping),
-        (record, "seconds", lambda seconds: _mapping(seconds) and all(map(_number, seconds.values()))),
+        (record, "seconds", _mapping_of_numbers),
         (record, "images_per_second", _number),
     ):
         if mapping.get(name) is not None:
@@ -82,6 +83,8 @@ def _check_metrics(metrics: dict[str, Any], classes: int, place: str) -> None:
     for name in ("accuracy", "balanced_accuracy", "macro_f1", "top5"):
         _require(metrics, name, _number_or_nothing, place, optional=True)
     _require(metrics, "recall", _list_of(_number_or_nothing, classes), place)
+    if metrics.get("precision") is not None:
+        _require(metrics, "precision", _list_of(_number_or_nothing, classes), place)
     if metrics.get("confusion") is not None:
         _require(metrics, "confusion", _list_of(_list_of(_whole, classes), classes), place)
     _require(metrics, "groups", _mapping, place)
@@ -100,6 +103,10 @@ def _require(mapping: dict[str, Any], name: str, test: Test, place: str, *, opti
 
 def _mapping(value: Any) -> bool:
     return isinstance(value, dict)
+
+
+def _mapping_of_numbers(value: Any) -> bool:
+    return _mapping(value) and all(map(_number, value.values()))
 
 
 def _text(value: Any) -> bool:

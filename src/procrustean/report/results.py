@@ -5,7 +5,7 @@ from __future__ import annotations
 import statistics
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from procrustean.errors import RunError, did_you_mean
 from procrustean.report.result_file import Result, Selection, check_record, load_result, place_of
@@ -122,7 +122,14 @@ class Group:
 
     def recall(self, selection: Selection = "last") -> list[Statistic | None]:
         """Mean and spread of the recall of every class; None for classes without test images."""
-        found = [metrics["recall"] for result in self.results if (metrics := result.metrics(selection)) is not None]
+        return self.per_class("recall", selection)
+
+    def per_class(
+        self, metric: Literal["recall", "precision"], selection: Selection = "last"
+    ) -> list[Statistic | None]:
+        """Mean and spread of a metric of every class; None where it is not defined, or was not recorded."""
+        chosen = [metrics for result in self.results if (metrics := result.metrics(selection)) is not None]
+        found = [metrics[metric] for metrics in chosen if metrics.get(metric) is not None]
         return [summarise(values) for values in zip(*found, strict=True)] if found else [None] * len(self.classes)
 
 

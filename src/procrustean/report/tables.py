@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 from procrustean.counts import STEP_RATIO
 from procrustean.errors import RunError
 from procrustean.metrics import class_groups
 from procrustean.report.chosen import choices, held_out_accuracy, times_chosen, worth_of_choice
 from procrustean.report.formats import (
+    NOTHING,
     Cell,
     Column,
     Table,
@@ -36,6 +38,7 @@ __all__ = [
     "Cell",
     "Column",
     "Table",
+    "by_class",
     "by_class_size",
     "comparison",
     "per_class",
@@ -51,8 +54,15 @@ CHOSEN = (
     " What is marked as chosen was best in balanced accuracy on the held-out images; test results had no say, so the "
     "best of them are not marked."
 )
+UNMARKED = " The best are not marked: the choice was made on the held-out images, and test results had no say."
 #: Settings that have a column in a comparison, or are in its title.
 SHOWN_BESIDE = ("recipe", "epochs", "net")
+#: What a table of classes begins with.
+CLASS_COLUMNS = (
+    Column("class", "class", numeric=False),
+    Column("train_images", "training images"),
+    Column("test_images", "test images"),
+)
 SELECTIONS: dict[Selection, str] = {
     "last": "last epoch",
     "held_out": "held-out selected",
@@ -199,8 +209,10 @@ def _choice_text(times: int, runs: int) -> str:
     return "" if times == 0 else ", chosen" if times == runs else f", chosen {times} of {runs} times"
 
 
-def per_class(groups: Sequence[Group], selection: Selection = "last") -> Table:
-    """One row per class with its recall under each setting; the best of each row is marked.
+def per_class(
+    groups: Sequence[Group], selection: Selection = "last", metric: Literal["recall", "precision"] = "recall"
+) -> Table:
+    """One row per class with its recall or precision under each setting; the best of each row is marked.
 
     Raises:
         RunError: when the groups were not trained on the same data; use `split_by_data` first.
@@ -208,25 +220,61 @@ def per_class(groups: Sequence[Group], selection: Selection = "last") -> Table:
     groups = _of_the_same_data(groups)
     first = groups[0]
     labels = distinct_labels(groups)
-    columns = [Column("class", "class", numeric=False), Column("train_images", "training images")]
-    columns += [Column(f"{label} recall", label, measured=True) for label in labels]
-    recalls = [group.recall(selection) for group in groups]
+    columns = [*CLASS_COLUMNS, *(Column(f"{label} {metric}", label, measured=True) for label in labels)]
+    values = [group.per_class(metric, selection) for group in groups]
+    was_compared = any(choices(groups).values())
     rows = []
-    for index, (name, count) in enumerate(zip(first.classes, first.counts, strict=True)):
-        statistics = [recall[index] for recall in recalls]
-        best = best_marks(statistics, [group.data_seeds for group in groups])
-        cells = [
-            measured_cell(statistic, runs=len(group.results), best=is_best)
-            for statistic, group, is_best in zip(statistics, groups, best, strict=True)
-        ]
-        rows.append((Cell(name), Cell(str(count)), *cells))
+    for index, described in enumerate(_class_cells(first, selection)):
+        statistics = [value[index] for value in values]
+        rows.append((*described, *_measured_cells(statistics, groups, marked=not was_compared)))
     return Table(
-        title=f"Test recall per class in %, {SELECTIONS[selection]}: {data_text(first)}",
+        title=f"Test {metric} per class in %, {SELECTIONS[selection]}: {data_text(first)}",
         columns=tuple(columns),
         rows=tuple(rows),
-        note=_note(groups) + given_settings(groups, labels).remark,
+        note=_note(groups) + UNMARKED * was_compared + given_settings(groups, labels).remark,
         shared=(("data", data_text(first)),),
     )
+
+
+def by_class(group: Group, selection: Selection = "last") -> Table:
+    """One row per class with its images, its recall and its precision under one setting."""
+    recall, precision = (group.per_class(metric, selection) for metric in ("recall", "precision"))
+    runs = len(group.results)
+    return Table(
+        title=f"Test results by class in %, {SELECTIONS[selection]}",
+        columns=(
+            *CLASS_COLUMNS,
+            Column("recall", "recall", measured=True),
+            Column("precision", "precision", measured=True),
+        ),
+        rows=tuple(
+            (*described, measured_cell(found, runs=runs), measured_cell(right, runs=runs))
+            for described, found, right in zip(_class_cells(group, selection), recall, precision, strict=True)
+        ),
+        note=f"{_note([group])} "
+        * (runs > 1)
+        + "Recall: the share of a class that is found. Precision: the share of the answers with this class that are "
+        "right.",
+    )
+
+
+def _class_cells(group: Group, selection: Selection) -> list[tuple[Cell, Cell, Cell]]:
+    """Name, training and test images of every class."""
+    confusion = (group.results[0].metrics(selection) or {}).get("confusion")
+    tested = [NOTHING] * len(group.classes) if confusion is None else [str(sum(row)) for row in confusion]
+    return [
+        (Cell(name), Cell(str(count)), Cell(test))
+        for name, count, test in zip(group.classes, group.counts, tested, strict=True)
+    ]
+
+
+def _measured_cells(statistics: Sequence[Statistic | None], groups: Sequence[Group], *, marked: bool) -> list[Cell]:
+    """A cell per group; the best among those on the same images is marked, if it is to be."""
+    best = best_marks(statistics, [group.data_seeds for group in groups]) if marked else [False] * len(groups)
+    return [
+        measured_cell(statistic, runs=len(group.results), best=is_best)
+        for statistic, group, is_best in zip(statistics, groups, best, strict=True)
+    ]
 
 
 def by_class_size(groups: Sequence[Group], selection: Selection = "last") -> Table:
@@ -241,16 +289,11 @@ def by_class_size(groups: Sequence[Group], selection: Selection = "last") -> Tab
     columns = [Column("method", "method", numeric=False)]
     labels = distinct_labels(groups)
     cells: list[list[Cell]] = [[Cell(label) for label in labels]]
+    was_compared = any(choices(groups).values())
     for name in GROUP_METRICS:
         statistics = [group.statistic(name, selection) for group in groups]
-        best = best_marks(statistics, [group.data_seeds for group in groups])
         columns.append(Column(name, name, measured=True))
-        cells.append(
-            [
-                measured_cell(statistic, runs=len(group.results), best=is_best)
-                for statistic, group, is_best in zip(statistics, groups, best, strict=True)
-            ]
-        )
+        cells.append(_measured_cells(statistics, groups, marked=not was_compared))
     sizes = {
         "many": "more than 100 training images",
         "medium": "20 to 100",
@@ -259,7 +302,7 @@ def by_class_size(groups: Sequence[Group], selection: Selection = "last") -> Tab
         "minor": "the rest",
     }
     listed = "; ".join(f"{name}: {sizes[name]} ({_classes(int(members[name].sum()))})" for name in GROUP_METRICS)
-    remark = given_settings(groups, labels).remark
+    remark = UNMARKED * was_compared + given_settings(groups, labels).remark
     return Table(
         title=f"Test recall by class size in %, {SELECTIONS[selection]}: {data_text(first)}",
         columns=tuple(columns),

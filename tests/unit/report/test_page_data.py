@@ -61,6 +61,29 @@ def test_tables_are_those_of_the_library(results: list[Result]) -> None:
     assert "held-out selected" not in headings
 
 
+def test_one_run_on_few_classes_has_its_precision_and_its_calibration(result: Make) -> None:
+    run = result(counts=[100, 20, 5])
+    run.record["calibration"] = {"test": {"ece_before": 0.123, "ece_default": 0.045, "ece": 0.0321}}
+    (setting,) = page_data([run])["settings"]
+    tables = setting["tables"]
+    headings = [column["heading"] for column in tables["classes"]["last"]["columns"]]
+    assert headings == ["class", "training images", "test images", "recall", "precision"]
+    assert setting["unfolded"]
+    assert tables["precision"] is None
+    (row,) = tables["calibration"]["rows"]
+    assert [cell["text"] for cell in row] == ["ERM", "12.3", "4.5", "3.2"]
+
+
+def test_several_methods_have_a_table_of_each_and_many_classes_are_folded(results: list[Result], result: Make) -> None:
+    (setting,) = page_data(results)["settings"]
+    assert "Test precision per class" in setting["tables"]["precision"]["last"]["title"]
+    assert setting["tables"]["calibration"] is None  # nothing was held out
+    many = [result(label=label, counts=[50] * 21) for label in ("ERM", "MFW")]
+    (setting,) = page_data(many)["settings"]
+    assert not setting["unfolded"]
+    assert setting["tables"]["precision"] is None
+
+
 def test_every_data_setting_has_its_part(result: Make) -> None:
     data = page_data([result(), result(kind="long_tailed"), result(label="MFW")])
     assert [setting["name"] for setting in data["settings"]] == ["digits, step ρ=50", "digits, long-tailed ρ=50"]
@@ -83,10 +106,11 @@ def test_the_title_counts_what_is_shown(result: Make) -> None:
 
 def test_verdicts_and_probes_are_handed_on(result: Make) -> None:
     run = result(seed=4)
-    run.record["verdict"] = ["Class 9 lags behind: 12 % against 90 %."]
+    run.record["verdict"] = ["Class 9 lags behind: 12 % against 90 %.", "b", "c", "d", "e"]
     run.record["probes"] = {"epochs": [0, 1], "feature_deviation": [[0.1] * 10, [0.2] * 10]}
     ((method,),) = [setting["methods"] for setting in page_data([run])["settings"]]
-    assert method["verdicts"] == [{"seed": 4, "sentences": ["Class 9 lags behind: 12 % against 90 %."]}]
+    first = ["Class 9 lags behind: 12 % against 90 %.", "b", "c"]
+    assert method["verdicts"] == [{"seed": 4, "sentences": first, "more": ["d", "e"]}]
     assert method["perClass"]["feature_deviation"]["mean"][1] == [0.2] * 10
     keys = {part["key"] for quantity in page_data([run])["quantities"] for part in quantity["parts"]}
     assert keys >= set(method["perClass"])

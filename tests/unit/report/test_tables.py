@@ -2,8 +2,10 @@ from __future__ import annotations
 
 import csv
 import io
+import json
 import re
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,11 +13,12 @@ from rich.console import Console
 
 from procrustean.errors import RunError
 from procrustean.escaping import markdown
-from procrustean.report.results import Group, Result, Statistic, data_text, group_results
+from procrustean.report.results import Group, Result, Statistic, data_text, group_results, load_result
 from procrustean.report.tables import (
     Cell,
     Column,
     Table,
+    by_class,
     by_class_size,
     comparison,
     per_class,
@@ -257,6 +260,7 @@ def test_per_class_marks_the_best_method_of_each_class(groups: list[Group]) -> N
     assert headings(table) == [
         "class",
         "training images",
+        "test images",
         "ERM",
         "MFW",
         "MFW-DRW",
@@ -265,13 +269,49 @@ def test_per_class_marks_the_best_method_of_each_class(groups: list[Group]) -> N
     assert [cell.text for cell in table.rows[9]] == [
         "class 9",
         "20",
+        "100",
         "32.0 ± 2.0",
         "52.0 ± 2.0",
         "42.0 ± 2.0",
     ]
-    assert [cell.best for cell in table.rows[9]] == [False, False, False, True, False]
+    assert [cell.best for cell in table.rows[9]] == [False, False, False, False, True, False]
     assert not any(cell.best for cell in table.rows[0])
     assert "oracle" in per_class(groups, "oracle").title
+
+
+def test_recall_and_precision_of_one_setting(result: Make) -> None:
+    """Images that are not found are taken for the first class."""
+    counts, recall, tested = [500, 100, 10], [1.0, 0.9, 0.5], [100, 50, 20]
+    (group,) = group_results([result(counts=counts, recall=recall, test_counts=tested)])
+    table = by_class(group)
+    assert headings(table) == ["class", "training images", "test images", "recall", "precision"]
+    assert [[cell.text for cell in row] for row in table.rows] == [
+        ["class 0", "500", "100", "100.0", "87.0"],
+        ["class 1", "100", "50", "90.0", "100.0"],
+        ["class 2", "10", "20", "50.0", "100.0"],
+    ]
+    assert [cell.text for cell in by_class(group, "held_out").rows[0]] == ["class 0", "500", "—", "—", "—"]
+    twice = group_results(result(counts=counts, recall=[1.0, 0.9, share], seed=n) for n, share in enumerate((0.4, 0.6)))
+    assert by_class(twice[0]).rows[2][3].text == "50.0 ± 14.1"
+    assert "over n=2 runs" in by_class(twice[0]).note
+    assert per_class(twice, metric="precision").title.startswith("Test precision per class")
+
+
+def test_what_held_out_images_have_chosen_is_not_ranked_by_test_results(saved: Callable[..., Path]) -> None:
+    runs = [saved(f"all/{name}", label=name, method=name, recall=recall) for name, recall in (("A", 0.4), ("B", 0.6))]
+    tables = (comparison, per_class, by_class_size)
+
+    def marked() -> list[bool]:
+        groups = group_results(map(load_result, runs))
+        return [any(cell.best for row in table(groups).rows for cell in row) for table in tables]
+
+    assert marked() == [True] * 3
+    (runs[0].parent / "auto.json").write_text(json.dumps({"format": 1, "chosen": "A"}))
+    assert marked() == [False] * 3
+    groups = group_results(map(load_result, runs))
+    for table in (per_class, by_class_size):
+        assert "The best are not marked" in table(groups).note
+        assert "textbf" not in to_latex(table(groups))
 
 
 def test_recall_by_class_size(result: Make) -> None:

@@ -14,7 +14,8 @@ function resultSection(page) {
     `Test ${setting.headline} in %, one dot per seed, mean and standard deviation. ${imagesText(setting)}`,
     element("div", { class: "selections" }, page.data.selections.map(({ key }) =>
       selectionPlot(key, methods, domain, panel, setting.headline))),
-    table(setting.tables.comparison));
+    table(setting.tables.comparison),
+    setting.tables.calibration ? table(setting.tables.calibration) : null);
 }
 
 function imagesText(setting) {
@@ -30,14 +31,17 @@ function verdictSection(page) {
   return section("verdict", "What the curves say", "Drawn from the measured curves, with the numbers it rests on.",
     element("div", { class: "panels", style: { "--columns": String(columns) } }, told.map(({ method, look, number }) => element("div", { class: "verdict" },
       methodHeading(method, look, `seed ${method.verdicts[0].seed}`),
-      sentenceList(method.verdicts[0]),
+      sentenceList(method.verdicts[0].sentences),
+      method.verdicts[0].more.length
+        ? details(`verdict-more-${number}`, `${method.verdicts[0].more.length} more`, page, () => sentenceList(method.verdicts[0].more))
+        : null,
       method.verdicts.length > 1
-        ? details(`verdict-${number}`, "The other seeds", page, () => method.verdicts.slice(1).map((verdict) => [
-          element("h4", {}, `Seed ${verdict.seed}`), sentenceList(verdict)]))
+        ? details(`verdict-${number}`, "The other seeds", page, () => method.verdicts.slice(1).map(({ seed, sentences, more }) => [
+          element("h4", {}, `Seed ${seed}`), sentenceList([...sentences, ...more])]))
         : null))));
 }
 
-function sentenceList({ sentences }) {
+function sentenceList(sentences) {
   return element("ul", {}, sentences.map((sentence) => element("li", {}, sentence)));
 }
 
@@ -62,11 +66,15 @@ function classesSection(page) {
       heading: (position) => `${setting.classes[order[position]]}: ${whole(setting.counts[order[position]])} training images`,
     }), marked ? legend(methods) : legendOfLines(methods))
     : element("p", { class: "empty" }, "No run has this selection: no images were held out.");
+  const { sizes, classes, precision } = setting.tables;
+  const everyClass = () => table(classes[state.selection]);
   return section("classes", "Large and small classes",
     "Test recall from the largest class to the smallest; the bars below are training images, on a logarithmic scale.",
     selectionChoice(page, "classes"), chart,
-    table(setting.tables.sizes[state.selection]),
-    details("per-class", "Recall of every class as a table", page, () => table(setting.tables.classes[state.selection])));
+    setting.unfolded ? everyClass() : null,
+    table(sizes[state.selection]),
+    setting.unfolded ? null : details("per-class", "Every class as a table", page, everyClass),
+    precision ? details("precision", "Precision of every class as a table", page, () => table(precision[state.selection])) : null);
 }
 
 function confusionSection(page) {
@@ -81,7 +89,7 @@ function confusionSection(page) {
       element("h4", {}, "Worst confusions"),
       worstConfusions(method, state.selection, setting.classes, matrix ? 6 : 12),
       examples?.reason ? element("p", { class: "note" }, `No example images. ${examples.reason}`) : null,
-      examples?.runs.length ? element("p", { class: "note" }, `Example images confused by ${examples.runs.join(", ")}.`) : null);
+      examples?.runs.length ? element("p", { class: "note" }, ...exampleRuns(examples.runs)) : null);
   });
   return section("confusion", "Confusions",
     (setting.matrix ? "Shares of the test images of a class in %, over all seeds. " : "With this many classes only the worst pairs are shown. ")
@@ -91,6 +99,11 @@ function confusionSection(page) {
     methods.every(({ method }) => method.examples === null)
       ? element("p", { class: "note" }, page.data.live ? "Example images are shown by a report without --watch." : "Example images were not asked for.")
       : null);
+}
+
+function exampleRuns(runs) {
+  const named = runs.flatMap((run, number) => [number ? ", " : "", element("code", {}, run)]);
+  return [`Example images confused by the run${runs.length > 1 ? "s" : ""} `, ...named, "."];
 }
 
 function settingsSection(page) {

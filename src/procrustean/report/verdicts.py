@@ -1,0 +1,81 @@
+"""What the curves of a run say in words, for a page on which it stands beside others."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from procrustean.report.formats import measured_cell
+from procrustean.report.results import Group, Result, Statistic
+
+if TYPE_CHECKING:
+    from procrustean.diagnose import Finding
+
+#: Groups and what they are called.
+Rivals = Sequence[tuple[str, Group]]
+#: The first finding of each of these is shown, what else there is can be unfolded. That a run goes on, or was measured
+#: too seldom, comes before how its classes fared.
+WEIGHTIEST = ({"measured", "progress"}, {"fit"}, {"suggestion"})
+
+
+def verdicts_of(group: Group, rivals: Rivals) -> list[dict[str, Any]]:
+    """For each run of a group that has them its weightiest sentences, and the others.
+
+    Args:
+        group: the runs.
+        rivals: the groups on the same data that are on the page, and what they are called there.
+    """
+    told = ((result.repeat[0], *_sentences(result, group, rivals)) for result in group.results)
+    return [{"seed": seed, "sentences": first, "more": more} for seed, first, more in told if first]
+
+
+def _sentences(result: Result, group: Group, rivals: Rivals) -> tuple[list[str], list[str]]:
+    """The weightiest and the others: as the record has them, else from its probes."""
+    if said := result.record.get("verdict"):
+        sentences = [str(sentence) for sentence in said]
+        return sentences[: len(WEIGHTIEST)], sentences[len(WEIGHTIEST) :]
+    if not result.record.get("probes"):
+        return [], []
+    from ..diagnose import curves_of, verdict
+
+    findings = verdict(curves_of(result.record))
+    first = [next((f for f in findings if f.topic in topics), None) for topics in WEIGHTIEST]
+    parts = [f for f in findings if f in first], [f for f in findings if f not in first]
+    weightiest, others = ([_text(finding, group, rivals) for finding in part] for part in parts)
+    return weightiest, others
+
+
+def _text(finding: Finding, group: Group, rivals: Rivals) -> str:
+    """A finding in words; one that recommends what is on the page says how that has done there."""
+    own = group.statistic("headline")
+    wanted: Sequence[tuple[str, bool]] = finding.numbers.get("tries", ())
+    tried = [
+        (label, rival, statistic)
+        for label, rival in rivals
+        if rival is not group and any(_is(rival, *one) for one in wanted)
+        if (statistic := rival.statistic("headline")) is not None
+    ]
+    if not tried or own is None:
+        return finding.text
+    results = ", ".join(f"{label} {_shown(statistic, rival)}" for label, rival, statistic in tried)
+    compared = f"{results} against {_shown(own, group)}."
+    better = any(_points(statistic) > _points(own) for _, _, statistic in tried)
+    if better or not all(any(_is(rival, *one) for _, rival, _ in tried) for one in wanted):
+        return f"{finding.text} On this page: {compared}"
+    return f"{finding.numbers['why']} What would be advised against it is on this page, and no better: {compared}"
+
+
+def _is(group: Group, method: str, drw: bool) -> bool:
+    """Whether a group is of a method, with deferred re-weighting if that belongs to it."""
+    trained = group.results[0].record["method"]
+    deferred = group.config.get("drw") or (trained.get("options") or {}).get("drw")
+    return bool(trained.get("name") == method and (deferred or not drw))
+
+
+def _points(statistic: Statistic) -> float:
+    """In percent as tables show it."""
+    return round(100 * statistic.mean, 1)
+
+
+def _shown(statistic: Statistic, group: Group) -> str:
+    return measured_cell(statistic, runs=len(group.results)).text
