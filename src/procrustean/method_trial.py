@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import itertools
+import math
 import tempfile
 import typing
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor, nn
 
 from .api import evaluate, resume
 from .config import RunConfig
@@ -35,6 +37,12 @@ class Trial:
     options: dict[str, Any]
     faults: tuple[str, ...]
     accuracy: float | None  # balanced, on the test images; None if it came to no end
+    chance: float = 0.0  # the accuracy up to which it may be a guess
+
+    @property
+    def guesses(self) -> bool:
+        """Whether what it answers may as well be guessed."""
+        return self.accuracy is not None and self.accuracy <= self.chance
 
 
 def try_method(method: str) -> Iterator[Trial]:
@@ -50,7 +58,7 @@ def try_method(method: str) -> Iterator[Trial]:
         if options == {}:
             plain = weights
         elif weights is not None and weights == plain:
-            trial = Trial(options, (*trial.faults, "it trains the same network as without this option"), trial.accuracy)
+            trial = replace(trial, faults=(*trial.faults, "it trains the same network as without this option"))
         yield trial
 
 
@@ -67,13 +75,49 @@ def _other_choices(method: str) -> Iterator[dict[str, Any]]:
 
 def _tried(method: str, options: dict[str, Any], folder: Path) -> tuple[Trial, bytes | None]:
     config = RunConfig("digits", "step", 20, method=method, options=options, epochs=EPOCHS, device="cpu")
+    watch = GradientWatch()
     try:
-        run = _trained(config, folder / "whole")
+        run = _trained(config, folder / "whole", watch=watch)
     except Diverged:  # whose text names a folder that is gone by then
         return Trial(options, ("a loss, gradient or weight is no finite number",), None), None
     weights = (run.path / "model.safetensors").read_bytes()
-    accuracy = float(run.metrics["balanced_accuracy"])
-    return Trial(options, tuple(_faults(config, run, weights, folder)), accuracy), weights
+    faults = (*watch.faults(), *_faults(config, run, weights, folder))
+    metrics = run.metrics
+    return Trial(options, faults, float(metrics["balanced_accuracy"]), _chance(metrics)), weights
+
+
+def _chance(metrics: dict[str, Any]) -> float:
+    """The balanced accuracy of a guess, and two standard errors more."""
+    guess = 1 / len(metrics["recall"])
+    return guess + 2 * math.sqrt(guess * (1 - guess) / metrics["images"])
+
+
+class GradientWatch:
+    """Looks on while a method is trained, whether the loss of each stage has a gradient at all.
+
+    Weights change without one as well: they decay, and batch normalisation keeps its statistics.
+    """
+
+    def __init__(self) -> None:
+        self._found: dict[nn.Module, bool] = {}
+
+    def look_at(self, objectives: Iterable[nn.Module]) -> None:
+        for objective in objectives:
+            objective.register_forward_hook(self._look)
+
+    def faults(self) -> Iterator[str]:
+        for number, found in enumerate(self._found.values(), 1):
+            if not found:
+                where = f" of stage {number}" if len(self._found) > 1 else ""
+                yield f"the loss{where} has no gradient, so nothing is learnt: it does not depend on the scores"
+
+    def _look(self, objective: nn.Module, inputs: tuple[Any, ...], loss: Tensor) -> None:
+        """After a step's loss; once a gradient was found there is nothing more to find out."""
+        if self._found.setdefault(objective, False):
+            return
+        parameters = [parameter for parameter in inputs[0].parameters() if parameter.requires_grad]
+        gradients = torch.autograd.grad(loss, parameters, retain_graph=True, allow_unused=True)
+        self._found[objective] = any(gradient is not None and bool(gradient.any()) for gradient in gradients)
 
 
 def _faults(config: RunConfig, run: FinishedRun, weights: bytes, folder: Path) -> Iterator[str]:
@@ -96,9 +140,11 @@ def _faults(config: RunConfig, run: FinishedRun, weights: bytes, folder: Path) -
         )
 
 
-def _trained(config: RunConfig, path: Path, stop_after: int | None = None) -> Any:
+def _trained(config: RunConfig, path: Path, stop_after: int | None = None, watch: GradientWatch | None = None) -> Any:
     """The finished run; None if it was to be stopped."""
     prepared, asked = prepare(config), itertools.count(1)
+    if watch is not None:
+        watch.look_at(dict.fromkeys(stage.objective for stage in prepared.method.stages))
     directory = RunDirectory.create(path, config, identity_of(prepared))
     run = OngoingRun(
         prepared, directory, SilentReporter(), stop=lambda: stop_after is not None and next(asked) >= stop_after

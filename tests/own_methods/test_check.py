@@ -54,6 +54,20 @@ class Endless(Loss):
         return logits.sum(1) * float("inf")
 
 
+class Idling(Loss):
+    """Has every score in it, and no gradient."""
+
+    def per_sample(self, logits, labels):
+        return logits.sum(1) * 0 + 2
+
+
+class Backwards(Loss):
+    """Learns what is wrong."""
+
+    def per_sample(self, logits, labels):
+        return -nn.functional.cross_entropy(logits.tanh(), labels, reduction="none")
+
+
 class Turned(nn.Linear):
     """A head with something that the state dict does not hold."""
 
@@ -75,6 +89,18 @@ def noisy(problem: Problem) -> Method:
 
 def counting(problem: Problem) -> Method:
     return method(Counting(reduction="none"))
+
+
+def idling(problem: Problem) -> Method:
+    return method(Idling(reduction="none"))
+
+
+def idling_later(problem: Problem) -> Method:
+    return Method(stages=(Stage(Classify()), Stage(Classify(loss=Idling(reduction="none")))), label="Faulty")
+
+
+def backwards(problem: Problem) -> Method:
+    return method(Backwards(reduction="none"))
 
 
 def endless(problem: Problem) -> Method:
@@ -104,6 +130,8 @@ def idle(problem: Problem, *, drw: bool = False) -> Method:
         ("noisy", "defaults: another run with the same seed ends differently"),
         ("counting", "defaults: a run that is stopped and goes on ends differently"),
         ("endless", "no finite number"),
+        ("idling", "defaults: the loss has no gradient, so nothing is learnt"),
+        ("idling_later", "defaults: the loss of stage 2 has no gradient, so nothing is learnt"),
         ("turned", "the network that is loaded again is not the one that was trained"),
         ("one_form", "form=b: it trains the same network as without this option"),
         ("one_form", "keep=false: a loss, gradient or weight is no finite number"),
@@ -115,6 +143,14 @@ def test_faults_are_named(name: str, fault: str, call: Call) -> None:
     answer = call("methods", f"faulty.py:{name}", "--check")
     assert answer.code == 1, answer.err
     assert fault in answer.out
+
+
+def test_an_accuracy_of_chance_is_called_so(call: Call) -> None:
+    Path("faulty.py").write_text(FAULTY)
+    answer = call("methods", "faulty.py:backwards", "--check")
+    assert "is loaded, test balanced accuracy" in answer.out
+    assert " %, which is not above chance: in these few epochs" in answer.out
+    assert "chance" not in call("methods", "faulty.py:drawing", "--check").out
 
 
 def test_a_loss_is_given_the_random_numbers_that_it_names(call: Call) -> None:

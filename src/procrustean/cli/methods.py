@@ -50,6 +50,8 @@ class Methods:
         for trial in try_method(use_file(pinned_name(self.name))):
             options = ", ".join(f"{name}={value}".lower() for name, value in trial.options.items()) or "defaults"
             accuracy = "" if trial.accuracy is None else f", test balanced accuracy {100 * trial.accuracy:.1f} %"
+            if trial.guesses:
+                accuracy += ", which is not above chance: in these few epochs it has learnt nothing that shows"
             write_result(
                 f"{options}: {'; '.join(trial.faults) or 'trains, repeats itself, goes on, is loaded'}{accuracy}"
             )
