@@ -130,6 +130,37 @@ def test_seeds_are_drawn_as_mean_and_band(result: Make) -> None:
     assert band.max() == pytest.approx(1.5 * CURVE[-1, 0] + CURVE[-1, 0] * np.std([1, 2], ddof=1))
 
 
+def test_bands_and_whiskers_end_where_accuracies_do(result: Make) -> None:
+    """Two seeds far apart, around the ends of the scale."""
+    runs = [
+        result(seed=seed, train=[high, high, low, low]) for seed, (high, low) in enumerate(((1.0, 0.0), (0.7, 0.3)))
+    ]
+    accuracies = progress(panels_of(runs)).axes[0]
+    bands = np.concatenate([band.get_paths()[0].vertices[:, 1] for band in accuracies.collections])
+    assert (bands.min(), bands.max()) == (0, 100)
+    (axes,) = bars(panels_of(runs)).axes
+    ends = np.concatenate(
+        [
+            line[:, 1]
+            for drawn in axes.containers
+            if hasattr(drawn, "errorbar")
+            for line in drawn.errorbar.lines[2][0].get_segments()
+        ]
+    )
+    assert (ends.min(), ends.max()) == (0, 100)
+
+
+def test_every_number_of_the_bars_is_inside_its_panel(result: Make) -> None:
+    runs = [result(seed=seed, train=1.0 - 0.6 * (seed == 2), test=0.99 - 0.98 * (seed == 1)) for seed in range(3)]
+    figure = bars(panels_of(runs))
+    figure.canvas.draw()
+    (axes,) = figure.axes
+    inside = axes.get_window_extent()
+    numbers = [text.get_window_extent() for text in axes.texts]
+    assert len(numbers) == 8
+    assert all(inside.y0 <= number.y0 and number.y1 <= inside.y1 for number in numbers)
+
+
 def test_all_classes_on_request(pair: list[Result], result: Make) -> None:
     figure = deviation(panels_of(pair[:1]), all_classes=True)
     assert len(figure.axes[0].lines) == 4

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ...report.figures import INK, MUTED, shortened
-from .canvas import axis_labels, legend, sheet, title
+from .canvas import axis_labels, legend, sheet, title, whiskers
 from .panels import Panel
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ def bars(panels: Sequence[Panel]) -> Figure:
         named = len(places) <= MOST_NAMED
         for name, shift, colour in (("train_recall", -0.2, TRAIN), ("test_recall", 0.2, TEST)):
             _, mean, spread = panel.measured(name)
-            errors = 100 * spread[-1] if len(panel.curves) > 1 else None
+            errors = whiskers(100 * mean[-1], 100 * spread[-1]) if len(panel.curves) > 1 else None
             drawn = axis.bar(
                 places + shift, 100 * mean[-1], 0.4, color=colour, yerr=errors, ecolor=INK, error_kw={"linewidth": 0.8}
             )

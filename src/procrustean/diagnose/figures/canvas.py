@@ -7,6 +7,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
+import numpy.typing as npt
+
 from ...errors import RunError
 from ...report.figures import GRID, INK, MUTED
 
@@ -78,12 +81,23 @@ def look(number: int) -> tuple[str, str]:
     return COLOURS[number % len(COLOURS)], MARKERS[(number + number // len(COLOURS)) % len(MARKERS)]
 
 
+def whiskers(percent: npt.ArrayLike, spread: npt.ArrayLike) -> npt.NDArray[np.float64]:
+    """How far whiskers of this spread reach below and above shares in percent, [2, ...]: no share is beyond 0 or 100.
+
+    >>> whiskers([50.0, 97.0], [10.0, 10.0]).tolist()
+    [[10.0, 10.0], [10.0, 3.0]]
+    """
+    middle, length = np.asarray(percent, np.float64), np.asarray(spread, np.float64)
+    return np.stack([np.minimum(length, middle), np.minimum(length, 100 - middle)])
+
+
 def line_with_spread(
     panel: Axes, x: Sequence[float], y: Sequence[float], spread: Sequence[float], number: int
 ) -> tuple[str, str]:
-    """Draw a line with bars of this length to either side of its points; returns its look."""
+    """Draw a line of shares in percent with whiskers of this spread at its points; returns its look."""
     colour, marker = look(number)
-    panel.errorbar(x, y, yerr=spread, color=colour, marker=marker, markersize=5, linewidth=1.8, elinewidth=1, zorder=3)
+    reach = whiskers(y, spread)
+    panel.errorbar(x, y, yerr=reach, color=colour, marker=marker, markersize=5, linewidth=1.8, elinewidth=1, zorder=3)
     return colour, marker
 
 

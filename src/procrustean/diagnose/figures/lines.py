@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from ...report.figures import INK, MUTED, major_to_minor
 from .canvas import LARGEST, SMALLEST, axis_labels, from_zero, legend, sheet, title
 from .panels import Panel, class_name, extreme_names
@@ -23,7 +25,7 @@ def progress(panels: Sequence[Panel], *, all_classes: bool = False) -> Figure:
     figure, axes = sheet(2, len(panels))
     for column, panel in enumerate(panels):
         title(axes[0][column], panel.title, panel.along)
-        _draw(axes[0][column], panel, "train_recall", all_classes, scale=100)
+        _draw(axes[0][column], panel, "train_recall", all_classes, scale=100, most=100)
         _draw(axes[1][column], panel, "classification_ratio", all_classes, scale=100)
         axes[0][column].set_ylim(-3, 103)
         axes[1][column].axhline(100, color=MUTED, linewidth=1, linestyle=(0, (1, 2)), zorder=1)
@@ -75,7 +77,17 @@ def remarks(panels: Sequence[Panel]) -> list[str]:
     ]
 
 
-def _draw(axis: Axes, panel: Panel, name: str, all_classes: bool, *, scale: float = 1.0, dashed: bool = False) -> None:
+def _draw(
+    axis: Axes,
+    panel: Panel,
+    name: str,
+    all_classes: bool,
+    *,
+    scale: float = 1.0,
+    most: float = np.inf,
+    dashed: bool = False,
+) -> None:
+    """Draw a curve of each class that is shown, with a band that ends where there are no values: at 0 and at `most`."""
     from matplotlib.ticker import MaxNLocator
 
     epochs, mean, spread = panel.measured(name)
@@ -95,7 +107,8 @@ def _draw(axis: Axes, panel: Panel, name: str, all_classes: bool, *, scale: floa
             solid_capstyle="round",
         )
         if len(panel.curves) > 1 and not dashed:
-            axis.fill_between(epochs, values - band, values + band, color=colour, alpha=0.14, linewidth=0, zorder=2)
+            low, high = np.maximum(values - band, 0), np.minimum(values + band, most)
+            axis.fill_between(epochs, low, high, color=colour, alpha=0.14, linewidth=0, zorder=2)
     if alone:
         axis.set_xlim(epochs[0] - 1, epochs[0] + 1)
         axis.set_xticks(epochs)
