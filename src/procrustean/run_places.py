@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 import os
 from difflib import get_close_matches
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
 from .console import command_text
 from .errors import RunError
+from .method_table import METHODS
 
 CONFIG_FILE, RESULT_FILE = "config.json", "result.json"
 CANDIDATES = "candidates"  # the folder in which `tune` keeps the runs that it chooses by
@@ -19,7 +21,8 @@ DEPTH = 3  # how many folders deep runs are looked for: `tune` in a folder of ru
 def runs_in(path: Path) -> list[Path]:
     """A run, by its folder or its result file, stands for itself; a folder for the runs and result files in it.
 
-    Those are looked for up to DEPTH folders deep. A folder without any stands for itself.
+    Those are looked for up to DEPTH folders deep, and those of one folder come in the order in which the library lists
+    their methods: names of folders have none. A folder without any stands for itself.
 
     Raises:
         RunError: when there is nothing at the path.
@@ -28,7 +31,8 @@ def runs_in(path: Path) -> list[Path]:
         raise no_run_at(path)
     if path.is_file() or is_run(path):
         return [path]
-    return _runs_below(path, DEPTH) or [path]
+    below = groupby(_runs_below(path, DEPTH), key=lambda run: run.parent)
+    return [run for _, runs in below for run in sorted(runs, key=_place_of_method)] or [path]
 
 
 def is_run(folder: Path) -> bool:
@@ -80,9 +84,22 @@ def resume_command(run: Path, source: str | os.PathLike[str] | None = None) -> s
 
 def method_of(run: Path) -> str:
     """The method that the settings of a run directory name; empty where there are none to be read."""
-    record = _content(run / CONFIG_FILE)
-    config = record.get("config") if isinstance(record, dict) else None
-    return str(config.get("method", "")) if isinstance(config, dict) else ""
+    return str(_settings_in(run / CONFIG_FILE).get("method", ""))
+
+
+def _place_of_method(run: Path) -> tuple[int, bool]:
+    """Where a run stands by its method: as in the library's table, with DRW after without; those of the user's last."""
+    kept = [run] if run.is_file() else [run / CONFIG_FILE, run / RESULT_FILE]
+    settings = next(filter(None, map(_settings_in, kept)), {})
+    names, method = list(METHODS), settings.get("method")
+    return names.index(method) if method in names else len(names), bool(settings.get("drw"))
+
+
+def _settings_in(file: Path) -> dict[str, Any]:
+    """The settings that a file of a run holds; none where they cannot be read."""
+    record = _content(file)
+    settings = record.get("config") if isinstance(record, dict) else None
+    return settings if isinstance(settings, dict) else {}
 
 
 def no_run_at(path: Path, what: str = "run", *, lacks: str = CONFIG_FILE) -> RunError:

@@ -45,6 +45,20 @@ def test_a_folder_of_result_files_stands_for_them(tmp_path: Path) -> None:
     assert runs_in(tmp_path) == [tmp_path / "a.json", tmp_path / "b.json", run]
 
 
+def test_runs_of_a_folder_come_as_the_library_lists_their_methods(tmp_path: Path) -> None:
+    """Of a copy of the record alone too; the order of names would be ERM, Smoothing, LDAM, MFW with DRW and without."""
+    names = ["a-erm", "b-mine", "c-ldam", "d-mfw-drw", "e-mfw", "f-mfw"]
+    methods = ["erm", "mine.py:smoothing@0123", "ldam", "mfw", "mfw", "mfw"]
+    for name, method in zip(names, methods, strict=True):
+        settings = {"config": {"method": method, "drw": "drw" in name}}
+        run = a_run(tmp_path / "fleet" / name, file := "result.json" if name == "e-mfw" else "config.json")
+        (run / file).write_text(json.dumps(settings))
+    found = [run.name for run in runs_in(tmp_path / "fleet")]
+    assert found == ["a-erm", "c-ldam", "e-mfw", "f-mfw", "d-mfw-drw", "b-mine"]
+    a_run(tmp_path / "earlier")
+    assert [run.name for run in runs_in(tmp_path)] == ["earlier", *found]
+
+
 def test_one_message_for_a_run_that_is_not_there(tmp_path: Path) -> None:
     a_run(tmp_path / "runs" / "erm")
     a_run(tmp_path / "runs" / "something-else")

@@ -14,6 +14,7 @@ from procrustean.report.curves import class_curves, overall_curves, shown_percen
 from procrustean.report.examples import ExampleFinder
 from procrustean.report.formats import Table, readable, to_csv, to_latex
 from procrustean.report.ongoing import Ongoing
+from procrustean.report.ordering import by_options
 from procrustean.report.provenance import configuration, run_rows
 from procrustean.report.results import (
     Group,
@@ -52,7 +53,7 @@ def page_data(
         finder: finds example images of confusions; without it there are none.
     """
     known = [*results, *(run.result for run in ongoing if run.result is not None)]
-    groups = group_results(_with_source_hash(known))
+    groups = by_options(group_results(_with_source_hash(known)))
     blocks = split_by_data(groups)
     return {
         "title": _title(groups),
