@@ -45,6 +45,14 @@ def test_nothing_is_held_out_where_that_is_asked_for(colours: Path, call: Call, 
     assert "leave it out for 15 % of each class, or name a method" in compared.err
 
 
+def test_a_named_method_says_at_the_start_that_nothing_is_held_out(colours: Path, call: Call, tmp_path: Path) -> None:
+    shutil.copytree(colours / "train", tmp_path / "photos")
+    answer = call("train", "photos", "--method", "erm", "--epochs", "1", "--device", "cpu", "--run-dir", "run")
+    assert answer.code == 0, answer.err
+    assert answer.err.startswith("no images are held out, so there will be no thresholds")
+    assert "--hold-out 0.15 gives them" in answer.err
+
+
 def test_the_end_of_a_training_on_own_images(colours: Path, call: Call) -> None:
     answer = call("train", colours, "--method", "erm", "--epochs", "1", "--run-dir", "my run", "--device", "cpu")
     result = json.loads(Path("my run/result.json").read_text())

@@ -27,6 +27,10 @@ from .settings import EVALUATIONS, Settings, choose_settings, rate_for, settings
 
 #: The share of each class that is set aside to choose and calibrate on, where there is no validation set.
 HOLD_OUT = 0.15
+NONE_HELD_OUT = (
+    "no images are held out, so there will be no thresholds, no calibrated probabilities and no choice of the epoch; "
+    f"--hold-out {HOLD_OUT} gives them"
+)
 #: Settings that are chosen for the images and the machine.
 FILLED = ("net", "epochs", "batch_size", "lr", "evaluate_every")
 #: To what images are made smaller for a network that was named.
@@ -103,10 +107,13 @@ def planned(
 def with_hold_out(config: RunConfig, has_val: bool) -> tuple[RunConfig, list[str]]:
     """Settings that hold images out where there is no validation set and the method is left open, and why.
 
-    Who asks for none gets none; a comparison of methods, which needs some, is refused.
+    Who asks for none gets none, and so does who names a method, but is told what will be missing; a comparison of
+    methods, which needs some, is refused.
     """
-    if config.method not in (ADVISED, AUTO) or has_val:
+    if has_val:
         return config, []
+    if config.method not in (ADVISED, AUTO):
+        return config, [] if config.hold_out else [NONE_HELD_OUT]
     _refuse_none_to_compare_on(config)
     if config.hold_out is not None:
         return config, []

@@ -98,6 +98,16 @@ def test_none_is_held_out_where_that_is_asked_for() -> None:
             planned(refused, splits=splits() if refused is compared else None, machine=CPU)
 
 
+def test_that_a_named_method_holds_none_out_is_said_with_what_will_be_missing() -> None:
+    named = RunConfig("mine", method="erm")
+    assert planned(named, splits=splits(), machine=CPU).why[0] == (
+        "no images are held out, so there will be no thresholds, no calibrated probabilities and no choice of the "
+        "epoch; --hold-out 0.15 gives them"
+    )
+    for asked, images in ((replace(named, hold_out=0.2), splits()), (named, splits(val=True))):
+        assert not any("held out" in why for why in planned(asked, splits=images, machine=CPU).why)
+
+
 def test_what_is_held_out_is_open_while_the_method_is() -> None:
     for method in (ADVISED, AUTO):
         settings = RunConfig("mine", method=method)
@@ -135,7 +145,7 @@ def test_weights_in_the_cache_are_found_and_used(
     assert pretrained.found_pretrained(64, 1) is None
     plan = planned(RunConfig("mine", method="erm"), splits=splits((30, 9), side=64), machine=CPU)
     assert (plan.config.net, plan.config.pretrained) == ("torchvision:resnet18", "cache")
-    assert "pretrained weights" in plan.why[0]
+    assert "pretrained weights" in plan.why[1]
 
 
 def test_the_plan_does_not_depend_on_how_busy_the_machine_is(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
