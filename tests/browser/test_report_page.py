@@ -150,6 +150,19 @@ def test_numbers_in_plot_and_table_agree(browser: Browser, report: Path) -> None
     assert plotted == tabled
 
 
+def test_few_classes_are_shown_unfolded_and_examples_name_their_run(
+    browser: Browser, report: Path, runs: list[Path]
+) -> None:
+    browser.open(report.as_uri())
+    shown = [table.text.splitlines()[0] for table in browser.all("#classes table") if table.is_displayed()]
+    assert shown[0] == "class training images test images ERM MFW"
+    assert "Precision of every class as a table" in browser.one("#classes details").text
+    assert "Expected calibration error" in browser.one("#result").text
+    named = [note.text for note in browser.all("#confusion .note") if note.text.startswith("Example images")]
+    assert named[0].startswith(f"Example images confused by the run {runs[0].name}")
+    assert browser.one("#confusion code").text == runs[0].name
+
+
 def test_results_a_tenth_of_a_point_apart_do_not_look_far_apart(
     browser: Browser, runs: list[Path], tmp_path: Path
 ) -> None:

@@ -1,4 +1,4 @@
-"""Every option of the program stands on a page."""
+"""Every option of the program stands on a page, and extras are installed as the README says."""
 
 from __future__ import annotations
 
@@ -33,3 +33,10 @@ def test_options_are_documented(command: tuple[str, ...], capsys: pytest.Capture
     assert end.value.code == 0
     options = set(OPTION.findall(capsys.readouterr().out)) - {"--help"}
     assert not [option for option in sorted(options) if not re.search(rf"{option}(?![\w-])", PAGES)]
+
+
+def test_extras_are_installed_into_the_clone_with_the_tested_versions() -> None:
+    """Without -e a copy of the library would take the place of the one in use."""
+    commands = re.findall(r"pip install [^`\n]*'\.\[\w+\]'", PAGES)
+    assert len(commands) > 5
+    assert {command.rpartition(" ")[0] for command in commands} == {"pip install -c constraints.txt -e"}
