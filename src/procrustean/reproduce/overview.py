@@ -23,14 +23,17 @@ from .store import Store
 def listing(definitions: Definitions, store: Store, *, data_seed: int = 0) -> Table:
     """All tables and suites, and how many of their cells have been measured."""
     rows = []
+    measured: set[Place] = set()
     for name, spec in definitions.tables.items():
         cells = table_cells(spec, store, data_seed=data_seed)
-        measured = sum(cell.seeds > 0 for cell in cells)
-        rows.append((Cell(name), Cell(f"{measured} of {len(cells)}"), Cell(spec.title), Cell(spec.place)))
+        here = {cell.cell for cell in cells if cell.seeds > 0}
+        rows.append((Cell(name), Cell(f"{len(here)} of {len(cells)}"), Cell(spec.title), Cell(spec.place)))
+        measured |= here
     for name, suite in definitions.suites.items():
         parts = ", ".join(dict.fromkeys(part.table for part in suite.parts))
-        count = len(definitions.cells(suite.parts))
-        rows.append((Cell(name), Cell(f"{count} cells"), Cell(suite.title), Cell(f"suite: {parts}")))
+        places = definitions.cells(suite.parts)
+        share = f"{len(measured.intersection(places))} of {len(places)}"
+        rows.append((Cell(name), Cell(share), Cell(suite.title), Cell(f"suite: {parts}")))
     columns = (
         Column("table", "table", numeric=False),
         Column("measured", "measured"),

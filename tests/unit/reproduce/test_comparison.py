@@ -175,6 +175,8 @@ def test_the_list_counts_measured_cells(open_store: OpenStore, write: Write) -> 
     write(run("erm"), 0.69, 0.704)
     rows = {row[0].text: row[1].text for row in listing(paper_definitions(), open_store()).rows}
     assert (rows["cifar"], rows["layer"], rows["toy"]) == ("1 of 124", "1 of 24", "0 of 2")
+    # ERM at ratio 100 is in the tables of layers and of label mixing, which are both parts of the ablations
+    assert (rows["rho100"], rows["ablations"], rows["cifar10-ratios"]) == ("1 of 18", "2 of 42", "0 of 16")
 
 
 def test_what_holds_for_several_tables_is_said_once(open_store: OpenStore, write: Write) -> None:
