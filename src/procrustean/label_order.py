@@ -11,15 +11,19 @@ from torch import Tensor
 FIRST_LOOK = 64  # labels; each later look is at twice as many
 STANDARD_ERRORS = 6.0  # so many below a balanced sampler are no chance, even where every label is seen twice
 EXCESS = 0.1  # share of the labels that classes have beyond their counts; a sorted data set has none in its first epoch
+MATCHES = 0.05  # share of an epoch's labels that may be of other classes than counted, incomplete batches for example
 
 
 class LabelOrder:
-    """Tallies labels for about an epoch, and tells if classes with small counts come more often than those with large.
+    """Tallies labels for about an epoch, and tells if they are not those of the counts.
 
-    Three things look alike at first and are no mistake: batches by chance, a sampler that shows all classes equally
-    often, and a data set that is sorted by class and begins with the small ones. The first two are told by the mean log
-    count of the labels, which is lower than that of the classes only where the labels run against the counts. The last
-    is told by its classes, none of which has more labels than its count.
+    Early, if classes with small counts come more often than those with large. Three things look alike at first and are
+    no mistake: batches by chance, a sampler that shows all classes equally often, and a data set that is sorted by
+    class and begins with the small ones. The first two are told by the mean log count of the labels, which is lower
+    than that of the classes only where the labels run against the counts. The last is told by its classes, none of
+    which has more labels than its count.
+
+    After an epoch, if the classes have come as often as the counts say, but in another order.
 
     >>> balanced = torch.arange(4).repeat(200)
     >>> reverse = torch.arange(4).repeat_interleave(torch.tensor([400, 300, 20, 10]))
@@ -27,6 +31,8 @@ class LabelOrder:
     True
     >>> LabelOrder([10, 20, 300, 400]).against(reverse)
     'of 730 labels 400 were of class 0, which has 10 images by its count, and 10 of class 3, which has 400'
+    >>> LabelOrder([300, 20, 10, 400]).against(reverse)
+    'of 730 labels 300 were of class 1, which has 20 images by its count, and 10 of class 3, which has 400'
     """
 
     def __init__(self, counts: Sequence[int]) -> None:
@@ -42,13 +48,13 @@ class LabelOrder:
         return self.seen >= self.total
 
     def against(self, labels: Tensor) -> str | None:
-        """Count the labels of a batch, class indices on the CPU; the evidence if they run against the counts."""
+        """Count the labels of a batch, class indices on the CPU; the evidence if they are not those of the counts."""
         self.tally = self.tally + torch.bincount(labels.long(), minlength=len(self.tally))
         self.seen += len(labels)
         if self.seen < self.next_look and not self.settled:
             return None
         self.next_look = 2 * self.seen
-        return self._evidence() if self._reversed() else None
+        return self._evidence() if self._reversed() or self._permuted() else None
 
     def _reversed(self) -> bool:
         sizes = self.counts.log()
@@ -59,10 +65,26 @@ class LabelOrder:
         excess = float((self.tally - self.counts).clamp(min=0).sum()) / self.seen
         return below * math.sqrt(self.seen) > STANDARD_ERRORS and excess > EXCESS
 
+    def _permuted(self) -> bool:
+        came = self._in_an_epoch()
+        alike = _elsewhere(came.sort().values, self.counts.sort().values) < MATCHES
+        by_chance = math.sqrt(len(self.counts) / self.total)  # twice what draws with replacement give in the mean
+        return self.settled and alike and _elsewhere(came, self.counts) > 2 * MATCHES + by_chance
+
+    def _in_an_epoch(self) -> Tensor:
+        """Labels of each class, as if an epoch had come by."""
+        return self.tally.double() * (self.total / self.seen)
+
     def _evidence(self) -> str:
-        often, large = int(self.tally.argmax()), int(self.counts.argmax())
+        surplus = self._in_an_epoch() - self.counts
+        often, large = int(surplus.argmax()), int(surplus.argmin())
         came, images = self.tally.tolist(), self.counts.long().tolist()
         return (
             f"of {self.seen} labels {came[often]} were of class {often}, which has {images[often]} images by its "
             f"count, and {came[large]} of class {large}, which has {images[large]}"
         )
+
+
+def _elsewhere(came: Tensor, counts: Tensor) -> float:
+    """Share of the labels that are of other classes than the counts say."""
+    return float((came - counts).abs().sum() / (2 * counts.sum()))

@@ -36,7 +36,7 @@ SOFT_LABELS = (
     "gain. Leave the mixing of labels out, or hand over class indices"
 )
 
-AGAINST_THE_COUNTS = "the labels run against the counts, so MFW weakens the small classes instead of the large ones"
+AGAINST_THE_COUNTS = "the labels run against the counts, so MFW weakens other classes than the large ones"
 IN_LABEL_ORDER = (
     "Give the counts in the order of the labels, as procrustean.class_counts(labels) does; if a sampler draws small "
     "classes more often than large ones on purpose, all is well"
@@ -161,7 +161,7 @@ class MFW(nn.Module):
         return own * from_uniform(self.quantiles, u)
 
     def watch_order(self, labels: Tensor) -> None:
-        """Warn once if the labels of the training run against the counts; takes labels that `sample` has checked.
+        """Warn once if the labels of the training are not those of the counts; takes labels that `sample` has checked.
 
         They are looked at on the CPU alone, for about an epoch: on a GPU reading them would make every step wait.
         """

@@ -118,7 +118,10 @@ def test_processes_end_with_the_program_and_save(
     (tmp_path / "grid.yaml").write_text(yaml.safe_dump({"base": {**base, "epochs": 3000}, "grid": {"seed": [0]}}))
     arguments = ["fleet", tmp_path / "grid.yaml", "--output", tmp_path / "runs", "--processes", "1"]
     program = forked.start(arguments, tmp_path / "log")
-    assert forked.wait_for(lambda: bool(list(tmp_path.glob("runs/*/checkpoints.json"))), program)
+    # On a slow machine the first checkpoint comes before the first epoch has ended.
+    assert forked.wait_for(
+        lambda: all(list(tmp_path.glob(f"runs/*/{name}")) for name in ("checkpoints.json", "epochs.jsonl")), program
+    )
     (run,) = (tmp_path / "runs").iterdir()
     assert program.pid is not None
     (worker,) = children(program.pid)

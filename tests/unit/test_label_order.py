@@ -43,6 +43,16 @@ def test_reversed_counts_are_told_once(counts: tuple[int, ...]) -> None:
     assert told_in_training(mfw, labels) == []
 
 
+@pytest.mark.parametrize("wrong", [(20, 400, 500, 10), (400, 20, 10, 500), (500, 10, 400, 20)])
+def test_any_other_order_is_told_after_an_epoch(wrong: tuple[int, ...]) -> None:
+    (said,) = told_in_training(MFW(wrong), shuffled(COUNTS))
+    assert "of 930 labels" in said
+
+
+def test_a_swap_of_small_classes_hardly_matters() -> None:
+    assert told_in_training(MFW((500, 400, 10, 20)), shuffled(COUNTS)) == []
+
+
 def test_the_evidence_is_named_and_comes_early() -> None:
     labels = shuffled(COUNTS)[:64]
     with pytest.warns(UserWarning, match=r"of 64 labels \d\d were of class 0, which has 10 images by its count"):
@@ -53,6 +63,9 @@ STREAMS: dict[str, Callable[[Sequence[int]], Tensor]] = {
     "as counted": lambda counts: torch.cat([shuffled(counts) for _ in range(3)]),
     "balanced by chance": lambda counts: torch.randint(len(counts), (3 * sum(counts),)),
     "balanced exactly": lambda counts: shuffled([sum(counts)] * len(counts)),
+    "drawn with replacement": lambda counts: torch.multinomial(
+        torch.tensor(counts).double(), 3 * sum(counts), replacement=True
+    ),
     "half balanced": lambda counts: torch.multinomial(torch.tensor(counts).sqrt(), 3 * sum(counts), replacement=True),
     "sorted, small classes first": lambda counts: shuffled(counts).sort(descending=True).values.repeat(3),
 }
