@@ -53,36 +53,49 @@ def advised(counts: Sequence[int]) -> Advice:
     ratio = max(checked) / min(checked)
     if ratio < MILD:
         return Advice(Choice("erm", False), f"the classes are near equal (ratio {ratio:.1f}): nothing to correct")
-    setting = nearest(checked)
+    many, near = nearest(checked), nearest(checked, least_compared=1)
+    setting = near if _beaten(ranked(many)[0], near) else many
     best, *others = ranked(setting)
     erm = _found(setting, "erm", drw=False)
     plain = f" against {_percent(erm)} of plain training" if erm is not None else ""
     equals = [Choice(row.method, row.drw).name for row in others if not best.result.told_apart(row.result)]
     doubt = f"; not told apart from {', '.join(equals)}" if equals else ""
-    nearer = _nearer(checked, best)
-    place = f"the nearest to these counts{f' with {LEAST_COMPARED} methods or more' * bool(nearer)}"
+    elsewhere = "" if many == near else _beaten_text(many, near) if setting == near else _nearer_text(near, best)
+    place = f"the nearest to these counts{f' with {LEAST_COMPARED} methods or more' * (setting != near)}"
     why = (
         f"best of {1 + len(others)} methods measured on {setting.name} ({setting.largest} to {setting.smallest} "
-        f"images per class, {place}): {_percent(best)}{plain}, {best.seeds} seeds{doubt}{nearer} "
+        f"images per class, {place}): {_percent(best)}{plain}, {best.seeds} seeds{doubt}{elsewhere} "
         "(docs/which-method.md)"
     )
     return Advice(Choice(best.method, best.drw), why)
 
 
-def _nearer(counts: Sequence[int], best: Measured) -> str:
+def _beaten(best: Measured, near: Setting) -> bool:
+    """Whether the best method of another setting is told apart from the first one here, and so is not it."""
+    own = _found(near, best.method, drw=best.drw)
+    return own is not None and ranked(near)[0].result.told_apart(own.result) is True
+
+
+def _beaten_text(many: Setting, near: Setting) -> str:
+    """What became of the method that is the best where more were compared."""
+    best = ranked(many)[0]
+    own = _found(near, best.method, drw=best.drw)
+    assert own is not None
+    name = Choice(best.method, best.drw).name
+    return f"; {name}, the best of {len(ranked(many))} on {many.name}, had {_percent(own)}"
+
+
+def _nearer_text(near: Setting, best: Measured) -> str:
     """What a setting nearer to the counts says of the advised method, if too few were compared there for an advice."""
-    setting = nearest(counts, least_compared=1)
-    if setting == best.setting:
-        return ""
-    rows = ranked(setting)
-    first, own, erm = rows[0], _found(setting, best.method, drw=best.drw), _found(setting, "erm", drw=False)
+    rows = ranked(near)
+    first, own, erm = rows[0], _found(near, best.method, drw=best.drw), _found(near, "erm", drw=False)
     found = [f"{Choice(first.method, first.drw).name} was first with {_percent(first)}"]
     if own != first:
         name = Choice(best.method, best.drw).name
         found.append(f"{name} was not measured" if own is None else f"{name} had {_percent(own)}")
     if erm not in (None, first, own):
         found.append(f"plain training had {_percent(erm)}")
-    return f"; on {setting.name}, which is nearer but has {len(rows)} methods only, {', '.join(found)}"
+    return f"; on {near.name}, which is nearer but has {len(rows)} methods only, {', '.join(found)}"
 
 
 def _found(setting: Setting, method: str, *, drw: bool) -> Measured | None:
