@@ -226,6 +226,12 @@ def test_the_time_box_says_what_is_left(mine: str, call: Call) -> None:
     assert "the time is up, 1 run remains" in one.err
 
 
+def test_tables_without_such_rows_are_named(call: Call) -> None:
+    answer = call("reproduce", "layer", "alpha", "--rows", "MFW*", "--dry-run")
+    assert (answer.code, "| alpha " in answer.out) == (0, False)
+    assert "nothing of alpha, which has no such rows and columns; its rows are 'alpha=0.1', 'alpha=0.2'" in answer.err
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

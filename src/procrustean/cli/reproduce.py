@@ -92,6 +92,8 @@ class Reproduce:
         definitions = self._definitions()
         names = tuple(definitions.tables) if self.show and not self.names else self.names
         parts = definitions.parts(names, self.rows, self.columns)
+        if self.names:
+            self._say_left_out(definitions, parts)
         trains = bool(names) and not self.show and self.pages is None
         if self.pages is not None:
             check_folder(self.pages, "--pages")
@@ -153,6 +155,20 @@ class Reproduce:
         if plan.blocked and not plan.runs:
             raise ConfigError("nothing can be trained. " + "; ".join(blocked_lines(plan)))
         return plan
+
+    def _say_left_out(self, definitions: Definitions, parts: list[Part]) -> None:
+        """Name the tables that were asked for and have none of the rows and columns."""
+        from ..streams import notify
+
+        kept = {part.table for part in parts}
+        asked = dict.fromkeys(part.table for part in definitions.parts(self.names))
+        for name in asked:
+            if name not in kept:
+                spec = definitions.tables[name]
+                notify(
+                    f"nothing of {name}, which has no such rows and columns; its rows are "
+                    f"{', '.join(map(repr, spec.row_names))}, its columns {', '.join(map(repr, spec.columns))}"
+                )
 
     def _train(self, definitions: Definitions, parts: list[Part], store: Store, began: float) -> int:
         from ..console import duration_text, make_reporter

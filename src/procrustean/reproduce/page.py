@@ -40,6 +40,7 @@ after a kill. `--dry-run` prints the plan and the predicted time:
 $ procrustean reproduce
 $ procrustean reproduce rho100 --seeds 3 --minutes 9 --dry-run
 $ procrustean reproduce cifar --rows MFW 'MFW-*' --columns 'cifar10-*' --held-out --dry-run
+$ procrustean reproduce ablations --rows 'MFW*' 'alpha*' --columns 'cifar10-*' --dry-run
 $ procrustean reproduce fidelity --seeds 3 --minutes 9 --dry-run
 $ procrustean reproduce cifar --show
 $ procrustean reproduce alpha --show --format latex
