@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 FIRST_LOOK = 64  # labels; each later look is at twice as many
+FEWEST_BATCHES = 16  # to tell by them how much batches differ by chance
 STANDARD_ERRORS = 6.0  # so many below a balanced sampler are no chance, even where every label is seen twice
 EXCESS = 0.1  # share of the labels that classes have beyond their counts; a sorted data set has none in its first epoch
 MATCHES = 0.05  # share of an epoch's labels that may be of other classes than counted, incomplete batches for example
@@ -20,8 +21,9 @@ class LabelOrder:
     Early, if classes with small counts come more often than those with large. Three things look alike at first and are
     no mistake: batches by chance, a sampler that shows all classes equally often, and a data set that is sorted by
     class and begins with the small ones. The first two are told by the mean log count of the labels, which is lower
-    than that of the classes only where the labels run against the counts. The last is told by its classes, none of
-    which has more labels than its count.
+    than that of the classes only where the labels run against the counts; its error is taken from the batches, since a
+    sampler may fill each of them with a few classes. The last is told by its classes, none of which has more labels
+    than its count.
 
     After an epoch, if the classes have come as often as the counts say, but in another order.
 
@@ -41,6 +43,8 @@ class LabelOrder:
         self.tally = torch.zeros(len(counts), dtype=torch.int64, device="cpu")
         self.seen, self.next_look = 0, FIRST_LOOK
         self.total = sum(counts)
+        # By how much the log counts of each batch are below those of balanced labels: sum, and sum of the squares.
+        self.batches, self._below, self._below_squared = 0, 0.0, 0.0
 
     @property
     def settled(self) -> bool:
@@ -49,21 +53,31 @@ class LabelOrder:
 
     def against(self, labels: Tensor) -> str | None:
         """Count the labels of a batch, class indices on the CPU; the evidence if they are not those of the counts."""
-        self.tally = self.tally + torch.bincount(labels.long(), minlength=len(self.tally))
+        came = torch.bincount(labels.long(), minlength=len(self.tally))
+        self.tally = self.tally + came
         self.seen += len(labels)
+        below = float(came.double() @ self._smallness)
+        self.batches += 1
+        self._below += below
+        self._below_squared += below**2
         if self.seen < self.next_look and not self.settled:
             return None
         self.next_look = 2 * self.seen
         return self._evidence() if self._reversed() or self._permuted() else None
 
-    def _reversed(self) -> bool:
+    @property
+    def _smallness(self) -> Tensor:
+        """How far the log count of each class is below the mean of the classes."""
         sizes = self.counts.log()
-        spread = float(sizes.std(correction=0))
-        if not (spread and self.seen):
+        return sizes.mean() - sizes
+
+    def _reversed(self) -> bool:
+        if self.batches < FEWEST_BATCHES:
             return False
-        below = float(sizes.mean() - self.tally.double() @ sizes / self.seen) / spread
+        by_labels = self.seen * float(self._smallness.square().mean())  # variance if each were drawn by itself
+        by_batches = (self._below_squared - self._below**2 / self.batches) * self.batches / (self.batches - 1)
         excess = float((self.tally - self.counts).clamp(min=0).sum()) / self.seen
-        return below * math.sqrt(self.seen) > STANDARD_ERRORS and excess > EXCESS
+        return excess > EXCESS and self._below > STANDARD_ERRORS * math.sqrt(max(by_labels, by_batches))
 
     def _permuted(self) -> bool:
         came = self._in_an_epoch()

@@ -75,6 +75,7 @@ class MFW(nn.Module):
 
     strength: Tensor
     quantiles: Tensor
+    _order: LabelOrder | None = None  # while labels are looked at
 
     def __init__(
         self,
@@ -107,7 +108,8 @@ class MFW(nn.Module):
         self.register_buffer("quantiles", beta_quantiles(self.alpha), persistent=False)
         self.idle = not any(values)
         # Strengths that were given do not come from the counts, whatever order these have.
-        self._order = None if self.idle or strength is not None else LabelOrder(self.counts)
+        if not self.idle and strength is None:
+            self._order = LabelOrder(self.counts)
         self._cuda_labels_checked = False
         self._warned: set[str] = set()
         if self.idle:

@@ -110,8 +110,11 @@ def _another_feature(elements: Any, first: Tensor) -> bool:
 
 
 def _of_the_same_samples(tensor: Tensor, first: Tensor) -> bool:
-    """Whether a tensor goes on beside the first, with the batch in front; losses and attention weights do not."""
-    if tensor.dim() < 2 or first.dim() < 2 or _is_attention(tensor, first):
+    """Whether a tensor goes on beside the first, with the batch in front; losses and attention weights do not.
+
+    Nor do weights of the layer, such as a codebook, which may happen to have as many rows as the batch.
+    """
+    if tensor.dim() < 2 or first.dim() < 2 or isinstance(tensor, nn.Parameter) or _is_attention(tensor, first):
         return False
     # The states of recurrent layers have the batch as their second dimension, whatever the output has.
     return first.shape[0] in (tensor.shape[:2] if tensor.dim() == first.dim() else tensor.shape[:1])

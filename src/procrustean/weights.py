@@ -139,6 +139,7 @@ class DRW(nn.Module):
     """
 
     weights: Tensor
+    _asked = _warned = False  # whether an epoch has been asked for, and a warning given
 
     def __init__(
         self, counts: Iterable[SupportsInt], epochs: float, *, start: float = 0.8, beta: float = 0.9999
@@ -149,23 +150,26 @@ class DRW(nn.Module):
         self.epochs, self.first = epochs, first_deferred(start, epochs)
         # Not persistent: a model that holds a DRW keeps the state-dict keys it has without it.
         self.register_buffer("weights", effective_number(checked_counts(counts), beta), persistent=False)
-        self._asked = self._warned = False
 
     def forward(self, epoch: float) -> Tensor:
         """Class weights [C] of an epoch (or step) counted from 0: ones until DRW sets in; they sum to C."""
+        return self._checked(epoch, frames=3)  # of nn.Module and of this method
+
+    def _checked(self, epoch: float, *, frames: int) -> Tensor:
+        """The weights of an epoch; `frames` lie between this method and the user's line, at which warnings point."""
         if not epoch >= 0:
             raise ConfigError(
                 f"epoch = {epoch!r} received; epochs are counted from 0, so those of this DRW are below {self.epochs}"
             )
         if self.training and not torch.compiler.is_compiling():
-            self._notice_wrong_counting(epoch)
+            self._notice_wrong_counting(epoch, frames + 1)
         return self.in_force(epoch)
 
     def in_force(self, epoch: float) -> Tensor:
         """The weights of an epoch that is known to be counted from 0."""
         return self.weights if epoch >= self.first else torch.ones_like(self.weights)
 
-    def _notice_wrong_counting(self, epoch: float) -> None:
+    def _notice_wrong_counting(self, epoch: float, frames: int) -> None:
         """Warn once of epochs that seem to be counted from 1, at the first of them, and of those past the end.
 
         No error: training may be resumed at 1, and go on past the end, as Lightning's weight averaging does for one
@@ -184,13 +188,13 @@ class DRW(nn.Module):
         warnings.warn(
             f"{told}; if your epochs begin with 1, write drw(epoch - 1), and give DRW(counts, epochs) the length of "
             "the whole training. A training that is resumed here, or goes on past its end, is in order",
-            stacklevel=5,  # where the module is called, behind the two frames of nn.Module
+            stacklevel=frames + 2,
         )
 
     def weighted_mean(self, losses: Tensor, labels: Tensor, epoch: float) -> Tensor:
         """Mean of per-sample losses [B] by the weights of their classes, for other losses than cross-entropy."""
         check_label_range(labels, len(self.weights))
-        own = self.forward(epoch)[labels.long()]
+        own = self._checked(epoch, frames=1)[labels.long()]
         return (own * losses).sum() / own.sum()
 
     def extra_repr(self) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import pickle
+import re
 import warnings
 from collections.abc import Callable, Sequence
 
@@ -12,7 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from procrustean import MFW
+from procrustean import DRW, MFW
 
 COUNTS = (500, 400, 20, 10)
 STEP = (300,) * 5 + (15,) * 5
@@ -54,9 +55,8 @@ def test_a_swap_of_small_classes_hardly_matters() -> None:
 
 
 def test_the_evidence_is_named_and_comes_early() -> None:
-    labels = shuffled(COUNTS)[:64]
-    with pytest.warns(UserWarning, match=r"of 64 labels \d\d were of class 0, which has 10 images by its count"):
-        MFW(COUNTS[::-1])(torch.zeros(64, 1), labels)
+    (said,) = told_in_training(MFW(COUNTS[::-1]), shuffled(COUNTS)[:512])
+    assert re.search(r"of 512 labels \d+ were of class 0, which has 10 images by its count", said)
 
 
 STREAMS: dict[str, Callable[[Sequence[int]], Tensor]] = {
@@ -77,11 +77,26 @@ def test_other_streams_are_not(counts: tuple[int, ...], stream: Callable[[Sequen
     assert told_in_training(MFW(counts), stream(counts)) == []
 
 
+def few_classes_a_batch(counts: Sequence[int], classes: int, images: int) -> Tensor:
+    """Batches of a few classes, drawn equally often, and as many images of each."""
+    batches = sum(counts) // (classes * images)
+    chosen = [torch.randperm(len(counts))[:classes] for _ in range(batches)]
+    return torch.cat(chosen).repeat_interleave(images)
+
+
+@pytest.mark.parametrize(("classes", "images"), [(2, 16), (4, 8)])
+def test_batches_of_a_few_classes_are_no_evidence(classes: int, images: int) -> None:
+    counts = [int(2000 * 100 ** (-c / 9)) for c in range(10)]
+    torch.manual_seed(0)
+    for _ in range(40):
+        assert told_in_training(MFW(counts), few_classes_a_batch(counts, classes, images)) == []
+
+
 def test_labels_of_a_handle_are_told_at_the_line_that_gives_them() -> None:
     model = nn.Sequential(nn.Linear(1, 1))
     handle = MFW(COUNTS[::-1]).attach(model, "0")
-    with pytest.warns(UserWarning, match="run against the counts") as caught, handle(shuffled(COUNTS)[:64]):
-        model(torch.zeros(64, 1))
+    with pytest.warns(UserWarning, match="run against the counts") as caught, handle(shuffled(COUNTS)):
+        model(torch.zeros(sum(COUNTS), 1))
     assert [warning.filename for warning in caught] == [__file__]
 
 
@@ -102,10 +117,18 @@ def test_a_compiled_step_reads_no_labels() -> None:
 
 def test_a_copy_goes_on_with_the_tally() -> None:
     mfw, labels = MFW(COUNTS[::-1]), shuffled(COUNTS)
-    mfw(torch.zeros(32, 1), labels[:32])
+    assert told_in_training(mfw, labels[:480]) == []
     twin = pickle.loads(pickle.dumps(copy.deepcopy(mfw)))
-    with pytest.warns(UserWarning, match="of 64 labels"):
-        twin(torch.zeros(32, 1), labels[32:64])
+    with pytest.warns(UserWarning, match="of 512 labels"):
+        twin(torch.zeros(32, 1), labels[480:512])
+
+
+def test_pickles_of_earlier_versions_train() -> None:
+    mfw, drw = MFW(COUNTS), DRW(COUNTS, 5)
+    del mfw._order  # they did not have it
+    mfw(torch.zeros(4, 1), torch.arange(4))
+    assert "_asked" not in vars(drw)
+    drw(0)
 
 
 def test_another_default_device_does_not_matter() -> None:

@@ -499,6 +499,9 @@ class Following(nn.Module):
         return self.came[0].sum(-1)
 
 
+CODEBOOK = nn.Parameter(torch.ones(4, 7, 3))
+
+
 class TestTuples:
     """Of a tuple the first is mixed and the rest is passed on, as transformers' blocks return it."""
 
@@ -509,6 +512,7 @@ class TestTuples:
         "with a loss, a mask and sizes": lambda z: (z, z.mean(), torch.ones(len(z), 5, dtype=torch.bool), (5, 3)),
         "a named tuple": lambda z: Hidden(z),
         "a list": lambda z: [z, None],
+        "with weights of as many rows as the batch": lambda z: (z, CODEBOOK),
     }
 
     @pytest.mark.parametrize("form", FORMS.values(), ids=FORMS)

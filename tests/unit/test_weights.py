@@ -201,6 +201,12 @@ class TestDRW:
             found += [(epoch, str(warning.message)) for warning in caught]
         return found
 
+    def test_weighted_means_are_told_at_the_line_that_asks(self) -> None:
+        drw, losses = DRW(self.COUNTS, 5), torch.ones(3)
+        with pytest.warns(UserWarning, match="the first epoch asked for is 1") as caught:
+            drw.weighted_mean(losses, torch.arange(3), 1)
+        assert [warning.filename for warning in caught] == [__file__]
+
     def test_epochs_counted_from_one_are_told_at_the_first(self) -> None:
         drw = DRW(self.COUNTS, 5)
         ((epoch, said),) = self.told(drw, [1, 1, 2, 3, 4, 5, 5])
