@@ -30,6 +30,10 @@ class Diverged(RunError):
     """A loss, gradient or weight was no finite number; other settings may train well."""
 
 
+class NoGradient(RunError):
+    """A loss that no weight is part of, so that nothing can be learnt from it."""
+
+
 def one_of(name: str, value: object, accepted: tuple[str, ...]) -> None:
     """ConfigError for a choice that there is not."""
     if value not in accepted:

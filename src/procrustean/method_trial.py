@@ -6,7 +6,7 @@ import itertools
 import math
 import tempfile
 import typing
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -20,8 +20,9 @@ from .console import SilentReporter
 from .engine.record import identity_of
 from .engine.run_directory import RunDirectory
 from .engine.training import Interrupted
-from .errors import Diverged
+from .errors import Diverged, NoGradient
 from .methods import factory, option_defaults
+from .methods.base import Stage
 from .ongoing_run import FinishedRun, OngoingRun
 from .preparing import prepare
 
@@ -80,6 +81,8 @@ def _tried(method: str, options: dict[str, Any], folder: Path) -> tuple[Trial, b
         run = _trained(config, folder / "whole", watch=watch)
     except Diverged:  # whose text names a folder that is gone by then
         return Trial(options, ("a loss, gradient or weight is no finite number",), None), None
+    except NoGradient:
+        return Trial(options, tuple(watch.faults()), None), None
     weights = (run.path / "model.safetensors").read_bytes()
     faults = (*watch.faults(), *_faults(config, run, weights, folder))
     metrics = run.metrics
@@ -99,16 +102,20 @@ class GradientWatch:
     """
 
     def __init__(self) -> None:
+        self._stages: dict[nn.Module, list[int]] = {}  # numbers of those that minimise it
         self._found: dict[nn.Module, bool] = {}
 
-    def look_at(self, objectives: Iterable[nn.Module]) -> None:
-        for objective in objectives:
+    def look_at(self, stages: Sequence[Stage]) -> None:
+        for number, stage in enumerate(stages, 1):
+            self._stages.setdefault(stage.objective, []).append(number)
+        for objective in self._stages:
             objective.register_forward_hook(self._look)
 
     def faults(self) -> Iterator[str]:
-        for number, found in enumerate(self._found.values(), 1):
+        several = sum(map(len, self._stages.values())) > 1
+        for objective, found in self._found.items():
             if not found:
-                where = f" of stage {number}" if len(self._found) > 1 else ""
+                where = f" of {_stages_text(self._stages[objective])}" if several else ""
                 yield f"the loss{where} has no gradient, so nothing is learnt: it does not depend on the scores"
 
     def _look(self, objective: nn.Module, inputs: tuple[Any, ...], loss: Tensor) -> None:
@@ -116,8 +123,16 @@ class GradientWatch:
         if self._found.setdefault(objective, False):
             return
         parameters = [parameter for parameter in inputs[0].parameters() if parameter.requires_grad]
-        gradients = torch.autograd.grad(loss, parameters, retain_graph=True, allow_unused=True)
+        gradients = (
+            torch.autograd.grad(loss, parameters, retain_graph=True, allow_unused=True) if loss.requires_grad else ()
+        )
+        if all(gradient is None for gradient in gradients):  # no weight is part of it, and the step would fail
+            raise NoGradient("the loss does not depend on the network")
         self._found[objective] = any(gradient is not None and bool(gradient.any()) for gradient in gradients)
+
+
+def _stages_text(numbers: Sequence[int]) -> str:
+    return f"stage{'s' * (len(numbers) > 1)} {' and '.join(map(str, numbers))}"
 
 
 def _faults(config: RunConfig, run: FinishedRun, weights: bytes, folder: Path) -> Iterator[str]:
@@ -144,7 +159,7 @@ def _trained(config: RunConfig, path: Path, stop_after: int | None = None, watch
     """The finished run; None if it was to be stopped."""
     prepared, asked = prepare(config), itertools.count(1)
     if watch is not None:
-        watch.look_at(dict.fromkeys(stage.objective for stage in prepared.method.stages))
+        watch.look_at(prepared.method.stages)
     directory = RunDirectory.create(path, config, identity_of(prepared))
     run = OngoingRun(
         prepared, directory, SilentReporter(), stop=lambda: stop_after is not None and next(asked) >= stop_after

@@ -61,6 +61,24 @@ class Idling(Loss):
         return logits.sum(1) * 0 + 2
 
 
+class Constant(Loss):
+    """Does not look at the scores at all."""
+
+    def per_sample(self, logits, labels):
+        return torch.ones(len(labels))
+
+
+class Elsewhere(Loss):
+    """Depends on a number of its own, and on no weight of the network."""
+
+    def __init__(self):
+        super().__init__(reduction="none")
+        self.height = nn.Parameter(torch.ones(()))
+
+    def per_sample(self, logits, labels):
+        return self.height * torch.ones(len(labels))
+
+
 class Backwards(Loss):
     """Learns what is wrong."""
 
@@ -99,6 +117,29 @@ def idling_later(problem: Problem) -> Method:
     return Method(stages=(Stage(Classify()), Stage(Classify(loss=Idling(reduction="none")))), label="Faulty")
 
 
+def idling_last(problem: Problem) -> Method:
+    """Two stages share what they minimise, so that the second objective is that of the third stage."""
+    shared, idle = Classify(), Classify(loss=Idling(reduction="none"))
+    return Method(stages=(Stage(shared), Stage(shared), Stage(idle)), label="Faulty")
+
+
+def idling_twice(problem: Problem) -> Method:
+    idle = Classify(loss=Idling(reduction="none"))
+    return Method(stages=(Stage(Classify()), Stage(idle), Stage(idle)), label="Faulty")
+
+
+def constant(problem: Problem) -> Method:
+    return method(Constant(reduction="none"))
+
+
+def constant_later(problem: Problem) -> Method:
+    return Method(stages=(Stage(Classify()), Stage(Classify(loss=Constant(reduction="none")))), label="Faulty")
+
+
+def elsewhere(problem: Problem) -> Method:
+    return method(Elsewhere())
+
+
 def backwards(problem: Problem) -> Method:
     return method(Backwards(reduction="none"))
 
@@ -132,6 +173,11 @@ def idle(problem: Problem, *, drw: bool = False) -> Method:
         ("endless", "no finite number"),
         ("idling", "defaults: the loss has no gradient, so nothing is learnt"),
         ("idling_later", "defaults: the loss of stage 2 has no gradient, so nothing is learnt"),
+        ("idling_last", "defaults: the loss of stage 3 has no gradient, so nothing is learnt"),
+        ("idling_twice", "defaults: the loss of stages 2 and 3 has no gradient, so nothing is learnt"),
+        ("constant", "defaults: the loss has no gradient, so nothing is learnt"),
+        ("constant_later", "defaults: the loss of stage 2 has no gradient, so nothing is learnt"),
+        ("elsewhere", "defaults: the loss has no gradient, so nothing is learnt"),
         ("turned", "the network that is loaded again is not the one that was trained"),
         ("one_form", "form=b: it trains the same network as without this option"),
         ("one_form", "keep=false: a loss, gradient or weight is no finite number"),
@@ -143,6 +189,14 @@ def test_faults_are_named(name: str, fault: str, call: Call) -> None:
     answer = call("methods", f"faulty.py:{name}", "--check")
     assert answer.code == 1, answer.err
     assert fault in answer.out
+
+
+def test_training_names_a_loss_that_cannot_be_minimised(call: Call) -> None:
+    Path("faulty.py").write_text(FAULTY)
+    settings = ("--imbalance", "step", "--rho", "20", "--epochs", "1", "--device", "cpu")
+    answer = call("train", "digits", "--method", "faulty.py:constant", *settings)
+    assert answer.code == 2, answer.err
+    assert "the loss has no gradient: it does not depend on the scores of the network" in answer.err
 
 
 def test_an_accuracy_of_chance_is_called_so(call: Call) -> None:

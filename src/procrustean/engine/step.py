@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from ..data.plan import Arrays
+from ..errors import NoGradient
 from ..objectives import Objective
 from ..types import Batch, Clock, Images
 from .averages import WeightAverages
@@ -93,6 +94,11 @@ class TrainStep:
         self.optimizer.buffers.remember()
         with precision(self.inputs.device, self.low_precision):
             loss = self.loss_of(self.net, self.batch(), self.clock)
+        if not loss.requires_grad:
+            raise NoGradient(
+                "the loss has no gradient: it does not depend on the scores of the network. Compute it from them, and "
+                "without detach(), item() or torch.no_grad() on the way"
+            )
         gradients = torch.autograd.grad(loss, parameters)
         was_healthy = self.optimizer.healthy.clone()
         self.optimizer.step(loss, gradients)
