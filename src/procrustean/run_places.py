@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 from difflib import get_close_matches
-from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -31,8 +30,10 @@ def runs_in(path: Path) -> list[Path]:
         raise no_run_at(path)
     if path.is_file() or is_run(path):
         return [path]
-    below = groupby(_runs_below(path, DEPTH), key=lambda run: run.parent)
-    return [run for _, runs in below for run in sorted(runs, key=_place_of_method)] or [path]
+    by_folder: dict[Path, list[Path]] = {}  # whose runs need not lie side by side: a folder may stand between them
+    for run in _runs_below(path, DEPTH):
+        by_folder.setdefault(run.parent, []).append(run)
+    return [run for runs in by_folder.values() for run in sorted(runs, key=_place_of_method)] or [path]
 
 
 def is_run(folder: Path) -> bool:

@@ -59,6 +59,12 @@ def test_runs_of_a_folder_come_as_the_library_lists_their_methods(tmp_path: Path
     assert [run.name for run in runs_in(tmp_path)] == ["earlier", *found]
 
 
+def test_a_folder_between_two_runs_does_not_change_their_order(tmp_path: Path) -> None:
+    for name, method in (("a-mfw", "mfw"), ("b/x", "ldam"), ("c-erm", "erm")):
+        (a_run(tmp_path / name) / "config.json").write_text(json.dumps({"config": {"method": method}}))
+    assert [run.name for run in runs_in(tmp_path)] == ["c-erm", "a-mfw", "x"]
+
+
 def test_one_message_for_a_run_that_is_not_there(tmp_path: Path) -> None:
     a_run(tmp_path / "runs" / "erm")
     a_run(tmp_path / "runs" / "something-else")
