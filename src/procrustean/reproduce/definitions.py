@@ -169,8 +169,10 @@ class Definitions:
     @staticmethod
     def _narrowed(parts: Sequence[Part], rows: Sequence[str], columns: Sequence[str], where: str) -> list[Part]:
         """Parts by name, left with the rows and columns that were asked for."""
-        chosen_rows = matching(rows, [name for part in parts for name in part.rows], f"row of {where}")
-        chosen_columns = matching(columns, [name for part in parts for name in part.columns], f"column of {where}")
+        known_rows = list(dict.fromkeys(name for part in parts for name in part.rows))
+        known_columns = list(dict.fromkeys(name for part in parts for name in part.columns))
+        chosen_rows = matching(rows, known_rows, f"row of {where}")
+        chosen_columns = matching(columns, known_columns, f"column of {where}")
         narrowed = [Part(p.table, _kept(p.rows, chosen_rows), _kept(p.columns, chosen_columns)) for p in parts]
         whole = [part for part in narrowed if part.rows and part.columns]
         if not whole:

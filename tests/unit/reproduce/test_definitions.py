@@ -86,6 +86,14 @@ def test_rows_and_columns_of_several_tables_narrow_those_that_have_them(definiti
         definitions.parts(names, rows=["new"], columns=["step"])
 
 
+def test_names_that_several_tables_share_are_listed_once(definitions: Definitions) -> None:
+    names = ["small", "other", "readings"]
+    with pytest.raises(ConfigError, match=r"called 'xyz'\. Known: tail, step\.$"):
+        definitions.parts(names, columns=["xyz"])
+    with pytest.raises(ConfigError, match=r"called '10'\. Known: ERM, MFW, long\.$"):
+        definitions.parts(["small", "small"], rows=["10"])
+
+
 def test_suites_stand_for_their_parts(definitions: Definitions) -> None:
     cells = definitions.cells(definitions.parts(["both"]))
     assert [c.place for c in cells] == [
