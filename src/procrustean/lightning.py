@@ -17,7 +17,7 @@ from torch import Tensor
 from .attaching import Attachment
 from .counting import label_of
 from .errors import ConfigError, DataError
-from .extras import installing, refuse_torchvision_misfit
+from .extras import installing, refuse_misfit
 from .mfw import MFW
 
 try:
@@ -28,7 +28,7 @@ try:
             raise
         from pytorch_lightning import Callback
 except (ImportError, RuntimeError) as error:
-    refuse_torchvision_misfit("Lightning", error)
+    refuse_misfit("Lightning", "lightning", error)
     if getattr(error, "name", None) != "pytorch_lightning":
         raise
     raise ConfigError(f"Lightning is not installed; install it {installing('lightning')}") from None

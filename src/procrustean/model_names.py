@@ -10,7 +10,7 @@ from typing import Any
 from torch import nn
 
 from .errors import ConfigError, did_you_mean
-from .extras import first_cause, installing, not_built_for_torch
+from .extras import installing, why_not_imported
 from .nets import NETS, build_net
 
 #: Side of the images a model is tried on where it does not say what it is made for.
@@ -97,7 +97,5 @@ def _module(name: str) -> Any:
         if error.name != name.partition(".")[0]:
             raise
         raise ConfigError(f"{name} is not installed; install it {installing('nets')}") from None
-    except RuntimeError as error:
-        raise ConfigError(
-            f"{name} cannot be imported: torchvision {not_built_for_torch(first_cause(error))}"
-        ) from error
+    except (ImportError, RuntimeError) as error:
+        raise ConfigError(why_not_imported(name, "nets", error)) from error

@@ -13,14 +13,14 @@ import torch.nn.functional as F
 
 from .attaching import Attachment
 from .errors import ConfigError, LayerError
-from .extras import installing, refuse_torchvision_misfit
+from .extras import installing, refuse_misfit
 from .mfw import MFW
 from .weights import DRW
 
 try:
     from transformers import Trainer
 except (ImportError, RuntimeError) as error:
-    refuse_torchvision_misfit("transformers", error)
+    refuse_misfit("transformers", "transformers", error)
     if getattr(error, "name", None) != "transformers":
         raise
     raise ConfigError(f"transformers is not installed; install it {installing('transformers')}") from None

@@ -4,9 +4,15 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from types import ModuleType
 
 import pytest
+
+from procrustean.errors import ConfigError
+from procrustean.model_names import model_by_name
+from procrustean.nets import check_net
 
 MISFIT = "RuntimeError('operator torchvision::nms does not exist')"
 WRAPPED = f"ModuleNotFoundError(\"Could not import module 'Trainer'.\") from {MISFIT}"
@@ -30,8 +36,45 @@ def said_by_import(module: str, library: str, failure: str, folder: Path) -> str
 )
 def test_a_torchvision_that_does_not_fit(module: str, library: str, failure: str, called: str, tmp_path: Path) -> None:
     said = said_by_import(module, library, failure, tmp_path)
-    assert f"ConfigError: {called} imports torchvision, which was not built for torch" in said
+    assert f"ConfigError: {called} cannot be imported: torchvision was not built for torch" in said
     assert "(operator torchvision::nms does not exist). Install both from the same place: pip install" in said
+
+
+TOO_OLD = "cannot import name 'NoSuchNewThing' from 'torchvision.transforms'"
+
+
+@pytest.mark.parametrize("library", ["lightning", "transformers"])
+def test_a_torchvision_that_is_too_old(library: str, tmp_path: Path) -> None:
+    said = said_by_import(f"procrustean.{library}", library, f"ImportError({TOO_OLD!r})", tmp_path)
+    assert f"cannot be imported ({TOO_OLD}): the installed version of torchvision does not fit; install those" in said
+    assert "not built" not in said
+
+
+@pytest.mark.parametrize(
+    ("failure", "told"),
+    [
+        (
+            RuntimeError("Numpy is not available"),
+            r"timm cannot be imported \(Numpy is not available\); install it again",
+        ),
+        (ImportError(TOO_OLD), "the installed version of torchvision does not fit; install those that are tested"),
+        (
+            RuntimeError("operator torchvision::nms does not exist"),
+            "timm cannot be imported: torchvision was not built",
+        ),
+    ],
+)
+@pytest.mark.parametrize("ask", [model_by_name, check_net])
+def test_a_timm_that_does_not_load(
+    ask: Callable[[str], object], failure: Exception, told: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(name: str) -> ModuleType:
+        raise failure
+
+    monkeypatch.setattr(sys.modules[model_by_name.__module__], "import_module", fail)
+    monkeypatch.setattr(sys.modules["procrustean.nets.foreign"], "import_module", fail)
+    with pytest.raises(ConfigError, match=told):
+        ask("timm:resnet18")
 
 
 @pytest.mark.parametrize("library", ["lightning", "transformers"])

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
 
-from ..extras import first_cause, installing, not_built_for_torch
+from ..extras import first_cause, installing, not_built_for_torch, unfit_version
 from .finding import Finding, fine, note, problem
 
 #: Packages that are not needed by all, with what they are for and the extra that brings them.
@@ -58,6 +58,9 @@ def check_optional(load: Callable[[str], object] = import_module) -> list[Findin
 
 def _broken(name: str, installed: str, error: BaseException) -> Finding:
     said = first_cause(error)
+    wrong_version = unfit_version(OPTIONAL[name][1], said)
+    if wrong_version is not None:
+        return note(name, f"{installed} is installed but cannot be imported ({said}): {wrong_version}")
     if "torchvision" not in said:
         return note(name, f"{installed} is installed but cannot be imported ({said}); install it again")
     if name != "torchvision":  # one thing to mend, not one of every package that imports it

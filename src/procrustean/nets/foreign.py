@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from ..errors import ConfigError, LayerError, did_you_mean
-from ..extras import first_cause, installing, not_built_for_torch
+from ..extras import installing, why_not_imported
 from ..layers import suggest
 from .classifier import Backbone
 from .noise import Dropout, DropPath
@@ -96,13 +96,10 @@ def imported(library: str) -> Any:
     """timm or torchvision, or a ConfigError that says how to get it."""
     try:
         return import_module(library)
-    except ImportError as error:
+    except ModuleNotFoundError as error:
         raise ConfigError(f"networks of {library} need it ({error}); install it {installing('nets')}") from error
-    except RuntimeError as error:
-        # What torchvision does beside a torch that it was not built for, and timm, which imports it.
-        raise ConfigError(
-            f"{library} cannot be imported: torchvision {not_built_for_torch(first_cause(error))}"
-        ) from error
+    except (ImportError, RuntimeError) as error:  # which torchvision raises beside a torch that it was not built for
+        raise ConfigError(why_not_imported(library, "nets", error)) from error
 
 
 def _groups(net: nn.Module, example: tuple[int, int, int]) -> Mapping[str, str]:

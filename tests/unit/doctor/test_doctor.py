@@ -117,6 +117,8 @@ def test_optional_packages(monkeypatch: pytest.MonkeyPatch) -> None:
             raise misfit
         if name == "transformers.trainer":  # the package itself loads its parts when they are used
             raise ModuleNotFoundError("Could not import module 'Trainer'.") from misfit
+        if name == "lightning":
+            raise ImportError("cannot import name 'v2' from 'torchvision.transforms'")
 
     for module in (packages, extras):
         monkeypatch.setattr(module, "version", version)
@@ -128,5 +130,6 @@ def test_optional_packages(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "pip install --force-reinstall torch==1.2 torchvision --index-url https://download." in misfit.text
     assert found["transformers"].level == "note"
     assert "imports torchvision, which does not load" in found["transformers"].text
+    assert "the installed version of torchvision does not fit; install those" in found["lightning"].text
     assert found["pyarrow"].level == "fine"
     assert packages.check_python()[0].level == "fine"

@@ -192,19 +192,10 @@ class TestRefusals:
         with pytest.raises(ConfigError, match="networks of timm and torchvision cannot be taken apart for that"):
             reshape(built("timm:resnet10t"))
 
-    @pytest.mark.parametrize(
-        ("failure", "message"),
-        [
-            (ImportError("no such thing"), r"networks of timm need it.*'\.\[nets\]'"),
-            (RuntimeError("operator torchvision::nms does not exist"), "torchvision was not built for torch"),
-        ],
-    )
-    def test_a_library_that_is_not_there(
-        self, failure: Exception, message: str, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_a_library_that_is_not_there(self, monkeypatch: pytest.MonkeyPatch) -> None:
         def fail(name: str) -> ModuleType:
-            raise failure
+            raise ModuleNotFoundError("no such thing")
 
         monkeypatch.setattr(sys.modules["procrustean.nets.foreign"], "import_module", fail)
-        with pytest.raises(ConfigError, match=message):
+        with pytest.raises(ConfigError, match=r"networks of timm need it.*'\.\[nets\]'"):
             check_net("timm:resnet18")
