@@ -198,7 +198,34 @@ def test_a_dry_run_counts_the_images_of_one_s_own_sources(mine: str, folder: Pat
     }
     images = f"{2 * (2 * stripes + 32 + 20)} images to train on"
     assert f"{images} and 2 runs on an unknown number of images, taken for 10,000 an epoch, about " in answer.out
+    assert "there is no file nowhere.npz" in answer.out
     assert f"\n{4 * stripes} images to train on, about" in call(*arguments, "--columns", "stripes").out
+
+
+def test_cells_that_cannot_be_trained_do_not_keep_others_from_it(mine: str, folder: Path, call: Call) -> None:
+    content = yaml.safe_load(Path(mine).read_text())
+    content["tables"]["mine"]["columns"] |= {
+        "too steep": {"source": str(folder), "imbalance": "step", "rho": 50},
+        "steeper than the digits": {"source": "digits", "imbalance": "step", "rho": 500},
+        "lost": {"source": "lost.csv"},
+        "lost elsewhere": {"source": "/nowhere/lost.npz"},
+    }
+    Path(mine).write_text(yaml.safe_dump(content))
+    arguments = ("reproduce", "mine", "--tables", mine, "--rows", "ERM", "--seeds", 1)
+    answer = call(*arguments, "--download")  # which fetches no files of the user's
+    assert answer.code == 0, answer.err
+    assert "1 run: 0 done, 0 begun, 1 to do" in answer.err
+    assert len([*Path("results").rglob("*.json")]) == 1
+    for reason in (
+        f"{folder}: rho 50 leaves a class without images when the largest class has",
+        "digits: rho 500 leaves a class without images",
+        f"there is no file lost.csv, and paths are relative to the current folder, {Path.cwd()}; mend the source",
+        "there is no file /nowhere/lost.npz; mend the source",
+    ):
+        assert f"left out: 1 cell of mine: {reason}" in answer.err
+    alone = call(*arguments, "--columns", "too steep")
+    assert alone.code == 2
+    assert f"nothing can be trained. left out: 1 cell of mine: {folder}: rho 50 leaves" in alone.err
 
 
 @pytest.mark.parametrize("dry", [True, False])

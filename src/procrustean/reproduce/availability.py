@@ -12,6 +12,7 @@ from ..data.official.loading import TUNING, found_store
 from ..data.sources import PREPARED, TABLES, describe_sources
 from ..errors import ConfigError, DataError
 from ..nets import check_net
+from ..paths import expanded
 from .definitions import Cell
 
 _CIFAR = {files.name: files for files in (CIFAR10, CIFAR100)}
@@ -51,6 +52,8 @@ def absent_data(source: str, data_dir: Path | None) -> str | None:
     """Why the images are not on this machine, None if they are, or if only loading them would tell."""
     if source in PREPARED:
         return _not_prepared(source, data_dir)
+    if _is_file_path(source):
+        return _not_there(source)
     files = _CIFAR.get(source)
     if files is None:
         return None
@@ -72,6 +75,18 @@ def _not_prepared(source: str, data_dir: Path | None) -> str | None:
     return None
 
 
+def _not_there(source: str) -> str | None:
+    path = expanded(source)
+    if path.exists():
+        return None
+    relative = "" if path.is_absolute() else f", and paths are relative to the current folder, {Path.cwd()}"
+    return f"there is no file {source}{relative}; mend the source of its column"
+
+
 def _is_path(source: str) -> bool:
-    path = Path(source).expanduser()
-    return path.suffix.lower() in (".npz", *TABLES) or path.is_dir()
+    return _is_file_path(source) or expanded(source).is_dir()
+
+
+def _is_file_path(source: str) -> bool:
+    """Whether a source is a file of the user's by its name, whether it is there or not."""
+    return Path(source).suffix.lower() in (".npz", *TABLES)

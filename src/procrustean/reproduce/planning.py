@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Literal
 
 from ..config import RunConfig
-from ..data.sources import PREPARED
+from ..data.sources import NAMED
 from ..errors import ConfigError
 from ..run_cost import predicted_cost, trained_images
 from ..step_cost import Device
-from ..training_sizes import BALANCED
+from ..training_sizes import BALANCED, training_images
 from .availability import absent_data, missing_parts
 from .begun import share_done
 from .canonical import canonical
@@ -124,6 +124,10 @@ def make_plan(
                 blocked.setdefault(reason, []).append(cell)
                 continue
             for variant, config in enumerate(_configs(cell, data_seed, held_out)):
+                impossible = _impossible(config)
+                if impossible is not None:
+                    blocked.setdefault(impossible, []).append(cell)
+                    continue
                 for seed in range(seeds):
                     run = _canonical(cell, replace(config, seed=seed, data_dir=data_dir))
                     waiting.setdefault(run.hash, []).append(cell)
@@ -169,5 +173,14 @@ def _reason(
     if missing:
         return f"{' and '.join(missing)} needed, which this version does not have"
     source = str(cell.settings["source"])
-    # Training downloads CIFAR; other sets are prepared by a command of their own.
-    return None if download and source not in PREPARED else absent(source, data_dir)
+    # Training downloads CIFAR; other sets are prepared by a command of their own, and files are the user's.
+    return None if download and source in NAMED else absent(source, data_dir)
+
+
+def _impossible(config: RunConfig) -> str | None:
+    """Why the images cannot be made as imbalanced as a cell says; None if they can, or if only loading would tell."""
+    try:
+        training_images(config)
+    except ConfigError as error:
+        return f"{config.source}: {error}"
+    return None
