@@ -316,16 +316,28 @@ def test_a_run_directory_made_by_other_defaults_is_named_and_trained_anew_beside
     old = made_by_other_defaults(stale)
     said: list[str] = []
     store = Store(tmp_path / "a" / "results", tmp_path / "a" / "runs", said.append)
-    (line,) = said
-    assert line.startswith(f"left out: {stale.parent} was trained with other defaults")
+    left_out = f"left out: {stale.parent} was trained with other defaults than those of this version"
+    assert said == [left_out]
     assert [path.name for path in store.unkept().values() if path == stale.parent] == []
+    fresh = stale.parent.with_name(f"{stale.parent.name}-2") / "result.json"
+    make_plan(definitions, definitions.parts(["later"]), store, seeds=1)
+    assert said == [left_out]  # nothing about what was not asked for
+    make_plan(definitions, definitions.parts(["mine"]), store, seeds=1)
+    assert said == [left_out, f"{stale.parent} stays as it is; its run is to be trained anew in {fresh.parent}"]
     assert work().finished == 1
     assert stale.read_bytes() == old
-    fresh = stale.parent.with_name(f"{stale.parent.name}-2") / "result.json"
     assert json.loads(fresh.read_text())["recipe"]["lr"] == json.loads(old)["recipe"]["lr"] / 2
     # What is in the results folder counts from now on, there and in another call.
     assert len(Store(tmp_path / "a" / "results", None, pytest.fail).kept) == 3
     assert work().finished == 0
+    said.clear()
+    complete = Store(tmp_path / "a" / "results", tmp_path / "a" / "runs", said.append)
+    make_plan(definitions, definitions.parts(["mine"]), complete, seeds=1)
+    assert said == [left_out]
+    shutil.rmtree(fresh.parent)  # its result is kept elsewhere, and nothing is to be trained
+    complete = Store(tmp_path / "a" / "results", tmp_path / "a" / "runs", said.append)
+    make_plan(definitions, definitions.parts(["mine"]), complete, seeds=1)
+    assert said == [left_out, left_out]
 
 
 def test_a_run_that_other_defaults_began_does_not_go_on_with_them(tmp_path: Path, work: Callable[..., Report]) -> None:

@@ -92,7 +92,12 @@ class Store:
         """The directory in which the run goes on, or begins; its name may be that of an older version."""
         if self.output is None:
             raise RunError("this store has no folder for run directories")
-        return self.places.get(config.hash) or self._beside_outdated(self.output, config.slug)
+        if config.hash in self.places:
+            return self.places[config.hash]
+        usual, place = self.output / config.slug, self._beside_outdated(self.output, config.slug)
+        if place != usual and self.find(config) is None:  # which is to be trained, then
+            self._say(f"{usual} stays as it is; its run is to be trained anew in {place}")
+        return place
 
     def keep(self, directory: Path, folder: str, command: str) -> Stored:
         """Copy the result of a finished run into the results folder, with the command that made it."""
@@ -170,9 +175,7 @@ class Store:
             self.places[config.hash] = directory
         else:
             self._outdated.add(directory)
-            self._say(
-                f"left out: {directory} {OTHER_DEFAULTS}; it stays, and training begins anew in a folder beside it"
-            )
+            self._say(f"left out: {directory} {OTHER_DEFAULTS}")
 
     def _beside_outdated(self, folder: Path, name: str, suffix: str = "") -> Path:
         """The path of this name, or the first with a number after it: what other defaults have made is not touched."""
