@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from procrustean.report.formats import Table
 
 #: A command of this program to be copied, on a line of its own or after a colon.
-_COMMAND = re.compile(r"(^ *|: )procrustean [a-z]")
+_COMMAND = re.compile(r"(^ *|: )(procrustean [a-z]|python \S)")
 
 
 def terminal_width() -> int:

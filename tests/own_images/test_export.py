@@ -113,8 +113,13 @@ def test_the_program_of_an_export_needs_little(
 
 
 @pytest.mark.parametrize("form", ["torch", "onnx", "safetensors"])
-def test_load_answers_a_wrong_call_in_one_line(
-    form: str, exported: dict[str, Path], colours: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_load_answers_a_wrong_call_in_few_words(
+    form: str,
+    exported: dict[str, Path],
+    colours: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     program = exported[form] / "load.py"
     whole, cut = (colours / "test" / "green" / "003.png").read_bytes(), tmp_path / "cut.png"
@@ -122,14 +127,19 @@ def test_load_answers_a_wrong_call_in_one_line(
     done = subprocess.run([sys.executable, program, cut], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout, done.stderr.count("\n")) == (1, "", 1), done.stderr
     assert str(cut) in done.stderr
+    assert "not a complete image" in done.stderr
     # A process that gets as far as the image says nothing else; these calls get no further and need none of their own.
-    for arguments, said in (([], "usage: python load.py IMAGE [IMAGE ...]"), (["no.png"], "no.png")):
-        monkeypatch.setattr(sys, "argv", [str(program), *arguments])
+    for wrong, said in (("no.png", "no.png: No such file or directory"), (str(tmp_path), "Is a directory")):
+        monkeypatch.setattr(sys, "argv", [str(program), wrong])
         with pytest.raises(SystemExit) as end:
             runpy.run_path(str(program), run_name="__main__")
         assert isinstance(end.value.code, str)  # Python prints it to stderr and exits with 1
         assert "\n" not in end.value.code
         assert said in end.value.code
+    monkeypatch.setattr(sys, "argv", [str(program)])
+    with pytest.raises(SystemExit):
+        runpy.run_path(str(program), run_name="__main__")
+    assert "usage: python load.py [-h] [--thresholds FILE] IMAGE [IMAGE ...]" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("form", ["torch", "onnx", "safetensors"])
@@ -165,6 +175,65 @@ def test_it_classifies_any_number_of_paths_and_pictures(
     expected = np.array([[row[name] for name in load["CLASSES"]] for row in rows])
     assert found.shape == (len(paths), 3)
     assert found == pytest.approx(expected, abs=1e-4)
+    for alone in (paths[0], Path(paths[0]), Image.open(paths[0])):
+        assert np.asarray(load["classify"](alone)) == pytest.approx(expected[:1], abs=1e-4)
+    assert load["classify"]([]).shape == (0, 3)
+    with pytest.raises(FileNotFoundError, match=r"no\.png: No such file or directory"):
+        load["classify"](["no.png"])
+
+
+def load_program(folder: Path, *arguments: object) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, folder / "load.py", *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+@pytest.mark.parametrize("form", ["torch", "onnx"])
+def test_thresholds_of_an_export_are_applied_by_its_program(
+    form: str, exported: dict[str, Path], run: Path, colours: Path, call: Call
+) -> None:
+    folder = exported[form]
+    images = [colours / "test" / name / "003.png" for name in ("red", "green", "blue")]
+    answer = call("thresholds", folder, "--recall", "0.9", "--output", "t.csv")
+    assert f"These are for the probabilities that {folder}/load.py gives. A class" in answer.out
+    assert f"To apply them: python {folder}/load.py --thresholds t.csv IMAGE\n" in answer.out
+    done = load_program(folder, "--thresholds", "t.csv", *images)
+    assert (done.returncode, done.stderr) == (0, "")
+    found = [line.removeprefix("announced: ") for line in done.stdout.splitlines() if line.startswith("announced: ")]
+    expected = list(predict(run, images, thresholds="t.csv", device="cpu"))
+    assert found == ["; ".join(row.announced) or "(no class)" for row in expected]
+    assert any(row.announced for row in expected)
+
+
+def test_the_program_of_an_export_refuses_thresholds_that_are_not_its_own(
+    exported: dict[str, Path], run: Path, colours: Path, call: Call
+) -> None:
+    folder, image = exported["torch"], colours / "test" / "red" / "003.png"
+    answer = call("thresholds", folder, "--recall", "0.9", "--prior", "balanced", "--output", "t.csv")
+    assert "load.py of an export made with --prior balanced gives; another export refuses them" in answer.out
+    assert "To apply them" not in answer.out
+    load = runpy.run_path(str(folder / "load.py"), run_name="load")
+    for text, said in (
+        (None, r"'red' has a share of 0.333 \(column prior\), this model for"),
+        ("class,announce_from\nred,0.1\nblue,0.1\n", "no 'green' in a column class"),
+        ("class,level\nred,0.1\ngreen,0.1\nblue,0.1\n", "no column announce_from"),
+        ("class,announce_from\nred,10\ngreen,0.1\nblue,0.1\n", "10.0 received for 'red'"),
+        ("class,announce_from\nred,much\ngreen,0.1\nblue,0.1\n", "could not convert string to float: 'much'"),
+    ):
+        if text is not None:
+            Path("t.csv").write_text(text)
+        with pytest.raises(ValueError, match=f"thresholds t.csv: .*{said}"):
+            load["main"]([str(image)], "t.csv")
+    with pytest.raises(ValueError, match=r"thresholds no\.csv: .*No such file"):
+        load["main"]([str(image)], "no.csv")
+
+
+def test_thresholds_by_hand_may_leave_a_class_out_and_need_no_prior(
+    exported: dict[str, Path], colours: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    load = runpy.run_path(str(exported["torch"] / "load.py"), run_name="load")
+    (tmp_path / "t.csv").write_text("class,announce_from\nred,\ngreen,\nblue,\n")
+    load["main"]([str(colours / "test" / "red" / "003.png")], str(tmp_path / "t.csv"))
+    assert capsys.readouterr().out.endswith("announced: (no class)\n")
 
 
 def test_several_images_and_a_terminal_that_cannot_show_a_name(

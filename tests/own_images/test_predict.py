@@ -253,6 +253,7 @@ def test_thresholds_keep_what_they_promise(run: Path, call: Call) -> None:
 def test_thresholds_in_a_file(run: Path, call: Call) -> None:
     answer = call("thresholds", run, "--recall", "0.9", "--prior", "balanced", "--output", "t.csv")
     assert answer.code == 0, answer.err
+    assert "| announce from |" in answer.out  # the table is shown as well
     scores, labels = held_out_of(run)
     model = load_model(run, device="cpu")
     p = np.exp(model.spec.calibration.log_probabilities(scores, np.full(3, 1 / 3)))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -32,7 +33,7 @@ class Thresholds:
     """Class frequencies where the model is used, the same as for predict; without it the probabilities are those that
     predict gives without it, and precision is counted on the held-out images as they are."""
     output: Path | None = None
-    """CSV file to write, with unrounded numbers; default the terminal."""
+    """CSV file to write as well, with unrounded numbers."""
 
     def run(self) -> int:
         from ..predicting.thresholds import table_of, thresholds_of
@@ -46,20 +47,16 @@ class Thresholds:
         table = table_of(found, wanted)
         if self.output is not None:
             write_table(self.output, to_csv(table))
-        remarks = "\n".join(self._remarks(found))
-        write_result(*([table] if self.output is None else []), remarks)
+        write_result(table, "\n".join(self._remarks(found)))
         return 0
 
     def _remarks(self, found: Sequence[Threshold]) -> Iterator[str]:
         """What to know before the numbers are used, and how to use them."""
-        from ..console import command_text
-
         few = [t.name for t in found if t.images < 30]
         if few:
             yield f"Fewer than 30 held-out images of {', '.join(few)}: their lines are rough."
-        prior = "without --prior" if self.prior is None else f"with --prior {self.prior}"
         yield (
-            f"These are for the probabilities that predict gives {prior}. A class is announced for every image whose "
+            f"These are for the probabilities that {self._given_by()}. A class is announced for every image whose "
             "probability of it reaches the number, so an image may have several classes, or none."
         )
         if self.prior is not None:
@@ -71,7 +68,28 @@ class Thresholds:
             )
         if any(t.always for t in found):
             yield "always: even announced for every held-out image, the class has what is wanted."
-        if self.output is not None:
-            same_prior = [] if self.prior is None else ["--prior", self.prior]
-            words = ("predict", self.model, "PATH", "--thresholds", self.output, *same_prior)
-            yield f"To apply them: {command_text(*words)}"
+        if self.output is not None and (self.prior is None or not self._for_load_program):
+            yield f"To apply them: {self._command()}"
+
+    @property
+    def _for_load_program(self) -> bool:
+        from ..predicting.loading import needs_load_program
+
+        return needs_load_program(self.model)
+
+    def _given_by(self) -> str:
+        if not self._for_load_program:
+            return f"predict gives {'without --prior' if self.prior is None else f'with --prior {self.prior}'}"
+        if self.prior is None:
+            return f"{self.model}/load.py gives"
+        # The class frequencies of such an export are built in; it cannot be asked for others.
+        return f"load.py of an export made with --prior {self.prior} gives; another export refuses them"
+
+    def _command(self) -> str:
+        """What applies the thresholds of the file that was written."""
+        from ..console import command_text
+
+        if self._for_load_program:
+            return shlex.join(["python", f"{self.model}/load.py", "--thresholds", str(self.output), "IMAGE"])
+        same_prior = [] if self.prior is None else ["--prior", self.prior]
+        return command_text("predict", self.model, "PATH", "--thresholds", self.output, *same_prior)

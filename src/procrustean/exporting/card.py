@@ -82,6 +82,8 @@ def _use(form: Format) -> str:
     return (
         f"`python load.py IMAGE ...` classifies images with `{FILES[form]}`.{kinds.get(form, '')} From Python, where "
         f"this folder is the current one or on the path, images being paths or Pillow images:\n\n```python\n{USE}```"
+        "\n\n`python load.py --thresholds FILE IMAGE ...` also names the classes whose probability reaches their "
+        "number in a file that `procrustean thresholds FOLDER --precision 0.95 --output FILE` made from this folder."
     )
 
 

@@ -10,21 +10,31 @@ _NEEDED = {
     "onnx": "onnxruntime alone (with its numpy; and Pillow to read images)",
     "safetensors": "procrustean",
 }
+_STANDARD = "import argparse\nimport csv\nimport json\nimport math\nimport sys\n"
 _IMPORTS = {
-    "torch": "import json\nimport sys\nimport warnings\nfrom functools import cache\nfrom pathlib import Path\n\n"
+    "torch": f"{_STANDARD}import warnings\nfrom functools import cache\nfrom pathlib import Path\n\n"
     "import torch\nfrom PIL import Image, ImageOps\n",
-    "onnx": "import json\nimport sys\nfrom functools import cache\nfrom pathlib import Path\n\n"
+    "onnx": f"{_STANDARD}from functools import cache\nfrom pathlib import Path\n\n"
     "import numpy as np\nimport onnxruntime\nfrom PIL import Image, ImageOps\n",
-    "safetensors": "import json\nimport sys\nfrom functools import cache\nfrom pathlib import Path\n\n"
+    "safetensors": f"{_STANDARD}from functools import cache\nfrom pathlib import Path\n\n"
     "import numpy as np\nfrom PIL import Image, ImageOps\nfrom procrustean import load_model\n",
 }
-#: With numpy, which torch alone does not bring; a thousand images at once would not fit into every memory.
+#: A thousand images at once would not fit into every memory.
+_BATCHES = '''\
+def batches(images):
+    """Images in lists of at most AT_ONCE; a single one need not be in a list."""
+    images = [images] if isinstance(images, (str, Path, Image.Image)) else list(images)
+    return [images[start : start + AT_ONCE] for start in range(0, len(images), AT_ONCE)]
+'''
+#: With numpy, which torch alone does not bring.
 _CLASSIFY_ARRAYS = '''\
 def classify(images):
-    """Probabilities of CLASSES, an array [N, C], for a list of N images: paths or Pillow images."""
-    pixels = np.stack([pixels_of(image) for image in images])
-    parts = [pixels[start : start + AT_ONCE] for start in range(0, len(pixels), AT_ONCE)]
-    return np.concatenate([{answer} for part in parts])
+    """Probabilities of CLASSES, an array [N, C], for a list of N images, paths or Pillow images, or for one."""
+    answers = [np.empty((0, len(CLASSES)), np.float32)]  # for no image at all
+    for batch in batches(images):
+        pixels = np.stack([pixels_of(image) for image in batch])
+        answers.append({answer})
+    return np.concatenate(answers)
 '''
 _NETWORK = {
     "torch": '''\
@@ -37,10 +47,12 @@ def network():
 
 
 def classify(images):
-    """Probabilities of CLASSES, a tensor [N, C], for a list of N images: paths or Pillow images."""
-    pixels = torch.stack([pixels_of(image) for image in images])
+    """Probabilities of CLASSES, a tensor [N, C], for a list of N images, paths or Pillow images, or for one."""
+    answers = [torch.empty(0, len(CLASSES))]  # for no image at all
     with torch.no_grad():
-        return torch.cat([network()(part) for part in pixels.split(AT_ONCE)])
+        for batch in batches(images):
+            answers.append(network()(torch.stack([pixels_of(image) for image in batch])))
+    return torch.cat(answers)
 ''',
     "onnx": '''\
 @cache
@@ -50,7 +62,7 @@ def network():
 
 
 '''
-    + _CLASSIFY_ARRAYS.format(answer='network().run(None, {"pixels": part})[0]'),
+    + _CLASSIFY_ARRAYS.format(answer='network().run(None, {"pixels": pixels})[0]'),
     "safetensors": '''\
 @cache
 def network():
@@ -59,7 +71,7 @@ def network():
 
 
 '''
-    + _CLASSIFY_ARRAYS.format(answer="network().probabilities(part)"),
+    + _CLASSIFY_ARRAYS.format(answer="network().probabilities(pixels)"),
 }
 # As `procrustean.data.image_files.pixels_of` prepares an image.
 _PIXELS = '''\
@@ -68,6 +80,8 @@ def pixels_of(image):
     try:
         file = image if isinstance(image, Image.Image) else Image.open(image)
         upright = ImageOps.exif_transpose(file)
+    except (FileNotFoundError, IsADirectoryError, PermissionError) as error:
+        raise type(error)(f"{image}: {error.strerror}") from error
     except Exception as error:  # decoders raise nearly anything on damaged files
         raise ValueError(f"{image}: not a complete image ({error})") from error
     if upright.mode == "F" or (upright.mode == "I" and file.format != "PPM"):
@@ -85,28 +99,61 @@ _AS_BYTES = {
     "safetensors": "    return np.array(shown).reshape(shown.height, shown.width, -1)\n",
 }
 _COMMAND = '''\
+def read_thresholds(path):
+    """From which probability on each of CLASSES is announced: a file of `procrustean thresholds --output`."""
+    try:
+        with open(path, newline="", encoding="utf-8-sig") as file:
+            rows = {row.get("class"): row for row in csv.DictReader(file)}
+        return [threshold_of(name, rows) for name in CLASSES]
+    except (OSError, ValueError, csv.Error) as error:
+        raise ValueError(f"thresholds {path}: {error}") from error
+
+
+def threshold_of(name, rows):
+    row = rows.get(name) or rows.get(f"'{name}")  # a name like a formula has an apostrophe before it in the file
+    if row is None or "announce_from" not in row:
+        raise ValueError(f"no {name!r} in a column class, or no column announce_from")
+    threshold = float(row["announce_from"] or "inf")  # left empty for a class that is never announced
+    if threshold != math.inf and not 0 <= threshold <= 1:
+        raise ValueError(f"{threshold} received for {name!r}; a probability is from 0 to 1")
+    own = MODEL["frequencies"][name]
+    made_for = float(row.get("prior") or own)  # a file written by hand need not say it
+    if not math.isclose(made_for, own, rel_tol=1e-6, abs_tol=1e-9):
+        raise ValueError(
+            f"they are for a use in which {name!r} has a share of {made_for:.3g} (column prior), this model for "
+            f"{own:.3g}; make them from this folder by procrustean thresholds without --prior"
+        )
+    return threshold
+
+
 def plain(text):
     """A name that cannot drive the terminal."""
     return text if text.isprintable() else ascii(text)
 
 
-def main(paths):
-    if not paths:
-        sys.exit("usage: python load.py IMAGE [IMAGE ...]")
+def main(paths, thresholds=None):
+    levels = None if thresholds is None else read_thresholds(thresholds)
     sys.stdout.reconfigure(errors="replace")  # not every terminal can show every name
     for path in paths:
-        try:
-            (probabilities,) = classify([path]).tolist()
-        except ValueError as error:
-            sys.exit(str(error))
+        (probabilities,) = classify(path).tolist()
+        ranking = sorted(range(len(CLASSES)), key=lambda c: -probabilities[c])
         if len(paths) > 1:
             print(f"{plain(path)}:")
-        for probability, name in sorted(zip(probabilities, CLASSES), reverse=True):
-            print(f"{probability:.4f} {plain(name)}")
+        for c in ranking:
+            print(f"{probabilities[c]:.4f} {plain(CLASSES[c])}")
+        if levels is not None:
+            announced = [plain(CLASSES[c]) for c in ranking if probabilities[c] >= levels[c]]
+            print(f"announced: {'; '.join(announced) or '(no class)'}")
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    parser = argparse.ArgumentParser(prog="python load.py", description="Probabilities of the classes of images.")
+    parser.add_argument("paths", nargs="+", metavar="IMAGE")
+    parser.add_argument("--thresholds", metavar="FILE", help="name the classes that reach their number in this file")
+    try:
+        main(**vars(parser.parse_args()))
+    except (OSError, ValueError) as error:
+        sys.exit(str(error))
 '''
 
 
@@ -115,13 +162,13 @@ def load_example(form: Format, spec: ModelSpec) -> str:
     opening = f'''\
 """Classify images with the network beside this file, by {_NEEDED[form]}.
 
-As a command: python load.py IMAGE [IMAGE ...]
+As a command: python load.py [--thresholds FILE] IMAGE [IMAGE ...]
 In a program: from load import CLASSES, classify
 """
 
 {_IMPORTS[form]}
 {_constants(form, spec)}'''
-    return "\n\n".join([opening, _NETWORK[form], _PIXELS + _AS_BYTES[form], _COMMAND])
+    return "\n\n".join([opening, _BATCHES, _NETWORK[form], _PIXELS + _AS_BYTES[form], _COMMAND])
 
 
 def _constants(form: Format, spec: ModelSpec) -> str:
@@ -131,7 +178,8 @@ def _constants(form: Format, spec: ModelSpec) -> str:
     top, left = (whole_height - height) // 2, (whole_width - width) // 2
     return f"""\
 HERE = Path(__file__).resolve().parent
-CLASSES = json.loads((HERE / "model.json").read_text(encoding="utf-8"))["classes"]
+MODEL = json.loads((HERE / "model.json").read_text(encoding="utf-8"))
+CLASSES = MODEL["classes"]
 MODE = "{"RGB" if channels == 3 else "L"}"  # of images, in Pillow's words
 SIZE = ({whole_width}, {whole_height})  # width and height that they are resized to
 SHOWN = ({left}, {top}, {left + width}, {top + height})  # left, top, right and bottom of what the network takes of them

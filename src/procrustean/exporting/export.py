@@ -68,11 +68,14 @@ def export(
             compared=compared_in(Path(model)),
             worth=worth_in(Path(model)),
         )
+        used = loaded.spec.calibration.frequencies(frequencies)
         record = {
             "format": FORMAT,
             "classes": list(loaded.classes),
             "input": {"name": "pixels", "dtype": "uint8", "shape": ["N", *loaded.spec.input_shape]},
             "prior": None if frequencies is None else dict(zip(loaded.classes, frequencies.tolist(), strict=True)),
+            # What the probabilities are for, built in or not; load.py holds thresholds against it.
+            "frequencies": dict(zip(loaded.classes, used.tolist(), strict=True)),
             "spec": loaded.spec.to_json(),
         }
         (draft / SPEC).write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")

@@ -67,6 +67,11 @@ def why_no_model(folder: Path) -> str:
     return "it is not the folder of a run, a comparison of methods or an export; give one that procrustean train wrote"
 
 
+def needs_load_program(folder: Path) -> bool:
+    """Whether a folder is an export that this library cannot run, only the load.py in it."""
+    return (folder / SPEC).is_file() and not (folder / WEIGHTS).is_file()
+
+
 def model_folder(path: str | Path) -> Path:
     """The folder that holds the model: the best run for a comparison, else the folder itself."""
     from ..auto import chosen_run
