@@ -128,6 +128,28 @@ def test_the_keyboard_reads_the_curves_and_the_matrix(browser: Browser, report: 
     assert unnamed == []
 
 
+@pytest.mark.parametrize(
+    ("accuracies", "labels"),
+    [
+        ((0.915, 0.99, 0.96, 1.0), ["90.0", "92.5", "95.0", "97.5", "100.0"]),
+        ((1.0, 1.0, 1.0, 1.0), ["94", "96", "98", "100"]),
+        ((0.0, 0.001, 0.0, 0.0), ["0.0", "0.5", "1.0", "1.5", "2.0"]),  # never less than two points wide
+    ],
+)
+def test_the_axis_of_accuracies_ends_where_they_do(
+    browser: Browser, runs: list[Path], tmp_path: Path, accuracies: tuple[float, ...], labels: list[str]
+) -> None:
+    for run, accuracy in zip(runs, accuracies, strict=True):
+        record = json.loads((run / "result.json").read_text())
+        for selection in record["selections"].values():
+            selection["metrics"]["balanced_accuracy"] = selection["metrics"]["accuracy"] = accuracy
+        (tmp_path / f"{run.name}.json").write_text(json.dumps(record))
+    write_report([tmp_path / f"{run.name}.json" for run in runs], tmp_path / "report.html", examples=0)
+    browser.open((tmp_path / "report.html").as_uri())
+    texts = browser.one(".selection svg").find_elements("css selector", "text[text-anchor=middle]")
+    assert [text.text for text in texts] == labels
+
+
 def test_the_three_selections_stand_side_by_side(browser: Browser, report: Path) -> None:
     browser.open(report.as_uri())
     panels = browser.all(".selection")

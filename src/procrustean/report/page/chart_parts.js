@@ -33,9 +33,9 @@ function band(line, xAt, yAt, domain) {
 }
 
 function yAxis(domain, yAt, right, left, unit) {
-  return shape("g", { class: "axis" }, ticks(domain[0], domain[1], Math.max(4, (yAt(domain[0]) - yAt(domain[1])) / 42)).map((value) => [
+  return shape("g", { class: "axis" }, labelledTicks(domain[0], domain[1], Math.max(4, (yAt(domain[0]) - yAt(domain[1])) / 42)).map(({ value, text }) => [
     shape("line", { class: "grid", x1: left, x2: right, y1: yAt(value), y2: yAt(value) }),
-    shape("text", { x: left - 6, y: yAt(value) + 4, "text-anchor": "end" }, `${significant(value)}${unit === "%" ? " %" : ""}`),
+    shape("text", { x: left - 6, y: yAt(value) + 4, "text-anchor": "end" }, `${text}${unit === "%" ? " %" : ""}`),
   ]));
 }
 

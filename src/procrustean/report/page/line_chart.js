@@ -19,8 +19,10 @@ function lineChart(options) {
   const xDomain = positions.length > 1
     ? [positions[0], positions[positions.length - 1]]
     : [(positions[0] ?? 0) - 1, (positions[0] ?? 0) + 1];
-  const yDomain = options.domain ?? span(lines.flatMap((line) => line.y), options.floor ?? null);
-  const limits = unit === "%" ? [Math.max(0, yDomain[0]), Math.min(100, yDomain[1])] : yDomain;
+  const shares = unit === "%";
+  const covered = span(lines.flatMap((line) => line.y), options.floor ?? null);
+  const yDomain = options.domain ?? (shares ? withinPercent(covered) : covered);
+  const limits = shares ? withinPercent(yDomain) : yDomain;
   const inset = names ? Math.min(24, (width - edge.left - edge.right) / (2 * Math.max(1, names.length))) : 0;
   const xAt = scale(xDomain, [edge.left + inset, width - edge.right - inset]);
   const yAt = scale(yDomain, [height - edge.bottom, edge.top]);

@@ -28,6 +28,16 @@ function scale([low, high], [from, to]) {
   return (value) => from + ((value - low) / span) * (to - from);
 }
 
+// Ticks with their texts, which have the decimals of the step: 102.5 beside 100.0 is not 103. Very small and very large
+// numbers are written as elsewhere.
+function labelledTicks(low, high, count) {
+  const values = ticks(low, high, count);
+  const shown = values.map(significant);
+  if (shown.some((text) => text.includes("e"))) return values.map((value, index) => ({ value, text: shown[index] }));
+  const decimals = Math.max(0, ...values.map((value) => (String(value).split(".")[1] ?? "").length));
+  return values.map((value) => ({ value, text: value.toFixed(decimals) }));
+}
+
 // Round numbers that cover an interval with about `count` steps.
 function ticks(low, high, count) {
   const raw = (high - low) / Math.max(1, count) || 1;
@@ -52,10 +62,16 @@ function span(values, floor = null) {
   return [floor === null ? low : Math.max(floor, low), high];
 }
 
-// The interval around the same middle that is at least so wide: a tenth of a point must not look like a gap.
-function widened([low, high], least) {
+// The part of an interval in which shares in % can be.
+function withinPercent([low, high]) {
+  return [Math.max(0, low), Math.min(100, high)];
+}
+
+// An interval of shares in % that holds all values and is at least so wide: a tenth of a point must not look like a gap.
+function percentSpan(values, least) {
+  const [low, high] = span(values);
   const missing = Math.max(0, least - (high - low)) / 2;
-  return [low - missing, high + missing];
+  return withinPercent([Math.min(low - missing, 100 - least), Math.max(high + missing, least)]);
 }
 
 // The position of the nearest number in a sorted list.

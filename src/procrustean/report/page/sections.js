@@ -7,7 +7,7 @@ function resultSection(page) {
   const { setting, methods, width } = page;
   const values = methods.flatMap(({ method }) => Object.values(method.selections).filter(Boolean).flatMap(({ mean, sd, runs }) =>
     [mean - (sd ?? 0), mean + (sd ?? 0), ...runs.map((run) => run.value)]));
-  const domain = widened(span(values, 0), LEAST_POINTS);
+  const domain = percentSpan(values, LEAST_POINTS);
   const columns = width >= 820 ? 3 : 1;
   const panel = Math.floor((width - (columns - 1) * GAP) / columns);
   return section("result", "Result",

@@ -18,9 +18,9 @@ function selectionPlot(key, methods, domain, width, headline) {
   const height = known.length * row + 26;
   const xAt = scale(domain, [10, width - 10]);
   const svg = shape("svg", { class: "chart selection-chart", viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": summary(title, known, key, headline) },
-    ticks(domain[0], domain[1], Math.min(5, width / 70)).map((value) => [
+    labelledTicks(domain[0], domain[1], Math.min(5, width / 70)).map(({ value, text }) => [
       shape("line", { class: "grid", x1: xAt(value), x2: xAt(value), y1: 4, y2: height - 20 }),
-      shape("text", { x: xAt(value), y: height - 5, "text-anchor": "middle" }, significant(value)),
+      shape("text", { x: xAt(value), y: height - 5, "text-anchor": "middle" }, text),
     ]),
     known.map(({ method, look }, number) => methodRow(method, look, key, number * row, xAt, width)));
   return element("div", { class: `selection ${key}` }, heading, svg);
@@ -29,8 +29,7 @@ function selectionPlot(key, methods, domain, width, headline) {
 function methodRow(method, look, key, top, xAt, width) {
   const { mean, sd, runs } = method.selections[key];
   const y = top + 31;
-  const from = xAt(mean - (sd ?? 0));
-  const to = xAt(mean + (sd ?? 0));
+  const [from, to] = withinPercent([mean - (sd ?? 0), mean + (sd ?? 0)]).map(xAt);
   const value = withSpread(mean, sd, oneDecimal);
   const hover = (event) => showTip(event.clientX, event.clientY, `${method.label}: ${value} %`, runs.map((run) => ({
     sample: markSwatch(look), label: `seed ${run.seed}, epoch ${run.epoch}`, value: `${oneDecimal(run.value)} %`,
