@@ -267,6 +267,16 @@ def test_a_safetensors_export_is_a_model(exported: dict[str, Path], run: Path, c
     assert "it holds model.onnx, which" in answer.err
 
 
+def test_the_chosen_run_of_a_comparison_is_named_unless_quiet(run: Path, tmp_path: Path, call: Call) -> None:
+    shutil.copytree(run, tmp_path / "all" / "best")
+    (tmp_path / "all" / "auto.json").write_text(json.dumps({"format": 1, "chosen": "best", "compared": []}))
+    answer = call("export", "all", "--output", "told")
+    assert "using all/best, which was chosen in all" in answer.err
+    quiet = call("export", "all", "--output", "silent", "--quiet")
+    assert (quiet.code, quiet.err) == (0, "")
+    assert quiet.out == answer.out.replace("told", "silent")
+
+
 def test_a_prior_is_built_in(run: Path, colours: Path, tmp_path: Path) -> None:
     pixels = load_source(str(colours)).test.images
     even = np.full(3, 1 / 3)

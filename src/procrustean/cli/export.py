@@ -26,9 +26,12 @@ class Export:
     """New folder; default the run's name with the format behind it."""
     prior: str | None = None
     """Class frequencies where it will be used, built in: balanced, train, or a .json or .csv file."""
+    quiet: bool = False
+    """No progress."""
 
     def run(self) -> int:
         from ..auto import chosen_run
+        from ..console import make_reporter
         from ..exporting.export import export
         from ..method_files import use_file
         from ..streams import write_result
@@ -36,7 +39,10 @@ class Export:
 
         if self.method is not None:
             use_file(self.method)
-        refuse_inside(chosen_run(self.model), self.output or Path())
+        run = chosen_run(self.model)
+        refuse_inside(run, self.output or Path())
+        if run != self.model:
+            make_reporter(quiet=self.quiet).say(f"using {run}, which was chosen in {self.model}")
         done = export(self.model, form=self.format, output=self.output, prior=self.prior)
         checked = f"checked: probabilities differ from the run's by at most {done.difference:.1e}"
         write_result(f"{done.folder}: {', '.join(done.files)}\n{checked}")
