@@ -5,6 +5,7 @@ import shlex
 import shutil
 import sys
 from collections.abc import Callable
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ import pytest
 import yaml
 
 from procrustean.engine.claims import Claim
+from procrustean.time_box import TimeBox
 
 Call = Callable[..., Any]
 PROJECT = Path(__file__).resolve().parents[2]
@@ -257,6 +259,17 @@ def test_tables_without_such_rows_are_named(call: Call) -> None:
     answer = call("reproduce", "layer", "alpha", "--rows", "MFW*", "--dry-run")
     assert (answer.code, "| alpha " in answer.out) == (0, False)
     assert "nothing of alpha, which has no such rows and columns; its rows are 'alpha=0.1', 'alpha=0.2'" in answer.err
+
+
+def test_a_time_box_that_ends_within_the_first_run_tells_what_is_begun(
+    mine: str, call: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = count()
+    monkeypatch.setattr(TimeBox, "is_over", lambda box: next(asked) > 2)
+    answer = call("reproduce", "mine", "--tables", mine, "--seeds", 1, "--minutes", 5, "--width", 1)
+    assert answer.code == 0
+    assert answer.out == "No run is finished yet, 1 begun in runs/reproduce.\n"
+    assert "the time is up, 2 runs remain" in answer.err
 
 
 @pytest.mark.parametrize(

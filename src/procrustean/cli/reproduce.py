@@ -200,7 +200,7 @@ class Reproduce:
             )
         finally:
             reporter.close()
-        self._show(definitions, parts, store)
+        self._show(definitions, parts, store, begun=report.begun)
         for error in dict.fromkeys(report.errors.values()):
             names = "; ".join(name for name, own in report.errors.items() if own == error)
             notify(f"{names} failed: {error}")
@@ -223,7 +223,12 @@ class Reproduce:
             )
         return 1 if report.errors or failed_before else 0
 
-    def _show(self, definitions: Definitions, parts: list[Part], store: Store) -> None:
+    def _show(self, definitions: Definitions, parts: list[Part], store: Store, *, begun: int = 0) -> None:
+        """Print the tables, and write them after training.
+
+        Args:
+            begun: runs that this call has left unfinished.
+        """
         from ..reproduce.overview import each_text_once, finished_tables, in_format, seeds_text, write_tables
         from ..streams import write_result
 
@@ -234,7 +239,9 @@ class Reproduce:
             for name in names
             for piece in finished_tables(definitions.tables[name], seen, data_seed=self.data_seed, only=only)
         ]
-        if not pieces:
+        if not pieces and begun:
+            pieces = [f"No run is finished yet, {begun} begun in {self.output}."]
+        elif not pieces:
             pieces = [f"Nothing of this is among the results in {self.results} or {self.output}."]
         numbers = seeds_text(asked, store, shown=self.seeds, data_seed=self.data_seed)
         if self.format == "table":

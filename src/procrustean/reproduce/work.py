@@ -13,7 +13,7 @@ from ..engine.claims import RunInUse
 from ..errors import ConfigError, DataError
 from ..many import GPU_WIDTH, fit_many
 from ..method_errors import failure_text
-from ..run_places import RESULT_FILE
+from ..run_places import CONFIG_FILE, RESULT_FILE
 from ..time_box import TimeBox
 from .pace import expected_rate, machine_name, note_rate
 from .planning import Plan
@@ -27,6 +27,7 @@ class Report:
 
     finished: int  # in this call
     remaining: int
+    begun: int  # of those that remain
     seconds_left: float  # predicted, for what remains
     errors: dict[str, str]  # name of a run -> why it failed or could not begin
     elsewhere: tuple[str, ...]  # names of runs that another process was training, and has not finished
@@ -112,8 +113,15 @@ def carry_out(
             noted[run.config.hash] = f"{run.name}: {errors[run.name]}"
     if noted != store.failures():
         store.note_failures(noted)
-    left = sum(outcome.result is None and outcome.error is None for outcome in outcomes)
-    return Report(progress.finished, left, progress.seconds_left if left else 0.0, errors, tuple(elsewhere))
+    left = [outcome for outcome in outcomes if outcome.result is None and outcome.error is None]
+    return Report(
+        finished=progress.finished,
+        remaining=len(left),
+        begun=sum((outcome.path / CONFIG_FILE).exists() for outcome in left),
+        seconds_left=progress.seconds_left if left else 0.0,
+        errors=errors,
+        elsewhere=tuple(elsewhere),
+    )
 
 
 def _keep_finished(plan: Plan, store: Store, command: str, reporter: Reporter) -> None:
