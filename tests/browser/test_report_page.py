@@ -159,6 +159,7 @@ def test_the_three_selections_stand_side_by_side(browser: Browser, report: Path)
         "Oracle: chosen on the test set",
     ]
     assert len({round(panel.rect["y"]) for panel in panels}) == 1
+    assert "Bold: the best mean of its column. Last epoch: best is" in browser.one("#result .note").text
     browser.click("#classes-selection-2")
     assert "oracle" in browser.one("#classes .table-title").text
     assert not browser.all(".pictures"), "the examples are of the last epoch"

@@ -16,6 +16,9 @@ RULE = (
     "a few are told apart by chance, and the first of many looks better than it is."
 )
 
+#: Means of the rows of a table by their names, for each setting in which they are rivals; '' names the only one.
+Rivals = Mapping[str, Mapping[str, "Mean"]]
+
 
 @dataclass(frozen=True)
 class Mean:
@@ -96,6 +99,57 @@ def behind(best: Mean, others: Mapping[str, Mean]) -> str:
     """Which of the others, by their names, are told apart from the best; empty where none is."""
     names = _named(best, others, apart=True)
     return f"Behind by more than the seeds explain: {names}." if names else ""
+
+
+def about_bold(rivals: Rivals, column: str) -> str:
+    """What bold says in a table, and whether the best mean of its headline column is ahead of the others.
+
+    Empty where no mean of the column is in bold.
+
+    Args:
+        rivals: the means of the column.
+        column: its heading.
+    """
+    bold = _in_bold(rivals)
+    if not bold:
+        return ""
+    sentences, unranked = ["Bold: the best mean of its column."], []
+    for setting, means in bold.items():
+        if _repeated(means):
+            sentences.append(_about_best(means, f"{column}, {setting}" if setting else column))
+        else:
+            unranked.append(setting)
+    if unranked:
+        settings = "; ".join(filter(None, unranked))
+        sentences.append(f"Single runs do not rank{f': {settings}' if settings else ''}.")
+    return " ".join(sentences)
+
+
+def rule_of(rivals: Rivals) -> str:
+    """The rule by which `about_bold` tells means apart; empty where single runs leave nothing to apply it to."""
+    return RULE if any(_repeated(means) > 1 for means in _in_bold(rivals).values()) else ""
+
+
+def _in_bold(rivals: Rivals) -> Rivals:
+    """The settings in which one mean is better than another, as they are shown."""
+    return {setting: means for setting, means in rivals.items() if len({m.points for m in means.values()}) > 1}
+
+
+def _repeated(means: Mapping[str, Mean]) -> int:
+    """How many of them are of several seeds."""
+    return sum(mean.error is not None for mean in means.values())
+
+
+def _about_best(means: Mapping[str, Mean], place: str) -> str:
+    """How the best of those with several seeds stands to the others."""
+    name = leader(means)
+    best, others = means[name], {other: mean for other, mean in means.items() if other != name}
+    higher, equal = above(best, others), doubts(best, others)
+    which = "best of those with several seeds" if higher else "best"
+    sentences = [f"{place}: {which} is {name}, {best.points:.1f}.", higher, equal]
+    if not (higher or equal):
+        sentences.append("Told apart from all others.")
+    return " ".join(filter(None, sentences))
 
 
 def _named(best: Mean, others: Mapping[str, Mean], *, apart: bool | None) -> str:

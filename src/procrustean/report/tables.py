@@ -33,6 +33,7 @@ from procrustean.report.results import (
     joined_data,
     split_by_data,
 )
+from procrustean.report.standing import Mean, about_bold, rule_of
 
 __all__ = [
     "Cell",
@@ -125,11 +126,27 @@ def comparison(groups: Sequence[Group]) -> Table:
         + " Columns right of the oracle are of the last epoch"
         + ("" if equal else "; group columns are mean recalls")
         + ". The oracle is the epoch that was best on the test set, so it is not a fair estimate."
-        + (CHOSEN + worth_of_choice(groups) if was_compared else "")
+        + (CHOSEN + worth_of_choice(groups) if was_compared else _about_bold(groups, blocks, metric))
         + described.remark
         + _given_options(groups, described.labels),
         shared=described.shared,
     )
+
+
+def _about_bold(groups: Sequence[Group], blocks: Sequence[Sequence[Group]], metric: str) -> str:
+    """Whether the best of the last epoch is told apart from those on the same images."""
+    *_, data = _data_texts(blocks)
+    if len({group.data_seeds for group in groups}) > 1:
+        data = [f"{text}, data seeds {group.data_seeds}" for text, group in zip(data, groups, strict=True)]
+    # Networks and lengths have columns of their own in the table; here the names alone tell rows apart.
+    names = distinct_labels(groups, shown_beside=("data_seed",))
+    rivals: dict[str, dict[str, Mean]] = {}
+    for group, name, images in zip(groups, names, data, strict=True):
+        statistic = group.statistic(metric)
+        if statistic is not None:
+            rivals.setdefault(images if len(set(data)) > 1 else "", {})[name] = Mean.of(statistic)
+    sentences = about_bold(rivals, SELECTIONS["last"].capitalize())
+    return f" {sentences} {rule_of(rivals)}".rstrip() if sentences else ""
 
 
 @dataclass(frozen=True)

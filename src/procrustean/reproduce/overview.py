@@ -11,12 +11,12 @@ from typing import Literal
 from ..engine.checkpoint import write_atomically
 from ..escaping import latex
 from ..report.formats import Cell, Column, Table, to_latex, to_markdown
-from ..report.standing import RULE
+from ..report.standing import RULE, rule_of
 from .comparison import table_cells
 from .definitions import Cell as Place
 from .definitions import Definitions, TableSpec
 from .judging import judge, judgement_table, overall
-from .rendering import column_table, held_out_note, legend, measured_columns
+from .rendering import column_table, held_out_note, legend, measured_columns, rivals_of
 from .store import Store
 
 
@@ -56,14 +56,14 @@ def finished_tables(
     paper = any(cell.paper is not None for cells in by_metric for cell in cells)
     # The paper's tables keep the column: what is missing in it is still to be measured.
     held_out = paper or any(cell.held_out is not None for cells in by_metric for cell in cells)
+    measured = [(name, inside) for cells in by_metric for name, inside in measured_columns(spec, cells).items()]
     pieces: list[Table | str] = [
-        column_table(spec, column, inside, paper=paper, held_out=held_out)
-        for cells in by_metric
-        for column, inside in measured_columns(spec, cells).items()
+        column_table(spec, column, inside, paper=paper, held_out=held_out) for column, inside in measured
     ]
     if pieces:
         notes = " ".join(filter(None, (held_out_note(by_metric[-1]), spec.note)))
-        pieces += filter(None, (legend(data_seed, paper=paper, held_out=held_out), notes))
+        rules = () if paper else dict.fromkeys(rule_of(rivals_of(inside)) for _, inside in measured)
+        pieces += filter(None, (legend(data_seed, paper=paper, held_out=held_out), *rules, notes))
     return pieces
 
 

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from ..config import RunConfig
 from ..report.formats import NOTHING, Cell, Column, Table, measured_cell
+from ..report.standing import Mean, about_bold
 from ..report.tables import best_marks
 from ..training_sizes import training_counts
 from .comparison import SIGNS, Beside
@@ -52,7 +53,7 @@ def column_table(
         column: which of its columns.
         cells: those of the column.
         paper: whether to show the paper's numbers and what they say about ours. Without them our best are marked, which
-            beside the paper's would be taken for a verdict on the methods.
+            beside the paper's would be taken for a verdict on the methods, and the note says what that is worth.
         held_out: whether to show a column for epochs chosen on held-out images.
     """
     metric = cells[0].metric
@@ -73,7 +74,14 @@ def column_table(
         )
     title = f"{spec.title}: {column}" + (f", {_METRICS[metric]}" if len(spec.metrics) > 1 else "")
     rows = [_line(cell)[: len(columns)] for cell in cells]
-    return Table(title, columns, tuple(rows if paper else _with_best(rows)))
+    if paper:
+        return Table(title, columns, tuple(rows))
+    return Table(title, columns, tuple(_with_best(rows)), note=about_bold(rivals_of(cells), "Last"))
+
+
+def rivals_of(cells: Sequence[Beside]) -> dict[str, dict[str, Mean]]:
+    """The rows of one column by the last epoch, to be held against one another."""
+    return {"": {cell.cell.row: Mean.of(cell.last) for cell in cells if cell.last is not None}}
 
 
 def _with_best(rows: Sequence[tuple[Cell, ...]]) -> list[tuple[Cell, ...]]:

@@ -9,7 +9,7 @@ import pytest
 from scipy import stats
 
 from procrustean.report.results import summarise
-from procrustean.report.standing import LEVEL, Mean, behind, doubts
+from procrustean.report.standing import LEVEL, RULE, Mean, about_bold, behind, doubts, rule_of
 
 
 def mean(values: list[float]) -> Mean:
@@ -67,3 +67,40 @@ def test_what_is_said_of_the_others() -> None:
         "once (-3.0)."
     )
     assert behind(best, others) == "Behind by more than the seeds explain: far (-10.0)."
+
+
+def test_what_bold_says_of_repeated_runs() -> None:
+    means = {"A": mean([0.90, 0.91]), "B": mean([0.80, 0.96]), "C": mean([0.10, 0.11])}
+    assert about_bold({"": means}, "Last epoch") == (
+        "Bold: the best mean of its column. Last epoch: best is A, 90.5. Not told apart from it by these seeds: "
+        "B (-2.5)."
+    )
+    assert rule_of({"": means}) == RULE
+    del means["B"]
+    assert about_bold({"": means}, "Last") == (
+        "Bold: the best mean of its column. Last: best is A, 90.5. Told apart from all others."
+    )
+
+
+def test_what_bold_says_where_some_are_single_runs() -> None:
+    means = {"A": mean([0.90, 0.91]), "B": mean([0.95]), "C": mean([0.10])}
+    assert about_bold({"": means}, "Last").endswith(
+        "Last: best of those with several seeds is A, 90.5. Above it by a single run: B (+4.5). Too few seeds to say "
+        "whether it is really ahead of: C (-80.5)."
+    )
+    assert rule_of({"": means}) == ""
+
+
+def test_single_runs_do_not_rank() -> None:
+    single, repeated = {"A": mean([0.9]), "B": mean([0.8])}, {"A": mean([0.9, 0.91]), "B": mean([0.1, 0.11])}
+    assert about_bold({"": single}, "Last") == "Bold: the best mean of its column. Single runs do not rank."
+    assert rule_of({"": single}) == ""
+    assert about_bold({"digits": single, "cifar": repeated, "stripes": single}, "Last") == (
+        "Bold: the best mean of its column. Last, cifar: best is A, 90.5. Told apart from all others. Single runs do "
+        "not rank: digits; stripes."
+    )
+
+
+@pytest.mark.parametrize("means", [{}, {"A": mean([0.9, 0.91])}, {"A": mean([0.9, 0.91]), "B": mean([0.905, 0.905])}])
+def test_without_anything_in_bold_nothing_is_said(means: dict[str, Mean]) -> None:
+    assert about_bold({"": means}, "Last") == rule_of({"": means}) == ""

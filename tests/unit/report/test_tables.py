@@ -68,6 +68,39 @@ def test_comparison_has_the_columns_of_the_three_selections(groups: list[Group])
     assert "n=3 runs. No images were held out" in table.note
 
 
+@pytest.mark.parametrize("write", [to_markdown, to_latex, lambda table: " ".join(drawn(table, 100_000))])
+def test_below_the_table_stands_whether_the_best_is_told_apart(result: Make, write: Callable[[Table], str]) -> None:
+    minor = {"ERM": (0.30, 0.31, 0.32), "MFW": (0.50, 0.51, 0.52), "MFW w/ DRW": (0.40, 0.48, 0.56)}
+    runs = [
+        result(label=label, method=label, seed=seed, recall=[0.9] * 5 + [recall] * 5)
+        for label, recalls in minor.items()
+        for seed, recall in enumerate(recalls)
+    ]
+    table = comparison(group_results(runs))
+    text = write(table)
+    assert "Bold: the best mean of its column. Last epoch: best is MFW, 70.5. Not told apart from it by these" in text
+    assert "seeds: MFW-DRW (-1.5). Two means are told apart where Welch's t-test" in text
+    assert text.count("Welch") == 1
+    assert "Welch" not in to_csv(table)
+
+
+def test_single_runs_and_single_methods_are_not_ranked(result: Make) -> None:
+    runs = [result(label=label, method=label, recall=[r] * 10) for label, r in (("ERM", 0.7), ("MFW", 0.8))]
+    assert "Bold: the best mean of its column. Single runs do not rank." in comparison(group_results(runs)).note
+    assert "told apart" not in comparison(group_results(runs)).note
+    repeats = [result(recall=[0.7 + seed / 100] * 10, seed=seed) for seed in range(2)]
+    assert "Bold" not in comparison(group_results(repeats)).note
+
+
+def test_rows_that_differ_by_a_column_are_told_apart_by_their_settings(result: Make) -> None:
+    runs = [
+        result(label="ERM", epochs=epochs, seed=seed, recall=[epochs / 100 + seed / 100] * 10)
+        for epochs in (20, 30)
+        for seed in range(2)
+    ]
+    assert "Last epoch: best is ERM (epochs=30), 30.5. Told apart" in comparison(group_results(runs)).note
+
+
 def test_what_differs_gets_a_column(result: Make) -> None:
     runs = [
         result(label="ERM", recipe="own", held_out_recall=0.4),
@@ -309,6 +342,7 @@ def test_what_held_out_images_have_chosen_is_not_ranked_by_test_results(saved: C
     (runs[0].parent / "auto.json").write_text(json.dumps({"format": 1, "chosen": "A"}))
     assert marked() == [False] * 3
     groups = group_results(map(load_result, runs))
+    assert "Bold" not in comparison(groups).note
     for table in (per_class, by_class_size):
         assert "The best are not marked" in table(groups).note
         assert "textbf" not in to_latex(table(groups))

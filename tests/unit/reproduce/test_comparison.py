@@ -159,6 +159,21 @@ def test_a_table_that_is_only_called_like_one_of_the_paper_s_has_none_of_its_num
     assert "paper" not in to_markdown(shown[0])
 
 
+def test_a_table_of_one_s_own_says_once_what_its_bold_is_worth(open_store: OpenStore, write: Write) -> None:
+    for seed, (erm, mfw) in enumerate([(0.69, 0.70), (0.70, 0.74), (0.71, 0.72)]):
+        for rho in (50, 100):
+            write(run("erm", rho=rho, seed=seed), erm, erm)
+            write(run("mfw", rho=rho, seed=seed), mfw, mfw)
+    rows = {"ERM": {"method": "erm"}, "MFW": {"method": "mfw"}}
+    table = {"base": TAIL, "columns": {f"lt{rho}": {"rho": rho} for rho in (50, 100)}, "rows": rows}
+    spec = read_definitions({"tables": {"mine": table}}, origin="the test").tables["mine"]
+    pieces = finished_tables(spec, open_store())
+    notes = [piece.note for piece in pieces if not isinstance(piece, str)]
+    said = "Last: best is MFW, 72.0. Not told apart from it by these seeds: ERM (-2.0)."
+    assert notes == [f"Bold: the best mean of its column. {said}"] * 2
+    assert pieces.count(RULE) == 1
+
+
 def test_finished_tables_are_written(open_store: OpenStore, write: Write, tmp_path: Path) -> None:
     write(run("erm"), 0.69, 0.704)
     specs = [paper_definitions().tables[name] for name in ("cifar", "toy")]
