@@ -142,6 +142,21 @@ def test_load_answers_a_wrong_call_in_few_words(
     assert "usage: python load.py [-h] [--thresholds FILE] IMAGE [IMAGE ...]" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("form", formats.FILES)
+def test_a_damaged_network_is_told_in_a_line(
+    form: formats.Format, exported: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "damaged"
+    shutil.copytree(exported[form], folder)
+    with (folder / formats.FILES[form]).open("r+b") as file:
+        file.truncate(1000)
+    Image.new("RGB", (8, 8)).save(tmp_path / "x.png")
+    monkeypatch.setattr(sys, "argv", ["load.py", str(tmp_path / "x.png")])
+    with pytest.raises(SystemExit) as ended:
+        runpy.run_path(str(folder / "load.py"), run_name="__main__")
+    assert str(ended.value.code).startswith(f"{folder}: the network cannot be loaded (")
+
+
 @pytest.mark.parametrize("form", ["torch", "onnx", "safetensors"])
 def test_the_lines_of_the_model_card_use_it(
     form: str, exported: dict[str, Path], run: Path, colours: Path, tmp_path: Path

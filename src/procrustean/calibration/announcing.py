@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Iterable, Mapping, Sequence
+from io import StringIO
 from pathlib import Path
 
 import numpy as np
@@ -28,13 +29,14 @@ def read_levels(path: str | Path, classes: Sequence[str]) -> tuple[Levels, Prior
         classes: names, in the order of the probabilities.
     """
     try:
-        text = Path(path).read_text(encoding="utf-8-sig")
+        with Path(path).open(encoding="utf-8-sig", newline="") as file:  # a name may hold a line break of any kind
+            text = file.read()
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"cannot read the thresholds {path} ({error})") from error
     names = {spreadsheet(name): name for name in classes}  # as they stand in the file
     found: dict[str, float | None] = {}
     frequencies: dict[str, float] = {}
-    reader = csv.DictReader(text.splitlines())
+    reader = csv.DictReader(StringIO(text, newline=""))
     if not {"class", "announce_from"} <= set(reader.fieldnames or ()):
         raise ConfigError(
             f"{path}: no columns class and announce_from; procrustean thresholds --output writes such a file"
@@ -43,21 +45,21 @@ def read_levels(path: str | Path, classes: Sequence[str]) -> tuple[Levels, Prior
         name, place = names.get(row["class"], row["class"]), f"{path}, line {reader.line_num}"
         if name in found:
             raise ConfigError(f"{place}: the class {name!r:.80} is given twice; keep one")
-        found[name] = _number(row["announce_from"], f"{place}: {{}} is no probability")
-        frequency = _number(row.get("prior"), f"{place}: {{}} in the column prior is no frequency, such as 0.25")
+        found[name] = _number(row["announce_from"], place, "is no probability")
+        frequency = _number(row.get("prior"), place, "in the column prior is no frequency, such as 0.25")
         if frequency is not None:
             frequencies[name] = frequency
     levels = levels_of(found, classes, origin=str(path))
     return levels, prior_of(frequencies, classes, origin=f"{path}, column prior") if frequencies else None
 
 
-def _number(text: str | None, complaint: str) -> float | None:
-    """A number of a cell, None for an empty one; `complaint` says what else is wrong with it."""
+def _number(text: str | None, place: str, complaint: str) -> float | None:
+    """A number of a cell, None for an empty one; `complaint` says what is wrong with anything else."""
     value = (text or "").strip()
     try:
         return float(value) if value else None
     except ValueError:
-        raise ConfigError(complaint.format(repr(value)[:80])) from None
+        raise ConfigError(f"{place}: {value!r:.80} {complaint}") from None
 
 
 def levels_of(thresholds: Mapping[str, float | None], classes: Sequence[str], origin: str = "the thresholds") -> Levels:
@@ -92,7 +94,7 @@ def joined(names: Iterable[str]) -> str:
     >>> joined(["cat", "cat; dog"])
     'cat; "cat; dog"'
     """
-    return "; ".join(_quoted(name) if set(name) & set(';"') or name != name.strip() else name for name in names)
+    return "; ".join(_quoted(name) if set(name) & set(';"\r\n') or name != name.strip() else name for name in names)
 
 
 def _quoted(name: str) -> str:

@@ -6,6 +6,7 @@ import csv
 import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
@@ -60,7 +61,8 @@ def _from_file(path: Path, classes: Sequence[str]) -> dict[str, float]:
     if kind not in (".json", ".csv"):
         raise ConfigError(f"prior {str(path)!r} received; accepted: balanced, train, or a .json or .csv file")
     try:
-        text = path.read_text(encoding="utf-8-sig")
+        with path.open(encoding="utf-8-sig", newline="") as file:  # a name may hold a line break of any kind
+            text = file.read()
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"cannot read the prior {path} ({error})") from error
     found: dict[str, float] = {}
@@ -89,12 +91,10 @@ def _of_json(text: str, path: Path) -> _Entries:
 
 
 def _of_csv(text: str, path: Path, classes: Sequence[str]) -> _Entries:
-    lines = text.splitlines()
     # Spreadsheets of countries with decimal commas separate by semicolons.
-    separator = (
-        ";" if ";" in next((line for line in lines if line.strip()), "") and ";" not in "".join(classes) else ","
-    )
-    reader = csv.reader(lines, delimiter=separator)
+    first_line = next((line for line in text.splitlines() if line.strip()), "")
+    separator = ";" if ";" in first_line and ";" not in "".join(classes) else ","
+    reader = csv.reader(StringIO(text, newline=""), delimiter=separator)
     as_written = {spreadsheet(name): name for name in classes}  # in the CSV files of this library
     first = True
     try:

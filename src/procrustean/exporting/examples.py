@@ -133,6 +133,10 @@ def plain(text):
 
 def main(paths, thresholds=None):
     levels = None if thresholds is None else read_thresholds(thresholds)
+    try:
+        network()
+    except Exception as error:  # each format has errors of its own
+        raise ValueError(f"{HERE}: the network cannot be loaded ({error})") from error
     sys.stdout.reconfigure(errors="replace")  # not every terminal can show every name
     for path in paths:
         (probabilities,) = classify(path).tolist()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -43,10 +44,29 @@ def test_the_class_frequencies_are_read_with_them(tmp_path: Path) -> None:
     assert made_for.tolist() == pytest.approx(shares)
 
 
-@pytest.mark.parametrize("names", [("cat", "cat; dog"), ('the "dog"', "'it's'"), (" a", "b "), ("-none", "b, c"), ()])
+@pytest.mark.parametrize(
+    "names", [("cat", "cat; dog"), ('the "dog"', "'it's'"), (" a", "b "), ("-none", "b, c"), ("a\nb", "c\r\n"), ()]
+)
 def test_joined_names_are_told_apart(names: tuple[str, ...]) -> None:
     rows = list(csv.reader([joined(names)], delimiter=";", skipinitialspace=True))
     assert tuple(name for row in rows for name in row) == names
+
+
+@pytest.mark.parametrize("name", ["a\nb", "a\r\nb", "a\u2028b", "a\x85b"])
+def test_names_with_line_breaks_are_read_again(name: str, tmp_path: Path) -> None:
+    random = np.random.default_rng(0)
+    found = thresholds(random.dirichlet([1.0] * 2, 60), random.integers(0, 2, 60), [name, "c"], recall=0.8)
+    path = tmp_path / "t.csv"
+    path.write_text(to_csv(table_of(found, "recall 0.8")), encoding="utf-8", newline="")
+    levels, _ = read_levels(path, [name, "c"])
+    assert levels.tolist() == [row.value for row in found]
+
+
+def test_a_path_with_braces_is_shown_as_it_is(tmp_path: Path) -> None:
+    path = tmp_path / "{0.__class__}.csv"
+    path.write_text("class,announce_from\na,often\nb,1\n")
+    with pytest.raises(ConfigError, match=re.escape("{0.__class__}.csv, line 2: 'often' is no probability")):
+        read_levels(path, "ab")
 
 
 def test_several_classes_or_none_the_most_probable_first() -> None:
