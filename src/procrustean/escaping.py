@@ -8,8 +8,8 @@ import re
 FORMULA_BEGINS = ("=", "+", "-", "@", "\t", "\r")
 
 #: What markdown may read as more than itself. An underscore within a word is none of it, nor is an ampersand that
-#: begins no entity: both are frequent in names, and what is piped is read as it is, too.
-MARKDOWN_SPECIAL = re.compile(r"[\\`*{}\[\]<>#|~$]|(?<![^\W_])_|_(?![^\W_])|&(?=#?\w+;)")
+#: begins no entity or a "less than" before a space: they are frequent, and what is piped is read as it is, too.
+MARKDOWN_SPECIAL = re.compile(r"[\\`*{}\[\]>#|~$]|<(?! )|(?<![^\W_])_|_(?![^\W_])|&(?=#?\w+;)")
 LATEX_SPECIAL = {
     "\\": r"\textbackslash{}",
     "{": r"\{",
@@ -63,8 +63,8 @@ def markdown(text: str) -> str:
 
     >>> markdown("[x](javascript:y) **b**")
     '\\\\[x\\\\](javascript:y) \\\\*\\\\*b\\\\*\\\\*'
-    >>> markdown("MFW & co, max_margin=50"), markdown("_b_ &lt;")
-    ('MFW & co, max_margin=50', '\\\\_b\\\\_ \\\\&lt;')
+    >>> markdown("MFW & co, max_margin=50, p < 0.05"), markdown("_b_ &lt; <i>")
+    ('MFW & co, max_margin=50, p < 0.05', '\\\\_b\\\\_ \\\\&lt; \\\\<i\\\\>')
     """
     return MARKDOWN_SPECIAL.sub(r"\\\g<0>", one_line(text))
 
