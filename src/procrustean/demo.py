@@ -10,10 +10,11 @@ from .config import RunConfig
 from .console import Reporter
 from .engine.run_directory import RunDirectory
 from .errors import ConfigError
+from .report.class_tables import per_class
 from .report.figures import training_progress
 from .report.formats import Table, to_markdown
 from .report.results import Group, group_results, load_result
-from .report.tables import comparison, per_class
+from .report.tables import comparison
 
 #: Five classes keep 100 training images each, five keep 5.
 SETTING = {"source": "digits", "imbalance": "step", "rho": 20.0}

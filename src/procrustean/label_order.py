@@ -43,6 +43,8 @@ class LabelOrder:
         self.tally = torch.zeros(len(counts), dtype=torch.int64, device="cpu")
         self.seen, self.next_look = 0, FIRST_LOOK
         self.total = sum(counts)
+        sizes = self.counts.log()
+        self._smallness = sizes.mean() - sizes  # how far each class is below the mean of the classes
         # By how much the log counts of each batch are below those of balanced labels: sum, and sum of the squares.
         self.batches, self._below, self._below_squared = 0, 0.0, 0.0
 
@@ -64,12 +66,6 @@ class LabelOrder:
             return None
         self.next_look = 2 * self.seen
         return self._evidence() if self._reversed() or self._permuted() else None
-
-    @property
-    def _smallness(self) -> Tensor:
-        """How far the log count of each class is below the mean of the classes."""
-        sizes = self.counts.log()
-        return sizes.mean() - sizes
 
     def _reversed(self) -> bool:
         if self.batches < FEWEST_BATCHES:

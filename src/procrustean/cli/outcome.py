@@ -89,9 +89,10 @@ def show(runs: Sequence[Path], *, form: Format = "table", by_class: bool = False
 
 def comparisons_of(runs: Sequence[Path], *, by_class: bool = False, in_one: bool = False) -> list[Table]:
     """The finished ones among the runs as tables, one for each choice of classes unless they are wanted in one."""
+    from ..report.class_tables import per_class
     from ..report.ordering import by_options
     from ..report.results import group_results, split_by_choice_of_classes
-    from ..report.tables import comparison, per_class
+    from ..report.tables import comparison
 
     groups = by_options(group_results(finished_results(runs)))
     if by_class:

@@ -40,8 +40,8 @@ def class_table(result: dict[str, Any]) -> Table:
     Args:
         result: what result.json holds.
     """
+    from ..report.class_tables import by_class
     from ..report.results import Group, Result
-    from ..report.tables import by_class
 
     table = by_class(Group((Result(result),)))
     if len(table.rows) <= MOST_CLASSES:

@@ -9,6 +9,7 @@ from typing import Any
 from procrustean import __version__
 from procrustean.metrics import class_groups
 from procrustean.report.calibrated import calibration_errors
+from procrustean.report.class_tables import by_class, by_class_size, per_class
 from procrustean.report.confusions import summed_confusion, worst_confusions
 from procrustean.report.curves import class_curves, overall_curves, shown_percent
 from procrustean.report.examples import ExampleFinder
@@ -25,7 +26,7 @@ from procrustean.report.results import (
     group_results,
     split_by_data,
 )
-from procrustean.report.tables import HEADLINES, SELECTIONS, by_class, by_class_size, comparison, per_class
+from procrustean.report.tables import HEADLINES, SELECTIONS, comparison
 from procrustean.report.verdicts import Rivals, verdicts_of
 
 LARGEST_MATRIX = 30  # classes; beyond, only the worst confusions are shown

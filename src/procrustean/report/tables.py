@@ -4,14 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
 
 from procrustean.counts import STEP_RATIO
 from procrustean.errors import RunError
-from procrustean.metrics import class_groups
 from procrustean.report.chosen import choices, held_out_accuracy, times_chosen, worth_of_choice
 from procrustean.report.formats import (
-    NOTHING,
     Cell,
     Column,
     Table,
@@ -23,12 +20,10 @@ from procrustean.report.formats import (
 )
 from procrustean.report.given import given_settings, settings_text
 from procrustean.report.results import (
-    GROUP_METRICS,
     Group,
     Selection,
     Statistic,
     data_parts,
-    data_text,
     distinct_labels,
     joined_data,
     split_by_data,
@@ -39,10 +34,7 @@ __all__ = [
     "Cell",
     "Column",
     "Table",
-    "by_class",
-    "by_class_size",
     "comparison",
-    "per_class",
     "to_csv",
     "to_latex",
     "to_markdown",
@@ -55,15 +47,8 @@ CHOSEN = (
     " What is marked as chosen was best in balanced accuracy on the held-out images; test results had no say, so the "
     "best of them are not marked."
 )
-UNMARKED = " The best are not marked: the choice was made on the held-out images, and test results had no say."
 #: Settings that have a column in a comparison, or are in its title.
 SHOWN_BESIDE = ("recipe", "epochs", "net")
-#: What a table of classes begins with.
-CLASS_COLUMNS = (
-    Column("class", "class", numeric=False),
-    Column("train_images", "training images"),
-    Column("test_images", "test images"),
-)
 SELECTIONS: dict[Selection, str] = {
     "last": "last epoch",
     "held_out": "held-out selected",
@@ -78,7 +63,7 @@ def comparison(groups: Sequence[Group]) -> Table:
     last epoch. What all rows share is in the title, what differs gets a column. Rows with the same data stand
     together; the best mean of each column is marked among those that chose the same images of them.
     """
-    groups = _at_least_one(groups)
+    groups = at_least_one(groups)
     # What a comparison has chosen stands first among the runs with the same data.
     chosen = choices(groups)
     blocks = [sorted(block, key=lambda group: -times_chosen(group, chosen)) for block in split_by_data(groups)]
@@ -121,7 +106,7 @@ def comparison(groups: Sequence[Group]) -> Table:
         title=f"{heading}: {described.title}" if described.title else heading,
         columns=tuple(columns),
         rows=tuple(zip(*cells, strict=True)),
-        note=_note(groups)
+        note=repeats_note(groups)
         + ("" if held_out else " No images were held out to choose an epoch on.")
         + " Columns right of the oracle are of the last epoch"
         + ("" if equal else "; group columns are mean recalls")
@@ -226,125 +211,7 @@ def _choice_text(times: int, runs: int) -> str:
     return "" if times == 0 else ", chosen" if times == runs else f", chosen {times} of {runs} times"
 
 
-def per_class(
-    groups: Sequence[Group], selection: Selection = "last", metric: Literal["recall", "precision"] = "recall"
-) -> Table:
-    """One row per class with its recall or precision under each setting; the best of each row is marked.
-
-    Raises:
-        RunError: when the groups were not trained on the same data; use `split_by_data` first.
-    """
-    groups = _of_the_same_data(groups)
-    first = groups[0]
-    labels = distinct_labels(groups)
-    columns = [*CLASS_COLUMNS, *(Column(f"{label} {metric}", label, measured=True) for label in labels)]
-    values = [group.per_class(metric, selection) for group in groups]
-    was_compared = any(choices(groups).values())
-    rows = []
-    for index, described in enumerate(_class_cells(first, selection)):
-        statistics = [value[index] for value in values]
-        rows.append((*described, *_measured_cells(statistics, groups, marked=not was_compared)))
-    return Table(
-        title=f"Test {metric} per class in %, {SELECTIONS[selection]}: {data_text(first)}",
-        columns=tuple(columns),
-        rows=tuple(rows),
-        note=_note(groups) + UNMARKED * was_compared + given_settings(groups, labels).remark,
-        shared=(("data", data_text(first)),),
-    )
-
-
-def by_class(group: Group, selection: Selection = "last") -> Table:
-    """One row per class with its images, its recall and its precision under one setting."""
-    recall, precision = (group.per_class(metric, selection) for metric in ("recall", "precision"))
-    runs = len(group.results)
-    return Table(
-        title=f"Test results by class in %, {SELECTIONS[selection]}",
-        columns=(
-            *CLASS_COLUMNS,
-            Column("recall", "recall", measured=True),
-            Column("precision", "precision", measured=True),
-        ),
-        rows=tuple(
-            (*described, measured_cell(found, runs=runs), measured_cell(right, runs=runs))
-            for described, found, right in zip(_class_cells(group, selection), recall, precision, strict=True)
-        ),
-        note=f"{_note([group])} "
-        * (runs > 1)
-        + "Recall: the share of a class that is found. Precision: the share of the answers with this class that are "
-        "right.",
-    )
-
-
-def _class_cells(group: Group, selection: Selection) -> list[tuple[Cell, Cell, Cell]]:
-    """Name, training and test images of every class."""
-    confusion = (group.results[0].metrics(selection) or {}).get("confusion")
-    tested = [NOTHING] * len(group.classes) if confusion is None else [str(sum(row)) for row in confusion]
-    return [
-        (Cell(name), Cell(str(count)), Cell(test))
-        for name, count, test in zip(group.classes, group.counts, tested, strict=True)
-    ]
-
-
-def _measured_cells(statistics: Sequence[Statistic | None], groups: Sequence[Group], *, marked: bool) -> list[Cell]:
-    """A cell per group; the best among those on the same images is marked, if it is to be."""
-    best = best_marks(statistics, [group.data_seeds for group in groups]) if marked else [False] * len(groups)
-    return [
-        measured_cell(statistic, runs=len(group.results), best=is_best)
-        for statistic, group, is_best in zip(statistics, groups, best, strict=True)
-    ]
-
-
-def by_class_size(groups: Sequence[Group], selection: Selection = "last") -> Table:
-    """One row per setting with the mean recall of its large and its small classes; the best of each is marked.
-
-    Raises:
-        RunError: when the groups were not trained on the same data; use `split_by_data` first.
-    """
-    groups = _of_the_same_data(groups)
-    first = groups[0]
-    members = class_groups(first.counts)
-    columns = [Column("method", "method", numeric=False)]
-    labels = distinct_labels(groups)
-    cells: list[list[Cell]] = [[Cell(label) for label in labels]]
-    was_compared = any(choices(groups).values())
-    for name in GROUP_METRICS:
-        statistics = [group.statistic(name, selection) for group in groups]
-        columns.append(Column(name, name, measured=True))
-        cells.append(_measured_cells(statistics, groups, marked=not was_compared))
-    sizes = {
-        "many": "more than 100 training images",
-        "medium": "20 to 100",
-        "few": "fewer than 20",
-        "major": "at least the geometric mean of the counts",
-        "minor": "the rest",
-    }
-    listed = "; ".join(f"{name}: {sizes[name]} ({_classes(int(members[name].sum()))})" for name in GROUP_METRICS)
-    remark = UNMARKED * was_compared + given_settings(groups, labels).remark
-    return Table(
-        title=f"Test recall by class size in %, {SELECTIONS[selection]}: {data_text(first)}",
-        columns=tuple(columns),
-        rows=tuple(zip(*cells, strict=True)),
-        note=f"{_note(groups)} Means over the classes of a group. {listed}.{remark}",
-        shared=(("data", data_text(first)),),
-    )
-
-
-def _classes(number: int) -> str:
-    return "no class" if number == 0 else "1 class" if number == 1 else f"{number} classes"
-
-
-def _of_the_same_data(groups: Sequence[Group]) -> list[Group]:
-    groups = _at_least_one(groups)
-    if len(split_by_data(groups)) > 1:
-        found = "; ".join(sorted({data_text(group) for group in groups}))
-        raise RunError(
-            "A table per class or class size needs runs on the same data with the same counts, but these differ: "
-            f"{found}. Compare the runs of one data setting at a time."
-        )
-    return groups
-
-
-def _at_least_one(groups: Sequence[Group]) -> list[Group]:
+def at_least_one(groups: Sequence[Group]) -> list[Group]:
     if not groups:
         raise RunError("There are no results to compare. Give at least one finished run.")
     return list(groups)
@@ -397,7 +264,7 @@ def _data_texts(blocks: Sequence[Sequence[Group]]) -> tuple[str, list[str], list
     return joined_data(common), differing, complete
 
 
-def _note(groups: Sequence[Group]) -> str:
+def repeats_note(groups: Sequence[Group]) -> str:
     runs = sorted({len(group.results) for group in groups})
     if runs == [1]:
         note = "One run each (n=1), so no spread is known."

@@ -6,11 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from procrustean.report.class_tables import by_class_size, per_class
 from procrustean.report.formats import to_csv, to_latex
 from procrustean.report.ongoing import Ongoing
 from procrustean.report.page_data import page_data
 from procrustean.report.results import Result, group_results
-from procrustean.report.tables import by_class_size, comparison, per_class
+from procrustean.report.tables import comparison
 
 Make = Callable[..., Result]
 

@@ -13,15 +13,13 @@ from rich.console import Console
 
 from procrustean.errors import RunError
 from procrustean.escaping import markdown
+from procrustean.report.class_tables import by_class, by_class_size, per_class
 from procrustean.report.results import Group, Result, Statistic, data_text, group_results, load_result
 from procrustean.report.tables import (
     Cell,
     Column,
     Table,
-    by_class,
-    by_class_size,
     comparison,
-    per_class,
     to_csv,
     to_latex,
     to_markdown,

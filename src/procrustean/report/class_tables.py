@@ -1,0 +1,148 @@
+"""The tables of classes and of their sizes: one row per class, or per setting with its large and its small classes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal
+
+from procrustean.errors import RunError
+from procrustean.metrics import class_groups
+from procrustean.report.chosen import choices
+from procrustean.report.formats import NOTHING, Cell, Column, Table, measured_cell
+from procrustean.report.given import given_settings
+from procrustean.report.results import (
+    GROUP_METRICS,
+    Group,
+    Selection,
+    Statistic,
+    data_text,
+    distinct_labels,
+    split_by_data,
+)
+from procrustean.report.tables import SELECTIONS, at_least_one, best_marks, repeats_note
+
+UNMARKED = " The best are not marked: the choice was made on the held-out images, and test results had no say."
+#: What a table of classes begins with.
+COLUMNS = (
+    Column("class", "class", numeric=False),
+    Column("train_images", "training images"),
+    Column("test_images", "test images"),
+)
+
+
+def per_class(
+    groups: Sequence[Group], selection: Selection = "last", metric: Literal["recall", "precision"] = "recall"
+) -> Table:
+    """One row per class with its recall or precision under each setting; the best of each row is marked.
+
+    Raises:
+        RunError: when the groups were not trained on the same data; use `split_by_data` first.
+    """
+    groups = _of_the_same_data(groups)
+    first = groups[0]
+    labels = distinct_labels(groups)
+    columns = [*COLUMNS, *(Column(f"{label} {metric}", label, measured=True) for label in labels)]
+    values = [group.per_class(metric, selection) for group in groups]
+    was_compared = any(choices(groups).values())
+    rows = []
+    for index, described in enumerate(_class_cells(first, selection)):
+        statistics = [value[index] for value in values]
+        rows.append((*described, *_measured_cells(statistics, groups, marked=not was_compared)))
+    return Table(
+        title=f"Test {metric} per class in %, {SELECTIONS[selection]}: {data_text(first)}",
+        columns=tuple(columns),
+        rows=tuple(rows),
+        note=repeats_note(groups) + UNMARKED * was_compared + given_settings(groups, labels).remark,
+        shared=(("data", data_text(first)),),
+    )
+
+
+def by_class(group: Group, selection: Selection = "last") -> Table:
+    """One row per class with its images, its recall and its precision under one setting."""
+    recall, precision = (group.per_class(metric, selection) for metric in ("recall", "precision"))
+    runs = len(group.results)
+    return Table(
+        title=f"Test results by class in %, {SELECTIONS[selection]}",
+        columns=(
+            *COLUMNS,
+            Column("recall", "recall", measured=True),
+            Column("precision", "precision", measured=True),
+        ),
+        rows=tuple(
+            (*described, measured_cell(found, runs=runs), measured_cell(right, runs=runs))
+            for described, found, right in zip(_class_cells(group, selection), recall, precision, strict=True)
+        ),
+        note=f"{repeats_note([group])} "
+        * (runs > 1)
+        + "Recall: the share of a class that is found. Precision: the share of the answers with this class that are "
+        "right.",
+    )
+
+
+def _class_cells(group: Group, selection: Selection) -> list[tuple[Cell, Cell, Cell]]:
+    """Name, training and test images of every class."""
+    confusion = (group.results[0].metrics(selection) or {}).get("confusion")
+    tested = [NOTHING] * len(group.classes) if confusion is None else [str(sum(row)) for row in confusion]
+    return [
+        (Cell(name), Cell(str(count)), Cell(test))
+        for name, count, test in zip(group.classes, group.counts, tested, strict=True)
+    ]
+
+
+def _measured_cells(statistics: Sequence[Statistic | None], groups: Sequence[Group], *, marked: bool) -> list[Cell]:
+    """A cell per group; the best among those on the same images is marked, if it is to be."""
+    best = best_marks(statistics, [group.data_seeds for group in groups]) if marked else [False] * len(groups)
+    return [
+        measured_cell(statistic, runs=len(group.results), best=is_best)
+        for statistic, group, is_best in zip(statistics, groups, best, strict=True)
+    ]
+
+
+def by_class_size(groups: Sequence[Group], selection: Selection = "last") -> Table:
+    """One row per setting with the mean recall of its large and its small classes; the best of each is marked.
+
+    Raises:
+        RunError: when the groups were not trained on the same data; use `split_by_data` first.
+    """
+    groups = _of_the_same_data(groups)
+    first = groups[0]
+    members = class_groups(first.counts)
+    columns = [Column("method", "method", numeric=False)]
+    labels = distinct_labels(groups)
+    cells: list[list[Cell]] = [[Cell(label) for label in labels]]
+    was_compared = any(choices(groups).values())
+    for name in GROUP_METRICS:
+        statistics = [group.statistic(name, selection) for group in groups]
+        columns.append(Column(name, name, measured=True))
+        cells.append(_measured_cells(statistics, groups, marked=not was_compared))
+    sizes = {
+        "many": "more than 100 training images",
+        "medium": "20 to 100",
+        "few": "fewer than 20",
+        "major": "at least the geometric mean of the counts",
+        "minor": "the rest",
+    }
+    listed = "; ".join(f"{name}: {sizes[name]} ({_classes(int(members[name].sum()))})" for name in GROUP_METRICS)
+    remark = UNMARKED * was_compared + given_settings(groups, labels).remark
+    return Table(
+        title=f"Test recall by class size in %, {SELECTIONS[selection]}: {data_text(first)}",
+        columns=tuple(columns),
+        rows=tuple(zip(*cells, strict=True)),
+        note=f"{repeats_note(groups)} Means over the classes of a group. {listed}.{remark}",
+        shared=(("data", data_text(first)),),
+    )
+
+
+def _classes(number: int) -> str:
+    return "no class" if number == 0 else "1 class" if number == 1 else f"{number} classes"
+
+
+def _of_the_same_data(groups: Sequence[Group]) -> list[Group]:
+    groups = at_least_one(groups)
+    if len(split_by_data(groups)) > 1:
+        found = "; ".join(sorted({data_text(group) for group in groups}))
+        raise RunError(
+            "A table per class or class size needs runs on the same data with the same counts, but these differ: "
+            f"{found}. Compare the runs of one data setting at a time."
+        )
+    return groups
