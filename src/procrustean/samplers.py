@@ -168,7 +168,8 @@ class EpochSampler(Sampler[int]):
             start = self.start if epoch == self.epoch else 0
         if not _is_whole(epoch) or not _is_whole(start) or epoch < 0 or start < 0:
             raise ConfigError(f"epoch = {epoch!r}, start = {start!r} received; both are whole numbers, from 0 on")
-        self.epoch, self.start, self.position = epoch, start, start
+        # Plain integers: the stream is keyed by how they are written, and those of numpy are written otherwise.
+        self.epoch, self.start, self.position = int(epoch), int(start), int(start)
 
     def __len__(self) -> int:
         """Images this rank has still to show in the epoch."""

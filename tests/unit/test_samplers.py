@@ -368,6 +368,12 @@ class TestResuming:
         other.load_state_dict(sampler.state_dict())
         assert list(other) == list(sampler)
 
+    def test_an_epoch_of_numpy_has_the_same_images(self) -> None:
+        sampler, other = ClassBalancedSampler(LABELS), ClassBalancedSampler(LABELS)
+        sampler.set_epoch(np.int64(3), np.int64(5))
+        other.set_epoch(3, 5)
+        assert list(sampler) == list(other)
+
 
 class TestRefusals:
     @pytest.mark.parametrize("seed", ["x", 1.5, None])
