@@ -82,7 +82,7 @@ class Prepared:
     @property
     def source(self) -> str:
         """The data set, if it is a known one."""
-        return _known(self.splits, self.config)
+        return known_source(self.splits.name, self.config)
 
     @property
     def recipe_name(self) -> str:
@@ -143,7 +143,7 @@ def prepare(
     splits, data = imbalanced(config, splits)
     if data.left_out_classes:
         say(f"classes with too few images to hold any out: {some_names(data.left_out_classes)}")
-    known = _known(splits, config)
+    known = known_source(splits.name, config)
     recipe = chosen_recipe(config.recipe, known)
     layers = layers_of(config.net or recipe.net)
     problem = Problem(
@@ -240,9 +240,9 @@ def recipe_of(config: RunConfig) -> Recipe:
     return _resolved(chosen_recipe(config.recipe, config.source), config, method)
 
 
-def _known(splits: Splits, config: RunConfig) -> str:
-    # A folder of the user's that happens to be called cifar10 is not CIFAR-10.
-    return splits.name if splits.name == config.source else ""
+def known_source(name: str, config: RunConfig) -> str:
+    """The data set of this name, if it is a known one; a folder of the user's called cifar10 is not CIFAR-10."""
+    return name if name == config.source else ""
 
 
 def _options(config: RunConfig) -> dict[str, Any]:

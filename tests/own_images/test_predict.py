@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from procrustean import evaluate, fit, load_model, predict
+from procrustean import evaluate, export, fit, load_model, predict
 from procrustean.api import load_run
 from procrustean.data.sources import load_source
 from procrustean.errors import ConfigError, DataError, RunError
@@ -58,6 +58,17 @@ def test_methods_that_change_the_network_are_loaded_too(method: str, colours: Pa
     expected, _ = scores_of(prepared, net, prepared.data.test)
     found = load_model(trained.path, device="cpu").scores(images)
     assert np.abs(found - expected).max() < 0.05 * np.abs(expected).max()  # bf16 there, float32 here
+
+
+def test_defaults_of_the_data_set_are_those_of_the_training(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from procrustean.methods.deconfound import ALPHA
+
+    monkeypatch.setitem(ALPHA, "digits", 3.0)  # as CIFAR-100 and ImageNet-LT have one of their own
+    options = {"tde": True}
+    run = fit("digits", method="deconfound", options=options, epochs=1, device="cpu", run_dir=str(tmp_path / "run"))
+    assert load_model(run.path, device="cpu").net.head.effect == 3.0
+    exported = export(run.path, output=tmp_path / "exported")
+    assert load_model(exported.folder, device="cpu").net.head.effect == 3.0
 
 
 def test_probabilities_and_batches(run: Path, colours: Path) -> None:

@@ -17,6 +17,8 @@ from ..errors import ProcrusteanError, RunError
 from ..losses.vector_scaling import shifts_scores
 from ..method_labels import shown_label
 from ..plain_json import read_object
+from ..preparing import known_source
+from ..recipes import data_set
 from ..report.result_file import load_result
 from ..run_places import no_run_at, resume_command
 from .model import Model, method_of
@@ -116,6 +118,7 @@ def _spec_of_run(folder: Path) -> ModelSpec:
         std=tuple(recipe["std"]),
         kind=imbalance_kind(counts) if data["kind"] == "natural" else data["kind"],
         calibration=uncalibrated(counts),
+        source=data_set(known_source(data["source"], config)),
     )
     return replace(spec, calibration=_calibration(result, spec)).checked()
 

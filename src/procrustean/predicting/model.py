@@ -99,7 +99,7 @@ def method_of(spec: ModelSpec) -> Method:
     """The method that a network was trained with, which decides about its head."""
     layers = layers_of(spec.net)
     groups, second = tuple(layers.groups), layers.second_group
-    problem = Problem(counts=spec.calibration.counts, kind=spec.kind, layers=groups, second_group=second)
+    problem = Problem(spec.calibration.counts, spec.kind, source=spec.source, layers=groups, second_group=second)
     return make_method(spec.method, problem, spec.options)
 
 

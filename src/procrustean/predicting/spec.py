@@ -43,6 +43,7 @@ class ModelSpec:
     std: tuple[float, ...]
     kind: Kind  # of imbalance
     calibration: Calibration
+    source: str = ""  # the data set, if it is a known one: defaults of a method may depend on it
 
     @property
     def input_shape(self) -> tuple[int, int, int]:
@@ -76,7 +77,7 @@ class ModelSpec:
         """Itself, or a ValueError naming what cannot be."""
         channels, calibration = self.image_shape[-1:], self.calibration
         sides = (*self.image_shape, *(side for side in (self.crop, self.evaluation_crop) if side is not None))
-        texts = (self.label, self.net, self.method, *self.classes)
+        texts = (self.label, self.net, self.method, self.source, *self.classes)
         rules = {
             "texts": all(isinstance(text, str) for text in texts),
             "classes": len(set(self.classes)) == len(self.classes) >= 2,
