@@ -33,8 +33,8 @@ def test_a_model_is_read(tmp_path: Path) -> None:
     [
         ({"classes": ["cat", "cat"]}, "classes"),
         ({"classes": ["cat"]}, "classes, counts"),
-        ({"evaluation_crop": 9}, "crops"),
-        ({"image_shape": [8, 1 << 20, 1]}, "image_shape"),
+        ({"evaluation_crop": 0}, "sizes"),
+        ({"image_shape": [8, 1 << 20, 1]}, "sizes"),
         ({"mean": [0.5, 0.5]}, "mean"),
         ({"std": [0.0]}, "std"),
         ({"kind": "upside down"}, "kind"),

@@ -10,7 +10,7 @@ from torch.nn import functional as F
 
 from .colour import ORDERS, holed, jittered
 from .resample import resampled
-from .spec import Augmentation
+from .spec import Augmentation, is_smaller, middle_of
 
 
 class DeviceAugmentation:
@@ -22,7 +22,7 @@ class DeviceAugmentation:
         self._columns = torch.arange(spec.size[1], device=device)
         self._orders = torch.tensor(ORDERS, device=device)
         self._whole = torch.tensor([[0, 0, *spec.stored]], device=device)
-        self._enlarged = _smaller(spec.stored, spec.size)
+        self._enlarged = is_smaller(spec.stored, spec.size)
 
     def __call__(self, pixels: Tensor, index: Tensor, numbers: Mapping[str, Tensor]) -> Tensor:
         """Images of which the network sees `spec.size`, [B, channels, h, w], 0..255, not normalised.
@@ -53,17 +53,17 @@ class DeviceAugmentation:
             padding: black pixels around each image.
         """
         stored, tested = self.spec.stored, self.spec.tested
-        if _smaller(stored, tested):
+        if is_smaller(stored, tested):
             inside = pixels[:, padding : padding + stored[0], padding : padding + stored[1]]
             return resampled(inside, self._whole.expand(len(pixels), -1), tested)
-        top, left = (offset + padding for offset in _middle(stored, tested))
+        top, left = (offset + padding for offset in middle_of(stored, tested))
         height, width = tested
         return pixels[:, top : top + height, left : left + width].permute(0, 3, 1, 2)
 
     def _window(self, pixels: Tensor, index: Tensor, numbers: Mapping[str, Tensor]) -> Tensor:
         spec = self.spec
         top, left, flip = numbers.get("top"), numbers.get("left"), numbers.get("flip")
-        down, right = _middle(spec.stored, spec.size)
+        down, right = middle_of(spec.stored, spec.size)
         rows = self._rows + (down + spec.padding if top is None else top[:, None])
         columns = self._columns
         if flip is not None:
@@ -71,15 +71,6 @@ class DeviceAugmentation:
         columns = columns + (right + spec.padding if left is None else left[:, None])
         rows, columns = rows.expand(len(index), -1), columns.expand(len(index), -1)
         return pixels[index[:, None, None], rows[:, :, None], columns[:, None, :]].permute(0, 3, 1, 2)
-
-
-def _smaller(stored: tuple[int, int], seen: tuple[int, int]) -> bool:
-    return stored[0] < seen[0] or stored[1] < seen[1]
-
-
-def _middle(stored: tuple[int, int], seen: tuple[int, int]) -> tuple[int, int]:
-    """Top and left of the middle part, as torchvision's CenterCrop has them."""
-    return round((stored[0] - seen[0]) / 2), round((stored[1] - seen[1]) / 2)
 
 
 def with_border(pixels: Tensor, padding: int) -> Tensor:

@@ -32,6 +32,15 @@ def filter_weights(start: Tensor, length: Tensor, source: int, target: int) -> T
     return weights / weights.sum(-1, keepdim=True)
 
 
+def enlarging(stored: tuple[int, int], size: tuple[int, int]) -> tuple[Tensor, Tensor]:
+    """What brings whole images of one height and width to another: rows @ image @ columns."""
+    start = torch.zeros(1)
+    rows, columns = (
+        filter_weights(start, torch.tensor([old]), old, new)[0] for old, new in zip(stored, size, strict=True)
+    )
+    return rows, columns.T.contiguous()
+
+
 def resampled(pixels: Tensor, box: Tensor, size: tuple[int, int], flip: Tensor | None = None) -> Tensor:
     """The parts `box` of images at `size`, float32 [B, channels, height, width].
 

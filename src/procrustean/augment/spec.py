@@ -81,6 +81,16 @@ class Augmentation:
         return numbers
 
 
+def is_smaller(stored: tuple[int, int], seen: tuple[int, int]) -> bool:
+    """Whether images have to be enlarged before so much of them can be seen."""
+    return stored[0] < seen[0] or stored[1] < seen[1]
+
+
+def middle_of(stored: tuple[int, int], seen: tuple[int, int]) -> tuple[int, int]:
+    """Top and left of the middle part, as torchvision's CenterCrop has them."""
+    return round((stored[0] - seen[0]) / 2), round((stored[1] - seen[1]) / 2)
+
+
 def make_augmentation(
     name: str,
     *,

@@ -98,11 +98,16 @@ def _training(spec: ModelSpec, result: dict[str, Any]) -> str:
 
 def _preparation(spec: ModelSpec, form: Format) -> str:
     height, width, channels = spec.image_shape
-    middle = "" if (side := spec.evaluation_crop) is None else f", of which the middle {side} x {side} are shown to it"
-    by_itself = "" if form == "safetensors" else "; the exported network does the latter itself"
+    seen, side = "", spec.evaluation_crop
+    if spec.enlarged is not None:
+        seen = f", which are enlarged to {side} x {side}"
+    elif side is not None:
+        seen = f", of which the middle {side} x {side} are shown to it"
+    latter = "the latter" if spec.enlarged is None else "all from the enlarging on"
+    by_itself = "" if form == "safetensors" else f"; the exported network does {latter} itself"
     return (
         f"Images are turned upright, converted to {'RGB' if channels == 3 else 'grey'} and resized to {width} x "
-        f"{height} pixels{middle}. Pixels are divided by 255, less the mean {_numbers(spec.mean)}, divided by "
+        f"{height} pixels{seen}. Pixels are divided by 255, less the mean {_numbers(spec.mean)}, divided by "
         f"{_numbers(spec.std)}{by_itself}."
     )
 

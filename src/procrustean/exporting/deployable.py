@@ -17,23 +17,18 @@ class Deployable(nn.Module):
         prior: class frequencies where it will be used; None leaves the classes as the network ranks them.
     """
 
-    pixel_mean: Tensor
-    pixel_std: Tensor
     class_shift: Tensor
 
     def __init__(self, model: Model, prior: Prior | None = None) -> None:
         super().__init__()
         self.net = model.net.cpu().eval()
         spec = model.spec
-        # Names that no operation has: the ONNX exporter calls what it computes ahead by its operation, "mean" or "std".
-        self.register_buffer("pixel_mean", torch.tensor(spec.mean).view(-1, 1, 1))
-        self.register_buffer("pixel_std", torch.tensor(spec.std).view(-1, 1, 1))
+        self.preparation = model.preparation.cpu()
         # log 0 as a number that the formats can hold: such a class has probability 0.
         shift = torch.from_numpy(spec.calibration.shift(prior)).clamp(min=-1e9).float()
         self.register_buffer("class_shift", shift)
         self.scale = spec.calibration.scale
 
     def forward(self, pixels: Tensor) -> Tensor:
-        x = pixels.permute(0, 3, 1, 2).float() / 255
-        scores = self.net((x - self.pixel_mean) / self.pixel_std)
+        scores = self.net(self.preparation(pixels))
         return torch.softmax(self.scale * scores + self.class_shift, dim=1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ..augment.spec import middle_of
 from ..predicting.spec import ModelSpec
 from .formats import Format
 
@@ -179,7 +180,7 @@ def _constants(form: Format, spec: ModelSpec) -> str:
     whole_height, whole_width, channels = spec.image_shape
     # This library's own network takes whole images and cuts the middle out itself.
     height, width, _ = spec.image_shape if form == "safetensors" else spec.input_shape
-    top, left = (whole_height - height) // 2, (whole_width - width) // 2
+    top, left = middle_of((whole_height, whole_width), (height, width))
     return f"""\
 HERE = Path(__file__).resolve().parent
 MODEL = json.loads((HERE / "model.json").read_text(encoding="utf-8"))

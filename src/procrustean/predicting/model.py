@@ -18,6 +18,7 @@ from ..methods.base import Method
 from ..nets import build_net, layers_of
 from ..nets.classifier import Classifier
 from ..types import Problem
+from .preparation import Preparation
 from .spec import ModelSpec
 
 
@@ -44,6 +45,7 @@ class Model:
         self.net = network_of(spec)
         self.net.load_state_dict(dict(weights))
         self.net.to(device).eval()
+        self.preparation = Preparation(spec).to(device)
         self.device = torch.device(device)
 
     @property
@@ -56,7 +58,7 @@ class Model:
         """What the network says, [N, C], in float32 arithmetic."""
         shown = self.spec.shown(pixels)
         parts = [
-            self.net(self._normalised(shown[start : start + batch_size])).double().cpu().numpy()
+            self.net(self._prepared(shown[start : start + batch_size])).double().cpu().numpy()
             for start in range(0, len(shown), batch_size)
         ]
         return np.concatenate(parts) if parts else np.zeros((0, len(self.classes)))
@@ -80,10 +82,9 @@ class Model:
     def _used(self, prior: Prior | None) -> Prior | None:
         return self.prior if prior is None else prior
 
-    def _normalised(self, pixels: Images) -> Tensor:
-        x = torch.from_numpy(np.ascontiguousarray(pixels)).to(self.device).permute(0, 3, 1, 2) / 255
-        mean, std = (x.new_tensor(values).view(-1, 1, 1) for values in (self.spec.mean, self.spec.std))
-        return (x - mean) / std
+    def _prepared(self, pixels: Images) -> Tensor:
+        prepared: Tensor = self.preparation(torch.from_numpy(np.ascontiguousarray(pixels)).to(self.device))
+        return prepared
 
     def __getstate__(self) -> dict[str, Any]:
         # Networks of other libraries hold functions, which cannot be pickled; the spec rebuilds them.

@@ -9,6 +9,7 @@ from typing import Any, get_args
 
 import numpy as np
 
+from ..augment.spec import is_smaller, middle_of
 from ..calibration.scaling import Calibration
 from ..counts import Kind
 from ..data.imageset import Images
@@ -47,20 +48,26 @@ class ModelSpec:
 
     @property
     def input_shape(self) -> tuple[int, int, int]:
-        """Height, width and channels of what the network is shown."""
+        """Height, width and channels of the pixels that become what the network is shown."""
         height, width, channels = self.image_shape
         side = self.evaluation_crop
-        return (height, width, channels) if side is None else (side, side, channels)
+        return (height, width, channels) if side is None or self.enlarged is not None else (side, side, channels)
+
+    @property
+    def enlarged(self) -> tuple[int, int] | None:
+        """Height and width to which whole images are brought that are smaller than what it was tested on."""
+        side = self.evaluation_crop
+        return (side, side) if side is not None and is_smaller(self.image_shape[:2], (side, side)) else None
 
     def shown(self, pixels: Images) -> Images:
-        """Checked images, the middle part where the network was tested on it; uint8 [N, H, W, channels]."""
+        """Checked images, the middle part where the network was tested on it; uint8 [N, *input_shape]."""
         if pixels.dtype != np.uint8 or pixels.ndim != 4 or pixels.shape[1:] != self.image_shape:
             raise DataError(
                 f"{pixels.dtype} images of shape {pixels.shape} received; this model takes uint8 "
                 f"[N, {', '.join(map(str, self.image_shape))}] (height, width, channels)"
             )
         height, width = self.input_shape[:2]
-        top, left = (pixels.shape[1] - height) // 2, (pixels.shape[2] - width) // 2
+        top, left = middle_of(self.image_shape[:2], (height, width))
         return pixels[:, top : top + height, left : left + width]
 
     def to_json(self) -> dict[str, Any]:
@@ -84,8 +91,8 @@ class ModelSpec:
             "kind": self.kind in get_args(Kind),
             "options": isinstance(self.options, dict),
             "seed": _whole(self.seed),
-            "image_shape": len(self.image_shape) == 3 and all(_whole(n) and 0 < n <= MOST_PIXELS for n in sides),
-            "crops": all(side <= min(self.image_shape[:2]) for side in sides[3:]),
+            "image_shape": len(self.image_shape) == 3,
+            "sizes": all(_whole(n) and 0 < n <= MOST_PIXELS for n in sides),
             "mean": (len(self.mean),) == channels and all(map(_finite, self.mean)),
             "std": (len(self.std),) == channels and all(_finite(value) and value > 0 for value in self.std),
             "counts": len(calibration.counts) == len(self.classes)
