@@ -16,7 +16,7 @@ from .data.imageset import ImageSet, Splits
 from .engine.evaluate import metrics_of, predictions
 from .errors import ConfigError
 from .linting.corrections import corrections
-from .losses.ldam import LDAM
+from .losses.ldam import scale_of_scores
 from .losses.vector_scaling import shifts_scores
 from .method_files import plain_name
 from .nets.classifier import Classifier
@@ -83,8 +83,7 @@ def _scale(prepared: Prepared, net: Classifier) -> float:
     """What the loss multiplies the network's scores by before the softmax."""
     if not isinstance(net.head, CosineHead):
         return 1.0
-    losses = prepared.method.stages[-1].objective.modules()
-    return next((loss.scale for loss in losses if isinstance(loss, LDAM)), 1.0)
+    return scale_of_scores(prepared.method.stages[-1].objective)
 
 
 def _chosen(prepared: Prepared, net: Classifier, counts: list[int], scale: float) -> tuple[float, str]:

@@ -60,6 +60,16 @@ def test_methods_that_change_the_network_are_loaded_too(method: str, colours: Pa
     assert np.abs(found - expected).max() < 0.05 * np.abs(expected).max()  # bf16 there, float32 here
 
 
+def test_cosines_without_calibration_are_scaled_as_the_loss_scales_them(tmp_path: Path) -> None:
+    settings = {"imbalance": "long_tailed", "rho": 20, "epochs": 8, "device": "cpu"}
+    run = fit("digits", method="ldam", options={"scale": 20.0}, run_dir=str(tmp_path / "run"), **settings)
+    model, test = load_model(run.path, device="cpu"), load_run(run.path)[0].data.test
+    assert model.spec.calibration.scale == 20
+    even = np.full(10, 0.1)
+    right = [(model.probabilities(test.images, prior).argmax(1) == test.labels).mean() for prior in (None, even)]
+    assert right[1] > right[0] - 0.1  # against bare cosines, from -1 to 1, the prior alone decided
+
+
 def test_defaults_of_the_data_set_are_those_of_the_training(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from procrustean.methods.deconfound import ALPHA
 

@@ -127,9 +127,15 @@ def calibrate(
     return Calibration(scale, tau, tuple(int(n) for n in counts), len(y))
 
 
-def uncalibrated(counts: Sequence[int], *, corrected: bool = False) -> Calibration:
-    """Scores as they are; `corrected` says that the loss has taken the class sizes out of them."""
-    return Calibration(1.0, 1.0 if corrected else 0.0, tuple(int(n) for n in counts), 0)
+def uncalibrated(counts: Sequence[int], *, corrected: bool = False, scale: float = 1.0) -> Calibration:
+    """Scores as the loss takes them.
+
+    Args:
+        counts: training images per class.
+        corrected: whether the loss has taken the class sizes out of the scores.
+        scale: what it multiplies them by.
+    """
+    return Calibration(scale, 1.0 if corrected else 0.0, tuple(int(n) for n in counts), 0)
 
 
 def log_softmax(values: Scores) -> Scores:

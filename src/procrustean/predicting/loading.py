@@ -14,6 +14,7 @@ from ..calibration.scaling import Calibration, Labels, Prior, Scores, uncalibrat
 from ..counts import imbalance_kind
 from ..engine.run_directory import RunDirectory
 from ..errors import ProcrusteanError, RunError
+from ..losses.ldam import scale_of_scores
 from ..losses.vector_scaling import shifts_scores
 from ..method_labels import shown_label
 from ..plain_json import read_object
@@ -149,7 +150,9 @@ def _calibration(result: dict[str, Any], spec: ModelSpec) -> Calibration:
     kept = result.get("calibration")
     if kept is not None:
         return Calibration.from_json(kept)
-    return uncalibrated(spec.calibration.counts, corrected=shifts_scores(method_of(spec).stages[-1].objective))
+    objective = method_of(spec).stages[-1].objective
+    counts = spec.calibration.counts
+    return uncalibrated(counts, corrected=shifts_scores(objective), scale=scale_of_scores(objective))
 
 
 def _image_shape(folder: Path, result: dict[str, Any]) -> tuple[int, int, int]:
