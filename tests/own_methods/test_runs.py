@@ -61,6 +61,22 @@ def test_the_record_names_the_file_and_its_code(npz: str, tiny: dict[str, Any]) 
     assert run.path.name.startswith("stripes-natural-tempered-seed0-")
 
 
+def test_a_loss_with_the_class_sizes_in_it_is_known_to_a_model(
+    npz: str, tiny: dict[str, Any], new_process: NewProcess
+) -> None:
+    Path("sizes.py").write_text(
+        "from procrustean.methods import base, balanced_softmax as own\n"
+        "from procrustean.types import Problem\n"
+        "def balanced(problem: Problem) -> base.Method:\n"
+        "    return base.Method(stages=own.balanced_softmax(problem).stages, label='Balanced')\n"
+    )
+    own, plain = (fit(npz, method=name, **tiny) for name in ("sizes.py:balanced", "mine.py:tempered"))
+    new_process()
+    assert load_model(own.path).spec.method == "erm"  # the file is not imported
+    assert load_model(own.path).spec.calibration.tau == 1
+    assert load_model(plain.path).spec.calibration.tau == 0
+
+
 def test_records_of_the_librarys_own_methods_are_what_they_were(npz: str, tiny: dict[str, Any]) -> None:
     run = fit(npz, method="erm", run_dir="erm", **tiny)
     assert run.result["method"]["name"] == "erm"

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from ..losses.ldam import scale_of_scores
+from ..losses.vector_scaling import shifts_scores
 from ..method_files import file_method
 from .averages import swa_begins
 from .device import machine
@@ -81,6 +83,7 @@ def make_result(prepared: Prepared, training: Training) -> dict[str, Any]:
         },
         "method": {
             **_name_of(prepared.config.method),
+            **_scores_of(prepared),
             "options": prepared.options,
             "stages": [
                 {"name": stage.name, "epochs": epochs}
@@ -122,6 +125,14 @@ def _name_of(method: str) -> dict[str, str]:
     """The method's name as it was given and, of one in a file, the hash of its code."""
     own = file_method(method)
     return {"name": method} if own is None else {"name": own.plain, "sha256": own.sha256}
+
+
+def _scores_of(prepared: Prepared) -> dict[str, Any]:
+    """What the loss of a method in a file makes of the scores: a model is used without importing the file."""
+    if file_method(prepared.config.method) is None:
+        return {}
+    objective = prepared.method.stages[-1].objective
+    return {"scores": {"corrected": shifts_scores(objective), "scale": scale_of_scores(objective)}}
 
 
 def probes_of(records: Sequence[dict[str, Any]]) -> dict[str, Any] | None:

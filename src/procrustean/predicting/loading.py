@@ -150,8 +150,10 @@ def _calibration(result: dict[str, Any], spec: ModelSpec) -> Calibration:
     kept = result.get("calibration")
     if kept is not None:
         return Calibration.from_json(kept)
-    objective = method_of(spec).stages[-1].objective
     counts = spec.calibration.counts
+    if (scores := result["method"].get("scores")) is not None:  # of a method in a file, which `spec` may not name
+        return uncalibrated(counts, corrected=bool(scores["corrected"]), scale=float(scores["scale"]))
+    objective = method_of(spec).stages[-1].objective
     return uncalibrated(counts, corrected=shifts_scores(objective), scale=scale_of_scores(objective))
 
 
