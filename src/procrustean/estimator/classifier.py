@@ -23,7 +23,7 @@ from ..data.imbalance import hold_out_share
 from ..errors import ConfigError, DataError
 from ..method_files import folder_name
 from ..predicting.model import Model
-from .images import holds_files, pixels_of_files, pixels_of_numbers, scale_of
+from .images import files_among, pixels_of_files, pixels_of_numbers, scale_of
 
 
 class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
@@ -145,10 +145,10 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         if not fitting:
             check_is_fitted(self, "model_")
         known = None if fitting else self.model_.spec.image_shape
-        if holds_files(X):
+        if (files := files_among(X)) is not None:
             if fitting:
                 self.scale_ = 1.0
-            return pixels_of_files(X, known, self.image_size)
+            return pixels_of_files(files, known, self.image_size)
         if self.image_shape is not None:
             numbers = validate_data(self, X, reset=fitting, dtype="numeric", allow_nd=True, ensure_min_samples=1)
         else:

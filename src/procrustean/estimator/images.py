@@ -18,11 +18,13 @@ from ..errors import DataError
 Shape = tuple[int, int, int]
 
 
-def holds_files(images: Any) -> bool:
-    """Whether the images are paths or pictures of Pillow rather than numbers."""
-    if isinstance(images, np.ndarray):
-        return images.dtype.kind in "UO" and images.ndim == 1 and len(images) > 0 and _is_file(images[0])
-    return isinstance(images, Sequence) and len(images) > 0 and _is_file(images[0])
+def files_among(images: Any) -> Sequence[Any] | None:
+    """The images as a list if they are paths or pictures of Pillow; None if they are numbers."""
+    if not isinstance(images, Sequence):  # an array, or a column of a table, whose index need not begin with 0
+        if getattr(images, "ndim", None) != 1 or not hasattr(images, "tolist"):
+            return None
+        images = images.tolist()
+    return images if len(images) > 0 and _is_file(images[0]) else None
 
 
 def pixels_of_files(images: Sequence[Any], shape: Shape | None, size: int | None) -> Images:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 from PIL import Image
 from sklearn.base import clone
@@ -114,6 +115,8 @@ def test_what_images_may_be(tmp_path: Path) -> None:
     paths = [str(tmp_path / f"{number}.png") for number in range(24)]
     fitted = quick(epochs=1).fit(paths, labels)
     assert fitted.predict_proba(np.array(paths)) == pytest.approx(expected, abs=1e-6)
+    column = pd.Series(paths, index=range(24, 0, -1))  # as of a table that was sorted or parted
+    assert fitted.predict_proba(column) == pytest.approx(expected, abs=1e-6)
     assert cross_val_score(quick(epochs=1, image_size=4), paths, labels, cv=2).shape == (2,)
 
 
