@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from io import StringIO
 from pathlib import Path
 
@@ -36,13 +36,9 @@ def read_levels(path: str | Path, classes: Sequence[str]) -> tuple[Levels, Prior
     names = {spreadsheet(name): name for name in classes}  # as they stand in the file
     found: dict[str, float | None] = {}
     frequencies: dict[str, float] = {}
-    reader = csv.DictReader(StringIO(text, newline=""))
-    if not {"class", "announce_from"} <= set(reader.fieldnames or ()):
-        raise ConfigError(
-            f"{path}: no columns class and announce_from; procrustean thresholds --output writes such a file"
-        )
-    for row in reader:
-        name, place = names.get(row["class"], row["class"]), f"{path}, line {reader.line_num}"
+    for line, row in _rows(text, path):
+        written, place = row["class"] or "", f"{path}, line {line}"  # a row may end before this column
+        name = names.get(written, written)
         if name in found:
             raise ConfigError(f"{place}: the class {name!r:.80} is given twice; keep one")
         found[name] = _number(row["announce_from"], place, "is no probability")
@@ -51,6 +47,20 @@ def read_levels(path: str | Path, classes: Sequence[str]) -> tuple[Levels, Prior
             frequencies[name] = frequency
     levels = levels_of(found, classes, origin=str(path))
     return levels, prior_of(frequencies, classes, origin=f"{path}, column prior") if frequencies else None
+
+
+def _rows(text: str, path: str | Path) -> Iterator[tuple[int, dict[str, str | None]]]:
+    """The rows of such a file, each with the number of its line."""
+    reader = csv.DictReader(StringIO(text, newline=""))
+    try:
+        if not {"class", "announce_from"} <= set(reader.fieldnames or ()):
+            raise ConfigError(
+                f"{path}: no columns class and announce_from; procrustean thresholds --output writes such a file"
+            )
+        for row in reader:
+            yield reader.line_num, row
+    except csv.Error as error:  # a quotation mark that is never closed makes a cell of all that follows
+        raise ConfigError(f"{path}, line {reader.line_num}: {error}; write class,announce_from") from error
 
 
 def _number(text: str | None, place: str, complaint: str) -> float | None:

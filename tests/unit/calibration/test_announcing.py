@@ -89,12 +89,14 @@ def test_several_classes_or_none_the_most_probable_first() -> None:
         ("class,announce_from,prior\na,0.5,1\nb,1,\n", "column prior: no frequency for b"),
         ("class,announce_from\na,0.5\nb,nan\n", "nan received for 'b'"),
         ("class,announce_from\na\nb,0.5\nc,1\n", "there is no class 'c'"),
+        ("announce_from,class\n0.5,a\n0.1\n", r"there is no class ''"),
+        ('class,announce_from\n"a,0.5\n' + "b,0.1\n" * 40_000, r"line \d+: field larger than field limit"),
     ],
 )
 def test_wrong_files(text: str, message: str, tmp_path: Path) -> None:
     path = tmp_path / "t.csv"
     path.write_text(text)
     with pytest.raises(ConfigError, match=message):
-        read_levels(path, "ab")
+        read_levels(path, ["a", "b"])
     with pytest.raises(ConfigError, match="cannot read the thresholds"):
         read_levels(tmp_path / "none.csv", "ab")
