@@ -53,10 +53,14 @@ def multiply_adds(net: str, channels: int, size: int) -> float:
     from torch.utils.flop_counter import FlopCounterMode
 
     from ..nets import build_backbone, check_net
+    from ..nets.probing import NOT_TAKEN, cannot_take
 
     check_net(net)
     with torch.random.fork_rng(devices=[]):
         backbone = build_backbone(net, channels=channels, size=(size, size)).to("meta").eval()
-    with torch.no_grad(), FlopCounterMode(display=False) as counter:
-        backbone(torch.empty(1, channels, size, size, device="meta"))
+    try:
+        with torch.no_grad(), FlopCounterMode(display=False) as counter:
+            backbone(torch.empty(1, channels, size, size, device="meta"))
+    except NOT_TAKEN as error:
+        raise cannot_take(net, (size, size), error) from error
     return float(counter.get_total_flops()) / 2

@@ -10,6 +10,17 @@ from torch import Tensor
 from ..errors import ConfigError
 from .classifier import Classifier
 
+#: What networks raise on images of a size that they were not made for.
+NOT_TAKEN = (RuntimeError, ValueError, AssertionError, TypeError)
+
+
+def cannot_take(name: str, size: tuple[int, int], error: Exception) -> ConfigError:
+    """What is said of a network that raises an error on images of a height and width."""
+    return ConfigError(
+        f"the network {name} cannot take images of {size[1]} x {size[0]} pixels: {error}. Choose another --net, one "
+        "for small images for example (procrustean nets), or another --image-size"
+    )
+
 
 @torch.no_grad()
 def check_size(net: Classifier, channels: int, size: tuple[int, int], name: str) -> None:
@@ -27,11 +38,8 @@ def check_size(net: Classifier, channels: int, size: tuple[int, int], name: str)
     try:
         with torch.random.fork_rng(devices=()):  # dropout draws
             features = trial(torch.zeros(2, channels, *size))
-    except (RuntimeError, ValueError, AssertionError, TypeError) as error:
-        raise ConfigError(
-            f"the network {name} cannot take images of {size[1]} x {size[0]} pixels: {error}. Choose another --net, "
-            "one for small images for example (procrustean nets), or another --image-size"
-        ) from error
+    except NOT_TAKEN as error:
+        raise cannot_take(name, size, error) from error
     found = tuple(features.shape) if isinstance(features, Tensor) else type(features).__name__
     if found != (2, net.backbone.features):
         raise ConfigError(

@@ -4,10 +4,16 @@ import pytest
 
 from procrustean.advice.cost import BUDGET, Machine, multiply_adds
 from procrustean.advice.settings import FEWEST_EPOCHS, MOST_EPOCHS, batch_for, choose_settings, settings_of
+from procrustean.errors import ConfigError
 from procrustean.recipes import RECIPES
 
 CPU = Machine("cpu", 2, BUDGET["cpu"])
 GPU = Machine("cuda", 16, BUDGET["cuda"])
+
+
+def test_images_that_the_network_cannot_take_are_named() -> None:
+    with pytest.raises(ConfigError, match=r"the network resnet12 cannot take images of 8 x 8 pixels: .*--net"):
+        multiply_adds("resnet12", 3, 8)
 
 
 def test_multiply_adds_are_the_published_ones() -> None:
