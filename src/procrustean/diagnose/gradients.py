@@ -7,11 +7,11 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager, nullco
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ..errors import DataError, LayerError
 from ..layers import find_layer
+from ..losses import CrossEntropy
 from ..mfw import MFW
 from ..mixing import Mix, MixPoint
 from ..nets.memory import widened
@@ -54,7 +54,7 @@ def feature_gradient_norms(
         raise DataError("give images [N, ...] with one label each, [N]")
     if batch_size < 1:
         raise DataError(f"batch_size = {batch_size} received; at least one image has to fit")
-    per_sample = loss or _cross_entropy
+    per_sample = loss or CrossEntropy(reduction="none")
     if generator is None:
         generator = torch.Generator(labels.device).manual_seed(0)
     norms = []
@@ -76,7 +76,7 @@ def mean_per_class(values: Tensor, labels: Tensor, classes: int) -> Tensor:
     [2.0, 5.0]
     """
     check_class_indices("labels", labels, classes)
-    sums = values.new_zeros(classes, dtype=torch.float64).index_add_(0, labels, values.double())
+    sums = values.new_zeros(classes, dtype=torch.float64).index_add_(0, labels.long(), values.double())
     counts = torch.bincount(labels, minlength=classes)
     return sums / counts.where(counts > 0, torch.nan)
 
@@ -132,10 +132,6 @@ def gradient_norms_at(
         (gradient,) = torch.autograd.grad(total, outputs[0])
     norms: Tensor = widened(gradient).flatten(1).norm(dim=1)
     return norms
-
-
-def _cross_entropy(scores: Tensor, labels: Tensor) -> Tensor:
-    return F.cross_entropy(widened(scores), labels, reduction="none")
 
 
 @contextmanager

@@ -181,6 +181,13 @@ def test_layers_that_have_no_single_output_are_refused(images: Tensor, labels: T
         feature_gradient_norms(Twice(), "layer", x, labels, batch_size=0)
 
 
+@pytest.mark.parametrize("kind", [torch.uint8, torch.int8, torch.int16, torch.int32])
+def test_labels_of_any_integers(kind: torch.dtype, net: nn.Module, images: Tensor, labels: Tensor) -> None:
+    norms = feature_gradient_norms(net, "first", images, labels)
+    assert feature_gradient_norms(net, "first", images, labels.to(kind)).equal(norms)
+    assert mean_per_class(norms, labels.to(kind), 3).equal(mean_per_class(norms, labels, 3))
+
+
 def test_means_per_class() -> None:
     values, labels = torch.tensor([1.0, 2.0, 3.0, 10.0]), torch.tensor([2, 2, 0, 2])
     means = mean_per_class(values, labels, 4)
