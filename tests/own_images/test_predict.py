@@ -252,10 +252,13 @@ def test_a_run_without_held_out_images_is_not_calibrated(colours: Path, tmp_path
         assert trained.result["calibration"] is None
         model = load_model(trained.path, device="cpu")
         assert (model.spec.calibration.scale, model.spec.calibration.tau) == (1.0, tau)
-        list(predict(model, [folder / "test"], say=said.append))
+        for prior in (None, "balanced"):
+            list(predict(model, [folder / "test"], prior=prior, say=said.append))
         with pytest.raises(RunError, match="has kept no scores of held-out images"):
             thresholds_of(trained.path, recall=0.5)
-    assert said[0].startswith("not calibrated")
+    assert all(text.startswith("not calibrated") for text in said)
+    # A loss with the class sizes in it has taken all of them out of the scores: only of other methods it is not known.
+    assert ["the prior may do so a second time" in text for text in said] == [False, True, False, False]
 
 
 def test_thresholds_keep_what_they_promise(run: Path, call: Call) -> None:

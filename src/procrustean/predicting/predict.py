@@ -21,6 +21,13 @@ from .model import Model
 
 BATCH = 256
 
+#: What it means that a model is not calibrated: where its own classes are asked for, and where a prior changes them.
+ROUGH = "the ranking counts, the probabilities are rough"
+UNMEASURED = (
+    "how far its method makes up for the class sizes already is not known, and the prior may do so a second time; "
+    "compare with what is predicted without one, or train with --hold-out 0.15"
+)
+
 
 class Output(Protocol):
     """Where text goes."""
@@ -68,9 +75,12 @@ def predict(
     if top < 1 or batch_size < 1:
         raise ConfigError(f"top = {top} and batch_size = {batch_size} received; both are at least 1")
     loaded = model if isinstance(model, Model) else load_model(model, device=device)
-    if not loaded.spec.calibration.images:
-        say("not calibrated, since the run had no held-out images: the ranking counts, the probabilities are rough")
     q = _prior(prior, loaded)
+    calibration = loaded.spec.calibration
+    if not calibration.images:
+        # A tau that is not 0 is then that of a loss that has taken the class sizes out of the scores.
+        meaning = UNMEASURED if q is not None and calibration.tau == 0 else ROUGH
+        say(f"not calibrated, since the run had no held-out images: {meaning}")
     levels = _levels(thresholds, loaded, q)
     found = collect(paths)
     if found.passed_over:
