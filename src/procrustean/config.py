@@ -196,6 +196,8 @@ class RunConfig:
                 f"hold_out = {self.hold_out} received; it has to be a whole number of images per class, or a share "
                 "below 1, for example 0.15"
             )
+        if not 0 <= self.data_seed < 2**32:
+            raise ConfigError(f"data_seed = {self.data_seed} received; it lies in 0..{2**32 - 1}")
         if any(epoch < 1 for epoch in self.features_at):
             raise ConfigError(f"features_at = {list(self.features_at)} received; epochs count from 1")
 

@@ -24,7 +24,8 @@ LATEX_SPECIAL = {
     "<": r"\textless{}",
     ">": r"\textgreater{}",
     "|": r"\textbar{}",
-    '"': "''",
+    '"': "''",  # where none opens before it
+    "`": r"\textasciigrave{}",
     "±": r"$\pm$",
     "\N{GREEK SMALL LETTER RHO}": r"$\rho$",
     "—": "---",
@@ -70,8 +71,24 @@ def markdown(text: str) -> str:
 
 
 def latex(text: str) -> str:
-    """A text that LaTeX shows as it is, on one line."""
-    return "".join(LATEX_SPECIAL.get(char, char) for char in one_line(text))
+    """A text that LaTeX shows as it is, on one line.
+
+    >>> latex('50 % of "all"')
+    "50 \\\\% of ``all''"
+    """
+    quoted = re.split(r'"([^"]*)"', one_line(text))
+    shown = ["".join(LATEX_SPECIAL.get(char, char) for char in part) for part in quoted]
+    return "".join(f"``{part}''" if number % 2 else part for number, part in enumerate(shown))
+
+
+def latex_prose(text: str) -> str:
+    """A sentence of this program's in LaTeX, in which markdown's backticks set commands and names apart.
+
+    >>> latex_prose("as `max_margin` says")
+    'as \\\\texttt{max\\\\_margin} says'
+    """
+    parts = [latex(part) for part in re.split(r"`([^`]*)`", text)]
+    return "".join(rf"\texttt{{{part}}}" if number % 2 else part for number, part in enumerate(parts))
 
 
 def spreadsheet(text: str) -> str:

@@ -132,6 +132,8 @@ def test_only_the_seeds_that_were_asked_for_are_shown(mine: str, call: Call) -> 
     for path in Path("results/mine").glob("*.json"):
         if json.loads(path.read_text())["config"]["seed"] == 0:
             path.unlink()
+    for path in Path("runs/reproduce").glob("*seed0*"):
+        shutil.rmtree(path)
     none = call("reproduce", "mine", "--tables", mine, "--show", "--seeds", 1)
     assert none.out.startswith("Nothing of this is among the results")
     assert none.out.endswith("Not shown: 4 runs with other seeds.\n")
@@ -282,6 +284,7 @@ def test_a_time_box_that_ends_within_the_first_run_tells_what_is_begun(
         (("rho100", "--rows", "Focal"), "no row of 'rho100' called 'Focal'"),
         (("cifar", "--tables", "nowhere.yaml"), "cannot read the configuration nowhere.yaml"),
         (("cifar", "--dry-run", "--seeds", "0"), "seeds = 0 received"),
+        (("cifar", "--dry-run", "--data-seed", "-1"), "data_seed = -1 received"),
         (("cifar", "--dry-run", "--minutes", "-1"), "minutes = -1 received; give 0 or more"),
     ],
 )
@@ -294,12 +297,14 @@ def test_mistakes_are_refused(arguments: tuple[str, ...], message: str, call: Ca
 def test_a_table_that_needs_more_than_there_is_says_what(call: Call) -> None:
     Path("big.yaml").write_text(
         yaml.safe_dump(
-            {"tables": {"big": {"columns": {"c": {"source": "galaxies", "net": "huge"}}, "rows": {"r": {}}}}}
+            {"tables": {"big": {"columns": {"c": {"source": "galaxies"}}, "rows": {"r": {"method": "erm"}}}}}
         )
     )
     answer = call("reproduce", "big", "--tables", "big.yaml")
     assert answer.code == 2
-    assert "the data set 'galaxies' and the network 'huge' needed, which this version does not have" in answer.err
+    assert "table 'big', row 'r', column 'c': unknown source 'galaxies', and no such folder" in answer.err
+    # What was measured elsewhere can be shown without the images.
+    assert call("reproduce", "big", "--tables", "big.yaml", "--show").code == 0
 
 
 def test_a_failing_run_is_named_and_the_others_are_shown(mine: str, call: Call) -> None:
@@ -360,13 +365,67 @@ def test_a_cell_that_cannot_be_is_named(row: dict[str, Any], message: str, mine:
     assert answer.code == 2
 
 
-def test_a_cell_that_is_left_out_is_named_with_the_reason(mine: str, call: Call) -> None:
+def test_a_mistake_in_a_row_is_refused_with_its_place_before_anything_is_trained(mine: str, call: Call) -> None:
     content = yaml.safe_load(Path(mine).read_text())
     content["tables"]["mine"]["rows"]["odd"] = {"method": "erm", "lr": "fast"}
     Path(mine).write_text(yaml.safe_dump(content))
-    answer = call("reproduce", "mine", "--tables", mine, "--dry-run")
+    answer = call("reproduce", "mine", "--tables", mine, "--seeds", 1)
+    assert answer.code == 2
+    assert "table 'mine', row 'odd', column 'stripes': lr = 'fast' received; it has to be a number" in answer.err
+    assert not Path("runs").exists()
+
+
+def test_quiet_leaves_nothing_unsaid_but_progress(mine: str, call: Call) -> None:
+    content = yaml.safe_load(Path(mine).read_text())
+    content["tables"]["mine"]["columns"]["lost"] = {"source": "lost.csv"}
+    Path(mine).write_text(yaml.safe_dump(content))
+    arguments = ("reproduce", "mine", "--tables", mine, "--seeds", 1, "--quiet")
+    answer = call(*arguments)
     assert answer.code == 0
-    assert "other settings (table 'mine', row 'odd', column 'stripes': lr = 'fast' received; it has to" in answer.out
+    assert answer.err.startswith("procrustean: left out: 2 cells of mine: there is no file lost.csv")
+    (erm,) = Path("results/mine").glob("*erm*.json")
+    erm.write_text(erm.read_text()[:100])
+    shown = call(*arguments, "--show")
+    assert f"procrustean: left out: {erm}" in shown.err
+
+
+def test_a_row_without_a_number_keeps_its_place_with_a_dash(mine: str, call: Call) -> None:
+    content = yaml.safe_load(Path(mine).read_text())
+    content["tables"]["mine"]["rows"]["wild"] = {"method": "erm", "lr": 1e38}
+    Path(mine).write_text(yaml.safe_dump(content))
+    arguments = ("reproduce", "mine", "--tables", mine, "--seeds", 1, "--quiet")
+    assert call(*arguments).code == 1
+    shown = call(*arguments, "--show")
+    (row,) = [line for line in shown.out.splitlines() if line.startswith("| wild")]
+    assert [cell.strip() for cell in row.strip("|").split("|")] == ["wild", "—", "—", "—", "—"]
+    assert "1 run failed in earlier calls; which, and why, is in runs/reproduce/failures.json" in shown.err
+    assert "| wild " in Path("runs/reproduce/mine.md").read_text()
+
+
+def test_finished_runs_that_are_not_among_the_results_count(mine: str, call: Call) -> None:
+    arguments = ("reproduce", "mine", "--tables", mine, "--seeds", 1)
+    assert call(*arguments).code == 0
+    whole = call(*arguments, "--show").out
+    shutil.rmtree("results")
+    assert call(*arguments, "--show").out == whole
+    assert "2 runs: 2 done, 0 begun, 0 to do" in call(*arguments, "--dry-run").out
+    assert call(*arguments).code == 0
+    assert len([*Path("results/mine").glob("*.json")]) == 2
+
+
+def test_two_results_of_one_run_with_other_numbers_are_told_from_copies(mine: str, call: Call) -> None:
+    arguments = ("reproduce", "mine", "--tables", mine, "--seeds", 1)
+    assert call(*arguments).code == 0
+    (erm,) = Path("results/mine").glob("*erm*.json")
+    other = Path("results/again") / erm.name
+    other.parent.mkdir()
+    other.write_text(erm.read_text())
+    apart = "but has other numbers; remove the one that does not count"
+    assert apart not in call(*arguments, "--show").err
+    record = json.loads(erm.read_text())
+    record["selections"]["last"]["metrics"]["accuracy"] = 0.9
+    other.write_text(json.dumps(record))
+    assert f"is the same run as {other.resolve()}, {apart}" in call(*arguments, "--show").err
 
 
 def test_pages_are_made_from_results(call: Call) -> None:

@@ -104,7 +104,8 @@ class Reproduce:
             notify(f"there is no folder {self.results}, so nothing counts as measured; --results names another one")
         reporter = make_reporter(quiet=self.quiet)
         try:
-            store = Store(self.results, self.output, reporter.say)
+            # Pages are made of the results alone, which go with them; what is left out is no progress.
+            store = Store(self.results, None if self.pages is not None else self.output, notify)
             if self.pages is not None:
                 return self._write_pages(definitions, store)
             if not names:
@@ -114,6 +115,9 @@ class Reproduce:
                 return 0
             if self.show:
                 self._show(definitions, parts, store)
+                if failed := len(store.failures()):
+                    runs = "1 run" if failed == 1 else f"{failed} runs"
+                    notify(f"{runs} failed in earlier calls; which, and why, is in {store.failures_file}")
                 return 0
             return self._train(definitions, parts, store, began)
         finally:
@@ -121,6 +125,7 @@ class Reproduce:
 
     def _definitions(self) -> Definitions:
         from ..method_files import use_file
+        from ..reproduce.availability import check_cell
         from ..reproduce.reading import paper_definitions, read_definitions
         from .config_file import read_yaml
 
@@ -130,6 +135,8 @@ class Reproduce:
         cells = [cell for table in definitions.tables.values() for cell in table.cells()]
         for method in dict.fromkeys(str(cell.settings.get("method", "")) for cell in cells):
             use_file(method)
+        for cell in cells:
+            check_cell(cell)
         return definitions
 
     def _plan(self, definitions: Definitions, parts: list[Part], store: Store) -> Plan:
@@ -173,7 +180,7 @@ class Reproduce:
     def _train(self, definitions: Definitions, parts: list[Part], store: Store, began: float) -> int:
         from ..console import duration_text, make_reporter
         from ..reproduce.pace import expected_rate, machine_name
-        from ..reproduce.plan_text import absence_lines, held_out_lines, plan_table, plan_text
+        from ..reproduce.plan_text import absence_lines, blocked_lines, held_out_lines, plan_table, plan_text
         from ..reproduce.work import carry_out, default_width
         from ..streams import notify, write_result
 
@@ -183,9 +190,12 @@ class Reproduce:
         width = default_width() if self.width is None else self.width
         summary = plan_text(plan, rate=expected_rate(self.output), width=width, machine=machine_name()[1])
         if self.dry_run:
-            write_result(plan_table(plan), "\n".join([summary, *absence_lines(plan, self.data_dir)]))
+            missing = [*blocked_lines(plan), *absence_lines(plan, self.data_dir)]
+            write_result(plan_table(plan), "\n".join([summary, *missing]))
             return 0
 
+        for line in blocked_lines(plan):  # which is no progress: --quiet does not silence it
+            notify(line)
         reporter = make_reporter(quiet=self.quiet)
         try:
             reporter.say(summary)

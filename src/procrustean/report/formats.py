@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from procrustean.escaping import latex, markdown, one_line, spreadsheet
+from procrustean.escaping import latex, latex_prose, markdown, one_line, spreadsheet
 from procrustean.report.results import Statistic
 
 if TYPE_CHECKING:
@@ -143,11 +143,12 @@ def to_latex(table: Table) -> str:
 
     table = readable(table)
     alignment = "".join("r" if column.numeric else "l" for column in table.columns)
-    caption = " ".join(part for part in (table.title.rstrip(".") + ".", table.note) if part)
+    title, note = latex(table.title.rstrip(".") + "."), latex_prose(table.note)
+    caption = f"{title} {note}" if note else title
     lines = [
         r"\begin{table}",
         r"  \centering",
-        rf"  \caption{{{latex(caption)}}}",
+        rf"  \caption{{{caption}}}",
         rf"  \begin{{tabular}}{{{alignment}}}",
         r"    \toprule",
         joined([latex(column.heading) for column in table.columns]),

@@ -79,8 +79,7 @@ def rankings(definitions: Definitions, store: Store) -> list[Ranking]:
     found: dict[tuple[str, str], dict[str, Entry]] = {}  # by column and network
     for spec in definitions.tables.values():
         for cell in spec.cells() if spec.ranked else []:
-            config = cell.config_or_none()
-            results = [] if config is None else store.repeats_or_none(config)
+            results = store.repeats(cell.config())
             if results:
                 entry = Entry(cell.row, Group(tuple(results)))
                 found.setdefault((cell.column, entry.group.net), {}).setdefault(cell.row, entry)

@@ -1,8 +1,8 @@
-"""What a cell needs that this version or this machine does not have."""
+"""What a cell needs that this version does not know, or that this machine does not have."""
 
 from __future__ import annotations
 
-from dataclasses import replace
+import os
 from pathlib import Path
 
 from ..data.cifar import CIFAR10, CIFAR100, data_roots
@@ -10,49 +10,38 @@ from ..data.npm_mirror import ARCHIVE
 from ..data.official.layouts import LAYOUTS
 from ..data.official.loading import TUNING, found_store
 from ..data.sources import PREPARED, TABLES, describe_sources
-from ..errors import ConfigError, DataError
-from ..nets import check_net
+from ..errors import ConfigError, DataError, did_you_mean
 from ..paths import expanded
+from ..preparing import recipe_of
 from .definitions import Cell
 
 _CIFAR = {files.name: files for files in (CIFAR10, CIFAR100)}
 
 
-def missing_parts(cell: Cell) -> list[str]:
-    """Data sets, networks and values of settings that the cell names and this version does not know."""
-    source, net = str(cell.settings.get("source", "")), cell.settings.get("net")
-    missing = []
-    if source not in describe_sources() and not _is_path(source):
-        missing.append(f"the data set {source!r}")
-    if net is not None and not _is_net(str(net)):
-        missing.append(f"the network {net!r}")
-    if not missing:
-        try:
-            cell.config()
-        except ConfigError as error:
-            recipe = f"the recipe {cell.settings.get('recipe')!r}"
-            missing.append(recipe if _recipe_is_wrong(cell) else f"other settings ({error})")
-    return missing
-
-
-def _recipe_is_wrong(cell: Cell) -> bool:
-    others = {name: value for name, value in cell.settings.items() if name != "recipe"}
-    return replace(cell, settings=others).config_or_none() is not None
-
-
-def _is_net(name: str) -> bool:
+def check_cell(cell: Cell) -> None:
+    """ConfigError for settings that cannot be, and for a method, a network or a recipe that this version lacks."""
+    config = cell.config()
     try:
-        check_net(name)
-    except ConfigError:
-        return False
-    return True
+        recipe_of(config)
+    except ConfigError as error:
+        raise ConfigError(f"{cell.where}: {error}") from error
+
+
+def check_source(cell: Cell) -> None:
+    """ConfigError for a name that is neither a data set nor a path; results can be shown without the images."""
+    source = str(cell.settings["source"])
+    if source in describe_sources() or _is_file_path(source) or _is_folder_path(source) or expanded(source).is_dir():
+        return
+    raise ConfigError(
+        f"{cell.where}: unknown source {source!r}, and no such folder. {did_you_mean(source, describe_sources())}"
+    )
 
 
 def absent_data(source: str, data_dir: Path | None) -> str | None:
     """Why the images are not on this machine, None if they are, or if only loading them would tell."""
     if source in PREPARED:
         return _not_prepared(source, data_dir)
-    if _is_file_path(source):
+    if _is_file_path(source) or _is_folder_path(source):
         return _not_there(source)
     files = _CIFAR.get(source)
     if files is None:
@@ -80,13 +69,15 @@ def _not_there(source: str) -> str | None:
     if path.exists():
         return None
     relative = "" if path.is_absolute() else f", and paths are relative to the current folder, {Path.cwd()}"
-    return f"there is no file {source}{relative}; mend the source of its column"
-
-
-def _is_path(source: str) -> bool:
-    return _is_file_path(source) or expanded(source).is_dir()
+    kind = "file" if _is_file_path(source) else "folder"
+    return f"there is no {kind} {source}{relative}; mend the source of its column"
 
 
 def _is_file_path(source: str) -> bool:
     """Whether a source is a file of the user's by its name, whether it is there or not."""
     return Path(source).suffix.lower() in (".npz", *TABLES)
+
+
+def _is_folder_path(source: str) -> bool:
+    """Whether a source is written as the path of a folder, whether it is there or not."""
+    return os.sep in source or "/" in source

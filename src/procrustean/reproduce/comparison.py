@@ -79,8 +79,8 @@ class Beside:
 
 def beside(spec: TableSpec, cell: Cell, store: Store, *, metric: str = "top1", data_seed: int = 0) -> Beside:
     """A cell from all finished runs of its settings, whatever their training seeds."""
-    config = cell.config_or_none(data_seed=data_seed)
-    results = [] if config is None else store.repeats_or_none(config)
+    config = cell.config(data_seed=data_seed)
+    results = store.repeats(config)
     held_out, hold_out = _held_out_runs(store, config, results)
     return Beside(
         cell,
@@ -91,17 +91,17 @@ def beside(spec: TableSpec, cell: Cell, store: Store, *, metric: str = "top1", d
         held_out=_statistic(held_out, "held_out", metric),
         hold_out=hold_out,
         length=Group(tuple(results)).length if results else "",
-        edited=config is not None and store.left_out_methods.has_earlier(config.method),
+        edited=store.left_out_methods.has_earlier(config.method),
     )
 
 
-def _held_out_runs(store: Store, config: RunConfig | None, results: list[Result]) -> tuple[list[Result], float]:
+def _held_out_runs(store: Store, config: RunConfig, results: list[Result]) -> tuple[list[Result], float]:
     """The runs behind the held-out column, the cell's own if they held images out, else its variant's; how many."""
     own = [result for result in results if result.metrics("held_out") is not None]
-    variant = None if config is None else held_out_variant(config)
+    variant = held_out_variant(config)
     if own or variant is None:
-        return own, 0 if config is None else config.hold_out or 0
-    return store.repeats_or_none(variant), variant.hold_out or 0
+        return own, config.hold_out or 0
+    return store.repeats(variant), variant.hold_out or 0
 
 
 def _statistic(results: list[Result], selection: Selection, metric: str) -> Statistic | None:

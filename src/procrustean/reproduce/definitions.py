@@ -34,18 +34,14 @@ class Cell:
         return f"table {self.table!r}, row {self.row!r}, column {self.column!r}"
 
     def config(self, **more: Any) -> RunConfig:
-        """The run of this cell, with seeds and the like added."""
-        config = RunConfig.from_json({**self.settings, **more}, origin=self.where)
+        """The run of this cell, with seeds and the like added; ConfigError, with the place, where it cannot be."""
+        try:
+            config = RunConfig.from_json({**self.settings, **more}, origin=self.where)
+        except ConfigError as error:
+            raise error if self.where in str(error) else ConfigError(f"{self.where}: {error}") from error
         # A cell says how it is trained: for images of the user's nothing is left to be chosen from them.
         own = config.recipe == "auto" and not is_named(config.source)
         return replace(config, recipe="images") if own else config
-
-    def config_or_none(self, **more: Any) -> RunConfig | None:
-        """The same; None where this version has no such settings."""
-        try:
-            return self.config(**more)
-        except ConfigError:
-            return None
 
 
 @dataclass(frozen=True)

@@ -72,8 +72,7 @@ def judge(
         for cell in spec.cells(columns=[column]):
             if only is not None and cell not in only:
                 continue
-            config = cell.config_or_none(data_seed=data_seed)
-            results = [] if config is None else store.repeats_or_none(config)
+            results = store.repeats(cell.config(data_seed=data_seed))
             judged = summarise(last_held_out(result.record) for result in results)
             if judged is None:
                 continue

@@ -9,13 +9,14 @@ from pathlib import Path
 from typing import Literal
 
 from ..engine.checkpoint import write_atomically
-from ..escaping import latex
+from ..escaping import latex_prose
 from ..report.formats import Cell, Column, Table, to_latex, to_markdown
 from ..report.standing import RULE, rule_of
 from .comparison import table_cells
 from .definitions import Cell as Place
 from .definitions import Definitions, TableSpec
 from .judging import judge, judgement_table, overall
+from .planning import held_out_variant
 from .rendering import column_table, held_out_note, legend, measured_columns, rivals_of
 from .store import Store
 
@@ -83,8 +84,8 @@ def in_format(pieces: Sequence[Table | str], form: Literal["markdown", "latex"],
         about_all: a text about all tables.
     """
     if form == "latex":
-        comment = f"% {latex(about_all)}\n" if about_all else ""
-        parts = [latex(p) + "\n" if isinstance(p, str) else to_latex(p) for p in _with_notes(pieces)]
+        comment = f"% {latex_prose(about_all)}\n" if about_all else ""
+        parts = [latex_prose(p) + "\n" if isinstance(p, str) else to_latex(p) for p in _with_notes(pieces)]
         return "\n".join([*parts, *filter(None, [comment])])
     pieces = [*pieces, *filter(None, [about_all])]
     return "\n".join(p + "\n" if isinstance(p, str) else to_markdown(p) for p in pieces)
@@ -108,6 +109,8 @@ def _with_notes(pieces: Sequence[Table | str]) -> list[Table | str]:
 def seeds_text(cells: Sequence[Place], store: Store, *, shown: int | None, data_seed: int = 0) -> str:
     """How many runs of these cells are shown, with which training seeds, and how many are not.
 
+    Those of the held-out column are among them.
+
     Args:
         cells: what was asked for.
         store: with all runs.
@@ -116,8 +119,9 @@ def seeds_text(cells: Sequence[Place], store: Store, *, shown: int | None, data_
     """
     seeds = {}
     for cell in cells:
-        config = cell.config_or_none(data_seed=data_seed)
-        for result in () if config is None else store.repeats_or_none(config):
+        config = cell.config(data_seed=data_seed)
+        variant = held_out_variant(config)
+        for result in (*store.repeats(config), *(() if variant is None else store.repeats(variant))):
             seeds[result.path] = int(result.config["seed"])  # two cells may be the same runs
     seen = [seed for seed in seeds.values() if shown is None or seed < shown]
     listed, hidden = sorted(set(seen)), len(seeds) - len(seen)

@@ -192,5 +192,4 @@ def _without_held_out(cells: dict[str, list[Beside]]) -> str:
 
 
 def _could_hold_out(cell: Beside) -> bool:
-    config = cell.cell.config_or_none()
-    return config is not None and held_out_variant(config) is not None
+    return held_out_variant(cell.cell.config()) is not None

@@ -56,7 +56,7 @@ def images_text(images: int) -> str:
 
 
 def plan_text(plan: Plan, *, rate: float, width: int, machine: str) -> str:
-    """What is left of the plan and what it comes to, and what stands in its way."""
+    """What is left of the plan and what it comes to, and which runs have failed."""
     remaining = plan.remaining
     costs = [run.cost * run.to_do for run in remaining]
     done, begun, failed = (len(plan.in_state(state)) for state in ("done", "begun", "failed"))
@@ -72,7 +72,6 @@ def plan_text(plan: Plan, *, rate: float, width: int, machine: str) -> str:
             there = [predicted_cost(run.config, "cuda") * run.to_do for run in remaining]
             seconds = predicted_seconds(there, FIRST_GUESS["cuda"], 8)
             lines += [f"about {duration_text(seconds)} on an H200, 8 at a time"] * (seconds >= 60)
-    lines += blocked_lines(plan)
     for run in plan.in_state("failed"):
         lines.append(f"failed: {plan.errors[run.config.hash]}")
     return "\n".join(lines)

@@ -13,7 +13,7 @@ from ..errors import ConfigError
 from ..run_cost import predicted_cost, trained_images
 from ..step_cost import Device
 from ..training_sizes import BALANCED, training_images
-from .availability import absent_data, missing_parts
+from .availability import absent_data, check_source
 from .begun import share_done
 from .canonical import canonical
 from .definitions import Cell, Definitions, Part
@@ -169,9 +169,7 @@ def _planned(config: RunConfig, cell: Cell, store: Store, errors: dict[str, str]
 def _reason(
     cell: Cell, data_dir: Path | None, download: bool, absent: Callable[[str, Path | None], str | None]
 ) -> str | None:
-    missing = missing_parts(cell)
-    if missing:
-        return f"{' and '.join(missing)} needed, which this version does not have"
+    check_source(cell)
     source = str(cell.settings["source"])
     # Training downloads CIFAR; other sets are prepared by a command of their own, and files are the user's.
     return None if download and source in NAMED else absent(source, data_dir)

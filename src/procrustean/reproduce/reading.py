@@ -14,6 +14,14 @@ from ..errors import ConfigError, did_you_mean
 from ..plain_yaml import parse_yaml
 from .definitions import METRICS, Definitions, Part, Row, Suite, TableSpec, matching, merged
 
+#: Settings of a run that a table does not say, and where they come from instead: each would be overruled.
+_ASKED_FOR = {
+    "seed": "every cell is trained with the seeds 0, 1, ... that --seeds asks for",
+    "data_seed": "--data-seed says which images are kept, in all columns",
+    "run_dir": "--output says where runs are kept",
+    "data_dir": "--data-dir says where data sets are found",
+}
+
 
 @cache
 def paper_definitions() -> Definitions:
@@ -115,13 +123,15 @@ def _table(name: str, table: Any, shared: Mapping[str, Any], where: str) -> Tabl
 
 def _checked(settings: Any, where: str, *, besides: Sequence[str] = ()) -> dict[str, Any]:
     """Settings of runs, none if nothing is said; unknown ones are refused by name."""
-    known = [f.name for f in fields(RunConfig)]
+    known = [f.name for f in fields(RunConfig) if f.name not in _ASKED_FOR]
     settings = {} if settings is None else settings
     if not isinstance(settings, dict):
         raise ConfigError(f"{where} holds {settings!r}, not settings; write {{method: erm}} and so on")
     for name in settings:
-        if name not in known and name not in besides:
+        if name not in known and name not in besides and name not in _ASKED_FOR:
             raise ConfigError(f"{where} has an unknown setting {name!r}. {did_you_mean(str(name), known)}")
+        if name in _ASKED_FOR:
+            raise ConfigError(f"{where} has the setting {name!r}, which no table decides: {_ASKED_FOR[name]}")
     if not isinstance(settings.get("options", {}), dict):  # which are merged one by one before a run checks them
         raise ConfigError(f"{where}: options = {settings['options']!r} received; give a mapping of their values")
     return dict(settings)

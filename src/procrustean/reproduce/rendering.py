@@ -134,55 +134,71 @@ def _short(cell: Beside | None) -> str:
 def measured_columns(spec: TableSpec, cells: Sequence[Beside]) -> dict[str, list[Beside]]:
     """The cells of each column in which something has been measured: those with numbers, ours or the paper's.
 
-    Those whose method was edited after it was measured are among them: their row stays, with a dash.
+    Of the user's own tables all cells of such a column: a row without a number stays, with a dash.
     """
     found = {}
     for column in spec.columns:
         inside = [c for c in cells if c.cell.column == column]
         if any(c.seeds or c.edited for c in inside):
-            found[column] = [c for c in inside if c.seeds or c.edited or c.paper is not None]
+            found[column] = [c for c in inside if c.seeds or c.paper is not None or not spec.published]
     return found
 
 
 def held_out_note(cells: Sequence[Beside]) -> str:
     """Which images the runs of the held-out column did not train on; empty without such runs."""
     found = [cell for cell in cells if cell.held_out is not None and cell.hold_out]
-    kinds: dict[tuple[bool, float, str], list[Beside]] = {}
+    kinds: dict[tuple[str, float, str], list[Beside]] = {}
     for cell in found:
-        config = cell.cell.config_or_none()
-        for_tau = config is not None and config.method == "tau_norm" and bool(config.hold_out)
-        kinds.setdefault((for_tau, cell.hold_out, _cut_from(config)), []).append(cell)
+        config = cell.cell.config()
+        kinds.setdefault((_whose(config), cell.hold_out, _cut_from(config)), []).append(cell)
     return " ".join(_held_out_sentence(*kind, alike) for kind, alike in sorted(kinds.items(), key=lambda item: item[0]))
 
 
-def _cut_from(config: RunConfig | None) -> str:
+def _whose(config: RunConfig) -> str:
+    """Whose runs hold images out: those of the held-out column, or all of a row, which may choose tau by them."""
+    if not config.hold_out:
+        return "column"
+    return "row with tau" if config.method == "tau_norm" else "row"
+
+
+def _cut_from(config: RunConfig) -> str:
     """What held-out images are taken from, as the end of a phrase."""
-    if config is None:
-        return ""
     source = (held_out_variant(config) or config).hold_out_from == "source"
     if config.imbalance == "natural":
         return " of the training set"
     return ", cut from the source before it is made imbalanced" if source else " of the imbalanced set"
 
 
-def _held_out_sentence(for_tau: bool, hold_out: float, cut_from: str, cells: Sequence[Beside]) -> str:
+def _held_out_sentence(whose: str, hold_out: float, cut_from: str, cells: Sequence[Beside]) -> str:
     share, number = f"{100 * hold_out:g} % of each class", f"{hold_out} image{'s' * (hold_out != 1)} per class"
     taken = f"{share if hold_out < 1 else number}{cut_from},"
-    if for_tau:
-        rows = " and ".join(dict.fromkeys(cell.cell.row for cell in cells))
-        text, whose = f"{rows}, with --held-out or without, trains without {taken} on which it chooses tau", "its"
-    else:
-        text, whose = f"The runs of the held-out column train without {taken} on which they choose the epoch", "their"
-    smallest = dict.fromkeys(pair for cell in cells if (pair := _smallest_classes(cell.cell)) is not None)
-    fewer = " or ".join(f"{left} images instead of {whole}" for left, whole in smallest if left < whole)
-    return f"{text}; {whose} smallest class has {fewer}." if fewer else f"{text}."
+    rows = " and ".join(dict.fromkeys(cell.cell.row for cell in cells))
+    text = {
+        "row with tau": f"All runs of {rows} train without {taken} on which tau is chosen",
+        "row": f"All runs of {rows} train without {taken} on which the epoch of the held-out column is chosen",
+        "column": f"The runs of the held-out column train without {taken} on which they choose the epoch",
+    }[whose]
+    fewer = _fewer([cell.cell for cell in cells])
+    return f"{text}; their smallest class has {fewer}." if fewer else f"{text}."
+
+
+def _fewer(places: Sequence[Place]) -> str:
+    """How many images of the smallest class are left of how many, by column where it is not the same in all."""
+    columns: dict[tuple[int, int], list[str]] = {}
+    for place in places:
+        pair = _smallest_classes(place)
+        if pair is not None and pair[0] < pair[1] and place.column not in columns.get(pair, ()):
+            columns.setdefault(pair, []).append(place.column)
+    texts = [
+        f"{left} images instead of {whole}" + (f" in {' and '.join(names)}" if len(columns) > 1 else "")
+        for (left, whole), names in columns.items()
+    ]
+    return ", ".join(texts)
 
 
 def _smallest_classes(cell: Place) -> tuple[int, int] | None:
     """Images of the smallest class with and without some held out; None where only the images would tell."""
-    config = cell.config_or_none()
-    if config is None:
-        return None
+    config = cell.config()
     left = training_counts(held_out_variant(config) or config)
     whole = training_counts(replace(config, hold_out=0))
     return None if left is None or whole is None else (min(left), min(whole))

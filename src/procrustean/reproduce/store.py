@@ -45,6 +45,7 @@ class Store:
         self.kept: dict[str, Stored] = {}
         self._repeats: dict[str, list[Stored]] = {}  # the same, whatever the training seed
         self.places: dict[str, Path] = {}  # run directories, finished or not
+        self._unkept: dict[str, Path] = {}  # finished ones that are not in the results folder
         self._outdated: set[Path] = set()  # files and run directories that other defaults have made
         self.left_out_methods = LeftOutMethods()
         for path in sorted(results.rglob("*.json")) if results.is_dir() else []:
@@ -65,16 +66,13 @@ class Store:
         return self.kept.get(canonical(config).hash)
 
     def repeats(self, config: RunConfig) -> list[Result]:
-        """The finished runs of these settings with any training seed, by seed."""
-        found = self._repeats.get(replace(canonical(config), seed=0).hash, [])
-        return [stored.result for stored in sorted(found, key=lambda s: s.config.seed)]
-
-    def repeats_or_none(self, config: RunConfig) -> list[Result]:
-        """The same; none for settings that name a network or a data set that this version does not have."""
+        """The finished runs of these settings with any training seed, by seed; none of settings that cannot be."""
         try:
-            return self.repeats(config)
-        except ConfigError:
+            same = replace(canonical(config), seed=0).hash
+        except ConfigError:  # a ratio that leaves a class without images
             return []
+        found = self._repeats.get(same, [])
+        return [stored.result for stored in sorted(found, key=lambda s: s.config.seed)]
 
     def with_seeds(self, seeds: int | None) -> Store:
         """The same store, of which only the training seeds 0, 1, ... up to so many are seen; None for all."""
@@ -107,11 +105,12 @@ class Store:
         path.parent.mkdir(parents=True, exist_ok=True)
         record = {**result.record, "command": command}
         write_atomically(path, (json.dumps(record, separators=(",", ":")) + "\n").encode())
+        self._unkept.pop(config.hash, None)
         return self._remember(Stored(config, Result(record, path.resolve())))
 
     def unkept(self) -> dict[str, Path]:
         """Run directories that are finished but not in the results folder, after a kill for example."""
-        return {h: p for h, p in self.places.items() if h not in self.kept and (p / RESULT_FILE).exists()}
+        return dict(self._unkept)
 
     def failures(self) -> dict[str, str]:
         """Runs that ended in an error in an earlier call, by hash, with the error."""
@@ -148,13 +147,16 @@ class Store:
             return
         other = self.kept.get(config.hash)
         if other is not None:
-            self._say(f"left out: {path} is the same run as {other.result.path}")
+            differ = result.record["selections"] != other.result.record["selections"]
+            apart = ", but has other numbers; remove the one that does not count" if differ else ""
+            self._say(f"left out: {path} is the same run as {other.result.path}{apart}")
             return
         self._remember(Stored(config, result))
 
     def _remember(self, stored: Stored) -> Stored:
         self.kept[stored.config.hash] = stored
-        self._repeats.setdefault(replace(stored.config, seed=0).hash, []).append(stored)
+        repeats = self._repeats.setdefault(replace(stored.config, seed=0).hash, [])
+        repeats[:] = [*(other for other in repeats if other.config.hash != stored.config.hash), stored]
         return stored
 
     def _add_directory(self, directory: Path) -> None:
@@ -173,6 +175,9 @@ class Store:
             return
         if up_to_date:
             self.places[config.hash] = directory
+            if config.hash not in self.kept and (directory / RESULT_FILE).exists():
+                self._unkept[config.hash] = directory
+                self._remember(Stored(config, load_result(directory)))
         else:
             self._outdated.add(directory)
             self._say(f"left out: {directory} {OTHER_DEFAULTS}")

@@ -461,7 +461,7 @@ def test_names_cannot_break_latex() -> None:
     text = to_latex(nasty_table())
     row = next(line for line in text.splitlines() if "50.0" in line)
     assert row == (
-        r"    a\textbar{}b{*}c\_d`e\textless{}f\textgreater{}{[}g]\{h\}\$i\&j\#k\%l"
+        r"    a\textbar{}b{*}c\_d\textasciigrave{}e\textless{}f\textgreater{}{[}g]\{h\}\$i\&j\#k\%l"
         r"\textasciitilde{}m\textasciicircum{}n\textbackslash{}o p {[}31mq & 50.0 $\pm$ 1.0 \\"
     )
 

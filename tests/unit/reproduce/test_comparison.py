@@ -16,7 +16,7 @@ from procrustean.reproduce.advice import Entry, advice_page, rankings
 from procrustean.reproduce.by_hand import by_hand
 from procrustean.reproduce.comparison import SIGNS, Beside, beside
 from procrustean.reproduce.definitions import Cell, Definitions
-from procrustean.reproduce.overview import each_text_once, finished_tables, listing, write_tables
+from procrustean.reproduce.overview import each_text_once, finished_tables, listing, seeds_text, write_tables
 from procrustean.reproduce.page import reproduction_page
 from procrustean.reproduce.paper import PaperNumber
 from procrustean.reproduce.reading import paper_definitions, read_definitions
@@ -117,8 +117,8 @@ def test_the_note_tells_the_images_of_tau_norm_from_those_of_the_other_runs(
     first, second = held_out_note(cells).split(". ")
     assert "train without 50 images per class, cut from the source" in first
     assert second == (
-        "tau-norm, with --held-out or without, trains without 3 images per class of the imbalanced set, on which it "
-        "chooses tau; its smallest class has 47 images instead of 50."
+        "All runs of tau-norm train without 3 images per class of the imbalanced set, on which tau is chosen; their "
+        "smallest class has 47 images instead of 50."
     )
 
 
@@ -127,9 +127,26 @@ def test_the_note_tells_of_a_share_that_was_held_out(open_store: OpenStore, writ
     table = {"base": TAIL, "columns": {"tail": {"rho": 100}}, "rows": {"ERM": {"method": "erm", "hold_out": 0.2}}}
     spec = read_definitions({"tables": {"mine": table}}, origin="the test").tables["mine"]
     assert held_out_note([beside(spec, cell, open_store()) for cell in spec.cells()]) == (
-        "The runs of the held-out column train without 20 % of each class of the imbalanced set, on which they choose "
-        "the epoch; their smallest class has 40 images instead of 50."
+        "All runs of ERM train without 20 % of each class of the imbalanced set, on which the epoch of the held-out "
+        "column is chosen; their smallest class has 40 images instead of 50."
     )
+
+
+def test_the_note_names_the_columns_where_the_smallest_classes_differ(open_store: OpenStore, write: Write) -> None:
+    for rho in (100, 50):
+        write(run("erm", rho=rho, hold_out=3), 0.75, 0.75, held_out=0.75)
+    columns = {"steep": {"rho": 100}, "mild": {"rho": 50}}
+    table = {"base": TAIL, "columns": columns, "rows": {"ERM": {"method": "erm", "hold_out": 3}}}
+    spec = read_definitions({"tables": {"mine": table}}, origin="the test").tables["mine"]
+    note = held_out_note([beside(spec, cell, open_store()) for cell in spec.cells()])
+    assert note.endswith("smallest class has 47 images instead of 50 in steep, 97 images instead of 100 in mild.")
+
+
+def test_the_runs_of_the_held_out_column_are_counted_among_those_shown(open_store: OpenStore, write: Write) -> None:
+    write(run("mfw"), 0.70, 0.72)
+    write(run("mfw", hold_out=50, hold_out_from="source"), 0.69, 0.71, held_out=0.70)
+    cells = paper_definitions().tables["cifar"].cells(["MFW"], ["cifar10-lt100"])
+    assert seeds_text(cells, open_store(), shown=None) == "Shown: 2 runs, training seed 0."
 
 
 def test_a_column_in_full(open_store: OpenStore, write: Write) -> None:

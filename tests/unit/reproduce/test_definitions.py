@@ -5,12 +5,10 @@ from typing import Any
 import pytest
 
 from procrustean.config import RunConfig
-from procrustean.data.sources import describe_sources
 from procrustean.errors import ConfigError
 from procrustean.mfw import strength_of
-from procrustean.nets import NETS
-from procrustean.reproduce.availability import missing_parts
-from procrustean.reproduce.definitions import Definitions, Part
+from procrustean.reproduce.availability import check_cell, check_source
+from procrustean.reproduce.definitions import Cell, Definitions, Part
 from procrustean.reproduce.reading import paper_definitions, read_definitions
 from procrustean.toy import METHODS, SETTING
 from procrustean.training_sizes import training_counts
@@ -184,26 +182,41 @@ def test_mistakes_are_refused_by_name(change: dict[str, Any], message: str, tabl
         read_definitions({**tables, **change}, origin="mine.yaml")
 
 
-def test_what_this_version_lacks_is_named() -> None:
-    from procrustean.reproduce.definitions import Cell
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"net": "resnet999"}, "there is no network 'resnet999'"),
+        ({"recipe": "cold"}, "recipe 'cold'"),
+        ({"method": "emr"}, "'emr'.*Did you mean 'erm'"),
+        ({"lr": "1e-3"}, "lr = '1e-3' received; it has to be a number"),
+        ({"epochs": -3}, "epochs"),
+        ({"imbalance": "step"}, "needs its ratio"),
+    ],
+)
+def test_settings_that_cannot_be_are_refused_with_their_place(settings: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError, match=f"^table 't', row 'r', column 'c': .*{message}"):
+        check_cell(Cell("t", "r", "c", {"source": "digits", **settings}))
 
-    cell = Cell("t", "r", "c", {"source": "imagenet22k", "net": "resnet999"})
-    assert missing_parts(cell) == ["the data set 'imagenet22k'", "the network 'resnet999'"]
-    assert missing_parts(Cell("t", "r", "c", {"source": "digits", "net": "small"})) == []
-    wrong = Cell("t", "r", "c", {"source": "digits", "recipe": "cold"})
-    assert missing_parts(wrong) == ["the recipe 'cold'"]
-    (other,) = missing_parts(Cell("t", "r", "c", {"source": "digits", "seed": "many"}))
-    assert other.startswith("other settings (table 't', row 'r', column 'c': seed = 'many' received")
+
+def test_a_source_is_a_data_set_or_a_path() -> None:
+    for source in ("digits", "cells.csv", "cells.npz", ".", "somewhere/cells"):
+        check_source(Cell("t", "r", "c", {"source": source}))
+    with pytest.raises(ConfigError, match="column 'c': unknown source 'digitz', and no such folder"):
+        check_source(Cell("t", "r", "c", {"source": "digitz"}))
 
 
-def test_every_cell_can_be_trained_or_says_what_it_needs() -> None:
-    """Settings that exist have the right types; what does not exist yet is a network, a data set or a setting."""
+@pytest.mark.parametrize("name", ["seed", "data_seed", "run_dir", "data_dir"])
+def test_what_the_command_decides_is_no_setting_of_a_table(name: str, tables: dict[str, Any]) -> None:
+    tables["columns"]["tail"][name] = 5
+    with pytest.raises(ConfigError, match=f"column 'tail' has the setting '{name}', which no table decides: .*--"):
+        read_definitions(tables, origin="mine.yaml")
+
+
+def test_every_cell_of_the_papers_tables_can_be_trained() -> None:
     for spec in paper_definitions().tables.values():
         for cell in spec.cells():
-            if not missing_parts(cell):
-                config = cell.config(seed=0)
-                assert config.source in describe_sources()
-                assert config.net is None or config.net in NETS
+            check_cell(cell)
+            check_source(cell)
 
 
 def test_on_cifar10_the_geometric_strengths_are_the_same_for_every_beta() -> None:

@@ -12,10 +12,9 @@ from procrustean.config import RunConfig
 from procrustean.engine.checkpoint import save_checkpoint
 from procrustean.engine.training import Position
 from procrustean.errors import ConfigError
-from procrustean.reproduce.availability import missing_parts
 from procrustean.reproduce.canonical import canonical
 from procrustean.reproduce.definitions import Definitions
-from procrustean.reproduce.plan_text import plan_table, plan_text
+from procrustean.reproduce.plan_text import blocked_lines, plan_table, plan_text
 from procrustean.reproduce.planning import Plan, held_out_variant, make_plan
 from procrustean.reproduce.reading import paper_definitions, read_definitions
 from procrustean.reproduce.store import Store
@@ -137,23 +136,17 @@ def test_failed_runs_are_not_tried_again_unless_asked(definitions: Definitions, 
     assert made(definitions, ["small"], store, seeds=1, retry=True).in_state("failed") == []
 
 
-def test_what_is_missing_is_said_and_the_rest_is_planned(tables: dict[str, Any], open_store: OpenStore) -> None:
-    tables["tables"]["small"]["rows"]["big"] = {"method": "erm", "net": "resnet999"}
-    plan = made(read_definitions(tables, origin="test"), ["small"], open_store(), seeds=1)
+def test_a_folder_that_is_not_there_is_left_out_and_the_rest_is_planned(
+    tables: dict[str, Any], open_store: OpenStore, tmp_path: Path
+) -> None:
+    tables["tables"]["small"]["columns"].append("own")
+    tables["columns"]["own"] = {"source": str(tmp_path / "gone")}
+    definitions = read_definitions(tables, origin="test")
+    plan = make_plan(definitions, definitions.parts(["small"]), open_store(), seeds=1, download=True)
     assert len(plan.runs) == 6
-    ((reason, cells),) = plan.blocked.items()
-    assert "the network 'resnet999' needed" in reason
-    assert [cell.row for cell in cells] == ["big", "big"]
-    text = plan_text(plan, rate=1.0, width=1, machine="cpu")
-    assert "left out: 2 cells of small: the network 'resnet999' needed" in text
-
-
-@pytest.mark.parametrize("source", ["cells.npz", "cells.csv", "cells.tsv", "cells.parquet", "."])
-def test_images_of_the_users_own_are_planned(source: str, tables: dict[str, Any]) -> None:
-    tables["columns"]["own"] = {"source": source}
-    tables["tables"]["own"] = {"columns": ["own"], "rows": {"ERM": {"method": "erm"}}}
-    (cell,) = read_definitions(tables, origin="tables").tables["own"].cells()
-    assert missing_parts(cell) == []
+    assert blocked_lines(plan) == [
+        f"left out: 3 cells of small: there is no folder {tmp_path / 'gone'}; mend the source of its column"
+    ]
 
 
 def test_data_that_are_not_here_are_left_out_unless_they_may_be_downloaded(
