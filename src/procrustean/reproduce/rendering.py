@@ -172,7 +172,8 @@ def _cut_from(config: RunConfig) -> str:
 def _held_out_sentence(whose: str, hold_out: float, cut_from: str, cells: Sequence[Beside]) -> str:
     share, number = f"{100 * hold_out:g} % of each class", f"{hold_out} image{'s' * (hold_out != 1)} per class"
     taken = f"{share if hold_out < 1 else number}{cut_from},"
-    rows = " and ".join(dict.fromkeys(cell.cell.row for cell in cells))
+    *others, last = dict.fromkeys(cell.cell.row for cell in cells)
+    rows = f"{', '.join(others)} and {last}" if others else last
     text = {
         "row with tau": f"All runs of {rows} train without {taken} on which tau is chosen",
         "row": f"All runs of {rows} train without {taken} on which the epoch of the held-out column is chosen",
