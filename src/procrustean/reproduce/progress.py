@@ -121,17 +121,19 @@ class _OneRun:
 
     def __init__(self, progress: Progress, run: PlannedRun) -> None:
         self._progress, self._run, self._epochs = progress, run, 1
+        self._called = run.name  # by the training, which does not know of rows and columns
         # A run goes on in the middle of an epoch, and the first sign from there tells where.
         self._goes_on = run.state == "begun"
 
     def say(self, text: str) -> None:
-        self._progress.reporter.say_once(text)
+        about_it = text.startswith(f"{self._called}: ")
+        self._progress.reporter.say_once(self._run.name + text.removeprefix(self._called) if about_it else text)
 
     def say_once(self, text: str) -> None:
-        self._progress.reporter.say_once(text)
+        self.say(text)
 
     def run_started(self, name: str, epochs: int, first_epoch: int) -> None:
-        self._epochs = epochs
+        self._epochs, self._called = epochs, name
         self._progress.begun(self._run, first_epoch / epochs)
         if self._progress.details:
             self._progress.reporter.run_started(self._run.name, epochs, first_epoch)

@@ -138,3 +138,16 @@ def test_the_speed_of_earlier_calls_is_remembered(tmp_path: object, monkeypatch:
     assert pace.expected_rate(folder) == pytest.approx(25_000 / 150)
     monkeypatch.setattr(pace, "machine_name", lambda: ("cpu", "cpu"))
     assert pace.expected_rate(folder) == 500
+
+
+def test_what_a_run_says_of_itself_comes_under_its_row_and_column(clock: Clock) -> None:
+    class Lines(Said):
+        def say_once(self, text: str) -> None:
+            self.say(text)
+
+    run, reporter = planned(0, 1000.0), Lines()
+    one = Progress([run], reporter, rate=10.0, width=1, clock=clock).of(run)
+    one.run_started("ERM, as it is, seed 0", 10, 0)
+    one.say("ERM, as it is, seed 0: class weights")
+    one.say("a word about all")
+    assert reporter.lines == ["ERM, digits, seed 0: class weights", "a word about all"]
