@@ -357,9 +357,10 @@ class Training:
             left = (
                 "the checkpoint before it is intact" if self.directory.has_checkpoint else "no checkpoint was written"
             )
+            precision = "" if self.placement.low_precision is None else ", or --precision fp32"
             raise Diverged(
                 f"non-finite loss, gradient or weight in epoch {found.epoch + 1}, step {found.step + 1}, on training "
-                f"images [{shown}] of {self.directory.path}. Try a lower --lr, or --precision fp32; {left}"
+                f"images [{shown}] of {self.directory.path}. Try a lower --lr{precision}; {left}"
             )
 
     def _until_done(self) -> Iterator[None]:
