@@ -16,8 +16,13 @@ MOST_VALUES = 100_000
 MERGE = "tag:yaml.org,2002:merge"
 
 
-def read_yaml(path: Path) -> dict[str, Any]:
-    """A mapping from a YAML file, of plain data only."""
+def read_yaml(path: Path, *, example: str = "source: digits") -> dict[str, Any]:
+    """A mapping from a YAML file, of plain data only.
+
+    Args:
+        path: the file.
+        example: how such a file may begin, for the error where it holds no mapping.
+    """
     import yaml
 
     try:
@@ -33,7 +38,8 @@ def read_yaml(path: Path) -> dict[str, Any]:
     except (yaml.YAMLError, ValueError, RecursionError) as error:  # ValueError: no text, impossible dates
         raise ConfigError(f"{path} is not valid YAML ({error})") from error
     if not isinstance(content, dict):
-        raise ConfigError(f"{path} holds {type(content).__name__}, not settings; write `source: digits` and so on")
+        held = "is empty" if content is None else f"holds {type(content).__name__}, not a mapping"
+        raise ConfigError(f"{path} {held}; write `{example}` and so on")
     return content
 
 

@@ -163,8 +163,8 @@ WRONG: dict[str, tuple[str, str]] = {
     "text for a flag": ("source: digits\ndrw: 'yes please'", r"drw = 'yes please' received; .* true or false"),
     "negative": ("source: digits\nhold_out: -1", r"hold_out = -1 received; it has to be at least 0"),
     "no data set": ("epochs: 3", r"Missing from procrustean train"),
-    "a list": ("- source\n- digits", r"holds list, not settings"),
-    "empty": ("", r"holds NoneType, not settings"),
+    "a list": ("- source\n- digits", r"run\.yaml holds list, not a mapping; write `source: digits`"),
+    "empty": ("", r"run\.yaml is empty; write `source: digits` and so on"),
     "a key twice": (
         "source: digits\nepochs: 2\nepochs: 3",
         r"run\.yaml has 'epochs' twice in one mapping, in line 2 and in line 3; only one of them could count",
@@ -187,6 +187,13 @@ def test_a_wrong_file_is_refused(name: str, call: Call, work: Path) -> None:
     assert re.search(message, answer.err, re.DOTALL), answer.err
     assert "Traceback" not in answer.err
     assert [path.name for path in work.iterdir()] == ["run.yaml"]
+
+
+def test_an_empty_grid_says_what_to_write(call: Call) -> None:
+    Path("grid.yaml").write_text("")
+    answer = call("fleet", "grid.yaml")
+    assert (answer.code, answer.out) == (2, "")
+    assert answer.err == "procrustean: grid.yaml is empty; write `base: {source: digits}` and so on\n"
 
 
 def test_a_key_that_is_no_text_is_refused(call: Call) -> None:

@@ -294,6 +294,16 @@ def test_mistakes_are_refused(arguments: tuple[str, ...], message: str, call: Ca
     assert message in answer.err
 
 
+def test_what_to_write_into_an_empty_file_of_tables_makes_a_table(call: Call) -> None:
+    Path("mine.yaml").write_text("# nothing yet\n")
+    answer = call("reproduce", "--tables", "mine.yaml")
+    assert answer.code == 2
+    empty, advised, _ = answer.err.split("`")
+    assert empty == "procrustean: mine.yaml is empty; write "
+    Path("mine.yaml").write_text(advised)
+    assert "| mine " in call("reproduce", "--tables", "mine.yaml").out
+
+
 def test_a_table_that_needs_more_than_there_is_says_what(call: Call) -> None:
     Path("big.yaml").write_text(
         yaml.safe_dump(

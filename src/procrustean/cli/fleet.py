@@ -50,7 +50,7 @@ class Fleet:
         from ..preparing import recipe_of
         from ..streams import notify, write_result
 
-        configs = expand(read_yaml(self.grid), self.output, origin=str(self.grid))
+        configs = expand(read_yaml(self.grid, example="base: {source: digits}"), self.output, origin=str(self.grid))
         if self.data_dir is not None:
             configs = [replace(config, data_dir=self.data_dir) for config in configs]
         if self.print_config:

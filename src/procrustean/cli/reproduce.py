@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 #: Training seeds of each cell, unless the user says how many.
 SEEDS = 3
+#: The smallest file of tables.
+EXAMPLE = "tables: {mine: {columns: {digits: {source: digits}}, rows: {ERM: {method: erm}}}}"
 
 
 @dataclass(frozen=True)
@@ -131,7 +133,7 @@ class Reproduce:
 
         if self.tables is None:
             return paper_definitions()
-        definitions = read_definitions(read_yaml(self.tables), origin=str(self.tables))
+        definitions = read_definitions(read_yaml(self.tables, example=EXAMPLE), origin=str(self.tables))
         cells = [cell for table in definitions.tables.values() for cell in table.cells()]
         for method in dict.fromkeys(str(cell.settings.get("method", "")) for cell in cells):
             use_file(method)
