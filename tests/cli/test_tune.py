@@ -121,7 +121,7 @@ def test_every_candidate_is_named_by_its_options(tune: Call, arguments: tuple[ob
     if arguments:
         pytest.importorskip("optuna")
     over = ("--over", "alpha=0.5,2", "draw=batch", "--final-seeds", 0, "--epochs", 1)
-    answer = tune("--method", "mfw", "--options", "beta=1", "alpha=2", *over, *arguments)
+    answer = tune("--method", "mfw", "--options", "beta=1", *over, *arguments)
     assert answer.code == 0, answer.err
     told = re.findall(r"(\(.*?\))?: held-out balanced accuracy .* kept in", answer.err)
     tried = [f"(alpha={score['options']['alpha']:g}, draw=batch)" for score in study()["scores"]]
@@ -307,6 +307,11 @@ def test_what_optuna_would_choose_from(tune: Call) -> None:
         (("--method", "mfw", "--hold-out", "0"), "hold_out = 0 received, and stripes.npz has no validation split"),
         (("--method", "bbn"), "no default grid for 'bbn'"),
         (("--method", "mfw", "--over", "alhpa=1"), "Did you mean 'alpha'"),
+        (
+            ("--method", "mfw", "--options", "alpha=3", "--over", "alpha=0.5,1"),
+            "options alpha=3 received, but alpha is to be chosen, from alpha=0.5,1; leave it out of the options",
+        ),
+        (("--method", "vs", "--options", "tau=1", "--print-config"), "tau is to be chosen, from tau=0.75,1,1.2"),
         (("--method", "mfw", "--repeats", "0"), "repeats = 0"),
         (("--method", "nothing"), "no method 'nothing'"),
         (("--method", "auto"), "one method is needed here: name it, for example --method mfw"),

@@ -77,7 +77,7 @@ class Tune(RunConfig):
         from ..method_files import use_file
         from ..preparing import recipe_of
         from ..streams import write_result
-        from ..tuning.checking import check_options
+        from ..tuning.checking import check_options, check_space
         from ..tuning.choosing import options_text
         from ..tuning.one_search import refuse_another_search
         from ..tuning.spaces import default_space, grid, read_space, samples
@@ -90,6 +90,7 @@ class Tune(RunConfig):
         recipe_of(reported)  # what is wrong with the settings is said before anything is trained
         base = candidate_settings(reported, self.choose_on)
         space = read_space(base.method, self.over) if self.over else default_space(base.method, self.source)
+        check_space(base, space)
         check_options(base, grid(space) if self.trials is None else samples(space))
         if self.print_config:
             write_result(settings_text(base, tuned=space) + self._candidates(base, space))

@@ -14,6 +14,18 @@ from ..loading import Sources
 from ..preparing import prepare, recipe_of
 from .choosing import options_text
 from .searching import Options
+from .spaces import Space, space_texts
+
+
+def check_space(base: RunConfig, space: Space) -> None:
+    """Refuse a value for an option that is to be chosen: no candidate would have it."""
+    for text, name in zip(space_texts(space), space, strict=True):
+        if name in base.options:
+            given = options_text({name: base.options[name]})
+            raise ConfigError(
+                f"options {given} received, but {name} is to be chosen, from {text}; leave it out of the options, or "
+                "name with --over what else is to be chosen"
+            )
 
 
 def check_options(base: RunConfig, candidates: Sequence[Options]) -> None:

@@ -23,7 +23,7 @@ from ..ongoing_run import ShownImages
 from ..run_names import Distinct
 from ..run_places import CANDIDATES
 from ..time_box import TimeBox
-from .checking import check_final, check_options, check_runs
+from .checking import check_final, check_options, check_runs, check_space
 from .choosing import Choice, Score, choose, held_out_counts, options_text, score_of
 from .defaults import default_text, is_default
 from .one_search import UNFINISHED, Search, is_decided, refuse_another_search, write_down, write_study
@@ -93,6 +93,7 @@ def tune(
     _check(budget)
     box = TimeBox(budget.minutes, clock, began)
     use_file(base.method)
+    check_space(base, space)
     final_source = final_source or base.source
     search = budget.search(base, space, final_source)
     refuse_another_search(output, search)
