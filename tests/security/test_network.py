@@ -102,7 +102,7 @@ def test_a_data_set_that_has_to_be_fetched_is_only_where_it_is_asked_for(attempt
     with pytest.raises(DataError, match="was not found"):
         load_source("cifar10", data_dir=tmp_path, download=False)
     assert attempts == []
-    with pytest.raises(DataError, match="could not be downloaded"):
+    with pytest.raises(DataError, match="could not be downloaded"), pytest.warns(UserWarning, match="downloading it"):
         load_source("cifar10", data_dir=tmp_path)
     assert any("www.cs.toronto.edu" in attempt for attempt in attempts)
     assert "npm" in attempts

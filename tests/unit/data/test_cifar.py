@@ -21,6 +21,8 @@ from procrustean.errors import DataError
 
 PER_BATCH = 4
 
+pytestmark = pytest.mark.filterwarnings("ignore:.*; downloading it into")
+
 
 def md5(content):
     return hashlib.md5(content).hexdigest()
