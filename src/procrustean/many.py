@@ -27,6 +27,7 @@ from .method_files import use_file
 from .methods import METHODS
 from .ongoing_run import OngoingRun, ShownImages, begin_or_go_on
 from .preparing import Prepared, prepare
+from .report.result_file import load_result
 from .run_cost import predicted_cost
 from .run_names import Distinct, differences
 from .step_cost import Device
@@ -137,11 +138,12 @@ def outcome_of(path: Path, error: Exception | None) -> Outcome:
     """How a run ended, by its folder and its error; one that cannot be read has failed, and touches no other."""
     if error is not None:
         return Outcome(path, None, None if isinstance(error, Interrupted) else error)
-    directory = RunDirectory(path)
+    if not RunDirectory(path).finished:
+        return Outcome(path, None, None)
     try:
-        return Outcome(path, directory.read("result.json") if directory.finished else None, None)
+        return Outcome(path, load_result(path).record, None)
     except RunError as damaged:
-        return Outcome(path, None, damaged)
+        return Outcome(path, None, RunError(f"{damaged} To train the run again, remove {path} first."))
 
 
 def check_places(configs: Sequence[RunConfig]) -> list[Path]:

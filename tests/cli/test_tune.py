@@ -364,6 +364,23 @@ def test_a_validation_split_decides_where_nothing_is_held_out(tune: Call, npz: P
     assert (shown.code, "| MFW " in shown.out) == (0, True)
 
 
+@pytest.mark.parametrize("name", ["result.json", "config.json"])
+@pytest.mark.parametrize("content", ['{"format": 1, "label": "MF', "[]", '{"format": 1}'])
+def test_a_damaged_candidate_is_named_with_what_to_do(content: str, name: str, tune: Call) -> None:
+    arguments = ("--method", "mfw", "--over", "alpha=0.5,2", "--final-seeds", 0, "--quiet")
+    assert tune(*arguments).code == 0
+    found = study()
+    damaged = next(Path("t/candidates").iterdir())
+    (damaged / name).write_text(content)
+    answer = tune(*arguments)
+    assert (answer.code, answer.out) == (2, "")
+    assert f"{damaged / name} is " in answer.err
+    assert f"remove {damaged} " in answer.err
+    shutil.rmtree(damaged)
+    assert tune(*arguments).code == 0
+    assert study() == found
+
+
 def test_a_candidate_that_diverges_is_passed_over(tune: Call) -> None:
     answer = tune("--method", "ldam", "--over", "scale=30,1e38", "--final-seeds", 0, "--quiet")
     assert answer.code == 0, answer.err

@@ -141,7 +141,7 @@ def test_a_damaged_result_does_not_touch_the_others(
     (paths[1] / "result.json").write_text('{"cut":')
     outcomes = train(fleet)
     assert [outcome.error is None for outcome in outcomes] == [number != 1 for number in range(len(fleet))]
-    assert "result.json is damaged" in str(outcomes[1].error)
+    assert "result.json is not valid JSON" in str(outcomes[1].error)
     assert outcomes[1].result is None
     assert outcomes[0].result is not None
 

@@ -93,7 +93,7 @@ class RunDirectory:
         directory = cls(path)
         record = directory.read("config.json")
         if not isinstance(record, dict) or "format" not in record:
-            raise RunError(f"{path}/config.json is not the configuration of a run")
+            raise RunError(f"{path}/config.json is not the configuration of a run; {directory._remedy}")
         if record["format"] != FORMAT:
             raise RunError(
                 f"{path}/config.json has format {record['format']!r:.20}; this version of procrustean reads format "
@@ -101,18 +101,19 @@ class RunDirectory:
             )
         identity = record.get("identity")
         if not isinstance(record.get("config"), dict) or not isinstance(identity, dict):
-            raise RunError(f"{path}/config.json is damaged: it lacks config or identity")
+            raise RunError(f"{path}/config.json is damaged: it lacks config or identity; {directory._remedy}")
         for name, value, kind in (
             ("recipe", identity.get("recipe", {}), dict),
             ("source_path", record.get("source_path", ""), str),
             ("why", record.get("why", []), list),
         ):
             if not isinstance(value, kind):
-                raise RunError(f"{path}/config.json is damaged: {name} = {value!r:.60}")
+                raise RunError(f"{path}/config.json is damaged: {name} = {value!r:.60}; {directory._remedy}")
         own = file_method(str(record["config"].get("method", "")))
         if own is not None and not own.sha256:  # settings of a user's stand for the file as it is, records do not
             raise RunError(
-                f"{path}/config.json is damaged: it names the method {own.plain} without the hash of its code"
+                f"{path}/config.json is damaged: it names the method {own.plain} without the hash of its code; "
+                f"{directory._remedy}"
             )
         config = RunConfig.from_record(record["config"], origin=f"{path}/config.json")
         if record.get("hash", config.hash) != config.hash:
@@ -164,8 +165,12 @@ class RunDirectory:
         except OSError as error:
             raise RunError(f"cannot read {path} ({error.strerror})") from error
         except (ValueError, RecursionError) as error:
-            raise RunError(f"{path} is damaged ({error})") from error
+            raise RunError(f"{path} is damaged ({error}); {self._remedy}") from error
         return content
+
+    @property
+    def _remedy(self) -> str:
+        return f"restore it, or remove {self.path} to train the run again"
 
     @property
     def finished(self) -> bool:
