@@ -242,6 +242,18 @@ def test_runs_that_two_searches_have_in_common_can_be_copied(tune: Call) -> None
     assert len(list(Path("wider").rglob("result.json"))) == 3
 
 
+@pytest.mark.parametrize("seeds", [0, 1])
+def test_fewer_final_seeds_drop_none_that_was_trained(seeds: int, tune: Call) -> None:
+    arguments = ("--method", "mfw", "--over", "alpha=0.5,2", "--quiet", "--final-seeds")
+    first = tune(*arguments, 2)
+    assert first.code == 0, first.err
+    found = study()
+    assert len(found["retrained"]) == 2
+    answer = tune(*arguments, seeds)
+    assert (answer.code, answer.out) == (0, first.out)
+    assert study() == found
+
+
 def test_whose_the_final_runs_are_is_known_before_they_are_trained(tune: Call, monkeypatch: pytest.MonkeyPatch) -> None:
     from procrustean.many import fit_many
     from procrustean.tuning import tune as module

@@ -7,6 +7,7 @@ import shutil
 import time
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
+from itertools import count, takewhile
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -114,7 +115,7 @@ def tune(
 
     def tuned(retrained: Sequence[Path]) -> Tuned:
         text = choice.text() + default + tuning.remarks(after, retrained) + failed
-        return Tuned(tuple(scores), choice, chosen, tuple(retrained), text)
+        return Tuned(tuple(scores), choice, chosen, (*retrained, *tuning.further(chosen)), text)
 
     if not is_decided(output):
         # From here on the folder holds final runs: by what choice has to be known even after a kill.
@@ -188,9 +189,7 @@ class _Tuning:
 
         With a validation split the candidates were trained on all of them: such a run is taken over, not repeated.
         """
-        base = self._final(chosen)
-        configs = [replace(base, seed=self.base.seed + number) for number in range(self.budget.final_seeds)]
-        placed = [replace(config, run_dir=self.output / "final" / config.slug) for config in configs]
+        placed = [self._placed(chosen, number) for number in range(self.budget.final_seeds)]
         for config in placed:
             self._take_over(config)
         if placed and not self.box.is_over():
@@ -202,6 +201,12 @@ class _Tuning:
         outcomes = self._train(placed, chosen, show="test")
         self.failed = [f"{outcome.path}: {outcome.error}" for outcome in outcomes if outcome.error is not None]
         return [outcome.path for outcome in outcomes if outcome.result is not None]
+
+    def further(self, chosen: Options) -> list[Path]:
+        """Runs on all images that an earlier call with more seeds has finished: they stay in the record."""
+        places = (self._placed(chosen, number).run_dir for number in count(self.budget.final_seeds))
+        begun = takewhile(Path.exists, filter(None, places))  # a run that diverged has left its folder, too
+        return [path for path in begun if RunDirectory(path).finished]
 
     def remarks(self, after: Options, retrained: Sequence[Path]) -> str:
         text = ""
@@ -225,6 +230,11 @@ class _Tuning:
         """The training on all images with these options."""
         options = {**self.base.options, **options}
         return replace(self.base, source=self.final_source, hold_out=0, hold_out_from="training", options=options)
+
+    def _placed(self, chosen: Options, number: int) -> RunConfig:
+        """The training on all images with one of the seeds, and where it is kept."""
+        config = replace(self._final(chosen), seed=self.base.seed + number)
+        return replace(config, run_dir=self.output / "final" / config.slug)
 
     def place(self, config: RunConfig) -> Path:
         """Where the candidate with these settings is kept; the folder is named after what it computes."""
