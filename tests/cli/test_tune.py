@@ -128,6 +128,24 @@ def test_every_candidate_is_named_by_its_options(tune: Call, arguments: tuple[ob
     assert sorted(told) == sorted(tried)
 
 
+@pytest.mark.parametrize(
+    ("over", "trials", "said"),
+    [
+        ("alpha=0.5,2", 5, " Different candidates among the 5 trials: 2; there are no others."),
+        ("alpha=0.5,2,5", 3, " Different candidates among the 3 trials: 2; some were suggested again."),
+        ("alpha=0.5..5", 2, ""),
+    ],
+)
+def test_how_many_trials_were_different_candidates(tune: Call, over: str, trials: int, said: str) -> None:
+    pytest.importorskip("optuna")
+    arguments = ("--method", "mfw", "--over", over, "--trials", trials, "--final-seeds", 0, "--epochs", 1, "--quiet")
+    answer = tune(*arguments)
+    assert answer.code == 0, answer.err
+    assert len(study()["scores"]) == 2
+    assert said in study()["text"]
+    assert ("Different candidates" in answer.out) == bool(said)
+
+
 def test_no_test_result_is_shown_before_the_choice(tune: Call) -> None:
     answer = tune("--method", "tau_norm", "--over", "tau=0.5,1", "--repeats", 2)
     choosing, final = answer.err.split("now training on all")
@@ -311,6 +329,8 @@ def test_what_optuna_would_choose_from(tune: Call) -> None:
         "# alpha=0.1..10",
         "# draw=sample,batch",
     ]
+    few = tune("--method", "mfw", "--over", "alpha=0.1,10", "draw=sample,batch", "--trials", 9, "--print-config")
+    assert "# 4 candidates, suggested by Optuna" in few.out  # there are no more
 
 
 @pytest.mark.parametrize(

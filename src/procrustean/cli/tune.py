@@ -119,7 +119,7 @@ class Tune(RunConfig):
     def _candidates(self, base: RunConfig, space: Space) -> str:
         """What would be tried, how it would be judged, and what would be trained in the end, as comments."""
         from ..tuning.choosing import options_text
-        from ..tuning.spaces import grid, space_texts
+        from ..tuning.spaces import grid, possible, space_texts
 
         judges = "held-out images" if base.hold_out else "the images of the validation split"
         seeds = f", {self.repeats} training seeds each" * (self.repeats > 1)
@@ -127,7 +127,9 @@ class Tune(RunConfig):
             candidates = [options_text(options) for options in grid(space)]
             lines = [f"Candidates, judged on {judges}{seeds}:", *candidates]
         else:
-            suggested = f"{self.trials} candidates, suggested by Optuna and judged on {judges}{seeds}, from:"
+            suggested = (
+                f"{possible(space, self.trials)} candidates, suggested by Optuna and judged on {judges}{seeds}, from:"
+            )
             lines = [suggested, *space_texts(space)]
         if self.final_seeds:
             number = f"{self.final_seeds} training seed{'s' * (self.final_seeds > 1)}"

@@ -8,7 +8,7 @@ from typing import Any
 from ..errors import ConfigError
 from ..extras import installing
 from .choosing import Score
-from .spaces import Range, Space, grid
+from .spaces import Range, Space, grid, possible
 
 Options = dict[str, Any]
 #: Trains candidates and gives their scores, None for those that are not finished.
@@ -49,6 +49,18 @@ def search_by_optuna(space: Space, judge: Judge, *, trials: int, at_once: int, s
             study.tell(trial, known[str(candidate)].last)
             scores.append(known[str(candidate)])
     return list({score.name: score for score in scores}.values())
+
+
+def repeated_text(space: Space, tried: int, trials: int | None) -> str:
+    """How many of the trials were different candidates, where some were the same.
+
+    >>> repeated_text({"alpha": (0.1, 1.0)}, 2, 5)
+    ' Different candidates among the 5 trials: 2; there are no others.'
+    """
+    if trials is None or tried == trials:
+        return ""
+    why = "there are no others" if tried == possible(space, trials) else "some were suggested again"
+    return f" Different candidates among the {trials} trials: {tried}; {why}."
 
 
 def _suggested(trial: Any, space: Space) -> Options:

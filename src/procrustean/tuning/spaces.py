@@ -124,6 +124,16 @@ def grid(space: Space) -> list[dict[str, Any]]:
     return [dict(zip(space, chosen, strict=True)) for chosen in product(*lists)]
 
 
+def possible(space: Space, trials: int) -> int:
+    """How many of so many trials can be different candidates; of a range, all.
+
+    >>> possible({"alpha": (0.1, 5.0)}, 5), possible({"alpha": Range(low=0.1, high=5.0)}, 5)
+    (2, 5)
+    """
+    lists = [values for values in space.values() if not isinstance(values, Range)]
+    return min(trials, math.prod(map(len, lists))) if len(lists) == len(space) else trials
+
+
 def samples(space: Space) -> list[dict[str, Any]]:
     """A few candidates in which every value and every end of a range occurs, to see that all are possible."""
     ends = {name: (v.low, v.high) if isinstance(v, Range) else v for name, v in space.items()}

@@ -28,7 +28,7 @@ from .checking import check_final, check_options, check_runs, check_space
 from .choosing import Choice, Score, choose, held_out_counts, options_text, score_of
 from .defaults import default_text, is_default
 from .one_search import UNFINISHED, Search, is_decided, refuse_another_search, write_down, write_study
-from .searching import Options, OutOfTime, as_json, search_by_optuna, search_grid
+from .searching import Options, OutOfTime, as_json, repeated_text, search_by_optuna, search_grid
 from .spaces import AFTER_TRAINING, Space, samples
 
 
@@ -111,10 +111,11 @@ def tune(
     after = tuning.after_training(choice.best.options)
     chosen = {**choice.best.options, **after}
     failed = "".join(f" Not trained to the end: {score.name} ({score.failed})." for score in scores if score.failed)
+    repeated = repeated_text(space, len(scores), budget.trials)
     default = default_text(base.method) if tuning.is_default(chosen) else ""
 
     def tuned(retrained: Sequence[Path]) -> Tuned:
-        text = choice.text() + default + tuning.remarks(after, retrained) + failed
+        text = choice.text() + default + tuning.remarks(after, retrained) + repeated + failed
         return Tuned(tuple(scores), choice, chosen, (*retrained, *tuning.further(chosen)), text)
 
     if not is_decided(output):
