@@ -10,9 +10,14 @@ from procrustean.errors import RunError
 
 Test = Callable[[Any], bool]
 
+#: By so much a mean of shares may lie outside of 0 and 1.
+ROUNDING = 1e-6
+
 
 def check_types(record: dict[str, Any], place: str) -> None:
     """Refuse a record in which something else stands where a number, a text or a list has to be.
+
+    Accuracies are shares: one that is none, 7.3 or -0.2, would be the best or the worst of a table.
 
     Args:
         record: the content of a result.json whose parts are all there.
@@ -56,12 +61,14 @@ def check_types(record: dict[str, Any], place: str) -> None:
 
 
 def _check_curves(curves: dict[str, Any], classes: int, place: str) -> None:
-    per_class = _list_of(_number_or_nothing, classes)
+    per_class = _list_of(_share_or_nothing, classes)
     for name in curves:
         if name == "evaluated":
             _require(curves, name, _list_of(_whole), place)
         elif name.endswith("_recall") and curves[name] is not None:
-            _require(curves, name, _list_of(lambda value: value is None or per_class(value)), place)
+            _require_share(curves, name, _list_of(lambda value: value is None or per_class(value)), place)
+        elif name.endswith("accuracy") and curves[name] is not None:
+            _require_share(curves, name, _list_of(_share_or_nothing), place)
         elif curves[name] is not None:
             _require(curves, name, _list_of(_number_or_nothing), place)
 
@@ -79,25 +86,27 @@ def _check_probes(probes: dict[str, Any], classes: int, place: str) -> None:
 
 def _check_metrics(metrics: dict[str, Any], classes: int, place: str) -> None:
     _require(metrics, "headline", ("accuracy", "balanced_accuracy").__contains__, place)
-    _require(metrics, metrics["headline"], _number, place)
+    _require_share(metrics, metrics["headline"], _share, place)
     for name in ("accuracy", "balanced_accuracy", "macro_f1", "top5"):
-        _require(metrics, name, _number_or_nothing, place, optional=True)
-    _require(metrics, "recall", _list_of(_number_or_nothing, classes), place)
+        _require_share(metrics, name, _share_or_nothing, place)
+    _require_share(metrics, "recall", _list_of(_share_or_nothing, classes), place)
     if metrics.get("precision") is not None:
-        _require(metrics, "precision", _list_of(_number_or_nothing, classes), place)
+        _require_share(metrics, "precision", _list_of(_share_or_nothing, classes), place)
     if metrics.get("confusion") is not None:
         _require(metrics, "confusion", _list_of(_list_of(_whole, classes), classes), place)
     _require(metrics, "groups", _mapping, place)
     for name in metrics["groups"]:
-        _require(metrics["groups"], name, _number_or_nothing, place)
+        _require_share(metrics["groups"], name, _share_or_nothing, place)
 
 
-def _require(mapping: dict[str, Any], name: str, test: Test, place: str, *, optional: bool = False) -> None:
-    if optional and name not in mapping:
-        return
+def _require_share(mapping: dict[str, Any], name: str, test: Test, place: str) -> None:
+    _require(mapping, name, test, place, expected="; it has to be from 0 to 1")
+
+
+def _require(mapping: dict[str, Any], name: str, test: Test, place: str, *, expected: str = "") -> None:
     if not test(mapping.get(name)):
         raise RunError(
-            f"{place} is damaged: {name} = {mapping.get(name)!r:.60}. Restore it, or run the training again."
+            f"{place} is damaged: {name} = {mapping.get(name)!r:.60}{expected}. Restore it, or run the training again."
         )
 
 
@@ -123,6 +132,14 @@ def _number(value: Any) -> bool:
 
 def _number_or_nothing(value: Any) -> bool:
     return value is None or _number(value)
+
+
+def _share(value: Any) -> bool:
+    return _number(value) and -ROUNDING <= value <= 1 + ROUNDING
+
+
+def _share_or_nothing(value: Any) -> bool:
+    return value is None or _share(value)
 
 
 def _list_of(test: Test, length: int | None = None) -> Test:
