@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,8 @@ from .method_table import METHODS
 
 CONFIG_FILE, RESULT_FILE = "config.json", "result.json"
 CANDIDATES = "candidates"  # the folder in which `tune` keeps the runs that it chooses by
+#: What results are called: in the folder of a run, and where copies are kept of them, after the run (`RunConfig.slug`).
+NAMED_AS_RESULT = re.compile(r"result|.+-seed\d+-[0-9a-f]{12}(-\d+)?")
 DEPTH = 3  # how many folders deep runs are looked for: `tune` in a folder of runs keeps its own so deep
 
 
@@ -44,13 +47,19 @@ def is_run(folder: Path) -> bool:
 
 def is_result_file(path: Path) -> bool:
     """Whether a file looks like the result of a run; other JSON may lie beside them."""
-    record = _content(path)
-    return isinstance(record, dict) and {"format", "status", "config", "selections"} <= set(record)
+    return _is_result(_content(path))
 
 
 def is_damaged(path: Path) -> bool:
-    """Whether a file that is called JSON holds none: it may have been the result of a run."""
-    return _content(path) is None
+    """Whether a file may have been the result of a run: it is called JSON and holds none, or called like a result and
+    holds something else."""
+    content = _content(path)
+    if content is None:
+        return True
+    if _is_result(content) or not NAMED_AS_RESULT.fullmatch(path.stem):
+        return False
+    # A study may keep a record of another kind by the name of the run that it is about.
+    return not isinstance(content, dict) or "config" not in content or bool({"status", "selections"} & set(content))
 
 
 def damaged_in(path: Path) -> list[Path]:
@@ -59,6 +68,10 @@ def damaged_in(path: Path) -> list[Path]:
         return []
     below = [entry for entry in _entries_below(path, DEPTH) if entry.suffix == ".json" and entry.is_file()]
     return [file for file in below if is_damaged(file)]
+
+
+def _is_result(content: Any) -> bool:
+    return isinstance(content, dict) and {"format", "status", "config", "selections"} <= set(content)
 
 
 def _content(path: Path) -> Any:

@@ -40,16 +40,29 @@ def test_what_is_no_run_is_named_and_the_others_are_taken(tmp_path: Path, capsys
         finished_runs([tmp_path / "notes"])
 
 
-def test_a_file_that_may_have_been_a_result_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("mfw-seed0.json", '{"format": 1, "sta'),
+        ("digits-step20-mfw-drw-seed0-71392ded1c03.json", "[]"),
+        ("digits-step20-erm-seed12-71392ded1c03-2.json", '{"format": 1}'),
+        ("digits-step20-erm-seed1-71392ded1c03.json", '{"format": 1, "status": "complete", "config": {}}'),
+    ],
+)
+def test_a_file_that_may_have_been_a_result_is_named(
+    name: str, content: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     one = a_run(tmp_path / "one", finished=True)
-    damaged = tmp_path / "results" / "mfw-seed0.json"
+    damaged = tmp_path / "results" / name
     damaged.parent.mkdir()
-    damaged.write_text('{"format": 1, "sta')
-    (tmp_path / "results" / "times.json").write_text("[1, 2]")
+    damaged.write_text(content)
+    (tmp_path / "results" / "times-seed0.json").write_text("[1, 2]")
+    of_a_study = {"format": 1, "config": {}, "times": [1, 2]}
+    (tmp_path / "results" / "times-seed0-71392ded1c03.json").write_text(json.dumps(of_a_study))
     assert finished_runs([tmp_path]) == [one]
     said = capsys.readouterr().err
-    assert f"left out {damaged}: not valid JSON" in said
-    assert "times.json" not in said
+    assert f"left out {damaged}: holds no result; if it was that of a run, copy it anew" in said
+    assert "times" not in said
 
 
 @pytest.mark.parametrize("given", ["runs", "runs/tune", "runs/*"])

@@ -279,11 +279,16 @@ def test_what_another_process_has_come_to_the_end_of_is_kept_at_last(
 def test_a_damaged_result_file_is_named(tmp_path: Path, work: Callable[..., Report]) -> None:
     work()
     damaged = next((tmp_path / "a").glob("results/*/*.json"))
-    damaged.write_text(damaged.read_text()[:1000])
-    said: list[str] = []
-    assert len(Store(tmp_path / "a" / "results", None, said.append).kept) == 2
-    (text,) = said
-    assert text.startswith(f"left out: {damaged} is not valid JSON")
+    for content, reason in (
+        (damaged.read_text()[:1000], "is not valid JSON"),
+        ("[]", "is not a result of procrustean"),
+        ('{"format": 1}', "is of a run that is not complete"),
+    ):
+        damaged.write_text(content)
+        said: list[str] = []
+        assert len(Store(tmp_path / "a" / "results", None, said.append).kept) == 2
+        (text,) = said
+        assert text.startswith(f"left out: {damaged} {reason}")
 
 
 def test_results_that_a_kill_left_behind_are_kept(tmp_path: Path, work: Callable[..., Report]) -> None:

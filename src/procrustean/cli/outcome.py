@@ -59,7 +59,7 @@ def runs_of(paths: Sequence[Path]) -> list[Path]:
             else:
                 found += runs
         for file in damaged_in(path):
-            _leave_out(f"{file}: not valid JSON; if it was the result of a run, copy it anew, or train the run again")
+            _leave_out(f"{file}: holds no result; if it was that of a run, copy it anew, or train the run again")
     return found
 
 
