@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from procrustean.cli.outcome import finished_runs
+from procrustean.cli.outcome import finished_runs, runs_of
 from procrustean.errors import RunError
 from procrustean.report.result_file import load_result
 
@@ -59,10 +60,47 @@ def test_a_file_that_may_have_been_a_result_is_named(
     (tmp_path / "results" / "times-seed0.json").write_text("[1, 2]")
     of_a_study = {"format": 1, "config": {}, "times": [1, 2]}
     (tmp_path / "results" / "times-seed0-71392ded1c03.json").write_text(json.dumps(of_a_study))
-    assert finished_runs([tmp_path]) == [one]
+    assert finished_runs([tmp_path]) == [one, damaged]
+    assert runs_of([tmp_path]) == [one]
     said = capsys.readouterr().err
     assert f"left out {damaged}: holds no result; if it was that of a run, copy it anew" in said
     assert "times" not in said
+
+
+def no_json(record: dict[str, Any]) -> str:
+    return json.dumps(record)[:-5]
+
+
+def another_kind(record: dict[str, Any]) -> str:
+    return "[]"
+
+
+def a_wrong_value(record: dict[str, Any]) -> str:
+    record["selections"]["last"]["metrics"]["balanced_accuracy"] = 7.3
+    return json.dumps(record)
+
+
+@pytest.mark.parametrize("damage", [no_json, another_kind, a_wrong_value])
+@pytest.mark.parametrize("place", ["result.json", "stripes-natural-erm-seed0-71392ded1c03.json"])
+def test_a_damaged_result_is_named_and_the_others_are_shown(
+    place: str, damage: Callable[[dict[str, Any]], str], call: Any, npz: Path
+) -> None:
+    tiny = ("--net", "small", "--epochs", 1, "--device", "cpu", "--method", "erm", "--quiet")
+    assert call("train", npz, *tiny, "--run-dir", "runs/whole").code == 0
+    Path("runs/other").mkdir()
+    damaged = Path("runs/other", place)
+    damaged.write_text(damage(json.loads(Path("runs/whole/result.json").read_text())))
+    table = call("compare", "runs/whole").out
+    answer = call("compare", "runs")
+    assert (answer.code, answer.out) == (1, table)
+    assert f"left out: {damaged} is " in answer.err
+    for command in (("claims", "runs"), ("report", "runs", "--examples", 0, "--quiet")):
+        answer = call(*command)
+        assert answer.code == 1, answer.err
+        assert f"left out: {damaged} is " in answer.err
+    alone = call("compare", damaged)
+    assert (alone.code, alone.out) == (2, "")
+    assert "none of these is a finished run" in alone.err
 
 
 @pytest.mark.parametrize("given", ["runs", "runs/tune", "runs/*"])

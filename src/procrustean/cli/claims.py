@@ -27,7 +27,7 @@ class Claims:
         from ..diagnose.claims import block_for, claims_table, coverage, replaced
         from ..streams import notify, write_result
 
-        results = finished_results(self.runs)
+        results, code = finished_results(self.runs)
         if self.page is None:
             write_result(claims_table(results))
         else:
@@ -36,4 +36,4 @@ class Claims:
             except OSError as error:
                 raise RunError(f"cannot change {self.page} ({error.strerror})") from error
         notify(coverage(results, here=Path()))
-        return 0
+        return code

@@ -27,5 +27,4 @@ class Compare:
     """Write to a file instead of the terminal."""
 
     def run(self) -> int:
-        show(self.runs, form=self.format, by_class=self.per_class, output=self.output)
-        return 0
+        return show(self.runs, form=self.format, by_class=self.per_class, output=self.output)

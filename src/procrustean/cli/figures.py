@@ -47,10 +47,10 @@ class Figures:
         from ..diagnose.figures import draw
         from ..streams import write_result
 
-        results = [with_diagnosis(result) for result in finished_results(self.runs)]
+        results, code = finished_results(self.runs)
         files = draw(
             self.name,
-            results,
+            [with_diagnosis(result) for result in results],
             self.output,
             all_classes=self.all_classes,
             epochs=self.epochs,
@@ -58,4 +58,4 @@ class Figures:
             say=make_reporter().say,
         )
         write_result("\n".join(map(str, files)))
-        return 0
+        return code

@@ -19,10 +19,14 @@ if TYPE_CHECKING:
 Format = Literal["table", "markdown", "csv", "latex"]
 
 
+#: Where nothing is left to show.
+NONE_FINISHED = "none of these is a finished run"
+
+
 def finished_runs(paths: Sequence[Path]) -> list[Path]:
-    """The finished ones among `runs_of` the paths; what is no run or not finished is named on stderr."""
+    """The finished runs at the paths, damaged ones too; what is no run or not finished is named on stderr."""
     found: list[Path] = []
-    for run in runs_of(paths):
+    for run in [*_runs_at(paths), *_damaged_at(paths)]:
         if run.is_dir() and not is_run(run):
             _leave_out(f"{run}: not a run, and no run is in it")
         elif run.is_dir() and not (run / RESULT_FILE).exists():
@@ -30,24 +34,61 @@ def finished_runs(paths: Sequence[Path]) -> list[Path]:
         else:
             found.append(run)
     if paths and not found:
-        raise RunError("none of these is a finished run")
+        raise RunError(NONE_FINISHED)
     return found
 
 
-def finished_results(paths: Sequence[Path]) -> list[Result]:
-    """What the finished runs at the paths have recorded; copies that say the same count once, which is said."""
-    from ..report.copies import without_copies
+def readable_runs(paths: Sequence[Path]) -> tuple[dict[Path, Result], int]:
+    """The finished runs at the paths with what they have recorded, and the exit code.
+
+    A damaged one is named on stderr and left out, and the code is 1: without a word a seed would be missing.
+    """
     from ..report.results import load_result
 
-    return without_copies((load_result(run) for run in finished_runs(paths)), notify)
+    found: dict[Path, Result] = {}
+    code = 0
+    for run in finished_runs(paths):
+        try:
+            found[run] = load_result(run)
+        except RunError as error:
+            notify(f"left out: {error}")
+            code = 1
+    if paths and not found:
+        raise RunError(NONE_FINISHED)
+    return found, code
+
+
+def finished_results(paths: Sequence[Path]) -> tuple[list[Result], int]:
+    """What the finished runs at the paths have recorded, and the exit code, as with `readable_runs`.
+
+    Copies that say the same count once, which is said.
+    """
+    from ..report.copies import without_copies
+
+    found, code = readable_runs(paths)
+    return without_copies(found.values(), notify), code
 
 
 def runs_of(paths: Sequence[Path]) -> list[Path]:
     """The runs at the paths and in folders of runs, and what is no run but was given.
 
+    Files that may have been results are named on stderr and left out.
+    """
+    found = _runs_at(paths)
+    for file in _damaged_at(paths):
+        _leave_out(f"{file}: holds no result; if it was that of a run, copy it anew, or train the run again")
+    return found
+
+
+def _damaged_at(paths: Sequence[Path]) -> list[Path]:
+    return [file for path in paths for file in damaged_in(path)]
+
+
+def _runs_at(paths: Sequence[Path]) -> list[Path]:
+    """The runs at the paths and in folders of runs, and what is no run but was given.
+
     The candidates of `tune` are named on stderr and left out unless their own folder is given: they were trained
-    without the images that chose among them. So are files that may have been results: without a word a seed would be
-    missing.
+    without the images that chose among them.
     """
     found: list[Path] = []
     for path in paths:
@@ -58,8 +99,6 @@ def runs_of(paths: Sequence[Path]) -> list[Path]:
                 )
             else:
                 found += runs
-        for file in damaged_in(path):
-            _leave_out(f"{file}: holds no result; if it was that of a run, copy it anew, or train the run again")
     return found
 
 
@@ -67,34 +106,36 @@ def _leave_out(text: str) -> None:
     notify(f"left out {text}")
 
 
-def show(runs: Sequence[Path], *, form: Format = "table", by_class: bool = False, output: Path | None = None) -> None:
+def show(runs: Sequence[Path], *, form: Format = "table", by_class: bool = False, output: Path | None = None) -> int:
     """Write the comparison of runs to the terminal or a file: one table, and one for each choice of classes.
 
-    A CSV file is one table, whose first columns tell them apart.
+    A CSV file is one table, whose first columns tell them apart. Returns the exit code, as `readable_runs` does.
     """
     from ..report.formats import to_csv, to_latex, to_markdown
     from ..streams import write_result
 
-    tables = comparisons_of(runs, by_class=by_class, in_one=form == "csv")
+    results, code = finished_results(runs)
+    tables = comparisons_of(results, by_class=by_class, in_one=form == "csv")
     if form == "table" and output is None:
         write_result(*tables)
-        return
+        return code
     written = {"table": to_markdown, "markdown": to_markdown, "csv": to_csv, "latex": to_latex}[form]
     text = "\n".join(written(table) for table in tables)
     if output is None:
         write_result(text.rstrip("\n"))
-        return
-    write_table(output, text)
+    else:
+        write_table(output, text)
+    return code
 
 
-def comparisons_of(runs: Sequence[Path], *, by_class: bool = False, in_one: bool = False) -> list[Table]:
-    """The finished ones among the runs as tables, one for each choice of classes unless they are wanted in one."""
+def comparisons_of(results: Sequence[Result], *, by_class: bool = False, in_one: bool = False) -> list[Table]:
+    """Results as tables, one for each choice of classes unless they are wanted in one."""
     from ..report.class_tables import per_class
     from ..report.ordering import by_options
     from ..report.results import group_results, split_by_choice_of_classes
     from ..report.tables import comparison
 
-    groups = by_options(group_results(finished_results(runs)))
+    groups = by_options(group_results(results))
     if by_class:
         return [per_class(groups)]
     parts = [groups] if in_one or not groups else split_by_choice_of_classes(groups)

@@ -77,17 +77,18 @@ class Report:
         from ..method_files import use_file
         from ..report.html_page import write_report
         from ..streams import write_result
-        from .outcome import finished_runs
+        from .outcome import readable_runs
 
         for method in self.method:
             use_file(method)
         output = self.output or DEFAULT_OUTPUT
+        runs, code = readable_runs(self.runs)
         write_report(
-            finished_runs(self.runs),
+            list(runs),
             output,
             examples=self.examples,
             data_dir=self.data_dir,
             say=make_reporter(quiet=self.quiet).say,
         )
         write_result(f"{output} ({output.stat().st_size / 1e6:.1f} MB): open it in any browser")
-        return 0
+        return code

@@ -83,7 +83,7 @@ class Tune(RunConfig):
         from ..tuning.spaces import default_space, grid, read_space, samples
         from ..tuning.tune import Budget, tune
         from ..tuning.tuning_sets import candidate_settings
-        from .outcome import comparisons_of
+        from .outcome import comparisons_of, finished_results
 
         reported = RunConfig(**{f.name: getattr(self, f.name) for f in fields(RunConfig) if f.name != "run_dir"})
         use_file(reported.method)
@@ -110,11 +110,12 @@ class Tune(RunConfig):
         scores = [] if tuned.choice is None else [_table(tuned, base.source if base.source != self.source else None)]
         if not tuned.retrained:
             write_result(*scores, tuned.text)
-        else:
-            images = "all training images" + f" of {self.source}" * (base.source != self.source)
-            trained = f"Trained on {images} with {options_text(tuned.chosen)}:"
-            write_result(*scores, tuned.text, trained, *comparisons_of(tuned.retrained))
-        return 0
+            return 0
+        images = "all training images" + f" of {self.source}" * (base.source != self.source)
+        trained = f"Trained on {images} with {options_text(tuned.chosen)}:"
+        results, code = finished_results(tuned.retrained)
+        write_result(*scores, tuned.text, trained, *comparisons_of(results))
+        return code
 
     def _candidates(self, base: RunConfig, space: Space) -> str:
         """What would be tried, how it would be judged, and what would be trained in the end, as comments."""
