@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import tyro
 
 from ..errors import ConfigError, RunError
+from .idle_options import refuse_idle_options
 from .outputs import check_folder
 
 if TYPE_CHECKING:
@@ -81,6 +82,7 @@ class Reproduce:
         from ..reproduce.store import Store
         from ..streams import notify, write_result
 
+        refuse_idle_options(self)
         if self.minutes is not None and not self.minutes >= 0:
             raise ConfigError(
                 f"minutes = {self.minutes:g} received; give 0 or more, or leave it out to train to the end"
