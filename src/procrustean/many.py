@@ -143,7 +143,7 @@ def outcome_of(path: Path, error: Exception | None) -> Outcome:
     try:
         return Outcome(path, load_result(path).record, None)
     except RunError as damaged:
-        return Outcome(path, None, RunError(f"{damaged} To train the run again, remove {path} first."))
+        return Outcome(path, None, RunError(f"{damaged} (to train the run again, remove {path} first)"))
 
 
 def check_places(configs: Sequence[RunConfig]) -> list[Path]:

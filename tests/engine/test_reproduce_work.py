@@ -282,7 +282,7 @@ def test_a_damaged_result_file_is_named(tmp_path: Path, work: Callable[..., Repo
     for content, reason in (
         (damaged.read_text()[:1000], "is not valid JSON"),
         ("[]", "is not a result of procrustean"),
-        ('{"format": 1}', "is of a run that is not complete"),
+        ('{"format": 1}', "is incomplete: it lacks 'status'"),
     ):
         damaged.write_text(content)
         said: list[str] = []

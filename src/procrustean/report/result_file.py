@@ -98,9 +98,11 @@ def check_record(record: Any, place: str, *, unfinished: bool = False) -> None:
             f"{place} has format {record['format']!r}; this version reads format {known}. "
             "Use the version of procrustean that wrote it, or a newer one."
         )
-    if record.get("status") != "complete" and not (unfinished and record.get("status") == UNFINISHED):
+    if "status" not in record:  # that of a run is never without
+        raise RunError(f"{place} is incomplete: it lacks 'status'. Restore it, or run the training again.")
+    if record["status"] != "complete" and not (unfinished and record["status"] == UNFINISHED):
         raise RunError(
-            f"{place} is of a run that is not complete (status {record.get('status')!r}). "
+            f"{place} is of a run that is not complete (status {record['status']!r}). "
             "Finish it with: procrustean resume RUN"
         )
     needed = {

@@ -56,6 +56,7 @@ def test_a_directory_without_result_says_how_to_finish(tmp_path: Path) -> None:
         (b"[1, 2]", "no format number"),
         (b"{}", "no format number"),
         (b'{"format": 2}', r"format 2; this version reads format 1"),
+        (b'{"format": 1}', "is incomplete: it lacks 'status'"),
         (b'{"format": 1, "status": "failed"}', r"not complete \(status 'failed'\)"),
         (b'{"format": 1, "status": "complete"}', r"lacks 'label', 'config'"),
     ],
