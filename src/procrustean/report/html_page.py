@@ -15,6 +15,7 @@ from typing import Any
 
 from procrustean import __version__
 from procrustean.errors import RunError
+from procrustean.escaping import one_line
 from procrustean.report.copies import without_copies
 from procrustean.report.examples import ExampleFinder
 from procrustean.report.page_data import page_data
@@ -50,7 +51,7 @@ def html_page(data: Mapping[str, Any], *, live: bool = False) -> str:
     parts = {
         "policy": html.escape(page_policy(live=live)),
         "version": html.escape(__version__),
-        "title": html.escape(str(data["title"])),
+        "title": html.escape(one_line(str(data["title"]))),  # a name that is no UTF-8 could not be written
         "style": _packaged("page.css"),
         "script": _script(),
         "data": embedded_json({**data, "live": live}),

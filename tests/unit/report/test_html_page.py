@@ -59,6 +59,11 @@ def test_hostile_names_stay_data(result: Make) -> None:
     assert json.loads(found[1])["settings"][0]["classes"][3] == HOSTILE + "3"
 
 
+def test_a_folder_whose_name_is_no_utf_8_has_a_report(result: Make, tmp_path: Path) -> None:
+    write_page(html_page(page_data([result(label="ERM", source="bl\udce4tter")])), tmp_path / "report.html")
+    assert "<title>ERM on bl tter</title>" in (tmp_path / "report.html").read_text(encoding="utf-8")
+
+
 def test_placeholders_in_names_are_not_filled(result: Make) -> None:
     page = html_page(page_data([result(label="{{script}}")]))
     assert "<title>{{script}} on digits</title>" in page
