@@ -6,8 +6,10 @@ import base64
 import hashlib
 import html
 import json
+import os
 import re
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
@@ -102,13 +104,17 @@ def write_report(
 
 
 def write_page(page: str, output: Path) -> None:
-    """Write the page; a file that is not a report is never overwritten."""
+    """Write the page, as a whole or not at all; a file that is not a report is never overwritten."""
+    temporary = output.with_name(f".{output.name}.{os.getpid()}.tmp")
     try:
         if output.exists() and MADE_BY not in output.read_text(encoding="utf-8", errors="replace")[:4000]:
             raise RunError(f"{output} exists and is not a report; choose another --output")
         output.parent.mkdir(parents=True, exist_ok=True)
-        output.write_text(page, encoding="utf-8")
+        temporary.write_text(page, encoding="utf-8")
+        temporary.replace(output)
     except OSError as error:
+        with suppress(OSError):
+            temporary.unlink()
         raise RunError(f"cannot write {output} ({error.strerror or error}); choose another --output") from error
 
 

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import re
+import resource
 import subprocess
 import sys
 from collections.abc import Callable
@@ -13,7 +14,15 @@ from typing import Any
 import pytest
 
 from procrustean.errors import RunError
-from procrustean.report.html_page import SCRIPTS, embedded_json, html_page, page_policy, write_page, write_report
+from procrustean.report.html_page import (
+    MADE_BY,
+    SCRIPTS,
+    embedded_json,
+    html_page,
+    page_policy,
+    write_page,
+    write_report,
+)
 from procrustean.report.page_data import page_data
 from procrustean.report.results import Result
 
@@ -124,6 +133,20 @@ def test_a_place_that_cannot_be_written_is_named(tmp_path: Path) -> None:
         write_page("<html>", tmp_path / "file" / "report.html")
     with pytest.raises(RunError, match="cannot write"):
         write_page("<html>", tmp_path)
+
+
+def test_a_disk_that_is_full_leaves_the_report_that_was_there(tmp_path: Path) -> None:
+    output = tmp_path / "report.html"
+    write_page(f"{MADE_BY}1", output)
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (8 << 10, before[1]))  # the system refuses to write more
+    try:
+        with pytest.raises(RunError, match="choose another --output"):
+            write_page(MADE_BY + "x" * (16 << 10), output)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert output.read_text() == f"{MADE_BY}1"
+    assert [path.name for path in tmp_path.iterdir()] == ["report.html"]
 
 
 def test_without_a_network_beside_the_result_the_page_says_so(saved: Save, tmp_path: Path) -> None:
