@@ -8,6 +8,8 @@ from dataclasses import dataclass
 
 from procrustean.report.results import Statistic
 
+#: Means that differ by less are equal: those of equal results of three and of five seeds differ in the last digit.
+EQUAL = 1e-12
 #: How often two methods that are equal may be told apart, each pair by itself.
 LEVEL = 0.05
 #: What "told apart" means, for readers of the tables.
@@ -55,7 +57,12 @@ class Mean:
 
         error, freedom = total
         # A few seeds may agree by chance, so that more than two standard errors are asked for: 2.8 of 3 and 3 seeds.
-        return abs(self.value - other.value) > (float(stdtrit(freedom, 1 - LEVEL / 2)) * error if error else 0.0)
+        least = float(stdtrit(freedom, 1 - LEVEL / 2)) * error if error else 0.0
+        return abs(self.value - other.value) > max(EQUAL, least)
+
+    def exceeds(self, other: Mean) -> bool:
+        """Whether it is the higher one, by chance or not."""
+        return self.value - other.value > EQUAL
 
 
 def _sum_error(means: Sequence[Mean]) -> tuple[float, float] | None:
@@ -77,14 +84,14 @@ def leader(means: Mapping[str, Mean]) -> str:
 
 def above(best: Mean, others: Mapping[str, Mean]) -> str:
     """Which of the others, by their names, lie above the best of those that were repeated; empty where none does."""
-    names = _listed(best, {name: other for name, other in others.items() if other.value > best.value})
+    names = _listed(best, {name: other for name, other in others.items() if other.exceeds(best)})
     return f"Above it by a single run: {names}." if names else ""
 
 
 def doubts(best: Mean, others: Mapping[str, Mean]) -> str:
     """Which of the others, by their names, the best may not be ahead of; empty where it is ahead of all."""
     equals = _named(best, others, apart=False)
-    unknown = _named(best, {name: other for name, other in others.items() if other.value <= best.value}, apart=None)
+    unknown = _named(best, {name: other for name, other in others.items() if not other.exceeds(best)}, apart=None)
     sentences = []
     if equals:
         sentences.append(f"Not told apart from it by these seeds: {equals}.")

@@ -9,7 +9,7 @@ import pytest
 from scipy import stats
 
 from procrustean.report.results import summarise
-from procrustean.report.standing import LEVEL, RULE, Mean, about_bold, behind, doubts, rule_of
+from procrustean.report.standing import LEVEL, RULE, Mean, about_bold, above, behind, doubts, rule_of
 
 
 def mean(values: list[float]) -> Mean:
@@ -57,6 +57,14 @@ def test_one_setting_with_a_single_run_leaves_no_error() -> None:
 def test_runs_without_any_spread() -> None:
     assert mean([0.5, 0.5]).told_apart(mean([0.6, 0.6])) is True
     assert mean([0.5, 0.5]).told_apart(mean([0.5, 0.5])) is False
+
+
+def test_equal_results_of_other_numbers_of_seeds_are_equal() -> None:
+    once, six, seven = (mean([0.998] * seeds) for seeds in (1, 6, 7))
+    assert len({once.value, six.value, seven.value}) > 1  # in the last digit
+    assert six.told_apart(seven) is False
+    assert above(six, {"once": once}) == ""
+    assert doubts(six, {"once": once}) == "Too few seeds to say whether it is really ahead of: once (+0.0)."
 
 
 def test_what_is_said_of_the_others() -> None:
