@@ -81,7 +81,7 @@ def rows_as_files(
             earlier = places.first_row(content, number)
             if earlier != number:
                 bad[row] = f"listed in row {earlier} already"
-            side = split_name(str(given), f"{where}, {row}")
+            side = split_name(str(given).strip(), f"{where}, {row}")
             files.append(ImageFile(row, content, side, forms.composed(text, side, number)))
     if not files and not bad:
         raise DataError(f"{where}: holds no rows; list one image per row")

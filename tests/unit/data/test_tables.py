@@ -50,6 +50,12 @@ def test_a_column_of_splits(pictures: Path) -> None:
     assert splits.val.counts.tolist() == splits.test.counts.tolist() == [1, 1]
 
 
+def test_spaces_after_the_commas(pictures: Path) -> None:
+    lines = [f"{row.replace(',', ', ')}, {'test' if number % 3 else 'train'} " for number, row in enumerate(rows())]
+    splits = load_source(table(pictures, lines, heading="path, label, split"))
+    assert (splits.train.classes, splits.train.counts.tolist()) == (("a", "b"), [2, 2])
+
+
 @pytest.mark.parametrize("separator", [";", "\t"])
 def test_other_separators(pictures: Path, separator: str) -> None:
     lines = [row.replace(",", separator) for row in rows()]
