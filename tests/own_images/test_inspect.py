@@ -304,6 +304,23 @@ def test_npz_and_known_data_sets(tmp_path: Path, call: Call) -> None:
     assert "ratio 1: mild, the classes are near equal" in answer.out
 
 
+def test_images_of_an_npz_file_are_named_by_their_places_in_it(tmp_path: Path) -> None:
+    random = np.random.default_rng(0)
+    images, labels = random.integers(0, 256, (40, 8, 8), np.uint8), np.arange(40) % 2
+    images[33], images[38] = images[30], images[36]
+    val = random.integers(0, 256, (4, 8, 8), np.uint8)
+    val[2] = images[10]
+    np.savez(tmp_path / "a.npz", train_images=images, train_labels=labels, val_images=val, val_labels=[0, 1, 0, 1])
+    found = survey(str(tmp_path / "a.npz"))
+    named = {frozenset(twins.names): twins for twins in found.twins}
+    assert set(named) == {
+        frozenset({"train image 30", "train image 33"}),
+        frozenset({"train image 36", "train image 38"}),
+        frozenset({"train image 10", "val image 2"}),
+    }
+    assert [twins for twins in found.twins if twins.across] == [named[frozenset({"train image 10", "val image 2"})]]
+
+
 def test_of_a_known_data_set_it_tells_what_train_does() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")

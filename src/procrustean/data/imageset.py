@@ -101,6 +101,7 @@ class Splits:
     test: ImageSet
     val: ImageSet | None = None
     note: str = ""
+    aside: Indices | None = None  # positions of `test` among the source's training images, where it has no test images
 
     def __post_init__(self) -> None:
         for split, images in (("test", self.test), ("val", self.val)):

@@ -99,12 +99,12 @@ class FileListing:
         classes = tuple(sorted({file.label for file in kept}))
         present = dict.fromkeys(file.split for file in kept)
         splits = {split: _image_set(kept, pixels, split, classes) for split in present}
-        train, test = splits["train"], splits.get("test")
+        train, test, aside = splits["train"], splits.get("test"), None
         if test is None:
             names = [file.name for file in kept if file.split == "train"]
-            train, test, note = set_aside_test(train, self.where, names.__getitem__)
+            train, test, aside, note = set_aside_test(train, self.where, names.__getitem__)
             notes = [*notes, note]
-        return Splits(self.name, train, test, splits.get("val"), "; ".join(notes))
+        return Splits(self.name, train, test, splits.get("val"), "; ".join(notes), aside)
 
     def _refuse_empty_splits(self, kept: Sequence[ImageFile]) -> None:
         empty = {file.split for file in self.files} - {file.split for file in kept}

@@ -28,10 +28,10 @@ def load_npz(path: Path) -> Splits:
     classes = _classes(arrays, labels, path)
     sets = {split: _image_set(arrays, split, given, classes, path) for split, given in labels.items()}
     _refuse_untrained(sets, path)
-    train, test, note = sets["train"], sets.get("test"), ""
+    train, test, aside, note = sets["train"], sets.get("test"), None, ""
     if test is None:
-        train, test, note = set_aside_test(train, str(path))
-    return Splits(path.stem, train, test, sets.get("val"), note)
+        train, test, aside, note = set_aside_test(train, str(path))
+    return Splits(path.stem, train, test, sets.get("val"), note, aside)
 
 
 def npz_counts(path: Path) -> tuple[dict[str, int], bool]:

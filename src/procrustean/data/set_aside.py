@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 
 from procrustean.data.duplicates import MOST_COMPARED, Groups, example_pair, fingerprints, rule_text, too_dark
-from procrustean.data.imageset import ImageSet, Labels
+from procrustean.data.imageset import ImageSet, Indices, Labels
 from procrustean.data.parting import groups_of, part
 from procrustean.errors import DataError
 
@@ -25,11 +25,11 @@ def shares_for_test(counts: Labels) -> Labels:
 
 def set_aside_test(
     images: ImageSet, name: str, named: Callable[[int], str] = "image {}".format
-) -> tuple[ImageSet, ImageSet, str]:
-    """Train set, test set and a note: every fifth image of each class, drawn with a fixed seed, becomes test.
+) -> tuple[ImageSet, ImageSet, Indices, str]:
+    """Train set, test set, the positions of the latter, ascending, and a note.
 
-    A class with 2 to 4 images gives one; a class with a single image keeps it for training. Near-duplicates stay on
-    one side.
+    Every fifth image of each class, drawn with a fixed seed, becomes test. A class with 2 to 4 images gives one; a
+    class with a single image keeps it for training. Near-duplicates stay on one side.
 
     Args:
         images: all there are.
@@ -63,7 +63,7 @@ def set_aside_test(
         if names:
             shown = ", ".join(names[:5]) + (" ..." if len(names) > 5 else "")
             note += f"; {len(names)} {why} stay in train and are not tested: {shown}"
-    return images.subset(train), images.subset(test), note
+    return images.subset(train), images.subset(test), test, note
 
 
 def _example(images: ImageSet, groups: Groups, named: Callable[[int], str]) -> str:

@@ -13,7 +13,7 @@ from ..data.bad_files import NAMED_BY_INSPECT, refuse
 from ..data.bit_depth import BitDepth
 from ..data.duplicates import Groups, fingerprints, near_duplicates, too_dark
 from ..data.image_files import ImageFile, Problems, decoded
-from ..data.imageset import Images, Splits
+from ..data.imageset import Images, Indices, Splits
 from ..data.listed import FileListing
 from ..data.sources import is_files, list_source, load_source
 from ..errors import DataError
@@ -133,27 +133,38 @@ def _as_in_training(
 
 
 def _of_arrays(splits: Splits) -> Survey:
-    # A test set that the loader has set aside is not part of the source.
-    aside = "set aside as test" in splits.note
     sets = {"train": splits.train, "val": splits.val, "test": splits.test}
     present = {name: images for name, images in sets.items() if images is not None}
     prints = np.concatenate([fingerprints(images.images) for images in present.values()])
     groups = near_duplicates(prints)
     classes = splits.train.classes
     described = [
-        (f"{name} image {row}", "train" if aside else name, classes[label])
+        (f"{split} image {row}", split, classes[label])
         for name, images in present.items()
-        for row, label in enumerate(images.labels)
+        for split, rows in (_places(splits, name, len(images)),)
+        for row, label in zip(rows, images.labels, strict=True)
     ]
     counts = {name: [0] * len(classes) for name in SPLITS}
     for name, images in present.items():
-        into = "train" if aside and name == "test" else name
+        into, _ = _places(splits, name, len(images))
         counts[into] = [int(a + b) for a, b in zip(counts[into], images.counts, strict=True)]
     height, width, channels = splits.train.images.shape[1:]
     total = len(described)
     modes = Counter({"RGB" if channels == 3 else "L": total})
     sizes, twins = Counter({(width, height): total}), _twins(groups, described)
     return Survey(splits.name, classes, counts, sizes, modes, {}, twins, None, splits, too_dark=too_dark(prints))
+
+
+def _places(splits: Splits, name: str, images: int) -> tuple[str, Indices]:
+    """The split of the source that loaded images are of, and their positions in it.
+
+    A test set that the loader has set aside is not part of the source: its images are training images there.
+    """
+    if splits.aside is None or name == "val":
+        return name, np.arange(images)
+    if name == "test":
+        return "train", splits.aside
+    return "train", np.setdiff1d(np.arange(images + len(splits.aside)), splits.aside)
 
 
 def _twins(groups: Groups, described: list[tuple[str, str, str]]) -> tuple[Twins, ...]:

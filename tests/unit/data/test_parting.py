@@ -56,7 +56,7 @@ def test_shares_leave_every_class_most_of_its_images(share: float) -> None:
 def test_a_test_set_has_no_near_duplicate_in_train() -> None:
     once = images([30, 10])
     twice = ImageSet(np.concatenate([once.images, once.images]), np.tile(once.labels, 2), once.classes)
-    train, test, note = set_aside_test(twice, "pets")
+    train, test, _, note = set_aside_test(twice, "pets")
     assert len(train) + len(test) == 80
     assert not {i.tobytes() for i in train.images} & {i.tobytes() for i in test.images}
     assert "80 images have near-duplicates, kept together" in note
@@ -66,7 +66,7 @@ def test_a_test_set_has_no_near_duplicate_in_train() -> None:
 def test_classes_of_copies_are_not_tested_and_named() -> None:
     made = images([10, 1])
     copies = ImageSet(made.images[[*range(10), 10, 10, 10]], np.repeat([0, 1], [10, 3]), made.classes)
-    _, test, note = set_aside_test(copies, "pets")
+    _, test, _, note = set_aside_test(copies, "pets")
     assert test.counts.tolist() == [2, 0]
     assert "1 whose images are alike stay in train and are not tested: c1" in note
 
