@@ -50,7 +50,7 @@ def is_named(source: str) -> bool:
 
 def place_of(source: str) -> str | None:
     """Where the files of a user's source are, whatever the current folder; None for known data sets and arrays."""
-    path = expanded(source)
+    path = _reachable(source)
     return str(path.resolve()) if source and path.exists() and not is_named(source) else None
 
 
@@ -103,9 +103,16 @@ def load_source(
 
 def list_source(source: str, on_bad_image: Literal["error", "skip"] = "error") -> FileListing:
     """The images that a folder, a table or a saved data set names, not decoded."""
+    try:
+        return _listed(_reachable(source), on_bad_image)
+    except OSError as error:
+        raise _out_of_reach(f"{Path(error.filename or source).parent}: its files", error) from error
+
+
+def _listed(path: Path, on_bad_image: Literal["error", "skip"]) -> FileListing:
     from procrustean.data.listed import FileListing
 
-    path, bad = expanded(source), dict[str, str]()
+    bad = dict[str, str]()
     if path.suffix.lower() in TABLES and not path.is_dir():
         from procrustean.data.tables import list_table
 
@@ -121,8 +128,23 @@ def list_source(source: str, on_bad_image: Literal["error", "skip"] = "error") -
 
 def is_files(source: str) -> bool:
     """Whether a source is a folder, table or saved data set of image files."""
-    path = expanded(source)
+    path = _reachable(source)
     return bool(source) and not is_named(source) and (path.is_dir() or path.suffix.lower() in TABLES)
+
+
+def _reachable(source: str) -> Path:
+    """The path that a source stands for, whether anything is there or not; DataError where that cannot be told."""
+    path = expanded(source)
+    try:
+        path.exists()
+    except OSError as error:
+        raise _out_of_reach(f"{source}: it", error) from error
+    return path
+
+
+def _out_of_reach(what: str, error: OSError) -> DataError:
+    """For what the system does not let this program look at, such as the folder of another user."""
+    return DataError(f"{what} cannot be looked at ({error.strerror or error}); change that, or name another place")
 
 
 def _fixed_size(

@@ -1,5 +1,8 @@
+import errno
+import os
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -93,3 +96,24 @@ def test_a_home_that_nobody_has() -> None:
     for name in ("~nobody_is_called_so/images", "~nobody_is_called_so/list.csv"):
         with pytest.raises(DataError, match="there is no such file"):
             load_source(name)
+
+
+@pytest.mark.parametrize("inside", [False, True])
+def test_a_folder_of_another_user_is_told_in_a_sentence(tmp_path, monkeypatch, inside):
+    """`inside`: the folder can be found, and what is in it cannot be looked at."""
+    (tmp_path / "theirs").mkdir()
+    usual = Path.stat
+
+    def stat(path, **settings):
+        if path.is_relative_to(tmp_path / "theirs") and (path.name != "theirs" or not inside):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
+        return usual(path, **settings)
+
+    monkeypatch.setattr(Path, "stat", stat)
+    with pytest.raises(DataError, match=r"theirs: it(s files)? cannot be looked at \(Permission denied\)"):
+        load_source(tmp_path / "theirs")
+
+
+def test_a_name_that_is_too_long_is_told_in_a_sentence():
+    with pytest.raises(DataError, match="File name too long"):
+        load_source("x" * 300)
