@@ -76,7 +76,7 @@ class Building:
 
         Args:
             workers: processes at a time.
-            keep_damaged: whether a part with damaged images is done; else it is decoded again by the next call.
+            keep_damaged: whether a part with damaged images is done. A later call decodes it again: they may be mended.
             say, progress: see `prepare`.
         """
         offset = self._open_draft(say)
@@ -84,7 +84,7 @@ class Building:
         ahead: Prefetcher[tuple[int, Decoded]] = Prefetcher(workers, slots=2 * workers)
         todo = [number for number in range(-(-self.images // self.chunk_images)) if number not in self.done]
         finished = self.images - sum(self._length(number) for number in todo)
-        problems = [problem for number in sorted(self.done) for problem in self._problems(number, self.done[number])]
+        problems: list[Problem] = []
         try:
             progress(finished, self.images)
             ahead.start(self._jobs(todo, offset, pool))
@@ -94,6 +94,7 @@ class Building:
                     problems += self._problems(number, decoded)
                     if keep_damaged or not decoded.damaged:
                         self.done[number] = decoded
+                    if not decoded.damaged:
                         journal.write(json.dumps({"chunk": number, **vars(decoded)}) + "\n")
                         journal.flush()
                     finished += self._length(number)

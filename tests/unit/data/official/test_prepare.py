@@ -166,6 +166,29 @@ def test_a_stopped_call_goes_on_where_it_was(miniature: Make, tmp_path: Path, mo
     assert np.array_equal(whole.images, store.images)
 
 
+@pytest.mark.parametrize("then", ["error", "skip"])
+def test_what_was_mended_while_a_call_was_stopped_is_decoded_again(
+    then: Any, miniature: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mini = miniature("imagenet-lt")
+    broken = mini.source / "train/n01443537/n01443537_1.JPEG"
+    whole = broken.read_bytes()
+    broken.write_bytes(b"")
+    monkeypatch.setattr(building, "CHUNK_BYTES", 3 * 24 * 24 * 3)
+
+    def stopped(done: int, total: int) -> None:
+        if done > 12:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        prepare(planned(mini, tmp_path), on_bad_image="skip", progress=stopped)
+    broken.write_bytes(whole)
+    store = prepare(planned(mini, tmp_path), on_bad_image=then)
+    assert store.manifest["problems"] == []
+    assert (store.labels >= 0).all()
+    assert verify(store.path) == 20
+
+
 def test_a_draft_of_other_images_is_thrown_away(miniature: Make, tmp_path: Path) -> None:
     mini = miniature("imagenet-lt")
     plans = planned(mini, tmp_path)
