@@ -66,6 +66,14 @@ def test_a_data_set_is_prepared_described_and_verified(tiny: Path, tmp_path: Pat
     assert "complete already" in again.err
 
 
+def test_the_command_that_trains_on_it_can_be_pasted(tiny: Path, tmp_path: Path, answer: Any) -> None:
+    data = ("--data-dir", tmp_path / "my data")
+    prepare = ("data", "prepare", "tiny-imagenet", "--source", tiny, *data, "--on-bad-image", "skip", "--workers", 1)
+    assert f"train tiny-imagenet --data-dir '{tmp_path / 'my data'}'\n" in answer(*prepare).out
+    small = f"train tiny-imagenet --image-size 32 --data-dir '{tmp_path / 'my data'}'\n"
+    assert small in answer(*prepare, "--size", 32).out
+
+
 def test_what_is_missing_is_told(tmp_path: Path, answer: Any) -> None:
     without = answer("data", "prepare", "imagenet-lt", code=2)
     assert "no --source received. Get ImageNet" in without.err

@@ -45,7 +45,7 @@ class Prepare:
     """Only check and estimate."""
 
     def run(self) -> int:
-        from ..console import make_reporter
+        from ..console import command_text, make_reporter
         from ..data.cifar import data_roots
         from ..data.official.fetch import command, fetch
         from ..data.official.layouts import layout_of
@@ -81,10 +81,11 @@ class Prepare:
         with counting("decoding", reporter.say) as progress:
             store = prepare(planned, on_bad_image=self.on_bad_image, say=reporter.say, progress=progress)
         counts = ", ".join(f"{count:,} {split}" for split, count in store.manifest["splits"].items())
+        size = ["--image-size", planned.size] if planned.size != layout.size else []
+        place = ["--data-dir", self.data_dir] if self.data_dir else []
         write_result(
             f"{layout.title}: {counts} images of {len(store.classes):,} classes, sha256 {store.digest[:16]}, in\n"
-            f"{store.path}\nTrain on it with: procrustean train {layout.name}"
-            + (f" --data-dir {self.data_dir}" if self.data_dir else "")
+            f"{store.path}\nTrain on it with: {command_text('train', layout.name, *size, *place)}"
         )
         return 0
 
