@@ -74,6 +74,15 @@ def test_the_command_that_trains_on_it_can_be_pasted(tiny: Path, tmp_path: Path,
     assert small in answer(*prepare, "--size", 32).out
 
 
+def test_a_folder_that_cannot_be_written_into_is_told(tiny: Path, tmp_path: Path, answer: Any) -> None:
+    (tmp_path / "file").touch()
+    flags = ("--source", tiny, "--data-dir", tmp_path / "file" / "data", "--workers", 1)
+    for how in ("error", "skip"):
+        told = answer("data", "prepare", "tiny-imagenet", *flags, "--on-bad-image", how, code=2).err
+        assert "cannot write into" in told
+        assert f"{tmp_path / 'file'} is no folder; choose another --data-dir" in told
+
+
 def test_what_is_missing_is_told(tmp_path: Path, answer: Any) -> None:
     without = answer("data", "prepare", "imagenet-lt", code=2)
     assert "no --source received. Get ImageNet" in without.err

@@ -54,6 +54,7 @@ class Prepare:
         from ..errors import ConfigError, DataError
         from ..streams import write_result
         from .counting import counting
+        from .outputs import check_folder
 
         layout, root = layout_of(self.name), data_roots(self.data_dir)[0]
         for name, value in (("size", self.size), ("workers", self.workers)):
@@ -78,6 +79,8 @@ class Prepare:
         if self.dry_run:
             write_result("\n".join(told(planned.problems)) or "complete: every image that is expected is there")
             return 2 if planned.problems and self.on_bad_image == "error" else 0
+        if not planned.target.exists():  # a complete one may be where nothing can be written
+            check_folder(planned.target.parent, "--data-dir")
         with counting("decoding", reporter.say) as progress:
             store = prepare(planned, on_bad_image=self.on_bad_image, say=reporter.say, progress=progress)
         counts = ", ".join(f"{count:,} {split}" for split, count in store.manifest["splits"].items())
