@@ -15,8 +15,10 @@ DEEPEST = 5  # how many folders that hold nothing but a folder are gone down to 
 LEFTOVERS = {"thumbs.db", "ehthumbs.db", "desktop.ini", "icon\r", "__macosx"}  # of file managers, lower case
 
 
-def list_folder(root: Path, bad: Problems, on_bad_image: OnBadImage = "error") -> list[ImageFile]:
+def list_folder(root: Path, bad: Problems, named: set[str], on_bad_image: OnBadImage = "error") -> list[ImageFile]:
     """Every file of `root/class/*` or `root/{train,val,test}/class/*`, sorted; what lies elsewhere goes to `bad`.
+
+    The splits that there are folders of, even empty ones, are added to `named`.
 
     Hidden files and leftovers of file managers (Thumbs.db ...) are passed over. Empty folders and classes without
     training images go to `bad` too, so that they are named together with what is wrong with the files; fewer than two
@@ -24,7 +26,9 @@ def list_folder(root: Path, bad: Problems, on_bad_image: OnBadImage = "error") -
     """
     files: list[ImageFile] = []
     nested: list[Path] = []
-    for split, folder in _split_folders(root, bad).items():
+    splits = _split_folders(root, bad)
+    named.update(splits)
+    for split, folder in splits.items():
         class_folders = _folders(folder, root, bad)
         _refuse_equal_names(class_folders)
         for class_folder in class_folders:

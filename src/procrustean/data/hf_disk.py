@@ -21,8 +21,12 @@ def is_hf_dataset(folder: Path) -> bool:
     return any((folder / mark).is_file() for mark in MARKS)
 
 
-def list_hf_dataset(folder: Path, bad: Problems, on_bad_image: OnBadImage = "error") -> list[ImageFile]:
+def list_hf_dataset(
+    folder: Path, bad: Problems, named: set[str], on_bad_image: OnBadImage = "error"
+) -> list[ImageFile]:
     """The images of a saved `Dataset` or `DatasetDict`; rows without an image or a label go to `bad`.
+
+    All splits are added to `named`, whatever is in them.
 
     Classes without training images are refused, unless what cannot be used is to be left out.
     """
@@ -31,10 +35,14 @@ def list_hf_dataset(folder: Path, bad: Problems, on_bad_image: OnBadImage = "err
     for name, part in parts.items():
         where = f"{folder}, {name} split" if name else str(folder)
         found: Problems = {}
+        sides: set[str] = set()
         columns, classes = _columns(part, where)
         numbers = range(1, 1 + len(part))
-        rows = rows_as_files(columns, numbers, where=where, folder=folder, bad=found, classes=classes, check=False)
+        rows = rows_as_files(
+            columns, numbers, where=where, folder=folder, bad=found, named=sides, classes=classes, check=False
+        )
         side = split_name(name, str(folder)) if name else ""
+        named.update({side} if side else sides)
         prefix = f"{name} " if name else ""
         files += [ImageFile(prefix + row.name, row.content, side or row.split, row.label) for row in rows]
         bad.update({prefix + row: problem for row, problem in found.items()})

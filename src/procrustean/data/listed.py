@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Literal
@@ -48,6 +48,7 @@ class FileListing:
     files: Sequence[ImageFile]
     bad: Problems
     on_bad_image: OnBadImage = "error"
+    named: Collection[str] = ()  # splits of which the source has a folder or a row, with an image or without
 
     @cached_property
     def headers(self) -> dict[str, Header]:
@@ -107,7 +108,7 @@ class FileListing:
         return Splits(self.name, train, test, splits.get("val"), "; ".join(notes), aside)
 
     def _refuse_empty_splits(self, kept: Sequence[ImageFile]) -> None:
-        empty = {file.split for file in self.files} - {file.split for file in kept}
+        empty = {*self.named, *(file.split for file in self.files)} - {file.split for file in kept}
         if empty:
             raise DataError(
                 f"{self.where}: no image of the {min(empty)} split can be used; replace them or remove the split"

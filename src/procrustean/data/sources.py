@@ -112,18 +112,17 @@ def list_source(source: str, on_bad_image: Literal["error", "skip"] = "error") -
 def _listed(path: Path, on_bad_image: Literal["error", "skip"]) -> FileListing:
     from procrustean.data.listed import FileListing
 
-    bad = dict[str, str]()
+    bad, named = dict[str, str](), set[str]()
     if path.suffix.lower() in TABLES and not path.is_dir():
         from procrustean.data.tables import list_table
 
-        return FileListing(path.stem, str(path), list_table(path, bad, on_bad_image), bad, on_bad_image)
+        files = list_table(path, bad, named, on_bad_image)
+        return FileListing(path.stem, str(path), files, bad, on_bad_image, named)
+    from procrustean.data.folders import list_folder
     from procrustean.data.hf_disk import is_hf_dataset, list_hf_dataset
 
-    if is_hf_dataset(path):
-        return FileListing(path.resolve().name, str(path), list_hf_dataset(path, bad, on_bad_image), bad, on_bad_image)
-    from procrustean.data.folders import list_folder
-
-    return FileListing(path.resolve().name, str(path), list_folder(path, bad, on_bad_image), bad, on_bad_image)
+    files = (list_hf_dataset if is_hf_dataset(path) else list_folder)(path, bad, named, on_bad_image)
+    return FileListing(path.resolve().name, str(path), files, bad, on_bad_image, named)
 
 
 def is_files(source: str) -> bool:

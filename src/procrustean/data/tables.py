@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from procrustean.data.image_files import ImageFile, Problems
+from procrustean.data.listed import SPLIT_NAMES as SIDES
 from procrustean.data.listed import OnBadImage, check_classes, composed, split_name
 from procrustean.data.table_files import read_csv, read_parquet
 from procrustean.errors import DataError
@@ -20,15 +21,17 @@ SPLIT_NAMES = ("split", "subset", "set", "partition")
 LONGEST_SHOWN = 200  # characters of a path in messages
 
 
-def list_table(path: Path, bad: Problems, on_bad_image: OnBadImage = "error") -> list[ImageFile]:
-    """The images of a table, paths relative to its folder; rows that name none go to `bad`.
+def list_table(path: Path, bad: Problems, named: set[str], on_bad_image: OnBadImage = "error") -> list[ImageFile]:
+    """The images of a table, paths relative to its folder; rows that name none go to `bad`, all splits to `named`.
 
     Classes without training images are refused, unless what cannot be used is to be left out.
     """
     read = read_parquet if path.suffix.lower() == ".parquet" else read_csv
     table = read(path, lambda names: needed_columns(names, str(path)))
     check = on_bad_image == "error"
-    return rows_as_files(table.columns, table.numbers, where=str(path), folder=path.parent, bad=bad, check=check)
+    return rows_as_files(
+        table.columns, table.numbers, where=str(path), folder=path.parent, bad=bad, named=named, check=check
+    )
 
 
 def needed_columns(names: Sequence[str], where: str) -> list[str]:
@@ -51,6 +54,7 @@ def rows_as_files(
     where: str,
     folder: Path,
     bad: Problems,
+    named: set[str],
     classes: Sequence[str] | None = None,
     check: bool = True,
 ) -> list[ImageFile]:
@@ -62,6 +66,7 @@ def rows_as_files(
         where: the table in messages.
         folder: what paths are relative to.
         bad: takes rows without an image or a label.
+        named: takes the splits of all rows, those in `bad` too.
         classes: names by number, where labels are numbers.
         check: whether the classes have to be right: two of them, and none that is tested alone.
     """
@@ -83,6 +88,7 @@ def rows_as_files(
                 bad[row] = f"listed in row {earlier} already"
             side = split_name(str(given).strip(), f"{where}, {row}")
             files.append(ImageFile(row, content, side, forms.composed(text, side, number)))
+    named.update(SIDES[text] for text in {str(given).strip().lower() for given in sides} if text in SIDES)
     if not files and not bad:
         raise DataError(f"{where}: holds no rows; list one image per row")
     _refuse_if_none_is_there(files, where, folder)

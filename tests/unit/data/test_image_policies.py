@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import struct
 import unicodedata
 import zlib
@@ -267,6 +268,27 @@ def test_a_test_set_without_a_good_image_is_not_replaced_by_training_images(fold
         path.write_bytes(b"")
     with pytest.raises(DataError, match=r"no image of the test \w+ can be used"):
         load_source(str(folder), on_bad_image="skip")
+
+
+@pytest.mark.parametrize("on_bad_image", ["error", "skip"])
+def test_nor_is_a_test_folder_that_is_empty(folder: Path, on_bad_image: Any) -> None:
+    shutil.rmtree(folder / "test")
+    (folder / "test").mkdir()
+    with pytest.raises(DataError, match=r"no image of the test split can be used; .* remove the split"):
+        load_source(str(folder), on_bad_image=on_bad_image)
+
+
+def test_nor_are_test_images_without_a_label(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
+    """As competitions give them, in a folder and in a table."""
+    for number, path in enumerate(sorted((folder / "test").rglob("*.png"))):
+        path.rename(folder / "test" / f"{number}.png")
+    files = [(path, path.parent.name) for path in sorted((folder / "train").rglob("*.png"))]
+    rows = [f"{path},{label},train" for path, label in files] + [f"{folder}/test/0.png,,test"]
+    table = tmp_path_factory.mktemp("tables") / "list.csv"
+    table.write_text("\n".join(["path,label,split", *rows]))
+    for source in (folder, table):
+        with pytest.raises(DataError, match="no image of the test split can be used"):
+            load_source(str(source), on_bad_image="skip")
 
 
 def test_folders_and_stray_files_are_left_out_too(folder: Path) -> None:
