@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from procrustean.data.sources import TABLES
 from procrustean.errors import RunError
 from procrustean.method_files import plain_name
 from procrustean.method_labels import shown_label
@@ -44,19 +45,33 @@ def load_ongoing(directory: Path) -> Ongoing:
     if begun["format"] not in KNOWN_FORMATS:
         raise RunError(f"{file} has format {begun['format']!r}; this version of procrustean does not read it.")
     try:
-        return _ongoing(directory, begun["config"], begun["identity"])
+        source = _source_name(str(begun["config"]["source"]), begun.get("source_path"))
+        return _ongoing(directory, begun["config"], begun["identity"], source)
     except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
         raise RunError(
             f"{directory} is damaged ({type(error).__name__}: {error}). Start the run again in a new folder."
         ) from error
 
 
-def _ongoing(directory: Path, config: Mapping[str, Any], identity: Mapping[str, Any]) -> Ongoing:
+def _source_name(source: str, place: str | None) -> str:
+    """What the data set will be called when the run ends, by which it is found beside finished runs on the same data.
+
+    Args:
+        source: as the user has named it.
+        place: where the files of a user's own were found.
+    """
+    named, found = Path(source), Path(place or source)
+    if named.suffix.lower() in (".npz", *TABLES) and not found.is_dir():
+        return named.stem
+    return found.name or source
+
+
+def _ongoing(directory: Path, config: Mapping[str, Any], identity: Mapping[str, Any], source: str) -> Ongoing:
     records = _epochs(directory / EPOCHS_FILE)
     label = f"{shown_label(str(identity['method']))} (seed {config['seed']}, unfinished)"
     result = None
     if any("test" in record for record in records):
-        record = _record(label, config, identity, records)
+        record = _record(label, config, identity, records, source)
         check_record(record, str(directory), unfinished=True)
         result = Result(record, directory / CONFIG_FILE)
     return Ongoing(
@@ -92,11 +107,14 @@ def _epochs(file: Path) -> list[dict[str, Any]]:
 
 
 def _record(
-    label: str, config: Mapping[str, Any], identity: Mapping[str, Any], records: Sequence[Mapping[str, Any]]
+    label: str,
+    config: Mapping[str, Any],
+    identity: Mapping[str, Any],
+    records: Sequence[Mapping[str, Any]],
+    source: str,
 ) -> dict[str, Any]:
     counts = [int(count) for count in identity["counts"]]
     evaluated = [record for record in records if "test" in record]
-    source = str(config["source"])
     return {
         "format": KNOWN_FORMATS[-1],
         "label": label,
@@ -104,7 +122,7 @@ def _record(
         "config": dict(config),
         "recipe": {"name": config.get("recipe"), **identity["recipe"]},
         "data": {
-            "source": Path(source).stem if source.endswith(".npz") else Path(source).name or source,
+            "source": source,
             "classes": list(identity["classes"]),
             "counts": counts,
             "kind": config.get("imbalance"),

@@ -4,8 +4,11 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+from PIL import Image
 
+from procrustean.data.sources import load_source, place_of
 from procrustean.engine.training import _summary
 from procrustean.errors import RunError
 from procrustean.metrics import metrics_from_confusion
@@ -45,6 +48,29 @@ def begin(folder: Path, epochs: list[dict[str, Any]], **config: Any) -> Path:
 
 def epoch(correct: list[int], **more: Any) -> dict[str, Any]:
     return {"test": _summary(measured(correct)), **more}
+
+
+@pytest.mark.parametrize("kind", ["folder", "list.csv", "arrays.npz"])
+def test_the_data_are_called_as_in_the_result(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    random = np.random.default_rng(0)
+    place = tmp_path / ("cats" if kind == "folder" else "")
+    images = random.integers(0, 256, (12, 8, 8, 3), np.uint8)
+    for number, image in enumerate(images):
+        path = place / "ab"[number % 2] / f"{number}.png"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        Image.fromarray(image).save(path)
+    rows = [f"{'ab'[number % 2]}/{number}.png,{number % 2}" for number in range(12)]
+    (tmp_path / "list.csv").write_text("\n".join(["path,label", *rows]))
+    np.savez(tmp_path / "arrays.npz", train_images=images, train_labels=np.arange(12) % 2)
+    monkeypatch.chdir(place)
+    source = "." if kind == "folder" else kind
+    folder = begin(tmp_path / "run", [epoch([9, 5, 1])], source=source)
+    begun = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps({**begun, "source_path": place_of(source)}))
+    monkeypatch.chdir("/")
+    run = load_ongoing(folder).result
+    assert run is not None
+    assert run.data["source"] == load_source(str(place / source)).name
 
 
 def test_a_run_that_goes_on_reads_like_a_result(tmp_path: Path) -> None:
