@@ -14,6 +14,8 @@ from PIL import Image
 
 from procrustean import evaluate, export, fit, load_model, predict
 from procrustean.api import load_run
+from procrustean.calibration.thresholds import Threshold
+from procrustean.cli.thresholds import Thresholds
 from procrustean.data.sources import load_source
 from procrustean.errors import ConfigError, DataError, RunError
 from procrustean.predicting.loading import held_out_of
@@ -259,6 +261,13 @@ def test_a_run_without_held_out_images_is_not_calibrated(colours: Path, tmp_path
     assert all(text.startswith("not calibrated") for text in said)
     # A loss with the class sizes in it has taken all of them out of the scores: only of other methods it is not known.
     assert ["the prior may do so a second time" in text for text in said] == [False, True, False, False]
+
+
+def test_of_a_thousand_classes_with_few_images_some_are_named() -> None:
+    found = [Threshold(f"class {number}", 0.5, 0.9, 0.9, images=2) for number in range(1200)]
+    few, *_ = Thresholds(Path("run"), precision=0.9)._remarks(found)
+    assert few.startswith("Fewer than 30 held-out images of class 0, class 1, ")
+    assert few.endswith(", class 9 ... (1,200 in all): their lines are rough.")
 
 
 def test_thresholds_keep_what_they_promise(run: Path, call: Call) -> None:

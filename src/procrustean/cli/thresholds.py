@@ -52,9 +52,11 @@ class Thresholds:
 
     def _remarks(self, found: Sequence[Threshold]) -> Iterator[str]:
         """What to know before the numbers are used, and how to use them."""
+        from ..data.description import some_names
+
         few = [t.name for t in found if t.images < 30]
         if few:
-            yield f"Fewer than 30 held-out images of {', '.join(few)}: their lines are rough."
+            yield f"Fewer than 30 held-out images of {some_names(few)}: their lines are rough."
         yield (
             f"These are for the probabilities that {self._given_by()}. A class is announced for every image whose "
             "probability of it reaches the number, so an image may have several classes, or none."
