@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Any
 
 from procrustean.data.image_files import ImageFile, Problems
-from procrustean.data.listed import OnBadImage, check_classes, split_name
+from procrustean.data.listed import OnBadImage, split_name
 from procrustean.data.table_files import SHARE
-from procrustean.data.tables import needed_columns, rows_as_files
+from procrustean.data.tables import check_rows, needed_columns, rows_as_files
 from procrustean.errors import DataError
 from procrustean.extras import installing
 from procrustean.memory import free_memory
@@ -47,7 +47,7 @@ def list_hf_dataset(
         files += [ImageFile(prefix + row.name, row.content, side or row.split, row.label) for row in rows]
         bad.update({prefix + row: problem for row, problem in found.items()})
     if on_bad_image == "error":
-        check_classes(files, str(folder))
+        check_rows(files, bad, str(folder))
     return files
 
 

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from procrustean.data.bad_files import refuse
 from procrustean.data.image_files import ImageFile, Problems
 from procrustean.data.listed import SPLIT_NAMES as SIDES
 from procrustean.data.listed import OnBadImage, check_classes, composed, split_name
@@ -93,8 +94,15 @@ def rows_as_files(
         raise DataError(f"{where}: holds no rows; list one image per row")
     _refuse_if_none_is_there(files, where, folder)
     if check:
-        check_classes(files, where)
+        check_rows(files, bad, where)
     return files
+
+
+def check_rows(files: Sequence[ImageFile], bad: Problems, where: str) -> None:
+    """DataError for classes that are not right; where there are too few, what is wrong with the other rows says why."""
+    if len({file.label for file in files}) < 2:
+        refuse(bad, where)
+    check_classes(files, where)
 
 
 def _refuse_if_none_is_there(files: Sequence[ImageFile], where: str, folder: Path) -> None:
@@ -155,6 +163,10 @@ def _label(value: Any, column: str, classes: Sequence[str] | None) -> tuple[str,
             return "", f"label {value} in column {column!r}, but there are {len(classes)} class names"
         # -1 stands for "no label" in data sets whose test labels were never published.
         value = classes[value] if value >= 0 else None
+    if isinstance(value, list | Mapping):  # several classes of one image would become a class of their own
+        return "", f"{value!r:.80} in column {column!r} is no single label"
+    if isinstance(value, bytes):  # texts that were written without saying so
+        value = value.decode(errors="backslashreplace")
     missing = value is None or value != value  # a number that is none, as which tables keep what is missing
     text = "" if missing else str(value).strip()
     return text, "" if text else f"no label in column {column!r}"

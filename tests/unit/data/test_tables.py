@@ -201,6 +201,25 @@ def test_images_in_the_table_may_have_the_same_name(pictures: Path) -> None:
     assert len(splits.train) + len(splits.test) == 12
 
 
+def test_a_table_without_a_single_label_says_so(pictures: Path) -> None:
+    with pytest.raises(
+        DataError, match=r"12 files cannot be used; .*\n  row 2 \(images/0.png\): no label in column 'label'"
+    ):
+        load_source(table(pictures, rows(" " * 12)))
+
+
+def test_labels_in_a_parquet_file_are_single_texts(pictures: Path) -> None:
+    pyarrow = pytest.importorskip("pyarrow")
+    from pyarrow import parquet
+
+    paths, file = [f"images/{number}.png" for number in range(12)], str(pictures / "list.parquet")
+    parquet.write_table(pyarrow.table({"path": paths, "label": [b"a", b"b"] * 6}), file)
+    assert load_source(file).train.classes == ("a", "b")
+    parquet.write_table(pyarrow.table({"path": paths, "labels": [["a"], ["a", "b"]] * 6}), file)
+    with pytest.raises(DataError, match=r"row 2 \(images/1.png\): \['a', 'b'\] in column 'labels' is no single label"):
+        load_source(file)
+
+
 def test_a_number_of_bytes_is_no_image(pictures: Path) -> None:
     """`bytes(10**15)` would be as many zeros."""
     pa = pytest.importorskip("pyarrow")
