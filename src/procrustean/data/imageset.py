@@ -77,6 +77,8 @@ class ImageSet:
         new[[self.classes.index(name) for name in classes]] = np.arange(len(classes))
         labels = new[self.labels]
         kept = np.flatnonzero(labels >= 0)
+        if not len(kept):
+            raise DataError(f"there is no image of {_some(classes)}; choose other classes, or add images of these")
         return ImageSet(self.subset(kept).images, labels[kept].astype(np.int64), tuple(classes))
 
     def relabelled(self, order: Sequence[int] | Indices) -> ImageSet:
@@ -120,8 +122,15 @@ class Splits:
 
     def only(self, classes: Sequence[str]) -> Splits:
         """The same splits with some of the classes alone."""
-        val = None if self.val is None else self.val.only(classes)
-        return Splits(self.name, self.train.only(classes), self.test.only(classes), val, self.note)
+
+        def part(split: str, images: ImageSet) -> ImageSet:
+            try:
+                return images.only(classes)
+            except DataError as error:
+                raise DataError(f"{self.name}, {split} split: {error}") from error
+
+        val = None if self.val is None else part("val", self.val)
+        return Splits(self.name, part("train", self.train), part("test", self.test), val, self.note)
 
     @cached_property
     def hash(self) -> str:

@@ -122,6 +122,14 @@ def test_only_keeps_some_classes_in_the_order_given():
     assert base.only(base.classes).hash == base.hash
 
 
+def test_only_names_the_split_that_has_no_image_of_the_classes():
+    images = np.zeros((4, 2, 2, 1), np.uint8)
+    train = ImageSet(images, np.array([0, 1, 2, 2]), ("a", "b", "c"))
+    val = ImageSet(images[:1], np.array([2]), ("a", "b", "c"))
+    with pytest.raises(DataError, match=r"pets, val split: there is no image of a, b; choose other classes"):
+        Splits("pets", train, train, val).only(("a", "b"))
+
+
 @pytest.mark.parametrize(("classes", "message"), [(("nobody",), "no class 'nobody'"), (("twice",), "name each")])
 def test_only_refuses_unknown_and_repeated_classes(classes, message):
     base = make()
