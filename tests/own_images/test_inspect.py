@@ -21,8 +21,10 @@ from procrustean.advice.methods import advised, worth_comparing
 from procrustean.advice.planning import planned
 from procrustean.config import RunConfig
 from procrustean.console import PlainReporter
+from procrustean.data import duplicates
 from procrustean.data.imageset import ImageSet, Splits
 from procrustean.inspecting import inspect as inspecting
+from procrustean.inspecting import text as wording
 from procrustean.inspecting import timing
 from procrustean.inspecting.inspect import expectation, inspect_source
 from procrustean.inspecting.survey import _of_arrays, survey
@@ -302,6 +304,16 @@ def test_npz_and_known_data_sets(tmp_path: Path, call: Call) -> None:
     answer = call("inspect", "digits")
     assert answer.code == 0
     assert "ratio 1: mild, the classes are near equal" in answer.out
+
+
+def test_that_nearly_equal_images_are_not_looked_for_among_many_is_said(
+    messy: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for place in (duplicates, wording):
+        monkeypatch.setattr(place, "MOST_COMPARED", 5)
+    told = "\n".join(wording.describe_problems(survey(str(messy))))
+    assert "equal images (nearly equal ones are looked for among 5 at most): " in told
+    assert "near-duplicates" not in told
 
 
 def test_images_of_an_npz_file_are_named_by_their_places_in_it(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from ..console import command_text, duration_text
 from ..counts import imbalance_kind
 from ..data.bad_files import NAMED_BY_INSPECT, counted, named, parted
 from ..data.description import printable
+from ..data.duplicates import MOST_COMPARED
 from ..data.listed import OnBadImage
 from .survey import Survey, Twins
 from .timing import BESIDE_STEPS
@@ -173,13 +174,16 @@ def _range(numbers: Sequence[int]) -> str:
 
 
 def _twin_lines(found: Survey) -> list[str]:
+    what = "near-duplicates"
+    if sum(map(sum, found.counts.values())) > MOST_COMPARED:
+        what = f"equal images (nearly equal ones are looked for among {MOST_COMPARED:,} at most)"
     if not found.twins:
-        return ["near-duplicates: none"]
+        return [f"{what}: none"]
     if found.too_dark:
-        return [f"near-duplicates: cannot be told, since {found.too_dark}"]
+        return [f"{what}: cannot be told, since {found.too_dark}"]
     images = sum(len(twins.names) for twins in found.twins)
     groups = number_of(len(found.twins), "group")
-    lines = [f"near-duplicates: {images} images in {groups}; splits made here keep them together"]
+    lines = [f"{what}: {images} images in {groups}; splits made here keep them together"]
     across = [twins for twins in found.twins if twins.across]
     if across:
         lines.append(
