@@ -115,6 +115,14 @@ def test_images_held_out_of_the_source_are_held_against_the_source() -> None:
     assert "--hold-out-from" not in found
 
 
+def test_a_validation_set_that_is_not_used() -> None:
+    splits = Splits("mine", pictures((60, 30)), pictures((6, 6), 1), pictures((5, 4), 2))
+    config = RunConfig("mine", method="erm", net="small", epochs=10, batch_size=16, lr=0.025, device="cpu")
+    assert lint(prepare(config, splits=splits)) == []
+    (found,) = lint(prepare(replace(config, hold_out=0.2), splits=splits))
+    assert found.startswith("the 9 validation images are not used, since --hold-out 0.2 takes training images")
+
+
 def test_cmo_has_one_epoch_left_to_paste_in() -> None:
     assert lint(prepared(method="cmo", epochs=8)) == []
 

@@ -1,4 +1,4 @@
-"""Classes that give too much to the held-out set, or that nothing is tested on."""
+"""Classes that give too much to the held-out set, validation images that it replaces, classes without a test."""
 
 from __future__ import annotations
 
@@ -37,6 +37,17 @@ def _left_in_the_source(prepared: Prepared, held_out: ImageSet) -> Labels:
     counts = dict(zip(source.classes, source.counts, strict=True))
     whole: Labels = np.array([counts[name] for name in held_out.classes])
     return whole - held_out.counts
+
+
+def unused_validation(prepared: Prepared) -> list[str]:
+    """A validation set that was given, where training images are held out in its place."""
+    val, hold_out = prepared.splits.val, prepared.config.hold_out
+    if val is None or not hold_out:
+        return []
+    return [
+        f"the {len(val)} validation images are not used, since --hold-out {hold_out:g} takes training images in their "
+        "place; leave it out to choose and calibrate on them"
+    ]
 
 
 def untested(prepared: Prepared) -> list[str]:
