@@ -107,7 +107,7 @@ def load_cifar(
     for attempt in _attempts(files, roots, download, say):
         try:
             found = attempt()
-        except DataError as error:
+        except (DataError, OSError) as error:  # the latter of a folder that may not be read; others may
             tried.append(str(error))
             if say:
                 say(str(error))

@@ -91,10 +91,21 @@ def check_disk(folder: Path) -> list[Finding]:
 
 def check_data(places: list[Path]) -> list[Finding]:
     """The folders in which data sets are looked for."""
-    there = [place for place in places if place.is_dir()]
+    there, held, found = [], set[str](), list[Finding]()
+    for place in places:
+        try:
+            if place.is_dir():
+                held.update(path.name for path in place.iterdir() if not path.name.startswith("."))
+                there.append(place)
+        except OSError as error:
+            text = f"{place} cannot be looked at ({error.strerror}), and data sets are looked for there"
+            found.append(
+                problem("data", f"{text}: change that, or set the variable PROCRUSTEAN_DATA to another folder")
+            )
+    if found:
+        return found
     if not there:
         shown = ", ".join(map(str, places))
         return [note("data", f"none of {shown} exists yet; CIFAR is downloaded there when it is first used")]
-    held = sorted({path.name for place in there for path in place.iterdir() if not path.name.startswith(".")})
-    text = f"{', '.join(map(str, there))}: {', '.join(held[:6]) or 'empty'}{' ...' * (len(held) > 6)}"
+    text = f"{', '.join(map(str, there))}: {', '.join(sorted(held)[:6]) or 'empty'}{' ...' * (len(held) > 6)}"
     return [fine("data", text)]

@@ -116,6 +116,14 @@ def test_environment_and_cache_are_searched_in_turn(small, tmp_path, monkeypatch
     small.check(load_cifar(small.files, data_dir=tmp_path / "empty", download=False))
 
 
+def test_a_folder_that_cannot_be_looked_at_does_not_hide_the_next(small, tmp_path, monkeypatch):
+    monkeypatch.setenv("PROCRUSTEAN_DATA", str(tmp_path / ("x" * 300)))  # the system refuses so long a name
+    with pytest.raises(DataError, match="File name too long"):
+        load_cifar(small.files, download=False)
+    small.put_folder(tmp_path / "cache" / "procrustean" / small.files.folder)
+    small.check(load_cifar(small.files, download=False))
+
+
 def test_data_roots(tmp_path, monkeypatch):
     cache = tmp_path / "cache" / "procrustean"
     assert data_roots() == [cache]

@@ -78,6 +78,9 @@ def test_memory_disk_and_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     assert machine.check_data([tmp_path / "none"])[0].level == "note"
     (tmp_path / "cifar-10-batches-py").mkdir()
     assert "cifar-10-batches-py" in machine.check_data([tmp_path])[0].text
+    (found,) = machine.check_data([tmp_path, tmp_path / ("x" * 300)])  # the system refuses so long a name
+    assert found.level == "problem"
+    assert "cannot be looked at (File name too long)" in found.text
     assert machine.usable_cores() >= 1
 
 

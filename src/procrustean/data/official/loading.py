@@ -53,8 +53,11 @@ def found_store(layout: Layout, roots: list[Path], image_size: int | None = None
 
 def _stores(root: Path, layout: Layout) -> list[Path]:
     folder = store_path(root, layout.name, layout.size).parent
-    found = sorted(folder.glob(f"{layout.name}-*")) if folder.is_dir() else []
-    return [path for path in found if path.is_dir() and path.name.rpartition("-")[2].isdigit()]
+    try:
+        found = sorted(folder.glob(f"{layout.name}-*")) if folder.is_dir() else []
+        return [path for path in found if path.is_dir() and path.name.rpartition("-")[2].isdigit()]
+    except OSError:  # a folder that may not be read, such as the cache of another user, is no place of stores
+        return []
 
 
 def _notes(note: str, store: Store) -> str:

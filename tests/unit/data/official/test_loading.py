@@ -47,6 +47,14 @@ def test_a_prepared_data_set_is_a_source(
         assert build(splits, imbalance="natural").counts.tolist() == sorted(mini.known.per_class["train"])[::-1]
 
 
+def test_a_cache_that_cannot_be_looked_at_is_passed_over(
+    miniature: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stored(miniature("tiny"), tmp_path)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / ("x" * 300)))  # the system refuses so long a name
+    assert len(load_source("tiny-imagenet", data_dir=tmp_path).train) == 12
+
+
 def test_what_was_left_out_is_remembered(miniature: Make, tmp_path: Path) -> None:
     stored(miniature("imagenet-lt", faults=True), tmp_path)
     splits = load_source("imagenet-lt", data_dir=tmp_path)
