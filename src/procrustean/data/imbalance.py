@@ -174,7 +174,7 @@ def build(
     """
     source = splits.train
     _refuse_empty_classes(splits)
-    if hold_out < 0 or (hold_out >= 1 and hold_out != int(hold_out)):
+    if not (math.isfinite(hold_out) and hold_out >= 0) or (hold_out >= 1 and hold_out != int(hold_out)):
         raise ConfigError(f"hold_out must be 0, a share below 1 or the number of images per class, got {hold_out}")
     everything = np.arange(len(source), dtype=np.int64)
     if hold_out_from == "source":

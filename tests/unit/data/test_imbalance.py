@@ -346,6 +346,8 @@ def test_hashes_follow_the_split():
         ({"imbalance": "step", "rho": 0.1}, ConfigError, "at least 1, got 0.1"),
         ({"imbalance": "step", "rho": 100}, ConfigError, "largest possible rho is 20"),
         ({"imbalance": "natural", "hold_out": -1}, ConfigError, "got -1"),
+        ({"imbalance": "natural", "hold_out": float("nan")}, ConfigError, "got nan"),
+        ({"imbalance": "natural", "hold_out": float("inf")}, ConfigError, "got inf"),
         ({"imbalance": "natural", "hold_out": 50}, ConfigError, "hold out 29 or fewer"),
         ({"imbalance": "step", "rho": 2, "data_seed": -1}, ConfigError, "seed lies in"),
     ],
