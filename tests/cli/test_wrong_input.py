@@ -159,7 +159,7 @@ def test_a_page_that_cannot_be_written(call: Call) -> None:
         (("--lr", "nan"), ["lr = nan received"]),
         (("--batch-size", "0"), ["batch_size = 0 received"]),
         (("--weight-decay", "-1"), ["weight_decay = -1.0 received"]),
-        (("--data-seed", "-1", "--hold-out", "1"), ["data seed"]),
+        (("--data-seed", "-1", "--hold-out", "1"), ["data_seed = -1 received"]),
         (("--image-size", "16"), ["image_size is for image files"]),
         (("--imbalance", "step", "--rho", "6.5"), ["leaves a class without images", "largest possible rho is 6"]),
         (("--imbalance", "long_tailed", "--rho", "0.5"), ["at least 1, got 0.5"]),
