@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+import gc
+import traceback
+import weakref
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
@@ -428,6 +431,28 @@ def test_an_error_is_kept_in_its_run() -> None:
     assert str(members[0].error) == "mine"
     assert members[1].error is None
     assert log[-1] == "end good"
+
+
+def test_a_failed_run_leaves_its_memory_to_the_others_and_tells_where_it_failed() -> None:
+    kept: list[weakref.ref[torch.nn.Module]] = []
+
+    def failing() -> Iterator[None]:
+        net = torch.nn.Linear(2, 2)
+        kept.append(weakref.ref(net))
+        yield
+        raise ValueError("broken")
+
+    def going_on() -> Iterator[None]:
+        for _ in range(3):
+            yield
+        gc.collect()
+        assert kept[0]() is None
+
+    bad, good = Member("bad", 2.0, failing), Member("good", 1.0, going_on)
+    run_fleet([bad, good], width=2, device=CPU)
+    assert good.error is None
+    assert bad.error is not None
+    assert traceback.extract_tb(bad.error.__traceback__)[-1].name == "failing"
 
 
 def test_stopping_at_once_ends_the_fleet() -> None:

@@ -6,6 +6,7 @@ is taken out, the others go on. A run draws the same random numbers here as alon
 
 from __future__ import annotations
 
+import traceback
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
@@ -77,6 +78,8 @@ def _take_turn(member: Member) -> None:
         member.done = True
     except Exception as error:
         member.error, member.done = error, True
+        # Its traceback would keep network and images of the failed run in memory while the others go on.
+        traceback.clear_frames(error.__traceback__)
     if member.done:
         member.turns = None
 
