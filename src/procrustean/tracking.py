@@ -121,8 +121,9 @@ def scalars_of(record: Mapping[str, Any], classes: list[str]) -> dict[str, float
 
 class _TensorBoard:
     def __init__(self, module: Any, folder: Path, config: Mapping[str, Any], first_epoch: int) -> None:
-        # A resumed run trains the epochs after its checkpoint again; what was logged of them does not count.
-        self._writer = module.SummaryWriter(log_dir=str(folder), purge_step=first_epoch + 1 if first_epoch else None)
+        # A resumed run trains the epochs after its checkpoint again, all of them if there is none; what was logged of
+        # them does not count.
+        self._writer = module.SummaryWriter(log_dir=str(folder), purge_step=first_epoch + 1)
         lines = "\n".join(f"    {name}: {value}" for name, value in config.items())
         self._writer.add_text("config", lines, 0)
 

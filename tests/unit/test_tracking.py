@@ -124,6 +124,23 @@ def test_a_resumed_run_goes_on_in_the_same_place(tmp_path: Path, monkeypatch: py
     assert [step for step, _ in scalars(run / "tensorboard")["loss"]] == [1, 2, 3]
 
 
+def test_a_run_that_begins_anew_is_logged_once(tmp_path: Path) -> None:
+    class Killed(BaseException):
+        pass
+
+    class InTheSecondEpoch(SilentReporter):
+        def epoch_done(self, name: str, epoch: int, record: dict[str, Any]) -> None:
+            if epoch == 1:
+                raise Killed
+
+    run = tmp_path / "run"
+    with pytest.raises(Killed):
+        fit("digits", run_dir=run, reporter=InTheSecondEpoch(), log="tensorboard", **SETTINGS)
+    assert not (run / "checkpoints.json").exists()
+    api.resume(run, log="tensorboard")
+    assert [step for step, _ in scalars(run / "tensorboard")["loss"]] == [1, 2, 3]
+
+
 @pytest.mark.parametrize("tool", ["wandb", "trackio"])
 def test_hosted_tools_get_config_and_numbers(
     tool: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
