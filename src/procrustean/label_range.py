@@ -15,7 +15,8 @@ def check_label_range(labels: Tensor, classes: int) -> None:
     """
     if labels.device.type != "cpu" or torch.compiler.is_compiling() or not labels.numel():
         return
-    lowest, highest = (int(value) for value in labels.aminmax())
+    # As int64: PyTorch compares no unsigned integers of 16 bits or more.
+    lowest, highest = (int(value) for value in labels.long().aminmax())
     if lowest < 0 or highest >= classes:
         raise DataError(
             f"label {lowest if lowest < 0 else highest} received, but there are {classes} classes; labels count from "

@@ -207,9 +207,13 @@ class MFW(nn.Module):
             )
         if not self._may_read(labels):
             return
-        if labels.numel() and not (0 <= int(labels.min()) and int(labels.max()) < classes):
+        if not labels.numel():
+            return
+        # As int64: PyTorch compares no unsigned integers of 16 bits or more.
+        lowest, highest = (int(value) for value in labels.long().aminmax())
+        if lowest < 0 or highest >= classes:
             raise DataError(
-                f"labels from {int(labels.min())} to {int(labels.max())} received, but the {classes} class "
+                f"labels from {lowest} to {highest} received, but the {classes} class "
                 f"counts allow 0 to {classes - 1}; give one count per class, in label order, and leave rows without "
                 "a label out: none is ignored"
             )

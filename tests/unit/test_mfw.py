@@ -196,7 +196,9 @@ class TestDraws:
             assert torch.equal(mfw(z, labels), first)
         assert not torch.equal(first, second)
 
-    @pytest.mark.parametrize("dtype", [torch.uint8, torch.int8, torch.int16, torch.int32])
+    @pytest.mark.parametrize(
+        "dtype", [torch.uint8, torch.uint16, torch.uint32, torch.uint64, torch.int8, torch.int16, torch.int32]
+    )
     def test_labels_of_every_integer_type(self, dtype: torch.dtype) -> None:
         mfw, labels = MFW(C10_STEP), torch.arange(10)  # as many labels as classes: a mask would fit, too
         mix, wanted = mfw.sample(labels.to(dtype), seeded(0)), mfw.sample(labels, seeded(0))

@@ -251,3 +251,9 @@ class TestDRW:
 def test_the_weighted_mean_refuses_labels_that_name_no_class(label: int) -> None:
     with pytest.raises(DataError, match=f"label {label} received, but there are 3 classes"):
         DRW([80, 30, 10], epochs=10).weighted_mean(torch.ones(2), torch.tensor([0, label]), 9)
+
+
+def test_the_weighted_mean_takes_labels_of_every_integer_type() -> None:
+    drw, losses, labels = DRW([80, 30, 10], epochs=10), torch.rand(3), torch.arange(3)
+    for dtype in (torch.uint8, torch.uint16, torch.uint32, torch.int16, torch.int32):
+        assert torch.equal(drw.weighted_mean(losses, labels.to(dtype), 9), drw.weighted_mean(losses, labels, 9))

@@ -52,6 +52,7 @@ def feature_deviation(
         torch.as_tensor(given) for given in (train_features, train_labels, test_features, test_labels)
     )
     classes = _checked(train, train_labels, test, test_labels, rounds)
+    train_labels, test_labels = train_labels.long(), test_labels.long()
     kind = torch.promote_types(train.dtype, torch.float32)
     train, test = (F.normalize(features.to(kind), dim=1) for features in (train, test))
     counts = torch.bincount(train_labels, minlength=classes).tolist()
@@ -99,7 +100,7 @@ def _checked(train: Tensor, train_labels: Tensor, test: Tensor, test_labels: Ten
         if len(labels) != len(features):
             raise DataError(f"{len(labels)} {name}_labels received for {len(features)} rows of {name}_features")
         check_class_indices(f"{name}_labels", labels, 1 << 31)
-        largest = max(largest, int(labels.max()))
+        largest = max(largest, int(labels.long().max()))
     if train.shape[1] != test.shape[1]:
         raise DataError(f"features of width {train.shape[1]} (train) and {test.shape[1]} (test) cannot be compared")
     if rounds < 1:

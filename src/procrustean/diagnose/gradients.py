@@ -77,7 +77,7 @@ def mean_per_class(values: Tensor, labels: Tensor, classes: int) -> Tensor:
     """
     check_class_indices("labels", labels, classes)
     sums = values.new_zeros(classes, dtype=torch.float64).index_add_(0, labels.long(), values.double())
-    counts = torch.bincount(labels, minlength=classes)
+    counts = torch.bincount(labels.long(), minlength=classes)
     return sums / counts.where(counts > 0, torch.nan)
 
 

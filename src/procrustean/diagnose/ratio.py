@@ -28,8 +28,8 @@ def classification_ratio(predictions: Tensor, labels: Tensor, classes: int) -> T
         check_class_indices(name, values, classes)
     if len(predictions) != len(labels):
         raise DataError(f"{len(predictions)} predictions received for {len(labels)} labels; give one for each image")
-    own = torch.bincount(labels, minlength=classes).double()
-    return torch.bincount(predictions, minlength=classes) / own.where(own > 0, torch.nan)
+    own = torch.bincount(labels.long(), minlength=classes).double()
+    return torch.bincount(predictions.long(), minlength=classes) / own.where(own > 0, torch.nan)
 
 
 def check_class_indices(name: str, values: Tensor, classes: int) -> None:
@@ -38,6 +38,7 @@ def check_class_indices(name: str, values: Tensor, classes: int) -> None:
     if not whole or values.dim() != 1 or values.dtype == torch.bool:
         found = f"{values.dtype} {tuple(values.shape)}" if isinstance(values, Tensor) else type(values).__name__
         raise DataError(f"{name} of {found} received; give a tensor of class indices, integers of shape [N]")
-    if values.numel() and not (0 <= int(values.min()) and int(values.max()) < classes):
-        low, high = int(values.min()), int(values.max())
+    # As int64: PyTorch compares no unsigned integers of 16 bits or more.
+    low, high = (int(value) for value in values.long().aminmax()) if values.numel() else (0, 0)
+    if low < 0 or high >= classes:
         raise DataError(f"{name} from {low} to {high} received; {classes} classes allow 0 to {classes - 1}")

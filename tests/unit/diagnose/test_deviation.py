@@ -60,6 +60,13 @@ def test_it_is_the_definition_with_loops(size: int | None) -> None:
     assert found.tolist() == pytest.approx(reference(train, test, 20, size or 3, 3), rel=1e-12)
 
 
+@pytest.mark.parametrize("kind", [torch.uint8, torch.uint16, torch.int32])
+def test_labels_of_any_integers(kind: torch.dtype) -> None:
+    (train, train_labels), (test, test_labels) = data(0, (9, 7, 3)), data(1, (4, 6, 5))
+    wanted = feature_deviation(train, train_labels, test, test_labels)
+    assert feature_deviation(train, train_labels.to(kind), test, test_labels.to(kind)).equal(wanted)
+
+
 def test_many_rounds_come_to_the_mean_over_all_samples() -> None:
     train, test = data(2, (6, 3)), data(3, (5, 5))
     rows, others = of_class(*train, 0), of_class(*test, 0)

@@ -181,7 +181,7 @@ def test_layers_that_have_no_single_output_are_refused(images: Tensor, labels: T
         feature_gradient_norms(Twice(), "layer", x, labels, batch_size=0)
 
 
-@pytest.mark.parametrize("kind", [torch.uint8, torch.int8, torch.int16, torch.int32])
+@pytest.mark.parametrize("kind", [torch.uint8, torch.uint16, torch.uint32, torch.int8, torch.int16, torch.int32])
 def test_labels_of_any_integers(kind: torch.dtype, net: nn.Module, images: Tensor, labels: Tensor) -> None:
     norms = feature_gradient_norms(net, "first", images, labels)
     assert feature_gradient_norms(net, "first", images, labels.to(kind)).equal(norms)
