@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from .counts import checked_counts
-from .errors import ConfigError
+from .errors import ConfigError, DataError
 from .label_range import check_label_range
 from .recipe import whole_epochs
 from .types import Clock
@@ -193,6 +193,16 @@ class DRW(nn.Module):
 
     def weighted_mean(self, losses: Tensor, labels: Tensor, epoch: float) -> Tensor:
         """Mean of per-sample losses [B] by the weights of their classes, for other losses than cross-entropy."""
+        if labels.dim() != 1 or labels.is_floating_point() or labels.dtype == torch.bool:
+            raise DataError(
+                f"labels of shape {tuple(labels.shape)} and type {labels.dtype} received; give class indices, integers "
+                "of shape [batch]"
+            )
+        if losses.shape != labels.shape:  # of a single number the weights would cancel out unseen
+            raise DataError(
+                f"losses of shape {tuple(losses.shape)} received for {len(labels)} labels; give one per sample, for "
+                'example F.cross_entropy(..., reduction="none")'
+            )
         check_label_range(labels, len(self.weights))
         own = self._checked(epoch, frames=1)[labels.long()]
         return (own * losses).sum() / own.sum()

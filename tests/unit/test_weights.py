@@ -257,3 +257,15 @@ def test_the_weighted_mean_takes_labels_of_every_integer_type() -> None:
     drw, losses, labels = DRW([80, 30, 10], epochs=10), torch.rand(3), torch.arange(3)
     for dtype in (torch.uint8, torch.uint16, torch.uint32, torch.int16, torch.int32):
         assert torch.equal(drw.weighted_mean(losses, labels.to(dtype), 9), drw.weighted_mean(losses, labels, 9))
+
+
+@pytest.mark.parametrize("shape", [(), (1,), (3, 1)])
+def test_the_weighted_mean_refuses_losses_that_are_not_one_per_sample(shape: tuple[int, ...]) -> None:
+    with pytest.raises(DataError, match="received for 3 labels; give one per sample"):
+        DRW([80, 30, 10], epochs=10).weighted_mean(torch.ones(shape), torch.arange(3), 9)
+
+
+@pytest.mark.parametrize("labels", [torch.eye(3), torch.arange(3.0), torch.ones(3, dtype=torch.bool)])
+def test_the_weighted_mean_refuses_labels_that_are_no_class_indices(labels: torch.Tensor) -> None:
+    with pytest.raises(DataError, match="give class indices, integers of shape"):
+        DRW([80, 30, 10], epochs=10).weighted_mean(torch.ones(3), labels, 9)
