@@ -6,6 +6,7 @@ can be captured or compiled; the samplers behind torch.distributions.Beta do non
 
 from __future__ import annotations
 
+import math
 from functools import lru_cache
 
 import torch
@@ -23,12 +24,13 @@ def _quantiles(alpha: float) -> Tensor:
     # On the logit scale v = log(x / (1 - x)) the density (x (1 - x))^alpha is smooth for any alpha; on [0, 1]
     # it has poles for alpha < 1. Its tails fall like exp(-alpha |v|), its core is sqrt(2 / alpha) wide.
     reach = 40.0 / alpha + 8.0 * (2.0 / alpha) ** 0.5
-    v = torch.linspace(-reach, reach, _GRID, dtype=torch.float64)
+    # On the CPU whatever the default device is: the table is kept for models of any device.
+    v = torch.linspace(-reach, reach, _GRID, dtype=torch.float64, device="cpu")
     log_x, log_rest = torch.nn.functional.logsigmoid(v), torch.nn.functional.logsigmoid(-v)
-    density = (alpha * (log_x + log_rest + 2 * torch.log(torch.tensor(2.0, dtype=torch.float64)))).exp()
+    density = (alpha * (log_x + log_rest + 2 * math.log(2.0))).exp()
     cumulative = torch.cat([density.new_zeros(1), torch.cumulative_trapezoid(density, v)])
     cumulative = cumulative / cumulative[-1]
-    wanted = (torch.arange(TABLE_SIZE, dtype=torch.float64) + 0.5) / TABLE_SIZE
+    wanted = (torch.arange(TABLE_SIZE, dtype=torch.float64, device="cpu") + 0.5) / TABLE_SIZE
     right = torch.searchsorted(cumulative, wanted).clamp(1, _GRID - 1)
     left = right - 1
     share = (wanted - cumulative[left]) / (cumulative[right] - cumulative[left])
@@ -44,7 +46,7 @@ def beta_quantiles(alpha: float) -> Tensor:
     """
     if not 0.001 <= alpha <= 10_000:
         raise ConfigError(f"alpha = {alpha!r} received; Beta(alpha, alpha) needs alpha from 0.001 to 10000")
-    return _quantiles(float(alpha)).float()
+    return _quantiles(float(alpha)).to(torch.get_default_device(), torch.float32)
 
 
 def from_uniform(table: Tensor, u: Tensor) -> Tensor:

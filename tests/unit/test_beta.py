@@ -54,6 +54,12 @@ def test_tables_are_independent_copies() -> None:
     assert beta_quantiles(3.0).mean().item() == pytest.approx(0.5, abs=1e-6)
 
 
+def test_a_table_made_first_for_another_device_serves_all() -> None:
+    with torch.device("meta"):
+        assert beta_quantiles(3.21).is_meta
+    assert beta_quantiles(3.21).mean().item() == pytest.approx(0.5, abs=1e-6)
+
+
 def test_draws_follow_the_distribution() -> None:
     u = torch.rand(50_000, generator=torch.Generator().manual_seed(0))
     draws = from_uniform(beta_quantiles(0.5), u).numpy()
