@@ -11,10 +11,10 @@ from collections.abc import Mapping
 from contextlib import redirect_stdout
 from importlib import import_module
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, get_args
 
 from .console import Reporter
-from .errors import ConfigError
+from .errors import ConfigError, one_of
 from .extras import installing
 from .passing_on import PassingOn
 
@@ -156,6 +156,7 @@ class _Hosted:
 
 def imported(tool: Tool) -> Any:
     """The tool's module; ConfigError with the extra to install where it is missing."""
+    one_of("log", tool, get_args(Tool))
     module = {"tensorboard": "torch.utils.tensorboard"}.get(tool, tool)
     try:
         return import_module(module)

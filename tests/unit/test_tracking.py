@@ -4,7 +4,7 @@ import sys
 from contextlib import nullcontext
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -194,6 +194,12 @@ def test_a_missing_tool_is_named_before_images_are_loaded(tmp_path: Path, monkey
     monkeypatch.setitem(sys.modules, "wandb", None)
     with pytest.raises(ConfigError, match="--log wandb needs the package wandb"):
         fit(str(tmp_path / "no images"), log="wandb")
+
+
+def test_a_tool_that_there_is_not_is_refused(tmp_path: Path) -> None:
+    """Also one of the name of some other module, which would be imported."""
+    with pytest.raises(ConfigError, match="log = 'csv' received; accepted: 'tensorboard', 'wandb', 'trackio'"):
+        fit("digits", run_dir=tmp_path / "run", log=cast(Any, "csv"), **SETTINGS)
 
 
 def test_closing_in_the_middle_ends_the_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
