@@ -73,8 +73,10 @@ def begin_or_go_on(
     """
     if not (path / "config.json").exists():
         new = prepared({})
-        directory = RunDirectory.create(path, config, identity_of(new), why)
-        return OngoingRun(new, directory, reporter, stop=stop, log=log, show=show)
+        # While the images were loaded, another process with the same runs may have begun this one, or finished it.
+        if not (path / "config.json").exists():
+            directory = RunDirectory.create(path, config, identity_of(new), why)
+            return OngoingRun(new, directory, reporter, stop=stop, log=log, show=show)
     directory, existing, identity = RunDirectory.open(path)
     if existing.hash != spelt_as(existing, directory.source_path(), config).hash:
         directory.refuse_reuse(config)

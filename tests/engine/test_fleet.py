@@ -178,6 +178,25 @@ def test_an_interrupted_fleet_goes_on_and_repeats_nothing(
     assert [outcome.result for outcome in again] == [outcome.result for outcome in outcomes]
 
 
+def test_a_run_that_another_process_finishes_meanwhile_is_no_failure(
+    fleet: list[RunConfig], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    prepare = many.prepare
+
+    def overtaken(config: RunConfig, **settings: Any) -> Any:
+        ready = prepare(config, **settings)
+        if not (config.run_dir / "config.json").exists():
+            fit(config)
+        return ready
+
+    monkeypatch.setattr(many, "prepare", overtaken)
+    recorder = Recorder()
+    (outcome,) = fit_many(fleet[:1], reporter=recorder)
+    assert outcome.error is None
+    assert outcome.result is not None
+    assert not recorder.begun
+
+
 def test_a_stopped_fleet_begins_no_further_run(fleet: list[RunConfig], stop_after: StopAfter) -> None:
     stop_after(2, many)
     with pytest.raises(Stopped):
