@@ -12,6 +12,8 @@ import torch
 def undisturbed() -> Iterator[None]:
     """Inside, gradients are on, autocast is off, new tensors are float32 and on the CPU, whatever holds outside.
 
+    Products of float32 matrices are computed in float32, too.
+
     A run computes the same in every program, or `precision` and the seed would not say what it is.
     """
     before = torch.get_default_dtype()
@@ -23,6 +25,32 @@ def undisturbed() -> Iterator[None]:
                 stack.enter_context(torch.autocast(device, enabled=False))
         if torch.get_default_device().type != "cpu":
             stack.enter_context(torch.device("cpu"))  # a generator of another device draws other weights
+        stack.enter_context(_whole_products())
         stack.callback(torch.set_default_dtype, before)
         torch.set_default_dtype(torch.float32)
         yield
+
+
+@contextmanager
+def _whole_products() -> Iterator[None]:
+    """Undo `torch.set_float32_matmul_precision`, by which programs allow TF32 and bf16 in products of float32."""
+    if (before := _products()) == "highest":
+        yield
+        return
+    parts = (torch.backends.mkldnn.matmul, torch.backends.cuda.matmul)  # type: ignore[attr-defined]
+    each = [part.fp32_precision for part in parts]
+    torch.set_float32_matmul_precision("highest")
+    try:
+        yield
+    finally:
+        if before is not None:
+            torch.set_float32_matmul_precision(before)
+        for part, precision in zip(parts, each, strict=True):
+            part.fp32_precision = precision
+
+
+def _products() -> str | None:
+    try:
+        return torch.get_float32_matmul_precision()
+    except RuntimeError:  # set for one kind of device alone, which has no common name
+        return None

@@ -12,6 +12,7 @@ import pytest
 import torch
 
 from procrustean import RunConfig, adjust, evaluate, export, fit, load_model
+from procrustean.ambient import undisturbed
 from procrustean.api import FinishedRun
 from procrustean.data.imageset import Splits
 from procrustean.diagnose import diagnose_run
@@ -86,3 +87,24 @@ def test_using_a_run_computes_the_same(
         assert np.array_equal(load_model(plain.path).scores(pixels), scores)
         assert diagnose_run(plain.path, splits=splits).to_json() == measured
         assert export(plain.path, form="torch", output=tmp_path / "exported").difference < 1e-6
+
+
+def test_products_are_computed_in_float32() -> None:
+    torch.set_float32_matmul_precision("medium")
+    try:
+        with undisturbed():
+            assert torch.get_float32_matmul_precision() == "highest"
+        assert torch.get_float32_matmul_precision() == "medium"
+    finally:
+        torch.set_float32_matmul_precision("highest")
+
+
+def test_products_of_one_kind_of_device_too() -> None:
+    of_cpus = torch.backends.mkldnn.matmul  # type: ignore[attr-defined]
+    of_cpus.fp32_precision = "bf16"
+    try:
+        with undisturbed():
+            assert of_cpus.fp32_precision == "ieee"
+        assert of_cpus.fp32_precision == "bf16"
+    finally:
+        torch.set_float32_matmul_precision("highest")
