@@ -67,7 +67,8 @@ def recalibrate(model: nn.Module, batches: Iterable[Any], *, on: On = "auto") ->
             coming(size)
             with ExitStack() as labelled:
                 for handle in handles if mixed else ():
-                    labelled.enter_context(handle(label_of(batch).to(device)))
+                    labels = label_of(batch)  # what is no tensor is refused by MFW
+                    labelled.enter_context(handle(labels.to(device) if isinstance(labels, Tensor) else labels))
                 model(*args, **kwargs)
             passed += 1
         if not passed:

@@ -169,3 +169,10 @@ def test_after_an_error_the_statistics_are_those_of_before(batches: Batches) -> 
 def test_errors(given: Any, on: Any, error: type[Exception], message: str) -> None:
     with pytest.raises(error, match=message):
         recalibrate(Model(), given, on=on)
+
+
+def test_labels_that_are_no_tensor_are_refused(batches: Batches) -> None:
+    model = Model()
+    MFW([90, 10]).attach(model, "layer1")
+    with pytest.raises(DataError, match="labels of type list received; give a tensor of class indices"):
+        recalibrate(model, [(images, labels.tolist()) for images, labels in batches])
