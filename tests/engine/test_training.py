@@ -762,6 +762,11 @@ def test_a_rebuilt_network_is_evaluated_again(rebuilding: str, splits: Splits, r
     assert evaluate(run.path, splits=splits) == run.metrics
 
 
+def test_nothing_of_the_finished_network_stays_frozen(splits: Splits, run_settings: dict[str, Any]) -> None:
+    run = fit(splits, **{**run_settings, "method": "crt"})
+    assert all(parameter.requires_grad for parameter in run.net.parameters())
+
+
 def test_a_method_may_finish_the_network(
     register: Callable[..., None],
     splits: Splits,

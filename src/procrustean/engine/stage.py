@@ -267,8 +267,9 @@ class StageRun:
             feed.close()
 
     def finish(self) -> None:
-        """Give the network its own parameters back and take the objective's hooks off."""
+        """Give the network its own parameters back, all of them to be trained, and take the objective's hooks off."""
         self.parameters.release()
+        self.net.requires_grad_(True)  # who trains it on would otherwise train what the last stage did, without a word
         self.objective.unbind()
 
 
