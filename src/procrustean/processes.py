@@ -240,13 +240,17 @@ def work() -> None:
 
 
 def _trained(config: RunConfig, sources: Sources, log: Tool | None, reporter: Reporter) -> dict[str, Any]:
+    stopped: dict[str, Any] = {"outcome": "stopped and saved", "stopped": True}
     try:
-        (outcome,) = fit_many([config], sources=sources, width=1, log=log, reporter=reporter)
+        # A scheduler that signals every process of a job has signalled this one before the program asks it to stop: the
+        # second signal must not end it while it saves.
+        with stop_on_signal(lambda text: None) as asked:
+            (outcome,) = fit_many([config], sources=sources, width=1, log=log, reporter=reporter, time_up=asked)
     except Stopped:
-        return {"outcome": "stopped and saved", "stopped": True}
+        return stopped
     error = outcome.error
     if error is None:
-        return {"outcome": "finished"}
+        return stopped if outcome.result is None else {"outcome": "finished"}
     text = failure_text(error)
     said = text if outcome.elsewhere else f"failed: {text}"
     return {"outcome": said, "error": text, "elsewhere": outcome.elsewhere}

@@ -18,7 +18,8 @@ from procrustean import processes
 from procrustean.config import RunConfig
 from procrustean.console import SilentReporter
 from procrustean.errors import ConfigError
-from procrustean.many import fit_many
+from procrustean.loading import Sources
+from procrustean.many import Outcome, fit_many
 from procrustean.processes import fit_in_processes
 
 Same = Callable[[Path, Path], None]
@@ -135,6 +136,45 @@ def test_processes_end_with_the_program_and_save(
     assert not list(run.glob(".*.tmp"))
     time.sleep(0.2)
     assert (run / "epochs.jsonl").read_bytes() == before
+
+
+@pytest.fixture
+def ended() -> Iterator[list[int]]:
+    """Signals that would have ended the process."""
+    found: list[int] = []
+    before = signal.signal(signal.SIGTERM, lambda number, frame: found.append(number))
+    yield found
+    signal.signal(signal.SIGTERM, before)
+
+
+def test_a_process_that_saves_is_not_ended_by_a_second_signal(
+    grid: Callable[..., list[RunConfig]], tmp_path: Path, ended: list[int]
+) -> None:
+    """Of a scheduler that signals all processes, and of the program that asks its own to stop."""
+
+    class Signalled(SilentReporter):
+        def epoch_done(self, name: str, epoch: int, record: dict[str, Any]) -> None:
+            signal.raise_signal(signal.SIGTERM)
+            signal.raise_signal(signal.SIGTERM)
+
+    (config,) = grid(tmp_path, 1, 20)
+    assert processes._trained(config, Sources(), None, Signalled())["stopped"]
+    assert (tmp_path / "0/checkpoints.json").exists()
+    assert not (tmp_path / "0/result.json").exists()
+    assert not ended
+
+
+def test_a_signal_before_the_run_begins_stops_it(
+    grid: Callable[..., list[RunConfig]], tmp_path: Path, ended: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def signalled(*args: Any, **settings: Any) -> list[Outcome]:
+        signal.raise_signal(signal.SIGTERM)
+        return fit_many(*args, **settings)
+
+    monkeypatch.setattr(processes, "fit_many", signalled)
+    assert processes._trained(grid(tmp_path, 1)[0], Sources(), None, SilentReporter())["stopped"]
+    assert not (tmp_path / "0").exists()
+    assert not ended
 
 
 def children(process: int) -> list[int]:
