@@ -18,6 +18,7 @@ import threading
 from importlib import import_module
 from typing import IO, Any
 
+from ..engine.stopping import SIGNALS
 from ..errors import RunError
 
 _START = "import sys; sys.path[:] = {path!r}; from procrustean.data.workers import work; work()"
@@ -91,7 +92,7 @@ class _Worker:
 
     def end(self) -> None:
         # A worker that waits for a job ends by itself; one in the middle of a job need not finish it.
-        self._process.terminate()
+        self._process.kill()
         self._process.wait()
         for pipe in (self._to, self._from):
             try:
@@ -102,8 +103,10 @@ class _Worker:
 
 def work() -> None:
     """What a worker process does: answer one job after the other until its pipe is closed."""
-    # Ctrl-C reaches the whole group of processes; the program itself decides what becomes of its workers.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    # Ctrl-C reaches the whole group of processes, and a scheduler signals all of a job. The program itself decides what
+    # becomes of its workers, and needs them for the step after which it saves.
+    for number in SIGNALS:
+        signal.signal(number, signal.SIG_IGN)
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # what a library prints must not get between the answers
     jobs = sys.stdin.buffer

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from procrustean.data.workers import WorkerPool
+from procrustean.engine.stopping import SIGNALS
 from procrustean.errors import RunError
 
 TASKS = """
@@ -21,6 +22,7 @@ def noisy(x): print("printed"); return x
 def fails(x): raise ValueError(f"cannot do {x}")
 def dies(x): os.kill(os.getpid(), signal.SIGKILL)
 def slow(x): time.sleep(x); return os.getpid()
+def signalled(x): os.kill(os.getpid(), x); time.sleep(0.05); return x
 """
 
 
@@ -63,6 +65,12 @@ def test_errors_are_told_with_their_reason(pool: type[WorkerPool]) -> None:
         failing.run(3)
     with pytest.raises(RunError, match=r"ended with exit code -9 .* fewer --workers"):
         pool("dies").run(0)
+
+
+@pytest.mark.parametrize("number", SIGNALS)
+def test_what_stops_the_program_does_not_end_its_workers(number: int, pool: type[WorkerPool]) -> None:
+    """A scheduler signals all processes of a job; the program still needs the batch that is being made."""
+    assert pool("signalled").run(int(number)) == number
 
 
 def test_closing_ends_the_processes(pool: type[WorkerPool]) -> None:
