@@ -63,8 +63,8 @@ def advised(counts: Sequence[int]) -> Advice:
     elsewhere = "" if many == near else _beaten_text(many, near) if setting == near else _nearer_text(near, best)
     place = f"the nearest to these counts{f' with {LEAST_COMPARED} methods or more' * (setting != near)}"
     why = (
-        f"best of {1 + len(others)} methods measured on {setting.name} ({setting.largest} to {setting.smallest} "
-        f"images per class, {place}): {_percent(best)}{plain}, {best.seeds} seeds{doubt}{elsewhere} "
+        f"best of {1 + len(others)} methods measured with three seeds or more on {setting.name} ({setting.largest} to "
+        f"{setting.smallest} images per class, {place}): {_percent(best)}{plain}, {best.seeds} seeds{doubt}{elsewhere} "
         "(docs/which-method.md)"
     )
     return Advice(Choice(best.method, best.drw), why)
@@ -92,10 +92,10 @@ def _nearer_text(near: Setting, best: Measured) -> str:
     found = [f"{Choice(first.method, first.drw).name} was first with {_percent(first)}"]
     if own != first:
         name = Choice(best.method, best.drw).name
-        found.append(f"{name} was not measured" if own is None else f"{name} had {_percent(own)}")
+        found.append(f"{name} was not measured with three seeds" if own is None else f"{name} had {_percent(own)}")
     if erm not in (None, first, own):
         found.append(f"plain training had {_percent(erm)}")
-    return f"; on {near.name}, which is nearer but has {len(rows)} methods only, {', '.join(found)}"
+    return f"; on {near.name}, which is nearer but has only {len(rows)} methods with three seeds, {', '.join(found)}"
 
 
 def _found(setting: Setting, method: str, *, drw: bool) -> Measured | None:
