@@ -14,7 +14,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Iterable, Sequence
-from typing import Literal, SupportsInt
+from typing import Any, Literal, SupportsInt
 
 import torch
 from torch import Tensor, nn
@@ -94,8 +94,8 @@ class MFW(nn.Module):
         one_of("draw", draw, ("sample", "batch"))
         self.counts = checked_counts(counts)
         self.kind: Kind = imbalance_kind(self.counts) if kind == "auto" else kind
-        self.alpha = DEFAULT_ALPHA[self.kind] if alpha is None else float(alpha)
-        self.beta = DEFAULT_BETA[self.kind] if beta is None else float(beta)
+        self.alpha = DEFAULT_ALPHA[self.kind] if alpha is None else _number("alpha", alpha)
+        self.beta = DEFAULT_BETA[self.kind] if beta is None else _number("beta", beta)
         self.std, self.draw = std, draw
         if not self.beta > 0:
             raise ConfigError(f"beta = {beta!r} received; the softness of the class strength has to be above 0")
@@ -252,6 +252,13 @@ def _abbreviated(values: Sequence[float]) -> str:
     """Numbers of the classes, of many classes the first and last ones."""
     shown = [f"{round(value, 3):g}" if isinstance(value, float) else str(value) for value in values]
     return f"[{', '.join(shown if len(shown) <= 10 else [*shown[:4], '...', *shown[-4:]])}]"
+
+
+def _number(name: str, value: Any) -> float:
+    try:
+        return float(value)
+    except (TypeError, ValueError) as error:
+        raise ConfigError(f"{name} = {value!r} received; give a number, or leave it out") from error
 
 
 def _checked_strength(strength: Iterable[float] | Tensor, classes: int) -> list[float]:

@@ -450,6 +450,7 @@ class TestErrors:
             ({"alpha": 0.0}, r"alpha = 0\.0 received"),
             ({"alpha": -1.0}, r"alpha = -1\.0 received"),
             ({"alpha": math.nan}, "alpha = nan received"),
+            ({"alpha": "x"}, "alpha = 'x' received; give a number"),
             ({"beta": 0.0}, r"beta = 0\.0 received"),
             ({"beta": -2.0}, r"beta = -2\.0 received"),
             ({"beta": math.nan}, "beta = nan received"),

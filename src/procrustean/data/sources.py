@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from procrustean.errors import ConfigError, DataError, did_you_mean
+from procrustean.errors import ConfigError, DataError, suggestion
 from procrustean.paths import expanded
 
 if TYPE_CHECKING:
@@ -41,6 +41,11 @@ def describe_sources() -> dict[str, str]:
     """What `load_source` accepts, each with one line of help."""
     prepared = {name: f"{text}; see procrustean data prepare --help" for name, text in PREPARED.items()}
     return {**NAMED, **prepared, **PATHS}
+
+
+def source_hint(source: str) -> str:
+    """The data sets whose names are near to one that there is not, or all that a source can be."""
+    return suggestion(source, [*NAMED, *PREPARED]) or f"Known: {', '.join(describe_sources())}."
 
 
 def is_named(source: str) -> bool:
@@ -90,7 +95,7 @@ def load_source(
     path = expanded(source)
     if is_files(source):
         return list_source(source, on_bad_image).load(image_size)
-    if on_bad_image != "error":
+    if on_bad_image != "error" and (is_named(source) or path.suffix.lower() == ".npz" or path.exists()):
         raise ConfigError(f"on_bad_image is for image files; {source} is used as a whole or not at all")
     splits = _fixed_size(source, path, data_dir, download, say)
     height, width = splits.train.images.shape[1:3]
@@ -167,4 +172,4 @@ def _fixed_size(
         raise DataError(f"{source}: {kinds}; unpack archives first")
     if os.sep in source or "/" in source:
         raise DataError(f"{source}: there is no such file or folder")
-    raise ConfigError(f"unknown source {source!r}, and no such folder. {did_you_mean(source, describe_sources())}")
+    raise ConfigError(f"unknown source {source!r}, and no such folder. {source_hint(source)}")

@@ -19,6 +19,7 @@ from procrustean.paths import expanded
 IMAGE_NAMES = ("path", "image", "file", "filename", "file_name", "filepath", "file_path", "image_path", "img")
 LABEL_NAMES = ("label", "class", "category", "target", "labels", "class_name", "label_name")
 SPLIT_NAMES = ("split", "subset", "set", "partition")
+LIKE_SPLITS = ("fold", "phase", "usage", "stage", "role", "purpose", "dataset", "data_split")  # or of another meaning
 LONGEST_SHOWN = 200  # characters of a path in messages
 
 
@@ -28,11 +29,30 @@ def list_table(path: Path, bad: Problems, named: set[str], on_bad_image: OnBadIm
     Classes without training images are refused, unless what cannot be used is to be left out.
     """
     read = read_parquet if path.suffix.lower() == ".parquet" else read_csv
-    table = read(path, lambda names: needed_columns(names, str(path)))
+    others: list[str] = []
+
+    def needed(names: Sequence[str]) -> list[str]:
+        others.extend(name for name in names if name.strip().lower() in LIKE_SPLITS)
+        return needed_columns(names, str(path))
+
+    table = read(path, needed)
+    if others and len(table.columns) < 3:
+        _refuse_unread_splits(read(path, lambda names: others).columns, path)
     check = on_bad_image == "error"
     return rows_as_files(
         table.columns, table.numbers, where=str(path), folder=path.parent, bad=bad, named=named, check=check
     )
+
+
+def _refuse_unread_splits(columns: Mapping[str, Sequence[Any]], path: Path) -> None:
+    """DataError for splits under a name that is not known for them: test images would be trained on."""
+    for name, values in columns.items():
+        words = {str(value).strip().lower() for value in values}
+        if len(words) > 1 and words <= set(SIDES):
+            raise DataError(
+                f"{path}: the column {name!r} holds {', '.join(sorted(words))}, which are splits; call it 'split', or "
+                "remove it if these are not to be used"
+            )
 
 
 def needed_columns(names: Sequence[str], where: str) -> list[str]:

@@ -9,8 +9,8 @@ from ..data.cifar import CIFAR10, CIFAR100, data_roots
 from ..data.npm_mirror import ARCHIVE
 from ..data.official.layouts import LAYOUTS
 from ..data.official.loading import TUNING, found_store
-from ..data.sources import PREPARED, TABLES, describe_sources
-from ..errors import ConfigError, DataError, did_you_mean
+from ..data.sources import PREPARED, TABLES, describe_sources, source_hint
+from ..errors import ConfigError, DataError
 from ..paths import expanded
 from ..preparing import recipe_of
 from .definitions import Cell
@@ -32,9 +32,7 @@ def check_source(cell: Cell) -> None:
     source = str(cell.settings["source"])
     if source in describe_sources() or _is_file_path(source) or _is_folder_path(source) or expanded(source).is_dir():
         return
-    raise ConfigError(
-        f"{cell.where}: unknown source {source!r}, and no such folder. {did_you_mean(source, describe_sources())}"
-    )
+    raise ConfigError(f"{cell.where}: unknown source {source!r}, and no such folder. {source_hint(source)}")
 
 
 def absent_data(source: str, data_dir: Path | None) -> str | None:

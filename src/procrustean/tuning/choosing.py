@@ -106,14 +106,14 @@ def held_out_counts(record: Mapping[str, Any]) -> list[float]:
 def standard_error(balanced_accuracy: float, counts: Sequence[float]) -> float:
     """Of a mean of recalls, each measured on so many images and near that mean; a small class carries most of it.
 
-    No accuracy is taken to be nearer to 0 or 1 than half an image: all right on a few images is not all right for sure.
+    No recall is taken to be nearer to 0 or 1 than half an image of its class: all right on a few images is not all
+    right for sure.
 
     >>> round(standard_error(0.75, [3] * 10), 3), round(standard_error(0.75, [100] * 9 + [3]), 3)
     (0.079, 0.028)
     """
-    half = 0.5 / sum(counts)
-    p = min(max(balanced_accuracy, half), 1 - half)
-    return math.sqrt(p * (1 - p) * sum(1 / count for count in counts)) / len(counts)
+    recalls = [min(max(balanced_accuracy, 0.5 / count), 1 - 0.5 / count) if count > 1 else 0.5 for count in counts]
+    return math.sqrt(sum(p * (1 - p) / count for p, count in zip(recalls, counts, strict=True))) / len(counts)
 
 
 def choose(

@@ -64,7 +64,8 @@ def test_a_method_that_was_beaten_in_a_nearer_setting_is_not_advised() -> None:
     assert found.why == (
         "best of 4 methods measured with three seeds or more on CIFAR-10, step, ratio 10 (5000 to 500 images per "
         "class, the nearest to these counts): 87.7 ± 0.2 % against 84.6 ± 0.3 % of plain training, "
-        "3 seeds; not told apart from mfw; mfw-drw, the best of 7 on CIFAR-10, step, ratio 100, had 86.3 ± 0.4 % (docs/which-method.md)"
+        "3 seeds; not told apart from mfw; mfw-drw, the best of 7 on CIFAR-10, step, ratio 100, had 86.3 ± 0.4 % "
+        "(docs/which-method.md)"
     )
 
 

@@ -117,3 +117,8 @@ def test_a_folder_of_another_user_is_told_in_a_sentence(tmp_path, monkeypatch, i
 def test_a_name_that_is_too_long_is_told_in_a_sentence():
     with pytest.raises(DataError, match="File name too long"):
         load_source("x" * 300)
+
+
+def test_a_folder_that_is_not_there_is_called_so_whatever_is_to_become_of_bad_images() -> None:
+    with pytest.raises(ConfigError, match=r"unknown source 'nofolder', and no such folder\. Known: digits"):
+        load_source("nofolder", on_bad_image="skip")

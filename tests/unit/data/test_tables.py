@@ -50,6 +50,14 @@ def test_a_column_of_splits(pictures: Path) -> None:
     assert splits.val.counts.tolist() == splits.test.counts.tolist() == [1, 1]
 
 
+def test_splits_under_another_name_are_not_trained_on_unasked(pictures: Path) -> None:
+    lines = [f"{row},{'test' if number % 3 else 'train'}" for number, row in enumerate(rows())]
+    with pytest.raises(DataError, match="the column 'Fold' holds test, train, which are splits; call it 'split'"):
+        load_source(table(pictures, lines, heading="path,label,Fold"))
+    folds = [f"{row},{number % 3}" for number, row in enumerate(rows())]  # of a cross-validation, say
+    assert load_source(table(pictures, folds, heading="path,label,fold")).train.counts.tolist() == [5, 5]
+
+
 def test_spaces_after_the_commas(pictures: Path) -> None:
     lines = [f"{row.replace(',', ', ')}, {'test' if number % 3 else 'train'} " for number, row in enumerate(rows())]
     splits = load_source(table(pictures, lines, heading="path, label, split"))

@@ -59,7 +59,10 @@ def test_a_small_class_carries_most_of_the_error() -> None:
 
 
 def test_all_right_on_a_few_images_is_not_certain() -> None:
-    assert standard_error(1.0, [66, 10, 6]) == pytest.approx(0.0138, abs=1e-4)
+    # Half an image of each class is taken to be wrong: one that is would cost 17 points of the class of 6.
+    assert standard_error(1.0, [66, 10, 6]) == pytest.approx(0.0442, abs=1e-4)
+    assert standard_error(0.997, [200, 30, 12]) == pytest.approx(0.0208, abs=1e-4)
+    assert 0 < standard_error(1.0, [1, 1]) < 1
     assert standard_error(0.0, [5, 5]) == pytest.approx(standard_error(1.0, [5, 5]))
     choice = choose([scored(1.0, alpha=1.0), scored(0.99, alpha=5.0)], [66, 10, 6])
     assert [score.name for score in choice.close] == ["alpha=5"]
