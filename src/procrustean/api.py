@@ -150,6 +150,8 @@ def resume(
         given = splits or _moved(config, source, reporter.say)
         prepared = prepare_again(directory, config, identity, given, reporter.say)
         check_identity(Path(run), identity, prepared)
+        if splits is None and source is not None:
+            directory.remember_source(os.fspath(source))
         return _train(prepared, directory, reporter, resume=True, log=log, source=source)
     finally:
         directory.release()

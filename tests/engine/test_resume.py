@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 import forked
-from procrustean.api import Stopped, fit, resume
+from procrustean.api import Stopped, evaluate, fit, resume
 from procrustean.cli import main
 from procrustean.console import SilentReporter
 from procrustean.data.imageset import Splits
@@ -352,7 +352,30 @@ def test_data_that_have_moved_can_be_named_and_have_to_be_the_same(
         resume(tmp_path / "run", source=other)
     with pytest.raises(RunError, match="Resume and evaluate can also be told where they are now: --source PATH"):
         resume(tmp_path / "run")
+    config = tmp_path / "run" / "config.json"
+    before = json.loads(config.read_text())
+    assert before["source_path"] == str(npz.resolve())  # one that was refused is not remembered
     assert resume(tmp_path / "run", source=moved).metrics == whole.metrics
+    assert json.loads(config.read_text()) == {**before, "source_path": str(moved.resolve())}
+    assert evaluate(tmp_path / "run") == evaluate(tmp_path / "run", source=moved)
+
+
+def test_a_kill_while_the_new_place_is_written_leaves_the_settings_whole(
+    npz: Path, tiny: dict[str, Any], tmp_path: Path, stop_after: StopAfter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stopped(npz, tmp_path / "run", stop_after, 5, tiny)
+    before = (tmp_path / "run" / "config.json").read_bytes()
+    moved = npz.rename(npz.with_name("moved.npz"))
+
+    def kill(*arguments: Any) -> None:
+        raise Killed
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", kill)
+        with pytest.raises(Killed):
+            resume(tmp_path / "run", source=moved)
+    assert (tmp_path / "run" / "config.json").read_bytes() == before
+    resume(tmp_path / "run", source=moved)
 
 
 @pytest.mark.parametrize("content", ["", "{", "\xff", '{"format": 2, "config": {}, "identity": {}}'])

@@ -133,9 +133,15 @@ class RunDirectory:
             self._claim = None
 
     def source_path(self) -> str | None:
-        """Where the images were when the run began, if they are files of the user's."""
+        """Where the images were when the run was last trained, if they are files of the user's."""
         path: str | None = self.read("config.json").get("source_path")
         return path
+
+    def remember_source(self, source: str) -> None:
+        """Keep where the images have moved, for whatever uses the run later; its settings and their hash stay."""
+        record, place = self.read("config.json"), place_of(source)
+        if place is not None and place != record.get("source_path"):
+            checkpoint.write_atomically(self.file("config.json"), _json({**record, "source_path": place}))
 
     def refuse_reuse(self, config: RunConfig) -> None:
         """Say why an existing run directory cannot take this run."""
