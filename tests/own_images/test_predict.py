@@ -263,6 +263,33 @@ def test_a_run_without_held_out_images_is_not_calibrated(colours: Path, tmp_path
     assert ["the prior may do so a second time" in text for text in said] == [False, True, False, False]
 
 
+def test_an_export_of_a_run_that_is_not_calibrated_says_what_predict_says(
+    colours: Path, tmp_path: Path, call: Call
+) -> None:
+    folder = shutil.copytree(colours, tmp_path / "colours")
+    shutil.rmtree(folder / "val")
+    twice = "the prior may do so a second time"
+    unknown = (
+        "which are not known, between those of the training images (red 66.7 %, green 22.2 %, blue 11.1 %) and equal"
+    )
+    for method, known in (("class_balanced", False), ("balanced_softmax", True)):
+        fit(str(folder), method=method, epochs=1, device="cpu", run_dir=str(tmp_path / method))
+        for prior in ((), ("--prior", "balanced")):
+            output = tmp_path / f"{method}{len(prior)}"
+            answer = call("export", method, "--output", output, *prior)
+            assert answer.code == 0, answer.err
+            said: list[str] = []
+            list(predict(method, [folder / "test" / "red"], prior=prior[1] if prior else None, say=said.append))
+            assert said[0] in " ".join(answer.err.split())
+            # An export with the frequencies built in is used without naming them.
+            again: list[str] = []
+            list(predict(output, [folder / "test" / "red"], say=again.append))
+            assert again == said
+            card = (output / "README.md").read_text()
+            assert (twice in card) == (twice in answer.err) == (bool(prior) and not known)
+            assert (unknown in card) == (not prior and not known)
+
+
 def test_of_a_thousand_classes_with_few_images_some_are_named() -> None:
     found = [Threshold(f"class {number}", 0.5, 0.9, 0.9, images=2) for number in range(1200)]
     few, *_ = Thresholds(Path("run"), precision=0.9)._remarks(found)

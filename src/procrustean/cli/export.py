@@ -39,11 +39,12 @@ class Export:
 
         if self.method is not None:
             use_file(self.method)
+        reporter = make_reporter(quiet=self.quiet)
         run = chosen_run(self.model)
         refuse_inside(run, self.output or Path())
         if run != self.model:
-            make_reporter(quiet=self.quiet).say(f"using {run}, which was chosen in {self.model}")
-        done = export(self.model, form=self.format, output=self.output, prior=self.prior)
+            reporter.say(f"using {run}, which was chosen in {self.model}")
+        done = export(self.model, form=self.format, output=self.output, prior=self.prior, say=reporter.say)
         checked = f"checked: probabilities differ from the run's by at most {done.difference:.1e}"
         write_result(f"{done.folder}: {', '.join(done.files)}\n{checked}")
         return 0

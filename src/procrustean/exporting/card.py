@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from ..calibration.cautions import UNMEASURED, frequencies_unknown
 from ..calibration.scaling import Prior
 from ..data.imageset import NO_TEST
 from ..escaping import markdown
@@ -148,7 +149,11 @@ def _compared(compared: list[dict[str, Any]], worth: str) -> str:
 def _probabilities(spec: ModelSpec, result: dict[str, Any], prior: str | None) -> str:
     found, kept = spec.calibration, result.get("calibration")
     if not found.images or kept is None:
-        text = "Probabilities are **not calibrated**: no images were held out. Their order counts, not their size."
+        text = "Probabilities are **not calibrated**: no images were held out. "
+        if prior is not None and frequencies_unknown(found):
+            text += f"{UNMEASURED[0].upper()}{UNMEASURED[1:]}."
+        else:
+            text += "Their order counts, not their size."
     else:
         test = kept["test"]
         errors = [f"{_percent(test['ece_before'])} % before"]
@@ -163,9 +168,12 @@ def _probabilities(spec: ModelSpec, result: dict[str, Any], prior: str | None) -
         )
     shares = list(zip(spec.classes, found.own_prior, strict=True))
     own = ", ".join(f"{markdown(name)} {100 * q:.1f} %" for name, q in shares[:10])
+    own += f" and {len(shares) - 10} more" * (len(shares) > 10)
+    if frequencies_unknown(found):
+        own = f"which are not known, between those of the training images ({own}) and equal ones"
     used = {
         None: "The predicted classes are those of the network, and the probabilities are for the class frequencies "
-        f"that its scores stand for, {own}" + (" ..." if len(shares) > 10 else "."),
+        f"that its scores stand for, {own}.",
         "balanced": "Those of this export are for a use in which all classes are equally frequent.",
         "train": "Those of this export are for a use in which classes are as frequent as among the training images.",
     }.get(prior, f"Those of this export are for the class frequencies of {markdown(prior or '')}.")

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 from ..ambient import undisturbed
 from ..auto import compared_in, worth_in
+from ..calibration.cautions import caution
 from ..calibration.kept import HELD_OUT_SCORES, held_out_scores
 from ..calibration.priors import read_prior
 from ..engine.run_directory import RunDirectory
@@ -32,7 +34,12 @@ class Exported:
 
 @undisturbed()
 def export(
-    model: str | Path, *, form: Format = "safetensors", output: str | Path | None = None, prior: str | None = None
+    model: str | Path,
+    *,
+    form: Format = "safetensors",
+    output: str | Path | None = None,
+    prior: str | None = None,
+    say: Callable[[str], None] = lambda text: None,
 ) -> Exported:
     """Write weights, classes, preparation, model card and a program that loads them into a new folder.
 
@@ -41,6 +48,7 @@ def export(
         form: "safetensors" (loaded by this library), "torch" (torch.export, needs torch alone) or "onnx".
         output: the new folder; default the run's name with the format behind it.
         prior: class frequencies of the use, built into the exported network: "balanced", "train" or a file.
+        say: told what is worth knowing about the probabilities.
     """
     if form not in FILES:
         raise ConfigError(f"form = {form!r} received; accepted: {', '.join(map(repr, FILES))}")
@@ -52,6 +60,8 @@ def export(
     folder = Path(output) if output is not None else Path(f"{Path(model).resolve().name}-{form}")
     loaded = load_model(source, device="cpu")
     frequencies = read_prior(prior, loaded.classes, loaded.spec.calibration.counts)
+    if warning := caution(loaded.spec.calibration, with_prior=frequencies is not None):
+        say(warning)
     with new_folder(folder) as draft:
         difference = write(form, loaded, frequencies, draft)
         result = RunDirectory(source).read("result.json")

@@ -11,6 +11,7 @@ from typing import Protocol
 import numpy as np
 
 from ..calibration.announcing import Levels, announced, joined, levels_of, read_levels
+from ..calibration.cautions import caution
 from ..calibration.priors import prior_of, read_prior
 from ..calibration.scaling import Prior
 from ..errors import ConfigError
@@ -20,13 +21,6 @@ from .loading import load_model
 from .model import Model
 
 BATCH = 256
-
-#: What it means that a model is not calibrated: where its own classes are asked for, and where a prior changes them.
-ROUGH = "the ranking counts, the probabilities are rough"
-UNMEASURED = (
-    "how far its method makes up for the class sizes already is not known, and the prior may do so a second time; "
-    "compare with what is predicted without one, or train with --hold-out 0.15"
-)
 
 
 class Output(Protocol):
@@ -76,11 +70,8 @@ def predict(
         raise ConfigError(f"top = {top} and batch_size = {batch_size} received; both are at least 1")
     loaded = model if isinstance(model, Model) else load_model(model, device=device)
     q = _prior(prior, loaded)
-    calibration = loaded.spec.calibration
-    if not calibration.images:
-        # A tau that is not 0 is then that of a loss that has taken the class sizes out of the scores.
-        meaning = UNMEASURED if q is not None and calibration.tau == 0 else ROUGH
-        say(f"not calibrated, since the run had no held-out images: {meaning}")
+    if warning := caution(loaded.spec.calibration, with_prior=q is not None or loaded.prior is not None):
+        say(warning)
     levels = _levels(thresholds, loaded, q)
     found = collect(paths)
     if found.passed_over:
