@@ -290,9 +290,35 @@ def test_an_export_of_a_run_that_is_not_calibrated_says_what_predict_says(
             assert (unknown in card) == (not prior and not known)
 
 
+@pytest.mark.parametrize(("tau", "told"), [(1.47, True), (-0.3, True), (1.1, False), (-0.1, False)])
+def test_class_frequencies_beyond_what_methods_do_are_told(
+    tau: float, told: bool, run: Path, colours: Path, tmp_path: Path, call: Call
+) -> None:
+    copy = shutil.copytree(run, tmp_path / "copy")
+    result = json.loads((copy / "result.json").read_text())
+    result["calibration"]["tau"] = tau
+    (copy / "result.json").write_text(json.dumps(result))
+    said = (
+        f"is {tau:.2f}, found on few held-out images (24): the class frequencies that the probabilities stand for are"
+    )
+    image = colours / "test" / "red" / "000.png"
+    for number, prior in enumerate(((), ("--prior", "balanced"))):
+        expected = told and not prior
+        for folder in (copy, tmp_path / f"exported{number}"):
+            given = prior if folder == copy else ()  # built into the export
+            if folder != copy:
+                answer = call("export", copy, "--output", folder, *prior)
+                assert (said in " ".join(answer.err.split())) == expected
+                limits = (folder / "README.md").read_text().split("## Limits")[1]
+                assert (f"- Tau, as a rule between 0 and 1, {said}" in limits) == expected
+            assert (said in " ".join(call("predict", folder, image, *given).err.split())) == expected
+            shown = " ".join(call("thresholds", folder, "--recall", "0.9", *given).out.split())
+            assert (said in shown) == expected
+
+
 def test_of_a_thousand_classes_with_few_images_some_are_named() -> None:
     found = [Threshold(f"class {number}", 0.5, 0.9, 0.9, images=2) for number in range(1200)]
-    few, *_ = Thresholds(Path("run"), precision=0.9)._remarks(found)
+    few = next(Thresholds(Path("run"), precision=0.9)._remarks(found))
     assert few.startswith("Fewer than 30 held-out images of class 0, class 1, ")
     assert few.endswith(", class 9 ... (1,200 in all): their lines are rough.")
 

@@ -52,11 +52,17 @@ class Thresholds:
 
     def _remarks(self, found: Sequence[Threshold]) -> Iterator[str]:
         """What to know before the numbers are used, and how to use them."""
+        from ..calibration.cautions import caution, sentence
         from ..data.description import some_names
+        from ..predicting.loading import built_in_prior, model_folder, spec_of
 
         few = [t.name for t in found if t.images < 30]
         if few:
             yield f"Fewer than 30 held-out images of {some_names(few)}: their lines are rough."
+        folder = model_folder(self.model)
+        with_prior = self.prior is not None or built_in_prior(folder) is not None
+        if warning := caution(spec_of(folder).calibration, with_prior=with_prior):
+            yield sentence(warning)
         yield (
             f"These are for the probabilities that {self._given_by()}. A class is announced for every image whose "
             "probability of it reaches the number, so an image may have several classes, or none."

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..calibration.cautions import UNMEASURED, frequencies_unknown
+from ..calibration.cautions import UNMEASURED, extrapolated, frequencies_unknown, sentence
 from ..calibration.scaling import Prior
 from ..data.imageset import NO_TEST
 from ..escaping import markdown
@@ -71,7 +71,7 @@ def model_card(
         _preparation(spec, form),
         _probabilities(spec, result, prior),
         "## Limits",
-        "\n".join(f"- {limit}" for limit in _limits(spec, result)),
+        "\n".join(f"- {limit}" for limit in _limits(spec, result, prior)),
     ]
     return "\n\n".join(section for section in sections if section) + "\n"
 
@@ -151,7 +151,7 @@ def _probabilities(spec: ModelSpec, result: dict[str, Any], prior: str | None) -
     if not found.images or kept is None:
         text = "Probabilities are **not calibrated**: no images were held out. "
         if prior is not None and frequencies_unknown(found):
-            text += f"{UNMEASURED[0].upper()}{UNMEASURED[1:]}."
+            text += sentence(UNMEASURED)
         else:
             text += "Their order counts, not their size."
     else:
@@ -180,7 +180,7 @@ def _probabilities(spec: ModelSpec, result: dict[str, Any], prior: str | None) -
     return f"{text} {used}"
 
 
-def _limits(spec: ModelSpec, result: dict[str, Any]) -> list[str]:
+def _limits(spec: ModelSpec, result: dict[str, Any], prior: str | None) -> list[str]:
     counts, metrics = result["data"]["counts"], result["selections"]["last"]["metrics"]
     tested = _tested(metrics, len(counts))
     rare = [n for n, count in zip(spec.classes, counts, strict=True) if count < FEW_TRAINED]
@@ -196,6 +196,8 @@ def _limits(spec: ModelSpec, result: dict[str, Any]) -> list[str]:
         limits.append(f"Fewer than {FEW_TESTED} test images, so that the results say little: {_names(hardly)}.")
     if weak:
         limits.append(f"Less than half of the images are recognised: {_names(weak)}.")
+    if prior is None and (beyond := extrapolated(spec.calibration)):
+        limits.append(sentence(beyond))
     limits.append("One training with one seed; another seed gives somewhat different numbers.")
     return limits
 
