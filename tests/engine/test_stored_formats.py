@@ -150,6 +150,8 @@ def test_a_tuning_goes_on_without_training_again(stored: Path) -> None:
     same = RunConfig.from_record(record.pop("config"), origin="before").hash
     assert RunConfig.from_json(written.pop("config")).hash == same  # it names settings that have come since
     assert written.pop("text").startswith(record.pop("text").partition(" Tied")[0])  # and says more about it
+    # Then, half an image of all was what a recall was at least away from 1, not half an image of its class.
+    assert written.pop("standard_error") > record.pop("standard_error")
     assert (written.pop("repeats"), written.pop("trials")) == (1, None)  # not written before folders held one search
     assert written == {"format": 1, **record}
 
