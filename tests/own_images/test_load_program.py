@@ -13,30 +13,16 @@ import pytest
 import torch
 from PIL import Image
 
-from procrustean.calibration.scaling import uncalibrated
 from procrustean.data.image_files import pixels_of
 from procrustean.exporting.card import _preparation
 from procrustean.exporting.examples import load_example
 from procrustean.exporting.formats import Format
 from procrustean.predicting.spec import ModelSpec
+from small_spec import small_spec
 
 
 def spec(channels: int = 3, side: int = 12, evaluation_crop: int | None = None) -> ModelSpec:
-    return ModelSpec(
-        label="ERM",
-        net="small",
-        method="erm",
-        options={},
-        seed=0,
-        classes=("cat", "dog"),
-        image_shape=(side, side + 2, channels),
-        crop=None,
-        evaluation_crop=evaluation_crop,
-        mean=(0.5,) * channels,
-        std=(0.25,) * channels,
-        kind="step",
-        calibration=uncalibrated((9, 3)),
-    )
+    return small_spec(side, side + 2, channels, evaluation_crop=evaluation_crop)
 
 
 class Seen:

@@ -10,30 +10,17 @@ import torch
 
 from procrustean.augment import make_augmentation
 from procrustean.augment.device import DeviceAugmentation
-from procrustean.calibration.scaling import uncalibrated
 from procrustean.exporting.card import _preparation
 from procrustean.exporting.formats import Format, write
 from procrustean.predicting.model import Model, network_of
 from procrustean.predicting.preparation import Preparation
 from procrustean.predicting.spec import ModelSpec
+from small_spec import small_spec
 
 
 def spec(height: int, width: int, crop: int | None) -> ModelSpec:
-    return ModelSpec(
-        label="ERM",
-        net="small",
-        method="erm",
-        options={},
-        seed=0,
-        classes=("cat", "dog"),
-        image_shape=(height, width, 3),
-        crop=crop,
-        evaluation_crop=crop,
-        mean=(0.5, 0.4, 0.3),
-        std=(0.25, 0.2, 0.3),
-        kind="step",
-        calibration=uncalibrated((9, 3)),
-    ).checked()
+    statistics = {"mean": (0.5, 0.4, 0.3), "std": (0.25, 0.2, 0.3)}
+    return small_spec(height, width, crop=crop, evaluation_crop=crop, **statistics)
 
 
 @pytest.mark.parametrize("of", [spec(9, 12, None), spec(15, 17, 8), spec(11, 13, 8), spec(6, 7, 8), spec(6, 20, 8)])

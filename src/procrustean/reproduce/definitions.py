@@ -38,7 +38,9 @@ class Cell:
         try:
             config = RunConfig.from_json({**self.settings, **more}, origin=self.where)
         except ConfigError as error:
-            raise error if self.where in str(error) else ConfigError(f"{self.where}: {error}") from error
+            if self.where in str(error):
+                raise
+            raise ConfigError(f"{self.where}: {error}") from error
         # A cell says how it is trained: for images of the user's nothing is left to be chosen from them.
         own = config.recipe == "auto" and not is_named(config.source)
         return replace(config, recipe="images") if own else config

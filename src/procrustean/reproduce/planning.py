@@ -119,6 +119,7 @@ def make_plan(
     keyed: dict[str, tuple[tuple[int, int, int, float], PlannedRun]] = {}
     for number, part in enumerate(parts):
         for cell in definitions.cells([part]):
+            check_source(cell)
             reason = _reason(cell, data_dir, download, absent)
             if reason is not None:
                 blocked.setdefault(reason, []).append(cell)
@@ -169,7 +170,6 @@ def _planned(config: RunConfig, cell: Cell, store: Store, errors: dict[str, str]
 def _reason(
     cell: Cell, data_dir: Path | None, download: bool, absent: Callable[[str, Path | None], str | None]
 ) -> str | None:
-    check_source(cell)
     source = str(cell.settings["source"])
     # Training downloads CIFAR; other sets are prepared by a command of their own, and files are the user's.
     return None if download and source in NAMED else absent(source, data_dir)

@@ -128,10 +128,10 @@ def _checked(settings: Any, where: str, *, besides: Sequence[str] = ()) -> dict[
     if not isinstance(settings, dict):
         raise ConfigError(f"{where} holds {settings!r}, not settings; write {{method: erm}} and so on")
     for name in settings:
-        if name not in known and name not in besides and name not in _ASKED_FOR:
-            raise ConfigError(f"{where} has an unknown setting {name!r}. {did_you_mean(str(name), known)}")
         if name in _ASKED_FOR:
             raise ConfigError(f"{where} has the setting {name!r}, which no table decides: {_ASKED_FOR[name]}")
+        if name not in known and name not in besides:
+            raise ConfigError(f"{where} has an unknown setting {name!r}. {did_you_mean(str(name), known)}")
     if not isinstance(settings.get("options", {}), dict):  # which are merged one by one before a run checks them
         raise ConfigError(f"{where}: options = {settings['options']!r} received; give a mapping of their values")
     return dict(settings)
