@@ -34,6 +34,7 @@ LATEX_SPECIAL = {
     "≈": r"$\approx$",
     "▲": r"$\uparrow$",
     "▼": r"$\downarrow$",
+    "†": r"\dag{}",
     "△": r"$(\uparrow)$",
     "▽": r"$(\downarrow)$",
     "[": "{[}",  # at the start of a row, these two would be read as arguments of the row end before it

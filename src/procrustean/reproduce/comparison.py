@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from ..config import RunConfig
 from ..report.results import Group, Result, Selection, Statistic, summarise
 from .definitions import Cell, TableSpec
+from .held_out import HeldOutRuns, held_out_runs
 from .paper import PaperNumber
-from .planning import held_out_variant
 from .store import Store
 
 Mark = Literal[
@@ -19,6 +18,8 @@ Mark = Literal[
 
 #: Points within which a number counts as reproduced.
 CLOSE = 1.0
+#: Behind a number of the held-out column whose runs hold out more images than that column's own would.
+STAND_IN = "†"
 SIGNS: dict[Mark, str] = {
     "reproduced": "✓",
     "within noise": "≈",
@@ -41,7 +42,7 @@ class Beside:
     last: Statistic | None
     oracle: Statistic | None
     held_out: Statistic | None
-    hold_out: float  # images per class that the held-out runs kept back, or below 1 their share; 0 where none did
+    held_out_by: HeldOutRuns
     length: str  # epochs and whose schedule; empty where nothing was measured
     edited: bool = False  # there are runs of it, but of another text of its method's file
 
@@ -81,30 +82,21 @@ def beside(spec: TableSpec, cell: Cell, store: Store, *, metric: str = "top1", d
     """A cell from all finished runs of its settings, whatever their training seeds."""
     config = cell.config(data_seed=data_seed)
     results = store.repeats(config)
-    held_out, hold_out = _held_out_runs(store, config, results)
+    held_out = held_out_runs(store, config)
     return Beside(
         cell,
         metric,
         spec.paper(cell.row, cell.column, metric),
         last=_statistic(results, "last", metric),
         oracle=_statistic(results, "oracle", metric),
-        held_out=_statistic(held_out, "held_out", metric),
-        hold_out=hold_out,
+        held_out=_statistic(held_out.results, "held_out", metric),
+        held_out_by=held_out,
         length=Group(tuple(results)).length if results else "",
         edited=store.left_out_methods.has_earlier(config.method),
     )
 
 
-def _held_out_runs(store: Store, config: RunConfig, results: list[Result]) -> tuple[list[Result], float]:
-    """The runs behind the held-out column, the cell's own if they held images out, else its variant's; how many."""
-    own = [result for result in results if result.metrics("held_out") is not None]
-    variant = held_out_variant(config)
-    if own or variant is None:
-        return own, config.hold_out or 0
-    return store.repeats(variant), variant.hold_out or 0
-
-
-def _statistic(results: list[Result], selection: Selection, metric: str) -> Statistic | None:
+def _statistic(results: Sequence[Result], selection: Selection, metric: str) -> Statistic | None:
     found = [metrics for result in results if (metrics := result.metrics(selection)) is not None]
     # Top-1 is the headline: accuracy on a balanced test set, as all of the paper's are, else balanced accuracy.
     return summarise(metrics.get(metrics["headline"] if metric == "top1" else metric) for metrics in found)

@@ -15,9 +15,10 @@ from ..report.standing import RULE, rule_of
 from .comparison import table_cells
 from .definitions import Cell as Place
 from .definitions import Definitions, TableSpec
+from .held_out import held_out_runs
+from .held_out_note import held_out_note
 from .judging import judge, judgement_table, overall
-from .planning import held_out_variant
-from .rendering import column_table, held_out_note, legend, measured_columns, rivals_of
+from .rendering import column_table, legend, measured_columns, rivals_of
 from .store import Store
 
 
@@ -120,8 +121,7 @@ def seeds_text(cells: Sequence[Place], store: Store, *, shown: int | None, data_
     seeds = {}
     for cell in cells:
         config = cell.config(data_seed=data_seed)
-        variant = held_out_variant(config)
-        for result in (*store.repeats(config), *(() if variant is None else store.repeats(variant))):
+        for result in (*store.repeats(config), *held_out_runs(store, config).results):
             seeds[result.path] = int(result.config["seed"])  # two cells may be the same runs
     seen = [seed for seed in seeds.values() if shown is None or seed < shown]
     listed, hidden = sorted(set(seen)), len(seeds) - len(seen)

@@ -8,11 +8,12 @@ from ..report.formats import Cell, Column, Table, to_markdown
 from ..report.standing import RULE
 from ..tuning.choosing import standard_error
 from .by_hand import by_hand
-from .comparison import SIGNS, Beside, Mark, table_cells
+from .comparison import SIGNS, STAND_IN, Beside, Mark, table_cells
 from .definitions import Definitions, TableSpec
+from .held_out import held_out_variant
+from .held_out_note import held_out_note
 from .judging import judge, judgement_table, overall
-from .planning import held_out_variant
-from .rendering import column_table, held_out_note, legend, measured_columns, overview_table
+from .rendering import column_table, legend, measured_columns, overview_table
 from .store import Store
 from .wrapping import wrapped
 
@@ -180,15 +181,23 @@ def _missing(definitions: Definitions, store: Store, cells: dict[str, list[Besid
 def _without_held_out(cells: dict[str, list[Beside]]) -> str:
     """How many measured cells lack the runs of the held-out column, and what trains them; empty if none does."""
     measured = [cell for found in cells.values() for cell in found if cell.seeds]
-    without = [cell for cell in measured if cell.held_out is None and _could_hold_out(cell)]
-    if not without:
+    empty = [cell for cell in measured if cell.held_out is None and _could_hold_out(cell)]
+    stand_ins = [cell for cell in measured if cell.held_out_by.stand_in]
+    if not empty and not stand_ins:
         return ""
-    tables = " ".join(dict.fromkeys(cell.cell.table for cell in without))
-    return _paragraph(
-        f"The held-out column is empty in {len(without)} of {len(measured)} measured cells, because no runs that hold "
-        f"images out were made of them. `procrustean reproduce {tables} --held-out` trains these, with whatever else "
-        "of the tables is missing."
+    of = f"of {len(measured)} measured cells"
+    texts = []
+    if empty:
+        texts.append(f"The held-out column is empty in {len(empty)} {of}, where no runs hold images out.")
+    if stand_ins:
+        texts.append(
+            f"The held-out column in {len(stand_ins)} {of} is of runs that hold out more than it needs ({STAND_IN})."
+        )
+    tables = " ".join(dict.fromkeys(cell.cell.table for cell in measured if cell in empty or cell in stand_ins))
+    texts.append(
+        f"`procrustean reproduce {tables} --held-out` trains its own runs, with whatever else of the tables is missing."
     )
+    return _paragraph(" ".join(texts))
 
 
 def _could_hold_out(cell: Beside) -> bool:

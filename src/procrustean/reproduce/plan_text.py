@@ -11,7 +11,8 @@ from ..run_cost import FIRST_GUESS, GUESSED_IMAGES, predicted_cost, predicted_se
 from ..training_sizes import BALANCED
 from .availability import absent_data
 from .definitions import Cell as Place
-from .planning import Plan, PlannedRun, held_out_variant
+from .held_out import held_out_variant
+from .planning import Plan, PlannedRun
 
 _STATE = {"done": "done", "begun": "begun", "waiting": "to do", "failed": "failed"}
 

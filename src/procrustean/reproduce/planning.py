@@ -12,11 +12,12 @@ from ..data.sources import NAMED
 from ..errors import ConfigError
 from ..run_cost import predicted_cost, trained_images
 from ..step_cost import Device
-from ..training_sizes import BALANCED, training_images
+from ..training_sizes import training_images
 from .availability import absent_data, check_source
 from .begun import share_done
 from .canonical import canonical
 from .definitions import Cell, Definitions, Part
+from .held_out import held_out_variant
 from .store import Store
 
 State = Literal["done", "begun", "waiting", "failed"]
@@ -67,19 +68,6 @@ class Plan:
     def remaining(self) -> list[PlannedRun]:
         """Runs to be trained, in order."""
         return self.in_state("begun", "waiting")
-
-
-def held_out_variant(config: RunConfig) -> RunConfig | None:
-    """The run with a hundredth of the source's images held out, at least 3 per class, for the held-out column.
-
-    They are cut from the source before it is made imbalanced, so that the smallest class loses a hundredth as well,
-    at most one image more, and not three of five. None where the run has held-out images already, or the source is
-    not made imbalanced.
-    """
-    if config.hold_out or config.imbalance == "natural" or config.source not in BALANCED:
-        return None
-    _, largest = BALANCED[config.source]
-    return replace(config, hold_out=max(3, largest // 100), hold_out_from="source")
 
 
 def make_plan(

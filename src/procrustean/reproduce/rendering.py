@@ -5,15 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from ..config import RunConfig
 from ..report.formats import NOTHING, Cell, Column, Table, measured_cell
 from ..report.standing import Mean, about_bold
 from ..report.tables import best_marks
-from ..training_sizes import training_counts
-from .comparison import SIGNS, Beside
-from .definitions import Cell as Place
+from .comparison import SIGNS, STAND_IN, Beside
 from .definitions import TableSpec
-from .planning import held_out_variant
 
 _OURS = (
     "Accuracies in % (balanced accuracies where the test set is not balanced), mean ± standard deviation over the "
@@ -100,13 +96,18 @@ def _line(cell: Beside) -> tuple[Cell, ...]:
         Cell(cell.length or NOTHING),
         Cell(str(cell.seeds) if cell.seeds else NOTHING),
         measured_cell(cell.last, runs=cell.seeds),
-        measured_cell(cell.held_out, runs=cell.seeds),
+        _held_out_cell(cell),
         measured_cell(cell.oracle, runs=cell.seeds),
         Cell(NOTHING if paper is None else paper.text),
         Cell("" if paper is None else {"unstated": "?"}.get(paper.origin, paper.origin)),
         Cell(NOTHING if difference is None else f"{difference:+.1f}"),
         Cell(SIGNS[cell.mark]),
     )
+
+
+def _held_out_cell(cell: Beside) -> Cell:
+    shown = measured_cell(cell.held_out, runs=cell.seeds)
+    return replace(shown, text=f"{shown.text} {STAND_IN}") if cell.held_out_by.stand_in else shown
 
 
 def overview_table(spec: TableSpec, cells: Sequence[Beside]) -> Table:
@@ -142,64 +143,3 @@ def measured_columns(spec: TableSpec, cells: Sequence[Beside]) -> dict[str, list
         if any(c.seeds or c.edited for c in inside):
             found[column] = [c for c in inside if c.seeds or c.paper is not None or not spec.published]
     return found
-
-
-def held_out_note(cells: Sequence[Beside]) -> str:
-    """Which images the runs of the held-out column did not train on; empty without such runs."""
-    found = [cell for cell in cells if cell.held_out is not None and cell.hold_out]
-    kinds: dict[tuple[str, float, str], list[Beside]] = {}
-    for cell in found:
-        config = cell.cell.config()
-        kinds.setdefault((_whose(config), cell.hold_out, _cut_from(config)), []).append(cell)
-    return " ".join(_held_out_sentence(*kind, alike) for kind, alike in sorted(kinds.items(), key=lambda item: item[0]))
-
-
-def _whose(config: RunConfig) -> str:
-    """Whose runs hold images out: those of the held-out column, or all of a row, which may choose tau by them."""
-    if not config.hold_out:
-        return "column"
-    return "row with tau" if config.method == "tau_norm" else "row"
-
-
-def _cut_from(config: RunConfig) -> str:
-    """What held-out images are taken from, as the end of a phrase."""
-    source = (held_out_variant(config) or config).hold_out_from == "source"
-    if config.imbalance == "natural":
-        return " of the training set"
-    return ", cut from the source before it is made imbalanced" if source else " of the imbalanced set"
-
-
-def _held_out_sentence(whose: str, hold_out: float, cut_from: str, cells: Sequence[Beside]) -> str:
-    share, number = f"{100 * hold_out:g} % of each class", f"{hold_out} image{'s' * (hold_out != 1)} per class"
-    taken = f"{share if hold_out < 1 else number}{cut_from},"
-    *others, last = dict.fromkeys(cell.cell.row for cell in cells)
-    rows = f"{', '.join(others)} and {last}" if others else last
-    text = {
-        "row with tau": f"All runs of {rows} train without {taken} on which tau is chosen",
-        "row": f"All runs of {rows} train without {taken} on which the epoch of the held-out column is chosen",
-        "column": f"The runs of the held-out column train without {taken} on which they choose the epoch",
-    }[whose]
-    fewer = _fewer([cell.cell for cell in cells])
-    return f"{text}; their smallest class has {fewer}." if fewer else f"{text}."
-
-
-def _fewer(places: Sequence[Place]) -> str:
-    """How many images of the smallest class are left of how many, by column where it is not the same in all."""
-    columns: dict[tuple[int, int], list[str]] = {}
-    for place in places:
-        pair = _smallest_classes(place)
-        if pair is not None and pair[0] < pair[1] and place.column not in columns.get(pair, ()):
-            columns.setdefault(pair, []).append(place.column)
-    texts = [
-        f"{left} images instead of {whole}" + (f" in {' and '.join(names)}" if len(columns) > 1 else "")
-        for (left, whole), names in columns.items()
-    ]
-    return ", ".join(texts)
-
-
-def _smallest_classes(cell: Place) -> tuple[int, int] | None:
-    """Images of the smallest class with and without some held out; None where only the images would tell."""
-    config = cell.config()
-    left = training_counts(held_out_variant(config) or config)
-    whole = training_counts(replace(config, hold_out=0))
-    return None if left is None or whole is None else (min(left), min(whole))

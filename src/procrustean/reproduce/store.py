@@ -44,6 +44,7 @@ class Store:
         self.results, self.output, self._say = results, output, say
         self.kept: dict[str, Stored] = {}
         self._repeats: dict[str, list[Stored]] = {}  # the same, whatever the training seed
+        self.held_out_of_sources: set[float] = set()  # images per class that runs keep out of their source, or shares
         self.places: dict[str, Path] = {}  # run directories, finished or not
         self._unkept: dict[str, Path] = {}  # finished ones that are not in the results folder
         self._outdated: set[Path] = set()  # files and run directories that other defaults have made
@@ -155,6 +156,8 @@ class Store:
 
     def _remember(self, stored: Stored) -> Stored:
         self.kept[stored.config.hash] = stored
+        if stored.config.hold_out and stored.config.hold_out_from == "source":
+            self.held_out_of_sources.add(stored.config.hold_out)
         repeats = self._repeats.setdefault(replace(stored.config, seed=0).hash, [])
         repeats[:] = [*(other for other in repeats if other.config.hash != stored.config.hash), stored]
         return stored

@@ -14,8 +14,9 @@ from procrustean.engine.training import Position
 from procrustean.errors import ConfigError
 from procrustean.reproduce.canonical import canonical
 from procrustean.reproduce.definitions import Definitions
+from procrustean.reproduce.held_out import held_out_variant
 from procrustean.reproduce.plan_text import blocked_lines, plan_table, plan_text
-from procrustean.reproduce.planning import Plan, held_out_variant, make_plan
+from procrustean.reproduce.planning import Plan, make_plan
 from procrustean.reproduce.reading import paper_definitions, read_definitions
 from procrustean.reproduce.store import Store
 from procrustean.run_cost import predicted_cost, predicted_seconds, trained_images
