@@ -19,7 +19,7 @@ from importlib import import_module
 from typing import IO, Any
 
 from ..engine.stopping import SIGNALS
-from ..errors import RunError
+from ..errors import ProcrusteanError, RunError
 
 _START = "import sys; sys.path[:] = {path!r}; from procrustean.data.workers import work; work()"
 _LENGTH = struct.Struct("<Q")
@@ -86,6 +86,8 @@ class _Worker:
                 f"a worker process ended with exit code {code} in the middle of its work; "
                 "if memory ran out, use fewer --workers"
             ) from error
+        if isinstance(result, ProcrusteanError):
+            raise result
         if failed:
             raise RuntimeError(f"in a worker process: {result}")
         return result
@@ -117,6 +119,8 @@ def work() -> None:
             job = _receive(jobs)
             try:
                 answer = (False, function(job))
+            except ProcrusteanError as error:  # which a user can mend, so it is told as it is
+                answer = (True, error)
             except Exception as error:
                 answer = (True, f"{type(error).__name__}: {error}")
             _send(answers, answer)

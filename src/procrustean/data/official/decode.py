@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 from PIL import Image
 
+from ...errors import DataError
 from ..image_files import FORMATS, convertible, reason
 
 Pixels = npt.NDArray[np.uint8]
@@ -54,6 +55,23 @@ def decode_chunk(chunk: Chunk) -> Decoded:
         if mode != "RGB":
             done.converted[place] = mode
     done.sha256 = hashlib.sha256(pixels.data).hexdigest()
+    try:
+        _write(pixels, chunk)
+    except OSError as error:
+        raise cannot_write(Path(chunk.file), error) from error
+    return done
+
+
+def cannot_write(path: Path, error: OSError) -> DataError:
+    """What to say where a store in the making cannot be written, because the disk is full for example."""
+    return DataError(
+        f"cannot write {path}: {error.strerror or error}. What has been decoded is kept: make room, or mend what is "
+        "wrong with the disk, and give the same command again, which goes on from there"
+    )
+
+
+def _write(pixels: Pixels, chunk: Chunk) -> None:
+    """Put the images into their place and wait until they are on disk."""
     file = os.open(chunk.file, os.O_WRONLY)
     try:
         view = pixels.data.cast("B")
@@ -63,7 +81,6 @@ def decode_chunk(chunk: Chunk) -> Decoded:
         os.fsync(file)
     finally:
         os.close(file)
-    return done
 
 
 def decode(image: str | bytes | Pixels, out: Pixels, resize: Resize) -> str:

@@ -14,7 +14,7 @@ import numpy as np
 from ...errors import DataError
 from ..download import Say, one_process_at_a_time
 from .building import Building, Progress
-from .decode import decode
+from .decode import cannot_write, decode
 from .known import Known, known_counts
 from .layouts import Layout, Resize
 from .listing import Listing, Problem
@@ -119,11 +119,15 @@ def prepare(
                 f"{planned.target.parent}: {planned.free_gigabytes:.3g} GB free, {planned.gigabytes:.3g} GB needed; "
                 "make room, or choose another place with --data-dir or a smaller --size"
             )
-        damaged = building.decode_all(planned.workers, keep_damaged=on_bad_image == "skip", say=say, progress=progress)
-        problems += damaged
-        if on_bad_image == "error":
-            _refuse(problems, planned)
-        store = building.finish(problems, groups=layout.groups)
+        try:
+            problems += building.decode_all(
+                planned.workers, keep_damaged=on_bad_image == "skip", say=say, progress=progress
+            )
+            if on_bad_image == "error":
+                _refuse(problems, planned)
+            store = building.finish(problems, groups=layout.groups)
+        except OSError as error:
+            raise cannot_write(building.draft, error) from error
     if problems:
         _tell_of_skipping(problems, planned, store, say)
     return store

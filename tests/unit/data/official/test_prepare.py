@@ -12,6 +12,7 @@ import pytest
 from PIL import Image
 
 from procrustean.data.official import building
+from procrustean.data.official.decode import Chunk
 from procrustean.data.official.layouts import LAYOUTS, layout_of
 from procrustean.data.official.listing import Problem
 from procrustean.data.official.prepare import Plan, plan, prepare
@@ -302,6 +303,36 @@ def test_a_store_that_was_changed_is_noticed(miniature: Make, tmp_path: Path) ->
         file.truncate(5000)
     with pytest.raises(DataError, match="damaged"):
         open_store(path)
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="the system has no disk that is always full")
+def test_a_worker_that_finds_the_disk_full_says_so() -> None:
+    pixels = np.zeros((24, 24, 3), np.uint8)
+    pool = WorkerPool("procrustean.data.official.decode:decode_chunk")
+    try:
+        with pytest.raises(
+            DataError, match=r"^cannot write /dev/full: No space left on device\. .* goes on from there"
+        ):
+            pool.run(Chunk([pixels], "/dev/full", 0, 24, "crop"))
+    finally:
+        pool.close()
+
+
+def test_a_disk_that_is_full_in_the_end_loses_nothing(
+    miniature: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(path: Path, content: bytes) -> None:
+        raise OSError(28, "No space left on device")
+
+    plans = planned(miniature("tiny"), tmp_path)
+    said: list[str] = []
+    with monkeypatch.context() as patched:
+        patched.setattr(building, "_write", full)
+        with pytest.raises(DataError, match="No space left on device"):
+            prepare(plans)
+    store = prepare(plans, say=said.append)
+    assert said == ["going on after 100%, decoded by an earlier call"]
+    assert verify(store.path) == plans.images
 
 
 def test_unknown_names_get_a_hint() -> None:
