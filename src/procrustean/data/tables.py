@@ -10,9 +10,9 @@ from typing import Any
 from procrustean.data.bad_files import refuse
 from procrustean.data.image_files import ImageFile, Problems
 from procrustean.data.listed import SPLIT_NAMES as SIDES
-from procrustean.data.listed import OnBadImage, check_classes, composed, split_name
+from procrustean.data.listed import OnBadImage, check_classes, composed
 from procrustean.data.table_files import read_csv, read_parquet
-from procrustean.errors import DataError
+from procrustean.errors import DataError, did_you_mean
 from procrustean.paths import expanded
 
 #: What columns may be called, in capitals or not.
@@ -21,6 +21,7 @@ LABEL_NAMES = ("label", "class", "category", "target", "labels", "class_name", "
 SPLIT_NAMES = ("split", "subset", "set", "partition")
 LIKE_SPLITS = ("fold", "phase", "usage", "stage", "role", "purpose", "dataset", "data_split")  # or of another meaning
 LONGEST_SHOWN = 200  # characters of a path in messages
+MOST_NAMED = 5  # unknown splits in a message: another column may have been taken for them
 
 
 def list_table(path: Path, bad: Problems, named: set[str], on_bad_image: OnBadImage = "error") -> list[ImageFile]:
@@ -95,6 +96,7 @@ def rows_as_files(
     sides = columns[splits[0]] if splits else ["train"] * len(numbers)
     files: list[ImageFile] = []
     places, forms = _Places(folder), _Forms(where)
+    unknown: dict[str, list[str]] = {}  # splits, with their rows
     for number, value, name, given in zip(numbers, columns[image], columns[label], sides, strict=True):
         content, shown = _content(value, folder)
         row = f"row {number}" + (f" ({shown})" if shown else "")
@@ -107,8 +109,12 @@ def rows_as_files(
             earlier = places.first_row(content, number)
             if earlier != number:
                 bad[row] = f"listed in row {earlier} already"
-            side = split_name(str(given).strip(), f"{where}, {row}")
-            files.append(ImageFile(row, content, side, forms.composed(text, side, number)))
+            side = SIDES.get(str(given).strip().lower())
+            if side is None:
+                unknown.setdefault(str(given).strip(), []).append(row)
+            else:
+                files.append(ImageFile(row, content, side, forms.composed(text, side, number)))
+    _refuse_unknown_splits(unknown, where)
     named.update(SIDES[text] for text in {str(given).strip().lower() for given in sides} if text in SIDES)
     if not files and not bad:
         raise DataError(f"{where}: holds no rows; list one image per row")
@@ -116,6 +122,18 @@ def rows_as_files(
     if check:
         check_rows(files, bad, where)
     return files
+
+
+def _refuse_unknown_splits(rows: Mapping[str, Sequence[str]], where: str) -> None:
+    """DataError for names of splits that are none, all of them at once."""
+    if not rows:
+        return
+    named = [f"{name!r} in {len(found)} row{'s' * (len(found) > 1)}, first {found[0]}" for name, found in rows.items()]
+    more = f"; and {len(named) - MOST_NAMED} others" if len(named) > MOST_NAMED else ""
+    raise DataError(
+        f"{where}: unknown split{'s' * (len(named) > 1)}: {'; '.join(named[:MOST_NAMED])}{more}. "
+        + did_you_mean(next(iter(rows)), SIDES)
+    )
 
 
 def check_rows(files: Sequence[ImageFile], bad: Problems, where: str) -> None:

@@ -96,7 +96,16 @@ def test_parquet(pictures: Path, kind: str) -> None:
         (rows(), "picture,label", r"no column of images; it holds 'picture', 'label'\. Call the column 'path'"),
         (rows(), "path,kind", "no column of labels"),
         ([f"{row},x" for row in rows()], "path,label,file", "'path' and 'file' could each be the column of images"),
-        ([f"{row},dev set" for row in rows()], "path,label,split", "row 2 .*: unknown split 'dev set'"),
+        (
+            [f"{row},dev set" for row in rows()],
+            "path,label,split",
+            r"unknown split: 'dev set' in 12 rows, first row 2 \(.*\)\. Did you mean",
+        ),
+        (
+            [f"{row},{split}" for row, split in zip(rows(), [*"abcdefg", *["train"] * 4, "A"], strict=True)],
+            "path,label,split",
+            r"unknown splits: 'a' in 1 row, first row 2 .*; 'e' in 1 row, first row 6 \(images/4\.png\); and 3 others",
+        ),
         ([*rows(), "images/99.png,a"], "path,label", r"row 14 \(images/99.png\): there is no such file"),
         ([*rows(), "images/3.png,a"], "path,label", r"row 14 \(images/3.png\): listed in row 5 already"),
         ([*rows(), ",a"], "path,label", "row 14: no image in column 'path'"),
