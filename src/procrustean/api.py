@@ -103,7 +103,7 @@ def fit_planned(plan: Plan, reporter: Reporter, log: Tool | None = None) -> Fini
     """Train with settings that leave nothing open."""
     prepared = prepare(plan.config, splits=plan.splits, say=reporter.say)
     for finding in lint(prepared):
-        reporter.say_once(f"warning: {finding}")
+        reporter.warn(finding)
     directory = RunDirectory.create(run_directory_of(plan.config), plan.config, identity_of(prepared), plan.why)
     return _train(prepared, directory, reporter, log=log)
 

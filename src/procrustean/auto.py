@@ -85,7 +85,7 @@ def _compare(plan: Plan, folder: Path, minutes: float, reporter: Reporter, log: 
     if prepared.data.held_out is None:
         raise ConfigError(f"{plan.config.source}: there are no held-out images to compare on; give --hold-out 0.15")
     for finding in lint(prepared):  # of the images and the schedule, which the methods share
-        reporter.say_once(f"warning: {finding}")
+        reporter.warn(finding)
     choices = worth_comparing([int(n) for n in prepared.data.counts])
     reporter.say(
         f"comparing up to {len(choices)} candidates within {minutes:g} min: {', '.join(c.name for c in choices)}"

@@ -7,6 +7,7 @@ import os
 import shlex
 import sys
 import time
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, TextIO, cast, runtime_checkable
@@ -31,6 +32,9 @@ class Reporter(Protocol):
     def say_once(self, text: str) -> None:
         """Shows a message that many runs share, the first time only."""
 
+    def warn(self, text: str) -> None:
+        """Shows what is probably a mistake, once however many runs share it."""
+
     def run_started(self, name: str, epochs: int, first_epoch: int) -> None:
         """A run of `epochs` epochs begins, or goes on, at `first_epoch`."""
 
@@ -53,13 +57,16 @@ class ShowsSteps(Protocol):
 
 
 class SilentReporter:
-    """Shows nothing."""
+    """Shows no progress; what is probably a mistake is a warning of Python, as from any library."""
 
     def say(self, text: str) -> None:
         pass
 
     def say_once(self, text: str) -> None:
         pass
+
+    def warn(self, text: str) -> None:
+        warnings.warn(text, stacklevel=2)
 
     def run_started(self, name: str, epochs: int, first_epoch: int) -> None:
         pass
@@ -115,6 +122,9 @@ class PlainReporter:
         if text not in self._said:
             self._said.add(text)
             self.say(text)
+
+    def warn(self, text: str) -> None:
+        self.say_once(f"warning: {text}")
 
     def run_started(self, name: str, epochs: int, first_epoch: int) -> None:
         now = self._last_line = self._clock()
@@ -186,6 +196,9 @@ class RichReporter:
             self._said.add(text)
             self.say(text)
 
+    def warn(self, text: str) -> None:
+        self.say_once(f"warning: {text}")
+
     def run_started(self, name: str, epochs: int, first_epoch: int) -> None:
         if self._progress is None:
             from procrustean.live_bars import LiveBars
@@ -232,7 +245,7 @@ class RichReporter:
 
 
 def make_reporter(quiet: bool = False) -> Reporter:
-    """The reporter that suits stderr: live bars on a terminal, lines elsewhere, nothing when quiet."""
+    """The reporter that suits stderr: live bars on a terminal, lines elsewhere, warnings alone when quiet."""
     if quiet:
         return SilentReporter()
     if sys.stderr.isatty() and os.environ.get("TERM") not in ("dumb", "unknown"):

@@ -177,7 +177,7 @@ def _starter(
             splits = plan.splits or splits_of(plan.config)
             ready = prepare(plan.config, splits=splits, say=reporter.say, began=began)
             for finding in () if began else lint(ready):
-                reporter.say_once(f"warning: {finding}")
+                reporter.warn(finding)
             return ready
 
         return begin_or_go_on(plan.config, path, prepared, reporter, why=plan.why, stop=stop, log=log, show=show)

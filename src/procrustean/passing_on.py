@@ -19,6 +19,9 @@ class PassingOn:
     def say_once(self, text: str) -> None:
         self._inner.say_once(text)
 
+    def warn(self, text: str) -> None:
+        self._inner.warn(text)
+
     def run_started(self, name: str, epochs: int, first_epoch: int) -> None:
         self._inner.run_started(name, epochs, first_epoch)
 

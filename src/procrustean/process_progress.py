@@ -39,9 +39,8 @@ class Telling(SilentReporter):
         if self._run and text.startswith(f"{self._run['name']}: "):  # about this run, such as how long it will take
             self._tell({**self._run, "text": text})
 
-    def say_once(self, text: str) -> None:
-        if text.startswith("warning: "):
-            self.warnings.append(text)
+    def warn(self, text: str) -> None:
+        self.warnings.append(text)
 
     def run_started(self, name: str, epochs: int, first_epoch: int) -> None:
         self._run = {"name": name, "epochs": epochs, "first_epoch": first_epoch}

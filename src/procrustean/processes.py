@@ -132,7 +132,7 @@ class _Grid:
         number, worker.run = worker.run, None
         assert number is not None
         for warning in answer.get("warnings", []):
-            self.reporter.say_once(warning)
+            self.reporter.warn(warning)
         if answer.get("error"):
             self.errors[number] = (RunInUse if answer.get("elsewhere") else RunError)(answer["error"])
         elif answer.get("stopped") and not worker.asked:

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import re
 import shutil
+import warnings
 from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
@@ -175,7 +176,7 @@ def test_findings_are_said_before_training(tmp_path: Path) -> None:
     class Listener(SilentReporter):
         heard: list[str] = []  # noqa: RUF012
 
-        def say_once(self, text: str) -> None:
+        def warn(self, text: str) -> None:
             self.heard.append(text)
 
     from procrustean import fit
@@ -191,7 +192,21 @@ def test_findings_are_said_before_training(tmp_path: Path) -> None:
         run_dir=str(tmp_path / "r"),
         reporter=Listener(),
     )
-    assert any(text.startswith("warning: a learning rate of 3 is large") for text in Listener.heard)
+    assert any(text.startswith("a learning rate of 3 is large") for text in Listener.heard)
+
+
+def test_without_progress_findings_are_warnings(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    from procrustean import fit
+    from procrustean.cli import main
+
+    few = "1 epoch is all warm-up, which takes 5; train longer"
+    with pytest.warns(UserWarning, match=few):
+        fit("digits", method="erm", epochs=1, device="cpu", run_dir=str(tmp_path / "python"))
+    command = ["train", "digits", "--method", "erm", "--epochs", "1", "--device", "cpu", "--quiet"]
+    with warnings.catch_warnings():  # which a program shows whatever was shown before it in this process
+        warnings.simplefilter("default")
+        assert main([*command, "--run-dir", str(tmp_path / "command")]) == 0
+    assert capfd.readouterr().err == f"warning: {few}\n"
 
 
 def test_evaluation_uses_no_weights(tmp_path: Path) -> None:
@@ -213,7 +228,7 @@ class Told(SilentReporter):
     def __init__(self) -> None:
         self.texts: list[str] = []
 
-    def say_once(self, text: str) -> None:
+    def warn(self, text: str) -> None:
         if text not in self.texts:
             self.texts.append(text)
 
@@ -229,7 +244,7 @@ def test_a_comparison_and_a_grid_warn_too(colours: Path, tmp_path: Path, monkeyp
     search = leaking.near_duplicates
     monkeypatch.setattr(leaking, "near_duplicates", lambda found: (looked.append(len(found)), search(found))[1])
     monkeypatch.setattr(auto, "worth_comparing", lambda counts: [Choice("erm", False)])
-    warning = "warning: 24 of 24 test images are, or nearly are, validation images as well"
+    warning = "24 of 24 test images are, or nearly are, validation images as well"
     told = Told()
     settings: dict[str, Any] = {"epochs": 1, "device": "cpu"}
     fit(str(root), method="auto", **settings, run_dir=str(tmp_path / "all"), minutes=5, reporter=told)

@@ -132,6 +132,9 @@ class _OneRun:
     def say_once(self, text: str) -> None:
         self.say(text)
 
+    def warn(self, text: str) -> None:
+        self._progress.reporter.warn(text)
+
     def run_started(self, name: str, epochs: int, first_epoch: int) -> None:
         self._epochs, self._called = epochs, name
         self._progress.begun(self._run, first_epoch / epochs)
