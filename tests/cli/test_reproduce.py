@@ -251,10 +251,10 @@ def test_the_time_box_says_what_is_left(mine: str, call: Call) -> None:
     answer = call("reproduce", "mine", "--tables", mine, "--seeds", 1, "--minutes", 0)
     assert answer.code == 0
     assert "Nothing of this is among the results in" in answer.out
-    assert "the time is up, 2 runs remain" in answer.err
+    assert "the time is up: 0 finished, 2 to go" in answer.err
     assert "give the same command again to go on" in answer.err
     one = call("reproduce", "mine", "--tables", mine, "--rows", "ERM", "--seeds", 1, "--minutes", 0)
-    assert "the time is up, 1 run remains" in one.err
+    assert "the time is up: 0 finished, 1 to go" in one.err
 
 
 def test_tables_without_such_rows_are_named(call: Call) -> None:
@@ -271,7 +271,7 @@ def test_a_time_box_that_ends_within_the_first_run_tells_what_is_begun(
     answer = call("reproduce", "mine", "--tables", mine, "--seeds", 1, "--minutes", 5, "--width", 1)
     assert answer.code == 0
     assert answer.out == "No run is finished yet, 1 begun in runs/reproduce.\n"
-    assert "the time is up, 2 runs remain" in answer.err
+    assert "the time is up: 0 finished, 2 to go" in answer.err
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import signal
 import sys
@@ -15,6 +16,7 @@ import pytest
 import yaml
 
 import forked
+from procrustean.api import Stopped
 from procrustean.console import SilentReporter
 from procrustean.engine.claims import Claim
 from procrustean.reproduce import work as work_module
@@ -227,6 +229,46 @@ def test_a_run_that_fails_is_noted_and_left_alone(
     assert work(retry=True).finished == 1
     assert json.loads((tmp_path / "a" / "runs" / "failures.json").read_text()) == {}
     assert name in {"ERM, stripes, seed 0", "MFW, stripes, seed 0"}
+
+
+def test_a_failure_is_noted_and_said_though_the_call_is_stopped_later(
+    tmp_path: Path, work: Callable[..., Report], nan_at: Callable[..., Any]
+) -> None:
+    class StoppedLater(Recorder):
+        def say(self, text: str) -> None:
+            super().say(text)
+            if "failed" in text:
+                os.kill(os.getpid(), signal.SIGINT)
+
+    nan_at(2)
+    recorder = StoppedLater()
+    with pytest.raises(Stopped):
+        work(width=1, recorder=recorder)
+    (noted,) = json.loads((tmp_path / "a" / "runs" / "failures.json").read_text()).values()
+    assert [line for line in recorder.said if "failed" in line] == [noted.replace(": ", " failed: ", 1)]
+
+
+def test_a_failure_does_not_count_once_the_run_has_been_trained_elsewhere(
+    tmp_path: Path, definitions: Definitions, work: Callable[..., Report]
+) -> None:
+    work()
+    plan, store = planned(tmp_path / "a", definitions, ("mine",), 1)
+    (tmp_path / "a" / "runs" / "failures.json").write_text(json.dumps({plan.runs[0].config.hash: "ERM: lost"}))
+    assert store.failures() == {}
+
+
+def test_two_processes_with_other_tables_leave_one_file_of_a_run_that_both_have(
+    tmp_path: Path, content: dict[str, Any]
+) -> None:
+    content["tables"]["later"]["rows"] = {"plain": {"method": "erm"}}
+    definitions = read_definitions(content, origin="the test")
+    plans = [planned(tmp_path / "a", definitions, (name,), 1) for name in ("mine", "later")]
+    for plan, store in plans:
+        carry_out(plan, store, command="this test", reporter=Recorder())
+    assert not list((tmp_path / "a" / "results").glob("later/*.json"))
+    assert len(Store(tmp_path / "a" / "results", None, pytest.fail).kept) == 3
+    (plan, store) = plans[1]
+    assert store.find(plan.runs[0].config) is not None
 
 
 def test_data_that_cannot_be_loaded_are_no_failure_of_the_run(npz: Path, work: Callable[..., Report]) -> None:

@@ -230,10 +230,9 @@ class Reproduce:
                 "has ended, to see them too"
             )
         if report.remaining:
-            remaining = "1 run remains" if report.remaining == 1 else f"{report.remaining} runs remain"
             notify(
-                f"the time is up, {remaining}, about {duration_text(report.seconds_left)}; "
-                "give the same command again to go on"
+                f"the time is up: {report.finished} finished, {report.remaining} to go, about "
+                f"{duration_text(report.seconds_left)}; give the same command again to go on"
             )
         return 1 if report.errors or failed_before else 0
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from copy import copy
 from dataclasses import dataclass, replace
 from itertools import count
@@ -99,29 +100,52 @@ class Store:
         return place
 
     def keep(self, directory: Path, folder: str, command: str) -> Stored:
-        """Copy the result of a finished run into the results folder, with the command that made it."""
+        """Copy the result of a finished run into the results folder, with the command that made it.
+
+        Another process may have put it there, for another table: then that file counts.
+        """
         result = load_result(directory)
         config = canonical(RunConfig.from_record(result.config, origin=str(directory)))
         path = self._beside_outdated(self.results / folder, config.slug, ".json")
-        path.parent.mkdir(parents=True, exist_ok=True)
-        record = {**result.record, "command": command}
-        write_atomically(path, (json.dumps(record, separators=(",", ":")) + "\n").encode())
+        there = self._put_there_by_another(config)
+        if there is None:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            record = {**result.record, "command": command}
+            write_atomically(path, (json.dumps(record, separators=(",", ":")) + "\n").encode())
+            there = Result(record, path.resolve())
         self._unkept.pop(config.hash, None)
-        return self._remember(Stored(config, Result(record, path.resolve())))
+        stored = self._remember(Stored(config, there))
+        if config.hash in self._noted_failures():
+            self._note_failures(self.failures())
+        return stored
+
+    def _put_there_by_another(self, config: RunConfig) -> Result | None:
+        """The result of a run, if it has come into the results folder since the store was opened."""
+        for path in sorted(self.results.rglob(f"{config.slug}.json")):
+            if path not in self._outdated:
+                with suppress(RunError):  # a damaged one, which was named when the store was opened
+                    return load_result(path)
+        return None
 
     def unkept(self) -> dict[str, Path]:
         """Run directories that are finished but not in the results folder, after a kill for example."""
         return dict(self._unkept)
 
     def failures(self) -> dict[str, str]:
-        """Runs that ended in an error in an earlier call, by hash, with the error."""
+        """Runs that ended in an error in an earlier call and have not been trained since, by hash, with the error."""
+        return {name: error for name, error in self._noted_failures().items() if name not in self.kept}
+
+    def note_failure(self, config: RunConfig, error: str) -> None:
+        """Remember a run that ended in an error, so that it is not tried again and again."""
+        self._note_failures({**self.failures(), config.hash: error})
+
+    def _noted_failures(self) -> dict[str, str]:
         path = self.failures_file
         if path is None or not path.exists():
             return {}
         return {name: str(error) for name, error in read_object(path, "remove it to try failed runs again").items()}
 
-    def note_failures(self, failures: dict[str, str]) -> None:
-        """Remember runs that ended in an error, so that they are not tried again and again."""
+    def _note_failures(self, failures: dict[str, str]) -> None:
         path = self.failures_file
         if path is not None:
             path.parent.mkdir(parents=True, exist_ok=True)

@@ -16,7 +16,7 @@ from ..method_errors import failure_text
 from ..run_places import CONFIG_FILE, RESULT_FILE
 from ..time_box import TimeBox
 from .pace import expected_rate, machine_name, note_rate
-from .planning import Plan
+from .planning import Plan, PlannedRun
 from .progress import Progress
 from .store import Store
 
@@ -77,13 +77,24 @@ def carry_out(
     )
     by_hash = {run.config.hash: run for run in runs}
 
+    errors: dict[str, str] = {}
+
     def keep(config: RunConfig, directory: Path) -> None:
         run = by_hash[config.hash]
         store.keep(directory, run.cells[0].table, command)
         progress.found(run, 1.0)  # also one that another process has trained meanwhile
 
     def give_up(config: RunConfig, error: Exception) -> None:
-        progress.given_up(by_hash[config.hash], elsewhere=isinstance(error, RunInUse))
+        run, elsewhere = by_hash[config.hash], isinstance(error, RunInUse)
+        progress.given_up(run, elsewhere=elsewhere)
+        if not elsewhere:
+            note(run, error)
+            reporter.say(f"{run.name} failed: {errors[run.name]}")
+
+    def note(run: PlannedRun, error: Exception) -> None:
+        errors[run.name] = failure_text(error)
+        if not isinstance(error, ConfigError | DataError):  # which may be mended before the next call
+            store.note_failure(run.config, f"{run.name}: {errors[run.name]}")
 
     outcomes = fit_many(
         [run.config for run in runs],
@@ -95,25 +106,17 @@ def carry_out(
         finished=keep,
         failed=give_up,
     )
-    note_rate(store.output, progress.earned, progress.seconds)
-    errors, elsewhere, noted = {}, [], store.failures()
+    elsewhere = []
     for run, outcome in zip(runs, outcomes, strict=True):
-        if outcome.error is None:
-            noted.pop(run.config.hash, None)
-            continue
-        if outcome.elsewhere:
-            # The other process may have come to the end of it since.
-            if (outcome.path / RESULT_FILE).exists():
-                store.keep(outcome.path, run.cells[0].table, command)
-            else:
-                elsewhere.append(run.name)
-            continue
-        errors[run.name] = failure_text(outcome.error)
-        if not isinstance(outcome.error, ConfigError | DataError):
-            noted[run.config.hash] = f"{run.name}: {errors[run.name]}"
-    if noted != store.failures():
-        store.note_failures(noted)
+        if outcome.elsewhere and (outcome.path / RESULT_FILE).exists():
+            # The other process has come to the end of it since.
+            store.keep(outcome.path, run.cells[0].table, command)
+        elif outcome.elsewhere:
+            elsewhere.append(run.name)
+        elif outcome.error is not None and run.name not in errors:  # a result that cannot be read
+            note(run, outcome.error)
     left = [outcome for outcome in outcomes if outcome.result is None and outcome.error is None]
+    note_rate(store.output, progress.earned, progress.seconds)
     return Report(
         finished=progress.finished,
         remaining=len(left),

@@ -130,7 +130,7 @@ def test_of_a_run_that_has_begun_the_rest_is_predicted(
 def test_failed_runs_are_not_tried_again_unless_asked(definitions: Definitions, open_store: OpenStore) -> None:
     store = open_store()
     failed = canonical(RunConfig("cifar10", "step", 100, method="erm", evaluate_every=4))
-    store.note_failures({failed.hash: "ERM: non-finite loss"})
+    store.note_failure(failed, "ERM: non-finite loss")
     plan = made(definitions, ["small"], store, seeds=1)
     assert [run.cells[0].row for run in plan.in_state("failed")] == ["ERM"]
     assert "ERM: non-finite loss" in plan_text(plan, rate=1.0, width=1, machine="cpu")
@@ -256,3 +256,15 @@ def test_cells_that_share_their_runs_are_in_the_plan(definitions: Definitions, o
 def test_the_title_of_a_plan_tells_the_order_of_training(definitions: Definitions, open_store: OpenStore) -> None:
     titles = [plan_table(made(definitions, ["small"], open_store(), seeds=seeds)).title for seeds in (1, 2)]
     assert titles == ["Plan, in the order of training", "Plan, within a table seed by seed, cells in this order"]
+
+
+@pytest.mark.parametrize("suite", paper_definitions().suites)
+def test_no_two_runs_of_a_plan_have_the_same_name(suite: str, open_store: OpenStore) -> None:
+    plan = made(paper_definitions(), [suite], open_store(), seeds=2, held_out=True)
+    names = [run.name for run in plan.runs]
+    assert len(set(names)) == len(names)
+    twins = {run.name for run in plan.runs if run.of_table}
+    assert bool(twins) == (suite in ("fidelity", "ablations"))
+    assert (
+        "fidelity-schedule-drw: steps, 200 epochs, cifar10-lt100, 500 held out, seed 1" in twins or suite != "fidelity"
+    )
