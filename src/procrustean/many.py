@@ -197,7 +197,7 @@ def _starter(
     return turns
 
 
-def starting_cost(config: RunConfig, device: Device = "cuda") -> float:
+def starting_cost(config: RunConfig, device: Device) -> float:
     """The predicted cost by which runs start, the highest first."""
     if config.method not in METHODS:  # still to be chosen, or of a file, which is not imported for this
         config = replace(config, method="erm", options={}, drw=False)

@@ -78,7 +78,8 @@ class _Grid:
     ) -> None:
         self.configs, self.paths, self.reporter, self.log = configs, paths, reporter, log
         self.shown = [Shown(Distinct(reporter, addition)) for addition in differences(configs)]
-        costs = [starting_cost(config) for config in configs]
+        # Processes are for CPUs: on a GPU runs go side by side in one.
+        costs = [starting_cost(config, "cpu") for config in configs]
         self.waiting = deque(sorted(range(len(configs)), key=lambda number: -costs[number]))
         self.workers: list[_Worker] = []
         self.deaths: Counter[int] = Counter()
@@ -175,7 +176,8 @@ class _Worker:
     """A process that trains one run at a time."""
 
     def __init__(self) -> None:
-        command = [sys.executable, "-c", f"import sys; sys.path[:] = {sys.path!r}; from {__name__} import work; work()"]
+        start = f"import sys; sys.path[:] = {sys.path!r}; from {__name__} import work; work({os.getpid()})"
+        command = [sys.executable, "-c", start]
         self._process = subprocess.Popen(
             command,
             stdin=subprocess.PIPE,
@@ -224,11 +226,15 @@ class _Worker:
         return f"was ended by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
 
 
-def work() -> None:
-    """What a process does: train one run after the other until its pipe is closed."""
+def work(parent: int) -> None:
+    """What a process does: train one run after the other until its pipe is closed, or the program has gone.
+
+    Args:
+        parent: process id of the program, which may have been killed while this process was starting.
+    """
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # what a library prints must not get between the answers
-    threading.Thread(target=_end_with, args=(os.getppid(),), daemon=True).start()
+    threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
     sources = Sources()
     with suppress(BrokenPipeError):  # nobody is left to answer to
         for line in sys.stdin:

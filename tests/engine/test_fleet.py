@@ -400,7 +400,7 @@ def test_what_methods_change_in_the_recipe_counts_as_well(monkeypatch: pytest.Mo
 def test_a_method_that_is_still_to_be_chosen_has_a_cost() -> None:
     settings: dict[str, Any] = {"source": "cifar10", "imbalance": "step", "rho": 100, "epochs": 10}
     methods = ("erm", "advised", "auto", "mfw")
-    erm, *others = (many.starting_cost(RunConfig(**settings, method=method)) for method in methods)
+    erm, *others = (many.starting_cost(RunConfig(**settings, method=method), "cuda") for method in methods)
     assert others == [erm] * 3
 
 

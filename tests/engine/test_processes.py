@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 import signal
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -20,7 +22,7 @@ from procrustean.config import RunConfig
 from procrustean.console import SilentReporter
 from procrustean.errors import ConfigError
 from procrustean.loading import Sources
-from procrustean.many import Outcome, fit_many
+from procrustean.many import Outcome, fit_many, starting_cost
 from procrustean.processes import fit_in_processes
 
 Same = Callable[[Path, Path], None]
@@ -260,3 +262,24 @@ def test_at_least_one_process(number: int, grid: Callable[..., list[RunConfig]],
     with pytest.raises(ConfigError, match=f"processes = {number} received"):
         fit_in_processes(grid(tmp_path), processes=number)
     assert not list(tmp_path.glob("[0-9]"))
+
+
+def test_a_process_whose_program_was_killed_while_it_started_ends(tmp_path: Path) -> None:
+    gone = subprocess.Popen([sys.executable, "-c", ""])
+    gone.wait()
+    start = f"from procrustean.processes import work; work({gone.pid})"
+    worker = subprocess.Popen([sys.executable, "-c", start], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL)
+    assert worker.wait(timeout=60) == -signal.SIGTERM  # though its pipe is open
+    assert worker.stdin is not None
+    worker.stdin.close()
+
+
+def test_the_longest_run_on_a_cpu_starts_first() -> None:
+    """Which need not be the longest one on a GPU."""
+    runs = [
+        RunConfig("cifar10", "long_tailed", 100, method=method, epochs=200) for method in ("domain_adaptation", "bbn")
+    ]
+    first, second = (starting_cost(run, "cuda") for run in runs)
+    assert first > second
+    waiting = processes._Grid(runs, [Path(run.slug) for run in runs], SilentReporter(), None).waiting
+    assert [runs[number].method for number in waiting] == ["bbn", "domain_adaptation"]
