@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 import re
 import shutil
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, ClassVar
@@ -13,6 +14,7 @@ import yaml
 
 from procrustean import RunConfig
 from procrustean.console import SilentReporter
+from procrustean.engine.claims import Claim
 from procrustean.tuning.tune import Budget
 from procrustean.tuning.tune import tune as run_tune
 
@@ -437,6 +439,24 @@ def test_a_training_on_all_images_that_diverges_is_told_from_one_that_is_not_fin
 
     monkeypatch.setattr(module, "fit_many", diverging)
     answer = tune("--method", "mfw", "--over", "alpha=0.5", "--quiet")
-    assert answer.code == 0, answer.err
+    assert answer.code == 1, answer.err
     assert re.search(r"Not trained to the end on all images: t/final/\S+: non-finite loss\.", answer.out)
     assert "give the same command again" not in answer.out
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="there are no such locks")
+def test_a_candidate_that_another_process_trains_is_not_finished_rather_than_failed(tune: Call) -> None:
+    arguments = ("--method", "mfw", "--over", "alpha=0.5,2", "--final-seeds", 0)
+    tune(*arguments, "--minutes", 0)
+    assert tune(*arguments).code == 0
+    (there,) = (path for path in Path("t/candidates").iterdir() if '"alpha": 2' in (path / "config.json").read_text())
+    result = (there / "result.json").read_bytes()
+    (there / "result.json").unlink()
+    claim = Claim(there)
+    answer = tune(*arguments)
+    claim.release()
+    assert (answer.code, "failed" in answer.err) == (0, False)
+    assert "is being trained by another process" in answer.err
+    assert "Not all candidates are finished; everything is saved. Give the same command again." in answer.out
+    (there / "result.json").write_bytes(result)  # which the other process has come to write
+    assert "Not all candidates" not in tune(*arguments).out

@@ -110,12 +110,12 @@ class Tune(RunConfig):
         scores = [] if tuned.choice is None else [_table(tuned, base.source if base.source != self.source else None)]
         if not tuned.retrained:
             write_result(*scores, tuned.text)
-            return 0
+            return 1 if tuned.failed else 0
         images = "all training images" + f" of {self.source}" * (base.source != self.source)
         trained = f"Trained on {images} with {options_text(tuned.chosen)}:"
         results, code = finished_results(tuned.retrained)
         write_result(*scores, tuned.text, trained, *comparisons_of(results))
-        return code
+        return 1 if tuned.failed else code
 
     def _candidates(self, base: RunConfig, space: Space) -> str:
         """What would be tried, how it would be judged, and what would be trained in the end, as comments."""

@@ -27,6 +27,8 @@ class Range:
 Values = tuple[Any, ...] | Range
 Space = Mapping[str, Values]
 
+#: Of whole numbers, a range stands for all of them; more than these are probably a mistake.
+MOST_NUMBERS = 100
 #: Alpha of MFW: the paper's grid. Gamma of CDT: its authors' ranges. The others: values around the published ones.
 DEFAULTS: dict[str, dict[str, tuple[Any, ...]]] = {
     "mfw": {"alpha": (0.1, 0.2, 0.5, 1.0, 5.0)},
@@ -65,6 +67,8 @@ def read_space(method: str, texts: Sequence[str]) -> Space:
 
     >>> read_space("mfw", ["alpha=0.1,5", "beta=0.01..5"])
     {'alpha': (0.1, 5.0), 'beta': Range(low=0.01, high=5.0)}
+    >>> read_space("deconfound", ["heads=2..4"])
+    {'heads': (2, 3, 4)}
     """
     space: dict[str, Values] = {}
     for text in texts:
@@ -75,8 +79,9 @@ def read_space(method: str, texts: Sequence[str]) -> Space:
             raise ConfigError(f"{text!r} received, but {name} is given already; list all its values in one place")
         low, dots, high = values.partition("..")
         if dots:
-            space[name] = _range(text, low, high)
-            checked_options(method, {name: low})
+            between = _range(text, low, high)
+            first, last = (checked_options(method, {name: end})[name] for end in (low, high))
+            space[name] = _whole(text, first, last) if isinstance(first, int) else between
         else:
             space[name] = _different(text, [checked_options(method, {name: v})[name] for v in values.split(",")])
     return space
@@ -113,6 +118,13 @@ def _range(text: str, low: str, high: str) -> Range:
     if not (math.isfinite(made.low) and math.isfinite(made.high) and made.low < made.high):
         raise ConfigError(f"{text!r} received; the first number has to be the smaller one")
     return made
+
+
+def _whole(text: str, low: int, high: int) -> tuple[int, ...]:
+    """All whole numbers of a range, for options that take no others."""
+    if high - low >= MOST_NUMBERS:
+        raise ConfigError(f"{text!r} received, which are {high - low + 1} whole numbers; list those to be tried")
+    return tuple(range(low, high + 1))
 
 
 def grid(space: Space) -> list[dict[str, Any]]:

@@ -17,7 +17,7 @@ from ..console import Reporter, SilentReporter
 from ..engine.run_directory import RunDirectory
 from ..errors import ConfigError, Diverged, RunError
 from ..loading import Sources
-from ..many import Outcome, fit_many
+from ..many import Outcome, fit_many, outcome_of
 from ..method_errors import failure_text
 from ..method_files import use_file
 from ..ongoing_run import ShownImages
@@ -41,6 +41,7 @@ class Tuned:
     chosen: Options
     retrained: tuple[Path, ...]  # run directories on all training images
     text: str
+    failed: tuple[str, ...] = ()  # why trainings on all images could not be ended
 
 
 @dataclass(frozen=True)
@@ -116,7 +117,8 @@ def tune(
 
     def tuned(retrained: Sequence[Path]) -> Tuned:
         text = choice.text() + default + tuning.remarks(after, retrained) + repeated + failed
-        return Tuned(tuple(scores), choice, chosen, (*retrained, *tuning.further(chosen)), text)
+        finals = (*retrained, *tuning.further(chosen))
+        return Tuned(tuple(scores), choice, chosen, finals, text, tuple(tuning.failed))
 
     if not is_decided(output):
         # From here on the folder holds final runs: by what choice has to be known even after a kill.
@@ -267,9 +269,12 @@ class _Tuning:
             show=show,
         )
         for outcome in outcomes:
-            if outcome.error is not None and not isinstance(outcome.error, Diverged):
+            if outcome.elsewhere:
+                self.reporter.say(str(outcome.error))
+            elif outcome.error is not None and not isinstance(outcome.error, Diverged):
                 raise RunError(f"{outcome.path} failed: {failure_text(outcome.error)}") from outcome.error
-        return outcomes
+        # What another process was training is not finished, or it is by now.
+        return [outcome_of(outcome.path, None) if outcome.elsewhere else outcome for outcome in outcomes]
 
 
 def _check(budget: Budget) -> None:

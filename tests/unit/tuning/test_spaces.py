@@ -172,3 +172,11 @@ def test_without_optuna_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setitem(sys.modules, "optuna", None)
     with pytest.raises(ConfigError, match=r"in the clone .*: pip install -c constraints.txt -e '.\[tune\]'"):
         search_by_optuna(ALPHA, Judge(), trials=3, at_once=1, seed=0)
+
+
+def test_a_range_of_whole_numbers_is_all_of_them() -> None:
+    assert read_space("deconfound", ["heads=2..4"]) == {"heads": (2, 3, 4)}
+    with pytest.raises(ConfigError, match=r"heads = '2\.5' of method 'deconfound' is not a whole number"):
+        read_space("deconfound", ["heads=2.5..4"])
+    with pytest.raises(ConfigError, match="'heads=1..1000' received, which are 1000 whole numbers; list those"):
+        read_space("deconfound", ["heads=1..1000"])
