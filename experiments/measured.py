@@ -59,11 +59,11 @@ def table(results: Path) -> str:
 
 
 def _each_method(ranking: Ranking) -> list[Group]:
-    """Each method once, by the shortest of its schedules, trained on the images that plain training has."""
+    """Each method once, by the shortest of its schedules, trained on the images of plain training and no others."""
     plain = ranking.named("ERM")
     found: dict[tuple[str, bool], Group] = {}
     for group in sorted((entry.group for entry in ranking.entries), key=lambda group: group.epochs):
-        alike = plain is not None and group.counts == plain.group.counts
+        alike = plain is not None and group.counts == plain.group.counts and not group.data.get("meta")
         if alike and not group.config["options"] and len(group.results) >= LEAST_SEEDS:
             found.setdefault((group.config["method"], group.config["drw"]), group)
     return list(found.values())

@@ -79,7 +79,7 @@ def test_the_text_says_it_all(messy: Path) -> None:
         "across splits: 1 group, ",
         "test/red/copy.png",
         "contradicting labels: 1 group of",
-        "advised method: ldam --drw, best of 28 methods",
+        "advised method: ldam --drw, best of 26 methods",
         "advised settings: small at 12 x 12 pixels",
         "expected time: about",
         f"start with: procrustean train {messy} --on-bad-image skip\n",

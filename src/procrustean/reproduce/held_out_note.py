@@ -19,7 +19,8 @@ def held_out_note(cells: Sequence[Beside]) -> str:
         if cell.held_out is not None and runs.config is not None and runs.config.hold_out:
             kind = _whose(cell.cell.config(), runs), runs.config.hold_out, _cut_from(runs.config)
             kinds.setdefault(kind, []).append(cell)
-    return " ".join(_sentence(*kind, alike) for kind, alike in sorted(kinds.items(), key=lambda item: item[0]))
+    in_order = sorted(kinds.items(), key=lambda item: item[0])
+    return " ".join(_sentence(*kind, alike, _rows(alike, cells)) for kind, alike in in_order)
 
 
 def _whose(config: RunConfig, runs: HeldOutRuns) -> str:
@@ -37,11 +38,22 @@ def _cut_from(config: RunConfig) -> str:
     return ", cut from the source before it is made imbalanced" if from_source else " of the imbalanced set"
 
 
-def _sentence(whose: str, hold_out: float, cut_from: str, cells: Sequence[Beside]) -> str:
+def _rows(alike: Sequence[Beside], cells: Sequence[Beside]) -> str:
+    """Rows that hold the same out, with their columns where they do not in all that have been measured."""
+    columns: dict[str, list[str]] = {}
+    for cell in alike:
+        columns.setdefault(cell.cell.row, []).append(cell.cell.column)
+    texts = []
+    for row, own in columns.items():
+        everywhere = all(cell.cell.column in own for cell in cells if cell.cell.row == row and cell.seeds)
+        texts.append(row if everywhere else f"{row} in {' and '.join(own)}")
+    *others, last = texts
+    return f"{', '.join(others)} and {last}" if others else last
+
+
+def _sentence(whose: str, hold_out: float, cut_from: str, cells: Sequence[Beside], rows: str) -> str:
     share, number = f"{100 * hold_out:g} % of each class", f"{hold_out} image{'s' * (hold_out != 1)} per class"
     taken = f"{share if hold_out < 1 else number}{cut_from},"
-    *others, last = dict.fromkeys(cell.cell.row for cell in cells)
-    rows = f"{', '.join(others)} and {last}" if others else last
     text = {
         "row with tau": f"All runs of {rows} train without {taken} on which tau is chosen",
         "row": f"All runs of {rows} train without {taken} on which the epoch of the held-out column is chosen",

@@ -173,6 +173,16 @@ def test_the_note_names_the_columns_where_the_smallest_classes_differ(open_store
     assert note.endswith("smallest class has 47 images instead of 50 in steep, 97 images instead of 100 in mild.")
 
 
+def test_the_note_names_the_columns_in_which_alone_a_row_holds_images_out(open_store: OpenStore, write: Write) -> None:
+    write(run("tau_norm", rho=100), 0.75, 0.75)
+    write(run("tau_norm", rho=50, hold_out=3), 0.75, 0.75, held_out=0.75)
+    columns = {"steep": {"rho": 100}, "mild": {"rho": 50, "hold_out": 3}}
+    table = {"base": TAIL, "columns": columns, "rows": {"tau": {"method": "tau_norm"}}}
+    spec = read_definitions({"tables": {"mine": table}}, origin="the test").tables["mine"]
+    note = held_out_note([beside(spec, cell, open_store()) for cell in spec.cells()])
+    assert note.startswith("All runs of tau in mild train without 3 images per class of the imbalanced set")
+
+
 def test_the_runs_of_the_held_out_column_are_counted_among_those_shown(open_store: OpenStore, write: Write) -> None:
     write(run("mfw"), 0.70, 0.72)
     write(run("mfw", hold_out=50, hold_out_from="source"), 0.69, 0.71, held_out=0.70)

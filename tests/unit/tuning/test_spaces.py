@@ -178,5 +178,5 @@ def test_a_range_of_whole_numbers_is_all_of_them() -> None:
     assert read_space("deconfound", ["heads=2..4"]) == {"heads": (2, 3, 4)}
     with pytest.raises(ConfigError, match=r"heads = '2\.5' of method 'deconfound' is not a whole number"):
         read_space("deconfound", ["heads=2.5..4"])
-    with pytest.raises(ConfigError, match="'heads=1..1000' received, which are 1000 whole numbers; list those"):
+    with pytest.raises(ConfigError, match=r"'heads=1\.\.1000' received, which are 1000 whole numbers; list those"):
         read_space("deconfound", ["heads=1..1000"])
