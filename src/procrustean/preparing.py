@@ -267,6 +267,11 @@ def _resolved(
     return recipe.changed(changes).changed(kept).changed(flags)
 
 
+#: Parts of a run's identity that are those of its images; and those that follow from them and tell nobody anything.
+OF_THE_IMAGES = ("classes", "counts", "split_hash")
+FROM_THE_IMAGES = ("split_hash", "recipe.mean", "recipe.std")
+
+
 def check_identity(
     run: Path,
     identity: Mapping[str, Any],
@@ -290,10 +295,18 @@ def check_identity(
     both = [k for k in both if k.partition(".")[0] not in besides]
     if prepared.pretrained is None and prepared.config.pretrained:
         both.remove("pretrained")  # a trained network no longer needs the weights it started from
-    changed = {k: (before.get(k), now.get(k)) for k in both if before.get(k) != now.get(k)}
+    changed = [k for k in both if before.get(k) != now.get(k)]
+    of_images = any(name in OF_THE_IMAGES for name in changed)
+    told = [difference(k, before.get(k), now.get(k)) for k in changed if not (of_images and k in FROM_THE_IMAGES)]
+    if of_images:
+        raise RunError(
+            f"{run} cannot {purpose}: its images have changed ({'; '.join(told) or 'as many as before, but others'}). "
+            "Put those back that it began with, or train on those that are there now in another folder"
+        )
     if changed:
-        listed = "; ".join(difference(k, before, now) for k, (before, now) in changed.items())
-        raise RunError(f"{run} cannot {purpose}: the data or the library's defaults have changed ({listed})")
+        raise RunError(
+            f"{run} cannot {purpose}: its settings or the library's defaults have changed ({'; '.join(told)})"
+        )
 
 
 def _flat(record: Mapping[str, Any]) -> dict[str, Any]:

@@ -460,3 +460,18 @@ def test_a_candidate_that_another_process_trains_is_not_finished_rather_than_fai
     assert "Not all candidates are finished; everything is saved. Give the same command again." in answer.out
     (there / "result.json").write_bytes(result)  # which the other process has come to write
     assert "Not all candidates" not in tune(*arguments).out
+
+
+def test_candidates_on_images_that_were_changed_in_between_are_not_compared(tune: Call, npz: Path) -> None:
+    arguments = ("--method", "mfw", "--over", "alpha=0.5,2", "--final-seeds", 0)
+    assert tune(*arguments).code == 0
+    first, second = sorted(Path("t/candidates").iterdir())
+    shutil.rmtree(second)
+    arrays = dict(np.load(npz))
+    np.savez(npz, **{**arrays, "train_images": arrays["train_images"] // 2})
+    answer = tune(*arguments)
+    assert answer.code == 2
+    assert "the candidates were not trained on the same images: these have been changed" in answer.err
+    assert f"Remove {first} to train again on the images of today, or put the images back" in answer.err
+    shutil.rmtree(first)
+    assert tune(*arguments).code == 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import signal
 import sys
@@ -12,6 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import yaml
 
@@ -19,6 +21,7 @@ import forked
 from procrustean.api import Stopped
 from procrustean.console import SilentReporter
 from procrustean.engine.claims import Claim
+from procrustean.loading import Sources
 from procrustean.reproduce import work as work_module
 from procrustean.reproduce.definitions import Definitions
 from procrustean.reproduce.plan_text import plan_text
@@ -316,6 +319,49 @@ def test_what_another_process_has_come_to_the_end_of_is_kept_at_last(
     claim.release()
     assert (report.finished, report.errors, report.elsewhere) == (2, {}, ())
     assert len(results(tmp_path / "a")) == 3
+
+
+def test_images_that_have_changed_since_are_not_averaged_with_the_others(
+    tmp_path: Path, npz: Path, definitions: Definitions, work: Callable[..., Report]
+) -> None:
+    work()
+    arrays = dict(np.load(npz))
+    np.savez(npz, **{**arrays, "train_images": arrays["train_images"] // 2})
+    folders, said = (tmp_path / "a" / "results", tmp_path / "a" / "runs"), list[str]()
+    # Who does not look at the images trains a second seed on others than the first, which then counts alone.
+    assert work(seeds=2).finished == 3
+    shown = Store(*folders, said.append)
+    for cell in definitions.tables["mine"].cells():
+        assert [result.config["seed"] for result in shown.repeats(cell.config())] == [1]
+    assert len(said) == 3
+    assert all(
+        re.fullmatch(r"left out: .*-seed0-.* was trained on other images than .*-seed1-.*, which is newer", t)
+        for t in said
+    )
+    # Who does trains the first seed again, beside what was there.
+    said.clear()
+    store, sources = Store(*folders, said.append), Sources()
+    plan = make_plan(definitions, definitions.parts(["mine"]), store, seeds=2, images=sources)
+    assert (len(plan.in_state("done")), len(plan.in_state("waiting"))) == (3, 3)
+    assert all(text.endswith(f"was trained on other images than {npz} holds now") for text in said if "left" in text)
+    carry_out(plan, store, command="this test", reporter=Recorder(), sources=sources)
+    assert len(results(tmp_path / "a")) == 9
+    for cell in definitions.tables["mine"].cells():
+        assert len(store.repeats(cell.config())) == 2
+        assert len(Store(*folders).repeats(cell.config())) == 2
+
+
+def test_of_two_results_of_a_run_the_one_that_is_named_after_it_counts(
+    tmp_path: Path, work: Callable[..., Report]
+) -> None:
+    work()
+    named = next((tmp_path / "a").glob("results/*/*-erm-*.json"))
+    copied = named.with_name("a-copy.json")
+    copied.write_text(named.read_text())
+    said: list[str] = []
+    kept = Store(tmp_path / "a" / "results", None, said.append).kept
+    assert {stored.result.path for stored in kept.values()} == {*named.parent.glob("*-seed0-*.json")}
+    assert said == [f"left out: {copied} is the same run as {named}"]
 
 
 def test_a_damaged_result_file_is_named(tmp_path: Path, work: Callable[..., Report]) -> None:

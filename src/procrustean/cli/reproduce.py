@@ -15,6 +15,7 @@ from .idle_options import refuse_idle_options
 from .outputs import check_folder
 
 if TYPE_CHECKING:
+    from ..loading import Sources
     from ..reproduce.definitions import Definitions, Part
     from ..reproduce.planning import Plan
     from ..reproduce.store import Store
@@ -143,7 +144,7 @@ class Reproduce:
             check_cell(cell)
         return definitions
 
-    def _plan(self, definitions: Definitions, parts: list[Part], store: Store) -> Plan:
+    def _plan(self, definitions: Definitions, parts: list[Part], store: Store, sources: Sources) -> Plan:
         from ..reproduce.availability import absent_data
         from ..reproduce.pace import machine_name
         from ..reproduce.plan_text import blocked_lines
@@ -162,6 +163,7 @@ class Reproduce:
             device=machine_name()[0],
             # A dry run plans for data that are still to come, and names them at its end.
             absent=(lambda source, data_dir: None) if self.dry_run else absent_data,
+            images=sources,
         )
         if plan.blocked and not plan.runs:
             raise ConfigError("nothing can be trained. " + "; ".join(blocked_lines(plan)))
@@ -183,12 +185,15 @@ class Reproduce:
 
     def _train(self, definitions: Definitions, parts: list[Part], store: Store, began: float) -> int:
         from ..console import duration_text, make_reporter
+        from ..loading import Sources
         from ..reproduce.pace import expected_rate, machine_name
         from ..reproduce.plan_text import absence_lines, blocked_lines, held_out_lines, plan_table, plan_text
         from ..reproduce.work import carry_out, default_width
         from ..streams import notify, write_result
 
-        plan = self._plan(definitions, parts, store)
+        reporter = make_reporter(quiet=self.quiet)
+        sources = Sources(reporter.say)
+        plan = self._plan(definitions, parts, store, sources)
         for line in held_out_lines(plan) if self.held_out else ():
             notify(line)
         width = default_width() if self.width is None else self.width
@@ -200,7 +205,6 @@ class Reproduce:
 
         for line in blocked_lines(plan):  # which is no progress: --quiet does not silence it
             notify(line)
-        reporter = make_reporter(quiet=self.quiet)
         try:
             reporter.say(summary)
             report = carry_out(
@@ -210,6 +214,7 @@ class Reproduce:
                 reporter=reporter,
                 minutes=self.minutes,
                 width=width,
+                sources=sources,
                 began=began,
             )
         finally:

@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Literal
 
+from ..advice.planning import planned
 from ..config import RunConfig
-from ..data.sources import NAMED
-from ..errors import ConfigError
+from ..data.imageset import Splits
+from ..data.sources import NAMED, is_named
+from ..errors import ConfigError, ProcrusteanError
 from ..run_cost import predicted_cost, trained_images
 from ..step_cost import Device
 from ..training_sizes import training_images
@@ -86,6 +89,7 @@ def make_plan(
     retry: bool = False,
     device: Device = "cuda",
     absent: Callable[[str, Path | None], str | None] = absent_data,
+    images: Callable[[RunConfig], Splits] | None = None,
 ) -> Plan:
     """Plan the parts in their order: within a part seed by seed, of one seed the longest runs first.
 
@@ -101,6 +105,8 @@ def make_plan(
         retry: plan runs that failed in an earlier call.
         device: where the runs are going to be trained.
         absent: says why the images of a source are not on this machine.
+        images: loads the user's own images where there are runs of them, which may have been trained on others; None
+            takes them for the same.
     """
     if seeds < 1:
         raise ConfigError(f"seeds = {seeds} received; each cell needs at least one")
@@ -120,15 +126,26 @@ def make_plan(
                 if impossible is not None:
                     blocked.setdefault(impossible, []).append(cell)
                     continue
+                if images is not None and not is_named(config.source):
+                    store.leave_out_other_images(config, partial(_hash_of, config, images))
                 for seed in range(seeds):
                     run = _canonical(cell, replace(config, seed=seed, data_dir=data_dir))
                     waiting.setdefault(run.hash, []).append(cell)
                     if run.hash not in keyed:
-                        planned = _planned(run, cell, store, errors if not retry else {}, device)
-                        keyed[run.hash] = (number, variant, seed, -planned.cost), planned
+                        new = _planned(run, cell, store, errors if not retry else {}, device)
+                        keyed[run.hash] = (number, variant, seed, -new.cost), new
     ordered = sorted(keyed.values(), key=lambda item: item[0])
     runs = [replace(run, cells=tuple(dict.fromkeys(waiting[run.config.hash]))) for _, run in ordered]
     return Plan(_told_apart(runs), {reason: tuple(dict.fromkeys(cells)) for reason, cells in blocked.items()}, errors)
+
+
+def _hash_of(config: RunConfig, images: Callable[[RunConfig], Splits]) -> str | None:
+    """Of all images of a user's source, as a run of these settings would load them; None if they cannot be loaded."""
+    try:
+        splits = planned(config, load=images).splits
+    except ProcrusteanError:  # of which the run tells when its turn comes
+        return None
+    return None if splits is None else splits.hash
 
 
 def _told_apart(runs: Sequence[PlannedRun]) -> tuple[PlannedRun, ...]:

@@ -6,7 +6,6 @@ import json
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from copy import copy
-from dataclasses import dataclass, replace
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -19,17 +18,10 @@ from ..report.results import Result, load_result
 from ..run_places import CONFIG_FILE, RESULT_FILE, is_damaged, is_result_file
 from .canonical import canonical, record_matches, unmeasured
 from .own_methods import LeftOutMethods
+from .stored import OTHER_IMAGES, Stored, counts_before, older_text, other_images, path_of, whatever_the_seed, written
 
 FAILURES = "failures.json"
 OTHER_DEFAULTS = "was trained with other defaults than those of this version"
-
-
-@dataclass(frozen=True)
-class Stored:
-    """A finished run and its settings in the form by which runs are told apart."""
-
-    config: RunConfig
-    result: Result
 
 
 class Store:
@@ -43,12 +35,13 @@ class Store:
 
     def __init__(self, results: Path, output: Path | None, say: Callable[[str], None] = lambda text: None) -> None:
         self.results, self.output, self._say = results, output, say
+        self._said: set[str] = set()
         self.kept: dict[str, Stored] = {}
         self._repeats: dict[str, list[Stored]] = {}  # the same, whatever the training seed
         self.held_out_of_sources: set[float] = set()  # images per class that runs keep out of their source, or shares
         self.places: dict[str, Path] = {}  # run directories, finished or not
         self._unkept: dict[str, Path] = {}  # finished ones that are not in the results folder
-        self._outdated: set[Path] = set()  # files and run directories that other defaults have made
+        self._outdated: set[Path] = set()  # resolved files and run directories of other defaults or other images
         self.left_out_methods = LeftOutMethods()
         for path in sorted(results.rglob("*.json")) if results.is_dir() else []:
             if is_result_file(path) or is_damaged(path):  # which is said, or a seed would be missing without a word
@@ -70,11 +63,18 @@ class Store:
     def repeats(self, config: RunConfig) -> list[Result]:
         """The finished runs of these settings with any training seed, by seed; none of settings that cannot be."""
         try:
-            same = replace(canonical(config), seed=0).hash
+            same = whatever_the_seed(canonical(config))
         except ConfigError:  # a ratio that leaves a class without images
             return []
-        found = self._repeats.get(same, [])
-        return [stored.result for stored in sorted(found, key=lambda s: s.config.seed)]
+        found = sorted(self._repeats.get(same, []), key=lambda stored: stored.config.seed)
+        newest = max(found, key=written, default=None)
+        if newest is None:
+            return []
+        # Seeds on different images are no repeats of one another: those on the images of the newest run count.
+        for stored in found:
+            if other_images(stored, newest):
+                self._say_once(older_text(stored, newest))
+        return [stored.result for stored in found if not other_images(stored, newest)]
 
     def with_seeds(self, seeds: int | None) -> Store:
         """The same store, of which only the training seeds 0, 1, ... up to so many are seen; None for all."""
@@ -87,6 +87,30 @@ class Store:
             for name, repeats in self._repeats.items()
         }
         return seen
+
+    def leave_out_other_images(self, config: RunConfig, images_now: Callable[[], str | None]) -> None:
+        """Leave out the runs of these settings, with any training seed, that were trained on other images.
+
+        Args:
+            config: the settings.
+            images_now: gives the hash of the images that the source holds now, if that can be known; asked only where
+                there are runs.
+        """
+        repeats = self._repeats.get(whatever_the_seed(canonical(config)), [])
+        now = images_now() if repeats else None
+        for stored in [*repeats] if now is not None else ():
+            if stored.source_hash not in (None, now):
+                self._leave_out(stored, config.source)
+
+    def _leave_out(self, stored: Stored, source: str) -> None:
+        name, path = stored.config.hash, stored.result.path
+        self.kept.pop(name, None)
+        self._unkept.pop(name, None)
+        repeats = self._repeats[whatever_the_seed(stored.config)]
+        repeats[:] = [other for other in repeats if other is not stored]
+        directory = self.places.pop(name, None)
+        self._outdated |= {found.resolve() for found in (path, directory) if found is not None}
+        self._say_once(f"left out: {path} {OTHER_IMAGES} {source} holds now")
 
     def place(self, config: RunConfig) -> Path:
         """The directory in which the run goes on, or begins; its name may be that of an older version."""
@@ -122,7 +146,7 @@ class Store:
     def _put_there_by_another(self, config: RunConfig) -> Result | None:
         """The result of a run, if it has come into the results folder since the store was opened."""
         for path in sorted(self.results.rglob(f"{config.slug}.json")):
-            if path not in self._outdated:
+            if path.resolve() not in self._outdated:
                 with suppress(RunError):  # a damaged one, which was named when the store was opened
                     return load_result(path)
         return None
@@ -156,6 +180,11 @@ class Store:
         """Where failed runs are noted; None for a store without run directories."""
         return None if self.output is None else self.output / FAILURES
 
+    def _say_once(self, text: str) -> None:
+        if text not in self._said:
+            self._said.add(text)
+            self._say(text)
+
     def _add(self, path: Path) -> None:
         try:
             result = load_result(path)
@@ -167,22 +196,28 @@ class Store:
             self._say(f"left out: {error}")
             return
         if not record_matches(result.record, written):
-            self._outdated.add(path)
+            self._outdated.add(path.resolve())
             self._say(f"left out: {path} {OTHER_DEFAULTS}")
             return
-        other = self.kept.get(config.hash)
-        if other is not None:
-            differ = result.record["selections"] != other.result.record["selections"]
-            apart = ", but has other numbers; remove the one that does not count" if differ else ""
-            self._say(f"left out: {path} is the same run as {other.result.path}{apart}")
+        stored, other = Stored(config, result), self.kept.get(config.hash)
+        if other is None:
+            self._remember(stored)
             return
-        self._remember(Stored(config, result))
+        first, second = (stored, other) if counts_before(stored, other) else (other, stored)
+        self._remember(first)
+        if other_images(first, second):
+            self._outdated.add(path_of(second))
+            self._say_once(older_text(second, first))
+            return
+        differ = first.result.record["selections"] != second.result.record["selections"]
+        apart = ", but has other numbers; remove the one that does not count" if differ else ""
+        self._say(f"left out: {path_of(second)} is the same run as {path_of(first)}{apart}")
 
     def _remember(self, stored: Stored) -> Stored:
         self.kept[stored.config.hash] = stored
         if stored.config.hold_out and stored.config.hold_out_from == "source":
             self.held_out_of_sources.add(stored.config.hold_out)
-        repeats = self._repeats.setdefault(replace(stored.config, seed=0).hash, [])
+        repeats = self._repeats.setdefault(whatever_the_seed(stored.config), [])
         repeats[:] = [*(other for other in repeats if other.config.hash != stored.config.hash), stored]
         return stored
 
@@ -206,14 +241,14 @@ class Store:
                 self._unkept[config.hash] = directory
                 self._remember(Stored(config, load_result(directory)))
         else:
-            self._outdated.add(directory)
+            self._outdated.add(directory.resolve())
             self._say(f"left out: {directory} {OTHER_DEFAULTS}")
 
     def _beside_outdated(self, folder: Path, name: str, suffix: str = "") -> Path:
         """The path of this name, or the first with a number after it: what other defaults have made is not touched."""
         numbered = (folder / f"{name}-{number}{suffix}" for number in count(2))
         path = folder / f"{name}{suffix}"
-        while path in self._outdated:
+        while path.resolve() in self._outdated:
             path = next(numbered)
         return path
 

@@ -11,6 +11,7 @@ from ..config import RunConfig
 from ..console import Reporter, RichReporter
 from ..engine.claims import RunInUse
 from ..errors import ConfigError, DataError
+from ..loading import Sources
 from ..many import GPU_WIDTH, fit_many
 from ..method_errors import failure_text
 from ..run_places import CONFIG_FILE, RESULT_FILE
@@ -46,6 +47,7 @@ def carry_out(
     reporter: Reporter,
     minutes: float | None = None,
     width: int | None = None,
+    sources: Sources | None = None,
     clock: Callable[[], float] = time.monotonic,
     began: float | None = None,
 ) -> Report:
@@ -58,6 +60,7 @@ def carry_out(
         reporter: where progress goes.
         minutes: stop after so long, with everything saved; None trains to the end.
         width: runs at a time.
+        sources: what loads the images, and may have done so for the plan.
         clock: seconds of a clock that never goes back.
         began: time of the clock from which the minutes count; now, if nothing is said.
     """
@@ -98,6 +101,7 @@ def carry_out(
 
     outcomes = fit_many(
         [run.config for run in runs],
+        sources=sources,
         width=width,
         reporter=reporter,
         reporter_of=lambda config: progress.of(by_hash[config.hash]),

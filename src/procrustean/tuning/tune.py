@@ -22,7 +22,7 @@ from ..method_errors import failure_text
 from ..method_files import use_file
 from ..ongoing_run import ShownImages
 from ..run_names import Distinct
-from ..run_places import CANDIDATES
+from ..run_places import CANDIDATES, RESULT_FILE
 from ..time_box import TimeBox
 from .checking import check_final, check_options, check_runs, check_space
 from .choosing import Choice, Score, choose, held_out_counts, options_text, score_of
@@ -140,6 +140,7 @@ class _Tuning:
         self.left_out: list[str] = []
         self.failed: list[str] = []  # why trainings on all images could not be ended
         self.records: dict[str, list[dict[str, Any]]] = {}
+        self.by_images: dict[str, list[Path]] = {}  # results of candidates, by the images that they were trained on
 
     def check(self, candidates: Sequence[Options]) -> None:
         """Refuse what cannot be trained, before any of the candidates has cost time."""
@@ -157,6 +158,7 @@ class _Tuning:
         write_down(self.output, self.search)
         configs = [self._candidate(options, seed) for options in candidates for seed in range(self.budget.repeats)]
         outcomes = self._train(configs, {name for options in candidates for name in options}, show="held_out")
+        self._refuse_different_images(outcomes)
         scores: list[Score | None] = []
         for number, options in enumerate(candidates):
             own = outcomes[number * self.budget.repeats : (number + 1) * self.budget.repeats]
@@ -174,6 +176,20 @@ class _Tuning:
             self.records[str(options)] = records
             scores.append(score_of(options, records))
         return scores
+
+    def _refuse_different_images(self, outcomes: Sequence[Outcome]) -> None:
+        """RunError for candidates that were trained before and after the images were changed."""
+        for outcome in outcomes:
+            if outcome.result is not None:
+                self.by_images.setdefault(outcome.result["data"]["source_hash"], []).append(outcome.path / RESULT_FILE)
+        if len(self.by_images) > 1:
+            written = {images: max(path.stat().st_mtime for path in paths) for images, paths in self.by_images.items()}
+            newest = max(written, key=lambda images: written[images])
+            older = [str(path.parent) for images, paths in self.by_images.items() if images != newest for path in paths]
+            raise RunError(
+                "the candidates were not trained on the same images: these have been changed since the search began. "
+                f"Remove {', '.join(older)} to train again on the images of today, or put the images back"
+            )
 
     def is_default(self, options: Any) -> bool:
         """Whether the method takes these options by itself on the data set that is trained on in the end."""

@@ -1,0 +1,60 @@
+"""A finished run among others: which of them are repeats of one another, and which of two counts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from ..config import RunConfig
+from ..report.results import Result
+
+OTHER_IMAGES = "was trained on other images than"
+
+
+@dataclass(frozen=True)
+class Stored:
+    """A finished run and its settings in the form by which runs are told apart."""
+
+    config: RunConfig
+    result: Result
+
+    @property
+    def source_hash(self) -> str | None:
+        """Of the images that the source held; early records do not have it."""
+        return self.result.data.get("source_hash")
+
+
+def whatever_the_seed(config: RunConfig) -> str:
+    """What the runs of one setting have in common, of settings in the form by which runs are told apart."""
+    return replace(config, seed=0).hash
+
+
+def path_of(stored: Stored) -> Path:
+    """The file of a result."""
+    assert stored.result.path is not None
+    return stored.result.path
+
+
+def other_images(one: Stored, other: Stored) -> bool:
+    """Whether two runs were trained on different images of their source, as far as is known."""
+    return None not in (one.source_hash, other.source_hash) and one.source_hash != other.source_hash
+
+
+def counts_before(one: Stored, other: Stored) -> bool:
+    """Which of two results of the same run counts: of different images the newer, else the one named after the run."""
+    if other_images(one, other):
+        return written(one) > written(other)
+    return _is_named_after_the_run(one) > _is_named_after_the_run(other)
+
+
+def _is_named_after_the_run(stored: Stored) -> bool:
+    return path_of(stored).stem.startswith(stored.config.slug)
+
+
+def written(stored: Stored) -> float:
+    """When a result was written."""
+    return path_of(stored).stat().st_mtime
+
+
+def older_text(stored: Stored, newest: Stored) -> str:
+    return f"left out: {path_of(stored)} {OTHER_IMAGES} {path_of(newest)}, which is newer"
