@@ -10,7 +10,7 @@ from typing import Any, Literal, SupportsInt, cast
 from .errors import DataError
 
 Kind = Literal["long_tailed", "step"]
-Spread = Literal["geometric", "arithmetic"]
+Spread = Literal["geometric", "arithmetic", "log"]
 
 #: Share of the variance of log counts that two levels must explain for the counts to be called a step.
 STEP_EXPLAINED = 0.9
@@ -91,12 +91,12 @@ def geometric_mean(counts: Sequence[int]) -> float:
 
 
 def spread(counts: Sequence[int], std: Spread = "geometric") -> float:
-    """gamma of Eq. 7: the geometric standard deviation, a factor, or the arithmetic one, in images.
+    """gamma of Eq. 7: the geometric standard deviation, a factor, its logarithm, or the arithmetic one, in images.
 
-    Both are population values (divided by the number of classes). The paper does not say which of the two it
+    All are population values (divided by the number of classes). The paper does not say which of them it
     means; docs/design.md gives the evidence for the geometric reading.
     """
-    values = [math.log(n) for n in counts] if std == "geometric" else [float(n) for n in counts]
+    values = [float(n) for n in counts] if std == "arithmetic" else [math.log(n) for n in counts]
     mean = math.fsum(values) / len(values)
     deviation = math.sqrt(math.fsum((v - mean) ** 2 for v in values) / len(values))
     return math.exp(deviation) if std == "geometric" else deviation

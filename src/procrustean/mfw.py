@@ -14,7 +14,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Iterable, Sequence
-from typing import Any, Literal, SupportsInt
+from typing import Any, Literal, SupportsInt, get_args
 
 import torch
 from torch import Tensor, nn
@@ -46,13 +46,14 @@ IN_LABEL_ORDER = (
 def strength_of(counts: tuple[int, ...], *, beta: float, std: Spread = "geometric") -> list[float]:
     """s(N_c) of Eq. 7: 0.5 * sigmoid((N_c - mu) / (beta * gamma)), from 0 (minor) to 0.5 (major).
 
-    Equal counts have nothing to weaken: all zero.
+    With "log", N_c, mu and gamma are their logarithms. Equal counts have nothing to weaken: all zero.
     """
     if min(counts) == max(counts):
         return [0.0] * len(counts)
     mean, scale = geometric_mean(counts), beta * spread(counts, std)
+    above = [math.log(n / mean) if std == "log" else n - mean for n in counts]
     # 0.5 * sigmoid(a) written with tanh, which saturates instead of overflowing: a reaches hundreds.
-    return [0.25 * (1.0 + math.tanh(0.5 * (n - mean) / scale)) for n in counts]
+    return [0.25 * (1.0 + math.tanh(0.5 * distance / scale)) for distance in above]
 
 
 class MFW(nn.Module):
@@ -64,7 +65,8 @@ class MFW(nn.Module):
         beta: softness of the class strength; 2.0 for long-tailed, 0.01 for step counts by default
             (paper Sec. 5.2).
         kind: "long_tailed", "step", or "auto": decided by `procrustean.counts.imbalance_kind`.
-        std: which standard deviation Eq. 7 means, "geometric" or "arithmetic".
+        std: which standard deviation Eq. 7 means, "geometric" or "arithmetic", or "log", the z-score of the logarithms
+            of the counts, by which the strength falls evenly along a long tail.
         draw: "sample" draws one share per sample (Algorithm 1), "batch" one per batch.
         strength: s per class in [0, 0.5], instead of the formula.
 
@@ -90,7 +92,7 @@ class MFW(nn.Module):
     ) -> None:
         super().__init__()
         one_of("kind", kind, ("auto", "long_tailed", "step"))
-        one_of("std", std, ("geometric", "arithmetic"))
+        one_of("std", std, get_args(Spread))
         one_of("draw", draw, ("sample", "batch"))
         self.counts = checked_counts(counts)
         self.kind: Kind = imbalance_kind(self.counts) if kind == "auto" else kind

@@ -97,6 +97,19 @@ class TestStrength:
         assert mfw.strength.tolist() == [0.5] * half + [0.0] * half
         # The other reading of gamma makes no difference that matters.
         np.testing.assert_allclose(MFW(counts, std="arithmetic").strength, mfw.strength, atol=1e-5)
+        np.testing.assert_allclose(MFW(counts, std="log").strength, mfw.strength, atol=1e-5)
+
+    @pytest.mark.parametrize("beta", [0.25, 2.0])
+    def test_the_z_score_of_the_logarithms(self, beta: float) -> None:
+        logs = np.log(np.array(C10_LONG_TAILED, np.float64))
+        wanted = 0.5 / (1 + np.exp(-(logs - logs.mean()) / (beta * logs.std())))
+        strength = MFW(C10_LONG_TAILED, std="log", beta=beta).strength
+        np.testing.assert_allclose(strength, wanted, rtol=1e-6)
+        # An exponential tail falls evenly, whatever its ratio; a sharp beta comes to the geometric reading.
+        np.testing.assert_allclose(MFW(long_tailed(5000, 10, 10), std="log", beta=beta).strength, wanted, atol=2e-3)
+        np.testing.assert_allclose(
+            MFW(C10_LONG_TAILED, std="log", beta=0.01).strength, [0.5] * 5 + [0.0] * 5, atol=1e-5
+        )
 
     def test_against_the_formula_in_float64(self) -> None:
         counts = np.array([900.0, 400.0, 250.0, 30.0])
@@ -104,7 +117,7 @@ class TestStrength:
         wanted = 0.5 / (1 + np.exp(-(counts - mean) / (40.0 * deviation)))
         np.testing.assert_allclose(MFW(counts, beta=40.0).strength, wanted, rtol=1e-6)
 
-    @pytest.mark.parametrize("std", ["geometric", "arithmetic"])
+    @pytest.mark.parametrize("std", ["geometric", "arithmetic", "log"])
     def test_monotone_and_within_zero_and_half(self, std: Any) -> None:
         strength = MFW(long_tailed(10**6, 50, 10**5), std=std).strength
         assert bool((strength.diff() <= 0).all())
@@ -407,7 +420,7 @@ class TestWarnings:
         assert warned(lambda: MFW(C10_STEP)(torch.randn(0, 3), torch.tensor([], dtype=torch.long))) == []
         assert all(output is z for output in outputs)
 
-    @pytest.mark.parametrize("std", ["geometric", "arithmetic"])
+    @pytest.mark.parametrize("std", ["geometric", "arithmetic", "log"])
     def test_equal_counts_warn_and_do_nothing(self, std: Any) -> None:
         with pytest.warns(UserWarning, match="every class has strength 0"):
             mfw = MFW([100, 100, 100], std=std)
@@ -445,7 +458,7 @@ class TestErrors:
         ("arguments", "message"),
         [
             ({"kind": "tail"}, "kind = 'tail' received; accepted: 'auto', 'long_tailed', 'step'"),
-            ({"std": "population"}, "std = 'population' received; accepted: 'geometric', 'arithmetic'"),
+            ({"std": "population"}, "std = 'population' received; accepted: 'geometric', 'arithmetic', 'log'"),
             ({"draw": "epoch"}, "draw = 'epoch' received; accepted: 'sample', 'batch'"),
             ({"alpha": 0.0}, r"alpha = 0\.0 received"),
             ({"alpha": -1.0}, r"alpha = -1\.0 received"),

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from ..same_strengths import StrengthSetting
 
 SOURCES = {"cifar10": "CIFAR-10", "cifar100": "CIFAR-100"}
-SPREADS: tuple[Spread, ...] = ("geometric", "arithmetic")
+SPREADS: tuple[Spread, ...] = ("geometric", "arithmetic", "log")
 #: So many settings are named where runs do not belong to a line.
 NAMED = 3
 

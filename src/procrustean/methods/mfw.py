@@ -73,7 +73,7 @@ def mfw(
     Args:
         alpha: spread of the mixing share; default 1 for long-tailed (0.2 on CIFAR-100), 5 for step.
         beta: softness of s; default 2 for long-tailed, 0.01 for step.
-        std: gamma of s: geometric or arithmetic standard deviation.
+        std: gamma of s: geometric or arithmetic standard deviation, or log for N_c, mu and gamma in logarithms.
         draw: one share per sample or one per batch.
         layer: where to mix; default the second group of convolutions, as in the paper.
         major_strength: s for classes of at least the geometric mean of the counts, 0 for the others, instead

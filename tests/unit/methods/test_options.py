@@ -62,7 +62,7 @@ class TestConversion:
             ("erm", "drw", 1, "option drw = 1 of method 'erm' is not true or false"),
             ("mfw", "alpha", "big", "option alpha = 'big' of method 'mfw' is not a number or none"),
             ("mfw", "draw", "epoch", "option draw = 'epoch' of method 'mfw' is not one of 'sample', 'batch'"),
-            ("mfw", "std", 1, "is not one of 'geometric', 'arithmetic'"),
+            ("mfw", "std", 1, "is not one of 'geometric', 'arithmetic', 'log'"),
             ("mfw", "layer", 2, "option layer = 2 of method 'mfw' is not a text or none"),
         ],
     )
