@@ -86,12 +86,18 @@ def test_a_loss_that_corrects_and_weights() -> None:
         ({"batch_size": 64, "lr": 0.05}, "only 2 steps per epoch of 90 images"),
         ({"hold_out": 10, "counts": (60, 15)}, r"more images than it leaves of c1 \(5 left, 10 held out\)"),
         ({"tested": (6, 0)}, "there are no test images of c1"),
-        ({"method": "cmo", "epochs": 7}, "CMO pastes in no epoch of 7: .*; train for 8 at least"),
+        ({"epochs": 6}, "6 epochs leave 1 for the rate to fall after 5 of warm-up, so training ends while it is still"),
     ],
 )
 def test_numbers_that_do_not_go_together(settings: dict[str, Any], message: str) -> None:
     (found,) = lint(prepared(**settings))
     assert re.search(message, found), found
+
+
+def test_a_method_that_would_be_plain_training_in_so_few_epochs() -> None:
+    assert re.search(
+        "CMO pastes in no epoch of 7: .*; train for 8 at least", lint(prepared(method="cmo", epochs=7))[-1]
+    )
 
 
 def test_images_held_out_of_the_source_are_not_called_unused() -> None:

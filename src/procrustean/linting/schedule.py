@@ -9,6 +9,8 @@ from ..recipes import PAPER, RECIPES
 #: How far rate over batch may be from the recipe's, either way.
 FACTOR = 4.5
 FEWEST_STEPS = 3
+#: Epochs in lengths of the warm-up below which the rate has hardly time to fall.
+LEAST_AFTER = 2
 #: What the MFW paper's schedules were made for.
 AT_HOME = ("erm", "mfw")
 
@@ -30,12 +32,17 @@ def rate_against_batch(prepared: Prepared) -> list[str]:
 
 
 def short_schedule(prepared: Prepared) -> list[str]:
-    """Training that ends in its warm-up, or has hardly a step per epoch."""
+    """Training that ends in its warm-up or soon after it, or has hardly a step per epoch."""
     recipe, images = prepared.recipe, len(prepared.data.train)
     found = []
     if recipe.epochs <= recipe.warmup_epochs:
         text = "1 epoch is" if recipe.epochs == 1 else f"{recipe.epochs} epochs are"
         found.append(f"{text} all warm-up, which takes {recipe.warmup_epochs}; train longer")
+    elif recipe.epochs < LEAST_AFTER * recipe.warmup_epochs:
+        found.append(
+            f"{recipe.epochs} epochs leave {recipe.epochs - recipe.warmup_epochs} for the rate to fall after "
+            f"{recipe.warmup_epochs} of warm-up, so training ends while it is still high; train longer"
+        )
     steps = -(-images // recipe.batch_size)
     if steps < FEWEST_STEPS:
         text = f"batches of {recipe.batch_size} make only {steps} step{'s' * (steps > 1)} per epoch of {images} images"

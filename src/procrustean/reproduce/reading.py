@@ -11,6 +11,7 @@ from typing import Any
 
 from ..config import RunConfig
 from ..errors import ConfigError, did_you_mean
+from ..methods import METHODS, option_defaults
 from ..plain_yaml import parse_yaml
 from .definitions import METRICS, Definitions, Part, Row, Suite, TableSpec, matching, merged
 
@@ -95,12 +96,17 @@ def _table(name: str, table: Any, shared: Mapping[str, Any], where: str) -> Tabl
     for metric in metrics:
         if metric not in METRICS:
             raise ConfigError(f"{where}: metric {metric!r} received; accepted: {', '.join(METRICS)}")
-    rows = []
+    rows, base = [], _checked(table.get("base"), f"{where}, base")
     for row, given in _by_name(table["rows"], f"{where}, rows").items():
         settings = _checked(given, f"{where}, row {row!r}", besides=("columns",))
         own_columns = _names(settings, "columns", f"{where}, row {row!r}") or ("*",)
         settings.pop("columns", None)
         matching(own_columns, list(columns), f"column for row {row!r} in table {name!r}")
+        if "method" not in base | settings and not all("method" in column for column in columns.values()):
+            raise ConfigError(
+                f"{where}, row {row!r} has no method, whatever its name says; write {{method: erm}}, or give one to "
+                "all rows in the base"
+            )
         rows.append(Row(row, columns=own_columns, settings=settings))
     target = _names(table, "target", where)
     if len(target) not in (0, 2):
@@ -109,7 +115,7 @@ def _table(name: str, table: Any, shared: Mapping[str, Any], where: str) -> Tabl
         name,
         title=_text(table, "title", where) or name,
         place=_text(table, "place", where),
-        base=_checked(table.get("base"), f"{where}, base"),
+        base=base,
         columns=columns,
         rows=tuple(rows),
         metrics=metrics,
@@ -131,10 +137,18 @@ def _checked(settings: Any, where: str, *, besides: Sequence[str] = ()) -> dict[
         if name in _ASKED_FOR:
             raise ConfigError(f"{where} has the setting {name!r}, which no table decides: {_ASKED_FOR[name]}")
         if name not in known and name not in besides:
-            raise ConfigError(f"{where} has an unknown setting {name!r}. {did_you_mean(str(name), known)}")
+            raise ConfigError(f"{where} has an unknown setting {name!r}. {_instead(settings, name, known)}")
     if not isinstance(settings.get("options", {}), dict):  # which are merged one by one before a run checks them
         raise ConfigError(f"{where}: options = {settings['options']!r} received; give a mapping of their values")
     return dict(settings)
+
+
+def _instead(settings: Mapping[str, Any], name: Any, known: Sequence[str]) -> str:
+    """What to write in place of a setting that there is not: it may be an option of the method."""
+    method = settings.get("method")
+    if method in METHODS and name in option_defaults(method):
+        return f"It is an option of {method}; write options: {{{name}: {settings[name]}}}"
+    return did_you_mean(str(name), known)
 
 
 def _by_name(content: Any, where: str) -> dict[str, Any]:

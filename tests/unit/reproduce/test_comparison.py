@@ -458,7 +458,9 @@ def test_the_page_says_which_cells_have_no_held_out_number_and_what_fills_them(
 def test_a_table_of_ones_own_may_be_called_like_the_main_one(open_store: OpenStore, write: Write) -> None:
     write(run("mfw"), 0.7, 0.7)
     tail = {"source": "cifar10", "imbalance": "long_tailed", "rho": 100, "evaluate_every": 4}
-    own = read_definitions({"tables": {"cifar": {"columns": {"mine": tail}, "rows": {"MFW": {}}}}}, origin="mine.yaml")
+    own = read_definitions(
+        {"tables": {"cifar": {"columns": {"mine": tail}, "rows": {"MFW": {"method": "mfw"}}}}}, origin="mine.yaml"
+    )
     assert "| MFW    |    300 |     1 | 70.0 |" in " ".join(reproduction_page(own, open_store()).splitlines())
 
 

@@ -113,7 +113,10 @@ def test_rows_and_columns_narrow_suites_too(definitions: Definitions) -> None:
 
 
 def test_a_name_with_brackets_stands_for_itself(tables: dict[str, Any]) -> None:
-    own = {"rows": {"MFW [ours]": {"columns": ["tail [1]"]}}, "columns": {"tail [1]": {"source": "digits"}}}
+    own = {
+        "rows": {"MFW [ours]": {"method": "mfw", "columns": ["tail [1]"]}},
+        "columns": {"tail [1]": {"source": "digits"}},
+    }
     spec = read_definitions({**tables, "tables": {"small": own}, "suites": {}}, origin="mine.yaml").tables["small"]
     assert [cell.row for cell in spec.cells(["MFW [ours]"], ["tail [1]"])] == ["MFW [ours]"]
 
@@ -122,6 +125,11 @@ def test_a_name_with_brackets_stands_for_itself(tables: dict[str, Any]) -> None:
     ("change", "message"),
     [
         ({"colums": {}}, "unknown part 'colums'. Did you mean 'columns'"),
+        ({"tables": {"t": {"rows": {"ERM": {}}, "columns": ["tail"]}}}, "row 'ERM' has no method, whatever its name"),
+        (
+            {"tables": {"t": {"rows": {"r": {"method": "mfw", "alpha": 2}}, "columns": ["tail"]}}},
+            r"row 'r' has an unknown setting 'alpha'. It is an option of mfw; write options: \{alpha: 2\}",
+        ),
         ({"tables": {}}, "has no tables"),
         ({"tables": {"t": {"rows": {}, "columns": ["tail"]}}}, "table 't' has no rows"),
         ({"tables": {"t": {"rows": {"r": {}}}}}, "table 't' has no columns"),
@@ -167,8 +175,14 @@ def test_a_name_with_brackets_stands_for_itself(tables: dict[str, Any]) -> None:
         ({"tables": {"t": {"rows": {"r": {}}, "columns": 5}}}, "table 't': columns = 5 received; give a list of them"),
         ({"tables": {"t": {"rows": {"r": {}}, "columns": [[1]]}}}, r"table 't': columns = \[\[1\]\] received"),
         ({"tables": {"t": {"rows": {"r": {}}, "columns": ["tail"], "metrics": "top1"}}}, "metrics = 'top1' received"),
-        ({"tables": {"t": {"rows": {"r": {}}, "columns": ["tail"], "target": ["cifar"]}}}, "target = .* a row of it"),
-        ({"tables": {"t": {"rows": {"r": {}}, "columns": ["tail"], "note": 5}}}, "note = 5 received; .* a text"),
+        (
+            {"tables": {"t": {"rows": {"r": {"method": "erm"}}, "columns": ["tail"], "target": ["cifar"]}}},
+            "target = .* a row of it",
+        ),
+        (
+            {"tables": {"t": {"rows": {"r": {"method": "erm"}}, "columns": ["tail"], "note": 5}}},
+            "note = 5 received; .* a text",
+        ),
         ({"suites": [1]}, r"mine.yaml, suites: \[1\] received; it has to be a mapping of names"),
         ({"suites": {"s": {"title": ""}}}, "suite 's' has no parts; give a list of them"),
         ({"suites": {"s": {"parts": [{"rows": ["x"]}]}}}, "suite 's' names the table None. Known: "),
