@@ -96,7 +96,8 @@ def metrics_from_totals(
         "macro_f1": _mean(f1[tested]),
         "top5": None if top5_correct is None or len(true) <= 5 else int(top5_correct) / images,
         "recall": _with_gaps(recall, tested),
-        "precision": _with_gaps(precision, predicted > 0),
+        # Without test images of a class all that is taken for it is wrong, however well the network knows it.
+        "precision": _with_gaps(precision, (predicted > 0) & tested),
         "groups": {name: _mean(recall[members & tested]) for name, members in groups.items()},
         "confusion": None,
         "images": images,

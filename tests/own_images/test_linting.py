@@ -131,7 +131,7 @@ def test_a_validation_set_that_is_not_used() -> None:
 
 
 def test_cmo_has_one_epoch_left_to_paste_in() -> None:
-    assert lint(prepared(method="cmo", epochs=8)) == []
+    assert not any("CMO" in found for found in lint(prepared(method="cmo", epochs=8)))
 
 
 def findings(root: Path, **settings: Any) -> list[str]:

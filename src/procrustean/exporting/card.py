@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from ..calibration.cautions import UNMEASURED, extrapolated, frequencies_unknown, sentence
@@ -120,7 +121,7 @@ def _results(spec: ModelSpec, result: dict[str, Any]) -> str:
     which = no_test if note.startswith(NO_TEST) else "test images that were neither trained on nor chosen on."
     lines = [
         f"Balanced accuracy {100 * metrics['balanced_accuracy']:.1f} %, accuracy {100 * metrics['accuracy']:.1f} % on "
-        f"{metrics['images']} {which}\n",
+        f"{metrics['images']} {which}{_untested(spec.classes, metrics)}\n",
         "| class | training images | test images | recall % | precision % |",
         "|---|---:|---:|---:|---:|",
     ]
@@ -128,6 +129,12 @@ def _results(spec: ModelSpec, result: dict[str, Any]) -> str:
         shown = [_percent(metrics["recall"][c]), _percent(metrics["precision"][c])]
         lines.append(f"| {markdown(name)} | {counts[c]} | {tested[c]} | {' | '.join(shown)} |")
     return "\n".join(lines)
+
+
+def _untested(classes: Sequence[str], metrics: dict[str, Any]) -> str:
+    """A sentence about classes without test images, of which the balanced accuracy says nothing."""
+    names = [markdown(name) for name, recall in zip(classes, metrics["recall"], strict=True) if recall is None]
+    return f" Of {', '.join(names)} there are none, so the former is of the other classes." if names else ""
 
 
 def _tested(metrics: dict[str, Any], classes: int) -> list[str]:

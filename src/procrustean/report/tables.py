@@ -20,6 +20,7 @@ from procrustean.report.formats import (
 )
 from procrustean.report.given import given_settings, settings_text
 from procrustean.report.results import (
+    NAMED_CLASSES,
     Group,
     Selection,
     Statistic,
@@ -111,11 +112,23 @@ def comparison(groups: Sequence[Group]) -> Table:
         + " Columns right of the oracle are of the last epoch"
         + ("" if equal else "; group columns are mean recalls")
         + ". The oracle is the epoch that was best on the test set, so it is not a fair estimate."
+        + _about_untested(groups)
         + (CHOSEN + worth_of_choice(groups) if was_compared else _about_bold(groups, blocks, metric))
         + described.remark
         + _given_options(groups, described.labels),
         shared=described.shared,
     )
+
+
+def _about_untested(groups: Sequence[Group]) -> str:
+    """Classes of which there are no test images, and what that means for the means over classes."""
+    names = [name for group in groups for name, recall in zip(group.classes, group.recall(), strict=True) if not recall]
+    untested = list(dict.fromkeys(names))
+    if not untested:
+        return ""
+    more = f" and {len(untested) - NAMED_CLASSES} more" * (len(untested) > NAMED_CLASSES)
+    named = ", ".join(untested[:NAMED_CLASSES]) + more
+    return f" No test images of {named}: balanced accuracy, macro-F1 and groups are of the other classes."
 
 
 def _about_bold(groups: Sequence[Group], blocks: Sequence[Sequence[Group]], metric: str) -> str:

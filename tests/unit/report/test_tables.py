@@ -523,3 +523,14 @@ def test_rows_of_the_same_method_show_their_differing_options(result: Make) -> N
     fields: list[dict[str, Any]] = [{"options": {"alpha": 1.0}}, {"options": {"alpha": 5.0}}]
     table = comparison(group_results(result(label="MFW", **f) for f in fields))
     assert [cell.text for cell in column(table, "method")] == ["MFW (alpha=1.0)", "MFW (alpha=5.0)"]
+
+
+def test_classes_without_test_images_are_named_below(result: Make) -> None:
+    run = result(seed=0)
+    for selection in run.record["selections"].values():
+        if selection is not None:
+            selection["metrics"]["recall"][3] = None
+    note = comparison(group_results([run])).note
+    untested = run.record["data"]["classes"][3]
+    assert f" No test images of {untested}: balanced accuracy, macro-F1 and groups are of the other classes." in note
+    assert "No test images" not in comparison(group_results([result(seed=0)])).note
