@@ -129,13 +129,15 @@ def test_load_answers_a_wrong_call_in_few_words(
     assert str(cut) in done.stderr
     assert "not a complete image" in done.stderr
     # A process that gets as far as the image says nothing else; these calls get no further and need none of their own.
+    right = str(colours / "test" / "green" / "003.png")
     for wrong, said in (("no.png", "no.png: No such file or directory"), (str(tmp_path), "Is a directory")):
-        monkeypatch.setattr(sys, "argv", [str(program), wrong])
+        monkeypatch.setattr(sys, "argv", [str(program), wrong, right])
         with pytest.raises(SystemExit) as end:
             runpy.run_path(str(program), run_name="__main__")
-        assert isinstance(end.value.code, str)  # Python prints it to stderr and exits with 1
-        assert "\n" not in end.value.code
-        assert said in end.value.code
+        assert end.value.code == 1
+        answer = capsys.readouterr()
+        assert (said in answer.err, answer.err.count("\n")) == (True, 1)
+        assert answer.out.startswith(f"{right}:\n")  # which is classified all the same
     monkeypatch.setattr(sys, "argv", [str(program)])
     with pytest.raises(SystemExit):
         runpy.run_path(str(program), run_name="__main__")

@@ -139,8 +139,14 @@ def main(paths, thresholds=None):
     except Exception as error:  # each format has errors of its own
         raise ValueError(f"{HERE}: the network cannot be loaded ({error})") from error
     sys.stdout.reconfigure(errors="replace")  # not every terminal can show every name
+    failed = False
     for path in paths:
-        (probabilities,) = classify(path).tolist()
+        try:
+            (probabilities,) = classify(path).tolist()
+        except (OSError, ValueError) as error:  # of this image: the others are classified all the same
+            failed = True
+            print(plain(str(error)), file=sys.stderr)
+            continue
         ranking = sorted(range(len(CLASSES)), key=lambda c: -probabilities[c])
         if len(paths) > 1:
             print(f"{plain(path)}:")
@@ -149,6 +155,7 @@ def main(paths, thresholds=None):
         if levels is not None:
             announced = [plain(CLASSES[c]) for c in ranking if probabilities[c] >= levels[c]]
             print(f"announced: {'; '.join(announced) or '(no class)'}")
+    return 1 if failed else 0
 
 
 if __name__ == "__main__":
@@ -156,7 +163,7 @@ if __name__ == "__main__":
     parser.add_argument("paths", nargs="+", metavar="IMAGE")
     parser.add_argument("--thresholds", metavar="FILE", help="name the classes that reach their number in this file")
     try:
-        main(**vars(parser.parse_args()))
+        sys.exit(main(**vars(parser.parse_args())))
     except (OSError, ValueError) as error:
         sys.exit(str(error))
 '''
