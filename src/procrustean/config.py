@@ -310,6 +310,14 @@ _KINDS = {name: _kind_of(hint) for name, hint in _HINTS.items()}
 _OPEN = {"source", *(name for name, hint in _HINTS.items() if NoneType in get_args(hint))}
 
 
+def _read_as_text(value: Any) -> str:
+    """How to write a number that YAML takes for a text, such as 1e-1; empty for what is none."""
+    try:
+        return f"; YAML reads it as a text, so write {float(value):g}" if isinstance(value, str) else ""
+    except ValueError:
+        return ""
+
+
 def _typed(key: str, value: Any, origin: str) -> Any:
     def refuse(wanted: str) -> ConfigError:
         return ConfigError(f"{origin}: {key} = {value!r} received; it has to be {wanted}")
@@ -323,7 +331,7 @@ def _typed(key: str, value: Any, origin: str) -> Any:
         return int(value)
     elif kind is float:
         if isinstance(value, bool) or not isinstance(value, Real):
-            raise refuse("a number")
+            raise refuse("a number" + _read_as_text(value))
         return float(value)
     elif get_origin(kind) is Literal:
         if value not in get_args(kind):

@@ -278,6 +278,8 @@ def test_a_time_box_that_ends_within_the_first_run_tells_what_is_begun(
     ("arguments", "message"),
     [
         (("cifra",), "no table or suite 'cifra'. Did you mean 'cifar'"),
+        (("xyz", "--dry-run"), "the paper has no table or suite 'xyz'; `procrustean reproduce` lists them, and one of"),
+        (("--rows", "MFW", "cifar", "--dry-run"), "'cifar' was taken for one of --rows; write the table before the"),
         (("cifar", "--rows", "MWF"), "no row of 'cifar' called 'MWF'"),
         (("--rows", "ERM"), "rows and columns received without a table"),
         (("cifar",), "cifar10 is in none of"),

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import shlex
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import tyro
 
-from ..errors import ConfigError, RunError
+from ..errors import ConfigError, RunError, suggestion
 from .idle_options import refuse_idle_options
 from .outputs import check_folder
 
@@ -83,6 +84,8 @@ class Reproduce:
         from ..reproduce.store import Store
         from ..streams import notify, write_result
 
+        if not self.names:
+            self._refuse_swallowed_names()
         refuse_idle_options(self)
         if self.minutes is not None and not self.minutes >= 0:
             raise ConfigError(
@@ -96,7 +99,7 @@ class Reproduce:
             raise ConfigError("rows and columns received without a table; name the table that has them")
         definitions = self._definitions()
         names = tuple(definitions.tables) if self.show and not self.names else self.names
-        parts = definitions.parts(names, self.rows, self.columns)
+        parts = self._parts(definitions, names)
         if self.names:
             self._say_left_out(definitions, parts)
         trains = bool(names) and not self.show and self.pages is None
@@ -127,6 +130,25 @@ class Reproduce:
             return self._train(definitions, parts, store, began)
         finally:
             reporter.close()
+
+    def _parts(self, definitions: Definitions, names: Sequence[str]) -> list[Part]:
+        known = {*definitions.tables, *definitions.suites}
+        if self.tables is None and not known.issuperset(names):
+            unknown = next(name for name in names if name not in known)
+            if not suggestion(unknown, known):
+                raise ConfigError(
+                    f"the paper has no table or suite {unknown!r}; `procrustean reproduce` lists them, and one of your "
+                    "own needs the file that it is in: --tables FILE"
+                )
+        return definitions.parts(names, self.rows, self.columns)
+
+    def _refuse_swallowed_names(self) -> None:
+        """ConfigError for a table behind --rows or --columns, which take all words that follow them."""
+        for option, given in (("--rows", self.rows), ("--columns", self.columns)):
+            known = self._definitions() if given else None
+            for name in given:
+                if known is not None and (name in known.tables or name in known.suites):
+                    raise ConfigError(f"{name!r} was taken for one of {option}; write the table before the options")
 
     def _definitions(self) -> Definitions:
         from ..method_files import use_file

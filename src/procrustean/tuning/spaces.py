@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from itertools import product
 from typing import Any
 
+from ..config import RunConfig
 from ..errors import ConfigError
-from ..methods import checked_options
+from ..methods import checked_options, option_defaults
 
 
 @dataclass(frozen=True)
@@ -27,6 +28,7 @@ class Range:
 Values = tuple[Any, ...] | Range
 Space = Mapping[str, Values]
 
+SETTINGS = frozenset(field.name for field in fields(RunConfig))
 #: Of whole numbers, a range stands for all of them; more than these are probably a mistake.
 MOST_NUMBERS = 100
 #: Alpha of MFW: the paper's grid. Gamma of CDT: its authors' ranges. The others: values around the published ones.
@@ -77,6 +79,11 @@ def read_space(method: str, texts: Sequence[str]) -> Space:
             raise ConfigError(f"{text!r} received; write OPTION=VALUE,VALUE,... or OPTION=LOW..HIGH")
         if name in space:
             raise ConfigError(f"{text!r} received, but {name} is given already; list all its values in one place")
+        if name in SETTINGS and name not in option_defaults(method):
+            raise ConfigError(
+                f"{text!r} received, but {name} is a setting of the training, and only options of the method are "
+                f"chosen: {', '.join(option_defaults(method)) or 'it has none'}"
+            )
         low, dots, high = values.partition("..")
         if dots:
             between = _range(text, low, high)

@@ -202,7 +202,7 @@ def test_mistakes_are_refused_by_name(change: dict[str, Any], message: str, tabl
         ({"net": "resnet999"}, "there is no network 'resnet999'"),
         ({"recipe": "cold"}, "recipe 'cold'"),
         ({"method": "emr"}, "'emr'.*Did you mean 'erm'"),
-        ({"lr": "1e-3"}, "lr = '1e-3' received; it has to be a number"),
+        ({"lr": "1e-3"}, "lr = '1e-3' received; it has to be a number; YAML reads it as a text, so write 0.001"),
         ({"epochs": -3}, "epochs"),
         ({"imbalance": "step"}, "needs its ratio"),
     ],

@@ -65,6 +65,7 @@ def test_grids_from_the_command_line() -> None:
         ("alpha=", "write OPTION=VALUE"),
         ("alhpa=1", "no option 'alhpa'. Did you mean 'alpha'"),
         ("alpha=much", "alpha = 'much' of method 'mfw' is not a number"),
+        ("lr=0.1,1", "but lr is a setting of the training, and only options of the method are chosen: alpha, beta"),
         ("alpha=5..1", "the first number has to be the smaller one"),
         ("alpha=a..b", "both ends of a range are numbers"),
         ("alpha=1,2,1.0", "which has 1 twice; give each value once"),
