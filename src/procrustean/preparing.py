@@ -141,8 +141,6 @@ def prepare(
     if splits.note:
         say(splits.note)
     splits, data = imbalanced(config, splits)
-    if data.left_out_classes:
-        say(f"classes with too few images to hold any out: {some_names(data.left_out_classes)}")
     known = known_source(splits.name, config)
     recipe = chosen_recipe(config.recipe, known)
     layers = layers_of(config.net or recipe.net)

@@ -55,7 +55,7 @@ def test_chosen_on_held_out_images_then_trained_on_all(tune: Call) -> None:
     assert scores[record["chosen"]["alpha"]] == max(scores.values())
     assert record["held_out_images"] == 8
     assert "held-out images" in answer.out
-    assert "One standard error of an accuracy on so few images" in answer.out
+    assert "One standard error of an accuracy on these images is up to" in answer.out
     assert "| MFW " in answer.out
     # Markdown takes a line without a blank one before it for a row of the table, or for the end of the paragraph.
     assert "|\n\nChosen: alpha=" in answer.out

@@ -58,7 +58,8 @@ def test_it_says_when_the_images_cannot_tell_the_best_apart(
     assert answer.code == 0, answer.err
     said = (
         "Tied with it in the last epoch: erm; mfw-alpha-0.2; it was taken because it stands first in the order of "
-        "promise. One standard error of an accuracy on so few images is 4.9 points. These images cannot tell them apart"
+        "promise. One standard error of an accuracy on these images is up to 4.9 points. These images cannot tell them "
+        "apart"
     )
     assert f"erm-drw was chosen on 24 held-out images. {said}" in answer.err
     assert f"erm-drw was chosen. {said}" in answer.out

@@ -299,7 +299,7 @@ def test_class_frequencies_beyond_what_methods_do_are_told(
     result["calibration"]["tau"] = tau
     (copy / "result.json").write_text(json.dumps(result))
     said = (
-        f"is {tau:.2f}, found on few held-out images (24): the class frequencies that the probabilities stand for are"
+        f"is {tau:.2f}, found on 24 held-out images, which are too few, or the network fits them too badly: the class"
     )
     image = colours / "test" / "red" / "000.png"
     for number, prior in enumerate(((), ("--prior", "balanced"))):

@@ -29,9 +29,9 @@ def extrapolated(calibration: Calibration) -> str:
     if not calibration.images or lowest <= calibration.tau <= highest:
         return ""
     return (
-        f"tau, as a rule between 0 and 1, is {calibration.tau:.2f}, found on few held-out images "
-        f"({calibration.images}): the class frequencies that the probabilities stand for are extrapolated; give those "
-        "of the use by --prior"
+        f"tau, as a rule between 0 and 1, is {calibration.tau:.2f}, found on {calibration.images} held-out images, "
+        "which are too few, or the network fits them too badly: the class frequencies that the probabilities stand for "
+        "are extrapolated; give those of the use by --prior"
     )
 
 

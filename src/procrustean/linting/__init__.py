@@ -8,7 +8,7 @@ from ..preparing import Prepared
 from .corrections import corrected_twice
 from .leaks import leaks
 from .schedule import never_pastes, rate_against_batch, schedule_of_another, short_schedule
-from .small_classes import held_out_too_much, untested, unused_validation
+from .small_classes import held_out_too_much, untested, unused_validation, without_a_say
 
 Rule = Callable[[Prepared], list[str]]
 
@@ -17,6 +17,7 @@ RULES: tuple[Rule, ...] = (
     corrected_twice,
     leaks,
     held_out_too_much,
+    without_a_say,
     unused_validation,
     untested,
     rate_against_batch,

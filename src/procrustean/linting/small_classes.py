@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from ..data.description import some_names
 from ..data.imageset import ImageSet, Labels
 from ..preparing import Prepared
 
@@ -28,6 +29,20 @@ def held_out_too_much(prepared: Prepared) -> list[str]:
     return [
         f"the held-out set takes more images {of_the_source}than it leaves of {', '.join(named)}{more}; hold out "
         "fewer, or a share such as --hold-out 0.15" + before * (config.imbalance != "natural" and not cut_before)
+    ]
+
+
+def without_a_say(prepared: Prepared) -> list[str]:
+    """Classes that keep their few images: nothing that is chosen on the held-out ones is chosen for them."""
+    data, config = prepared.data, prepared.config
+    if not data.left_out_classes:
+        return []
+    instead = "hold out fewer"
+    if config.imbalance != "natural" and config.hold_out_from != "source":
+        instead += ", or --hold-out-from source, which cuts them before the set is made imbalanced"
+    return [
+        f"no images are held out of {some_names(data.left_out_classes)}, which have too few: what is chosen and "
+        f"calibrated on the held-out images is so without them; {instead}"
     ]
 
 

@@ -85,7 +85,7 @@ def worth_text(error: float, ties: Sequence[str], how: str, close: Sequence[str]
     lines = []
     if ties:
         lines.append(f"Tied with it in the last epoch: {'; '.join(ties)}; {how}.")
-    lines.append(f"One standard error of an accuracy on so few images is {100 * error:.1f} points.")
+    lines.append(f"One standard error of an accuracy on these images is up to {100 * error:.1f} points.")
     if close:
         lines.append(f"Within it, too: {'; '.join(close)}.")
     if ties or close:
@@ -106,8 +106,8 @@ def held_out_counts(record: Mapping[str, Any]) -> list[float]:
 def standard_error(balanced_accuracy: float, counts: Sequence[float]) -> float:
     """Of a mean of recalls, each measured on so many images and near that mean; a small class carries most of it.
 
-    No recall is taken to be nearer to 0 or 1 than half an image of its class: all right on a few images is not all
-    right for sure.
+    Where some classes are nearly all right and others all wrong, it is smaller than that. No recall is taken to be
+    nearer to 0 or 1 than half an image of its class: all right on a few images is not all right for sure.
 
     >>> round(standard_error(0.75, [3] * 10), 3), round(standard_error(0.75, [100] * 9 + [3]), 3)
     (0.079, 0.028)
@@ -153,8 +153,11 @@ def _best_of(ties: Sequence[Score], is_default: Callable[[Mapping[str, Any]], bo
     if len(equals) == 1:
         return equals[0], f"it was taken for its mean over the last tenth of the evaluations, {100 * top:.1f} %"
     default = next((score for score in equals if is_default(score.options)), None)
-    which = "it was tried first" if default is None else "it is the method's default"
-    return default or equals[0], f"the last tenth of the evaluations ties, too, so it was taken because {which}"
+    best, which = default or equals[0], "it was tried first" if default is None else "it is the method's default"
+    some = [score.name for score in equals if score is not best] if len(equals) < len(ties) else []
+    who = f"of these {'; '.join(some)} tie{'s' * (len(some) == 1)} with it over " if some else ""
+    how = f"{who}the last tenth of the evaluations{' ties' * (not some)}, too"
+    return best, f"{how}, so it was taken because {which}"
 
 
 def _equal(one: float, other: float) -> bool:

@@ -37,7 +37,7 @@ def test_the_highest_is_chosen_and_the_noise_is_said() -> None:
     assert choice.ties == ()
     text = choice.text()
     assert text.startswith("Chosen: alpha=1, 80.0 % on 30 held-out images.")
-    assert "is 7.3 points" in text
+    assert "is up to 7.3 points" in text
     assert "Within it, too: alpha=5." in text
     assert "cannot tell them apart" in text
 
@@ -87,6 +87,15 @@ def test_equals_in_everything_go_to_the_first() -> None:
     choice = choose(scores, [3] * 10)
     assert choice.best is scores[0]
     assert "the last tenth of the evaluations ties, too, so it was taken because it was tried first" in choice.text()
+
+
+def test_only_those_that_tie_to_the_end_are_said_to() -> None:
+    scores = [scored(0.7, 0.6, alpha=0.1), scored(0.7, 0.7, alpha=1.0), scored(0.7, 0.7, alpha=5.0)]
+    text = choose(scores, [3] * 10).text()
+    assert (
+        "Tied with it in the last epoch: alpha=0.1; alpha=5; of these alpha=5 ties with it over the last tenth of the "
+        "evaluations, too, so it was taken because it was tried first."
+    ) in text
 
 
 def test_equals_in_everything_go_to_the_default() -> None:
