@@ -52,9 +52,14 @@ ADDED_OPTIONS: dict[str, dict[str, Any]] = {"mfw": {"reduction": "weighted_mean"
 
 
 def data_setting(result: Result) -> dict[str, Any]:
-    """What two runs must share to be trained and tested on the same data."""
-    names = ("source", "source_hash", "kind", "rho", "classes", "counts")
-    return {**{name: result.data.get(name) for name in names}, "hold_out": result.config.get("hold_out")}
+    """What two runs must share to be trained and tested on the same data.
+
+    That is the images, whatever their folder is called; records from before there was a hash have its name alone.
+    """
+    names = ("source_hash", "kind", "rho", "classes", "counts")
+    found = {name: result.data.get(name) for name in names}
+    source = result.data["source"] if found["source_hash"] is None else None
+    return {**found, "source": source, "hold_out": result.config.get("hold_out")}
 
 
 def setting_of(result: Result) -> dict[str, Any]:

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+import hashlib
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -26,7 +28,7 @@ def make_record(
     recall: float | list[float] = 0.5,
     test_counts: list[int] | None = None,
     source: str = "digits",
-    source_hash: str = "5eed" * 16,
+    source_hash: str | None = None,
     kind: str = "step",
     rho: float = 50.0,
     hold_out: int = 0,
@@ -88,7 +90,7 @@ def make_record(
             "kind": kind,
             "rho": rho,
             "split_hash": f"{data_seed:064x}",
-            "source_hash": source_hash,
+            "source_hash": source_hash or hashlib.sha256(os.fsencode(source)).hexdigest(),
             "train": sum(counts),
             "test": sum(test_counts),
             "held_out": hold_out * len(counts),

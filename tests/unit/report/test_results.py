@@ -318,3 +318,9 @@ def test_what_an_earlier_record_does_not_name_does_not_set_it_apart(result: Make
 def test_what_only_one_of_two_records_names_is_called_unknown(result: Make) -> None:
     groups = group_results([result(seed=0), result(seed=1, invented=None)])
     assert distinct_labels(groups) == ["ERM (invented=unknown)", "ERM (invented=default)"]
+
+
+def test_the_same_images_under_another_name_are_the_same_data(result: Make) -> None:
+    one, other = (result(source=name, source_hash="a" * 64, seed=seed) for seed, name in enumerate(("cells", "blood")))
+    (group,) = group_results([one, other])
+    assert len(group.results) == 2
