@@ -289,6 +289,15 @@ def attachable(model: nn.Module, layer: str, labels: str | None = None) -> nn.Mo
     return module
 
 
+def gives_scores(model: nn.Module, module: nn.Module, classes: int) -> bool:
+    """Whether a part of a model ends in its last layer with weights, and that has one output per class."""
+    with_weights = [part for part in model.modules() if next(part.parameters(recurse=False), None) is not None]
+    last = with_weights[-1] if with_weights else None
+    if not isinstance(last, nn.Linear) or last.out_features != classes:
+        return False
+    return any(part is last for part in module.modules())
+
+
 def _refuse_replicas() -> NoReturn:
     raise LayerError(DATA_PARALLEL)
 

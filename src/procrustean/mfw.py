@@ -19,7 +19,7 @@ from typing import Any, Literal, SupportsInt, get_args
 import torch
 from torch import Tensor, nn
 
-from .attaching import Attachment, attachable
+from .attaching import Attachment, attachable, gives_scores
 from .beta import beta_quantiles, from_uniform
 from .counts import Kind, Spread, checked_counts, geometric_mean, imbalance_kind, spread
 from .errors import ConfigError, DataError, one_of
@@ -36,6 +36,10 @@ SOFT_LABELS = (
     "gain. Leave the mixing of labels out, or hand over class indices"
 )
 
+SCORES = (
+    "gives the scores of the classes, and MFW is made for features: mixed scores weaken nothing that is learnt before "
+    "them. Attach it to a layer further in front; procrustean.layers.suggest(model, images) names one"
+)
 AGAINST_THE_COUNTS = "the labels run against the counts, so MFW weakens other classes than the large ones"
 IN_LABEL_ORDER = (
     "Give the counts in the order of the labels, as procrustean.class_counts(labels) does; if a sampler draws small "
@@ -188,7 +192,10 @@ class MFW(nn.Module):
             labels: for a model that is called with its labels, the name of that argument ("labels"); its loop then
                 needs no `with handle(labels)`.
         """
-        handle = Attachment(self, attachable(model, layer, labels), layer)
+        module = attachable(model, layer, labels)
+        if gives_scores(model, module, len(self.counts)):
+            self._warn(f"layer {layer!r} {SCORES}")
+        handle = Attachment(self, module, layer)
         if labels is not None:
             handle.take_labels(model, labels)
         return handle

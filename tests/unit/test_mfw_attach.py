@@ -718,3 +718,14 @@ def test_mixed_labels_are_taken_with_a_warning() -> None:
         warnings.simplefilter("error")
         with handle(soft):
             F.cross_entropy(model(images), soft).backward()
+
+
+@pytest.mark.parametrize(("layer", "told"), [("0", False), ("2", True), ("2.1", True), ("2.0", False)])
+def test_a_layer_that_gives_the_scores_is_warned_of(layer: str, told: bool) -> None:
+    model = nn.Sequential(nn.Linear(4, 2), nn.ReLU(), nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 2)))
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        MFW([50, 5]).attach(model, layer)
+    assert [f"layer {layer!r} gives the scores of the classes" in str(warning.message) for warning in caught] == [
+        True
+    ] * told
