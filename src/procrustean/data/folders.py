@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from pathlib import Path
 
-from procrustean.data.bad_files import EMPTY_CLASS, NAMED, NESTED, NOT_TRAINED, OUTSIDE, refuse
+from procrustean.data.bad_files import EMPTY_CLASS, NAMED, NESTED, OUTSIDE, refuse
 from procrustean.data.image_files import ImageFile, Problems, headers
-from procrustean.data.listed import SPLIT_NAMES, OnBadImage, check_classes, composed
+from procrustean.data.listed import SPLIT_NAMES, OnBadImage, check_classes, composed, not_trained
 from procrustean.errors import DataError
 
 LAYOUT = "the layout is FOLDER/class/image or FOLDER/train/class/image"
@@ -57,12 +57,9 @@ def list_folder(root: Path, bad: Problems, named: set[str], on_bad_image: OnBadI
 def _untrained(files: list[ImageFile]) -> Problems:
     """Classes that are tested but not trained on."""
     trained = {file.label for file in files if file.split == "train"}
-    found = {}
-    for file in files:
-        if file.label not in trained and trained:
-            what = f"class {file.label!r} is in the {file.split} split {NOT_TRAINED}"
-            found[str(Path(file.name).parent)] = f"{what}; add training images or remove it"
-    return found
+    tested = {file.label for file in files if file.split != "train"}
+    folders = {str(Path(file.name).parent): file for file in files if file.label not in trained and trained}
+    return {name: not_trained(file.label, file.split, trained - tested) for name, file in folders.items()}
 
 
 def _refuse_equal_names(folders: list[Path]) -> None:

@@ -15,7 +15,7 @@ from procrustean.data.bit_depth import BitDepth
 from procrustean.data.image_files import Header, ImageFile, Problems, common_size, decoded, headers
 from procrustean.data.imageset import Images, ImageSet, Splits
 from procrustean.data.set_aside import set_aside_test
-from procrustean.errors import DataError, did_you_mean
+from procrustean.errors import DataError, did_you_mean, suggestion
 
 #: Whether files that are no complete images are refused or left out.
 OnBadImage = Literal["error", "skip"]
@@ -115,15 +115,20 @@ class FileListing:
             )
 
 
+def not_trained(label: str, split: str, only_trained: Collection[str]) -> str:
+    """What to say of a class that is tested but not trained on; it may be spelt otherwise there."""
+    near = suggestion(label, only_trained, limit=1)
+    text = f"class {label!r} is in the {split} split {NOT_TRAINED}; add training images or remove it"
+    return f"{text}. {near}" if near else text
+
+
 def check_classes(files: Sequence[ImageFile], where: str, hint: str = "add some") -> None:
     """DataError for fewer than two classes, or classes that are tested but not trained on."""
     classes = {split: {file.label for file in files if file.split == split} for split in SPLIT_NAMES.values()}
     for split in ("test", "val"):
         extra = sorted(classes[split] - classes["train"])
         if extra and classes["train"]:
-            raise DataError(
-                f"{where}: class {extra[0]!r} is in the {split} split {NOT_TRAINED}; add training images or remove it"
-            )
+            raise DataError(f"{where}: {not_trained(extra[0], split, classes['train'] - classes[split])}")
     if len(classes["train"]) < 2:
         raise DataError(
             f"{where}: at least two classes with training images are needed, found {len(classes['train'])}; {hint}"

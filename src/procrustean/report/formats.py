@@ -8,6 +8,7 @@ from __future__ import annotations
 import csv
 import io
 import math
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
 NOTHING = "—"
 LONGEST_UNBROKEN_WORD = 12  # in a terminal; longer words are broken where space is short
+DIFFERENCE = re.compile(r"[+-]\d+(\.\d+)?")  # whose sign would be a hyphen in the text of LaTeX
 GAP = 2  # between the columns in a terminal
 
 
@@ -135,7 +137,7 @@ def to_latex(table: Table) -> str:
     """A `table` environment with booktabs rules; the document needs \\usepackage{booktabs}."""
 
     def shown(cell: Cell) -> str:
-        text = latex(cell.text)
+        text = f"${cell.text}$" if DIFFERENCE.fullmatch(cell.text) else latex(cell.text)
         return rf"\textbf{{{text}}}" if cell.best else text
 
     def joined(cells: Sequence[str]) -> str:

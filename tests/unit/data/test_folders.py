@@ -406,3 +406,9 @@ def test_blood_cells(tmp_path):
     assert built.counts.tolist() == [2381, 214, 209]
     assert built.held_out.counts.tolist() == [967, 87, 83]
     assert built.rho == pytest.approx(2381 / 209)
+
+
+def test_a_test_class_that_is_spelt_otherwise_is_told(tmp_path):
+    pictures(tmp_path, {"train/RBC": 1, "train/WBC": 1, "test/RBC": 1, "test/wbc": 1})
+    with pytest.raises(DataError, match=r"class 'wbc' is in the test split .*remove it\. Did you mean 'WBC'\?"):
+        load(tmp_path)

@@ -534,3 +534,8 @@ def test_classes_without_test_images_are_named_below(result: Make) -> None:
     untested = run.record["data"]["classes"][3]
     assert f" No test images of {untested}: balanced accuracy, macro-F1 and groups are of the other classes." in note
     assert "No test images" not in comparison(group_results([result(seed=0)])).note
+
+
+def test_differences_have_a_minus_in_latex() -> None:
+    table = Table("t", (Column("d", "difference"),), ((Cell("-1.4"),), (Cell("+0.2"),), (Cell("mfw-drw"),)))
+    assert re.findall(r"    (\S+) \\\\", to_latex(table)) == ["difference", "$-1.4$", "$+0.2$", "mfw-drw"]
