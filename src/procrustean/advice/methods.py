@@ -59,13 +59,13 @@ def advised(counts: Sequence[int]) -> Advice:
     erm = _found(setting, "erm", drw=False)
     plain = f" against {_percent(erm)} of plain training" if erm is not None else ""
     equals = [Choice(row.method, row.drw).name for row in others if not best.result.told_apart(row.result)]
-    doubt = f"; not told apart from {', '.join(equals)}" if equals else ""
+    doubt = f" Not told apart from it: {', '.join(equals)}." if equals else ""
     elsewhere = "" if many == near else _beaten_text(many, near) if setting == near else _nearer_text(near, best)
     place = f"the nearest to these counts{f' with {LEAST_COMPARED} methods or more' * (setting != near)}"
     why = (
         f"best of {1 + len(others)} methods measured with three seeds or more on {setting.name} ({setting.largest} to "
-        f"{setting.smallest} images per class, {place}): {_percent(best)}{plain}, {best.seeds} seeds{doubt}{elsewhere} "
-        "(docs/which-method.md)"
+        f"{setting.smallest} images per class, {place}): {_percent(best)}{plain}, {best.seeds} seeds.{doubt}{elsewhere}"
+        " More: docs/which-method.md"
     )
     return Advice(Choice(best.method, best.drw), why)
 
@@ -82,7 +82,7 @@ def _beaten_text(many: Setting, near: Setting) -> str:
     own = _found(near, best.method, drw=best.drw)
     assert own is not None
     name = Choice(best.method, best.drw).name
-    return f"; {name}, the best of {len(ranked(many))} on {many.name}, had {_percent(own)}"
+    return f" {name} was the best of {len(ranked(many))} on {many.name}, but here it had {_percent(own)}."
 
 
 def _nearer_text(near: Setting, best: Measured) -> str:
@@ -95,7 +95,7 @@ def _nearer_text(near: Setting, best: Measured) -> str:
         found.append(f"{name} was not measured with three seeds" if own is None else f"{name} had {_percent(own)}")
     if erm not in (None, first, own):
         found.append(f"plain training had {_percent(erm)}")
-    return f"; on {near.name}, which is nearer but has only {len(rows)} methods with three seeds, {', '.join(found)}"
+    return f" On {near.name}, which is nearer but has only {len(rows)} methods with three seeds, {', '.join(found)}."
 
 
 def _found(setting: Setting, method: str, *, drw: bool) -> Measured | None:
