@@ -6,10 +6,10 @@ from ..errors import ConfigError
 from ..losses import ClassBalanced
 from ..losses.class_balanced import Form
 from ..nets.heads import SigmoidHead
-from ..objectives import Classify
+from ..objectives import Classify, Reduction
 from ..publications import ldam_recipe
 from ..types import Problem
-from ..weights import DeferredWeights
+from ..weights import DeferredWeights, FixedWeights
 from .base import Method, Stage
 
 
@@ -19,6 +19,7 @@ def class_balanced(
     beta: float = 0.9999,
     form: Form = "softmax",
     gamma: float | None = None,
+    reduction: Reduction = "mean",
     drw: bool = False,
 ) -> Method:
     """Cross-entropy or focal loss with effective-number class weights.
@@ -30,6 +31,7 @@ def class_balanced(
         beta: 0 weights all classes alike, towards 1 the weights become inverse frequencies.
         form: l, softmax, sigmoid or focal; the last two sum over all classes, with biases that start at -log(C - 1).
         gamma: focus of the form focal, default 1.
+        reduction: divide by the batch size B (mean) or by the sum of the weights (weighted_mean), as LDAM's code does.
         drw: use the weights only in the last 20 % of the epochs, and divide by their sum.
     """
     if drw and beta == 0:
@@ -37,7 +39,12 @@ def class_balanced(
     loss = ClassBalanced(problem.counts, beta, form=form, gamma=gamma, reduction="none")
     # Cui et al. divide by the batch size. With the weights on from the first epoch that is their method;
     # deferred weights follow Cao et al., who divide by the sum of the weights.
-    objective = Classify(loss=loss.unweighted, weight=DeferredWeights(loss.weights)) if drw else Classify(loss=loss)
+    if drw:
+        objective = Classify(loss=loss.unweighted, weight=DeferredWeights(loss.weights))
+    elif reduction == "weighted_mean":
+        objective = Classify(loss=loss.unweighted, weight=FixedWeights(loss.weights))
+    else:
+        objective = Classify(loss=loss)
     return Method(
         # Weight decay would pull the biases of sigmoids towards a probability of one half (Cui et al. 2019).
         stages=(Stage(objective, no_decay=() if form == "softmax" else ("head.bias",)),),

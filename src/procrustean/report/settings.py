@@ -48,7 +48,10 @@ ADDED_TO_RECIPES: dict[str, Any] = {
     "evaluation_crop": None,
     "colour_jitter": 0.0,
 }
-ADDED_OPTIONS: dict[str, dict[str, Any]] = {"mfw": {"reduction": "weighted_mean", "keep_mixing": True}}
+ADDED_OPTIONS: dict[str, dict[str, Any]] = {
+    "mfw": {"reduction": "weighted_mean", "keep_mixing": True},
+    "class_balanced": {"reduction": "mean"},
+}
 
 
 def data_setting(result: Result) -> dict[str, Any]:

@@ -60,6 +60,14 @@ class TestClassBalanced:
         assert minimised(objective, logits, y).item() == pytest.approx(wanted, rel=1e-6)
         assert minimised(objective, logits, y, 199).item() == pytest.approx(wanted, rel=1e-6)
 
+    def test_divides_by_the_sum_of_the_weights_where_asked(self) -> None:
+        logits, y = scores()
+        objective = objective_of("class_balanced", reduction="weighted_mean")
+        assert objective.weight is not None
+        weighted = F.cross_entropy(logits, y, weight=objective.weight.weights)
+        for epoch in (0, 199):
+            torch.testing.assert_close(minimised(objective, logits, y, epoch), weighted)
+
     def test_beta_zero_is_cross_entropy(self) -> None:
         logits, y = scores()
         found = minimised(objective_of("class_balanced", beta=0.0), logits, y)
