@@ -243,7 +243,7 @@ def test_a_stored_run_gives_its_recorded_metrics_again(
 def test_other_data_are_not_evaluated_as_if_they_were_the_same(splits: Splits, run_settings: dict[str, Any]) -> None:
     run = fit(splits, **run_settings)
     other = ImageSet(255 - splits.train.images, splits.train.labels, splits.train.classes)
-    with pytest.raises(RunError, match="split_hash"):
+    with pytest.raises(RunError, match="cannot be used: its images have changed"):
         evaluate(run.path, splits=Splits("stripes", other, splits.test))
 
 

@@ -140,7 +140,7 @@ def test_results_are_of_one_setting_where_the_code_is_the_same(work: Path) -> No
             "label": "Tempered",
             "config": {"method": method},
             "recipe": {},
-            "data": {},
+            "data": {"source": "digits"},
             "method": {"name": own.plain, "sha256": own.sha256, "options": {}},
             "selections": {"last": {"metrics": {"headline": "accuracy"}}},
         }

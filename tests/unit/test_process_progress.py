@@ -70,11 +70,11 @@ def test_of_what_is_said_only_what_is_about_the_run_is_told() -> None:
     telling.run_started("ERM", 40, 0)
     telling.say("ERM: about 3 min an epoch")
     telling.say("stopping")
-    telling.say_once("warning: odd")
+    telling.warn("odd")
     telling.say_once("on the cpu")
     telling.run_finished("ERM", "accuracy 80 %")
     assert [message.get("text") for message in told] == [None, "ERM: about 3 min an epoch"]
-    assert (telling.warnings, telling.summary) == (["warning: odd"], "accuracy 80 %")
+    assert (telling.warnings, telling.summary) == (["odd"], "accuracy 80 %")
 
 
 def test_a_run_is_shown_from_any_message_on_and_anew_after_its_process_died() -> None:

@@ -155,7 +155,8 @@ def main(paths, thresholds=None):
         if levels is not None:
             announced = [plain(CLASSES[c]) for c in ranking if probabilities[c] >= levels[c]]
             print(f"announced: {'; '.join(announced) or '(no class)'}")
-    return 1 if failed else 0
+    if failed:
+        sys.exit(1)
 
 
 if __name__ == "__main__":
@@ -163,7 +164,7 @@ if __name__ == "__main__":
     parser.add_argument("paths", nargs="+", metavar="IMAGE")
     parser.add_argument("--thresholds", metavar="FILE", help="name the classes that reach their number in this file")
     try:
-        sys.exit(main(**vars(parser.parse_args())))
+        main(**vars(parser.parse_args()))
     except (OSError, ValueError) as error:
         sys.exit(str(error))
 '''
