@@ -313,9 +313,12 @@ _OPEN = {"source", *(name for name, hint in _HINTS.items() if NoneType in get_ar
 def _read_as_text(value: Any) -> str:
     """How to write a number that YAML takes for a text, such as 1e-1; empty for what is none."""
     try:
-        return f"; YAML reads it as a text, so write {float(value):g}" if isinstance(value, str) else ""
+        number = repr(float(value)) if isinstance(value, str) else ""
     except ValueError:
         return ""
+    if "." not in number:  # of numbers with an exponent YAML knows those with a point alone
+        number = number.replace("e", ".0e")
+    return f"; YAML reads it as a text, so write {number}" if number else ""
 
 
 def _typed(key: str, value: Any, origin: str) -> Any:

@@ -26,6 +26,10 @@ class RunError(ProcrusteanError, RuntimeError):
     """A run directory, checkpoint or training run that cannot go on."""
 
 
+class ImagesChanged(RunError):
+    """The images of a run are not those that it began with; they may be put back."""
+
+
 class Diverged(RunError):
     """A loss, gradient or weight was no finite number; other settings may train well."""
 

@@ -25,7 +25,7 @@ from .engine.images import channel_statistics
 from .engine.record import identity_of
 from .engine.stages import reshape_for, stage_epochs
 from .engine.stores import ImageStores, augmentation_of, free_bytes
-from .errors import ConfigError, RunError
+from .errors import ConfigError, ImagesChanged, RunError
 from .loading import source_settings
 from .method_files import plain_name
 from .method_labels import shown_label
@@ -290,14 +290,14 @@ def check_identity(
     # What records did not have when the run began cannot have changed since.
     later = ("recipe.", "options.", "seed")
     both = [k for k in {**before, **now} if k in before or not k.startswith(later)]
-    both = [k for k in both if k.partition(".")[0] not in besides]
+    both = [k for k in both if k.partition(".")[0] not in besides and k != "source_hash"]  # which says no more
     if prepared.pretrained is None and prepared.config.pretrained:
         both.remove("pretrained")  # a trained network no longer needs the weights it started from
     changed = [k for k in both if before.get(k) != now.get(k)]
     of_images = any(name in OF_THE_IMAGES for name in changed)
     told = [difference(k, before.get(k), now.get(k)) for k in changed if not (of_images and k in FROM_THE_IMAGES)]
     if of_images:
-        raise RunError(
+        raise ImagesChanged(
             f"{run} cannot {purpose}: its images have changed ({'; '.join(told) or 'as many as before, but others'}). "
             "Put those back that it began with, or train on those that are there now in another folder"
         )

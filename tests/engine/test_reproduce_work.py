@@ -351,6 +351,46 @@ def test_images_that_have_changed_since_are_not_averaged_with_the_others(
         assert len(Store(*folders).repeats(cell.config())) == 2
 
 
+def darker(npz: Path) -> None:
+    """Changes the images of a file."""
+    arrays = dict(np.load(npz))
+    np.savez(npz, **{**arrays, "train_images": arrays["train_images"] // 2})
+
+
+def test_each_change_of_the_images_is_trained_on_anew(tmp_path: Path, npz: Path, definitions: Definitions) -> None:
+    seen = []
+    for minutes in (None, None, None, 0.1, None):
+        store, sources = Store(tmp_path / "a" / "results", tmp_path / "a" / "runs"), Sources()
+        parts = definitions.parts(["mine"], rows=["ERM"])
+        plan = make_plan(definitions, parts, store, seeds=1, images=sources)
+        (run,) = plan.runs
+        if minutes is None and len(seen) == 3:  # the call before has begun it, and the images are the same
+            assert run.state == "begun"
+        else:
+            assert run.state == "waiting"
+        clock = {} if minutes is None else {"minutes": minutes, "clock": Steps()}
+        carry_out(plan, store, command="this test", reporter=Recorder(), sources=sources, **clock)
+        if minutes is None:
+            (found,) = store.repeats(run.config)
+            assert found.data["source_hash"] == sources(run.config).hash
+            seen.append(found.data["source_hash"])
+            darker(npz)
+    assert len(set(seen)) == 4
+    assert len(list((tmp_path / "a" / "runs").glob("*-erm-*"))) == 4
+
+
+def test_a_result_of_an_unknown_version_does_not_stand_for_the_one_that_was_trained(
+    tmp_path: Path, work: Callable[..., Report]
+) -> None:
+    work()
+    path = next((tmp_path / "a").glob("results/*/*-erm-*.json"))
+    record = json.loads(path.read_text())
+    path.write_text(json.dumps({**record, "config": {**record["config"], "invented": 1}}))
+    shutil.rmtree(tmp_path / "a" / "runs")
+    assert work().finished == 1
+    assert "invented" not in json.loads(path.read_text())["config"]
+
+
 def test_of_two_results_of_a_run_the_one_that_is_named_after_it_counts(
     tmp_path: Path, work: Callable[..., Report]
 ) -> None:

@@ -31,6 +31,7 @@ def identity_of(prepared: Prepared) -> dict[str, Any]:
         "classes": list(data.train.classes),
         "counts": [int(n) for n in data.counts],
         "split_hash": data.split_hash,
+        "source_hash": data.source_hash,
         "method": prepared.method.label,
         "options": prepared.options,
         "stages": [stage.name for stage in prepared.method.stages],

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Literal
 
@@ -126,10 +126,10 @@ def make_plan(
                 if impossible is not None:
                     blocked.setdefault(impossible, []).append(cell)
                     continue
-                if images is not None and not is_named(config.source):
-                    store.leave_out_other_images(config, partial(_hash_of, config, images))
+                images_now = cache(partial(_hash_of, config, images))
                 for seed in range(seeds):
                     run = _canonical(cell, replace(config, seed=seed, data_dir=data_dir))
+                    store.leave_out_other_images(run, images_now)
                     waiting.setdefault(run.hash, []).append(cell)
                     if run.hash not in keyed:
                         new = _planned(run, cell, store, errors if not retry else {}, device)
@@ -139,8 +139,10 @@ def make_plan(
     return Plan(_told_apart(runs), {reason: tuple(dict.fromkeys(cells)) for reason, cells in blocked.items()}, errors)
 
 
-def _hash_of(config: RunConfig, images: Callable[[RunConfig], Splits]) -> str | None:
-    """Of all images of a user's source, as a run of these settings would load them; None if they cannot be loaded."""
+def _hash_of(config: RunConfig, images: Callable[[RunConfig], Splits] | None) -> str | None:
+    """Of all images of a user's source, as a run of these settings would load them; None if that is not to be known."""
+    if images is None or is_named(config.source):
+        return None
     try:
         splits = planned(config, load=images).splits
     except ProcrusteanError:  # of which the run tells when its turn comes

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from copy import copy
 from itertools import count
 from pathlib import Path
@@ -38,12 +37,14 @@ class Store:
         self._said: set[str] = set()
         self.kept: dict[str, Stored] = {}
         self._repeats: dict[str, list[Stored]] = {}  # the same, whatever the training seed
-        self.held_out_of_sources: set[float] = set()  # images per class that runs keep out of their source, or shares
+        self.held_out_of_sources: set[float] = set()  # images per class that runs keep out of their source
         self.places: dict[str, Path] = {}  # run directories, finished or not
+        self._directories: dict[str, dict[Path, str | None]] = {}  # all of a run, with the hash of their images
         self._unkept: dict[str, Path] = {}  # finished ones that are not in the results folder
         self._outdated: set[Path] = set()  # resolved files and run directories of other defaults or other images
         self.left_out_methods = LeftOutMethods()
-        for path in sorted(results.rglob("*.json")) if results.is_dir() else []:
+        self._there = {*results.rglob("*.json")} if results.is_dir() else set()
+        for path in sorted(self._there):
             if is_result_file(path) or is_damaged(path):  # which is said, or a seed would be missing without a word
                 self._add(path)
         # One that was measured on its way is the same run without that, too, unless there is one that was not.
@@ -88,28 +89,37 @@ class Store:
         }
         return seen
 
-    def leave_out_other_images(self, config: RunConfig, images_now: Callable[[], str | None]) -> None:
-        """Leave out the runs of these settings, with any training seed, that were trained on other images.
+    def leave_out_other_images(self, run: RunConfig, images_now: Callable[[], str | None]) -> None:
+        """Leave out a run, finished or begun, that is of other images than its source holds now.
 
         Args:
-            config: the settings.
-            images_now: gives the hash of the images that the source holds now, if that can be known; asked only where
-                there are runs.
+            run: its settings in the form by which runs are told apart.
+            images_now: gives the hash of the images of the source, if that can be known; asked only where there is
+                such a run.
         """
-        repeats = self._repeats.get(whatever_the_seed(canonical(config)), [])
-        now = images_now() if repeats else None
-        for stored in [*repeats] if now is not None else ():
-            if stored.source_hash not in (None, now):
-                self._leave_out(stored, config.source)
+        stored, directories = self.kept.get(run.hash), self._directories.get(run.hash, {})
+        now = images_now() if stored is not None or directories else None
+        if now is None:
+            return
+        if stored is not None and stored.source_hash not in (None, now):
+            self._forget(stored)
+            self._leave_out(path_of(stored), run.source)
+        for directory, images in [*directories.items()]:
+            if images not in (None, now):
+                del directories[directory]
+                self._leave_out(directory, run.source)
+        self.places.pop(run.hash, None)
+        if directories:
+            self.places[run.hash] = [*directories][-1]
 
-    def _leave_out(self, stored: Stored, source: str) -> None:
-        name, path = stored.config.hash, stored.result.path
-        self.kept.pop(name, None)
-        self._unkept.pop(name, None)
+    def _forget(self, stored: Stored) -> None:
+        self.kept.pop(stored.config.hash)
+        self._unkept.pop(stored.config.hash, None)
         repeats = self._repeats[whatever_the_seed(stored.config)]
         repeats[:] = [other for other in repeats if other is not stored]
-        directory = self.places.pop(name, None)
-        self._outdated |= {found.resolve() for found in (path, directory) if found is not None}
+
+    def _leave_out(self, path: Path, source: str) -> None:
+        self._outdated.add(path.resolve())
         self._say_once(f"left out: {path} {OTHER_IMAGES} {source} holds now")
 
     def place(self, config: RunConfig) -> Path:
@@ -146,9 +156,8 @@ class Store:
     def _put_there_by_another(self, config: RunConfig) -> Result | None:
         """The result of a run, if it has come into the results folder since the store was opened."""
         for path in sorted(self.results.rglob(f"{config.slug}.json")):
-            if path.resolve() not in self._outdated:
-                with suppress(RunError):  # a damaged one, which was named when the store was opened
-                    return load_result(path)
+            if path not in self._there:
+                return load_result(path)
         return None
 
     def unkept(self) -> dict[str, Path]:
@@ -215,8 +224,9 @@ class Store:
 
     def _remember(self, stored: Stored) -> Stored:
         self.kept[stored.config.hash] = stored
-        if stored.config.hold_out and stored.config.hold_out_from == "source":
-            self.held_out_of_sources.add(stored.config.hold_out)
+        hold_out = stored.config.hold_out or 0
+        if hold_out >= 1 and stored.config.hold_out_from == "source":
+            self.held_out_of_sources.add(hold_out)
         repeats = self._repeats.setdefault(whatever_the_seed(stored.config), [])
         repeats[:] = [*(other for other in repeats if other.config.hash != stored.config.hash), stored]
         return stored
@@ -237,6 +247,7 @@ class Store:
             return
         if up_to_date:
             self.places[config.hash] = directory
+            self._directories.setdefault(config.hash, {})[directory] = _images_of(directory, began)
             if config.hash not in self.kept and (directory / RESULT_FILE).exists():
                 self._unkept[config.hash] = directory
                 self._remember(Stored(config, load_result(directory)))
@@ -245,7 +256,7 @@ class Store:
             self._say(f"left out: {directory} {OTHER_DEFAULTS}")
 
     def _beside_outdated(self, folder: Path, name: str, suffix: str = "") -> Path:
-        """The path of this name, or the first with a number after it: what other defaults have made is not touched."""
+        """The path of this name, or the first with a number after it: what is of other defaults or images stays."""
         numbered = (folder / f"{name}-{number}{suffix}" for number in count(2))
         path = folder / f"{name}{suffix}"
         while path.resolve() in self._outdated:
@@ -259,3 +270,10 @@ def _trained_with(directory: Path, began: Mapping[str, Any]) -> dict[str, Any]:
         return load_result(directory).record
     identity = began.get("identity", {})  # which a run goes on with, whatever the defaults are by then
     return {"method": {"options": identity.get("options", {})}, "recipe": identity.get("recipe", {})}
+
+
+def _images_of(directory: Path, began: Mapping[str, Any]) -> str | None:
+    """The hash of all images that the source of a run held, None where an earlier version did not write it down."""
+    finished = (directory / RESULT_FILE).exists()
+    found = load_result(directory).data if finished else began.get("identity", {})
+    return found.get("source_hash")
