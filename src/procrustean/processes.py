@@ -234,6 +234,8 @@ def work(parent: int) -> None:
     """
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # what a library prints must not get between the answers
+    # On Windows a launcher of the environment stands between the two.
+    parent = os.getppid() if sys.platform == "win32" else parent
     threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
     sources = Sources()
     with suppress(BrokenPipeError):  # nobody is left to answer to

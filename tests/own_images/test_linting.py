@@ -87,7 +87,7 @@ def test_a_loss_that_corrects_and_weights() -> None:
         ({"hold_out": 10, "counts": (60, 15)}, r"more images than it leaves of c1 \(5 left, 10 held out\)"),
         ({"tested": (6, 0)}, "there are no test images of c1"),
         ({"hold_out": 20, "counts": (90, 15)}, "no images are held out of c1, which have too few: what is chosen"),
-        ({"epochs": 6}, "6 epochs leave 1 for the rate to fall after 5 of warm-up, so training ends while it is still"),
+        ({"epochs": 7}, "the last of 7 epochs has 50 % of the highest rate, so soon after 5 of warm-up; train longer"),
     ],
 )
 def test_numbers_that_do_not_go_together(settings: dict[str, Any], message: str) -> None:

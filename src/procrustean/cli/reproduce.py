@@ -145,9 +145,11 @@ class Reproduce:
     def _refuse_swallowed_names(self) -> None:
         """ConfigError for a table behind --rows or --columns, which take all words that follow them."""
         for option, given in (("--rows", self.rows), ("--columns", self.columns)):
-            known = self._definitions() if given else None
+            if not given:
+                continue
+            known = self._definitions()
             for name in given:
-                if known is not None and (name in known.tables or name in known.suites):
+                if name in known.tables or name in known.suites:
                     raise ConfigError(f"{name!r} was taken for one of {option}; write the table before the options")
 
     def _definitions(self) -> Definitions:

@@ -134,7 +134,7 @@ def _results(spec: ModelSpec, result: dict[str, Any]) -> str:
 def _untested(classes: Sequence[str], metrics: dict[str, Any]) -> str:
     """A sentence about classes without test images, of which the balanced accuracy says nothing."""
     names = [markdown(name) for name, recall in zip(classes, metrics["recall"], strict=True) if recall is None]
-    return f" Of {', '.join(names)} there are none, so the former is of the other classes." if names else ""
+    return f" There are none of {', '.join(names)}, so the balanced accuracy is of the other classes." if names else ""
 
 
 def _tested(metrics: dict[str, Any], classes: int) -> list[str]:

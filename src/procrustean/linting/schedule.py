@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from ..methods.cmo import FIRST, LAST, Pasting
 from ..preparing import Prepared
+from ..recipe import lr_table
 from ..recipes import PAPER, RECIPES
 
 #: How far rate over batch may be from the recipe's, either way.
 FACTOR = 4.5
 FEWEST_STEPS = 3
-#: Epochs in lengths of the warm-up below which the rate has hardly time to fall.
-LEAST_AFTER = 2
+#: Share of the highest rate at which no training should end.
+HIGH = 0.3
 #: What the MFW paper's schedules were made for.
 AT_HOME = ("erm", "mfw")
 
@@ -38,10 +39,10 @@ def short_schedule(prepared: Prepared) -> list[str]:
     if recipe.epochs <= recipe.warmup_epochs:
         text = "1 epoch is" if recipe.epochs == 1 else f"{recipe.epochs} epochs are"
         found.append(f"{text} all warm-up, which takes {recipe.warmup_epochs}; train longer")
-    elif recipe.epochs < LEAST_AFTER * recipe.warmup_epochs:
+    elif (share := lr_table(recipe, recipe.epochs)[-1] / recipe.lr) >= HIGH:
         found.append(
-            f"{recipe.epochs} epochs leave {recipe.epochs - recipe.warmup_epochs} for the rate to fall after "
-            f"{recipe.warmup_epochs} of warm-up, so training ends while it is still high; train longer"
+            f"the last of {recipe.epochs} epochs has {100 * share:.0f} % of the highest rate, so soon after "
+            f"{recipe.warmup_epochs} of warm-up; train longer"
         )
     steps = -(-images // recipe.batch_size)
     if steps < FEWEST_STEPS:

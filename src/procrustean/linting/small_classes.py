@@ -37,7 +37,7 @@ def without_a_say(prepared: Prepared) -> list[str]:
     data, config = prepared.data, prepared.config
     if not data.left_out_classes:
         return []
-    instead = "hold out fewer"
+    instead = "hold out fewer" if (config.hold_out or 0) >= 1 else "a share needs four images of a class; add some"
     if config.imbalance != "natural" and config.hold_out_from != "source":
         instead += ", or --hold-out-from source, which cuts them before the set is made imbalanced"
     return [

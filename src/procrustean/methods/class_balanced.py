@@ -19,7 +19,7 @@ def class_balanced(
     beta: float = 0.9999,
     form: Form = "softmax",
     gamma: float | None = None,
-    reduction: Reduction = "mean",
+    reduction: Reduction | None = None,
     drw: bool = False,
 ) -> Method:
     """Cross-entropy or focal loss with effective-number class weights.
@@ -31,25 +31,29 @@ def class_balanced(
         beta: 0 weights all classes alike, towards 1 the weights become inverse frequencies.
         form: l, softmax, sigmoid or focal; the last two sum over all classes, with biases that start at -log(C - 1).
         gamma: focus of the form focal, default 1.
-        reduction: divide by the batch size B (mean) or by the sum of the weights (weighted_mean), as LDAM's code does.
-        drw: use the weights only in the last 20 % of the epochs, and divide by their sum.
+        reduction: divide by the batch size B (mean) or by the sum of the weights (weighted_mean), as LDAM's code does;
+            default mean, with drw weighted_mean.
+        drw: use the weights only in the last 20 % of the epochs.
     """
     if drw and beta == 0:
         raise ConfigError("beta = 0 received with drw; it weights all classes alike, so there is nothing to defer")
     loss = ClassBalanced(problem.counts, beta, form=form, gamma=gamma, reduction="none")
     # Cui et al. divide by the batch size. With the weights on from the first epoch that is their method;
     # deferred weights follow Cao et al., who divide by the sum of the weights.
-    if drw:
-        objective = Classify(loss=loss.unweighted, weight=DeferredWeights(loss.weights))
-    elif reduction == "weighted_mean":
-        objective = Classify(loss=loss.unweighted, weight=FixedWeights(loss.weights))
-    else:
+    reduction = reduction or ("weighted_mean" if drw else "mean")
+    if reduction == "mean" and not drw:
         objective = Classify(loss=loss)
+    else:
+        weight = DeferredWeights(loss.weights) if drw else FixedWeights(loss.weights)
+        objective = Classify(loss=loss.unweighted, weight=weight, reduction=reduction)
     return Method(
         # Weight decay would pull the biases of sigmoids towards a probability of one half (Cui et al. 2019).
         stages=(Stage(objective, no_decay=() if form == "softmax" else ("head.bias",)),),
         label="CB" + f"-{form}" * (form != "softmax") + "-DRW" * drw,
         head=None if form == "softmax" else SigmoidHead,
         own=ldam_recipe(problem.source),
-        resolved={"gamma": (1.0 if gamma is None else gamma) if form == "focal" else f"none, form is {form}"},
+        resolved={
+            "reduction": reduction,
+            "gamma": (1.0 if gamma is None else gamma) if form == "focal" else f"none, form is {form}",
+        },
     )

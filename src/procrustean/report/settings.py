@@ -50,7 +50,7 @@ ADDED_TO_RECIPES: dict[str, Any] = {
 }
 ADDED_OPTIONS: dict[str, dict[str, Any]] = {
     "mfw": {"reduction": "weighted_mean", "keep_mixing": True},
-    "class_balanced": {"reduction": "mean"},
+    "class_balanced": {"reduction": None},
 }
 
 

@@ -195,7 +195,7 @@ def _without_held_out(cells: dict[str, list[Beside]]) -> str:
         )
     tables = " ".join(dict.fromkeys(cell.cell.table for cell in measured if cell in empty or cell in stand_ins))
     texts.append(
-        f"`procrustean reproduce {tables} --held-out` trains its own runs, with whatever else of the tables is missing."
+        f"`procrustean reproduce {tables} --held-out` trains the column's own runs, and what else of these is missing."
     )
     return _paragraph(" ".join(texts))
 

@@ -98,11 +98,11 @@ def _table(name: str, table: Any, shared: Mapping[str, Any], where: str) -> Tabl
             raise ConfigError(f"{where}: metric {metric!r} received; accepted: {', '.join(METRICS)}")
     rows, base = [], _checked(table.get("base"), f"{where}, base")
     for row, given in _by_name(table["rows"], f"{where}, rows").items():
-        settings = _checked(given, f"{where}, row {row!r}", besides=("columns",))
+        settings = _checked(given, f"{where}, row {row!r}", besides=("columns",), method=base.get("method"))
         own_columns = _names(settings, "columns", f"{where}, row {row!r}") or ("*",)
         settings.pop("columns", None)
-        matching(own_columns, list(columns), f"column for row {row!r} in table {name!r}")
-        if "method" not in base | settings and not all("method" in column for column in columns.values()):
+        there = matching(own_columns, list(columns), f"column for row {row!r} in table {name!r}")
+        if "method" not in base | settings and not all("method" in columns[column] for column in there):
             raise ConfigError(
                 f"{where}, row {row!r} has no method, whatever its name says; write {{method: erm}}, or give one to "
                 "all rows in the base"
@@ -127,8 +127,15 @@ def _table(name: str, table: Any, shared: Mapping[str, Any], where: str) -> Tabl
     )
 
 
-def _checked(settings: Any, where: str, *, besides: Sequence[str] = ()) -> dict[str, Any]:
-    """Settings of runs, none if nothing is said; unknown ones are refused by name."""
+def _checked(settings: Any, where: str, *, besides: Sequence[str] = (), method: Any = None) -> dict[str, Any]:
+    """Settings of runs, none if nothing is said; unknown ones are refused by name.
+
+    Args:
+        settings: what a file says.
+        where: its place.
+        besides: what else may be among them.
+        method: that they are for, where they name none.
+    """
     known = [f.name for f in fields(RunConfig) if f.name not in _ASKED_FOR]
     settings = {} if settings is None else settings
     if not isinstance(settings, dict):
@@ -137,7 +144,9 @@ def _checked(settings: Any, where: str, *, besides: Sequence[str] = ()) -> dict[
         if name in _ASKED_FOR:
             raise ConfigError(f"{where} has the setting {name!r}, which no table decides: {_ASKED_FOR[name]}")
         if name not in known and name not in besides:
-            raise ConfigError(f"{where} has an unknown setting {name!r}. {_instead(settings, name, known)}")
+            raise ConfigError(
+                f"{where} has an unknown setting {name!r}. {_instead({'method': method, **settings}, name, known)}"
+            )
     if not isinstance(settings.get("options", {}), dict):  # which are merged one by one before a run checks them
         raise ConfigError(f"{where}: options = {settings['options']!r} received; give a mapping of their values")
     return dict(settings)
@@ -146,7 +155,7 @@ def _checked(settings: Any, where: str, *, besides: Sequence[str] = ()) -> dict[
 def _instead(settings: Mapping[str, Any], name: Any, known: Sequence[str]) -> str:
     """What to write in place of a setting that there is not: it may be an option of the method."""
     method = settings.get("method")
-    if method in METHODS and name in option_defaults(method):
+    if isinstance(method, str) and method in METHODS and name in option_defaults(method):
         return f"It is an option of {method}; write options: {{{name}: {settings[name]}}}"
     return did_you_mean(str(name), known)
 

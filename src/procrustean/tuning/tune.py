@@ -12,6 +12,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+from ..advice.planning import planned
 from ..config import RunConfig
 from ..console import Reporter, SilentReporter
 from ..engine.run_directory import RunDirectory
@@ -22,7 +23,7 @@ from ..method_errors import failure_text
 from ..method_files import use_file
 from ..ongoing_run import ShownImages
 from ..run_names import Distinct
-from ..run_places import CANDIDATES, RESULT_FILE
+from ..run_places import CANDIDATES
 from ..time_box import TimeBox
 from .checking import check_final, check_options, check_runs, check_space
 from .choosing import Choice, Score, choose, held_out_counts, options_text, score_of
@@ -140,7 +141,6 @@ class _Tuning:
         self.left_out: list[str] = []
         self.failed: list[str] = []  # why trainings on all images could not be ended
         self.records: dict[str, list[dict[str, Any]]] = {}
-        self.by_images: dict[str, list[Path]] = {}  # results of candidates, by the images that they were trained on
 
     def check(self, candidates: Sequence[Options]) -> None:
         """Refuse what cannot be trained, before any of the candidates has cost time."""
@@ -157,8 +157,8 @@ class _Tuning:
         self.check(candidates)
         write_down(self.output, self.search)
         configs = [self._candidate(options, seed) for options in candidates for seed in range(self.budget.repeats)]
+        self._refuse_other_images(configs)
         outcomes = self._train(configs, {name for options in candidates for name in options}, show="held_out")
-        self._refuse_different_images(outcomes)
         scores: list[Score | None] = []
         for number, options in enumerate(candidates):
             own = outcomes[number * self.budget.repeats : (number + 1) * self.budget.repeats]
@@ -177,18 +177,18 @@ class _Tuning:
             scores.append(score_of(options, records))
         return scores
 
-    def _refuse_different_images(self, outcomes: Sequence[Outcome]) -> None:
-        """RunError for candidates that were trained before and after the images were changed."""
-        for outcome in outcomes:
-            if outcome.result is not None:
-                self.by_images.setdefault(outcome.result["data"]["source_hash"], []).append(outcome.path / RESULT_FILE)
-        if len(self.by_images) > 1:
-            written = {images: max(path.stat().st_mtime for path in paths) for images, paths in self.by_images.items()}
-            newest = max(written, key=lambda images: written[images])
-            older = [str(path.parent) for images, paths in self.by_images.items() if images != newest for path in paths]
+    def _refuse_other_images(self, configs: Sequence[RunConfig]) -> None:
+        """RunError for finished candidates that were trained before the images were changed, if others were not."""
+        outcomes = [outcome_of(self.place(config), None) for config in configs]
+        finished = {o.path: o.result["data"].get("source_hash") for o in outcomes if o.result is not None}
+        if not finished or (len(finished) == len(configs) and len(set(finished.values())) == 1):
+            return  # compared with one another alone, whatever the images are now
+        splits = planned(configs[0], load=self.sources).splits
+        others = [str(path) for path, images in finished.items() if splits is not None and images != splits.hash]
+        if others:
             raise RunError(
-                "the candidates were not trained on the same images: these have been changed since the search began. "
-                f"Remove {', '.join(older)} to train again on the images of today, or put the images back"
+                f"{', '.join(others)}: trained on other images than {self.base.source} holds now, so that candidates "
+                "cannot be compared. Remove these to train them again, or put the images back"
             )
 
     def is_default(self, options: Any) -> bool:

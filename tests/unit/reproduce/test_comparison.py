@@ -447,10 +447,10 @@ def test_the_page_says_which_cells_have_no_held_out_number_and_what_fills_them(
     write(run("mixup"), 0.7, 0.7)
     write(run("tau_norm", recipe="own", hold_out=3), 0.75, 0.75, held_out=0.75)
     assert "The held-out column is empty in 1 of 2 measured cells, where no runs hold images out." in missing()
-    assert "`procrustean reproduce label-mixing --held-out` trains its own runs" in missing()
+    assert "`procrustean reproduce label-mixing --held-out` trains the column's own runs" in missing()
     write(run("mixup", hold_out=500, hold_out_from="source"), 0.7, 0.7, held_out=0.7)
     assert "The held-out column in 1 of 2 measured cells is of runs that hold out more than it needs (†)." in missing()
-    assert "`procrustean reproduce label-mixing --held-out` trains its own runs" in missing()
+    assert "`procrustean reproduce label-mixing --held-out` trains the column's own runs" in missing()
     write(run("mixup", hold_out=50, hold_out_from="source"), 0.7, 0.7, held_out=0.7)
     assert "The held-out column" not in missing()
 

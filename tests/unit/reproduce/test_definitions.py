@@ -130,6 +130,14 @@ def test_a_name_with_brackets_stands_for_itself(tables: dict[str, Any]) -> None:
             {"tables": {"t": {"rows": {"r": {"method": "mfw", "alpha": 2}}, "columns": ["tail"]}}},
             r"row 'r' has an unknown setting 'alpha'. It is an option of mfw; write options: \{alpha: 2\}",
         ),
+        (
+            {"tables": {"t": {"base": {"method": "mfw"}, "rows": {"r": {"alpha": 2}}, "columns": ["tail"]}}},
+            r"row 'r' has an unknown setting 'alpha'. It is an option of mfw; write options: \{alpha: 2\}",
+        ),
+        (
+            {"tables": {"t": {"rows": {"r": {"method": ["mfw"], "alpha": 2}}, "columns": ["tail"]}}},
+            "row 'r' has an unknown setting 'alpha'",
+        ),
         ({"tables": {}}, "has no tables"),
         ({"tables": {"t": {"rows": {}, "columns": ["tail"]}}}, "table 't' has no rows"),
         ({"tables": {"t": {"rows": {"r": {}}}}}, "table 't' has no columns"),
@@ -203,6 +211,7 @@ def test_mistakes_are_refused_by_name(change: dict[str, Any], message: str, tabl
         ({"recipe": "cold"}, "recipe 'cold'"),
         ({"method": "emr"}, "'emr'.*Did you mean 'erm'"),
         ({"lr": "1e-3"}, "lr = '1e-3' received; it has to be a number; YAML reads it as a text, so write 0.001"),
+        ({"lr": "1e-5"}, "so write 1.0e-05"),
         ({"epochs": -3}, "epochs"),
         ({"imbalance": "step"}, "needs its ratio"),
     ],
@@ -217,6 +226,17 @@ def test_a_source_is_a_data_set_or_a_path() -> None:
         check_source(Cell("t", "r", "c", {"source": source}))
     with pytest.raises(ConfigError, match="column 'c': unknown source 'digitz', and no such folder"):
         check_source(Cell("t", "r", "c", {"source": "digitz"}))
+
+
+def test_a_row_may_have_its_method_from_its_own_columns(tables: dict[str, Any]) -> None:
+    columns = {"a": {"source": "digits", "method": "erm"}, "b": {"source": "digits"}}
+    own = {"columns": columns, "rows": {"r": {"columns": ["a"]}, "s": {"method": "mfw"}}}
+    spec = read_definitions({**tables, "tables": {"t": own}, "suites": {}}, origin="mine.yaml").tables["t"]
+    assert [(cell.row, cell.column, cell.config().method) for cell in spec.cells()] == [
+        ("r", "a", "erm"),
+        ("s", "a", "mfw"),
+        ("s", "b", "mfw"),
+    ]
 
 
 @pytest.mark.parametrize("name", ["seed", "data_seed", "run_dir", "data_dir"])

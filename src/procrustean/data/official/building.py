@@ -149,9 +149,9 @@ class Building:
         _write(self.draft / "labels.npy", _as_npy(labels))
         _write(self.draft / "splits.npy", _as_npy(splits))
         _write(self.draft / MANIFEST, (json.dumps(manifest, indent=1) + "\n").encode())
-        (self.draft / "done.jsonl").unlink()
-        (self.draft / "plan.json").unlink()
         self.draft.rename(self.target)
+        for name in ("done.jsonl", "plan.json"):  # which a rename that failed still needs
+            (self.target / name).unlink()
         return open_store(self.target)
 
     def _open_draft(self, say: Say) -> int:

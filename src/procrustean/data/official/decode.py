@@ -58,16 +58,11 @@ def decode_chunk(chunk: Chunk) -> Decoded:
     try:
         _write(pixels, chunk)
     except OSError as error:
-        raise cannot_write(Path(chunk.file), error) from error
+        raise DataError(
+            f"cannot write {chunk.file}: {error.strerror or error}. What has been decoded is kept: make room, or mend "
+            "what is wrong with the disk, and give the same command again, which goes on from there"
+        ) from error
     return done
-
-
-def cannot_write(path: Path, error: OSError) -> DataError:
-    """What to say where a store in the making cannot be written, because the disk is full for example."""
-    return DataError(
-        f"cannot write {path}: {error.strerror or error}. What has been decoded is kept: make room, or mend what is "
-        "wrong with the disk, and give the same command again, which goes on from there"
-    )
 
 
 def _write(pixels: Pixels, chunk: Chunk) -> None:

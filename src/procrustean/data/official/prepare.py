@@ -14,7 +14,7 @@ import numpy as np
 from ...errors import DataError
 from ..download import Say, one_process_at_a_time
 from .building import Building, Progress
-from .decode import cannot_write, decode
+from .decode import decode
 from .known import Known, known_counts
 from .layouts import Layout, Resize
 from .listing import Listing, Problem
@@ -127,7 +127,10 @@ def prepare(
                 _refuse(problems, planned)
             store = building.finish(problems, groups=layout.groups)
         except OSError as error:
-            raise cannot_write(building.draft, error) from error
+            raise DataError(
+                f"preparing {planned.target} ended with an error: {error}. What has been decoded is kept in "
+                f"{building.draft}; mend this, make room for example, and give the same command again"
+            ) from error
     if problems:
         _tell_of_skipping(problems, planned, store, say)
     return store
