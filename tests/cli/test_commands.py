@@ -33,6 +33,7 @@ def two_runs(npz: Path, call: Call) -> tuple[str, str]:
     return "a", "b"
 
 
+@pytest.mark.filterwarnings("always")  # as in a process of its own
 def test_training_writes_results_to_stdout_and_progress_to_stderr(npz: Path, call: Call) -> None:
     answer = call("train", npz, *TRAIN, "--method", "erm", "--run-dir", "a")
     assert answer.code == 0
