@@ -193,7 +193,7 @@ def _without_held_out(cells: dict[str, list[Beside]]) -> str:
         texts.append(
             f"The held-out column in {len(stand_ins)} {of} is of runs that hold out more than it needs ({STAND_IN})."
         )
-    tables = " ".join(dict.fromkeys(cell.cell.table for cell in measured if cell in empty or cell in stand_ins))
+    tables = " ".join(dict.fromkeys(cell.cell.table for cell in (*empty, *stand_ins)))
     texts.append(
         f"`procrustean reproduce {tables} --held-out` trains the column's own runs, and what else of these is missing."
     )

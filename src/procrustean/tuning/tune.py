@@ -183,8 +183,9 @@ class _Tuning:
         finished = {o.path: o.result["data"].get("source_hash") for o in outcomes if o.result is not None}
         if not finished or (len(finished) == len(configs) and len(set(finished.values())) == 1):
             return  # compared with one another alone, whatever the images are now
-        splits = planned(configs[0], load=self.sources).splits
-        others = [str(path) for path, images in finished.items() if splits is not None and images != splits.hash]
+        splits = planned(configs[0], load=self.sources).splits  # None for data sets that are not the user's own
+        now = None if splits is None else splits.hash
+        others = [str(path) for path, images in finished.items() if None not in (images, now) and images != now]
         if others:
             raise RunError(
                 f"{', '.join(others)}: trained on other images than {self.base.source} holds now, so that candidates "
