@@ -76,8 +76,11 @@ def class_totals(batches: Iterable[tuple[Tensor, Tensor]], classes: int) -> tupl
 
 
 def _among_top5(scores: Tensor, labels: Tensor) -> Tensor:
+    """How many images have fewer than five classes before their own; of equal scores the first class wins, as in
+    argmax: else the ties of bf16 would all count as right."""
     own = scores.gather(1, labels[:, None])
-    return ((scores > own).sum(1) < 5).sum()
+    earlier = torch.arange(scores.shape[1], device=scores.device) < labels[:, None]
+    return (((scores > own) | ((scores == own) & earlier)).sum(1) < 5).sum()
 
 
 def metrics_of(batches: Iterable[tuple[Tensor, Tensor]], counts: Sequence[int]) -> dict[str, Any]:

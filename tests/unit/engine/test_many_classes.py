@@ -99,3 +99,13 @@ def test_more_random_numbers_than_memory_are_refused(monkeypatch: pytest.MonkeyP
     with pytest.raises(ConfigError, match=r"SEQL draws 50 random numbers for each of 100 images, 6e-05 GB an epoch"):
         fit(named(50), method="seql", **settings)
     assert not (tmp_path / "run").exists()
+
+
+def test_of_equal_scores_the_first_classes_are_the_top_five() -> None:
+    labels = torch.arange(8)
+    _, top5 = confusion([(torch.zeros(8, 8), labels)], 8)
+    assert int(top5) == 5
+    scores = torch.zeros(8, 8)
+    scores[:, 7] = 1  # before all others, so that only four of the equal ones are left
+    assert int(confusion([(scores, labels)], 8)[1]) == 5
+    assert int(confusion([(scores, labels)], 8)[0].sum(0)[7]) == 8
