@@ -85,21 +85,27 @@ def batch_norms(model: nn.Module) -> list[_BatchNorm]:
 def averaged_statistics(model: nn.Module) -> Iterator[Callable[[int], None]]:
     """In it, statistics are the mean over the batches that pass, in training mode and without gradients.
 
-    Yields a function that is told the size of each coming batch, by which it is weighted. After an error the
-    statistics are those of before.
+    Yields a function that is told the size of each coming batch, by which it is weighted. A layer that several batches
+    pass in one step, as in a network with two streams, weighs them alike. After an error the statistics are those of
+    before.
     """
     layers = batch_norms(model)
     modes = [(module, module.training) for module in model.modules()]
     momenta = [layer.momentum for layer in layers]
     before = [tuple(value.clone() for value in _statistics(layer)) for layer in layers]
-    seen = 0
+    size = 0
+    seen = dict.fromkeys(layers, 0)
 
-    def coming(size: int) -> None:
-        nonlocal seen
-        seen += size
-        for layer in layers:
-            layer.momentum = size / seen
+    def coming(images: int) -> None:
+        nonlocal size
+        size = images
 
+    def weigh(layer: nn.Module, _: object) -> None:
+        assert isinstance(layer, _BatchNorm)
+        seen[layer] += size
+        layer.momentum = size / seen[layer]
+
+    hooks = [layer.register_forward_pre_hook(weigh) for layer in layers]
     try:
         model.train()
         with torch.no_grad():
@@ -115,6 +121,8 @@ def averaged_statistics(model: nn.Module) -> Iterator[Callable[[int], None]]:
                     target.copy_(value)
         raise
     finally:
+        for hook in hooks:
+            hook.remove()
         for layer, momentum in zip(layers, momenta, strict=True):
             layer.momentum = momentum
         for module, mode in modes:

@@ -75,6 +75,21 @@ def test_clean(norm: type[nn.BatchNorm2d], batches: Batches) -> None:
     assert all(p.grad is None for p in model.parameters())
 
 
+def test_batches_that_pass_a_layer_in_one_step_weigh_alike(batches: Batches) -> None:
+    class TwoStreams(Model):
+        def forward(self, images: Tensor, labels: Tensor | None = None) -> Tensor:
+            return super().forward(images) + super().forward(100 - 3 * images)
+
+    model: Any = TwoStreams()
+    recalibrate(model, batches)
+    with torch.no_grad():
+        seen = [x for images, _ in batches for x in (images, 100 - 3 * images)]
+        mean, var = naive([model.layer2[0](model.layer1(x)) for x in seen])
+    torch.testing.assert_close(model.layer2[1].running_mean.double(), mean, atol=1e-3, rtol=1e-4)
+    torch.testing.assert_close(model.layer2[1].running_var.double(), var, atol=1e-3, rtol=1e-4)
+    assert not model.layer2[1]._forward_pre_hooks
+
+
 @pytest.mark.parametrize("called_with_labels", [False, True])
 def test_mixed(called_with_labels: bool, batches: Batches) -> None:
     model: Any = Model()

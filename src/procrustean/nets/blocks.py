@@ -52,7 +52,7 @@ class FusableUnit(nn.Module):
         if not (self.fused and self.training):  # evaluation uses the running statistics
             return False
         # The kernels bypass the two modules, so a hook on them would be lost.
-        if self.conv._forward_hooks or self.norm._forward_hooks:
+        if any(module._forward_hooks or module._forward_pre_hooks for module in (self.conv, self.norm)):
             return False
         return self.covered(x)
 

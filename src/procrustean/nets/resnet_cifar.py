@@ -41,7 +41,7 @@ class BasicBlock(nn.Module):
         return out
 
     def _can_fuse(self, x: Tensor) -> bool:
-        hooked = self.first._forward_hooks or self.second._forward_hooks or self.shortcut._forward_hooks
+        hooked = any(m._forward_hooks or m._forward_pre_hooks for m in (self.first, self.second, self.shortcut))
         if hooked or not isinstance(self.shortcut, nn.Identity):
             return False
         return self.first.can_fuse(x) and self.second.can_fuse(x)

@@ -257,12 +257,18 @@ def test_layers_the_kernels_do_not_cover(dtype: torch.dtype, outputs: int, reaso
 
 @needs_triton
 @pytest.mark.parametrize("norm", ["batch", "group"])
-def test_a_hook_on_a_fused_module_is_not_lost(norm: str) -> None:
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_a_hook_on_a_fused_module_is_not_lost(norm: str, when: str, monkeypatch: pytest.MonkeyPatch) -> None:
     from procrustean.nets.blocks import ConvGroupNormReLU, ConvNormReLU, use_fused_kernels
 
     unit = ConvNormReLU(3, 16) if norm == "batch" else ConvGroupNormReLU(3, 16, groups=4)
     use_fused_kernels(unit, True)
+    monkeypatch.setattr(type(unit), "covered", lambda self, x: True)
+    assert unit.can_fuse(torch.randn(2, 3, 8, 8))
     seen: list[nn.Module] = []
-    unit.conv.register_forward_hook(lambda module, args, output: seen.append(module))
+    if when == "before":
+        unit.norm.register_forward_pre_hook(lambda module, args: seen.append(module))
+    else:
+        unit.norm.register_forward_hook(lambda module, args, output: seen.append(module))
     unit(torch.randn(2, 3, 8, 8))
-    assert seen == [unit.conv]
+    assert seen == [unit.norm]
