@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
-from .scaling import Calibration
+import math
+
+from .scaling import TAU_WEIGHT, Calibration
 
 #: What it means that a model is not calibrated: where its own classes are asked for, and where a prior changes them.
 ROUGH = "the ranking counts, the probabilities are rough"
+COMPARE = "compare with what is predicted without one"
 UNMEASURED = (
     "how far its method makes up for the class sizes already is not known, and the prior may do so a second time; "
-    "compare with what is predicted without one, or train with --hold-out 0.15"
+    f"{COMPARE}, or train with --hold-out 0.15"
 )
 
 #: Methods take none to all of the class frequencies out of the scores, tau 0 to 1; what is further out is chance.
 USUAL_TAUS = (-0.2, 1.2)
+#: A share of the error that tau would have without any held-out image, from which on these say nearly nothing about it.
+HARDLY_SEEN = 0.9
+#: Ratio of class sizes below which it makes little difference how much of them the scores hold.
+NEARLY_EQUAL = 3.0
 
 
 def frequencies_unknown(calibration: Calibration) -> bool:
@@ -23,16 +30,33 @@ def frequencies_unknown(calibration: Calibration) -> bool:
     return not calibration.images and calibration.tau == 0
 
 
-def extrapolated(calibration: Calibration) -> str:
-    """That the class frequencies which the scores stand for lie beyond what methods do; empty if they do not."""
+def tau_in_doubt(calibration: Calibration, *, with_prior: bool) -> str:
+    """Why it is open how much of the class sizes the scores hold, and what follows; empty if there is no doubt."""
     lowest, highest = USUAL_TAUS
-    if not calibration.images or lowest <= calibration.tau <= highest:
+    found_on = f"found on {calibration.images} held-out images"
+    if not calibration.images:
         return ""
-    return (
-        f"tau, as a rule between 0 and 1, is {calibration.tau:.2f}, found on {calibration.images} held-out images, "
-        "which are too few, or the network fits them too badly: the class frequencies that the probabilities stand for "
-        "are extrapolated; give those of the use by --prior"
-    )
+    if not lowest <= calibration.tau <= highest:
+        why = (
+            f"tau, as a rule between 0 and 1, is {calibration.tau:.2f}, {found_on}, which are too few, or the network "
+            "fits them too badly"
+        )
+    elif with_prior and _hardly_seen(calibration):
+        why = (
+            f"how much of the class sizes the scores hold (tau {calibration.tau:.2f}, {found_on}) could hardly be seen "
+            "on these, because their classes are of nearly one size"
+        )
+    else:
+        return ""
+    if with_prior:
+        return f"{why}: the prior may make up for the class sizes too much or too little; {COMPARE}"
+    return f"{why}: the class frequencies that the probabilities stand for are extrapolated"
+
+
+def _hardly_seen(calibration: Calibration) -> bool:
+    if calibration.tau_error is None or max(calibration.counts) < NEARLY_EQUAL * min(calibration.counts):
+        return False
+    return calibration.tau_error > HARDLY_SEEN / math.sqrt(TAU_WEIGHT)
 
 
 def sentence(text: str) -> str:
@@ -48,6 +72,6 @@ def caution(calibration: Calibration, *, with_prior: bool) -> str:
         with_prior: whether they are for class frequencies that were given, or built into an export.
     """
     if calibration.images:
-        return "" if with_prior else extrapolated(calibration)
+        return tau_in_doubt(calibration, with_prior=with_prior)
     meaning = UNMEASURED if with_prior and frequencies_unknown(calibration) else ROUGH
     return f"not calibrated, since the run had no held-out images: {meaning}"

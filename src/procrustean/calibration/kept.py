@@ -12,6 +12,7 @@ from ..data.imageset import ImageSet
 from ..engine.checkpoint import save_tensors
 from ..engine.run_directory import RunDirectory
 from ..errors import DataError, RunError
+from ..losses.ldam import scale_of_scores
 from ..losses.vector_scaling import shifts_scores
 from ..nets.classifier import Classifier
 from ..preparing import Prepared
@@ -30,30 +31,35 @@ def keep_calibration(prepared: Prepared, net: Classifier, directory: RunDirector
         return None
     counts = [int(n) for n in prepared.data.counts]
     scores, labels = scores_of(prepared, net, held_out)
+    objective = prepared.method.stages[-1].objective
+    before = uncalibrated(counts, corrected=shifts_scores(objective), scale=scale_of_scores(objective))
     try:
-        found = calibrate(scores, labels, counts, corrected=shifts_scores(prepared.method.stages[-1].objective))
+        found = calibrate(scores, labels, counts, corrected=shifts_scores(objective), scale=before.scale)
     except DataError:
         return None
     if scores.size <= MOST_SCORES:
         _save_scores(directory, scores, labels)
     frequencies = np.bincount(labels, minlength=len(counts)) / len(labels)
     test_scores, test_labels = scores_of(prepared, net, prepared.data.test)
-    return {**found.to_json(), "test": judged(found, test_scores, test_labels, frequencies)}
+    return {**found.to_json(), "test": judged(before, found, test_scores, test_labels, frequencies)}
 
 
-def judged(found: Calibration, scores: Scores, labels: Labels, frequencies: Scores) -> dict[str, float]:
+def judged(
+    before: Calibration, found: Calibration, scores: Scores, labels: Labels, frequencies: Scores
+) -> dict[str, float]:
     """Calibration errors and log loss on images: before calibration, and after it for several class frequencies.
 
     `ece` is for those expected, `ece_default` for those that the scores stand for, as probabilities are given unless
     other frequencies are asked for, and `ece_balanced` for equal ones, with images weighted accordingly.
 
     Args:
+        before: the scores as the loss takes them.
         found: the calibration.
         scores, labels: of the images.
         frequencies: expected of the classes among them.
     """
     classes = len(found.counts)
-    plain = uncalibrated(found.counts).log_probabilities(scores)
+    plain = before.log_probabilities(scores)
     scaled = found.log_probabilities(scores, frequencies)
     even = found.log_probabilities(scores, np.full(classes, 1 / classes))
     weights = balancing_weights(labels, classes)

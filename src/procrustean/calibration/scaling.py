@@ -18,8 +18,10 @@ Prior = npt.NDArray[np.float64]  # [C], sums to 1
 
 _LOG_SCALES = (-7.0, 7.0)
 _TAUS = (-1.0, 2.5)
-#: How many held-out images the expectation weighs that the scale is near 1; chosen by experiments/calibration.py.
+#: How much it weighs against the held-out images that the scale is near that of the loss, and tau near `expected_tau`:
+#: 1 / variances, chosen by experiments/calibration.py.
 SCALE_WEIGHT = 1.0
+TAU_WEIGHT = 1.0
 
 
 @dataclass(frozen=True)
@@ -36,6 +38,7 @@ class Calibration:
     tau: float
     counts: tuple[int, ...]  # training images per class
     images: int  # held-out images that the two numbers were found on; 0 if there were none
+    tau_error: float | None = None  # standard deviation of what these leave open about tau, where it is known
 
     @property
     def log_training_prior(self) -> Prior:
@@ -70,11 +73,18 @@ class Calibration:
         return self.own_prior if prior is None else prior
 
     def to_json(self) -> dict[str, Any]:
-        return {"temperature": 1 / self.scale, "tau": self.tau, "counts": list(self.counts), "images": self.images}
+        return {
+            "temperature": 1 / self.scale,
+            "tau": self.tau,
+            "tau_error": self.tau_error,
+            "counts": list(self.counts),
+            "images": self.images,
+        }
 
     @classmethod
     def from_json(cls, record: Mapping[str, Any]) -> Calibration:
-        return cls(1 / record["temperature"], record["tau"], tuple(record["counts"]), record["images"])
+        counts, tau_error = tuple(record["counts"]), record.get("tau_error")  # older records have none
+        return cls(1 / record["temperature"], record["tau"], counts, record["images"], tau_error)
 
 
 def calibrate(
@@ -83,22 +93,25 @@ def calibrate(
     counts: Sequence[int],
     *,
     corrected: bool = False,
+    scale: float = 1.0,
     scale_weight: float = SCALE_WEIGHT,
+    tau_weight: float = TAU_WEIGHT,
 ) -> Calibration:
-    """Find scale and tau by maximum likelihood on held-out images, whatever class frequencies these have.
+    """Find scale and tau on held-out images, whatever class frequencies these have.
 
-    The likelihood is that of the held-out frequencies h: softmax(scale * z + tau * log pi + log h - log pi). A normal
-    prior on log scale keeps the scale finite where all images are classified correctly.
+    The likelihood is that of the held-out frequencies h: softmax(scale * z + tau * log pi + log h - log pi). Normal
+    priors on log scale and tau keep the first finite where all images are classified correctly, and the second where it
+    belongs where the classes that are held out have nearly one size, so that their images say nothing about it.
 
     Args:
         scores: of the network on the held-out images, [n, C].
         labels: their classes, [n].
         counts: training images per class, [C].
-        corrected: whether the loss has taken the class sizes out of the scores; it decides about tau where the
-            held-out images cannot, because their classes are all of one size.
-        scale_weight: of the prior on log scale, 1 / its variance.
+        corrected: whether the loss has taken the class sizes out of the scores.
+        scale: what the loss multiplies the scores by.
+        scale_weight, tau_weight: of the priors, 1 / their variances.
     """
-    z, y = np.asarray(scores, np.float64), np.asarray(labels, np.int64)
+    z, y = scale * np.asarray(scores, np.float64), np.asarray(labels, np.int64)
     frequencies = np.bincount(y, minlength=len(counts))
     seen = np.flatnonzero(frequencies)
     if len(seen) < 2:
@@ -109,22 +122,42 @@ def calibrate(
     position = np.searchsorted(seen, y)
     z, log_h = z[:, seen], np.log(frequencies[seen] / len(y))
     log_pi = np.log(np.asarray(counts, np.float64)[seen] / sum(counts))
+    weights, expected = np.array([scale_weight, tau_weight]), np.array([0.0, expected_tau(corrected)])
 
-    def loss(parameters: npt.NDArray[np.float64]) -> tuple[float, npt.NDArray[np.float64]]:
+    def posterior(parameters: Prior) -> Scores:
         log_scale, tau = parameters
-        log_p = log_softmax(math.exp(log_scale) * z + (tau - 1) * log_pi + log_h)
+        return log_softmax(math.exp(log_scale) * z + (tau - 1) * log_pi + log_h)
+
+    def loss(parameters: Prior) -> tuple[float, Prior]:
+        log_p, off = posterior(parameters), parameters - expected
         error = np.exp(log_p)
         error[np.arange(len(y)), position] -= 1
-        gradient = np.array(
-            [math.exp(log_scale) * (error * z).sum() + scale_weight * log_scale, (error @ log_pi).sum()]
-        )
-        return log_loss(log_p, position) + scale_weight * log_scale**2 / (2 * len(y)), gradient / len(y)
+        gradient = np.array([math.exp(parameters[0]) * (error * z).sum(), (error @ log_pi).sum()])
+        penalty = float(weights @ off**2) / (2 * len(y))
+        return log_loss(log_p, position) + penalty, (gradient + weights * off) / len(y)
 
-    found = minimize(loss, np.zeros(2), jac=True, bounds=[_LOG_SCALES, _TAUS], method="L-BFGS-B")
-    scale, tau = math.exp(found.x[0]), float(found.x[1])
-    if np.ptp(log_pi) == 0:
-        tau = uncalibrated(counts, corrected=corrected).tau
-    return Calibration(scale, tau, tuple(int(n) for n in counts), len(y))
+    found = minimize(loss, expected, jac=True, bounds=[_LOG_SCALES, _TAUS], method="L-BFGS-B").x
+    information = _information(np.exp(posterior(found)), math.exp(found[0]) * z, log_pi) + np.diag(weights)
+    return Calibration(
+        scale * math.exp(found[0]),
+        float(found[1]),
+        tuple(int(n) for n in counts),
+        len(y),
+        tau_error=math.sqrt(np.linalg.inv(information)[1, 1]),
+    )
+
+
+def expected_tau(corrected: bool) -> float:
+    """Of a method, before any image is looked at: half-way between plain training and those that correct by class
+    weights or samplers, unless the loss itself has taken the class sizes out of the scores."""
+    return 1.0 if corrected else 0.5
+
+
+def _information(probabilities: Scores, scaled: Scores, log_pi: Prior) -> Scores:
+    """Fisher information of log scale and tau, [2, 2]: the covariances of what the two multiply, summed over images."""
+    moved = np.stack([scaled, np.broadcast_to(log_pi, scaled.shape)])
+    moved -= (probabilities * moved).sum(axis=-1, keepdims=True)
+    return np.asarray(np.einsum("nc,anc,bnc->ab", probabilities, moved, moved))
 
 
 def uncalibrated(counts: Sequence[int], *, corrected: bool = False, scale: float = 1.0) -> Calibration:

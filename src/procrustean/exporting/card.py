@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ..calibration.cautions import UNMEASURED, extrapolated, frequencies_unknown, sentence
+from ..calibration.cautions import UNMEASURED, frequencies_unknown, sentence, tau_in_doubt
 from ..calibration.scaling import Prior
 from ..data.imageset import NO_TEST
 from ..escaping import markdown
@@ -203,8 +203,8 @@ def _limits(spec: ModelSpec, result: dict[str, Any], prior: str | None) -> list[
         limits.append(f"Fewer than {FEW_TESTED} test images, so that the results say little: {_names(hardly)}.")
     if weak:
         limits.append(f"Less than half of the images are recognised: {_names(weak)}.")
-    if prior is None and (beyond := extrapolated(spec.calibration)):
-        limits.append(sentence(beyond))
+    if doubt := tau_in_doubt(spec.calibration, with_prior=prior is not None):
+        limits.append(sentence(doubt))
     limits.append("One training with one seed; another seed gives somewhat different numbers.")
     return limits
 

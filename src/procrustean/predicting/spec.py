@@ -97,7 +97,10 @@ class ModelSpec:
             "std": (len(self.std),) == channels and all(_finite(value) and value > 0 for value in self.std),
             "counts": len(calibration.counts) == len(self.classes)
             and all(_whole(n) and n > 0 for n in calibration.counts),
-            "calibration": _finite(calibration.scale) and calibration.scale > 0 and _finite(calibration.tau),
+            "calibration": _finite(calibration.scale)
+            and calibration.scale > 0
+            and _finite(calibration.tau)
+            and (calibration.tau_error is None or _finite(calibration.tau_error)),
         }
         wrong = [name for name, right in rules.items() if not right]
         if wrong:

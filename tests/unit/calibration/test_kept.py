@@ -8,7 +8,7 @@ import pytest
 from procrustean import fit
 from procrustean.calibration.errors import balancing_weights, calibration_error
 from procrustean.calibration.kept import judged
-from procrustean.calibration.scaling import Calibration, log_softmax
+from procrustean.calibration.scaling import Calibration, log_softmax, uncalibrated
 
 
 def test_each_error_is_for_the_class_frequencies_it_says() -> None:
@@ -21,7 +21,7 @@ def test_each_error_is_for_the_class_frequencies_it_says() -> None:
     likelihood = -0.5 * (random.normal(means[labels])[:, None] - means) ** 2
     found = Calibration(0.5, 0.5, tuple(counts.tolist()), 100)
     scores = 2 * (likelihood + 0.5 * np.log(pi))
-    errors = judged(found, scores, labels, pi)
+    errors = judged(uncalibrated(found.counts), found, scores, labels, pi)
 
     def error_for(frequencies: np.ndarray, weights: np.ndarray | None = None) -> float:
         return calibration_error(np.exp(log_softmax(likelihood + np.log(frequencies))), labels, weights)
@@ -38,3 +38,12 @@ def test_a_loss_that_corrects_is_not_corrected_again_where_no_small_class_is_hel
     run = fit("digits", method="balanced_softmax", run_dir=tmp_path / "run", **settings)
     assert run.result["data"]["counts"] == [97] * 5 + [2] * 5
     assert run.result["calibration"]["tau"] == 1.0
+
+
+def test_before_calibration_is_what_the_loss_makes_of_the_scores(tmp_path: Path) -> None:
+    """The scores of LDAM are cosines, which its loss multiplies by 30."""
+    settings = {"imbalance": "step", "rho": 3, "hold_out": 0.15, "net": "small", "epochs": 12, "device": "cpu"}
+    found = fit("digits", method="ldam", run_dir=tmp_path / "run", **settings).result["calibration"]
+    lowest_of_bare_cosines = np.log(1 + 9 * np.exp(-2))  # right with 1, and nine others with -1
+    assert found["test"]["log_loss_before"] < lowest_of_bare_cosines
+    assert found["temperature"] < 0.2

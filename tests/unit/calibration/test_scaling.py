@@ -70,7 +70,7 @@ def test_the_truth_is_found_whatever_the_held_out_frequencies(
 def slow_loss(scale: float, tau: float, z: np.ndarray, y: np.ndarray, counts: list[int]) -> float:
     """The objective once more, image by image."""
     seen = sorted(set(y.tolist()))
-    total = math.log(scale) ** 2 / 2
+    total = math.log(scale) ** 2 / 2 + (tau - 0.5) ** 2 / 2
     for row, label in zip(z, y, strict=True):
         logits = {
             c: scale * row[c]
@@ -96,7 +96,7 @@ def test_images_that_are_all_right_keep_the_scale_finite() -> None:
     z = np.array([[5.0, 0.0], [0.0, 5.0]] * 10)
     found = calibrate(z, [0, 1] * 10, [10, 10])
     assert 0.1 < found.scale < 20
-    assert found.tau == 0.0  # nothing to put back where classes are equal
+    assert found.own_prior == pytest.approx(HALF)  # whatever tau is, there is nothing to put back
 
 
 def test_calibrating_improves_the_log_loss_and_survives_json() -> None:
@@ -107,13 +107,55 @@ def test_calibrating_improves_the_log_loss_and_survives_json() -> None:
     again = Calibration.from_json(found.to_json())
     assert again.scale == pytest.approx(found.scale)
     assert (again.tau, again.counts, again.images) == (found.tau, found.counts, found.images)
+    assert again.tau_error == found.tau_error
+    older = {name: value for name, value in found.to_json().items() if name != "tau_error"}
+    assert Calibration.from_json(older).tau_error is None
 
 
-@pytest.mark.parametrize("corrected", [False, True])
-def test_held_out_classes_of_one_size_leave_tau_to_the_method(corrected: bool) -> None:
+@pytest.mark.parametrize(("corrected", "expected"), [(False, 0.5), (True, 1.0)])
+def test_held_out_classes_of_one_size_leave_tau_to_the_method(corrected: bool, expected: float) -> None:
     scores = np.random.default_rng(0).normal(size=(30, 4))
     found = calibrate(scores, np.arange(30) % 2, [500, 500, 3, 3], corrected=corrected)
-    assert found.tau == uncalibrated([500, 500, 3, 3], corrected=corrected).tau == corrected
+    assert found.tau == pytest.approx(expected)
+    assert found.tau_error == pytest.approx(1)  # all that the prior leaves open
+
+
+@pytest.mark.parametrize("tau", [0.0, 1.0])
+def test_held_out_classes_of_nearly_one_size_do_not_drive_tau_to_its_bounds(tau: float) -> None:
+    counts = [120, 118, 119, 117, 115, 3, 3, 3]
+    found = []
+    for seed in range(20):
+        random = np.random.default_rng(seed)
+        labels = np.arange(90) % 5
+        means = 1.5 * np.eye(8)
+        x = random.normal(means[labels])
+        likelihood = -0.5 * ((x[:, None] - means) ** 2).sum(-1)
+        scores = likelihood + (1 - tau) * np.log(np.array(counts) / sum(counts))
+        found.append(calibrate(scores, labels, counts))
+    assert all(-0.2 < one.tau < 1.2 for one in found)
+    assert all(one.tau_error is not None and one.tau_error > 0.95 for one in found)
+
+
+def test_the_error_of_tau_is_its_spread_over_held_out_sets() -> None:
+    found = []
+    for seed in range(200):
+        scores, labels = simulated(1.0, 0.5, [0.6, 0.3, 0.1], seed)
+        found.append(calibrate(scores[:400], labels[:400], [900, 90, 10], tau_weight=1e-6, scale_weight=1e-6))
+    errors = [one.tau_error for one in found if one.tau_error is not None]
+    assert len(errors) == 200
+    assert np.std([one.tau for one in found]) == pytest.approx(np.mean(errors), rel=0.15)
+
+
+def test_scores_are_taken_as_the_loss_takes_them() -> None:
+    scores, labels = simulated(1.0, 0.3, [0.4, 0.3, 0.3])
+    one, few = calibrate(scores, labels, [900, 90, 10]), slice(0, 6)
+    cosines = calibrate(scores / 30, labels, [900, 90, 10], scale=30)
+    assert cosines.scale == pytest.approx(30 * one.scale, rel=1e-4)
+    assert cosines.tau == pytest.approx(one.tau, abs=1e-4)
+    # Of few images the prior says most, and it must not pull towards a scale of 1.
+    assert calibrate(scores[few] / 30, labels[few], [900, 90, 10], scale=30).scale == pytest.approx(
+        30 * calibrate(scores[few], labels[few], [900, 90, 10]).scale, rel=1e-3
+    )
 
 
 def test_one_class_is_not_enough() -> None:
