@@ -10,13 +10,13 @@ from numpy.typing import ArrayLike, NDArray
 from procrustean.errors import DataError
 
 LARGEST_STORED_CONFUSION = 1000  # classes; 8142 x 8142 numbers do not belong in a JSON file
+#: Training images of a class: with more than the first it is `many`, with fewer than the second `few`.
+MANY_ABOVE, FEW_BELOW = 100, 20
 
 Counts = NDArray[np.int64]
 
 
-def class_groups(
-    train_counts: ArrayLike, *, many_above: int = 100, few_below: int = 20
-) -> dict[str, NDArray[np.bool_]]:
+def class_groups(train_counts: ArrayLike) -> dict[str, NDArray[np.bool_]]:
     """Which classes are in which group, as one mask over the classes per group.
 
     `many`, `medium`, `few` follow Kang et al. 2020: more than 100, 20 to 100, fewer than 20 training images.
@@ -26,8 +26,6 @@ def class_groups(
 
     Args:
         train_counts: training images per class, [C].
-        many_above: a class with more images than this is `many`.
-        few_below: a class with fewer images than this is `few`.
 
     >>> class_groups([500, 50, 5])["major"].tolist()
     [True, True, False]
@@ -35,16 +33,11 @@ def class_groups(
     counts = _counts("train_counts", train_counts)
     if not counts.any():
         raise DataError("train_counts are all zero: at least one class needs training images.")
-    if few_below > many_above + 1:
-        raise DataError(
-            f"few_below={few_below} and many_above={many_above} overlap: a class would be both few and many. "
-            "few_below may be at most many_above + 1."
-        )
     has_images = counts > 0
     logs = np.log(np.maximum(counts, 1))
     # The slack absorbs the rounding of the mean; counts that truly differ from it are much further away.
     major = has_images & (logs >= logs[has_images].mean() - 1e-12)
-    many, few = counts > many_above, counts < few_below
+    many, few = counts > MANY_ABOVE, counts < FEW_BELOW
     return {"many": many, "medium": ~many & ~few, "few": few, "major": major, "minor": ~major}
 
 
@@ -55,8 +48,6 @@ def metrics_from_totals(
     train_counts: ArrayLike,
     *,
     top5_correct: int | None = None,
-    many_above: int = 100,
-    few_below: int = 20,
 ) -> dict[str, Any]:
     """The metrics of one test set from three totals per class; it needs no confusion matrix.
 
@@ -71,8 +62,6 @@ def metrics_from_totals(
         predicted_per_class: test images predicted as each class, [C].
         train_counts: training images of each class, [C]; they define the groups.
         top5_correct: test images whose class is among the five largest outputs; ignored when C <= 5.
-        many_above: see `class_groups`.
-        few_below: see `class_groups`.
 
     >>> metrics_from_totals([3, 1], [4, 4], [6, 2], [100, 10])["accuracy"]
     0.5
@@ -88,7 +77,7 @@ def metrics_from_totals(
     recall = correct / np.maximum(true, 1)
     precision = correct / np.maximum(predicted, 1)
     f1 = 2 * correct / np.maximum(true + predicted, 1)
-    groups = class_groups(train, many_above=many_above, few_below=few_below)
+    groups = class_groups(train)
     return {
         "headline": "accuracy" if (true == true[0]).all() else "balanced_accuracy",
         "accuracy": int(correct.sum()) / images,
@@ -105,12 +94,7 @@ def metrics_from_totals(
 
 
 def metrics_from_confusion(
-    confusion: ArrayLike,
-    train_counts: ArrayLike,
-    *,
-    top5_correct: int | None = None,
-    many_above: int = 100,
-    few_below: int = 20,
+    confusion: ArrayLike, train_counts: ArrayLike, *, top5_correct: int | None = None
 ) -> dict[str, Any]:
     """The metrics of one test set from its confusion matrix; see `metrics_from_totals` for what they are.
 
@@ -119,8 +103,6 @@ def metrics_from_confusion(
             it up to 1000 classes.
         train_counts: training images of each class, [C].
         top5_correct: test images whose class is among the five largest outputs; ignored when C <= 5.
-        many_above: see `class_groups`.
-        few_below: see `class_groups`.
 
     >>> metrics_from_confusion([[3, 1], [3, 1]], [100, 10])["recall"]
     [0.75, 0.25]
@@ -131,13 +113,7 @@ def metrics_from_confusion(
     flat = _counts("confusion", matrix.reshape(-1))
     matrix = flat.reshape(matrix.shape)
     metrics = metrics_from_totals(
-        np.diagonal(matrix),
-        matrix.sum(axis=1),
-        matrix.sum(axis=0),
-        train_counts,
-        top5_correct=top5_correct,
-        many_above=many_above,
-        few_below=few_below,
+        np.diagonal(matrix), matrix.sum(axis=1), matrix.sum(axis=0), train_counts, top5_correct=top5_correct
     )
     if len(matrix) <= LARGEST_STORED_CONFUSION:
         metrics["confusion"] = matrix.tolist()

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Literal
 
 from procrustean.errors import RunError
-from procrustean.metrics import class_groups
+from procrustean.metrics import FEW_BELOW, MANY_ABOVE, class_groups
 from procrustean.report.chosen import choices
 from procrustean.report.formats import NOTHING, Cell, Column, Table, measured_cell
 from procrustean.report.given import given_settings
@@ -116,9 +116,9 @@ def by_class_size(groups: Sequence[Group], selection: Selection = "last") -> Tab
         columns.append(Column(name, name, measured=True))
         cells.append(_measured_cells(statistics, groups, marked=not was_compared))
     sizes = {
-        "many": "more than 100 training images",
-        "medium": "20 to 100",
-        "few": "fewer than 20",
+        "many": f"more than {MANY_ABOVE} training images",
+        "medium": f"{FEW_BELOW} to {MANY_ABOVE}",
+        "few": f"fewer than {FEW_BELOW}",
         "major": "at least the geometric mean of the counts",
         "minor": "the rest",
     }
