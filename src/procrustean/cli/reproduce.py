@@ -80,7 +80,6 @@ class Reproduce:
         import time
 
         began = time.monotonic()
-        from ..console import make_reporter
         from ..reproduce.store import Store
         from ..streams import notify, write_result
 
@@ -110,26 +109,22 @@ class Reproduce:
             check_folder(self.results, "--results")
         if not trains and not self.results.is_dir():  # training makes it
             notify(f"there is no folder {self.results}, so nothing counts as measured; --results names another one")
-        reporter = make_reporter(quiet=self.quiet)
-        try:
-            # Pages are made of the results alone, which go with them; what is left out is no progress.
-            store = Store(self.results, None if self.pages is not None else self.output, notify)
-            if self.pages is not None:
-                return self._write_pages(definitions, store)
-            if not names:
-                from ..reproduce.overview import listing
+        # Pages are made of the results alone, which go with them; what is left out is no progress.
+        store = Store(self.results, None if self.pages is not None else self.output, notify)
+        if self.pages is not None:
+            return self._write_pages(definitions, store)
+        if not names:
+            from ..reproduce.overview import listing
 
-                write_result(listing(definitions, store, data_seed=self.data_seed))
-                return 0
-            if self.show:
-                self._show(definitions, parts, store)
-                if failed := len(store.failures()):
-                    runs = "1 run" if failed == 1 else f"{failed} runs"
-                    notify(f"{runs} failed in earlier calls; which, and why, is in {store.failures_file}")
-                return 0
-            return self._train(definitions, parts, store, began)
-        finally:
-            reporter.close()
+            write_result(listing(definitions, store, data_seed=self.data_seed))
+            return 0
+        if self.show:
+            self._show(definitions, parts, store)
+            if failed := len(store.failures()):
+                runs = "1 run" if failed == 1 else f"{failed} runs"
+                notify(f"{runs} failed in earlier calls; which, and why, is in {store.failures_file}")
+            return 0
+        return self._train(definitions, parts, store, began)
 
     def _parts(self, definitions: Definitions, names: Sequence[str]) -> list[Part]:
         known = {*definitions.tables, *definitions.suites}
