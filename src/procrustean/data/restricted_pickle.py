@@ -10,7 +10,7 @@ import io
 import pickle
 import re
 from pathlib import Path
-from typing import IO, Any, Literal
+from typing import IO, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -21,23 +21,23 @@ NUMBERS = re.compile(r"b1|[iu][1248]|f[248]")
 PLAIN = (str, bytes, int)
 
 
-def load(data: bytes, *, name: str, encoding: Literal["latin1", "bytes"] = "latin1") -> Any:
+def load(data: bytes, *, name: str) -> Any:
     """The object pickled in `data`; `name` (a file name) begins every error message."""
-    return _load(io.BytesIO(data), name, encoding)
+    return _load(io.BytesIO(data), name)
 
 
-def load_file(path: Path, *, encoding: Literal["latin1", "bytes"] = "latin1") -> Any:
+def load_file(path: Path) -> Any:
     """The object pickled in a file, which may be large: it is not read into memory beside what is made of it."""
     try:
         with path.open("rb") as file:
-            return _load(file, str(path), encoding)
+            return _load(file, str(path))
     except OSError as error:
         raise DataError(f"{path}: {error.strerror or error}") from error
 
 
-def _load(file: IO[bytes], name: str, encoding: str) -> Any:
+def _load(file: IO[bytes], name: str) -> Any:
     try:
-        loaded = _Unpickler(file, name, encoding).load()
+        loaded = _Unpickler(file, name).load()
     except DataError:
         raise
     except Exception as error:  # a broken pickle can raise nearly anything
@@ -120,8 +120,8 @@ class _StandIn:
 
 # In Python: the one in C keeps what it has read in a table that one number in a file can blow up to many gigabytes.
 class _Unpickler(pickle._Unpickler):
-    def __init__(self, file: IO[bytes], name: str, encoding: str) -> None:
-        super().__init__(file, encoding=encoding)
+    def __init__(self, file: IO[bytes], name: str) -> None:
+        super().__init__(file, encoding="latin1")  # for texts and arrays that Python 2 wrote
         self.name = name
         # Bytes that arrays may still have: bytes named again and again would otherwise fill the memory.
         self.spare = [file.seek(0, io.SEEK_END)]
