@@ -4,22 +4,21 @@ from __future__ import annotations
 
 import threading
 import zipfile
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, Any, cast
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from ...errors import DataError
 from .. import restricted_pickle
-from .listing import Part, Problem
+from .listing import Part
 
 Payload = list[str | bytes | npt.NDArray[np.uint8]]
 
 
-def packed_part(source: Path, split: str) -> tuple[Part, list[str], list[Problem]]:
-    """Images and labels (from 0) of one group, the names of its classes, and what is wrong."""
+def packed_part(source: Path, split: str) -> tuple[Part, list[str]]:
+    """Images and labels (from 0) of one group, and the names of its classes."""
     labels_path = source / f"{split}_labels.pkl"
     loaded = restricted_pickle.load_file(labels_path)
     labels, names = _labels(loaded, labels_path, split)
@@ -34,7 +33,7 @@ def packed_part(source: Path, split: str) -> tuple[Part, list[str], list[Problem
         raise DataError(
             f"{source}: {len(sources)} images but {len(labels)} labels of {split}; the files do not belong together"
         )
-    return Part(sources, labels), names, []
+    return Part(sources, labels), names
 
 
 def _labels(loaded: Any, path: Path, split: str) -> tuple[npt.NDArray[np.int64], list[str]]:
@@ -53,44 +52,39 @@ def _labels(loaded: Any, path: Path, split: str) -> tuple[npt.NDArray[np.int64],
     return labels.astype(np.int64), [f"{split}: {int(value)}" for value in found]
 
 
-@dataclass
 class ArraySources:
     """Rows of the array `images` of an .npz file, read without loading all of it."""
 
-    path: Path
-    shape: tuple[int, ...] = ()
-    _member: IO[bytes] | None = None
-    _begin: int = 0
-    _lock: threading.Lock = field(default_factory=threading.Lock)
-
-    def __post_init__(self) -> None:
+    def __init__(self, path: Path) -> None:
+        self.path = path
         try:
-            archive = zipfile.ZipFile(self.path)
+            archive = zipfile.ZipFile(path)
             member = archive.open("images.npy")
             version = np.lib.format.read_magic(member)
             header = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
-            self.shape, fortran, dtype = header(member)
+            shape, fortran, dtype = header(member)
         except (OSError, KeyError, ValueError, zipfile.BadZipFile) as error:
-            raise DataError(f"{self.path}: no readable array `images` in it ({error}); get the file again") from error
-        if len(self.shape) != 4 or self.shape[3] != 3 or dtype != np.uint8 or fortran:
-            raise DataError(f"{self.path}: images must be uint8 [N, height, width, 3], got {dtype} {self.shape}")
+            raise DataError(f"{path}: no readable array `images` in it ({error}); get the file again") from error
+        if len(shape) != 4 or shape[3] != 3 or dtype != np.uint8 or fortran:
+            raise DataError(f"{path}: images must be uint8 [N, height, width, 3], got {dtype} {shape}")
+        self._shape: tuple[int, ...] = shape
         self._member, self._begin = member, member.tell()
+        self._lock = threading.Lock()
 
     def __len__(self) -> int:
-        return self.shape[0]
+        return self._shape[0]
 
     def name(self, row: int) -> str:
         return f"{self.path.name}, image {row}"
 
     def payload(self, start: int, stop: int) -> Payload:
-        size = int(np.prod(self.shape[1:]))
-        member = cast("IO[bytes]", self._member)
+        size = int(np.prod(self._shape[1:]))
         with self._lock:
-            member.seek(self._begin + start * size)
-            data = member.read((stop - start) * size)
+            self._member.seek(self._begin + start * size)
+            data = self._member.read((stop - start) * size)
         if len(data) < (stop - start) * size:
             raise DataError(f"{self.path}: ends before image {stop - 1}; get the file again")
-        return list(np.frombuffer(data, np.uint8).reshape(-1, *self.shape[1:]))
+        return list(np.frombuffer(data, np.uint8).reshape(-1, *self._shape[1:]))
 
 
 class EncodedSources:

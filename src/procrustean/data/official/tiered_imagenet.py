@@ -77,12 +77,11 @@ def _class_folder(source: Path, split: str, name: str) -> str:
 
 def _packed(source: Path) -> Listing:
     classes: list[str] = []
-    parts, problems = {}, list[Problem]()
+    parts = {}
     for split in SPLITS:
-        part, names, found = packed_part(source, split)
+        part, names = packed_part(source, split)
         part.labels += len(classes)
         parts[split] = part
         classes += names
-        problems += found
     counts = {split: counted(part.labels, len(classes)) for split, part in parts.items()}
-    return Listing(tuple(classes), parts, counts, problems)
+    return Listing(tuple(classes), parts, counts, [])
