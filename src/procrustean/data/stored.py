@@ -36,10 +36,6 @@ class StoredImages:
     def __array__(self, dtype: npt.DTypeLike | None = None, copy: bool | None = None) -> Images:
         return np.asarray(self[:], dtype=dtype)
 
-    @property
-    def nbytes(self) -> int:
-        return int(np.prod(self.shape, dtype=np.int64))
-
     @cached_property
     def digest(self) -> str:
         """sha256 (hex) of the file's content and the rows."""

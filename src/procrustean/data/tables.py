@@ -95,7 +95,7 @@ def rows_as_files(
     image, label, *splits = needed_columns(list(columns), where)
     sides = columns[splits[0]] if splits else ["train"] * len(numbers)
     files: list[ImageFile] = []
-    places, forms = _Places(folder), _Forms(where)
+    places, forms = _Places(), _Forms(where)
     unknown: dict[str, list[str]] = {}  # splits, with their rows
     for number, value, name, given in zip(numbers, columns[image], columns[label], sides, strict=True):
         content, shown = _content(value, folder)
@@ -165,8 +165,8 @@ def _refuse_if_none_is_there(files: Sequence[ImageFile], where: str, folder: Pat
 class _Places:
     """Where images are, however their paths are written: ./0.png is 0.png, while a link is an image of its own."""
 
-    def __init__(self, folder: Path) -> None:
-        self._folder, self._folders, self._rows = folder, dict[Path, Path](), dict[Path, int]()
+    def __init__(self) -> None:
+        self._folders, self._rows = dict[Path, Path](), dict[Path, int]()
 
     def first_row(self, content: Path | bytes, number: int) -> int:
         """The row in which an image stands for the first time."""
