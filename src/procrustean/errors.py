@@ -44,11 +44,13 @@ def one_of(name: str, value: object, accepted: tuple[str, ...]) -> None:
         raise ConfigError(f"{name} = {value!r} received; accepted: {', '.join(map(repr, accepted))}")
 
 
+#: Most names that are suggested.
+_NEAREST = 3
 #: More names than these are not listed where none of them is near: catalogues of other libraries have thousands.
 _LISTED = 50
 
 
-def suggestion(name: str, known: Iterable[str], *, limit: int = 3) -> str:
+def suggestion(name: str, known: Iterable[str], *, limit: int = _NEAREST) -> str:
     """A sentence that names the nearest known names; empty if none is near.
 
     >>> suggestion("steps", ["natural", "step"])
@@ -59,17 +61,17 @@ def suggestion(name: str, known: Iterable[str], *, limit: int = 3) -> str:
     return "Did you mean " + " or ".join(repr(n) for n in near) + "?" if near else ""
 
 
-def did_you_mean(name: str, known: Iterable[str], *, limit: int = 3) -> str:
+def did_you_mean(name: str, known: Iterable[str]) -> str:
     """A sentence that names the nearest known names, or all of them if none is near and they can be read.
 
     >>> did_you_mean("focla", ["erm", "focal", "mfw"])
     "Did you mean 'focal'?"
     """
     known = list(known)
-    if near := suggestion(name, known, limit=limit):
+    if near := suggestion(name, known):
         return near
     if len(known) > _LISTED:
         lowered = {other.lower(): other for other in known}
-        nearest = get_close_matches(name.lower(), lowered, n=limit, cutoff=0)
+        nearest = get_close_matches(name.lower(), lowered, n=_NEAREST, cutoff=0)
         return f"The nearest of the {len(known)} there are: " + ", ".join(repr(lowered[n]) for n in nearest) + "."
     return "Known: " + ", ".join(known) + "."

@@ -52,10 +52,9 @@ def measure_peer(
     batch_size: int,
     mean: tuple[float, ...],
     std: tuple[float, ...],
-    net_name: str = "resnet32",
 ) -> float:
-    """Training images per second of the plain loop, over `steps` steps after a warm-up."""
-    net = build_net(net_name, channels=3, classes=len(images.classes), seed=0).to(device).train()
+    """Training images per second of the plain loop with ResNet-32, over `steps` steps after a warm-up."""
+    net = build_net("resnet32", channels=3, classes=len(images.classes), seed=0).to(device).train()
     optimizer = torch.optim.SGD(net.parameters(), lr=0.1, momentum=0.9, weight_decay=2e-4)
     loader = DataLoader(
         PerImageDataset(images, mean, std),

@@ -5,11 +5,12 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
+#: Of confidence, of equal width from 0 to 1.
 BINS = 15
 
 
 def calibration_error(
-    probabilities: npt.ArrayLike, labels: npt.ArrayLike, weights: npt.ArrayLike | None = None, bins: int = BINS
+    probabilities: npt.ArrayLike, labels: npt.ArrayLike, weights: npt.ArrayLike | None = None
 ) -> float:
     """Expected calibration error: |accuracy - confidence| of the predicted class, averaged over bins of confidence.
 
@@ -17,7 +18,6 @@ def calibration_error(
         probabilities: [n, C].
         labels: true classes, [n].
         weights: of the images, [n]; equal by default.
-        bins: of equal width from 0 to 1.
 
     >>> calibration_error([[0.9, 0.1], [0.9, 0.1]], [0, 1])
     0.4
@@ -25,8 +25,8 @@ def calibration_error(
     p, y = np.asarray(probabilities, np.float64), np.asarray(labels, np.int64)
     w = np.ones(len(y)) if weights is None else np.asarray(weights, np.float64)
     confidence, right = p.max(axis=1), p.argmax(axis=1) == y
-    inside = np.minimum((confidence * bins).astype(np.int64), bins - 1)
-    gaps = np.bincount(inside, weights=w * (right - confidence), minlength=bins)
+    inside = np.minimum((confidence * BINS).astype(np.int64), BINS - 1)
+    gaps = np.bincount(inside, weights=w * (right - confidence), minlength=BINS)
     return float(round(np.abs(gaps).sum() / w.sum(), 12))
 
 

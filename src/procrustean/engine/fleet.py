@@ -9,12 +9,15 @@ from __future__ import annotations
 import traceback
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 
 from .device import give_back, take_stream
+
+#: Share of a device's memory that runs may take together.
+USABLE = 0.9
 
 
 @dataclass
@@ -27,7 +30,7 @@ class Member:
     stream: torch.cuda.Stream | None = None
     turns: Iterator[None] | None = None
     error: Exception | None = None
-    done: bool = field(default=False)
+    done: bool = False
 
     def on_stream(self) -> AbstractContextManager[Any]:
         return nullcontext() if self.stream is None else torch.cuda.stream(self.stream)
@@ -84,7 +87,7 @@ def _take_turn(member: Member) -> None:
         member.turns = None
 
 
-def memory_allows(device: torch.device, share: float = 0.9) -> Callable[[int], bool]:
+def memory_allows(device: torch.device) -> Callable[[int], bool]:
     """Whether the device has room for one more run of the average size of those active."""
 
     def allowed(active: int) -> bool:
@@ -92,6 +95,6 @@ def memory_allows(device: torch.device, share: float = 0.9) -> Callable[[int], b
             return True
         free, total = torch.cuda.mem_get_info(device)
         used = torch.cuda.memory_reserved(device)
-        return free - (1 - share) * total > used / max(active, 1)
+        return free - (1 - USABLE) * total > used / max(active, 1)
 
     return allowed

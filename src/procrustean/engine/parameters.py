@@ -67,12 +67,12 @@ class FlatParameters:
         for name, part, parameter in zip(self.names, flat.split(sizes), self.parameters, strict=True):
             yield name, _like(part, parameter)
 
-    def by_name(self, values: Mapping[str, float], default: float) -> Tensor:
-        """A flat tensor with the value whose key a parameter's name begins with, the longest such key counting."""
+    def by_name(self, factors: Mapping[str, float]) -> Tensor:
+        """A flat tensor with the factor whose key a parameter's name begins with, by the longest key; 1 without one."""
         flat = torch.empty_like(self.master)
         for name, part in self.named(flat):
-            keys = [key for key in values if name == key or name.startswith(key + ".")]
-            part.fill_(values[max(keys, key=len)] if keys else default)
+            keys = [key for key in factors if name == key or name.startswith(key + ".")]
+            part.fill_(factors[max(keys, key=len)] if keys else 1.0)
         return flat
 
     def release(self) -> None:

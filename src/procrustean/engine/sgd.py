@@ -32,8 +32,8 @@ class SGD:
         self.parameters, self.buffers = parameters, buffers
         self.lr, self.momentum, self.nesterov = lr, momentum, nesterov
         # Vectors along the flat tensor where a stage gives parameters rates or decays of their own.
-        self.rate = parameters.by_name(rates, 1.0) if rates else None
-        self.decay = parameters.by_name(dict.fromkeys(no_decay, 0.0), 1.0) * weight_decay if no_decay else weight_decay
+        self.rate = parameters.by_name(rates) if rates else None
+        self.decay = parameters.by_name(dict.fromkeys(no_decay, 0.0)) * weight_decay if no_decay else weight_decay
         self.velocity = torch.zeros_like(parameters.master)
         self.healthy = torch.ones((), dtype=torch.bool, device=lr.device)
         # Foreign networks may keep infinities on purpose, as masks; of those nothing can be told from the sum.

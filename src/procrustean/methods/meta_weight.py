@@ -16,16 +16,18 @@ from .base import Method, Stage
 
 #: SGD of the weighting network.
 RATE, MOMENTUM, DECAY = 1e-5, 0.9, 5e-4
+#: Hidden units of it.
+HIDDEN = 100
 
 
 class WeightNet(nn.Module):
     """From the loss of a sample to its weight in (0, 1); carries the state of its own SGD."""
 
-    def __init__(self, hidden: int = 100) -> None:
+    def __init__(self) -> None:
         super().__init__()
         # Values come from `draw`, at a moment when the generator of torch is seeded for it.
-        self.first = nn.utils.skip_init(nn.Linear, 1, hidden)
-        self.second = nn.utils.skip_init(nn.Linear, hidden, 1)
+        self.first = nn.utils.skip_init(nn.Linear, 1, HIDDEN)
+        self.second = nn.utils.skip_init(nn.Linear, HIDDEN, 1)
         for name, parameter in list(self.named_parameters()):
             self.register_buffer("velocity_" + name.replace(".", "_"), torch.zeros_like(parameter))
 

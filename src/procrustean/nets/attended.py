@@ -11,6 +11,9 @@ from torch import Tensor, nn
 from .classifier import Backbone, refuse_closed
 from .projected import refuse_projected
 
+#: Side of the grid of positions that have weights, as published.
+GRID = 7
+
 
 class ModulatedAttention(nn.Module):
     """x + m * n: a non-local block n, weighted by a softmax m over the positions that is read off the whole map.
@@ -19,22 +22,22 @@ class ModulatedAttention(nn.Module):
     size is averaged to the grid, and the scores of the grid back to the map; at 7 x 7 neither does anything.
     """
 
-    def __init__(self, channels: int, grid: int = 7) -> None:
+    def __init__(self, channels: int) -> None:
         super().__init__()
-        self.grid, inner = grid, channels // 2
+        inner = channels // 2
         self.theta = nn.Conv2d(channels, inner, 1)
         # A bias would add the same number to all scores of a position: the softmax takes it out again.
         self.phi = nn.Conv2d(channels, inner, 1, bias=False)
         self.g = nn.Conv2d(channels, inner, 1)
         self.out = nn.Conv2d(inner, channels, 1, bias=False)
-        self.spatial = nn.Linear(grid * grid * channels, grid * grid)
+        self.spatial = nn.Linear(GRID * GRID * channels, GRID * GRID)
         for layer in (self.theta, self.phi, self.g, self.out):
             nn.init.normal_(layer.weight, std=math.sqrt(2 / layer.out_channels))
             if layer.bias is not None:
                 nn.init.zeros_(layer.bias)
 
     def forward(self, x: Tensor) -> Tensor:
-        size, side = (x.shape[2], x.shape[3]), (self.grid, self.grid)
+        size, side = (x.shape[2], x.shape[3]), (GRID, GRID)
         theta, phi, g = (layer(x).flatten(2) for layer in (self.theta, self.phi, self.g))  # [B, inner, HW]
         similarity = (theta.transpose(1, 2) @ phi).softmax(2)  # [B, HW, HW]
         context = self.out((g @ similarity.to(g.dtype).transpose(1, 2)).unflatten(2, size))

@@ -8,6 +8,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+#: Numerator of the factor near the centroids, and factor of the cosines, as published.
+REACH, SCALE = 10.0, 16.0
+
 
 class MemoryHead(nn.Module):
     """The feature is enriched by a mixture of the centroids, lengthened near them, and classified by its cosines.
@@ -17,14 +20,11 @@ class MemoryHead(nn.Module):
 
     Args:
         hallucinator: the linear head of a trained network.
-        reach: numerator of the factor.
-        scale: of the cosines.
     """
 
-    def __init__(self, hallucinator: nn.Linear, *, reach: float = 10.0, scale: float = 16.0) -> None:
+    def __init__(self, hallucinator: nn.Linear) -> None:
         super().__init__()
         classes, features = hallucinator.weight.shape
-        self.reach, self.scale = reach, scale
         self.hallucinator = hallucinator
         self.selector = nn.Linear(features, features)
         self.centroids = nn.Parameter(torch.zeros(classes, features))
@@ -40,9 +40,9 @@ class MemoryHead(nn.Module):
             recalled = widened(shares).softmax(1) @ memory
             # The floor keeps the factor finite for an image that is the centroid of its class.
             nearest = squared_distances(v, memory).amin(1, keepdim=True).clamp_min(1e-6).sqrt()
-            meta = self.reach / nearest * (v + widened(chosen).tanh() * recalled)
+            meta = REACH / nearest * (v + widened(chosen).tanh() * recalled)
             squashed = meta / (1 + meta.norm(dim=1, keepdim=True))
-            return self.scale * F.linear(squashed, F.normalize(self.weight.to(v.dtype), dim=1))
+            return SCALE * F.linear(squashed, F.normalize(self.weight.to(v.dtype), dim=1))
 
 
 def squared_distances(rows: Tensor, others: Tensor) -> Tensor:

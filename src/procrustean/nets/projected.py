@@ -10,6 +10,9 @@ from torch import Tensor, nn
 from ..errors import ConfigError
 from .classifier import Backbone
 
+#: Width of the narrow feature.
+FEATURES = 2
+
 
 class Projection(nn.Linear):
     """The linear layer to a narrow feature.
@@ -27,15 +30,15 @@ def keeps_plain_weights(layer: nn.Module) -> bool:
 class ProjectedBackbone(Backbone):
     """W f(x) + b, f the feature of another backbone, whose groups it takes over under their names."""
 
-    def __init__(self, backbone: Backbone, features: int = 2) -> None:
+    def __init__(self, backbone: Backbone) -> None:
         super().__init__()
         self.groups, self.second_group, self.shrinks = backbone.groups, backbone.second_group, backbone.shrinks
         # Not a chain: what is built behind its last map would lose the projection.
         self.chain, self.inner = (), backbone.chain
         for name in self.inner:
             setattr(self, name, getattr(backbone, name))
-        self.projection = Projection(backbone.features, features)
-        self.features = features
+        self.projection = Projection(backbone.features, FEATURES)
+        self.features = FEATURES
 
     def map(self, x: Tensor) -> Tensor:
         for name in self.inner:

@@ -24,6 +24,8 @@ from ..stored import StoredImages
 
 FORMAT = 1
 MANIFEST = "store.json"
+#: Threads that read a store to verify it.
+READERS = 4
 Labels = npt.NDArray[np.int64]
 Array = npt.NDArray[Any]
 
@@ -113,7 +115,7 @@ def content_digest(chunks: list[str], labels: Labels, splits: npt.NDArray[np.uin
     return digest.hexdigest()
 
 
-def verify(path: Path, workers: int = 4) -> int:
+def verify(path: Path) -> int:
     """Read the whole store and compare it with its hashes; returns the number of its images.
 
     Raises:
@@ -127,7 +129,7 @@ def verify(path: Path, workers: int = 4) -> int:
         block = np.ascontiguousarray(store.images[start : start + step])
         return bool(hashlib.sha256(block.data).hexdigest() != store.manifest["chunks"][start // step])
 
-    with ThreadPoolExecutor(workers) as pool:
+    with ThreadPoolExecutor(READERS) as pool:
         bad = [start for start, different in zip(starts, pool.map(changed, starts), strict=True) if different]
     if bad:
         raise DataError(
