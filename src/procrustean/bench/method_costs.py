@@ -5,10 +5,10 @@ from __future__ import annotations
 import statistics
 import time
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any
 
 import torch
-from torch import Tensor
 
 from ..config import RunConfig
 from ..data.meta import meta_set
@@ -71,13 +71,6 @@ def _timed_parts(prepared: Prepared, steps: int, repeats: int) -> Iterator[dict[
     speed.clear_memory()
     stores = prepared.stores()
     images = stores.training(prepared.data.train)
-
-    @torch.no_grad()
-    def clean_batches() -> Iterator[tuple[Tensor, Tensor]]:
-        for start in range(0, len(images), 500):
-            stop = min(start + 500, len(images))
-            yield images.clean(start, stop), images.labels[start:stop]
-
     net = prepared.build_net()
     lengths = stage_epochs(method, recipe.epochs)
     with own_stream(device):
@@ -85,7 +78,7 @@ def _timed_parts(prepared: Prepared, steps: int, repeats: int) -> Iterator[dict[
             reshape_for(net, method, number, prepared.config.seed)
             net.to(device, memory_format=torch.channels_last)  # type: ignore[call-overload]
             if stage.begin is not None:
-                stage.begin(net, clean_batches)
+                stage.begin(net, partial(images.clean_batches, 500))
             meta = None
             if stage.extra_from == "meta":
                 chosen = meta_set(prepared.data, stage.meta_per_class, 0)

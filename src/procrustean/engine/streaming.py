@@ -52,13 +52,12 @@ class StreamedImages(LabelledImages):
         """Batches of up to `batch_size` augmented images for training."""
         return BatchFeed(self, batch_size)
 
-    def clean(self, start: int, stop: int) -> Tensor:
-        """The middle of images start to stop as it is, [n, channels, h, w]."""
-        return self._read(np.arange(start, min(stop, len(self))))
-
     def clean_at(self, index: Tensor) -> Tensor:
         """The middle of the images at `index`, [n], as it is, [n, channels, h, w]; waits for the device."""
-        return self._read(index.cpu().numpy())
+        rows = index.cpu().numpy()
+        block = np.empty((len(rows), *self.images.images.shape[1:]), np.uint8)
+        read_images(self.images.images, rows, block)
+        return self._middle(torch.from_numpy(block).to(self.device))
 
     def clean_batches(self, size: int) -> Iterator[tuple[Tensor, Tensor]]:
         """All images as they are, in order, with their labels, `size` at a time."""
@@ -81,11 +80,6 @@ class StreamedImages(LabelledImages):
         finally:
             ahead.close()
             hand_over.close()
-
-    def _read(self, rows: Indices) -> Tensor:
-        block = np.empty((len(rows), *self.images.images.shape[1:]), np.uint8)
-        read_images(self.images.images, rows, block)
-        return self._middle(torch.from_numpy(block).to(self.device))
 
     def _middle(self, pixels: Tensor) -> Tensor:
         return self.normalised(self.augment.middle(pixels, padding=0))
