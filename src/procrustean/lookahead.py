@@ -13,6 +13,7 @@ from torch.func import functional_call
 
 from .nets.blocks import library_kernels
 from .types import Batch
+from .widening import widened
 
 
 def effects(net: nn.Module, batch: Batch, minimised: Callable[[Tensor], Tensor], rate: Tensor) -> tuple[Tensor, Tensor]:
@@ -28,7 +29,8 @@ def effects(net: nn.Module, batch: Batch, minimised: Callable[[Tensor], Tensor],
     losses = F.cross_entropy(_scores(net, weights, batch.x), batch.y, reduction="none")
     slopes = _gradients(minimised(losses), weights.values())
     ahead = {
-        name: (_wide(weight) - rate * _wide(slope)).to(weight.dtype).detach().requires_grad_()
+        # Widened, the step is rounded once, not twice.
+        name: (widened(weight) - rate * widened(slope)).to(weight.dtype).detach().requires_grad_()
         for (name, weight), slope in zip(weights.items(), slopes, strict=True)
     }
     direction = _gradients(
@@ -55,8 +57,3 @@ def _gradients(loss: Tensor, weights: Iterable[Tensor]) -> tuple[Tensor, ...]:
     # Gradients have the types of the forward pass; autocast must not cast once more.
     with torch.autocast(loss.device.type, enabled=False):
         return torch.autograd.grad(loss, tuple(weights))
-
-
-def _wide(values: Tensor) -> Tensor:
-    """At least float32: the step is rounded once, not twice."""
-    return values.to(torch.promote_types(values.dtype, torch.float32))

@@ -14,7 +14,7 @@ from ..layers import find_layer
 from ..losses import CrossEntropy
 from ..mfw import MFW
 from ..mixing import Mix, MixPoint
-from ..nets.memory import widened
+from ..widening import widened
 from .ratio import check_class_indices
 
 

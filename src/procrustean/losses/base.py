@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from ..errors import DataError, one_of
 from ..label_range import check_label_range
+from ..widening import widened
 
 Reduction = Literal["mean", "none"]
 
@@ -39,8 +40,7 @@ class Loss(nn.Module):
     def forward(self, logits: Tensor, labels: Tensor, *uniforms: Tensor) -> Tensor:
         """The loss, a scalar or [B]; logits are [B, C], labels integers [B], uniforms those of `draws`."""
         self.check(logits, labels)
-        wide = logits.to(torch.promote_types(logits.dtype, torch.float32))
-        losses = self.per_sample(wide, labels.long(), *uniforms)
+        losses = self.per_sample(widened(logits), labels.long(), *uniforms)
         return losses.mean() if self.reduction == "mean" else losses
 
     def _unsaid(self, logits: Tensor, labels: Tensor, *uniforms: Tensor) -> Tensor:

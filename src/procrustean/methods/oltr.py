@@ -11,12 +11,13 @@ from torch import Tensor, nn
 from ..losses import CrossEntropy
 from ..nets.attended import AttendedBackbone
 from ..nets.classifier import Classifier
-from ..nets.memory import MemoryHead, squared_distances, widened
+from ..nets.memory import MemoryHead, squared_distances
 from ..objectives import Classify, Objective
 from ..publications import decoupling_recipes, is_large, ldam_schedule, published
 from ..recipes import PAPER
 from ..samplers import class_aware
 from ..types import Batch, Clock, Problem
+from ..widening import widened
 from .base import CleanBatches, Method, Stage
 
 #: Epochs of the two stages: on ImageNet-LT as published, and elsewhere. Nothing is published for CIFAR, where 30 epochs

@@ -10,6 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ..errors import ConfigError
+from ..widening import widened
 
 if TYPE_CHECKING:
     from .classifier import Classifier
@@ -26,7 +27,7 @@ class CosineHead(nn.Module):
     def forward(self, features: Tensor) -> Tensor:
         # Norms in float32 at least: under autocast the sum of squares would lose most of its digits.
         with torch.autocast(features.device.type, enabled=False):
-            wide = features.to(torch.promote_types(features.dtype, torch.float32))
+            wide = widened(features)
             return F.linear(F.normalize(wide, dim=1), F.normalize(self.weight.to(wide.dtype), dim=1))
 
 
@@ -97,7 +98,7 @@ class CausalHead(nn.Module):
     def forward(self, features: Tensor) -> Tensor:
         # Norms in float32: under autocast the sum of squares would lose most of its digits.
         with torch.autocast(features.device.type, enabled=False):
-            wide = features.to(torch.promote_types(features.dtype, torch.float32))
+            wide = widened(features)
             if self.training:
                 with torch.no_grad():  # in place: a captured step goes on writing to the same memory
                     self.average.mul_(self.momentum).add_(wide.mean(0))

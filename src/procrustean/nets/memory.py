@@ -8,6 +8,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from ..widening import widened
+
 #: Numerator of the factor near the centroids, and factor of the cosines, as published.
 REACH, SCALE = 10.0, 16.0
 
@@ -49,8 +51,3 @@ def squared_distances(rows: Tensor, others: Tensor) -> Tensor:
     """|a - b|^2 of every row with every other, [n, m], without a tensor of all differences."""
     squares = rows.square().sum(1, keepdim=True) + others.square().sum(1)
     return (squares - 2 * rows @ others.T).clamp_min(0)
-
-
-def widened(values: Tensor) -> Tensor:
-    """In float32, or float64 if they are."""
-    return values.to(torch.promote_types(values.dtype, torch.float32))
