@@ -17,7 +17,7 @@ from ..losses.vector_scaling import shifts_scores
 from ..nets.classifier import Classifier
 from ..preparing import Prepared
 from .errors import balancing_weights, calibration_error
-from .scaling import Calibration, Labels, Scores, calibrate, log_loss, uncalibrated
+from .scaling import Calibration, Labels, Scores, calibrate, class_frequencies, log_loss, uncalibrated
 
 HELD_OUT_SCORES = "held_out_scores.safetensors"
 #: More numbers than this are not kept: a table of thresholds for thousands of classes serves nobody.
@@ -39,8 +39,8 @@ def keep_calibration(prepared: Prepared, net: Classifier, directory: RunDirector
         return None
     if scores.size <= MOST_SCORES:
         _save_scores(directory, scores, labels)
-    frequencies = np.bincount(labels, minlength=len(counts)) / len(labels)
     test_scores, test_labels = scores_of(prepared, net, prepared.data.test)
+    frequencies = class_frequencies(labels, len(counts))
     return {**found.to_json(), "test": judged(before, found, test_scores, test_labels, frequencies)}
 
 

@@ -171,6 +171,11 @@ def uncalibrated(counts: Sequence[int], *, corrected: bool = False, scale: float
     return Calibration(scale, 1.0 if corrected else 0.0, tuple(int(n) for n in counts), 0)
 
 
+def class_frequencies(labels: Labels, classes: int) -> Prior:
+    """Shares of the classes among images, [C]."""
+    return np.asarray(np.bincount(labels, minlength=classes) / len(labels))
+
+
 def log_softmax(values: Scores) -> Scores:
     """Over the last axis; entries of -inf stay so."""
     shifted = values - values.max(axis=-1, keepdims=True)

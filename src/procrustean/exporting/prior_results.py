@@ -6,8 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from ..calibration.scaling import Calibration, Labels, Prior, Scores
-from ..predicting.loading import class_frequencies
+from ..calibration.scaling import Calibration, Labels, Prior, Scores, class_frequencies
 
 HeldOut = tuple[Scores, Labels]
 

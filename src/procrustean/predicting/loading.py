@@ -6,8 +6,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from ..calibration.kept import held_out_scores
 from ..calibration.priors import prior_of
 from ..calibration.scaling import Calibration, Labels, Prior, Scores, uncalibrated
@@ -129,11 +127,6 @@ def held_out_of(path: str | Path) -> tuple[Scores, Labels]:
     folder = model_folder(path)
     scores, labels = held_out_scores(RunDirectory(folder))
     return scores, labels
-
-
-def class_frequencies(labels: Labels, classes: int) -> Scores:
-    """Shares of the classes among images, [C]."""
-    return np.asarray(np.bincount(labels, minlength=classes) / len(labels))
 
 
 def built_in_prior(folder: Path) -> Prior | None:

@@ -9,9 +9,10 @@ from pathlib import Path
 import numpy as np
 
 from ..calibration.priors import read_prior
+from ..calibration.scaling import class_frequencies
 from ..calibration.thresholds import Threshold, thresholds
 from ..report.formats import NOTHING, Cell, Column, Table
-from .loading import built_in_prior, class_frequencies, held_out_of, model_folder, spec_of
+from .loading import built_in_prior, held_out_of, model_folder, spec_of
 
 #: Lower thresholds are not told apart where they are shown.
 SMALLEST_SHOWN = 0.001
