@@ -8,12 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
 
 from .ambient import undisturbed
 from .api import load_run
-from .data.imageset import ImageSet, Splits
-from .engine.evaluate import metrics_of, predictions
+from .data.imageset import Splits
+from .engine.evaluate import Scored, metrics_of, scored
 from .errors import ConfigError
 from .linting.corrections import corrections
 from .losses.ldam import scale_of_scores
@@ -27,9 +26,6 @@ from .preparing import Prepared
 GRID = tuple(tenths / 10 for tenths in range(21))
 
 ON_HELD_OUT = "on the held-out images"
-
-#: Scores [n, C] and labels [n] of a set of images, by the batch.
-Scored = list[tuple[Tensor, Tensor]]
 
 
 @undisturbed()
@@ -93,12 +89,6 @@ def _chosen(prepared: Prepared, net: Classifier, counts: list[int], scale: float
     grid = [tau / scale for tau in GRID]
     accuracies = [metrics_of(shifted(held_out, counts, tau), counts)["balanced_accuracy"] for tau in grid]
     return grid[accuracies.index(max(accuracies))], ON_HELD_OUT
-
-
-def scored(prepared: Prepared, net: Classifier, images: ImageSet) -> Scored:
-    """Scores and labels of a set of images, by the batch."""
-    store = prepared.stores().evaluation(images)
-    return list(predictions(net, store, prepared.placement.low_precision))
 
 
 def _refuse_corrected(run: str | Path, prepared: Prepared) -> None:

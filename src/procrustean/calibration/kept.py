@@ -10,6 +10,7 @@ from safetensors.numpy import load_file
 
 from ..data.imageset import ImageSet
 from ..engine.checkpoint import save_tensors
+from ..engine.evaluate import scored
 from ..engine.run_directory import RunDirectory
 from ..errors import DataError, RunError
 from ..losses.ldam import scale_of_scores
@@ -95,8 +96,6 @@ def held_out_scores(directory: RunDirectory) -> tuple[Scores, Labels]:
 
 def scores_of(prepared: Prepared, net: Classifier, images: ImageSet) -> tuple[Scores, Labels]:
     """Scores and labels of a set of images, on the host."""
-    from ..posthoc import scored
-
     batches = scored(prepared, net, images)
     scores = np.concatenate([part.double().cpu().numpy() for part, _ in batches])
     return scores, np.concatenate([part.cpu().numpy() for _, part in batches])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
@@ -13,8 +13,15 @@ from ..metrics import LARGEST_STORED_CONFUSION, metrics_from_confusion, metrics_
 from .step import precision
 from .stores import AnyImages
 
+if TYPE_CHECKING:
+    from ..data.imageset import ImageSet
+    from ..preparing import Prepared
+
 #: Images larger than this are tested in smaller batches, which take the same memory.
 LARGEST_SIDE = 64
+
+#: Scores [n, C] and labels [n] of a set of images, by the batch.
+Scored = list[tuple[Tensor, Tensor]]
 
 
 @contextmanager
@@ -43,6 +50,12 @@ def predictions(
             with precision(device, low_precision):
                 scores = net(x)
             yield scores.float(), labels
+
+
+def scored(prepared: Prepared, net: nn.Module, images: ImageSet) -> Scored:
+    """Scores and labels of a set of images, by the batch."""
+    store = prepared.stores().evaluation(images)
+    return list(predictions(net, store, prepared.placement.low_precision))
 
 
 def confusion(batches: Iterable[tuple[Tensor, Tensor]], classes: int) -> tuple[Tensor, Tensor]:
