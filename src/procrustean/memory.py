@@ -11,12 +11,18 @@ SMALL_MACHINE = 4 << 30
 MOST_BYTES, MOST_TIMES = 1 << 30, 200
 
 
-def free_memory() -> int:
-    """Bytes that can be taken without others being pushed out."""
+def available_memory() -> int | None:
+    """Bytes that can be taken without others being pushed out; None where the system does not tell."""
     listing = Path("/proc/meminfo")
     lines = listing.read_text().splitlines() if listing.exists() else []
     available = [int(line.split()[1]) << 10 for line in lines if line.startswith("MemAvailable:")]
-    return available[0] if available else SMALL_MACHINE
+    return available[0] if available else None
+
+
+def free_memory() -> int:
+    """The same, with a guess where the system does not tell."""
+    available = available_memory()
+    return SMALL_MACHINE if available is None else available
 
 
 def most_unpacked(size: int) -> int:

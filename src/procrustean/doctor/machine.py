@@ -71,14 +71,6 @@ def check_memory(free: int | None) -> list[Finding]:
     return [fine("memory", f"{free / GIB:.1f} GiB free")]
 
 
-def free_memory() -> int | None:
-    listing = Path("/proc/meminfo")
-    if not listing.exists():
-        return None
-    values = dict(line.split(":", 1) for line in listing.read_text().splitlines() if ":" in line)
-    return int(values["MemAvailable"].split()[0]) * 1024 if "MemAvailable" in values else None
-
-
 def check_disk(folder: Path) -> list[Finding]:
     """Room and permission for runs in a folder."""
     free = shutil.disk_usage(folder).free
