@@ -273,7 +273,8 @@ class Training:
                 self.estimate.steps_done(position.step, stage.steps_per_epoch, sum(self.epochs) - position.records)
                 self.signs.steps_done(position.step, stage.steps_per_epoch, position.records)
                 self._boundary(stage)
-        yield from self._until_done()
+        # The other runs of a fleet take their turns while the device works off what this one has queued.
+        yield from self.pace.until_all_is_done()
         self.estimate.epoch_done()
         self._refuse_non_finite(stage)
         stage.end_epoch(position.epoch)
@@ -362,10 +363,6 @@ class Training:
                 f"non-finite loss, gradient or weight in epoch {found.epoch + 1}, step {found.step + 1}, on training "
                 f"images [{shown}] of {self.directory.path}. Try a lower --lr{precision}; {left}"
             )
-
-    def _until_done(self) -> Iterator[None]:
-        """Let the other runs of a fleet take their turns while the device works off what this one has queued."""
-        yield from self.pace.until_all_is_done()
 
     def _wait(self) -> None:
         if self.placement.device.type == "cuda":
