@@ -76,7 +76,7 @@ def save_checkpoint(folder: Path, number: int, tensors: Mapping[str, Tensor], po
     path = folder / f"checkpoint-{number:06d}.safetensors"
     save_tensors(path, tensors)
     entry = {"file": path.name, "sha256": _sha256(path), "position": dict(position)}
-    before = _entries(folder)
+    before = kept_checkpoints(folder)
     entries = [*[e for e in before if e["file"] != path.name][-(KEPT - 1) :], entry]
     if before:
         write_atomically(folder / PREVIOUS, _manifest(before))
@@ -108,9 +108,9 @@ def load_checkpoint(folder: Path) -> tuple[dict[str, Tensor], dict[str, Any], in
     return None
 
 
-def kept_checkpoints(folder: Path) -> list[dict[str, Any]]:
+def kept_checkpoints(folder: Path) -> list[Entry]:
     """The checkpoints that count, oldest first: file, sha256 and position of each."""
-    return _entries(folder)
+    return _newest_manifest(folder)[0]
 
 
 def is_leftover(path: Path) -> bool:
@@ -144,10 +144,6 @@ def _newest_manifest(folder: Path) -> tuple[list[Entry], str]:
     if not all(problem.endswith("is missing") for problem in problems):
         raise RunError(f"{'; '.join(problems)}; start the run again in a new folder")
     return [], ""
-
-
-def _entries(folder: Path) -> list[Entry]:
-    return _newest_manifest(folder)[0]
 
 
 def _entries_of(path: Path) -> list[Entry]:
