@@ -110,8 +110,6 @@ class Attachment(MixPoint):
             )
 
     def current(self, module: nn.Module, output: Any) -> Mix | None:
-        if module.training:
-            self.called = True
         if not module.training:
             if self.open and torch.is_grad_enabled():
                 raise LayerError(
@@ -120,6 +118,7 @@ class Attachment(MixPoint):
                     "not frozen in evaluation mode; to evaluate, use torch.no_grad() or leave handle(labels) out"
                 )
             return None
+        self.called = True
         # Backward may run inside the context too; it need not belong to the batch of the context.
         recomputes = not torch.compiler.is_compiling() and torch._C._current_graph_task_id() != -1
         if recomputes:
@@ -197,7 +196,7 @@ class LabelsOfCall:
         if not accepted:
             raise LayerError(
                 f"{type(model).__name__} takes no argument {argument!r} (it takes {', '.join(parameters)}); leave "
-                "labels= out and write `with handle(labels): model(images)`"
+                f"labels= out and {WRITE}"
             )
         return parameters
 
