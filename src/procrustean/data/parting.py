@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from procrustean.data.duplicates import Groups, fingerprints, near_duplicates
+from procrustean.data.grouping import positions_by_class
 from procrustean.data.imageset import ImageSet, Indices, Labels
 
 #: Small classes give up to a quarter of their images, at most this many, so that something can be said about them.
@@ -54,8 +55,7 @@ def part(labels: Labels, groups: Groups, counts: Sequence[int] | Labels, seed: i
     order = np.argsort(groups, kind="stable")
     members = np.split(order, np.cumsum(sizes)[:-1])
     taken: list[int] = []
-    for label, count in enumerate(counts):
-        positions = np.flatnonzero(labels == label)
+    for label, (count, positions) in enumerate(zip(counts, positions_by_class(labels, len(counts)), strict=True)):
         random.shuffle(positions)
         left, seen = int(count), set()
         for position in positions.tolist():

@@ -13,6 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from ..data.grouping import positions_by_class
 from ..engine.evaluate import evaluation_mode
 from ..engine.step import precision
 from ..engine.stores import AnyImages
@@ -164,7 +165,7 @@ def chosen_per_class(
 ) -> npt.NDArray[np.int64]:
     """Positions of at most `most` images of each class in random order, the same ones whenever it is asked."""
     order = Stream(seed, purpose).permutation(len(labels))
-    first = np.concatenate([order[labels[order] == label][:most] for label in range(classes)])
+    first = np.concatenate([order[found[:most]] for found in positions_by_class(labels[order], classes)])
     return order[np.isin(order, first)]
 
 
