@@ -44,8 +44,8 @@ def trained_images(config: RunConfig) -> int | None:
 
 def predicted_cost(config: RunConfig, device: Device = "cuda") -> float:
     """Images that ERM with ResNet-32 would train in the same time on that kind of device."""
-    recipe, images = recipe_of(config), trained_images(config)
-    shown = recipe.epochs * GUESSED_IMAGES if images is None else images
+    recipe, images = recipe_of(config), training_images(config)
+    shown = recipe.epochs * (GUESSED_IMAGES if images is None else images)
     nets = {**NETS, **NETS_ON_CPUS} if device == "cpu" else NETS
     return shown * nets.get(recipe.net, 1.0) * relative_to_erm(config, device)
 
