@@ -1,4 +1,4 @@
-"""Find and load the images a user names: a known data set, a .npz file or a folder."""
+"""Find and load the images a user names: a known data set, a .npz file, a table, a folder or one of Hugging Face."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def source_hint(source: str) -> str:
 
 def is_named(source: str) -> bool:
     """Whether a source is a known data set rather than a path or arrays of the user's."""
-    return source in describe_sources() and source not in PATHS
+    return source in NAMED or source in PREPARED
 
 
 def place_of(source: str) -> str | None:
