@@ -25,7 +25,7 @@ Mask = npt.NDArray[np.bool_]
 class Finding:
     """One statement and its numbers (fractions, not percent)."""
 
-    topic: str  # progress, ratio, gradients, deviation, fit or suggestion
+    topic: str  # measured, progress, ratio, gradients, deviation, fit or suggestion
     text: str
     numbers: dict[str, Any] = field(default_factory=dict)
 
