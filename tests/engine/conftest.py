@@ -141,7 +141,7 @@ def rehearse(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
 def bare(result: dict[str, Any]) -> dict[str, Any]:
     """A result without what may differ between two equal runs: clock times and places."""
     config = {key: value for key, value in result["config"].items() if key not in ("run_dir", "source")}
-    kept = {k: v for k, v in result.items() if k not in ("seconds", "images_per_second")}
+    kept = {k: v for k, v in result.items() if k not in ("finished_at", "seconds", "images_per_second")}
     return {**kept, "config": config}
 
 

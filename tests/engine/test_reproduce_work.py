@@ -357,6 +357,25 @@ def darker(npz: Path) -> None:
     np.savez(npz, **{**arrays, "train_images": arrays["train_images"] // 2})
 
 
+def test_rows_on_older_images_are_no_rivals_of_those_on_newer_ones(
+    tmp_path: Path, npz: Path, definitions: Definitions, work: Callable[..., Report]
+) -> None:
+    work()
+    darker(npz)
+    folders, said = (tmp_path / "a" / "results", tmp_path / "a" / "runs"), list[str]()
+    store, sources = Store(*folders), Sources()
+    plan = make_plan(definitions, definitions.parts(["mine"], rows=["ERM"]), store, seeds=1, images=sources)
+    carry_out(plan, store, command="this test", reporter=Recorder(), sources=sources)
+    # A copy, as a clone or a download makes it, has other times than the files that it was made from.
+    for number, path in enumerate(sorted(folders[0].rglob("*.json"), reverse=True)):
+        os.utime(path, (number, number))
+    shown = Store(*folders, said.append)
+    for cell in definitions.tables["mine"].cells():
+        found = shown.repeats(cell.config())
+        assert [result.data["source_hash"] for result in found] == [sources(cell.config()).hash] * (cell.row == "ERM")
+    assert len([text for text in said if "which is newer" in text]) == 3
+
+
 def test_each_change_of_the_images_is_trained_on_anew(tmp_path: Path, npz: Path, definitions: Definitions) -> None:
     seen = []
     for minutes in (None, None, None, 0.1, None):

@@ -262,7 +262,7 @@ METRICS = {
 }  # fmt: skip
 RECORD: dict[str, set[str]] = {
     "": {
-        "format", "label", "status", "config", "recipe", "data", "method", "selections", "curves", "seconds",
+        "format", "label", "status", "finished_at", "config", "recipe", "data", "method", "selections", "curves", "seconds",
         "images_per_second", "environment",
     },
     "config": {"source", "imbalance", "rho", "data_seed", "hold_out", "net", "method", "options", "drw", "recipe"},

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-TIMES = ("seconds", "images_per_second")
+TIMES = ("finished_at", "seconds", "images_per_second")
 PLACES = ("run_dir", "source", "checkpoint_every")
 
 

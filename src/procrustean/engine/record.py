@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import platform
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -58,6 +59,7 @@ def make_result(prepared: Prepared, training: Training) -> dict[str, Any]:
         "format": FORMAT,
         "label": prepared.method.label,
         "status": "complete",
+        "finished_at": datetime.now(UTC).isoformat(),
         "config": prepared.config.to_json(),
         "recipe": {
             **_plain(prepared.recipe.to_json()),

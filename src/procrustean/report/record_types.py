@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from datetime import datetime
 from typing import Any
 
 from procrustean.errors import RunError
@@ -46,6 +47,7 @@ def check_types(record: dict[str, Any], place: str) -> None:
         (record, "probes", _mapping),
         (record, "calibration", lambda kept: _mapping(kept) and _mapping_of_numbers(kept.get("test", {}))),
         (record, "environment", _mapping),
+        (record, "finished_at", _time),
         (record, "seconds", _mapping_of_numbers),
         (record, "images_per_second", _number),
     ):
@@ -97,6 +99,14 @@ def _check_metrics(metrics: dict[str, Any], classes: int, place: str) -> None:
     _require(metrics, "groups", _mapping, place)
     for name in metrics["groups"]:
         _require_share(metrics["groups"], name, _share_or_nothing, place)
+
+
+def _time(value: object) -> bool:
+    try:
+        datetime.fromisoformat(str(value))
+    except ValueError:
+        return False
+    return isinstance(value, str)
 
 
 def _require_share(mapping: dict[str, Any], name: str, test: Test, place: str) -> None:

@@ -17,7 +17,16 @@ from ..report.results import Result, load_result
 from ..run_places import CONFIG_FILE, RESULT_FILE, is_damaged, is_result_file
 from .canonical import canonical, record_matches, unmeasured
 from .own_methods import LeftOutMethods
-from .stored import OTHER_IMAGES, Stored, counts_before, older_text, other_images, path_of, whatever_the_seed, written
+from .stored import (
+    OTHER_IMAGES,
+    Stored,
+    counts_before,
+    older_text,
+    on_newest_images,
+    other_images,
+    path_of,
+    whatever_the_seed,
+)
 
 FAILURES = "failures.json"
 OTHER_DEFAULTS = "was trained with other defaults than those of this version"
@@ -68,10 +77,11 @@ class Store:
         except ConfigError:  # a ratio that leaves a class without images
             return []
         found = sorted(self._repeats.get(same, []), key=lambda stored: stored.config.seed)
-        newest = max(found, key=written, default=None)
-        if newest is None:
+        if not found:
             return []
-        # Seeds on different images are no repeats of one another: those on the images of the newest run count.
+        # Runs on different images are no repeats of one another, nor rivals in a column: those on the newest images of
+        # their source count, in whichever row these were trained on.
+        newest = on_newest_images(max(found, key=lambda stored: stored.written), self.kept.values())
         for stored in found:
             if other_images(stored, newest):
                 self._say_once(older_text(stored, newest))

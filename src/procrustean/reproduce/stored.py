@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from datetime import datetime
+from functools import cached_property
 from pathlib import Path
 
 from ..config import RunConfig
+from ..data.sources import is_named
+from ..loading import source_settings
 from ..report.results import Result
 
 OTHER_IMAGES = "was trained on other images than"
@@ -22,6 +27,12 @@ class Stored:
     def source_hash(self) -> str | None:
         """Of the images that the source held; early records do not have it."""
         return self.result.data.get("source_hash")
+
+    @cached_property
+    def written(self) -> float:
+        """When the run was finished, in seconds; of early records, which do not say it, when the file was written."""
+        told = self.result.record.get("finished_at")
+        return path_of(self).stat().st_mtime if told is None else datetime.fromisoformat(told).timestamp()
 
 
 def whatever_the_seed(config: RunConfig) -> str:
@@ -43,7 +54,7 @@ def other_images(one: Stored, other: Stored) -> bool:
 def counts_before(one: Stored, other: Stored) -> bool:
     """Which of two results of the same run counts: of different images the newer, else the one named after the run."""
     if other_images(one, other):
-        return written(one) > written(other)
+        return one.written > other.written
     return _is_named_after_the_run(one) > _is_named_after_the_run(other)
 
 
@@ -51,9 +62,19 @@ def _is_named_after_the_run(stored: Stored) -> bool:
     return path_of(stored).stem.startswith(stored.config.slug)
 
 
-def written(stored: Stored) -> float:
-    """When a result was written."""
-    return path_of(stored).stat().st_mtime
+def on_newest_images(stored: Stored, among: Iterable[Stored]) -> Stored:
+    """The newest of the runs whose images were loaded as those of this one, which is one of them.
+
+    Images of the user's own may be changed between two runs. Those of known data sets are what they are, and which of
+    their classes are taken is a matter of the settings.
+    """
+    if is_named(stored.config.source):
+        return stored
+    return max((other for other in among if _loaded_as(other) == _loaded_as(stored)), key=lambda other: other.written)
+
+
+def _loaded_as(stored: Stored) -> dict[str, object]:
+    return {**source_settings(stored.config), "data_dir": None, "classes": stored.config.classes}
 
 
 def older_text(stored: Stored, newest: Stored) -> str:
