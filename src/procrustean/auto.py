@@ -29,10 +29,9 @@ from .engine.training import Interrupted
 from .errors import ConfigError, Diverged, RunError
 from .linting import lint
 from .ongoing_run import FinishedRun, begin_or_go_on
-from .plain_json import read_object
+from .plain_json import FORMAT
 from .preparing import Prepared, prepare
-from .report.chosen import COMPARISON as RECORD
-from .report.chosen import last_held_out
+from .report.chosen import COMPARISON, last_held_out, read_comparison
 from .tracking import Tool
 
 MINUTES = 30.0
@@ -117,40 +116,12 @@ def _compare(plan: Plan, folder: Path, minutes: float, reporter: Reporter, log: 
     return FinishedRun(best.path, result, net)
 
 
-def chosen_run(path: Path) -> Path:
-    """The run that a folder stands for: itself, or the best of those that `--method auto` has compared in it."""
-    record = path / RECORD
-    if not record.is_file():
-        return path
-    chosen = _read(record).get("chosen")
-    if chosen is None:
-        raise RunError(f"{path}: the methods are not compared to the end; give the same command again to go on")
-    if not isinstance(chosen, str) or Path(chosen).name != chosen or not (path / chosen).is_dir():
-        raise RunError(f"{record} is damaged: it chose {chosen!r:.80}, which is no run of this folder")
-    return path / chosen
-
-
-def compared_in(path: Path) -> list[dict[str, Any]]:
-    """What a comparison found about each method; nothing for a folder that is none."""
-    record = path / RECORD
-    compared = (_read(record).get("compared") or []) if record.is_file() else []
-    if not isinstance(compared, list) or not all(isinstance(found, dict) and "name" in found for found in compared):
-        raise RunError(f"{record} is damaged: compared = {compared!r:.80}; compare again with another --run-dir")
-    return compared
-
-
-def worth_in(path: Path) -> str:
-    """What the choice of a comparison is worth, in words; nothing for a folder that is none, or an older one."""
-    record = path / RECORD
-    return str(_read(record).get("worth") or "") if record.is_file() else ""
-
-
 def _agreed(folder: Path, asked: RunConfig) -> RunConfig:
     """The settings to go on with: what was asked for, filled in by the first call if this is not it."""
-    record = folder / RECORD
+    record = folder / COMPARISON
     if not record.is_file():
         return asked
-    kept = _read(record)
+    kept = read_comparison(folder)
     if not {"asked", "config"} <= set(kept):
         raise RunError(f"{record} is damaged: it lacks the settings of the comparison; choose another --run-dir")
     before = RunConfig.from_record(kept["asked"], origin=str(record))
@@ -162,7 +133,7 @@ def _agreed(folder: Path, asked: RunConfig) -> RunConfig:
 
 def _begin(folder: Path, asked: RunConfig, config: RunConfig) -> None:
     """Begin a comparison in an empty folder, or go on with the one that is there."""
-    if (folder / RECORD).is_file():
+    if (folder / COMPARISON).is_file():
         return
     if folder.exists() and (not folder.is_dir() or not all(map(is_leftover, folder.iterdir()))):
         raise RunError(f"{folder} exists and is not an empty folder; choose another --run-dir")
@@ -171,9 +142,9 @@ def _begin(folder: Path, asked: RunConfig, config: RunConfig) -> None:
     except OSError as error:
         raise RunError(f"cannot create the folder {folder} ({error.strerror}); choose another --run-dir") from error
     remove_leftovers(folder)
-    record = {"format": 1, "asked": asked.to_json(), "config": config.to_json(), "chosen": None}
+    record = {"format": FORMAT, "asked": asked.to_json(), "config": config.to_json(), "chosen": None}
     record["source_path"] = place_of(asked.source)
-    _write(folder / RECORD, record)
+    _write(folder / COMPARISON, record)
 
 
 def _candidate(
@@ -205,16 +176,12 @@ def _tell(tried: list[Candidate], best: Candidate, worth: Worth, folder: Path, r
             text = held_out_text(value)
         reporter.say(f"{candidate.choice.name}: {text}{', chosen' * (candidate is best)}")
     reporter.say(f"{best.choice.name} was chosen on {worth.images} held-out images. {worth.text()}")
-    record = _read(folder / RECORD)
+    record = read_comparison(folder)
     compared = [
         {"name": c.choice.name, "held_out_balanced_accuracy": c.held_out, **({"failed": c.failed} if c.failed else {})}
         for c in tried
     ]
-    _write(folder / RECORD, {**record, "chosen": best.choice.name, "compared": compared, **worth.to_json()})
-
-
-def _read(path: Path) -> dict[str, Any]:
-    return read_object(path, "compare again with another --run-dir")
+    _write(folder / COMPARISON, {**record, "chosen": best.choice.name, "compared": compared, **worth.to_json()})
 
 
 def _write(path: Path, record: dict[str, Any]) -> None:

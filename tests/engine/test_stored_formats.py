@@ -22,6 +22,7 @@ from procrustean.diagnose.kept_features import load_features
 from procrustean.engine.run_directory import RunDirectory
 from procrustean.errors import DataError, RunError
 from procrustean.predicting.loading import load_model
+from procrustean.report.chosen import chosen_run, compared_in
 from procrustean.report.results import load_result
 from procrustean.tuning.tune import tune
 
@@ -104,8 +105,8 @@ def test_an_export_is_a_model_with_the_probabilities_of_its_run(stored: Path, ex
 
 
 def test_a_comparison_of_methods_stands_for_the_run_it_chose(compared: Path) -> None:
-    assert auto.chosen_run(compared) == compared / "remix-drw"
-    assert [(each["name"], each["held_out_balanced_accuracy"]) for each in auto.compared_in(compared)][3:] == [
+    assert chosen_run(compared) == compared / "remix-drw"
+    assert [(each["name"], each["held_out_balanced_accuracy"]) for each in compared_in(compared)][3:] == [
         ("mfw-drw", 0.25),
         ("remix-drw", 0.375),
         ("ldam", 0.25),

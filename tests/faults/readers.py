@@ -42,6 +42,7 @@ from procrustean.plain_yaml import read_yaml
 from procrustean.predicting.loading import load_model
 from procrustean.predicting.model import network_of
 from procrustean.predicting.spec import ModelSpec
+from procrustean.report.chosen import chosen_run, compared_in
 from procrustean.report.curves import class_curves, overall_curves
 from procrustean.report.ongoing import load_ongoing
 from procrustean.report.results import group_results, load_result
@@ -301,7 +302,7 @@ def _comparison() -> bytes:
 
 def _read_comparison(path: Path) -> object:
     path.with_name("erm").mkdir(exist_ok=True)
-    return auto.compared_in(path.parent), auto.chosen_run(path.parent), auto._agreed(path.parent, _ASKED)
+    return compared_in(path.parent), chosen_run(path.parent), auto._agreed(path.parent, _ASKED)
 
 
 _ASKED = RunConfig("digits", "step", 20, method="erm")

@@ -10,6 +10,7 @@ import pytest
 
 from procrustean.errors import RunError
 from procrustean.predicting.loading import spec_of
+from procrustean.report.chosen import chosen_run
 
 SPEC: dict[str, Any] = {
     "label": "ERM", "net": "small", "method": "erm", "options": {}, "seed": 0, "classes": ["cat", "dog"],
@@ -56,8 +57,6 @@ def test_a_format_of_the_future_is_refused(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("chosen", ["../erm", "/etc", "nowhere", 5])
 def test_a_comparison_chooses_among_its_own_runs(chosen: object, tmp_path: Path) -> None:
-    from procrustean.auto import chosen_run
-
     (tmp_path / "all").mkdir()
     (tmp_path / "erm").mkdir()
     (tmp_path / "all/auto.json").write_text(json.dumps({"chosen": chosen}))

@@ -30,10 +30,10 @@ class Export:
     """No progress."""
 
     def run(self) -> int:
-        from ..auto import chosen_run
         from ..console import make_reporter
         from ..exporting.export import export
         from ..method_files import use_file
+        from ..report.chosen import chosen_run
         from ..streams import write_result
         from .outputs import refuse_inside
 

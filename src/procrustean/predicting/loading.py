@@ -18,6 +18,7 @@ from ..method_labels import shown_label
 from ..plain_json import read_object
 from ..preparing import known_source
 from ..recipes import data_set
+from ..report.chosen import chosen_run
 from ..report.result_file import load_result
 from ..run_places import no_run_at, resume_command
 from .model import Model, method_of
@@ -75,8 +76,6 @@ def needs_load_program(folder: Path) -> bool:
 
 def model_folder(path: str | Path) -> Path:
     """The folder that holds the model: the best run for a comparison, else the folder itself."""
-    from ..auto import chosen_run
-
     folder = Path(path)
     if not folder.is_dir():
         raise no_run_at(folder, "run or export")

@@ -1,4 +1,4 @@
-"""Which runs `--method auto` has chosen on held-out images, as the record in the folder of the comparison tells."""
+"""What `--method auto` has chosen on held-out images, as the record in the folder of the comparison tells."""
 
 from __future__ import annotations
 
@@ -6,12 +6,46 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from procrustean.errors import RunError
 from procrustean.plain_json import read_object
 from procrustean.report.result_file import Result
 from procrustean.report.results import Group, Statistic, summarise
 
 #: What a comparison keeps beside its runs.
 COMPARISON = "auto.json"
+
+
+def read_comparison(folder: Path) -> dict[str, Any]:
+    """The record in the folder of a comparison."""
+    return read_object(folder / COMPARISON, "compare again with another --run-dir")
+
+
+def chosen_run(path: Path) -> Path:
+    """The run that a folder stands for: itself, or the best of those that `--method auto` has compared in it."""
+    record = path / COMPARISON
+    if not record.is_file():
+        return path
+    chosen = read_comparison(path).get("chosen")
+    if chosen is None:
+        raise RunError(f"{path}: the methods are not compared to the end; give the same command again to go on")
+    if not isinstance(chosen, str) or Path(chosen).name != chosen or not (path / chosen).is_dir():
+        raise RunError(f"{record} is damaged: it chose {chosen!r:.80}, which is no run of this folder")
+    return path / chosen
+
+
+def compared_in(path: Path) -> list[dict[str, Any]]:
+    """What a comparison found about each method; nothing for a folder that is none."""
+    record = path / COMPARISON
+    compared = (read_comparison(path).get("compared") or []) if record.is_file() else []
+    if not isinstance(compared, list) or not all(isinstance(found, dict) and "name" in found for found in compared):
+        raise RunError(f"{record} is damaged: compared = {compared!r:.80}; compare again with another --run-dir")
+    return compared
+
+
+def worth_in(path: Path) -> str:
+    """What the choice of a comparison is worth, in words; nothing for a folder that is none, or an older one."""
+    record = path / COMPARISON
+    return str(read_comparison(path).get("worth") or "") if record.is_file() else ""
 
 
 def choices(groups: Iterable[Group]) -> dict[str, int]:
@@ -46,7 +80,7 @@ def worth_of_choice(groups: Iterable[Group]) -> str:
     places = {result.path.parent.parent for group in groups for result in group.results if result.path is not None}
     if len(places) != 1:
         return ""
-    record = _record(places.pop())
+    record = read_comparison(places.pop())
     worth = record.get("worth")
     return f" {record.get('chosen')} was chosen. {worth}" if isinstance(worth, str) else ""
 
@@ -62,8 +96,4 @@ def _compared(result: Result) -> bool:
 def _was_chosen(result: Result) -> bool:
     assert result.path is not None
     run = result.path.parent
-    return bool(_record(run.parent).get("chosen") == run.name)
-
-
-def _record(folder: Path) -> dict[str, Any]:
-    return read_object(folder / COMPARISON, "compare again with another --run-dir")
+    return bool(read_comparison(run.parent).get("chosen") == run.name)
