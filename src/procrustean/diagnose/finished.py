@@ -18,10 +18,10 @@ from ..ambient import undisturbed
 from ..api import prepare_again
 from ..data.imageset import Splits
 from ..engine.checkpoint import kept_checkpoints
-from ..engine.record import probes_of
 from ..engine.run_directory import RunDirectory
 from ..engine.stages import reshape_for, stage_epochs
 from ..engine.training import HELD_OUT_WEIGHTS, run_to_end
+from ..epoch_curves import probes_of
 from ..errors import RunError
 from ..preparing import Prepared, check_identity
 from ..report.result_file import load_result

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import platform
-from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import torch
 
+from ..epoch_curves import probes_of, training_curves
 from ..losses.ldam import scale_of_scores
 from ..losses.vector_scaling import shifts_scores
 from ..method_files import file_method
@@ -52,7 +52,6 @@ def _is_plain(method: Method) -> bool:
 def make_result(prepared: Prepared, training: Training) -> dict[str, Any]:
     """The content of result.json."""
     data, position, records = prepared.data, training.position, training.records
-    evaluated = [r for r in records if "test" in r]
     seconds = {name: round(value, 3) for name, value in position.seconds.items()}
     shown = sum(training.epochs) * len(data.train)
     return {
@@ -97,18 +96,7 @@ def make_result(prepared: Prepared, training: Training) -> dict[str, Any]:
             "parameters": sum(p.numel() for p in training.net.parameters()),
         },
         "selections": {"last": position.last, **position.best},
-        "curves": {
-            "loss": [r["loss"] for r in records],
-            "lr": [r["lr"] for r in records],
-            "evaluated": [r["epoch"] for r in evaluated],
-            "test_accuracy": [r["test"]["accuracy"] for r in evaluated],
-            "test_balanced_accuracy": [r["test"]["balanced_accuracy"] for r in evaluated],
-            "held_out_balanced_accuracy": [r["held_out"]["balanced_accuracy"] for r in evaluated]
-            if data.held_out is not None
-            else None,
-            "test_recall": [r["test"]["recall"] for r in evaluated],
-            "train_recall": [r["train"]["recall"] if "train" in r else None for r in evaluated],
-        },
+        "curves": training_curves(records),
         "probes": probes_of(records),
         "seconds": {"total": round(sum(v for k, v in seconds.items() if k != "first_step"), 3), **seconds},
         "images_per_second": round(shown / max(position.seconds["train"], 1e-9), 1),
@@ -136,18 +124,6 @@ def _scores_of(prepared: Prepared) -> dict[str, Any]:
         return {}
     objective = prepared.method.stages[-1].objective
     return {"scores": {"corrected": shifts_scores(objective), "scale": scale_of_scores(objective)}}
-
-
-def probes_of(records: Sequence[dict[str, Any]]) -> dict[str, Any] | None:
-    """What was measured on the way, as curves; None if nothing was."""
-    probed = [record for record in records if "probe" in record]
-    if not probed:
-        return None
-    names = probed[0]["probe"]
-    return {
-        "epochs": [record["epoch"] for record in probed],
-        **{name: [record["probe"][name] for record in probed] for name in names},
-    }
 
 
 def environment(prepared: Prepared, training: Training) -> dict[str, Any]:

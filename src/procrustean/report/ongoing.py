@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from procrustean.data.sources import TABLES
+from procrustean.epoch_curves import probes_of, training_curves
 from procrustean.errors import RunError
 from procrustean.method_files import plain_name
 from procrustean.method_labels import shown_label
@@ -132,30 +133,10 @@ def _record(
         },
         "method": {"name": plain_name(str(config.get("method"))), "options": config.get("options") or {}},
         "selections": _selections(evaluated, counts),
-        "curves": {
-            "loss": [record.get("loss") for record in records],
-            "lr": [record.get("lr") for record in records],
-            "evaluated": [record["epoch"] for record in evaluated],
-            "test_accuracy": [record["test"]["accuracy"] for record in evaluated],
-            "test_balanced_accuracy": [record["test"]["balanced_accuracy"] for record in evaluated],
-            "held_out_balanced_accuracy": [record["held_out"]["balanced_accuracy"] for record in evaluated]
-            if all("held_out" in record for record in evaluated)
-            else None,
-            "test_recall": [record["test"]["recall"] for record in evaluated],
-            "train_recall": [record["train"]["recall"] if "train" in record else None for record in evaluated],
-        },
-        "probes": _probes(records),
+        "curves": training_curves(records),
+        "probes": probes_of(records),
         "environment": {"precision": identity.get("precision")},
     }
-
-
-def _probes(records: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:
-    probed = [record for record in records if record.get("probe")]
-    if not probed:
-        return None
-    names = probed[0]["probe"]
-    curves = {name: [record["probe"].get(name) for record in probed] for name in names}
-    return {"epochs": [record["epoch"] for record in probed], **curves}
 
 
 def _selections(evaluated: Sequence[Mapping[str, Any]], counts: Sequence[int]) -> dict[str, Any]:
