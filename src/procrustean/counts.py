@@ -132,3 +132,12 @@ def imbalance_kind(counts: Sequence[int]) -> Kind:
     if max(counts) < STEP_RATIO * min(counts):
         return "long_tailed"
     return "step" if two_level_share(counts) >= STEP_EXPLAINED else "long_tailed"
+
+
+def kind_for_methods(made: str, counts: Sequence[int]) -> Kind:
+    """The kind of imbalance that was made, or the one of counts that are as they were found ("natural").
+
+    >>> kind_for_methods("natural", [50, 50, 5, 5]), kind_for_methods("long_tailed", [50, 5])
+    ('step', 'long_tailed')
+    """
+    return imbalance_kind(counts) if made == "natural" else cast(Kind, made)

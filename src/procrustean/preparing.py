@@ -8,12 +8,12 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, cast
+from typing import Any
 
 import torch
 
 from .config import CHANGES_OF_RECIPE, RunConfig
-from .counts import Kind, imbalance_kind
+from .counts import kind_for_methods
 from .data.description import some_names
 from .data.imageset import Splits
 from .data.imbalance import Imbalanced, build
@@ -144,13 +144,8 @@ def prepare(
     known = known_source(splits.name, config)
     recipe = chosen_recipe(config.recipe, known)
     layers = layers_of(config.net or recipe.net)
-    problem = Problem(
-        counts=tuple(int(n) for n in data.counts),
-        kind=imbalance_kind([int(n) for n in data.counts]) if data.kind == "natural" else cast(Kind, data.kind),
-        source=data_set(known),
-        layers=tuple(layers.groups),
-        second_group=layers.second_group,
-    )
+    counts = tuple(int(n) for n in data.counts)
+    problem = Problem.on(layers, counts, kind_for_methods(data.kind, counts), data_set(known))
     method = make_method(config.method, problem, options)
     if config.average != "none" and (len(method.stages) > 1 or method.finish is not None):
         raise ConfigError(

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 from torch import Tensor
 
 from .counts import Kind
+
+if TYPE_CHECKING:
+    from .nets.classifier import Backbone
 
 
 class Images(NamedTuple):
@@ -59,6 +62,11 @@ class Problem:
     source: str = ""  # "cifar10", "cifar100", "digits", a folder's name ...
     layers: tuple[str, ...] = ()  # names of the layers that can be mixed
     second_group: str = "group2"  # the layer where the paper mixes
+
+    @classmethod
+    def on(cls, backbone: Backbone, counts: tuple[int, ...], kind: Kind, source: str) -> Problem:
+        """The task of a network, with the layers that it has."""
+        return cls(counts, kind, source, layers=tuple(backbone.groups), second_group=backbone.second_group)
 
     @property
     def classes(self) -> int:

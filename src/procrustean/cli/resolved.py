@@ -61,8 +61,7 @@ def method_comments(
 def _made(
     config: RunConfig, kind: Kind, backbone: Backbone, options: dict[str, Any], counts: tuple[int, ...]
 ) -> Method:
-    layers = tuple(backbone.groups)
-    problem = Problem(counts, kind, source=data_set(config.source), layers=layers, second_group=backbone.second_group)
+    problem = Problem.on(backbone, counts, kind, data_set(config.source))
     with warnings.catch_warnings():  # what there is to warn about, training says
         warnings.simplefilter("ignore")
         return make_method(config.method, problem, options)

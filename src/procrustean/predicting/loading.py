@@ -9,7 +9,7 @@ from typing import Any
 from ..calibration.kept import held_out_scores
 from ..calibration.priors import prior_of
 from ..calibration.scaling import Calibration, Labels, Prior, Scores, uncalibrated
-from ..counts import imbalance_kind
+from ..counts import kind_for_methods
 from ..engine.run_directory import RunDirectory
 from ..errors import ProcrusteanError, RunError
 from ..losses.ldam import scale_of_scores
@@ -114,7 +114,7 @@ def _spec_of_run(folder: Path) -> ModelSpec:
         evaluation_crop=recipe.get("evaluation_crop"),
         mean=tuple(recipe["mean"]),
         std=tuple(recipe["std"]),
-        kind=imbalance_kind(counts) if data["kind"] == "natural" else data["kind"],
+        kind=kind_for_methods(data["kind"], counts),
         calibration=uncalibrated(counts),
         source=data_set(known_source(data["source"], config)),
     )

@@ -98,9 +98,7 @@ class Model:
 
 def method_of(spec: ModelSpec) -> Method:
     """The method that a network was trained with, which decides about its head."""
-    layers = layers_of(spec.net)
-    groups, second = tuple(layers.groups), layers.second_group
-    problem = Problem(spec.calibration.counts, spec.kind, source=spec.source, layers=groups, second_group=second)
+    problem = Problem.on(layers_of(spec.net), spec.calibration.counts, spec.kind, spec.source)
     return make_method(spec.method, problem, spec.options)
 
 

@@ -6,10 +6,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from ..config import RunConfig
-from ..counts import imbalance_kind
+from ..counts import kind_for_methods
 from ..method_files import plain_name
 from ..methods import checked_options, make_method, option_defaults
 from ..nets import layers_of
+from ..preparing import known_source
 from ..recipes import data_set
 from ..types import Problem
 from .searching import Options
@@ -32,13 +33,8 @@ def is_default(base: RunConfig, chosen: Options, record: Mapping[str, Any]) -> b
         return False
     data, defaults = record["data"], option_defaults(base.method)
     counts, layers = tuple(int(n) for n in data["counts"]), layers_of(record["recipe"]["net"])
-    problem = Problem(
-        counts,
-        imbalance_kind(counts) if data["kind"] == "natural" else data["kind"],
-        source=data_set(base.source if data["source"] == base.source else ""),
-        layers=tuple(layers.groups),
-        second_group=layers.second_group,
-    )
+    source = data_set(known_source(data["source"], base))
+    problem = Problem.on(layers, counts, kind_for_methods(data["kind"], counts), source)
     others = {name: value for name, value in base.options.items() if name not in chosen}
     given = checked_options(base.method, {**others, **({"drw": True} if base.drw else {})})
     method = make_method(base.method, problem, {**defaults, **given})
