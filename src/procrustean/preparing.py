@@ -135,7 +135,7 @@ def prepare(
         began: the recipe a run began with, if it exists already: defaults that have changed since do not touch it.
     """
     recipe_of(config)  # what is wrong with the settings is said before images are loaded
-    options = _options(config)
+    options = effective_options(config)
     if splits is None:
         splits = load_source(**source_settings(config), say=say)
     if splits.note:
@@ -227,7 +227,7 @@ def recipe_of(config: RunConfig) -> Recipe:
     """The recipe a run will have, as far as it is known without its data; checks method, options and network."""
     # A recipe depends on the data set and the method, not on the counts: any will do.
     problem = Problem(counts=(2, 1), kind="step", source=data_set(config.source))
-    method = make_method(config.method, problem, _options(config))
+    method = make_method(config.method, problem, effective_options(config))
     if config.net is not None:
         check_net(config.net)
     return _resolved(chosen_recipe(config.recipe, config.source), config, method)
@@ -238,7 +238,8 @@ def known_source(name: str, config: RunConfig) -> str:
     return name if name == config.source else ""
 
 
-def _options(config: RunConfig) -> dict[str, Any]:
+def effective_options(config: RunConfig) -> dict[str, Any]:
+    """Every option of the method: as it was given, or its default."""
     given = checked_options(config.method, {**config.options, **({"drw": True} if config.drw else {})})
     return {**option_defaults(config.method), **given}
 

@@ -11,10 +11,11 @@ from ..counts import Kind, imbalance_kind
 from ..engine.stages import stage_epochs
 from ..method_files import plain_name
 from ..method_labels import shown_label
-from ..methods import checked_options, make_method, option_defaults
+from ..methods import make_method
 from ..methods.base import Method
 from ..nets import layers_of
 from ..nets.classifier import Backbone
+from ..preparing import effective_options
 from ..recipes import Recipe, data_set
 from ..types import Problem
 from ..weights import DeferredWeights, first_deferred
@@ -36,13 +37,12 @@ def method_comments(
         counts: images per class, None where they are not known; what depends on them is called so then.
     """
     backbone = layers_of(recipe.net)
-    given = checked_options(config.method, {**config.options, **({"drw": True} if config.drw else {})})
-    options = {**option_defaults(config.method), **given}
+    options = effective_options(config)
     kinds = [kind for kind in _KINDS if config.imbalance in (kind, "natural")]
     if counts is not None and config.imbalance == "natural":
         kinds = [imbalance_kind(counts)]
     tried = _EXAMPLES if counts is None else (tuple(counts),)
-    made = {kind: [_made(config, kind, backbone, given, each) for each in tried] for kind in kinds}
+    made = {kind: [_made(config, kind, backbone, options, each) for each in tried] for kind in kinds}
     lines = {"kind": " or ".join(kinds) + ", by the counts" * (len(kinds) > 1)}
     for name, value in options.items():
         if name in tuned:

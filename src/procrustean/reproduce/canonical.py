@@ -13,7 +13,7 @@ from ..methods import checked_options, option_defaults
 from ..methods.mfw import ALPHA
 from ..mfw import DEFAULT_ALPHA, DEFAULT_BETA
 from ..nets import layers_of
-from ..preparing import recipe_of
+from ..preparing import effective_options, recipe_of
 from ..same_strengths import SAME_RUN, furthest_apart
 from ..training_sizes import training_counts
 
@@ -109,12 +109,10 @@ def record_matches(record: dict[str, Any], config: RunConfig) -> bool:
     """
     config = _usual_recipe(config)
     try:
-        options = {**option_defaults(config.method), **checked_options(config.method, config.options)}
+        options = effective_options(config)
         recipe = recipe_of(config).to_json()
     except ConfigError:
         return False
-    if config.drw:
-        options["drw"] = True
     # What is measured on the images is not known without them; the border follows the size of the user's own ones.
     unknown = {"name"} if is_named(config.source) else {"name", "padding"}
     written = record["method"].get("options") or {}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from ..config import RunConfig
@@ -10,7 +11,7 @@ from ..counts import kind_for_methods
 from ..method_files import plain_name
 from ..methods import checked_options, make_method, option_defaults
 from ..nets import layers_of
-from ..preparing import known_source
+from ..preparing import effective_options, known_source
 from ..recipes import data_set
 from ..types import Problem
 from .searching import Options
@@ -36,8 +37,7 @@ def is_default(base: RunConfig, chosen: Options, record: Mapping[str, Any]) -> b
     source = data_set(known_source(data["source"], base))
     problem = Problem.on(layers, counts, kind_for_methods(data["kind"], counts), source)
     others = {name: value for name, value in base.options.items() if name not in chosen}
-    given = checked_options(base.method, {**others, **({"drw": True} if base.drw else {})})
-    method = make_method(base.method, problem, {**defaults, **given})
+    method = make_method(base.method, problem, effective_options(replace(base, options=others)))
 
     def default(name: str) -> Any:
         # None is left open until the images are known.
