@@ -114,7 +114,8 @@ class Recipe:
         return ", ".join(text for text, is_done in done.items() if is_done) or "images not augmented"
 
     def to_json(self) -> dict[str, Any]:
-        return asdict(self)
+        """As JSON gives it back, with lists for tuples."""
+        return {name: list(value) if isinstance(value, tuple) else value for name, value in asdict(self).items()}
 
 
 def whole_epochs(share: float, epochs: float) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import replace
+from dataclasses import asdict, replace
 
 from ..config import ADVISED, AUTO, RunConfig
 from .config_file import config_as_yaml
@@ -37,7 +37,7 @@ def settings_text(config: RunConfig, tuned: Collection[str] = ()) -> str:
     elif config.method == ADVISED:
         config = named(config)
     recipe = recipe_of(named(config))
-    comments = "".join(f"# {name}: {value}\n" for name, value in recipe.to_json().items() if name != "name")
+    comments = "".join(f"# {name}: {value}\n" for name, value in asdict(recipe).items() if name != "name")
     own = f", as {plain_name(config.method)} was published" * (config.recipe == "own")
     title = f"# The recipe these settings resolve to: {recipe.name}, {RECIPES[recipe.name][1]}{own}\n"
     # Which methods are compared, --method auto decides when it runs.

@@ -33,6 +33,6 @@ class Recipes:
         taken = f"# taken by itself on {', '.join(sources)}\n" if sources else ""
         if self.name == OWN_IMAGES:
             taken += "# padding is that of 32 x 32 images; of others it is an eighth of their longer side\n"
-        numbers = {k: list(v) if isinstance(v, tuple) else v for k, v in recipe.to_json().items()}
-        write_result(f"# {about}\n{taken}{yaml.safe_dump(numbers, sort_keys=False, default_flow_style=None)}".rstrip())
+        numbers = yaml.safe_dump(recipe.to_json(), sort_keys=False, default_flow_style=None)
+        write_result(f"# {about}\n{taken}{numbers}".rstrip())
         return 0

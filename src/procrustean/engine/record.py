@@ -37,7 +37,7 @@ def identity_of(prepared: Prepared) -> dict[str, Any]:
         "options": prepared.options,
         "stages": [stage.name for stage in prepared.method.stages],
         "seed": prepared.config.seed,
-        "recipe": _plain(prepared.recipe.to_json()),
+        "recipe": prepared.recipe.to_json(),
         "precision": prepared.placement.precision,
         **({} if prepared.pretrained is None else {"pretrained": prepared.pretrained.sha256}),
         **({} if file_method(prepared.config.method) is None else {"plain_network": _is_plain(prepared.method)}),
@@ -61,7 +61,7 @@ def make_result(prepared: Prepared, training: Training) -> dict[str, Any]:
         "finished_at": datetime.now(UTC).isoformat(),
         "config": prepared.config.to_json(),
         "recipe": {
-            **_plain(prepared.recipe.to_json()),
+            **prepared.recipe.to_json(),
             "name": prepared.recipe_name,
             "changed_from": prepared.recipe.name,
         },
@@ -145,7 +145,3 @@ def environment(prepared: Prepared, training: Training) -> dict[str, Any]:
         "procrustean": __version__,
         "platform": platform.platform(),
     }
-
-
-def _plain(record: dict[str, Any]) -> dict[str, Any]:
-    return {key: list(value) if isinstance(value, tuple) else value for key, value in record.items()}

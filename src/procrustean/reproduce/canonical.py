@@ -117,11 +117,7 @@ def record_matches(record: dict[str, Any], config: RunConfig) -> bool:
     unknown = {"name"} if is_named(config.source) else {"name", "padding"}
     written = record["method"].get("options") or {}
     return all(options.get(name) == value for name, value in written.items()) and all(
-        _plain(recipe[name]) == value
+        recipe[name] == value
         for name, value in record["recipe"].items()
         if name not in unknown and recipe.get(name) is not None
     )
-
-
-def _plain(value: Any) -> Any:
-    return list(value) if isinstance(value, tuple) else value

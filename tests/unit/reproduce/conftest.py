@@ -79,7 +79,7 @@ def made_record(
 ) -> dict[str, Any]:
     """A result of these settings with these accuracies."""
     options = {**option_defaults(config.method), **config.options, **({"drw": True} if config.drw else {})}
-    recipe = {k: list(v) if isinstance(v, tuple) else v for k, v in recipe_of(config).to_json().items()}
+    recipe = recipe_of(config).to_json()
 
     def selection(accuracy: float) -> dict[str, Any]:
         return {"epoch": 9, "metrics": made_metrics(accuracy)}
