@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import tyro
 
 from ..config import RunConfig
+from .config_command import ConfigCommand
 from .printed_settings import settings_text
 
 
 @dataclass(frozen=True)
-class Train(RunConfig):
+class Train(ConfigCommand):
     """Train a network on imbalanced images and record the run.
 
     Example: procrustean train cifar10 --imbalance step --rho 100 --method mfw --drw --seed 0
@@ -39,17 +39,6 @@ class Train(RunConfig):
     """Also log the numbers of every epoch to one of these; each needs its package."""
     quiet: bool = False
     """No progress."""
-
-    def check(self) -> None:
-        """Settings are judged when all of them are known: those of the file and the flags together."""
-
-    def settle(self) -> None:
-        """Likewise."""
-
-    @classmethod
-    def with_defaults(cls, settings: Mapping[str, Any]) -> Train:
-        """The command with the settings of a file as its defaults."""
-        return cls(**{"source": tyro.MISSING, **settings})
 
     def run_config(self) -> RunConfig:
         """The settings without the command's own flags."""

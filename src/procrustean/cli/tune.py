@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import tyro
 
 from ..config import RunConfig
 from .changed_methods import say_changed
+from .config_command import ConfigCommand
 from .outputs import check_folder
 from .printed_settings import settings_text
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Tune(RunConfig):
+class Tune(ConfigCommand):
     """Choose options of a method on held-out training images, then train on all of them.
 
     Options for tiered-imagenet are chosen on tiered-imagenet-tuning, as in the paper.
@@ -57,17 +57,6 @@ class Tune(RunConfig):
     """Print the settings that all candidates share as YAML, and what would be tried as comments, then stop."""
     quiet: bool = False
     """No progress."""
-
-    def check(self) -> None:
-        """Settings are judged when all of them are known: those of the file and the flags together."""
-
-    def settle(self) -> None:
-        """Likewise."""
-
-    @classmethod
-    def with_defaults(cls, settings: Mapping[str, Any]) -> Tune:
-        """The command with the settings of a file as its defaults."""
-        return cls(**{"source": tyro.MISSING, **settings})
 
     def run(self) -> int:
         import time
