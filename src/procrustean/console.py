@@ -8,7 +8,9 @@ import shlex
 import sys
 import time
 import warnings
-from collections.abc import Callable
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, TextIO, cast, runtime_checkable
 
@@ -97,7 +99,25 @@ class _Shown:
     result: str | None = None  # the newest
 
 
-class PlainReporter:
+class _SayingOnce(ABC):
+    """Remembers what was said, so that what many runs share is shown once."""
+
+    def __init__(self) -> None:
+        self._said: set[str] = set()
+
+    @abstractmethod
+    def say(self, text: str) -> None: ...
+
+    def say_once(self, text: str) -> None:
+        if text not in self._said:
+            self._said.add(text)
+            self.say(text)
+
+    def warn(self, text: str) -> None:
+        self.say_once(f"warning: {text}")
+
+
+class PlainReporter(_SayingOnce):
     """Lines of text for logs, notebooks and pipes: about ten per run, more where they would be over a minute apart, at
     most one per second; in epochs of more than half a minute, lines that say how far they are.
 
@@ -107,24 +127,16 @@ class PlainReporter:
     """
 
     def __init__(self, stream: TextIO | None = None, clock: Callable[[], float] = time.monotonic) -> None:
+        super().__init__()
         self._stream = stream
         self._clock = clock
         self._runs: dict[str, _Shown] = {}
         self._last_line = 0.0
-        self._said: set[str] = set()
 
     def say(self, text: str) -> None:
         stream = ProgressStream(sys.stderr if self._stream is None else self._stream)
         stream.write(printable(text) + "\n")
         stream.flush()
-
-    def say_once(self, text: str) -> None:
-        if text not in self._said:
-            self._said.add(text)
-            self.say(text)
-
-    def warn(self, text: str) -> None:
-        self.say_once(f"warning: {text}")
 
     def run_started(self, name: str, epochs: int, first_epoch: int) -> None:
         now = self._last_line = self._clock()
@@ -170,7 +182,7 @@ class PlainReporter:
         pass
 
 
-class RichReporter:
+class RichReporter(_SayingOnce):
     """A live bar for each run that goes on, and one line for each that is finished.
 
     Args:
@@ -178,6 +190,7 @@ class RichReporter:
     """
 
     def __init__(self, console: Console | None = None) -> None:
+        super().__init__()
         if console is None:
             from rich.console import Console
 
@@ -186,18 +199,9 @@ class RichReporter:
         self._progress: Progress | None = None
         self._tasks: dict[str, TaskID] = {}
         self._results: dict[str, str] = {}  # the newest of each run
-        self._said: set[str] = set()
 
     def say(self, text: str) -> None:
         print_wrapped(self._console, text)
-
-    def say_once(self, text: str) -> None:
-        if text not in self._said:
-            self._said.add(text)
-            self.say(text)
-
-    def warn(self, text: str) -> None:
-        self.say_once(f"warning: {text}")
 
     def run_started(self, name: str, epochs: int, first_epoch: int) -> None:
         if self._progress is None:
@@ -248,9 +252,22 @@ def make_reporter(quiet: bool = False) -> Reporter:
     """The reporter that suits stderr: live bars on a terminal, lines elsewhere, warnings alone when quiet."""
     if quiet:
         return SilentReporter()
-    if sys.stderr.isatty() and os.environ.get("TERM") not in ("dumb", "unknown"):
-        return RichReporter()
-    return PlainReporter()
+    return RichReporter() if can_show_bars() else PlainReporter()
+
+
+@contextmanager
+def reporting(quiet: bool = False) -> Iterator[Reporter]:
+    """The same reporter for a while; the terminal is as it was afterwards, also where an error ends it."""
+    reporter = make_reporter(quiet)
+    try:
+        yield reporter
+    finally:
+        reporter.close()
+
+
+def can_show_bars() -> bool:
+    """Whether stderr is a terminal on which a line can be drawn again."""
+    return sys.stderr.isatty() and os.environ.get("TERM") not in ("dumb", "unknown")
 
 
 def command_text(*words: object) -> str:

@@ -193,14 +193,11 @@ class Bench:
 
 def _shown(measure: Callable[[Say], Table]) -> int:
     """Measure with progress, then show the table."""
-    from ..console import make_reporter
+    from ..console import reporting
     from ..streams import write_result
 
-    reporter = make_reporter()
-    try:
+    with reporting() as reporter:
         table = measure(reporter.say)
-    finally:
-        reporter.close()
     write_result(table)
     return 0
 

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import os
-import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+
+from ..console import can_show_bars, duration_text
 
 
 @contextmanager
 def counting(what: str, say: Callable[[str], None]) -> Iterator[Callable[[int, int], None]]:
     """Gives a function to call with the number done and the number in all."""
-    if sys.stderr.isatty() and os.environ.get("TERM") not in ("dumb", "unknown"):
+    if can_show_bars():
         from rich.console import Console
         from rich.progress import Progress
 
@@ -29,8 +29,6 @@ class _Lines:
         self._began, self._first, self._tenth = time.monotonic(), -1, 0
 
     def __call__(self, done: int, total: int) -> None:
-        from ..console import duration_text
-
         if self._first < 0:
             self._first = done
         tenth = 10 * done // total

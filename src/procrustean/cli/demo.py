@@ -22,15 +22,12 @@ class Demo:
     """No progress."""
 
     def run(self) -> int:
-        from ..console import make_reporter
+        from ..console import reporting
         from ..demo import run_demo
         from ..streams import write_result
 
         check_folder(self.output)
-        reporter = make_reporter(quiet=self.quiet)
-        try:
+        with reporting(quiet=self.quiet) as reporter:
             outcome = run_demo(self.output, seeds=self.seeds, epochs=self.epochs, reporter=reporter)
-        finally:
-            reporter.close()
         write_result(outcome.summary, outcome.classes, outcome.text)
         return 0

@@ -39,24 +39,21 @@ class Diagnose:
     """No progress."""
 
     def run(self) -> int:
-        from ..console import make_reporter
+        from ..console import reporting
         from ..method_files import use_file
         from .each_run import for_each_run
 
         for method in self.method:
             use_file(method)
         places = self._places()
-        reporter = make_reporter(quiet=self.quiet)
+        with reporting(quiet=self.quiet) as reporter:
 
-        def diagnose(run: Path) -> None:
-            if len(places) > 1:
-                reporter.say(f"diagnosing {run}, {list(places).index(run) + 1} of {len(places)}")
-            self._diagnose(run, places[run], reporter.say)
+            def diagnose(run: Path) -> None:
+                if len(places) > 1:
+                    reporter.say(f"diagnosing {run}, {list(places).index(run) + 1} of {len(places)}")
+                self._diagnose(run, places[run], reporter.say)
 
-        try:
             for_each_run(list(places), diagnose, done="diagnosed")
-        finally:
-            reporter.close()
         return 0
 
     def _places(self) -> dict[Path, Path]:

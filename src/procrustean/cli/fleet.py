@@ -43,7 +43,7 @@ class Fleet:
     def run(self) -> int:
         from dataclasses import replace
 
-        from ..console import make_reporter
+        from ..console import reporting
         from ..grids import expand
         from ..method_errors import failure_text
         from ..method_files import use_file
@@ -68,14 +68,11 @@ class Fleet:
 
         check_folder(self.output)
         say_changed(self.output, [config.method for config in configs])
-        reporter = make_reporter(quiet=self.quiet)
-        try:
+        with reporting(quiet=self.quiet) as reporter:
             if self.processes is not None:
                 outcomes = fit_in_processes(configs, processes=self.processes, reporter=reporter, log=self.log)
             else:
                 outcomes = fit_many(configs, width=self.width, reporter=reporter, log=self.log)
-        finally:
-            reporter.close()
         finished = [outcome.path for outcome in outcomes if outcome.error is None]
         if finished:
             show(finished)

@@ -26,18 +26,15 @@ class Resume:
 
     def run(self) -> int:
         from ..api import resume
-        from ..console import make_reporter
+        from ..console import reporting
         from ..method_files import use_file
         from .outcome import show
         from .own_outcome import show_own
 
         if self.method is not None:
             use_file(self.method)
-        reporter = make_reporter(quiet=self.quiet)
-        try:
+        with reporting(quiet=self.quiet) as reporter:
             run = resume(self.run_dir, source=self.source, reporter=reporter, log=self.log)
-        finally:
-            reporter.close()
         show([run.path])
         show_own(run.result, run.path, reporter.say)
         return 0

@@ -37,13 +37,12 @@ class Toy:
     """No progress."""
 
     def run(self) -> int:
-        from ..console import make_reporter
+        from ..console import reporting
         from ..streams import write_result
         from ..toy import run_toy
 
         check_folder(self.output)
-        reporter = make_reporter(quiet=self.quiet)
-        try:
+        with reporting(quiet=self.quiet) as reporter:
             outcome = run_toy(
                 self.output,
                 reporter=reporter,
@@ -55,7 +54,5 @@ class Toy:
                 seed=self.seed,
                 data_dir=self.data_dir,
             )
-        finally:
-            reporter.close()
         write_result(outcome.table, "Pictures: " + ", ".join(map(str, outcome.figures)))
         return 0

@@ -46,7 +46,7 @@ class Train(ConfigCommand):
 
     def run(self) -> int:
         config = self.run_config()
-        from ..console import make_reporter
+        from ..console import reporting
         from ..streams import write_result
 
         if self.print_config:
@@ -56,11 +56,8 @@ class Train(ConfigCommand):
         from .outcome import show
         from .own_outcome import show_own
 
-        reporter = make_reporter(quiet=self.quiet)
-        try:
+        with reporting(quiet=self.quiet) as reporter:
             run = fit(config, reporter=reporter, minutes=self.minutes, log=self.log)
-        finally:
-            reporter.close()
         # The runs of a comparison stand beside one another in its folder.
         kept = run.path.parent if self.method == "auto" else run.path
         show([kept])

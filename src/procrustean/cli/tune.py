@@ -62,7 +62,7 @@ class Tune(ConfigCommand):
         import time
 
         began = time.monotonic()
-        from ..console import make_reporter
+        from ..console import reporting
         from ..method_files import use_file
         from ..preparing import recipe_of
         from ..streams import write_result
@@ -89,13 +89,10 @@ class Tune(ConfigCommand):
         # Before an edited method is said to begin anew beside its runs: next to a whole search it does not.
         refuse_another_search(self.output, budget.search(base, space, self.source))
         say_changed(self.output, [base.method])
-        reporter = make_reporter(quiet=self.quiet)
-        try:
+        with reporting(quiet=self.quiet) as reporter:
             tuned = tune(
                 base, space, self.output, final_source=self.source, budget=budget, reporter=reporter, began=began
             )
-        finally:
-            reporter.close()
         scores = [] if tuned.choice is None else [_table(tuned, base.source if base.source != self.source else None)]
         if not tuned.retrained:
             write_result(*scores, tuned.text)
