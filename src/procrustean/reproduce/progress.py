@@ -6,7 +6,8 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from ..console import Reporter, ShowsSteps, duration_text
+from ..console import Reporter, duration_text
+from ..passing_on import PassingOn
 from ..run_cost import predicted_seconds
 from .planning import PlannedRun
 
@@ -116,10 +117,11 @@ class Progress:
         return _OneRun(self, run)
 
 
-class _OneRun:
+class _OneRun(PassingOn):
     """Passes a run's epochs on to the sum, and to bars of its own where there are some."""
 
     def __init__(self, progress: Progress, run: PlannedRun) -> None:
+        super().__init__(progress.reporter)
         self._progress, self._run, self._epochs = progress, run, 1
         self._called = run.name  # by the training, which does not know of rows and columns
         # A run goes on in the middle of an epoch, and the first sign from there tells where.
@@ -127,30 +129,27 @@ class _OneRun:
 
     def say(self, text: str) -> None:
         about_it = text.startswith(f"{self._called}: ")
-        self._progress.reporter.say_once(self._run.name + text.removeprefix(self._called) if about_it else text)
+        self._inner.say_once(self._run.name + text.removeprefix(self._called) if about_it else text)
 
     def say_once(self, text: str) -> None:
         self.say(text)
-
-    def warn(self, text: str) -> None:
-        self._progress.reporter.warn(text)
 
     def run_started(self, name: str, epochs: int, first_epoch: int) -> None:
         self._epochs, self._called = epochs, name
         self._progress.begun(self._run, first_epoch / epochs)
         if self._progress.details:
-            self._progress.reporter.run_started(self._run.name, epochs, first_epoch)
+            super().run_started(self._run.name, epochs, first_epoch)
 
     def epoch_done(self, name: str, epoch: int, record: dict[str, Any]) -> None:
         if self._progress.details:
-            self._progress.reporter.epoch_done(self._run.name, epoch, record)
+            super().epoch_done(self._run.name, epoch, record)
         self._goes_on = False
         self._progress.advanced(self._run, (epoch + 1) / self._epochs)
 
     def within_epoch(self, name: str, epoch: int, share: float) -> None:
         """Also a call that ends before an epoch does is to measure the speed."""
-        if self._progress.details and isinstance(self._progress.reporter, ShowsSteps):
-            self._progress.reporter.within_epoch(self._run.name, epoch, share)
+        if self._progress.details:
+            super().within_epoch(self._run.name, epoch, share)
         done = (epoch + share) / self._epochs
         if self._goes_on:
             self._goes_on = False
@@ -160,7 +159,4 @@ class _OneRun:
 
     def run_finished(self, name: str, summary: str) -> None:
         self._progress.ended(self._run)
-        self._progress.reporter.run_finished(self._run.name, summary)
-
-    def close(self) -> None:
-        self._progress.reporter.close()
+        super().run_finished(self._run.name, summary)
