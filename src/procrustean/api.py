@@ -16,7 +16,6 @@ from .config import ADVISED, AUTO, RunConfig
 from .console import Reporter, SilentReporter, command_text
 from .data.imageset import Splits
 from .data.sources import load_source
-from .engine.device import own_stream
 from .engine.record import OF_THE_METHOD, identity_of
 from .engine.run_directory import RunDirectory
 from .engine.stages import reshape_for
@@ -290,11 +289,7 @@ def _train(
     with stop_on_signal(reporter.say) as stop:
         run = OngoingRun(prepared, directory, reporter, stop=stop, resume=resume, log=log)
         try:
-            with own_stream(prepared.placement.device):
-                for _ in run.turns():
-                    pass
+            return run.to_end()
         except Interrupted:
             command = resume_command(directory.path, source)
             raise Stopped(f"stopped and saved; go on with: {command}", stop.exit_code) from None
-    assert run.finished is not None
-    return run.finished

@@ -22,7 +22,6 @@ from .data.imageset import Splits
 from .data.sources import place_of
 from .engine.checkpoint import is_leftover, remove_leftovers, write_atomically
 from .engine.claims import Claim
-from .engine.device import own_stream
 from .engine.run_directory import RunDirectory, spelt_as
 from .engine.stopping import stop_on_signal
 from .engine.training import Interrupted
@@ -160,9 +159,7 @@ def _candidate(
     if run is None:
         return True
     try:
-        with own_stream(run.prepared.placement.device):
-            for _ in run.turns():
-                pass
+        run.to_end()
     except Interrupted:
         return False
     return True

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from .calibration.kept import keep_calibration
 from .config import RunConfig
 from .console import Reporter, headline_text, held_out_text
+from .engine.device import own_stream
 from .engine.record import identity_of, make_result
 from .engine.run_directory import RunDirectory, spelt_as
 from .engine.threads import sane_threads
@@ -115,6 +116,14 @@ class OngoingRun:
         self.reporter = self.tracking or reporter
         self.stop, self.resume = stop, resume
         self.finished: FinishedRun | None = None
+
+    def to_end(self) -> FinishedRun:
+        """Train without yielding, on a stream of the device of its own."""
+        with own_stream(self.prepared.placement.device):
+            for _ in self.turns():
+                pass
+        assert self.finished is not None
+        return self.finished
 
     def turns(self) -> Iterator[None]:
         try:
