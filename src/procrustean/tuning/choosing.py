@@ -43,8 +43,16 @@ def options_text(options: Mapping[str, Any]) -> str:
     >>> options_text({"alpha": 0.5, "draw": "batch"})
     'alpha=0.5, draw=batch'
     """
-    texts = (f"{k}={v:g}" if isinstance(v, float) else f"{k}={v}" for k, v in options.items())
-    return ", ".join(texts) or "as it is"
+    return ", ".join(f"{name}={value_text(value)}" for name, value in options.items()) or "as it is"
+
+
+def value_text(value: Any) -> str:
+    """The value of an option as one writes it.
+
+    >>> value_text(0.50), value_text("batch")
+    ('0.5', 'batch')
+    """
+    return f"{value:g}" if isinstance(value, float) else str(value)
 
 
 def score_of(options: Mapping[str, Any], records: Sequence[Mapping[str, Any]]) -> Score:

@@ -14,6 +14,7 @@ from ..errors import ConfigError
 from ..method_files import method_identity, short_identity
 from ..plain_json import FORMAT, read_object
 from ..run_places import CANDIDATES
+from .choosing import value_text
 from .spaces import Range, Space
 
 STUDY = "tuning.json"
@@ -135,8 +136,4 @@ def _space(space: Any) -> str:
     if not isinstance(space, dict):
         return str(space)
     lists = {name: values if isinstance(values, list) else [values] for name, values in space.items()}
-    return " ".join(f"{name}={','.join(map(_value, values))}" for name, values in lists.items()) or "none"
-
-
-def _value(value: Any) -> str:
-    return f"{value:g}" if isinstance(value, float) else str(value)
+    return " ".join(f"{name}={','.join(map(value_text, values))}" for name, values in lists.items()) or "none"

@@ -11,6 +11,7 @@ from typing import Any
 from ..config import RunConfig
 from ..errors import ConfigError
 from ..methods import checked_options, option_defaults
+from .choosing import value_text
 
 
 @dataclass(frozen=True)
@@ -101,7 +102,9 @@ def space_texts(space: Space) -> list[str]:
     ['alpha=0.1,5', 'beta=0.01..5']
     """
     return [
-        f"{name}={_plain(v.low)}..{_plain(v.high)}" if isinstance(v, Range) else f"{name}={','.join(map(_plain, v))}"
+        f"{name}={value_text(v.low)}..{value_text(v.high)}"
+        if isinstance(v, Range)
+        else f"{name}={','.join(map(value_text, v))}"
         for name, v in space.items()
     ]
 
@@ -109,12 +112,8 @@ def space_texts(space: Space) -> list[str]:
 def _different(text: str, values: Sequence[Any]) -> tuple[Any, ...]:
     for number, value in enumerate(values):
         if value in values[:number]:
-            raise ConfigError(f"{text!r} received, which has {_plain(value)} twice; give each value once")
+            raise ConfigError(f"{text!r} received, which has {value_text(value)} twice; give each value once")
     return tuple(values)
-
-
-def _plain(value: Any) -> str:
-    return f"{value:g}" if isinstance(value, float) else str(value)
 
 
 def _range(text: str, low: str, high: str) -> Range:
