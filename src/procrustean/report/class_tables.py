@@ -14,12 +14,11 @@ from procrustean.report.results import (
     GROUP_METRICS,
     Group,
     Selection,
-    Statistic,
     data_text,
     distinct_labels,
     split_by_data,
 )
-from procrustean.report.tables import SELECTIONS, at_least_one, best_marks, repeats_note
+from procrustean.report.tables import SELECTIONS, at_least_one, measured_cells, repeats_note
 
 UNMARKED = " The best are not marked: the choice was made on the held-out images, and test results had no say."
 #: What a table of classes begins with.
@@ -43,11 +42,11 @@ def per_class(
     labels = distinct_labels(groups)
     columns = [*COLUMNS, *(Column(f"{label} {metric}", label, measured=True) for label in labels)]
     values = [group.per_class(metric, selection) for group in groups]
-    was_compared = any(choices(groups).values())
+    was_compared, images = any(choices(groups).values()), [group.data_seeds for group in groups]
     rows = []
     for index, described in enumerate(_class_cells(first, selection)):
         statistics = [value[index] for value in values]
-        rows.append((*described, *_measured_cells(statistics, groups, marked=not was_compared)))
+        rows.append((*described, *measured_cells(statistics, groups, images, marked=not was_compared)))
     return Table(
         title=f"Test {metric} per class in %, {SELECTIONS[selection]}: {data_text(first)}",
         columns=tuple(columns),
@@ -89,15 +88,6 @@ def _class_cells(group: Group, selection: Selection) -> list[tuple[Cell, Cell, C
     ]
 
 
-def _measured_cells(statistics: Sequence[Statistic | None], groups: Sequence[Group], *, marked: bool) -> list[Cell]:
-    """A cell per group; the best among those on the same images is marked, if it is to be."""
-    best = best_marks(statistics, [group.data_seeds for group in groups]) if marked else [False] * len(groups)
-    return [
-        measured_cell(statistic, runs=len(group.results), best=is_best)
-        for statistic, group, is_best in zip(statistics, groups, best, strict=True)
-    ]
-
-
 def by_class_size(groups: Sequence[Group], selection: Selection = "last") -> Table:
     """One row per setting with the mean recall of its large and its small classes; the best of each is marked.
 
@@ -110,11 +100,11 @@ def by_class_size(groups: Sequence[Group], selection: Selection = "last") -> Tab
     columns = [Column("method", "method", numeric=False)]
     labels = distinct_labels(groups)
     cells: list[list[Cell]] = [[Cell(label) for label in labels]]
-    was_compared = any(choices(groups).values())
+    was_compared, images = any(choices(groups).values()), [group.data_seeds for group in groups]
     for name in GROUP_METRICS:
         statistics = [group.statistic(name, selection) for group in groups]
         columns.append(Column(name, name, measured=True))
-        cells.append(_measured_cells(statistics, groups, marked=not was_compared))
+        cells.append(measured_cells(statistics, groups, images, marked=not was_compared))
     sizes = {
         "many": f"more than {MANY_ABOVE} training images",
         "medium": f"{FEW_BELOW} to {MANY_ABOVE}",

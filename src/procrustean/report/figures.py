@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from procrustean.errors import RunError
+from procrustean.escaping import one_line
 from procrustean.report.progress_lines import SIZE_COLOURS, Curves, draw_classes, draw_sizes, sizes_of
 from procrustean.report.results import Group, Result, data_text, distinct_labels, group_results, split_by_data
 
@@ -238,5 +239,5 @@ def _legend(figure: Figure, handles: Sequence[Any], names: Sequence[str], title:
 
 def shortened(name: str, longest: int = LONGEST_CLASS_NAME) -> str:
     """A name of at most so many characters, by default of a class in a legend."""
-    name = "".join(char if char.isprintable() else " " for char in name)
+    name = one_line(name)
     return name if len(name) <= longest else name[: longest - 1] + "…"

@@ -94,13 +94,7 @@ def comparison(groups: Sequence[Group]) -> Table:
     for column, statistics in numbers:
         # Where held-out images have chosen, no result on the test set is offered as another choice.
         by_test = was_compared and column.name != "held_out_accuracy"
-        best = [False] * len(groups) if by_test else best_marks(statistics, images)
-        cells.append(
-            [
-                measured_cell(statistic, runs=len(group.results), best=is_best)
-                for statistic, group, is_best in zip(statistics, groups, best, strict=True)
-            ]
-        )
+        cells.append(measured_cells(statistics, groups, images, marked=not by_test))
     heading = f"Test {HEADLINES[metric]} in %"
     held_out = any(column.name == "held_out" and not column.csv_only for column in columns)
     return Table(
@@ -196,7 +190,7 @@ def _describe(groups: Sequence[Group], blocks: Sequence[Sequence[Group]], chosen
     for name, used in {**given.differing, **alike}.items():
         cells = [Cell("" if value is None else str(value)) for value in used]
         columns.append((Column(name, name, numeric=False, csv_only=True), cells))
-    options = [Cell(_options_text(group.config.get("options") or {})) for group in groups]
+    options = [Cell(settings_text(group.config.get("options") or {})) for group in groups]
     columns.append((Column("options", "options", numeric=False, csv_only=True), options))
     return _Described(columns, labels, ", ".join(text for text in titles if text), tuple(shared), given.remark)
 
@@ -210,14 +204,10 @@ def _given_options(groups: Sequence[Group], labels: Sequence[str]) -> str:
     unnamed: dict[str, None] = {}
     for group, label in zip(groups, labels, strict=True):
         options = group.config.get("options") or {}
-        given = _options_text({name: value for name, value in options.items() if f"{name}=" not in label})
+        given = settings_text({name: value for name, value in options.items() if f"{name}=" not in label})
         if given:
             unnamed[f"{label} with {given}"] = None
     return f" Options given: {'; '.join(unnamed)}." if unnamed else ""
-
-
-def _options_text(options: Mapping[str, object]) -> str:
-    return ", ".join(f"{name}={value}" for name, value in options.items())
 
 
 def _choice_text(times: int, runs: int) -> str:
@@ -255,6 +245,17 @@ def best_marks(statistics: Sequence[Statistic | None], blocks: Sequence[str]) ->
         rivals = [float(other) for other, b in zip(shown, blocks, strict=True) if b == block and other is not None]
         best.append(text is not None and len(rivals) > 1 and float(text) == max(rivals) > min(rivals))
     return best
+
+
+def measured_cells(
+    statistics: Sequence[Statistic | None], groups: Sequence[Group], images: Sequence[str], *, marked: bool
+) -> list[Cell]:
+    """A cell per group; the best among those on the same images is marked, if it is to be."""
+    best = best_marks(statistics, images) if marked else [False] * len(groups)
+    return [
+        measured_cell(statistic, runs=len(group.results), best=is_best)
+        for statistic, group, is_best in zip(statistics, groups, best, strict=True)
+    ]
 
 
 def _data_texts(blocks: Sequence[Sequence[Group]]) -> tuple[str, list[str], list[str]]:
