@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,16 @@ from .errors import RunError
 
 #: Of all these files. Some were written without a number before there was a second format.
 FORMAT = 1
+
+
+def is_whole(value: object) -> bool:
+    """Whether a value that was read is a whole number; what is true or false is none, though Python counts with it."""
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def is_number(value: object) -> bool:
+    """Whether a value that was read is a finite number."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
 
 
 def read_object(path: Path, remedy: str) -> dict[str, Any]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, get_args
@@ -14,17 +13,10 @@ from ..calibration.scaling import Calibration
 from ..counts import Kind
 from ..data.imageset import Images
 from ..errors import DataError
+from ..plain_json import is_number, is_whole
 
 #: Sides of images beyond it are a mistake or meant to exhaust the memory.
 MOST_PIXELS = 1 << 14
-
-
-def _whole(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)
-
-
-def _finite(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
 
 
 @dataclass(frozen=True)
@@ -90,17 +82,17 @@ class ModelSpec:
             "classes": len(set(self.classes)) == len(self.classes) >= 2,
             "kind": self.kind in get_args(Kind),
             "options": isinstance(self.options, dict),
-            "seed": _whole(self.seed),
+            "seed": is_whole(self.seed),
             "image_shape": len(self.image_shape) == 3,
-            "sizes": all(_whole(n) and 0 < n <= MOST_PIXELS for n in sides),
-            "mean": (len(self.mean),) == channels and all(map(_finite, self.mean)),
-            "std": (len(self.std),) == channels and all(_finite(value) and value > 0 for value in self.std),
+            "sizes": all(is_whole(n) and 0 < n <= MOST_PIXELS for n in sides),
+            "mean": (len(self.mean),) == channels and all(map(is_number, self.mean)),
+            "std": (len(self.std),) == channels and all(is_number(value) and value > 0 for value in self.std),
             "counts": len(calibration.counts) == len(self.classes)
-            and all(_whole(n) and n > 0 for n in calibration.counts),
-            "calibration": _finite(calibration.scale)
+            and all(is_whole(n) and n > 0 for n in calibration.counts),
+            "calibration": is_number(calibration.scale)
             and calibration.scale > 0
-            and _finite(calibration.tau)
-            and (calibration.tau_error is None or _finite(calibration.tau_error)),
+            and is_number(calibration.tau)
+            and (calibration.tau_error is None or is_number(calibration.tau_error)),
         }
         wrong = [name for name, right in rules.items() if not right]
         if wrong:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from datetime import datetime
 from typing import Any
 
 from procrustean.errors import RunError
+from procrustean.plain_json import is_number, is_whole
 
 Test = Callable[[Any], bool]
 
@@ -28,34 +28,34 @@ def check_types(record: dict[str, Any], place: str) -> None:
         _require(record, part, _mapping, place)
     data = record["data"]
     _require(data, "classes", _list_of(_text), place)
-    _require(data, "counts", _list_of(_whole, len(data["classes"])), place)
-    _require(record["recipe"], "epochs", _whole, place)
+    _require(data, "counts", _list_of(is_whole, len(data["classes"])), place)
+    _require(record["recipe"], "epochs", is_whole, place)
     config, method = record["config"], record["method"]
     for mapping, name, test in (
-        (config, "seed", _whole),
-        (config, "data_seed", _whole),
+        (config, "seed", is_whole),
+        (config, "data_seed", is_whole),
         (config, "options", _mapping),
-        (config, "hold_out", _number),
+        (config, "hold_out", is_number),
         (data, "source", _text),
-        (data, "rho", _number),
+        (data, "rho", is_number),
         (data, "kind", _text),
         (method, "name", _text),
         (method, "options", _mapping),
-        (method, "stages", _list_of(lambda stage: _mapping(stage) and _whole(stage.get("epochs")))),
+        (method, "stages", _list_of(lambda stage: _mapping(stage) and is_whole(stage.get("epochs")))),
         (method, "finish", _mapping),
-        (method, "parameters", _whole),
+        (method, "parameters", is_whole),
         (record, "probes", _mapping),
         (record, "calibration", lambda kept: _mapping(kept) and _mapping_of_numbers(kept.get("test", {}))),
         (record, "environment", _mapping),
         (record, "finished_at", _time),
         (record, "seconds", _mapping_of_numbers),
-        (record, "images_per_second", _number),
+        (record, "images_per_second", is_number),
     ):
         if mapping.get(name) is not None:
             _require(mapping, name, test, place)
     for selection in record["selections"].values():
         if selection is not None:
-            _require(selection, "epoch", _whole, place)
+            _require(selection, "epoch", is_whole, place)
             _check_metrics(selection["metrics"], len(data["classes"]), place)
     _check_curves(record["curves"], len(data["classes"]), place)
     if record.get("probes") is not None:
@@ -66,7 +66,7 @@ def _check_curves(curves: dict[str, Any], classes: int, place: str) -> None:
     per_class = _list_of(_share_or_nothing, classes)
     for name in curves:
         if name == "evaluated":
-            _require(curves, name, _list_of(_whole), place)
+            _require(curves, name, _list_of(is_whole), place)
         elif name.endswith("_recall") and curves[name] is not None:
             _require_share(curves, name, _list_of(lambda value: value is None or per_class(value)), place)
         elif name.endswith("accuracy") and curves[name] is not None:
@@ -76,7 +76,7 @@ def _check_curves(curves: dict[str, Any], classes: int, place: str) -> None:
 
 
 def _check_probes(probes: dict[str, Any], classes: int, place: str) -> None:
-    _require(probes, "epochs", _list_of(_whole), place)
+    _require(probes, "epochs", _list_of(is_whole), place)
     per_class = _list_of(_number_or_nothing, classes)
     for name in probes:
         if name == "layer":
@@ -95,7 +95,7 @@ def _check_metrics(metrics: dict[str, Any], classes: int, place: str) -> None:
     if metrics.get("precision") is not None:
         _require_share(metrics, "precision", _list_of(_share_or_nothing, classes), place)
     if metrics.get("confusion") is not None:
-        _require(metrics, "confusion", _list_of(_list_of(_whole, classes), classes), place)
+        _require(metrics, "confusion", _list_of(_list_of(is_whole, classes), classes), place)
     _require(metrics, "groups", _mapping, place)
     for name in metrics["groups"]:
         _require_share(metrics["groups"], name, _share_or_nothing, place)
@@ -125,27 +125,19 @@ def _mapping(value: Any) -> bool:
 
 
 def _mapping_of_numbers(value: Any) -> bool:
-    return _mapping(value) and all(map(_number, value.values()))
+    return _mapping(value) and all(map(is_number, value.values()))
 
 
 def _text(value: Any) -> bool:
     return isinstance(value, str)
 
 
-def _whole(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)
-
-
-def _number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
-
-
 def _number_or_nothing(value: Any) -> bool:
-    return value is None or _number(value)
+    return value is None or is_number(value)
 
 
 def _share(value: Any) -> bool:
-    return _number(value) and -ROUNDING <= value <= 1 + ROUNDING
+    return is_number(value) and -ROUNDING <= value <= 1 + ROUNDING
 
 
 def _share_or_nothing(value: Any) -> bool:
