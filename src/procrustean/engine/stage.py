@@ -277,7 +277,7 @@ def freeze_all_but(net: Classifier, trainable: str) -> list[str]:
     """Names of the parameters that learn; all others stop requiring gradients."""
     names = []
     for name, parameter in net.named_parameters():
-        learns = trainable == "all" or name == trainable or name.startswith(trainable + ".")
+        learns = _is_within(name, trainable)
         parameter.requires_grad_(learns)
         if learns:
             names.append(name)
@@ -289,6 +289,10 @@ def freeze_all_but(net: Classifier, trainable: str) -> list[str]:
 def keep_statistics(net: Classifier, trainable: str) -> None:
     """Put batch normalisation outside the trainable part into evaluation mode: its statistics stay."""
     for name, module in net.named_modules():
-        inside = trainable == "all" or name == trainable or name.startswith(trainable + ".")
-        if isinstance(module, nn.modules.batchnorm._BatchNorm) and not inside:
+        if isinstance(module, nn.modules.batchnorm._BatchNorm) and not _is_within(name, trainable):
             module.eval()
+
+
+def _is_within(name: str, trainable: str) -> bool:
+    """Whether a parameter or module belongs to the trainable part."""
+    return trainable == "all" or name == trainable or name.startswith(trainable + ".")
