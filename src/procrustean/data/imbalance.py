@@ -236,20 +236,18 @@ def _parted(source: ImageSet, indices: Indices, amount: float, seed: int) -> Hol
 def _refuse_small_source(splits: Splits, per_class: float, left_out: Sequence[int]) -> None:
     names = [splits.train.classes[label] for label in left_out]
     raise ConfigError(
-        f"{splits.name}: hold_out = {per_class:g} from the source leaves no image of {', '.join(map(repr, names[:5]))}"
-        + (f" and {len(names) - 5} more" if len(names) > 5 else "")
-        + "; hold out fewer"
+        f"{splits.name}: hold_out = {per_class:g} from the source leaves no image of {_first_of(names)}; hold out fewer"
     )
 
 
 def _refuse_empty_classes(splits: Splits) -> None:
     empty = [name for name, count in zip(splits.train.classes, splits.train.counts, strict=True) if count == 0]
     if empty:
-        raise DataError(
-            f"{splits.name}: no training image of class {', '.join(map(repr, empty[:5]))}"
-            + (f" and {len(empty) - 5} more" if len(empty) > 5 else "")
-            + "; add images or remove the class"
-        )
+        raise DataError(f"{splits.name}: no training image of class {_first_of(empty)}; add images or remove the class")
+
+
+def _first_of(names: Sequence[str]) -> str:
+    return ", ".join(map(repr, names[:5])) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
 
 
 def _split_hash(splits: Splits, indices: Indices, held: Indices, order: Indices) -> str:
