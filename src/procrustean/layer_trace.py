@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from .errors import DataError
 from .mixing import feature_of
+from .module_modes import kept_modes
 
 
 class ForwardTrace:
@@ -37,11 +38,10 @@ class ForwardTrace:
         def hook(path: str) -> Any:
             return lambda module, inputs, output: note(path, output)
 
-        modes = [(module, module.training) for module in model.modules()]
         hooks = [module.register_forward_hook(hook(path)) for path, module in self.modules.items()]
         try:
-            model.eval()
-            with torch.no_grad():
+            with kept_modes(model), torch.no_grad():
+                model.eval()
                 model(*args, **kwargs)
         except (TypeError, ValueError, IndexError, RuntimeError) as error:
             shapes = [tuple(value.shape) for value in (*args, *kwargs.values()) if isinstance(value, Tensor)]
@@ -54,8 +54,6 @@ class ForwardTrace:
         finally:
             for registration in hooks:
                 registration.remove()
-            for module, mode in modes:
-                module.training = mode
         # Flat outputs are those of the head, unless the whole network is one of vectors.
         maps = {path: found for path, found in self.outputs.items() if len(found[1]) > 2}
         self.outputs = {path: found for path, found in (maps or self.outputs).items() if self.calls[path] == 1}

@@ -18,6 +18,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from .attaching import attachments
 from .counting import label_of
 from .errors import ConfigError, DataError, LayerError
+from .module_modes import kept_modes
 
 On = Literal["auto", "mixed", "clean"]
 
@@ -90,7 +91,6 @@ def averaged_statistics(model: nn.Module) -> Iterator[Callable[[int], None]]:
     before.
     """
     layers = batch_norms(model)
-    modes = [(module, module.training) for module in model.modules()]
     momenta = [layer.momentum for layer in layers]
     before = [tuple(value.clone() for value in _statistics(layer)) for layer in layers]
     size = 0
@@ -107,8 +107,8 @@ def averaged_statistics(model: nn.Module) -> Iterator[Callable[[int], None]]:
 
     hooks = [layer.register_forward_pre_hook(weigh) for layer in layers]
     try:
-        model.train()
-        with torch.no_grad():
+        with kept_modes(model), torch.no_grad():
+            model.train()
             for layer in layers:
                 mean, var = _statistics(layer)
                 mean.zero_()  # what a momentum of 1 multiplies by 0 must not be infinite
@@ -125,8 +125,6 @@ def averaged_statistics(model: nn.Module) -> Iterator[Callable[[int], None]]:
             hook.remove()
         for layer, momentum in zip(layers, momenta, strict=True):
             layer.momentum = momentum
-        for module, mode in modes:
-            module.training = mode
 
 
 def _statistics(layer: _BatchNorm) -> tuple[Tensor, Tensor]:

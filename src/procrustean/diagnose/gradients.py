@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from collections.abc import Callable
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from typing import Any
 
 import torch
@@ -14,6 +14,7 @@ from ..layers import find_layer
 from ..losses import CrossEntropy
 from ..mfw import MFW
 from ..mixing import Mix, MixPoint
+from ..module_modes import kept_modes
 from ..widening import widened
 from .ratio import check_class_indices
 
@@ -114,7 +115,8 @@ def gradient_norms_at(
         return outputs[0]
 
     with ExitStack() as stack:
-        stack.enter_context(_evaluation_mode(model))
+        stack.enter_context(kept_modes(model))
+        model.eval()
         stack.enter_context(torch.enable_grad())
         # First, so that the kept output is the one before mixing.
         stack.callback(module.register_forward_hook(keep).remove)
@@ -132,15 +134,3 @@ def gradient_norms_at(
         (gradient,) = torch.autograd.grad(total, outputs[0])
     norms: Tensor = widened(gradient).flatten(1).norm(dim=1)
     return norms
-
-
-@contextmanager
-def _evaluation_mode(model: nn.Module) -> Iterator[None]:
-    """Evaluation mode inside; outside, each part has the mode it had before."""
-    before = [(module, module.training) for module in model.modules()]
-    model.eval()
-    try:
-        yield
-    finally:
-        for module, training in before:
-            module.training = training
