@@ -10,9 +10,8 @@ from ..report.results import Group, Statistic
 from ..report.standing import RULE, Mean, above, doubts, leader
 from .by_hand import by_hand
 from .definitions import Definitions
-from .page import NOTHING_BY_HAND
 from .store import Store
-from .wrapping import wrapped
+from .wrapping import paragraph
 
 INTRODUCTION = """\
 # Which method
@@ -95,11 +94,11 @@ def rankings(definitions: Definitions, store: Store) -> list[Ranking]:
 
 def advice_page(definitions: Definitions, store: Store, previous: str = "") -> str:
     """The whole page; parts of the previous one that were written by hand stay."""
-    parts = [INTRODUCTION, "## What to choose\n", by_hand(previous, "choice", NOTHING_BY_HAND)]
-    parts += ["## The numbers\n", wrapped(READ) + "\n"]
+    parts = [INTRODUCTION, "## What to choose\n", by_hand(previous, "choice")]
+    parts += ["## The numbers\n", paragraph(READ)]
     for ranking in rankings(definitions, store):
-        parts += [to_markdown(ranking_table(ranking)), wrapped(finding(ranking)) + "\n"]
-    parts += ["## What is not known\n", by_hand(previous, "limits", NOTHING_BY_HAND)]
+        parts += [to_markdown(ranking_table(ranking)), paragraph(finding(ranking))]
+    parts += ["## What is not known\n", by_hand(previous, "limits")]
     return "\n".join(parts).rstrip("\n") + "\n"
 
 

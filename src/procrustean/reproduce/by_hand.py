@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 
+NOTHING_YET = "Nothing has been written here yet."
 _BEGIN, _END = "<!-- by hand: {name} -->", "<!-- end of {name} -->"
 
 
-def by_hand(previous: str, name: str, otherwise: str) -> str:
+def by_hand(previous: str, name: str, otherwise: str = NOTHING_YET) -> str:
     """The part of this name of the page as it was, or a first text for it, between its marks.
 
     >>> page = by_hand("", "remarks", "None yet.")

@@ -15,7 +15,7 @@ from .held_out_note import held_out_note
 from .judging import judge, judgement_table, overall
 from .rendering import column_table, legend, measured_columns, overview_table
 from .store import Store
-from .wrapping import wrapped
+from .wrapping import paragraph, wrapped
 
 INTRODUCTION = """\
 # Reproduction
@@ -50,7 +50,6 @@ $ procrustean reproduce alpha --show --format latex
 Every run leaves one JSON file in `results/` with its settings, both seeds (that of the data and that of the training),
 counts, curves, confusion matrices, times and versions. [tables.md](tables.md) has the details.
 """
-NOTHING_BY_HAND = "Nothing has been written here yet."
 
 
 def reproduction_page(definitions: Definitions, store: Store, previous: str = "") -> str:
@@ -59,22 +58,18 @@ def reproduction_page(definitions: Definitions, store: Store, previous: str = ""
     parts = [
         INTRODUCTION,
         "## How to read this page\n",
-        _paragraph(WORDS),
-        _paragraph(legend()),
+        paragraph(WORDS),
+        paragraph(legend()),
         "## At a glance\n",
         _glance(definitions, cells),
         "## Discussion\n",
-        by_hand(previous, "discussion", NOTHING_BY_HAND),
+        by_hand(previous, "discussion"),
         *(_section(definitions.tables[name], store, found) for name, found in cells.items() if _seen(found)),
         _readings(definitions, store),
         _missing(definitions, store, cells),
         AGAIN,
     ]
     return "\n".join(part for part in parts if part).rstrip("\n") + "\n"
-
-
-def _paragraph(text: str) -> str:
-    return wrapped(text) + "\n"
 
 
 def _pages(definitions: Definitions) -> dict[str, TableSpec]:
@@ -98,7 +93,7 @@ def _glance(definitions: Definitions, cells: dict[str, list[Beside]]) -> str:
             f"In the {len(main)} measured cells of the main table, MFW and MFW-DRW differ from the paper by "
             f"{min(differences):+.1f} to {max(differences):+.1f} points ({' or '.join(map(str, seeds))} seeds each)."
         )
-    text = _paragraph(" ".join(lines)) + "\n" + to_markdown(_tally(cells))
+    text = paragraph(" ".join(lines)) + "\n" + to_markdown(_tally(cells))
     if _seen(cells.get("cifar", [])):
         text += "\n" + to_markdown(overview_table(definitions.tables["cifar"], cells["cifar"]))
     return text
@@ -126,10 +121,10 @@ def _section(spec: TableSpec, store: Store, cells: list[Beside]) -> str:
         lines += [to_markdown(column_table(spec, name, part)) for name, part in measured_columns(spec, found).items()]
     remarks = [f"{c.cell.row}, {c.cell.column}: {c.paper.note}" for c in cells if c.paper and c.paper.note and c.seeds]
     if remarks:
-        lines.append(_paragraph("Of the paper's numbers: " + "; ".join(remarks) + "."))
+        lines.append(paragraph("Of the paper's numbers: " + "; ".join(remarks) + "."))
     for note in (held_out_note(cells), spec.note):
         if note:
-            lines.append(_paragraph(note))
+            lines.append(paragraph(note))
     return "\n".join(lines)
 
 
@@ -141,17 +136,17 @@ def _readings(definitions: Definitions, store: Store) -> str:
             continue
         lines.append(f"### {spec.title}\n\n`{spec.name}` ({spec.place}).\n")
         for judgement in judgements:
-            lines += [to_markdown(judgement_table(spec, judgement)), _paragraph(judgement.text())]
+            lines += [to_markdown(judgement_table(spec, judgement)), paragraph(judgement.text())]
         if finding := overall(judgements):
-            lines.append(_paragraph(finding))
+            lines.append(paragraph(finding))
         if spec.note:
-            lines.append(_paragraph(spec.note))
+            lines.append(paragraph(spec.note))
     if not lines:
         return ""
     many, few = (100 * standard_error(0.75, [images] * 10) for images in (500, 3))
     head = (
         "## Which reading of the paper\n\n"
-        + _paragraph(
+        + paragraph(
             "Where the text leaves a choice, each reading is trained on what is left after 5000 images were cut from "
             "the source, equally of all classes, and judged on those: the standard error of an accuracy near 75 % is "
             f"then {many:.1f} points, while the paper's three images per class would give {few:.1f}. The test columns "
@@ -197,7 +192,7 @@ def _without_held_out(cells: dict[str, list[Beside]]) -> str:
     texts.append(
         f"`procrustean reproduce {tables} --held-out` trains the column's own runs, and what else of these is missing."
     )
-    return _paragraph(" ".join(texts))
+    return paragraph(" ".join(texts))
 
 
 def _could_hold_out(cell: Beside) -> bool:
