@@ -6,7 +6,7 @@ from pathlib import Path
 
 from ...errors import DataError
 from .listing import Listing, Problem
-from .lists import Line, found_file, listing_of, majority, read_lines
+from .lists import Line, folder_in, found_file, listing_of, majority, read_lines
 
 SPLITS = ("train", "val", "test")
 
@@ -33,19 +33,15 @@ def read(source: Path, lists: Path | None) -> Listing:
         lines[split] = list(read_lines(path, problems))
     every = [line for of_split in lines.values() for line in of_split]
     # Nothing says which class a label is but the folder that most of its images are in.
-    label_of = majority((_folder(line.path), line.label) for line in every)
-    folder_of = majority((line.label, _folder(line.path)) for line in every)
+    label_of = majority((folder_in(line.path), line.label) for line in every)
+    folder_of = majority((line.label, folder_in(line.path)) for line in every)
     classes = tuple(folder_of.get(label, f"label {label}") for label in range(len(label_of)))
 
     def fault(line: Line) -> str:
-        usual = label_of[_folder(line.path)]
-        return "" if line.label == usual else f"label {line.label}, but others of {_folder(line.path)} have {usual}"
+        usual = label_of[folder_in(line.path)]
+        return "" if line.label == usual else f"label {line.label}, but others of {folder_in(line.path)} have {usual}"
 
     return listing_of(source, lines, classes, fault=fault, elsewhere=_flat, problems=problems)
-
-
-def _folder(path: str) -> str:
-    return path.rpartition("/")[0].rpartition("/")[2]
 
 
 def _flat(path: str) -> str:

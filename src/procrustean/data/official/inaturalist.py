@@ -9,7 +9,7 @@ from typing import Any
 
 from ...errors import DataError
 from .listing import Listing, Problem
-from .lists import Line, found_file, listing_of, majority, read_lines, read_text
+from .lists import Line, folder_in, found_file, listing_of, majority, read_lines, read_text
 
 #: Our splits, and what the publishers call them. The labels of the official test images are not published.
 SPLITS = {"train": "train", "test": "val"}
@@ -40,8 +40,8 @@ def read(source: Path, lists: Path | None) -> Listing:
                 f"{' or '.join(map(str, folders))}; put one of them there, or name their folder with --lists"
             )
     every = [line for of_split in lines.values() for line in of_split]
-    count = max(names, default=-1) + 1 or len({_folder(line.path) for line in every})
-    label_of = majority((_folder(line.path), line.label) for line in every)
+    count = max(names, default=-1) + 1 or len({folder_in(line.path) for line in every})
+    label_of = majority((folder_in(line.path), line.label) for line in every)
     folder_of = majority((line.label, line.path.rpartition("/")[0].removeprefix("train_val2018/")) for line in every)
     unique = len(set(names.values())) == len(names)
     fallback = {label: folder_of.get(label, f"label {label}") for label in range(count)}
@@ -49,7 +49,7 @@ def read(source: Path, lists: Path | None) -> Listing:
 
     def fault(line: Line) -> str:
         # The folder of a species is called by its number.
-        folder = _folder(line.path)
+        folder = folder_in(line.path)
         usual = int(folder) if folder.isdigit() else label_of[folder]
         return "" if line.label == usual else f"label {line.label}, but it lies in the folder of {usual}"
 
@@ -72,7 +72,3 @@ def _annotated(path: Path, problems: list[Problem], names: dict[int, str]) -> It
             yield Line(f"{path.name}, image {number}", file, labels[image])
         else:
             problems.append(Problem("bad line", f"{path.name}, image {number}: {file}", "no annotation"))
-
-
-def _folder(path: str) -> str:
-    return path.rpartition("/")[0].rpartition("/")[2]

@@ -101,6 +101,15 @@ def majority(values: Iterable[tuple[Key, Value]]) -> dict[Key, Value]:
     return {key: min(of_key, key=lambda value: (-of_key[value], value)) for key, of_key in counts.items()}
 
 
+def folder_in(path: str) -> str:
+    """The name of the folder that a file lies in.
+
+    >>> folder_in("train/n01440764/1.jpg")
+    'n01440764'
+    """
+    return path.rpartition("/")[0].rpartition("/")[2]
+
+
 def found_file(name: str, folders: Iterable[Path]) -> Path | None:
     """The file in the first of the folders that has it."""
     return next((folder / name for folder in folders if (folder / name).is_file()), None)
