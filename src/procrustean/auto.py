@@ -31,6 +31,7 @@ from .ongoing_run import FinishedRun, begin_or_go_on
 from .plain_json import FORMAT
 from .preparing import Prepared, prepare
 from .report.chosen import COMPARISON, last_held_out, read_comparison
+from .run_places import RESULT_FILE
 from .tracking import Tool
 
 MINUTES = 30.0
@@ -94,7 +95,7 @@ def _compare(plan: Plan, folder: Path, minutes: float, reporter: Reporter, log: 
         for choice in choices:
             began = time.monotonic()
             path = folder / choice.name
-            if tried and began + longest > end and not (path / "result.json").exists():
+            if tried and began + longest > end and not (path / RESULT_FILE).exists():
                 tried.append(Candidate(choice, path, None))
                 continue
             try:
@@ -104,12 +105,12 @@ def _compare(plan: Plan, folder: Path, minutes: float, reporter: Reporter, log: 
                 continue
             if not done and stop():
                 raise Stopped(STOPPED_AMONG_MANY, stop.exit_code)
-            held_out = last_held_out(RunDirectory(path).read("result.json")) if done else None
+            held_out = last_held_out(RunDirectory(path).read(RESULT_FILE)) if done else None
             tried.append(Candidate(choice, path, held_out))
             longest = max(longest, time.monotonic() - began)
     reporter.close()  # bars of runs that were cut short
     best = best_of(tried, folder, minutes)
-    result = RunDirectory(best.path).read("result.json")
+    result = RunDirectory(best.path).read(RESULT_FILE)
     _tell(tried, best, worth_of(tried, best, result), folder, reporter)
     _, net = load_run(best.path, splits=plan.splits)
     return FinishedRun(best.path, result, net)

@@ -15,6 +15,7 @@ from .report.figures import training_progress
 from .report.formats import Table, to_markdown
 from .report.results import Group, group_results, load_result
 from .report.tables import comparison
+from .run_places import CONFIG_FILE
 
 #: Five classes keep 100 training images each, five keep 5.
 SETTING = {"source": "digits", "imbalance": "step", "rho": 20.0}
@@ -60,7 +61,7 @@ def run_demo(output: Path, *, seeds: int, epochs: int, reporter: Reporter) -> Ou
 
 def _trained(config: RunConfig, path: Path, reporter: Reporter) -> Path:
     try:
-        if not (path / "config.json").exists():
+        if not (path / CONFIG_FILE).exists():
             fit(config, run_dir=path, reporter=reporter)
         elif not RunDirectory(path).finished:
             resume(path, reporter=reporter)

@@ -18,6 +18,7 @@ from .engine.training import Training
 from .nets.classifier import Classifier
 from .passing_on import WithoutTest
 from .preparing import Prepared, check_identity
+from .run_places import CONFIG_FILE
 from .tracking import Tool, TrackingReporter
 
 if TYPE_CHECKING:
@@ -72,10 +73,10 @@ def begin_or_go_on(
         log: tool that is handed the numbers of every epoch.
         show: "held_out" while runs are compared by those images.
     """
-    if not (path / "config.json").exists():
+    if not (path / CONFIG_FILE).exists():
         new = prepared({})
         # While the images were loaded, another process with the same runs may have begun this one, or finished it.
-        if not (path / "config.json").exists():
+        if not (path / CONFIG_FILE).exists():
             directory = RunDirectory.create(path, config, identity_of(new), why)
             return OngoingRun(new, directory, reporter, stop=stop, log=log, show=show)
     directory, existing, identity = RunDirectory.open(path)

@@ -17,6 +17,7 @@ from .console import Reporter
 from .errors import ConfigError, one_of
 from .extras import installing
 from .passing_on import PassingOn
+from .run_places import CONFIG_FILE
 
 Tool = Literal["tensorboard", "wandb", "trackio"]
 #: Those with which a process logs one run at a time.
@@ -56,7 +57,7 @@ class TrackingReporter(PassingOn):
 
     def run_started(self, name: str, epochs: int, first_epoch: int) -> None:
         super().run_started(name, epochs, first_epoch)
-        begun = json.loads((self._directory / "config.json").read_text())
+        begun = json.loads((self._directory / CONFIG_FILE).read_text())
         self._classes = begun["identity"]["classes"]
         config = {**begun["config"], **begun["identity"]["recipe"]}
         try:

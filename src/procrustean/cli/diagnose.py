@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import tyro
 
 from ..errors import RunError
+from ..run_places import RESULT_FILE
 
 if TYPE_CHECKING:
     from ..diagnose.curves import Curves
@@ -131,14 +132,14 @@ def _written(diagnosis: Diagnosis, run: Path, output: Path, all_classes: bool) -
     from ..diagnose.kept_features import kept_epochs, load_features
     from ..report.results import Group, Result, load_result
 
-    result = Result(diagnosis.record, (run / "result.json").resolve())
+    result = Result(diagnosis.record, (run / RESULT_FILE).resolve())
     panel = Panel(diagnosis.curves.label, Group((result,)), (diagnosis.curves,))
     files = [_json_file(diagnosis, output)]
     for name in ("progress", "gradients", "deviation"):
         files += save(getattr(lines, name)([panel], all_classes=all_classes), output / name)
     files += save(bars.bars([panel]), output / "bars")
     if kept_epochs(run):
-        if load_features(run).train.shape[1] == 2 and (run / "result.json").exists():
+        if load_features(run).train.shape[1] == 2 and (run / RESULT_FILE).exists():
             files += save(plane.toy(load_result(run)), output / "plane")
         else:
             from ..diagnose.figures.embedding import tsne

@@ -23,7 +23,7 @@ from ..console import command_text
 from ..data.sources import place_of
 from ..errors import RunError
 from ..method_files import file_method, short_identity
-from ..run_places import no_run_at, resume_command
+from ..run_places import CONFIG_FILE, RESULT_FILE, no_run_at, resume_command
 from . import checkpoint
 from .claims import Claim
 
@@ -66,7 +66,7 @@ class RunDirectory:
             record["source_path"] = place
         try:
             directory._take(config)
-            checkpoint.write_atomically(directory.file("config.json"), _json(record))
+            checkpoint.write_atomically(directory.file(CONFIG_FILE), _json(record))
         except BaseException:
             directory.release()
             raise
@@ -76,7 +76,7 @@ class RunDirectory:
         try:
             self.path.mkdir(parents=True, exist_ok=True)
             self.claim()
-            if self.file("config.json").exists():
+            if self.file(CONFIG_FILE).exists():
                 self.refuse_reuse(config)
             # What a kill left of the first file that is written does not stand in the way of a second attempt.
             if not all(map(checkpoint.is_leftover, self.path.iterdir())):
@@ -91,7 +91,7 @@ class RunDirectory:
     def open(cls, path: Path) -> tuple[RunDirectory, RunConfig, dict[str, Any]]:
         """An existing run with its settings and identity."""
         directory = cls(path)
-        record = directory.read("config.json")
+        record = directory.read(CONFIG_FILE)
         if not isinstance(record, dict) or "format" not in record:
             raise RunError(f"{path}/config.json is not the configuration of a run; {directory._remedy}")
         if record["format"] != FORMAT:
@@ -134,14 +134,14 @@ class RunDirectory:
 
     def source_path(self) -> str | None:
         """Where the images were when the run was last trained, if they are files of the user's."""
-        path: str | None = self.read("config.json").get("source_path")
+        path: str | None = self.read(CONFIG_FILE).get("source_path")
         return path
 
     def remember_source(self, source: str) -> None:
         """Keep where the images have moved, for whatever uses the run later; its settings and their hash stay."""
-        record, place = self.read("config.json"), place_of(source)
+        record, place = self.read(CONFIG_FILE), place_of(source)
         if place is not None and place != record.get("source_path"):
-            checkpoint.write_atomically(self.file("config.json"), _json({**record, "source_path": place}))
+            checkpoint.write_atomically(self.file(CONFIG_FILE), _json({**record, "source_path": place}))
 
     def refuse_reuse(self, config: RunConfig) -> None:
         """Say why an existing run directory cannot take this run."""
@@ -180,7 +180,7 @@ class RunDirectory:
 
     @property
     def finished(self) -> bool:
-        return self.file("result.json").exists()
+        return self.file(RESULT_FILE).exists()
 
     def records(self) -> list[dict[str, Any]]:
         """The epochs so far; a last line cut short by a kill does not count."""
@@ -265,7 +265,7 @@ class RunDirectory:
 
     def finish(self, result: Mapping[str, Any]) -> None:
         """Write the result; from now on the run is complete and needs its checkpoints no more."""
-        checkpoint.write_atomically(self.file("result.json"), _json(result))
+        checkpoint.write_atomically(self.file(RESULT_FILE), _json(result))
         self.clear()
 
 

@@ -17,6 +17,7 @@ from ..errors import ConfigError, RunError
 from ..plain_json import FORMAT
 from ..predicting.loading import SPEC, load_model, model_folder, why_no_model
 from ..report.chosen import compared_in, worth_in
+from ..run_places import CONFIG_FILE, RESULT_FILE
 from .card import model_card
 from .examples import load_example
 from .formats import FILES, Format, write
@@ -53,7 +54,7 @@ def export(
     if form not in FILES:
         raise ConfigError(f"form = {form!r} received; accepted: {', '.join(map(repr, FILES))}")
     source = model_folder(model)
-    if not (source / "result.json").is_file():
+    if not (source / RESULT_FILE).is_file():
         raise RunError(
             f"{source} is not the folder of a finished run, so it cannot be exported: {why_no_model(source)}"
         )
@@ -64,8 +65,8 @@ def export(
         say(warning)
     with new_folder(folder) as draft:
         difference = write(form, loaded, frequencies, draft)
-        result = RunDirectory(source).read("result.json")
-        why: list[str] = RunDirectory(source).read("config.json").get("why", [])
+        result = RunDirectory(source).read(RESULT_FILE)
+        why: list[str] = RunDirectory(source).read(CONFIG_FILE).get("why", [])
         card = model_card(
             loaded.spec,
             result,

@@ -20,7 +20,7 @@ from ..preparing import known_source
 from ..recipes import data_set
 from ..report.chosen import chosen_run
 from ..report.result_file import load_result
-from ..run_places import no_run_at, resume_command
+from ..run_places import CONFIG_FILE, RESULT_FILE, no_run_at, resume_command
 from .model import Model, method_of
 from .spec import ModelSpec
 
@@ -58,13 +58,13 @@ def why_no_model(folder: Path) -> str:
     formats = ", ".join(sorted(p.name for p in folder.glob("model.*") if p.name != SPEC))
     if formats:
         return f"it holds {formats}, which {folder}/load.py uses"
-    if (folder / "result.json").is_file():
+    if (folder / RESULT_FILE).is_file():
         return "the run is finished, but its weights were removed; train it again in a new folder"
-    if (folder / "config.json").is_file():
+    if (folder / CONFIG_FILE).is_file():
         return f"the run is not finished; go on with: {resume_command(folder)}"
     if (folder / SPEC).is_file():
         return "the export is not whole; export the model again"
-    if runs := sorted(path.parent for path in folder.glob("*/result.json")):
+    if runs := sorted(path.parent for path in folder.glob(f"*/{RESULT_FILE}")):
         return f"it holds {len(runs)} run{'s' * (len(runs) > 1)}; name one of them, such as {runs[0]}"
     return "it is not the folder of a run, a comparison of methods or an export; give one that procrustean train wrote"
 
@@ -88,7 +88,7 @@ def spec_of(folder: Path) -> ModelSpec:
     try:
         if kept.is_file():
             return ModelSpec.from_json(_read(kept)["spec"])
-        kept = folder / "result.json"
+        kept = folder / RESULT_FILE
         return _spec_of_run(folder)
     except ProcrusteanError:
         raise

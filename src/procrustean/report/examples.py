@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from procrustean.errors import ProcrusteanError
 from procrustean.report.confusions import Confusion
 from procrustean.report.results import Group, Result
+from procrustean.run_places import CONFIG_FILE
 
 if TYPE_CHECKING:
     from procrustean.data.imageset import ImageSet, Splits
@@ -102,7 +103,7 @@ def _run_directory(result: Result) -> Path | None:
     if result.path is None or result.unfinished:
         return None
     folder = result.path.parent
-    return folder if all((folder / name).exists() for name in ("config.json", "model.safetensors")) else None
+    return folder if all((folder / name).exists() for name in (CONFIG_FILE, "model.safetensors")) else None
 
 
 def _load_without_download(**settings: Any) -> Splits:

@@ -23,7 +23,7 @@ from ..method_errors import failure_text
 from ..method_files import use_file
 from ..ongoing_run import ShownImages
 from ..run_names import Distinct
-from ..run_places import CANDIDATES
+from ..run_places import CANDIDATES, CONFIG_FILE
 from ..time_box import TimeBox
 from .checking import check_final, check_options, check_runs, check_space
 from .choosing import Choice, Score, choose, held_out_counts, options_text, score_of
@@ -146,7 +146,7 @@ class _Tuning:
         """Refuse what cannot be trained, before any of the candidates has cost time."""
         check_options(self.base, candidates)
         # What has begun was checked then, and images need not be loaded for what is finished.
-        new = [c for c in candidates if not (self.place(self._candidate(c, 0)) / "config.json").exists()]
+        new = [c for c in candidates if not (self.place(self._candidate(c, 0)) / CONFIG_FILE).exists()]
         if new:
             check_runs(self.base, new, self.sources)
             if self.elsewhere and self.budget.final_seeds:
