@@ -180,7 +180,17 @@ def _starter(
                 reporter.warn(finding)
             return ready
 
-        return begin_or_go_on(plan.config, path, prepared, reporter, why=plan.why, stop=stop, log=log, show=show)
+        return begin_or_go_on(
+            plan.config,
+            path,
+            prepared,
+            reporter,
+            why=plan.why,
+            stop=stop,
+            log=log,
+            show=show,
+            images=plan.source_hash,
+        )
 
     def turns() -> Iterator[None]:
         try:

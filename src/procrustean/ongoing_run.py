@@ -15,9 +15,11 @@ from .engine.record import identity_of, make_result
 from .engine.run_directory import RunDirectory, spelt_as
 from .engine.threads import sane_threads
 from .engine.training import Training
+from .errors import ImagesChanged, RunError
 from .nets.classifier import Classifier
 from .passing_on import WithoutTest
 from .preparing import Prepared, check_identity
+from .report.result_file import load_result
 from .run_places import CONFIG_FILE
 from .tracking import Tool, TrackingReporter
 
@@ -60,6 +62,7 @@ def begin_or_go_on(
     stop: Callable[[], bool],
     log: Tool | None = None,
     show: ShownImages = "test",
+    images: str | None = None,
 ) -> OngoingRun | None:
     """The run of these settings in a folder, claimed: new, or from where it was saved; None if it is finished.
 
@@ -72,6 +75,7 @@ def begin_or_go_on(
         stop: whether to save and end.
         log: tool that is handed the numbers of every epoch.
         show: "held_out" while runs are compared by those images.
+        images: `Plan.source_hash` of those that are there now; one that is finished has to be of the same.
     """
     if not (path / CONFIG_FILE).exists():
         new = prepared({})
@@ -85,6 +89,7 @@ def begin_or_go_on(
     directory.claim()
     try:
         if directory.finished:
+            _refuse_other_images(directory, config, images)
             directory.clear()
             directory.release()
             return None
@@ -94,6 +99,18 @@ def begin_or_go_on(
         directory.release()
         raise
     return OngoingRun(begun, directory, reporter, stop=stop, resume=True, log=log, show=show)
+
+
+def _refuse_other_images(finished: RunDirectory, config: RunConfig, images: str | None) -> None:
+    try:
+        trained_on = load_result(finished.path).data.get("source_hash")  # which early records do not have
+    except RunError:
+        return  # who reads the result tells that it is damaged
+    if None not in (trained_on, images) and trained_on != images:
+        raise ImagesChanged(
+            f"{finished.path} was trained on other images than {config.source} holds now. Put those back, or train on "
+            "those that are there now in another folder"
+        )
 
 
 class OngoingRun:

@@ -480,3 +480,24 @@ def test_candidates_on_images_that_were_changed_in_between_are_not_compared(tune
     assert tune(*arguments).code == 0  # all are finished and of the same images, which need not be there
     shutil.rmtree(first)
     assert tune(*arguments).code == 2
+
+
+def test_candidates_of_optuna_on_images_that_were_changed_in_between_are_not_compared(tune: Call, npz: Path) -> None:
+    arguments = ("--method", "mfw", "--over", "alpha=0.1..10", "--trials", 2, "--final-seeds", 0)
+    assert tune(*arguments).code == 0
+    first, second = sorted(Path("t/candidates").iterdir(), key=lambda path: (path / "result.json").stat().st_mtime_ns)
+    shutil.rmtree(second)
+    arrays = dict(np.load(npz))
+    np.savez(npz, **{**arrays, "train_images": arrays["train_images"] // 2})
+    refused = tune(*arguments)
+    assert refused.code == 2
+    assert f"{first}: trained on other images than {npz} holds now, so that candidates cannot be comp" in refused.err
+    assert not second.exists()
+
+
+def test_a_finished_search_needs_no_images(tune: Call, npz: Path) -> None:
+    arguments = ("--method", "mfw", "--over", "alpha=0.5,2")
+    before = tune(*arguments)
+    npz.unlink()
+    after = tune(*arguments)
+    assert (after.code, after.out) == (before.code, before.out) == (0, before.out)

@@ -9,6 +9,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
@@ -17,7 +18,7 @@ from procrustean.api import Stopped, fit
 from procrustean.config import RunConfig
 from procrustean.console import PlainReporter, SilentReporter
 from procrustean.engine.fleet import Member, memory_allows, run_fleet
-from procrustean.errors import ConfigError, ProcrusteanError, RunError
+from procrustean.errors import ConfigError, ImagesChanged, ProcrusteanError, RunError
 from procrustean.many import Outcome, fit_many
 from procrustean.processes import fit_in_processes
 
@@ -510,3 +511,17 @@ def test_a_source_that_cannot_be_loaded_is_tried_once(
     outcomes = fit_many([config(name) for name in "abc"])
     assert [str(outcome.error) for outcome in outcomes] == ["no connection"] * 3
     assert len(tried) == 1
+
+
+@pytest.mark.parametrize("classes", [(), ("class1", "class0")])
+def test_a_finished_run_of_other_images_is_told(
+    classes: tuple[str, ...], npz: Path, config: Callable[..., RunConfig]
+) -> None:
+    runs = [config("one", epochs=1, classes=classes), config("two", epochs=1, classes=classes, seed=1)]
+    fit_many(runs)
+    assert [outcome.error for outcome in fit_many(runs)] == [None, None]
+    arrays = dict(np.load(npz))
+    np.savez(npz, **{**arrays, "train_images": arrays["train_images"] // 2})
+    for run, outcome in zip(runs, fit_many(runs), strict=True):
+        assert isinstance(outcome.error, ImagesChanged)
+        assert f"{run.run_dir} was trained on other images than {npz} holds now" in str(outcome.error)

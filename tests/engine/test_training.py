@@ -262,8 +262,8 @@ METRICS = {
 }  # fmt: skip
 RECORD: dict[str, set[str]] = {
     "": {
-        "format", "label", "status", "finished_at", "config", "recipe", "data", "method", "selections", "curves", "seconds",
-        "images_per_second", "environment",
+        "format", "label", "status", "finished_at", "config", "recipe", "data", "method", "selections", "curves",
+        "seconds", "images_per_second", "environment",
     },
     "config": {"source", "imbalance", "rho", "data_seed", "hold_out", "net", "method", "options", "drw", "recipe"},
     "recipe": {"name", "epochs", "batch_size", "lr", "momentum", "weight_decay", "schedule", "net"},

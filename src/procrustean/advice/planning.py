@@ -50,6 +50,13 @@ class Plan:
     splits: Splits | None  # None for data sets that are not the user's own
     why: tuple[str, ...] = ()
 
+    @property
+    def source_hash(self) -> str | None:
+        """Of the user's images as the record of a run has it; None for data sets that are not the user's own."""
+        if self.splits is None:
+            return None
+        return (self.splits.only(self.config.classes) if self.config.classes else self.splits).hash
+
 
 def planned(
     config: RunConfig,

@@ -144,10 +144,9 @@ def _hash_of(config: RunConfig, images: Callable[[RunConfig], Splits] | None) ->
     if images is None or is_named(config.source):
         return None
     try:
-        splits = planned(config, load=images).splits
+        return planned(config, load=images).source_hash
     except ProcrusteanError:  # of which the run tells when its turn comes
         return None
-    return None if splits is None else splits.hash
 
 
 def _told_apart(runs: Sequence[PlannedRun]) -> tuple[PlannedRun, ...]:

@@ -13,6 +13,7 @@ from statistics import median
 from typing import Any
 
 from ..advice.planning import planned
+from ..api import run_directory_of
 from ..config import RunConfig
 from ..console import Reporter, SilentReporter
 from ..engine.run_directory import RunDirectory
@@ -141,6 +142,7 @@ class _Tuning:
         self.left_out: list[str] = []
         self.failed: list[str] = []  # why trainings on all images could not be ended
         self.records: dict[str, list[dict[str, Any]]] = {}
+        self.trained_on: dict[Path, str | None] = {}  # the hash of the images of each finished candidate
 
     def check(self, candidates: Sequence[Options]) -> None:
         """Refuse what cannot be trained, before any of the candidates has cost time."""
@@ -178,14 +180,17 @@ class _Tuning:
         return scores
 
     def _refuse_other_images(self, configs: Sequence[RunConfig]) -> None:
-        """RunError for finished candidates that were trained before the images were changed, if others were not."""
+        """RunError for finished candidates that were trained before the images were changed, if others were not.
+
+        Candidates come one after the other where Optuna suggests them, and all of them are compared in the end.
+        """
         outcomes = [outcome_of(self.place(config), None) for config in configs]
         finished = {o.path: o.result["data"].get("source_hash") for o in outcomes if o.result is not None}
-        if not finished or (len(finished) == len(configs) and len(set(finished.values())) == 1):
+        self.trained_on |= finished
+        if not self.trained_on or (len(finished) == len(configs) and len(set(self.trained_on.values())) == 1):
             return  # compared with one another alone, whatever the images are now
-        splits = planned(configs[0], load=self.sources).splits  # None for data sets that are not the user's own
-        now = None if splits is None else splits.hash
-        others = [str(path) for path, images in finished.items() if None not in (images, now) and images != now]
+        now = planned(configs[0], load=self.sources).source_hash
+        others = [str(path) for path, images in self.trained_on.items() if None not in (images, now) and images != now]
         if others:
             raise RunError(
                 f"{', '.join(others)}: trained on other images than {self.base.source} holds now, so that candidates "
@@ -276,8 +281,10 @@ class _Tuning:
             own = {name: value for name, value in config.options.items() if name in tried}
             return Distinct(self.reporter, options_text(own) if own else "")
 
-        outcomes = fit_many(
-            configs,
+        # What is finished is taken as it is: its images need not be there any more.
+        waiting = [config for config in configs if not _is_finished(run_directory_of(config))]
+        trained = fit_many(
+            waiting,
             sources=self.sources,
             width=self.budget.width,
             reporter=self.reporter,
@@ -285,6 +292,8 @@ class _Tuning:
             time_up=self.box.is_over,
             show=show,
         )
+        by_path = {outcome.path: outcome for outcome in trained}
+        outcomes = [by_path.get(path) or outcome_of(path, None) for path in map(run_directory_of, configs)]
         for outcome in outcomes:
             if outcome.elsewhere:
                 self.reporter.say(str(outcome.error))
@@ -292,6 +301,14 @@ class _Tuning:
                 raise RunError(f"{outcome.path} failed: {failure_text(outcome.error)}") from outcome.error
         # What another process was training is not finished, or it is by now.
         return [outcome_of(outcome.path, None) if outcome.elsewhere else outcome for outcome in outcomes]
+
+
+def _is_finished(path: Path) -> bool:
+    try:
+        directory, _, _ = RunDirectory.open(path)
+    except RunError:  # not begun, or damaged, which is told when its turn comes
+        return False
+    return directory.finished
 
 
 def _check(budget: Budget) -> None:
