@@ -57,11 +57,9 @@ def ldam_recipe(source: str) -> dict[str, Any] | None:
 
 
 def label_mixing_recipe(source: str) -> dict[str, Any] | None:
-    """What Cheng and Lin trained MAMix and re-ran Remix with, longer where there are more classes; the MFW paper
-    tells the batch of Remix on iNaturalist."""
+    """What Cheng and Lin trained MAMix and re-ran Remix with, longer where there are more classes."""
     long = {"epochs": 300, "schedule": "steps", "milestones": (150 / 300, 250 / 300), "decay": 0.1}
-    elsewhere: dict[str, dict[str, Any]] = {"tiny-imagenet": long, "inaturalist18": {"batch_size": 256}}
-    return published(source, long if source == "cifar100" else ldam_schedule(), elsewhere)
+    return published(source, long if source == "cifar100" else ldam_schedule(), {"tiny-imagenet": long})
 
 
 def decoupling_recipes() -> dict[str, dict[str, Any]]:

@@ -50,7 +50,7 @@ class TestPublished:
             "tiny-imagenet": {"erm", "focal", "class_balanced", "ldam", "cdt", "remix", "mamix", "mfw"},
             "tiered-imagenet": {"mfw"},
             "imagenet-lt": {"tau_norm", "crt", "lws", "oltr", "deconfound", "mfw"},
-            "inaturalist18": {"tau_norm", "crt", "lws", "bbn", "remix", "mamix", "mfw"},
+            "inaturalist18": {"tau_norm", "crt", "lws", "bbn", "remix", "mfw"},
         }
 
 
