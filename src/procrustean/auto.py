@@ -65,7 +65,7 @@ def fit_auto(
     if config.drw:
         raise ConfigError("method 'auto' tries methods with and without drw; leave it out")
     folder = run_directory_of(config)
-    machine = this_machine(config.device, most_seconds=60 * minutes / FEWEST_COMPARED)
+    machine = this_machine(config.device, 60 * minutes / FEWEST_COMPARED, config.precision)
     load = partial(load_images, say=reporter.say)
     plan = planned(_agreed(folder, config), splits=splits, machine=machine, load=load)
     _begin(folder, config, plan.config)

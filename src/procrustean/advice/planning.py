@@ -23,7 +23,7 @@ from ..recipes import PAPER
 from .cost import CAUTION, Machine, this_machine
 from .methods import advised
 from .pretrained import found_pretrained
-from .settings import EVALUATIONS, Settings, choose_settings, rate_for, settings_of
+from .settings import EVALUATIONS, Settings, at_least_fewest, choose_settings, rate_for, settings_of
 
 #: The share of each class that is set aside to choose and calibrate on, where there is no validation set.
 HOLD_OUT = 0.15
@@ -84,8 +84,9 @@ def planned(
     if open_method and config.options:
         given = ", ".join(config.options)
         raise ConfigError(f"options ({given}) received without the method they are for; name it: --method mfw")
-    machine = machine or this_machine(config.device)
+    machine = machine or this_machine(config.device, precision=config.precision)
     natural: int | None = None
+    size_given = config.image_size is not None
     if splits is None:
         natural, size = _size_to_load(config, machine)
         splits = load(replace(config, image_size=size))
@@ -102,7 +103,8 @@ def planned(
         return Plan(config, splits, tuple(why))
     trained = trained_on(config, splits)
     if is_open:
-        config, reason = _with_training(config, sum(trained), splits.train.images.shape[1:], machine)
+        shape = splits.train.images.shape[1:]
+        config, reason = _with_training(config, sum(trained), shape, machine, size_given=size_given)
         why += reason
     if config.method == ADVISED:
         advice = advised(trained)
@@ -142,7 +144,9 @@ def trained_on(config: RunConfig, splits: Splits) -> list[int]:
     return [int(n) for n in np.bincount(splits.train.labels[data.indices], minlength=len(splits.train.classes))]
 
 
-def settings_at(config: RunConfig, images: int, shape: tuple[int, ...], machine: Machine) -> Settings:
+def settings_at(
+    config: RunConfig, images: int, shape: tuple[int, ...], machine: Machine, *, size_given: bool = False
+) -> Settings:
     """Network, epochs and batch for images whose size is decided.
 
     Args:
@@ -150,22 +154,25 @@ def settings_at(config: RunConfig, images: int, shape: tuple[int, ...], machine:
         images: trained on.
         shape: (height, width, channels) of the images.
         machine: where they are trained on.
+        size_given: whether the user asked for that size, and so for what it costs, as who names a network does.
     """
     height, width, channels = shape
     side = max(height, width)
     if config.net is not None:
-        return settings_of(config.net, side, images, channels, machine, pretrained=config.pretrained is not None)
+        pretrained_given = config.pretrained is not None
+        return at_least_fewest(settings_of(config.net, side, images, channels, machine, pretrained=pretrained_given))
     pretrained = found_pretrained(side, channels) if config.pretrained is None else None
     chosen = choose_settings(images, side, channels, machine, pretrained)
-    # These images cannot be resized, or a size was asked for.
-    return chosen if chosen.size == side else _at_size(side, images, channels, machine)
+    if chosen.size != side:  # these images cannot be resized, or a size was asked for
+        chosen = _at_size(side, images, channels, machine)
+    return at_least_fewest(chosen) if size_given else chosen
 
 
 def _with_training(
-    config: RunConfig, images: int, shape: tuple[int, ...], machine: Machine
+    config: RunConfig, images: int, shape: tuple[int, ...], machine: Machine, *, size_given: bool
 ) -> tuple[RunConfig, list[str]]:
     height, width, _ = shape
-    chosen = settings_at(config, images, shape, machine)
+    chosen = settings_at(config, images, shape, machine, size_given=size_given)
     filled = replace(
         config,
         net=config.net or chosen.net,
@@ -184,6 +191,8 @@ def _with_training(
         f"{filled.net} on images of {width} x {height}, {epochs} in batches of {filled.batch_size}: what "
         f"{where} trains on {images} images in about {duration_text(seconds)}, {CAUTION}"
     )
+    if config.epochs is None and seconds > machine.budget:
+        text += "; --epochs for fewer"
     if chosen.pretrained and config.net is None:
         text += ", starting from the pretrained weights that are in the cache"
     return filled, [text]

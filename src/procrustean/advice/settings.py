@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from .cost import Machine
 
@@ -36,6 +36,14 @@ class Settings:
     pretrained: bool = False
 
 
+def at_least_fewest(chosen: Settings) -> Settings:
+    """The settings with the epochs that a training needs, whatever they cost: who names a network has accepted that."""
+    fewest = PRETRAINED_EPOCHS if chosen.pretrained else FEWEST_EPOCHS
+    if chosen.epochs >= fewest:
+        return chosen
+    return replace(chosen, epochs=fewest, seconds=chosen.seconds * fewest / chosen.epochs)
+
+
 def choose_settings(images: int, side: int, channels: int, machine: Machine, pretrained: str | None = None) -> Settings:
     """The largest network that the machine trains long enough within its budget; else the smallest, as long as it can.
 
@@ -61,14 +69,14 @@ def choose_settings(images: int, side: int, channels: int, machine: Machine, pre
 def settings_of(
     net: str, size: int, images: int, channels: int, machine: Machine, *, pretrained: bool = False
 ) -> Settings:
-    """A network at a size with the epochs that it gets."""
+    """A network at a size with the epochs that the budget allows."""
     speed = machine.images_per_second(net, channels, size)
     affordable = int(machine.budget * speed / images)
     wanted = PRETRAINED_EPOCHS if pretrained else min(MOST_EPOCHS, max(FEWEST_EPOCHS, SHOWN[machine.device] // images))
     epochs = max(1, min(wanted, affordable))
     batch = batch_for(images, size, machine)
     rate = PRETRAINED_RATE if pretrained else rate_for(batch)
-    return Settings(net, size, epochs, batch, rate, epochs * images / speed, pretrained)
+    return Settings(net, size, epochs, batch, rate, machine.seconds(net, channels, size, epochs * images), pretrained)
 
 
 def batch_for(images: int, side: int, machine: Machine) -> int:

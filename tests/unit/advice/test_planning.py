@@ -11,6 +11,7 @@ from PIL import Image
 from procrustean.advice import planning, pretrained
 from procrustean.advice.cost import Machine
 from procrustean.advice.planning import HOLD_OUT, planned
+from procrustean.advice.settings import FEWEST_EPOCHS
 from procrustean.config import ADVISED, AUTO, RunConfig
 from procrustean.data.imageset import ImageSet, Splits
 from procrustean.errors import ConfigError
@@ -72,6 +73,28 @@ def test_what_was_given_stays(folder: Path) -> None:
     assert plan.config == given  # a named method also leaves it to the user what is held out
     assert plan.splits is not None
     assert plan.splits.train.images.shape[1] == 16
+
+
+@pytest.mark.parametrize("given", [{"net": "resnet32"}, {"net": "small", "image_size": 120}, {"image_size": 120}])
+def test_who_names_a_network_or_a_size_gets_epochs_enough_and_the_expected_time(
+    folder: Path, given: dict[str, object]
+) -> None:
+    slow = Machine("cpu", 1, 0.5)
+    plan = planned(replace(RunConfig(str(folder), method="erm"), **given), machine=slow)  # type: ignore[arg-type]
+    assert (plan.config.epochs, plan.config.evaluate_every) == (FEWEST_EPOCHS, 1)
+    assert plan.why[-1].startswith(f"{plan.config.net} on images of")
+    assert "30 epochs in batches" in plan.why[-1]
+    assert plan.why[-1].endswith("reckoned at half the usual speed; --epochs for fewer")
+    fewer = planned(replace(RunConfig(str(folder), method="erm", epochs=2), **given), machine=slow)  # type: ignore[arg-type]
+    assert fewer.config.epochs == 2
+    assert "--epochs" not in fewer.why[-1]
+
+
+def test_what_the_library_chooses_itself_stays_within_the_budget(folder: Path) -> None:
+    plan = planned(RunConfig(str(folder), method="erm"), machine=Machine("cpu", 1, 0.05))
+    assert plan.config.epochs is not None
+    assert plan.config.epochs < FEWEST_EPOCHS
+    assert not any("--epochs" in line for line in plan.why)
 
 
 def test_another_recipe_is_not_touched() -> None:
@@ -149,6 +172,6 @@ def test_weights_in_the_cache_are_found_and_used(
 
 
 def test_the_plan_does_not_depend_on_how_busy_the_machine_is(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(planning, "this_machine", lambda device: CPU)
+    monkeypatch.setattr(planning, "this_machine", lambda device, precision: CPU)
     first, second = (planned(RunConfig(str(folder), method=ADVISED)).config for _ in range(2))
     assert first.hash == second.hash

@@ -1,9 +1,19 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
-from procrustean.advice.cost import BUDGET, Machine, multiply_adds
-from procrustean.advice.settings import FEWEST_EPOCHS, MOST_EPOCHS, batch_for, choose_settings, settings_of
+from procrustean.advice.cost import BF16_GAIN, BUDGET, Machine, multiply_adds
+from procrustean.advice.settings import (
+    FEWEST_EPOCHS,
+    MOST_EPOCHS,
+    PRETRAINED_EPOCHS,
+    at_least_fewest,
+    batch_for,
+    choose_settings,
+    settings_of,
+)
 from procrustean.errors import ConfigError
 from procrustean.recipes import RECIPES
 
@@ -52,6 +62,26 @@ def test_pretrained_weights_are_taken_where_the_time_allows() -> None:
     assert found.pretrained
     assert found.lr == 0.01
     assert not choose_settings(500_000, 300, 3, CPU, "resnet18").pretrained
+
+
+def test_a_named_network_gets_the_epochs_that_a_training_needs() -> None:
+    short = settings_of("resnet32", 64, 3000, 3, CPU)
+    enough = at_least_fewest(short)
+    assert (short.epochs < FEWEST_EPOCHS, enough.epochs) == (True, FEWEST_EPOCHS)
+    assert enough.seconds == pytest.approx(short.seconds * FEWEST_EPOCHS / short.epochs)
+    tuned = at_least_fewest(settings_of("resnet18", 64, 30_000, 3, CPU, pretrained=True))
+    assert tuned.epochs == PRETRAINED_EPOCHS
+    long = settings_of("small", 32, 300, 3, CPU)
+    assert at_least_fewest(long) is long
+
+
+def test_that_a_cpu_computes_in_bf16_shortens_the_told_time_and_changes_no_choice() -> None:
+    in_bf16 = Machine("cpu", 2, BUDGET["cpu"], bf16=True)
+    for side in (32, 64):
+        plain, fast = choose_settings(600, side, 3, CPU), choose_settings(600, side, 3, in_bf16)
+        assert replace(fast, seconds=plain.seconds) == plain
+        assert fast.seconds == pytest.approx(plain.seconds / BF16_GAIN)
+    assert settings_of("small", 32, 600, 3, in_bf16) == settings_of("small", 32, 600, 3, CPU)
 
 
 def test_batches_grow_with_the_images() -> None:
