@@ -13,6 +13,7 @@ import pytest
 
 from procrustean import auto, fit, methods
 from procrustean.advice.methods import Choice
+from procrustean.advice.planning import planned
 from procrustean.config import RunConfig
 from procrustean.console import SilentReporter
 from procrustean.data.imageset import ImageSet, Splits
@@ -58,6 +59,15 @@ def test_the_schedule_of_another_method() -> None:
         assert on_cifar10(method=method) == []
     for recipe in ("own", "paper", "cifar-steps"):
         assert on_cifar10(method="ldam", recipe=recipe) == []
+
+
+@pytest.mark.parametrize("counts", [(3, 2), (8, 7), (15, 10)])
+def test_batches_that_the_library_chose_itself_are_not_warned_about(counts: tuple[int, ...]) -> None:
+    splits = Splits("mine", pictures(counts), pictures((6, 6), 1))
+    plan = planned(RunConfig("mine", method="erm", device="cpu"), splits=splits)
+    assert not any("--batch-size" in finding for finding in lint(prepare(plan.config, splits=splits)))
+    given = replace(plan.config, batch_size=16, lr=0.025)
+    assert any("choose a smaller --batch-size" in finding for finding in lint(prepare(given, splits=splits)))
 
 
 def test_sampler_and_weights() -> None:

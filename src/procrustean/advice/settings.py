@@ -21,6 +21,8 @@ FEWEST_EPOCHS, MOST_EPOCHS = 30, 200
 PRETRAINED_EPOCHS, PRETRAINED_RATE = 15, 0.01
 PRETRAINED_SIDE = {"cpu": 64, "cuda": 224}
 EVALUATIONS = 20
+#: Steps of an epoch below which a batch is too large for so few images, and the batch below which none is made smaller.
+FEWEST_STEPS, SMALLEST_BATCH = 3, 4
 
 
 @dataclass(frozen=True)
@@ -80,7 +82,7 @@ def settings_of(
 
 
 def batch_for(images: int, side: int, machine: Machine) -> int:
-    """Small enough for several dozen steps an epoch, large enough for the device.
+    """Small enough for several dozen steps an epoch, or of very few images for three; large enough for the device.
 
     A last batch of one image is avoided where its last feature map may be a single pixel, which batch normalisation
     cannot normalise.
@@ -88,7 +90,11 @@ def batch_for(images: int, side: int, machine: Machine) -> int:
     size = 64 if images >= 2000 else 32 if images >= 300 else 16
     if machine.device == "cuda" and images >= 10_000:
         size = 128
-    return size + (images % size == 1 and side <= 32)
+    while size > SMALLEST_BATCH and images < FEWEST_STEPS * size:
+        size //= 2
+    while side <= 32 and images > 1 and images % size == 1:
+        size += 1
+    return size
 
 
 def rate_for(batch: int) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ..advice.settings import FEWEST_STEPS, SMALLEST_BATCH
 from ..methods.cmo import FIRST, LAST, Pasting
 from ..preparing import Prepared
 from ..recipe import lr_table
@@ -9,7 +10,6 @@ from ..recipes import PAPER, RECIPES
 
 #: How far rate over batch may be from the recipe's, either way.
 FACTOR = 4.5
-FEWEST_STEPS = 3
 #: Share of the highest rate at which no training should end.
 HIGH = 0.3
 #: What the MFW paper's schedules were made for.
@@ -45,7 +45,8 @@ def short_schedule(prepared: Prepared) -> list[str]:
             f"{recipe.warmup_epochs} of warm-up; train longer"
         )
     steps = -(-images // recipe.batch_size)
-    if steps < FEWEST_STEPS:
+    # One more than the smallest batch keeps the last image from being alone in its own.
+    if steps < FEWEST_STEPS and recipe.batch_size > SMALLEST_BATCH + 1:
         text = f"batches of {recipe.batch_size} make only {steps} step{'s' * (steps > 1)} per epoch of {images} images"
         found.append(f"{text}; choose a smaller --batch-size")
     return found

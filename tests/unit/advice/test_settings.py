@@ -90,6 +90,16 @@ def test_batches_grow_with_the_images() -> None:
     assert [batch_for(64 * 40 + 1, side, CPU) for side in (32, 64)] == [65, 64]
 
 
+def test_very_few_images_get_batches_that_make_three_steps() -> None:
+    assert [batch_for(n, 64, CPU) for n in (47, 24, 23, 12, 5)] == [8, 8, 4, 4, 4]
+    assert all(-(-n // batch_for(n, side, CPU)) >= 3 for side in (32, 64) for n in range(10, 300))
+
+
+def test_no_image_is_alone_in_the_last_batch_where_that_cannot_be_normalised() -> None:
+    assert [n for n in range(2, 5000) if n % batch_for(n, 32, CPU) == 1] == []
+    assert batch_for(1, 32, CPU) == 4
+
+
 def test_more_threads_more_epochs() -> None:
     slow, fast = Machine("cpu", 1, 120.0), Machine("cpu", 16, 120.0)
     assert settings_of("resnet20", 32, 3000, 3, fast).epochs > settings_of("resnet20", 32, 3000, 3, slow).epochs
