@@ -157,8 +157,6 @@ class RunConfig:
         if self.rho is not None:
             # 100 and 100.0 are the same setting and must have the same hash.
             object.__setattr__(self, "rho", float(self.rho))
-        if self.hold_out is None and self.method not in (ADVISED, AUTO):
-            object.__setattr__(self, "hold_out", 0)
         if self.hold_out is not None and float(self.hold_out).is_integer():
             object.__setattr__(self, "hold_out", int(self.hold_out))
         object.__setattr__(self, "options", {name: _plain_option(value) for name, value in self.options.items()})
@@ -166,7 +164,9 @@ class RunConfig:
         self.settle()
 
     def settle(self) -> None:
-        """Say which code a method of one's own is: the file may be edited before the run is over."""
+        """Say what is held out with a named method, and which code one of one's own is: its file may be edited."""
+        if self.hold_out is None and self.method not in (ADVISED, AUTO):
+            object.__setattr__(self, "hold_out", 0)
         object.__setattr__(self, "method", pinned_name(self.method))
 
     def check(self) -> None:

@@ -398,6 +398,21 @@ def test_a_validation_split_decides_where_nothing_is_held_out(tune: Call, npz: P
     assert (shown.code, "| MFW " in shown.out) == (0, True)
 
 
+@pytest.mark.parametrize(("given", "hold_out"), [((), 0), (("--hold-out", 2), 2), (("--hold-out-from", "source"), 3)])
+def test_a_validation_split_decides_unless_training_images_are_asked_for(
+    given: tuple[object, ...], hold_out: int, npz: Path, call: Call
+) -> None:
+    arguments = ("tune", npz, *TINY, "--method", "mfw", *given, "--print-config")
+    assert yaml.safe_load(call(*arguments).out)["hold_out"] == (hold_out or 3)
+    with np.load(npz) as arrays:
+        own = {f"val_{name}": arrays[f"test_{name}"][::2] for name in ("images", "labels")}
+        np.savez(npz, **arrays, **own)
+    answer = call(*arguments)
+    assert yaml.safe_load(answer.out)["hold_out"] == hold_out
+    judges = "held-out images" if hold_out else "the images of the validation split"
+    assert f"# Candidates, judged on {judges}:" in answer.out
+
+
 @pytest.mark.parametrize("name", ["result.json", "config.json"])
 @pytest.mark.parametrize("content", ['{"format": 1, "label": "MF', "[]", '{"format": 1}'])
 def test_a_damaged_candidate_is_named_with_what_to_do(content: str, name: str, tune: Call) -> None:

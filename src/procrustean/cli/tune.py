@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -31,9 +31,9 @@ class Tune(ConfigCommand):
 
     source: Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="SOURCE")]
     """Data set: digits, cifar10, cifar100, an .npz file, or a folder of images (one folder per class)."""
-    hold_out: float = 3
+    hold_out: float | None = None
     """Training images per class that decide, or below 1 their share, and are not trained on while they do; 0: the
-    validation split decides, as do the 3 validation images per class of tiered-imagenet-tuning for tiered-imagenet."""
+    validation split decides, which is the default where there is one (as for tiered-imagenet), else 3."""
     choose_on: str | None = None
     """Data set on which the options are chosen; default SOURCE itself, for tiered-imagenet its tuning classes."""
     over: tuple[str, ...] = ()
@@ -71,12 +71,14 @@ class Tune(ConfigCommand):
         from ..tuning.one_search import refuse_another_search
         from ..tuning.spaces import default_space, grid, read_space, samples
         from ..tuning.tune import Budget, tune
-        from ..tuning.tuning_sets import candidate_settings
+        from ..tuning.tuning_sets import candidate_settings, default_hold_out
         from .outcome import comparisons_of, finished_results
 
         reported = RunConfig(**{f.name: getattr(self, f.name) for f in fields(RunConfig) if f.name != "run_dir"})
         use_file(reported.method)
         recipe_of(reported)  # what is wrong with the settings is said before anything is trained
+        if self.hold_out is None:
+            reported = replace(reported, hold_out=default_hold_out(reported, self.choose_on))
         base = candidate_settings(reported, self.choose_on)
         space = read_space(base.method, self.over) if self.over else default_space(base.method, self.source)
         check_space(base, space)

@@ -26,6 +26,8 @@ PREPARED = {
     "imagenet-lt": "ImageNet-LT, 115846 training photographs of 1000 classes",
     "inaturalist18": "iNaturalist 2018, 437513 training photographs of 8142 species",
 }
+#: Of these, the data sets that come with validation images.
+VALIDATED = ("tiered-imagenet", "tiered-imagenet-tuning", "imagenet-lt")
 PATHS = {
     "FILE.npz": "arrays train_images, train_labels and, if there are, test_*, val_* and classes",
     "FOLDER": "image files as FOLDER/class/image or FOLDER/{train,val,test}/class/image",
@@ -134,6 +136,22 @@ def is_files(source: str) -> bool:
     """Whether a source is a folder, table or saved data set of image files."""
     path = _reachable(source)
     return bool(source) and not is_named(source) and (path.is_dir() or path.suffix.lower() in TABLES)
+
+
+def has_validation(source: str, on_bad_image: Literal["error", "skip"] = "error") -> bool:
+    """Whether a source has a validation split, told without reading an image; one that is not there has none."""
+    if not source or is_named(source):
+        return source in VALIDATED
+    path = _reachable(source)
+    if not path.exists():
+        return False
+    if is_files(source):
+        return "val" in list_source(source, on_bad_image).named
+    if path.suffix.lower() != ".npz":
+        return False
+    from procrustean.data.plain_npz import read_arrays
+
+    return bool(read_arrays(path, only=("val_labels",)))
 
 
 def _reachable(source: str) -> Path:

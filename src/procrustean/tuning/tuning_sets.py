@@ -6,9 +6,27 @@ from dataclasses import replace
 
 from ..config import RunConfig
 from ..data.official.step_tiered import VAL_IMAGES
+from ..data.sources import has_validation
 
 #: The data set that is reported -> the one that options are chosen on.
 TUNING_SETS = {"tiered-imagenet": "tiered-imagenet-tuning"}
+
+
+#: Training images per class that decide where the source has no validation split; the paper's number.
+PER_CLASS = 3
+
+
+def default_hold_out(reported: RunConfig, choose_on: str | None) -> int:
+    """What is held out where the user says nothing: 0, so that the validation split decides, or else three per class.
+
+    Args:
+        reported: settings of the training with the chosen options.
+        choose_on: source that options are chosen on, if it was named.
+    """
+    if reported.hold_out_from == "source":  # who says where they are to be taken from wants some held out
+        return PER_CLASS
+    source = choose_on or TUNING_SETS.get(reported.source, reported.source)
+    return 0 if has_validation(source, reported.on_bad_image) else PER_CLASS
 
 
 def candidate_settings(reported: RunConfig, choose_on: str | None) -> RunConfig:

@@ -10,6 +10,7 @@ from PIL import Image
 
 from procrustean.config import RunConfig
 from procrustean.data import describe_sources, load_source
+from procrustean.data.sources import VALIDATED, has_validation
 from procrustean.errors import ConfigError, DataError
 
 
@@ -59,6 +60,25 @@ def test_a_path_is_as_good_as_its_text(tmp_path):
     text, path = RunConfig(str(tmp_path / "toy.npz")), RunConfig(tmp_path / "toy.npz")
     assert (path, path.hash) == (text, text.hash)
     assert RunConfig.from_json({"source": tmp_path / "toy.npz"}) == text
+
+
+def test_whether_there_is_a_validation_split_is_told_without_reading_an_image(tmp_path):
+    for split in ("train", "valid"):
+        for name in ("a", "b"):
+            (tmp_path / "mine" / split / name).mkdir(parents=True)
+            (tmp_path / "mine" / split / name / "0.png").write_bytes(b"no image")
+    rows = [f"mine/train/{name}/0.png,{name},train" for name in "ab"]
+    for file, more in (("with.csv", ["mine/valid/a/0.png,a,val"]), ("without.csv", [])):
+        (tmp_path / file).write_text("\n".join(["path,label,split", *rows, *more]))
+    plain = {"train_images": np.zeros((2, 2, 2), np.uint8), "train_labels": np.array([0, 1])}
+    np.savez(tmp_path / "without.npz", **plain)
+    np.savez(tmp_path / "with.npz", **plain, val_images=plain["train_images"], val_labels=plain["train_labels"])
+    (tmp_path / "other.zip").touch()
+    for name in ("mine", "with.csv", "with.npz"):
+        assert has_validation(str(tmp_path / name))
+    for name in ("mine/train", "without.csv", "without.npz", "other.zip", "not-there"):
+        assert not has_validation(str(tmp_path / name))
+    assert [name for name in describe_sources() if has_validation(name)] == [*VALIDATED]
 
 
 def test_image_size_is_for_folders():

@@ -13,7 +13,7 @@ from procrustean.config import RunConfig
 from procrustean.data.official import step_tiered
 from procrustean.data.official.layouts import layout_of
 from procrustean.data.official.prepare import plan, prepare
-from procrustean.tuning.tuning_sets import candidate_settings
+from procrustean.tuning.tuning_sets import candidate_settings, default_hold_out
 
 Call = Callable[..., Any]
 TINY = ("--net", "small", "--epochs", 2, "--batch-size", 8, "--device", "cpu", "--precision", "fp32", "--quiet")
@@ -84,6 +84,21 @@ def test_what_the_final_data_set_does_not_allow_is_said_before_anything_is_train
     assert answer.code == 2
     assert "photos" in answer.err
     assert not Path("t").exists()
+
+
+@pytest.mark.parametrize(
+    ("source", "choose_on", "expected"),
+    [
+        ("tiered-imagenet", None, 0),
+        ("tiered-imagenet", "tiered-imagenet", 0),
+        ("tiered-imagenet", "cifar10", 3),
+        ("imagenet-lt", None, 0),
+        ("cifar10", None, 3),
+        ("not-there", None, 3),
+    ],
+)
+def test_how_many_images_decide_if_nothing_is_said(source: str, choose_on: str | None, expected: int) -> None:
+    assert default_hold_out(RunConfig(source), choose_on) == expected
 
 
 @pytest.mark.parametrize(
