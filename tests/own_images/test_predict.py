@@ -95,6 +95,26 @@ def test_probabilities_and_batches(run: Path, colours: Path) -> None:
     assert model.probabilities(images[:0]).shape == (0, 3)
 
 
+@pytest.mark.parametrize("kind", [str, Path])
+def test_a_single_path_is_as_good_as_a_list_of_it(kind: type, run: Path, colours: Path) -> None:
+    image = colours / "test" / "red" / "000.png"
+    assert list(predict(run, kind(image))) == list(predict(run, [image]))
+    assert len(list(predict(run, kind(colours / "test")))) == 24
+    with pytest.raises(DataError, match="an empty path received"):
+        predict(run, "")
+
+
+def test_a_table_is_called_so(run: Path, colours: Path, call: Call, tmp_path: Path) -> None:
+    image = colours / "test" / "red" / "000.png"
+    (tmp_path / "list.csv").write_text(f"path,label\n{image},red\n")
+    shutil.copy(image, tmp_path / "image.csv")
+    answer = call("predict", run, "list.csv", "image.csv")
+    assert answer.code == 1
+    heading, listed, shown = csv.reader(answer.out.splitlines())
+    assert (heading[-1], listed[-1]) == ("problem", "a table; give the images or folders themselves")
+    assert (shown[0], shown[-1]) == ("image.csv", "")
+
+
 def test_a_prior_moves_probabilities_towards_its_classes(run: Path, colours: Path) -> None:
     path = [colours / "test"]
     shares = {}

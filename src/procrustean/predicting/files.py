@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,8 +19,11 @@ from ..data.image_files import (
     headers,
 )
 from ..data.imageset import Images
+from ..data.sources import TABLES
 from ..errors import DataError
 from ..paths import expanded
+
+A_TABLE = "a table; give the images or folders themselves"
 
 
 @dataclass(frozen=True)
@@ -31,11 +35,13 @@ class Collected:
     passed_over: int  # files of folders that are no images, and do not end as if they were
 
 
-def collect(paths: Sequence[str | Path]) -> Collected:
-    """The images at these paths, folders with all that is below them.
+def collect(paths: str | Path | Sequence[str | Path]) -> Collected:
+    """The images at these paths, or at a single one, folders with all that is below them.
 
     A file of a folder is an image if its content says so. What is neither that nor named like one is passed over.
     """
+    if isinstance(paths, str | os.PathLike):  # a text would be a sequence of letters
+        paths = [paths]
     if not paths:
         raise DataError("no images to classify received; give image files, or folders with images, behind the model")
     files: list[ImageFile] = []
@@ -54,7 +60,9 @@ def collect(paths: Sequence[str | Path]) -> Collected:
             files += [file for file in below if file.name not in passed]
             other += len(passed)
         elif path.exists():
-            files.append(ImageFile(str(path), path, "", ""))
+            file = ImageFile(str(path), path, "", "")
+            files.append(file)
+            bad |= _table_by_its_name(file)
         else:
             raise DataError(f"{given}: there is no such file or folder")
     if not files:
@@ -71,6 +79,15 @@ def batches(
         part = found.files[start : start + size]
         bad: Problems = {file.name: found.bad[file.name] for file in part if file.name in found.bad}
         yield part, decoded(part, shape, bad), bad
+
+
+def _table_by_its_name(file: ImageFile) -> Problems:
+    """What to say of a table, which `train` takes as a source; nothing of an image that is only called like one."""
+    if _suffix(file) not in TABLES:
+        return {}
+    unread: Problems = {}
+    headers([file], unread)
+    return {name: A_TABLE for name, problem in unread.items() if problem == NOT_AN_IMAGE}
 
 
 def _suffix(file: ImageFile) -> str:

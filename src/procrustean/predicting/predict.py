@@ -42,7 +42,7 @@ class Prediction:
 
 def predict(
     model: str | Path | Model,
-    paths: Sequence[str | Path],
+    paths: str | Path | Sequence[str | Path],
     *,
     prior: str | Mapping[str, float] | None = None,
     thresholds: str | Path | Mapping[str, float | None] | None = None,
@@ -55,7 +55,7 @@ def predict(
 
     Args:
         model: folder of a run or an export, or a loaded model.
-        paths: of images and folders.
+        paths: of images and folders, or a single one.
         prior: class frequencies where the images come from: "balanced", "train", a .json or .csv file, or a mapping;
             by default those built into an export, else those that the network's scores stand for
             (`Calibration.own_prior`), with which the classes stay as it ranks them.
