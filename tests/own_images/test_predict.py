@@ -283,6 +283,17 @@ def test_a_run_without_held_out_images_is_not_calibrated(colours: Path, tmp_path
     assert ["the prior may do so a second time" in text for text in said] == [False, True, False, False]
 
 
+def test_held_out_images_of_one_class_alone_are_not_called_none(colours: Path, tmp_path: Path, call: Call) -> None:
+    folder = shutil.copytree(colours, tmp_path / "colours")
+    shutil.rmtree(folder / "val")
+    trained = call("train", folder, "--method", "erm", "--epochs", 1, "--hold-out", 20, "--run-dir", "one")
+    assert "up to 20 images of each class held out" in trained.out
+    assert "the run had no held-out images of at least two classes" in call("predict", "one", folder / "test").err
+    assert "was trained with none of at least two classes" in call("thresholds", "one", "--recall", 0.5).err
+    call("export", "one", "--output", "model")
+    assert "no images of at least two classes were held out" in Path("model/README.md").read_text()
+
+
 def test_an_export_of_a_run_that_is_not_calibrated_says_what_predict_says(
     colours: Path, tmp_path: Path, call: Call
 ) -> None:

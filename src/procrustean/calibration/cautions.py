@@ -74,4 +74,4 @@ def caution(calibration: Calibration, *, with_prior: bool) -> str:
     if calibration.images:
         return tau_in_doubt(calibration, with_prior=with_prior)
     meaning = UNMEASURED if with_prior and frequencies_unknown(calibration) else ROUGH
-    return f"not calibrated, since the run had no held-out images: {meaning}"
+    return f"not calibrated, since the run had no held-out images of at least two classes: {meaning}"

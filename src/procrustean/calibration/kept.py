@@ -80,8 +80,8 @@ def held_out_scores(directory: RunDirectory) -> tuple[Scores, Labels]:
     path = directory.file(HELD_OUT_SCORES)
     if not path.exists():
         raise RunError(
-            f"{directory.path} has kept no scores of held-out images: it was trained without them, or with too many "
-            "classes; train with --hold-out 0.15"
+            f"{directory.path} has kept no scores of held-out images: it was trained with none of at least two "
+            "classes, or with too many classes; train with --hold-out 0.15"
         )
     try:
         kept = load_file(path)

@@ -156,7 +156,7 @@ def _compared(compared: list[dict[str, Any]], worth: str) -> str:
 def _probabilities(spec: ModelSpec, result: dict[str, Any], prior: str | None) -> str:
     found, kept = spec.calibration, result.get("calibration")
     if not found.images or kept is None:
-        text = "Probabilities are **not calibrated**: no images were held out. "
+        text = "Probabilities are **not calibrated**: no images of at least two classes were held out. "
         if prior is not None and frequencies_unknown(found):
             text += sentence(UNMEASURED)
         else:

@@ -223,7 +223,8 @@ def data_parts(group: Group) -> dict[str, str]:
         if rho is not None and kind != "natural":
             parts["rho"] = f"\N{GREEK SMALL LETTER RHO}={rho:g}"
     if held_out:
-        parts["held_out"] = f"{_held_out_text(held_out)} held out"
+        up_to = "up to " * bool(data.get("left_out_of_hold_out"))  # a class that is too small gives none
+        parts["held_out"] = f"{up_to}{_held_out_text(held_out)} held out"
     return parts
 
 

@@ -274,6 +274,13 @@ def test_groups_are_split_by_their_data(result: Make) -> None:
     assert data_text(natural) == "digits, natural"
 
 
+def test_that_small_classes_gave_no_held_out_images_is_told(result: Make) -> None:
+    run = result(hold_out=1000)
+    run.record["data"]["left_out_of_hold_out"] = ["3"]
+    (group,) = group_results([run])
+    assert data_text(group) == "digits, step ρ=50, up to 1000 images of each class held out"
+
+
 def test_labels_tell_twins_apart(result: Make) -> None:
     groups = group_results(
         [
