@@ -33,6 +33,7 @@ from .preparing import Prepared, prepare
 from .report.chosen import COMPARISON, last_held_out, read_comparison
 from .run_places import RESULT_FILE
 from .tracking import Tool
+from .tuning.checking import check_held_out
 
 MINUTES = 30.0
 #: How many methods the epochs that are planned leave time for, by the reckoning of `advice.cost`.
@@ -68,22 +69,31 @@ def fit_auto(
     machine = this_machine(config.device, 60 * minutes / FEWEST_COMPARED, config.precision)
     load = partial(load_images, say=reporter.say)
     plan = planned(_agreed(folder, config), splits=splits, machine=machine, load=load)
+    prepared = _comparable(plan)  # what is refused leaves no folder that another call would find taken
     _begin(folder, config, plan.config)
     claim = Claim(folder)
     try:
-        return _compare(plan, folder, minutes, reporter, log)
+        return _compare(plan, prepared, folder, minutes, reporter, log)
     finally:
         claim.release()
 
 
-def _compare(plan: Plan, folder: Path, minutes: float, reporter: Reporter, log: Tool | None) -> FinishedRun:
-    for line in plan.why:
-        reporter.say_once(line)
-    end = time.monotonic() + 60 * minutes
+def _comparable(plan: Plan) -> Prepared:
+    """The images and the schedule, which the methods share; ConfigError where there are no images to compare on."""
     prepared = prepare(replace(plan.config, method="erm"), splits=plan.splits)
     if prepared.data.held_out is None:
         raise ConfigError(f"{plan.config.source}: there are no held-out images to compare on; give --hold-out 0.15")
-    for finding in lint(prepared):  # of the images and the schedule, which the methods share
+    check_held_out(prepared)
+    return prepared
+
+
+def _compare(
+    plan: Plan, prepared: Prepared, folder: Path, minutes: float, reporter: Reporter, log: Tool | None
+) -> FinishedRun:
+    for line in plan.why:
+        reporter.say_once(line)
+    end = time.monotonic() + 60 * minutes
+    for finding in lint(prepared):
         reporter.warn(finding)
     choices = worth_comparing([int(n) for n in prepared.data.counts])
     reporter.say(

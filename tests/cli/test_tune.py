@@ -373,6 +373,22 @@ def test_a_candidate_that_cannot_be_is_named_before_any_is_trained(over: str, me
     assert not Path("t").exists()
 
 
+def test_a_choice_on_images_of_one_class_alone_is_refused(tune: Call, npz: Path) -> None:
+    arguments = ("--method", "mfw", "--over", "alpha=0.5,2", "--quiet")
+    answer = tune(*arguments, "--hold-out", 18)
+    assert (answer.code, answer.out) == (2, "")
+    said = "stripes.npz: the 18 held-out images are all of the class 0, and to choose on them images of at least two"
+    assert said in answer.err
+    assert "hold out fewer of each class, or a share such as --hold-out 0.15" in answer.err
+    with np.load(npz) as arrays:
+        own = {f"val_{name}": arrays[f"test_{name}"][:10] for name in ("images", "labels")}
+        np.savez(npz, **arrays, **own)
+    answer = tune(*arguments, "--hold-out", 0)
+    assert "the 10 images of the validation split are all of the class 0" in answer.err
+    assert "add images of other classes to it, or hold training images out: --hold-out 3" in answer.err
+    assert not Path("t").exists()
+
+
 def test_a_range_with_an_impossible_end_is_refused_before_anything_is_trained(tune: Call) -> None:
     answer = tune("--method", "mfw", "--over", "alpha=-1..1", "--trials", 2, "--quiet")
     assert answer.code == 2

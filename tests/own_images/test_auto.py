@@ -49,6 +49,12 @@ def test_the_best_on_held_out_images_is_kept(colours: Path, tmp_path: Path) -> N
     assert "The method was chosen by balanced accuracy on the held-out images: erm-drw" in card
 
 
+def test_methods_are_not_compared_on_images_of_one_class_alone(colours: Path, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="the 20 held-out images are all of the class red, and to choose on them"):
+        fit(str(colours), **settings(tmp_path / "all"), hold_out=20)
+    assert not (tmp_path / "all").exists()  # so that the same folder takes the next call
+
+
 def test_it_says_when_the_images_cannot_tell_the_best_apart(
     colours: Path, call: Call, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -6,12 +6,14 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 
+import numpy as np
+
 from ..advice.planning import planned
 from ..config import RunConfig
 from ..data.imageset import Splits
 from ..errors import ConfigError, ProcrusteanError
 from ..loading import Sources
-from ..preparing import prepare, recipe_of
+from ..preparing import Prepared, prepare, recipe_of
 from .choosing import options_text
 from .searching import Options
 from .spaces import Space, space_texts
@@ -44,19 +46,38 @@ def check_runs(base: RunConfig, candidates: Sequence[Options], sources: Sources)
             f"hold_out = 0 received, and {base.source} has no validation split; tuning needs held-out images, "
             "3 per class in the paper"
         )
-    _prepare_all(plan.config, candidates, splits)
+    for prepared in _prepared(plan.config, candidates, splits):
+        check_held_out(prepared)
+
+
+def check_held_out(prepared: Prepared) -> None:
+    """ConfigError where the images to choose on are of a single class: guessing it always would be right."""
+    held_out, config = prepared.data.held_out, prepared.config
+    if held_out is None or np.count_nonzero(held_out.counts) > 1:
+        return
+    name = held_out.classes[int(held_out.counts.argmax())]
+    instead = "hold out fewer of each class, or a share such as --hold-out 0.15"
+    if not config.hold_out:
+        instead = "add images of other classes to it, or hold training images out: --hold-out 3"
+    where = "held-out images" if config.hold_out else "images of the validation split"
+    raise ConfigError(
+        f"{config.source}: the {len(held_out)} {where} are all of the class {name}, and to choose on them images of at "
+        f"least two classes are needed; {instead}"
+    )
 
 
 def check_final(final: RunConfig, candidates: Sequence[Options], sources: Sources) -> None:
     """Refuse what the data set that is trained on in the end, if it is another one, does not allow."""
     plan = planned(final, load=sources)
-    _prepare_all(plan.config, candidates, plan.splits or sources(plan.config))
+    for _ in _prepared(plan.config, candidates, plan.splits or sources(plan.config)):
+        pass
 
 
-def _prepare_all(base: RunConfig, candidates: Sequence[Options], splits: Splits) -> None:
+def _prepared(base: RunConfig, candidates: Sequence[Options], splits: Splits) -> Iterator[Prepared]:
     for options in candidates:
         with _named(options):
-            prepare(_with(base, options), splits=splits)
+            prepared = prepare(_with(base, options), splits=splits)
+        yield prepared
 
 
 def _with(base: RunConfig, options: Options) -> RunConfig:
