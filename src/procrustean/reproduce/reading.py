@@ -81,14 +81,21 @@ def _table(name: str, table: Any, shared: Mapping[str, Any], where: str) -> Tabl
     )
     if PurePath(name).name != name or name in ("", ".."):
         raise ConfigError(f"{where}: its results are kept in a folder of this name; choose one that a folder can have")
-    if isinstance(table.get("columns"), dict):
+    base = _checked(table.get("base"), f"{where}, base")
+    listed = not isinstance(table.get("columns"), dict)
+    if not listed:
         own = _by_name(table["columns"], f"{where}, columns")
     else:
         own = {column: {} for column in _names(table, "columns", where)}
     columns = {}
     for column, settings in own.items():
-        if column not in shared and not settings:
-            raise ConfigError(f"{where} has a column {column!r} without settings; give them, or define the column")
+        # Who writes {} takes everything from the base or the rows; a name alone may be misspelt.
+        as_the_rest = not listed and settings == {} and _names_sources(base, table["rows"])
+        if column not in shared and not settings and not as_the_rest:
+            instead = "; {} takes all from a base with a source" * (not listed)
+            raise ConfigError(
+                f"{where} has a column {column!r} without settings; give them, or define the column{instead}"
+            )
         columns[column] = merged(shared.get(column, {}), _checked(settings, f"{where}, column {column!r}"))
     if not columns:
         raise ConfigError(f"{where} has no columns")
@@ -96,7 +103,7 @@ def _table(name: str, table: Any, shared: Mapping[str, Any], where: str) -> Tabl
     for metric in metrics:
         if metric not in METRICS:
             raise ConfigError(f"{where}: metric {metric!r} received; accepted: {', '.join(METRICS)}")
-    rows, base = [], _checked(table.get("base"), f"{where}, base")
+    rows = []
     for row, given in _by_name(table["rows"], f"{where}, rows").items():
         settings = _checked(given, f"{where}, row {row!r}", besides=("columns",), method=base.get("method"))
         own_columns = _names(settings, "columns", f"{where}, row {row!r}") or ("*",)
@@ -125,6 +132,11 @@ def _table(name: str, table: Any, shared: Mapping[str, Any], where: str) -> Tabl
         judged=bool(table.get("judged", False)),
         target=(target[0], target[1]) if target else None,
     )
+
+
+def _names_sources(base: Mapping[str, Any], rows: Mapping[str, Any]) -> bool:
+    """Whether every cell has a data set, whatever its column says."""
+    return "source" in base or all(isinstance(row, dict) and "source" in row for row in rows.values())
 
 
 def _checked(settings: Any, where: str, *, besides: Sequence[str] = (), method: Any = None) -> dict[str, Any]:

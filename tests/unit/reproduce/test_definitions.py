@@ -121,6 +121,16 @@ def test_a_name_with_brackets_stands_for_itself(tables: dict[str, Any]) -> None:
     assert [cell.row for cell in spec.cells(["MFW [ours]"], ["tail [1]"])] == ["MFW [ours]"]
 
 
+@pytest.mark.parametrize("whose", ["base", "row"])
+def test_a_column_may_take_everything_from_the_base_or_the_rows(whose: str) -> None:
+    source = {"source": "digits"}
+    base, row = (source, {}) if whose == "base" else ({}, source)
+    own = {"base": {"epochs": 2, **base}, "columns": {"all": {}}, "rows": {"ERM": {"method": "erm", **row}}}
+    (cell,) = read_definitions({"tables": {"mine": own}}, origin="mine.yaml").tables["mine"].cells()
+    assert cell.column == "all"
+    assert cell.config() == RunConfig("digits", method="erm", epochs=2)
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [
@@ -142,6 +152,14 @@ def test_a_name_with_brackets_stands_for_itself(tables: dict[str, Any]) -> None:
         ({"tables": {"t": {"rows": {}, "columns": ["tail"]}}}, "table 't' has no rows"),
         ({"tables": {"t": {"rows": {"r": {}}}}}, "table 't' has no columns"),
         ({"tables": {"t": {"rows": {"r": {}}, "columns": ["nowhere"]}}}, "column 'nowhere' without settings"),
+        (
+            {"tables": {"t": {"base": {"source": "digits"}, "rows": {"r": {}}, "columns": ["nowhere"]}}},
+            "column 'nowhere' without settings; give them, or define the column$",
+        ),
+        (
+            {"tables": {"t": {"rows": {"r": {"method": "erm"}}, "columns": {"all": {}}}}},
+            r"column 'all' without settings; .*; \{\} takes all from a base with a source",
+        ),
         ({"tables": {"t": {"rows": {"r": {}}, "columns": ["tail"], "metrics": ["top3"]}}}, "metric 'top3'"),
         ({"tables": {"t": {"rows": {"r": {}}, "columns": ["tail"], "titel": "x"}}}, "unknown part 'titel'"),
         ({"tables": {"t": [1]}}, "table 't' holds list, not a mapping"),
