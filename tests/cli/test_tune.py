@@ -118,6 +118,19 @@ def test_the_chosen_value_is_named_where_it_is_trained(tune: Call) -> None:
     assert f"({chosen}): 2 epochs" in final
 
 
+def test_a_training_on_all_that_is_there_already_is_not_announced(tune: Call, npz: Path) -> None:
+    arguments = ("--method", "mfw", "--over", "alpha=0.5,2")
+    assert "; now training on all\n" in tune(*arguments).err
+    again = tune(*arguments).err
+    assert ("; trained on all already\n" in again, "now training" in again) == (True, False)
+    shutil.rmtree("t")
+    with np.load(npz) as arrays:
+        own = {f"val_{name}": arrays[f"test_{name}"][::2] for name in ("images", "labels")}
+        np.savez(npz, **arrays, **own)
+    taken_over = tune(*arguments, "--hold-out", 0).err
+    assert ("; trained on all already\n" in taken_over, "now training" in taken_over) == (True, False)
+
+
 @pytest.mark.parametrize("arguments", [(), ("--trials", 2), ("--trials", 2, "--width", 2)])
 def test_every_candidate_is_named_by_its_options(tune: Call, arguments: tuple[object, ...]) -> None:
     if arguments:

@@ -219,10 +219,9 @@ class _Tuning:
             self._take_over(config)
         if placed and not self.box.is_over():
             where = f" of {self.final_source}" * self.elsewhere
-            self.reporter.say(
-                f"chosen on {round(sum(self.counts))} held-out images: {options_text(chosen)}; "
-                f"now training on all{where}"
-            )
+            is_done = all(config.run_dir is not None and RunDirectory(config.run_dir).finished for config in placed)
+            then = f"trained on all{where} already" if is_done else f"now training on all{where}"
+            self.reporter.say(f"chosen on {round(sum(self.counts))} held-out images: {options_text(chosen)}; {then}")
         outcomes = self._train(placed, chosen, show="test")
         self.failed = [f"{outcome.path}: {outcome.error}" for outcome in outcomes if outcome.error is not None]
         return [outcome.path for outcome in outcomes if outcome.result is not None]
