@@ -29,7 +29,9 @@ def best_of(tried: Sequence[Candidate], folder: Path, minutes: float) -> Candida
     finished = [candidate for candidate in tried if candidate.held_out is not None]
     failed = [f"{candidate.choice.name}: {candidate.failed}" for candidate in tried if candidate.failed]
     if not finished and failed:
-        raise RunError(f"no method was trained to the end; {'; '.join(failed)}. A lower --lr may help")
+        raise RunError(
+            f"no method was trained to the end; {'; '.join(failed)}. A lower --lr may help, with another --run-dir"
+        )
     if not finished:
         raise RunError(
             f"no method was trained to the end within {minutes:g} min; what there is is kept in {folder}. Give the "

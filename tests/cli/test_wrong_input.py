@@ -371,7 +371,14 @@ def test_a_folder_of_something_else(npz: Path, call: Call, files_of: Files) -> N
 
 def test_a_run_that_diverges(npz: Path, call: Call) -> None:
     answer = call("train", npz, *SMALL, "--epochs", "3", "--lr", "1e30")
-    assert_refused(answer, "non-finite loss, gradient or weight in epoch", "step", "training images", "lower --lr")
+    assert_refused(
+        answer,
+        "non-finite loss, gradient or weight in epoch",
+        "step",
+        "training images",
+        "lower --lr",
+        "with another --run-dir if one was given",
+    )
     assert not Path("run/result.json").exists()
 
 

@@ -361,7 +361,8 @@ class Training:
             precision = "" if self.placement.low_precision is None else ", or --precision fp32"
             raise Diverged(
                 f"non-finite loss, gradient or weight in epoch {found.epoch + 1}, step {found.step + 1}, on training "
-                f"images [{shown}] of {self.directory.path}. Try a lower --lr{precision}; {left}"
+                f"images [{shown}] of {self.directory.path}. Try a lower --lr{precision}, with another --run-dir if "
+                f"one was given; {left}"
             )
 
     def _wait(self) -> None:
