@@ -61,6 +61,10 @@ def assert_refused(answer: Any, *parts: str) -> None:
         (("train", "digits", "--seeds", "3"), ["--seeds", "a run has one seed", "procrustean fleet grid.yaml (docs/f"]),
         (("train", "digits", "--seed", "0", "1"), ["a run has one seed; several seeds are the runs of a grid"]),
         (("train", "digits", "--method", "erm", "mfw"), ["a run has one method", "procrustean fleet grid.yaml"]),
+        (("train", "digits", "--method", "mfw", "alpha=3"), ["write --options alpha=3"]),
+        (("train", "digits", "alpha=3", "--drw", "beta=1"), ["write --options alpha=3 beta=1"]),
+        (("train", "digits", "--methods", "mfw"), ["there is no --methods; it is --method here"]),
+        (("train", "digits", "--methods", "mfw", "erm"), ["a run has one method", "procrustean fleet grid.yaml"]),
         (("trian", "digits"), ["there is no command 'trian'. Did you mean 'train'?"]),
         (("train", "digits", "--model", "resnet20"), ["there is no --model; it is --net here"]),
         (("train", "digits", "--learning-rate=0.1"), ["there is no --learning-rate; it is --lr here"]),
@@ -98,6 +102,11 @@ def assert_refused(answer: Any, *parts: str) -> None:
 def test_a_wrong_command_line(arguments: tuple[str, ...], parts: list[str], call: Call, work: Path) -> None:
     assert_refused(call(*arguments), *parts)
     assert list(work.iterdir()) == []
+
+
+@pytest.mark.parametrize("arguments", [("--method", "mfw", "alpha=3"), ("--methods", "mfw")])
+def test_one_method_is_not_taken_for_several(arguments: tuple[str, ...], call: Call) -> None:
+    assert "a run has one method" not in call("train", "digits", *arguments).err
 
 
 def test_other_names_of_settings_are_none_of_their_own() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import fields
 from itertools import pairwise
@@ -10,6 +11,12 @@ from ..config import ALSO_CALLED, RunConfig
 
 #: Settings that take one value in a run, with the flags under which several are asked for.
 ONE_PER_RUN = {"seed": ("seed", "seeds"), "method": ("method", "methods")}
+
+#: Flags that take all words up to the next one.
+TAKES_SEVERAL = ("options", "over", "classes", "features_at")
+#: Flags without a value.
+_SWITCHES = tuple(field.name for field in fields(RunConfig) if isinstance(field.default, bool))
+_OPTION = re.compile(r"[A-Za-z_]\w*=.+")
 
 
 def hints(command: str, arguments: Sequence[str]) -> list[str]:
@@ -23,15 +30,19 @@ def hints(command: str, arguments: Sequence[str]) -> list[str]:
     found = []
     if command == "train":
         for setting, names in ONE_PER_RUN.items():
-            if any(flag in names and (flag != setting or len(values) > 1) for flag, values in given):
+            if any(flag in names and _asks_for_several(flag, values) for flag, values in given):
                 found.append(
                     f"a run has one {setting}; several {setting}s are the runs of a grid: procrustean fleet grid.yaml "
                     "(docs/fleet.md)"
                 )
+    if options := _options_without_flag(arguments):
+        found.append(f"options of the method need their flag: write --options {' '.join(options)}")
     settings = {field.name for field in fields(RunConfig)}
     asked = [(flag, values) for flag, values in given if flag not in settings]
-    for flag, _ in asked:
+    for flag, values in asked:
         setting = ALSO_CALLED.get(flag, flag)
+        if flag == "methods" and not _asks_for_several(flag, values):
+            setting = "method"
         if command == "tune" and setting == "run_dir":
             setting = "output"
         if setting != flag:
@@ -47,6 +58,25 @@ def hints(command: str, arguments: Sequence[str]) -> list[str]:
             of = f"method{'s' * (len(methods) > 1)} {', '.join(methods)}"
             found.append(f"{flag} is an option of the {of}: write {instead}")
     return found
+
+
+def _asks_for_several(flag: str, values: Sequence[str]) -> bool:
+    """Whether these words behind a flag of `ONE_PER_RUN` are for several runs; `--seeds 3` is for three of them."""
+    return flag == "seeds" or len([value for value in values if not _OPTION.fullmatch(value)]) > 1
+
+
+def _options_without_flag(arguments: Sequence[str]) -> list[str]:
+    """Words KEY=VALUE that no flag takes: behind the source, or behind the value that a flag has already.
+
+    >>> _options_without_flag(["digits", "--method", "mfw", "alpha=3", "--run-dir", "a=1", "--options", "beta=2"])
+    ['alpha=3']
+    """
+    first = next((place for place, word in enumerate(arguments) if word.startswith("--")), len(arguments))
+    idle = list(arguments[1:first])
+    for flag, values in _flags(arguments):
+        if flag not in TAKES_SEVERAL:
+            idle += values[0 if flag in _SWITCHES else 1 :]
+    return [word for word in idle if _OPTION.fullmatch(word)]
 
 
 def _flags(arguments: Sequence[str]) -> list[tuple[str, list[str]]]:
