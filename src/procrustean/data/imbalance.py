@@ -21,6 +21,9 @@ from procrustean.errors import ConfigError, DataError, did_you_mean
 KINDS = ("long_tailed", "step", "natural")
 HOLD_OUT_STREAM = 0x401D  # keeps the hold-out's random numbers apart from those of `select`
 
+#: A comparison of methods, --method auto, cannot do without.
+WITHOUT_HOLD_OUT = "train without a hold-out: --hold-out 0, with --method erm or another one in place of auto"
+
 
 def long_tailed_counts(largest: int, classes: int, rho: float) -> list[int]:
     """Images per class falling exponentially from `largest` to `largest / rho`, truncated to whole images.
@@ -95,7 +98,7 @@ def hold_out(labels: npt.ArrayLike, per_class: int, classes: int, seed: int = 0)
         most = int(np.bincount(targets, minlength=classes).max())
         raise ConfigError(
             f"no class can give {per_class} images to the hold-out and keep one: the largest has {most}; "
-            + (f"hold out {most - 1} or fewer per class" if most > 1 else "train without a hold-out")
+            + (f"hold out {most - 1} or fewer per class" if most > 1 else WITHOUT_HOLD_OUT)
         )
     taken = np.concatenate(held).astype(np.int64)
     return HoldOut(np.setdiff1d(np.arange(len(targets)), taken), taken, tuple(left_out))
@@ -118,12 +121,12 @@ def hold_out_share(images: ImageSet, share: float, seed: int = 0) -> HoldOut:
             + f"; {dark}, for which procrustean inspect may know a reason"
             * bool(dark)
             + ". If they are different images in truth, hold out a number "
-            "of each class, which looks for none: --hold-out 3; or train without a hold-out: --hold-out 0"
+            f"of each class, which looks for none: --hold-out 3; or {WITHOUT_HOLD_OUT}"
         )
     if not len(held):
         raise ConfigError(
             f"no class can give {share:g} of its images to the hold-out: the largest has {images.counts.max()}; "
-            "train without a hold-out"
+            f"{WITHOUT_HOLD_OUT}"
         )
     given = np.bincount(images.labels[held], minlength=len(images.classes))
     kept = np.setdiff1d(np.arange(len(images)), held)

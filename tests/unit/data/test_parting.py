@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from procrustean.data import ImageSet, Splits, build, select
-from procrustean.data.imbalance import hold_out_share
+from procrustean.data.imbalance import hold_out, hold_out_share
 from procrustean.data.parting import part, shares
 from procrustean.data.set_aside import set_aside_test
 from procrustean.errors import ConfigError, DataError
@@ -107,5 +107,8 @@ def test_a_held_out_share_of_each_class() -> None:
 def test_shares_that_cannot_be_had() -> None:
     with pytest.raises(ConfigError, match=r"hold_out must be 0, a share below 1 .*got 1\.5"):
         build(Splits("pets", images([9, 9]), images([2, 2])), imbalance="natural", hold_out=1.5)
-    with pytest.raises(ConfigError, match=r"no class can give 0\.2 of its images"):
+    instead = "train without a hold-out: --hold-out 0, with --method erm or another one in place of auto"
+    with pytest.raises(ConfigError, match=rf"no class can give 0\.2 of its images .* the largest has 3; {instead}"):
         hold_out_share(images([3, 2]), 0.2)
+    with pytest.raises(ConfigError, match=rf"no class can give 2 images .* the largest has 1; {instead}"):
+        hold_out([0, 1], 2, 2)
