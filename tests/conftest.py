@@ -10,6 +10,7 @@ import subprocess
 import sys
 import typing
 from collections.abc import Callable, Generator
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
@@ -104,6 +105,23 @@ def program(capsys: pytest.CaptureFixture[str]) -> Callable[..., Answer]:
         return Answer(code, seen.out, seen.err)
 
     return run
+
+
+@pytest.fixture
+def files_up_to() -> Callable[[int], AbstractContextManager[None]]:
+    """`with files_up_to(size)`: the system refuses to write files of more bytes, as on a disk that fills up."""
+    resource = pytest.importorskip("resource")
+
+    @contextmanager
+    def limited(size: int) -> Generator[None, None, None]:
+        before = resource.getrlimit(resource.RLIMIT_FSIZE)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
+        try:
+            yield
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+    return limited
 
 
 @pytest.fixture(scope="session")

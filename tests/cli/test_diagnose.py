@@ -147,6 +147,19 @@ def test_diagnoses_of_one_name_do_not_overwrite_each_other(call: Any, runs: list
     assert "no run to diagnose" in call("diagnose").err
 
 
+def test_a_diagnosis_outlives_a_disk_that_fills_up(
+    call: Any, runs: list[str], files_up_to: Callable[[int], Any]
+) -> None:
+    assert call("diagnose", "runs/erm", "--quiet").code == 0
+    written = Path("diagnosis/erm/diagnosis.json")
+    before = written.read_bytes()
+    with files_up_to(len(before) // 2):
+        answer = call("diagnose", "runs/erm", "--quiet")
+    assert answer.code == 2
+    assert f"cannot write {written} (File too large); make room, or choose another --output\n" in answer.err
+    assert written.read_bytes() == before
+
+
 def test_the_command_offers_every_figure() -> None:
     hints = typing.get_type_hints(Figures)
     assert set(typing.get_args(hints["name"])) == set(FIGURES)
@@ -255,6 +268,16 @@ def test_claims_fill_a_page(call: Any) -> None:
     assert "no place for the table" in answer.err
     assert page.read_text() == "# A\n"
     assert call("claims", "--page", "nowhere.md").code == 2
+
+
+def test_a_page_of_claims_outlives_a_disk_that_fills_up(call: Any, files_up_to: Callable[[int], Any]) -> None:
+    page = Path("page.md")
+    page.write_text("# By hand\n<!-- claims: begin -->\n<!-- claims: end -->\n")
+    with files_up_to(100):
+        answer = call("claims", "--page", page)
+    assert (answer.code, answer.out) == (2, "")
+    assert "cannot write page.md (File too large); make room, or allow writing there\n" in answer.err
+    assert page.read_text() == "# By hand\n<!-- claims: begin -->\n<!-- claims: end -->\n"
 
 
 def test_settings_of_probes_in_a_file(call: Any, npz: Path) -> None:

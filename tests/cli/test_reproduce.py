@@ -1,8 +1,10 @@
 from __future__ import annotations
 
 import json
+import os
 import shlex
 import shutil
+import subprocess
 import sys
 from collections.abc import Callable
 from itertools import count
@@ -473,6 +475,58 @@ def test_pages_are_made_from_results(call: Call) -> None:
     call("reproduce", "--pages", "docs", "--quiet")
     assert "By hand." in Path("docs/reproduction.md").read_text()
     assert "MFW against ERM: +4.7." in Path("docs/which-method.md").read_text()
+
+
+def test_pages_outlive_a_disk_that_fills_up(call: Call, files_up_to: Callable[[int], Any]) -> None:
+    assert call("reproduce", "--pages", "docs", "--quiet").code == 0
+    page = Path("docs/reproduction.md")
+    page.write_text(page.read_text().replace("Nothing has been written here yet.", "By hand."))
+    before = page.read_text()
+    assert "By hand." in before
+    with files_up_to(len(before) // 2):
+        answer = call("reproduce", "--pages", "docs", "--quiet")
+    assert answer.code == 2
+    assert "cannot write docs/reproduction.md (File too large); choose another --pages\n" in answer.err
+    assert page.read_text() == before
+    assert {path.name for path in Path("docs").iterdir()} == {"reproduction.md", "which-method.md"}
+
+
+def test_a_page_behind_a_link_is_replaced_where_it_is(call: Call) -> None:
+    Path("docs").mkdir()
+    Path("elsewhere.md").write_text("")
+    Path("docs/which-method.md").symlink_to(Path("elsewhere.md").resolve())
+    assert call("reproduce", "--pages", "docs", "--quiet").code == 0
+    assert Path("docs/which-method.md").is_symlink()
+    assert Path("elsewhere.md").read_text()
+
+
+def test_a_page_that_is_no_text_is_left_alone(call: Call) -> None:
+    Path("docs").mkdir()
+    Path("docs/reproduction.md").write_bytes(b"\xff\xfe")
+    answer = call("reproduce", "--pages", "docs", "--quiet")
+    assert answer.code == 2
+    assert "cannot read docs/reproduction.md, which is no text in UTF-8" in answer.err
+    assert Path("docs/reproduction.md").read_bytes() == b"\xff\xfe"
+
+
+def test_pages_where_the_system_knows_only_ascii(work: Path) -> None:
+    environment = {**os.environ, "LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+    (work / "page.md").write_text("Süß\n<!-- claims: begin -->\n<!-- claims: end -->\n", encoding="utf-8")
+    for arguments in (
+        ["reproduce", "--pages", "docs"],
+        ["reproduce", "--pages", "docs"],
+        ["claims", "--page", "page.md"],
+    ):
+        done = subprocess.run(
+            [sys.executable, "-m", "procrustean", *arguments],
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
+    assert "▽" in (work / "docs/reproduction.md").read_text(encoding="utf-8")
+    assert "Süß" in (work / "page.md").read_text(encoding="utf-8")
 
 
 def test_results_carry_both_seeds(mine: str, call: Call) -> None:

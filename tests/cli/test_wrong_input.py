@@ -150,7 +150,7 @@ def test_a_file_is_no_folder_for_results(
 def test_a_page_that_cannot_be_written(call: Call) -> None:
     Path("pages/which-method.md").mkdir(parents=True)
     answer = call("reproduce", "--pages", "pages")
-    assert_refused(answer, "cannot write pages/which-method.md (Is a directory); choose another --pages")
+    assert_refused(answer, "cannot read pages/which-method.md (Is a directory); choose another --pages")
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import tyro
 
-from ..errors import RunError
 from .outcome import finished_results
 
 
@@ -25,15 +24,14 @@ class Claims:
 
     def run(self) -> int:
         from ..diagnose.claims import block_for, claims_table, coverage, replaced
+        from ..report.marked_page import read_page, replace_page
         from ..streams import notify, write_result
 
         results, code = finished_results(self.runs)
         if self.page is None:
             write_result(claims_table(results))
         else:
-            try:
-                self.page.write_text(replaced(self.page.read_text(), block_for(self.page, results)))
-            except OSError as error:
-                raise RunError(f"cannot change {self.page} ({error.strerror})") from error
+            page = read_page(self.page, "give --page a page that is there")
+            replace_page(self.page, replaced(page, block_for(self.page, results)), "make room, or allow writing there")
         notify(coverage(results, here=Path()))
         return code

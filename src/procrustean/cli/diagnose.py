@@ -150,11 +150,12 @@ def _written(diagnosis: Diagnosis, run: Path, output: Path, all_classes: bool) -
 
 def _json_file(diagnosis: Diagnosis, output: Path) -> Path:
     from ..diagnose.diagnosed import FILE
+    from ..engine.checkpoint import write_atomically
 
-    path = output / FILE
+    path, advice = output / FILE, "make room, or choose another --output"
     try:
         output.mkdir(parents=True, exist_ok=True)
-        path.write_text(json.dumps(diagnosis.to_json(), indent=1) + "\n")
     except OSError as error:
-        raise RunError(f"cannot write {path} ({error.strerror})") from error
+        raise RunError(f"cannot make the folder {output} ({error.strerror or error}); {advice}") from error
+    write_atomically(path, (json.dumps(diagnosis.to_json(), indent=1) + "\n").encode(), advice)
     return path

@@ -289,17 +289,20 @@ class Reproduce:
             write_tables([definitions.tables[name] for name in names], store, self.output, data_seed=self.data_seed)
 
     def _write_pages(self, definitions: Definitions, store: Store) -> int:
+        from ..report.marked_page import read_page, replace_page
         from ..reproduce.advice import advice_page
         from ..reproduce.page import reproduction_page
         from ..streams import notify
 
         assert self.pages is not None
+        advice = "choose another --pages"
+        try:
+            self.pages.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise RunError(f"cannot make the folder {self.pages} ({error.strerror or error}); {advice}") from error
         for name, make in (("reproduction.md", reproduction_page), ("which-method.md", advice_page)):
             path = self.pages / name
-            try:
-                self.pages.mkdir(parents=True, exist_ok=True)
-                path.write_text(make(definitions, store, path.read_text() if path.exists() else ""))
-            except OSError as error:
-                raise RunError(f"cannot write {path} ({error.strerror}); choose another --pages") from error
+            before = read_page(path, advice) if path.exists() else ""
+            replace_page(path, make(definitions, store, before), advice)
             notify(f"wrote {path}")
         return 0

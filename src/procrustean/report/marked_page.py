@@ -1,8 +1,38 @@
-"""Pages that are written by hand but for a part between two marks."""
+"""Pages that are written by hand but for parts that are made, and so are read and replaced with care."""
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from procrustean.errors import RunError
+
+
+def read_page(path: Path, advice: str) -> str:
+    """The text of a page.
+
+    Args:
+        path: of the page.
+        advice: what to do where it cannot be read.
+    """
+    try:
+        return path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise RunError(f"cannot read {path} ({error.strerror or error}); {advice}") from error
+    except UnicodeDecodeError as error:
+        raise RunError(f"cannot read {path}, which is no text in UTF-8 ({error}); {advice}") from error
+
+
+def replace_page(path: Path, text: str, advice: str) -> None:
+    """Write a page, as a whole or not at all: what was written by hand outlives a full disk.
+
+    Args:
+        path: of the page; where it is a link, what it leads to is replaced.
+        text: all of it.
+        advice: what to do where it cannot be written.
+    """
+    from procrustean.engine.checkpoint import write_atomically
+
+    write_atomically(path.resolve() if path.is_symlink() else path, text.encode(), advice)
 
 
 def placed(page: str, begin: str, end: str, content: str) -> str:
