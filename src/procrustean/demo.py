@@ -8,6 +8,7 @@ from pathlib import Path
 from .api import STOPPED_AMONG_MANY, Stopped, fit, resume
 from .config import RunConfig
 from .console import Reporter
+from .engine.checkpoint import write_atomically
 from .engine.run_directory import RunDirectory
 from .errors import ConfigError
 from .report.class_tables import per_class
@@ -54,7 +55,7 @@ def run_demo(output: Path, *, seeds: int, epochs: int, reporter: Reporter) -> Ou
     summary, classes = comparison(groups), per_class(groups)
     pictures = training_progress(groups, output / "training-progress")
     table = output / "comparison.md"
-    table.write_text(to_markdown(summary) + "\n" + to_markdown(classes))
+    write_atomically(table, (to_markdown(summary) + "\n" + to_markdown(classes)).encode(), "choose another --output")
     files = ", ".join(str(path) for path in (*pictures, table))
     return Outcome(summary, classes, f"{_finding(groups)}\nPicture and tables: {files}")
 

@@ -57,7 +57,7 @@ class TrackingReporter(PassingOn):
 
     def run_started(self, name: str, epochs: int, first_epoch: int) -> None:
         super().run_started(name, epochs, first_epoch)
-        begun = json.loads((self._directory / CONFIG_FILE).read_text())
+        begun = json.loads((self._directory / CONFIG_FILE).read_text(encoding="utf-8"))
         self._classes = begun["identity"]["classes"]
         config = {**begun["config"], **begun["identity"]["recipe"]}
         try:

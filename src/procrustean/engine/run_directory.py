@@ -165,7 +165,7 @@ class RunDirectory:
         """A JSON file of the run, or a RunError."""
         path = self.file(name)
         try:
-            content: dict[str, Any] = json.loads(path.read_text())
+            content: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
         except (FileNotFoundError, NotADirectoryError):
             raise no_run_at(self.path, lacks=name) from None
         except OSError as error:

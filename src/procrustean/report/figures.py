@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -49,10 +50,25 @@ def training_progress(groups_or_results: Iterable[Group | Result], path_stem: st
         stem.parent.mkdir(parents=True, exist_ok=True)
         for path in paths:
             metadata = {"Date": None} if path.suffix == ".svg" else None
-            figure.savefig(path, dpi=200, metadata=metadata)
+            write_drawing(figure, path, dpi=200, metadata=metadata)
     except OSError as error:
         raise RunError(f"The figure cannot be written to {stem}: {error.strerror or error}.") from error
     return paths
+
+
+def write_drawing(figure: Figure, path: Path, **how: Any) -> None:
+    """Write a figure in the format that its file is named after, as a whole or not at all.
+
+    Args:
+        figure: what is drawn.
+        path: the file; an older figure there is replaced.
+        how: more of what matplotlib's `savefig` takes.
+    """
+    from procrustean.engine.checkpoint import write_atomically
+
+    drawn = io.BytesIO()
+    figure.savefig(drawn, format=path.suffix.removeprefix("."), **how)
+    write_atomically(path, drawn.getvalue(), "make room, or choose another place")
 
 
 def _grouped(groups_or_results: Iterable[Group | Result]) -> list[Group]:

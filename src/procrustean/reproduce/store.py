@@ -243,7 +243,7 @@ class Store:
 
     def _add_directory(self, directory: Path) -> None:
         try:
-            began = json.loads((directory / CONFIG_FILE).read_text())
+            began = json.loads((directory / CONFIG_FILE).read_text(encoding="utf-8"))
             settings = began["config"]
             if isinstance(settings, Mapping) and self.left_out_methods.leaves_out(settings):
                 return

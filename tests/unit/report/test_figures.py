@@ -5,6 +5,7 @@ import sys
 import xml.etree.ElementTree as ET
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -146,6 +147,19 @@ def test_a_place_that_cannot_be_written_is_named(groups: list[Group], tmp_path: 
     (tmp_path / "file").write_text("")
     with pytest.raises(RunError, match=r"cannot be written to .*file"):
         training_progress(groups, tmp_path / "file" / "figure")
+
+
+def test_an_older_figure_outlives_a_disk_that_fills_up(
+    groups: list[Group], tmp_path: Path, files_up_to: Callable[[int], Any]
+) -> None:
+    for path in training_progress(groups, tmp_path / "figure"):
+        path.write_bytes(b"older")
+    with files_up_to(1000), pytest.raises(RunError, match=r"cannot write .*figure\.png \(File too large\); make room"):
+        training_progress(groups, tmp_path / "figure")
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == {
+        "figure.png": b"older",
+        "figure.svg": b"older",
+    }
 
 
 def test_neither_pyplot_nor_global_settings_are_touched(saved: Callable[..., Path], tmp_path: Path) -> None:

@@ -51,4 +51,4 @@ def _listed(name: str) -> tuple[int, ...]:
 
 
 def _text(name: str) -> str:
-    return files("procrustean.data").joinpath("known", name).read_text()
+    return files("procrustean.data").joinpath("known", name).read_text(encoding="utf-8")

@@ -75,7 +75,7 @@ def store_path(root: Path, name: str, size: int) -> Path:
 def open_store(path: Path) -> Store:
     """Open a store; the sizes of its files are checked, their content is not (see `verify`)."""
     try:
-        manifest = json.loads((path / MANIFEST).read_text())
+        manifest = json.loads((path / MANIFEST).read_text(encoding="utf-8"))
         if manifest["format"] != FORMAT:
             raise ValueError(f"format {manifest['format']}, this version reads {FORMAT}")
         images = np.load(path / "images.npy", mmap_mode="r", allow_pickle=False)

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ...errors import RunError
-from ...report.figures import GRID, INK, MUTED
+from ...report.figures import GRID, INK, MUTED, write_drawing
 
 if TYPE_CHECKING:
     from matplotlib.artist import Artist
@@ -180,8 +180,8 @@ def save(figure: Figure, stem: Path) -> list[Path]:
         stem.parent.mkdir(parents=True, exist_ok=True)
         # The names of shapes in an SVG are drawn at random unless they are salted: the same figure, the same file.
         with mpl.rc_context({"svg.hashsalt": "procrustean"}):
-            figure.savefig(paths[0], dpi=200)
-            figure.savefig(paths[1], metadata={"Date": None})
+            write_drawing(figure, paths[0], dpi=200)
+            write_drawing(figure, paths[1], metadata={"Date": None})
     except OSError as error:
         raise RunError(f"The figure cannot be written to {stem}: {error.strerror or error}.") from error
     return paths
