@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 import warnings
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
 
-from procrustean.cli.outputs import check_folder, check_output, write_table
+from procrustean.cli.outputs import check_folder, check_metrics_output, check_output, write_table
 from procrustean.errors import RunError
 
 
@@ -32,14 +34,31 @@ def test_new_files_and_older_tables(tmp_path: Path) -> None:
     write_table(tmp_path / "a.csv", "a,b\n")
     write_table(tmp_path / "a.csv", "c\n")
     assert ((tmp_path / "new").read_text(), (tmp_path / "a.csv").read_text()) == ("a,b\n", "c\n")
-    with pytest.raises(
-        RunError, match=r"cannot write .*a\.csv \(No such file or directory\); choose another --output$"
-    ):
-        write_table(tmp_path / "nowhere/a.csv", "a\n")
     with pytest.raises(RunError, match="not a table"):
         write_table(tmp_path, "a\n")
-    with warnings.catch_warnings(action="error"), pytest.raises(RunError, match=r"a\.csv \(Not a directory\); choose"):
-        write_table(tmp_path / "new/a.csv", "a\n")
+
+
+@pytest.mark.parametrize("parent", ["nowhere", "file"])
+@pytest.mark.parametrize("check", [check_output, partial(check_metrics_output, Path("run"))])
+def test_a_file_in_no_folder_is_refused_before_anything_is_computed(
+    check: Callable[[Path], None], parent: str, tmp_path: Path
+) -> None:
+    (tmp_path / "file").touch()
+    output = tmp_path / parent / "a.new"
+    with warnings.catch_warnings(action="error"), pytest.raises(RunError) as refused:
+        check(output)
+    assert str(refused.value) == (f"cannot write {output}: there is no folder {output.parent}; choose another --output")
+
+
+@pytest.mark.parametrize("check", [check_output, partial(check_metrics_output, Path("run"))])
+def test_a_file_in_a_folder_without_permission(
+    check: Callable[[Path], None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "access", lambda path, mode: False)  # root writes anywhere
+    with pytest.raises(
+        RunError, match=r"cannot write .*a\.new: there is no permission to write into .*another --output"
+    ):
+        check(tmp_path / "a.new")
 
 
 def test_a_folder_that_can_be_made_is_not_made_yet(tmp_path: Path) -> None:

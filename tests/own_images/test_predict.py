@@ -384,6 +384,15 @@ def test_thresholds_in_a_file(run: Path, call: Call) -> None:
     assert "cannot write nowhere/t.csv" in call("thresholds", run, "--recall", "0.9", "--output", "nowhere/t.csv").err
 
 
+def test_a_file_that_cannot_be_written_is_refused_before_any_image_is_classified(
+    run: Path, colours: Path, call: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("procrustean.predicting.loading.load_model", pytest.fail)
+    answer = call("predict", run, colours, "--output", "nowhere/p.csv")
+    assert (answer.code, answer.out) == (2, "")
+    assert "cannot write nowhere/p.csv: there is no folder nowhere; choose another --output" in answer.err
+
+
 def test_thresholds_of_a_file_are_applied(run: Path, colours: Path, call: Call) -> None:
     answer = call("thresholds", run, "--recall", "0.9", "--output", "t.csv")
     assert f"To apply them: procrustean predict {run} PATH --thresholds t.csv" in answer.out

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Literal
 from ..errors import RunError
 from ..run_places import CANDIDATES, RESULT_FILE, damaged_in, is_run, resume_command, runs_in
 from ..streams import notify
-from .outputs import write_table
+from .outputs import check_output, write_table
 
 if TYPE_CHECKING:
     from ..report.formats import Table
@@ -114,6 +114,8 @@ def show(runs: Sequence[Path], *, form: Format = "table", by_class: bool = False
     from ..report.formats import to_csv, to_latex, to_markdown
     from ..streams import write_result
 
+    if output is not None:
+        check_output(output)
     results, code = finished_results(runs)
     tables = comparisons_of(results, by_class=by_class, in_one=form == "csv")
     if form == "table" and output is None:

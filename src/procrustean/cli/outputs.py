@@ -27,13 +27,14 @@ def write_table(output: Path, text: str, inputs: Iterable[str | Path] = ()) -> N
 
 
 def check_output(output: Path, inputs: Iterable[str | Path] = ()) -> None:
-    """RunError for a file that must not be replaced by a table; say it before anything is computed."""
+    """RunError for a file that a table must not replace or cannot be written to; before anything is computed."""
     if any(Path(given).exists() and output.exists() and output.samefile(given) for given in inputs):
         raise RunError(f"{output} is read for this; choose another --output")
     if output.is_dir() or (output.exists() and output.suffix.lower() not in TABLES):
         raise RunError(
             f"{output} exists and is not a table ({', '.join(TABLES)}), so it is not replaced; choose another --output"
         )
+    _check_parent(output)
 
 
 def write_metrics(output: Path, text: str) -> None:
@@ -44,14 +45,24 @@ def write_metrics(output: Path, text: str) -> None:
 
 
 def check_metrics_output(run: Path, output: Path | None) -> None:
-    """RunError for a file that must not be replaced by metrics of a run; say it before anything is computed."""
+    """RunError for a file that metrics must not replace or cannot be written to; before anything is computed."""
     if output is None:
         return
     refuse_inside(run, output)
     if output.is_dir() or (output.exists() and output.suffix.lower() not in METRICS):
         raise RunError(f"{output} exists and is no JSON file, so it is not replaced; choose another --output")
+    _check_parent(output)
+
+
+def _check_parent(output: Path) -> None:
+    """RunError for a file whose folder is not there or cannot be written into."""
     if not output.parent.is_dir():
         raise RunError(f"cannot write {output}: there is no folder {output.parent}; choose another --output")
+    # The file is written beside its place and then moved there, which the folder has to allow.
+    if not os.access(output.parent, os.W_OK | os.X_OK):
+        raise RunError(
+            f"cannot write {output}: there is no permission to write into {output.parent}; choose another --output"
+        )
 
 
 def check_folder(folder: Path, option: str = "--output") -> None:
