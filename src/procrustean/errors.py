@@ -30,6 +30,10 @@ class ImagesChanged(RunError):
     """The images of a run are not those that it began with; they may be put back."""
 
 
+class CannotWrite(RunError):
+    """A file of a run that cannot be written; there may be room for it later, or permission."""
+
+
 class Diverged(RunError):
     """A loss, gradient or weight was no finite number; other settings may train well."""
 

@@ -283,6 +283,28 @@ def test_data_that_cannot_be_loaded_are_no_failure_of_the_run(npz: Path, work: C
     assert work().finished == 3
 
 
+@pytest.mark.parametrize("name", ["config.json", "result.json", "results"])
+def test_a_full_disk_is_no_failure_of_the_run(
+    name: str, tmp_path: Path, work: Callable[..., Report], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The system refuses to put the files of runs in place, or those in the folder of results."""
+    replace = os.replace
+
+    def full(source: Any, target: Any) -> None:
+        if Path(target).name == name or tmp_path / "a" / name in Path(target).parents:
+            raise OSError(28, "No space left on device")
+        replace(source, target)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "replace", full)
+        report = work(width=1)
+    assert len(report.errors) == 3
+    assert all("No space left on device" in error for error in report.errors.values())
+    assert not (tmp_path / "a" / "runs" / "failures.json").exists()
+    assert work().errors == {}
+    assert len(results(tmp_path / "a")) == 3
+
+
 @pytest.mark.skipif(sys.platform == "win32", reason="there are no such locks")
 def test_a_run_that_another_process_trains_is_no_failure_of_the_run(
     tmp_path: Path, work: Callable[..., Report], shown: list[Progress]

@@ -21,7 +21,7 @@ from procrustean.data.imageset import ImageSet, Splits
 from procrustean.engine import training
 from procrustean.engine.evaluate import evaluate_net
 from procrustean.engine.stages import stage_epochs
-from procrustean.errors import ConfigError, ProcrusteanError, RunError
+from procrustean.errors import CannotWrite, ConfigError, ProcrusteanError, RunError
 from procrustean.methods.base import Method, Stage
 from procrustean.objectives import Classify
 from procrustean.preparing import Prepared
@@ -569,7 +569,7 @@ def test_a_full_disk_is_an_error_of_the_run(
         path.mkdir()
         monkeypatch.setattr("builtins.open", _full_open(name))
     monkeypatch.setattr(os, "replace", full)
-    with pytest.raises(RunError, match=f"cannot write .*{name}.*No space left on device"):
+    with pytest.raises(CannotWrite, match=f"cannot write .*{name}.*No space left on device.*Make room"):
         fit(splits, **run_settings)
     assert not (path / "result.json").exists()
     assert not list(path.glob(".*.tmp"))

@@ -17,7 +17,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from ..errors import RunError
+from ..errors import CannotWrite, RunError
 
 MANIFEST = "checkpoints.json"
 PREVIOUS = "checkpoints.previous.json"
@@ -68,7 +68,7 @@ def _replacing(path: Path, advice: str = OF_A_RUN) -> Iterator[Path]:
     except (OSError, SafetensorError) as error:
         _drop(temporary)
         reason = (error.strerror or error) if isinstance(error, OSError) else error
-        raise RunError(f"cannot write {path} ({reason}); {advice}") from error
+        raise CannotWrite(f"cannot write {path} ({reason}); {advice}") from error
 
 
 def save_checkpoint(folder: Path, number: int, tensors: Mapping[str, Tensor], position: Mapping[str, Any]) -> None:

@@ -21,7 +21,7 @@ from torch import Tensor
 from ..config import RunConfig
 from ..console import command_text
 from ..data.sources import place_of
-from ..errors import RunError
+from ..errors import CannotWrite, RunError
 from ..method_files import file_method, short_identity
 from ..run_places import CONFIG_FILE, RESULT_FILE, no_run_at, resume_command
 from . import checkpoint
@@ -83,7 +83,7 @@ class RunDirectory:
                 raise RunError(f"{self.path} exists and is not an empty folder; choose another --run-dir")
             checkpoint.remove_leftovers(self.path)
         except OSError as error:
-            raise RunError(
+            raise CannotWrite(
                 f"cannot create the run directory {self.path} ({error.strerror}); choose another --run-dir"
             ) from error
 
@@ -220,7 +220,9 @@ class RunDirectory:
                 # A checkpoint that counts this epoch must not outlive it.
                 os.fsync(file.fileno())
         except OSError as error:
-            raise RunError(f"cannot write {self.file('epochs.jsonl')} ({error.strerror})") from error
+            raise CannotWrite(
+                f"cannot write {self.file('epochs.jsonl')} ({error.strerror or error}); {checkpoint.OF_A_RUN}"
+            ) from error
         self._recorded += line
 
     @property

@@ -10,7 +10,7 @@ from pathlib import Path
 from ..config import RunConfig
 from ..console import Reporter, RichReporter
 from ..engine.claims import RunInUse
-from ..errors import ConfigError, DataError, ImagesChanged
+from ..errors import CannotWrite, ConfigError, DataError, ImagesChanged
 from ..loading import Sources
 from ..many import GPU_WIDTH, fit_many
 from ..method_errors import failure_text
@@ -20,6 +20,9 @@ from .pace import expected_rate, machine_name, note_rate
 from .planning import Plan, PlannedRun
 from .progress import Progress
 from .store import Store
+
+#: Errors whose cause may be gone before the next call, which then tries the run again.
+MENDABLE = (ConfigError, DataError, ImagesChanged, CannotWrite)
 
 
 @dataclass(frozen=True)
@@ -96,7 +99,7 @@ def carry_out(
 
     def note(run: PlannedRun, error: Exception) -> None:
         errors[run.name] = failure_text(error)
-        if not isinstance(error, ConfigError | DataError | ImagesChanged):  # which may be mended before the next call
+        if not isinstance(error, MENDABLE):
             store.note_failure(run.config, f"{run.name}: {errors[run.name]}")
 
     outcomes = fit_many(
