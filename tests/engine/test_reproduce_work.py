@@ -514,6 +514,29 @@ def test_a_run_directory_made_by_other_defaults_is_named_and_trained_anew_beside
     assert said == [left_out, left_out]
 
 
+@pytest.mark.parametrize("name", ["config.json", "result.json"])
+def test_a_damaged_run_directory_is_named_and_trained_anew_beside_it(
+    name: str, tmp_path: Path, definitions: Definitions, work: Callable[..., Report]
+) -> None:
+    work()
+    damaged = next((tmp_path / "a" / "runs").glob(f"*-erm-*/{name}"))
+    damaged.write_text("{")
+    next((tmp_path / "a" / "results").rglob("*-erm-*.json")).unlink()
+    said: list[str] = []
+    store = Store(tmp_path / "a" / "results", tmp_path / "a" / "runs", said.append)
+    make_plan(definitions, definitions.parts(["mine"]), store, seeds=1)
+    beside = damaged.parent.with_name(f"{damaged.parent.name}-2")
+    left_out, anew = said
+    assert left_out.startswith(f"left out: {damaged.parent} (")
+    assert anew == f"{damaged.parent} stays as it is; its run is to be trained anew in {beside}"
+    report = work()
+    assert (report.finished, report.errors) == (1, {})
+    assert damaged.read_text() == "{"
+    assert (beside / "result.json").exists()
+    assert len(results(tmp_path / "a")) == 3
+    assert work().finished == 0
+
+
 def test_a_run_that_other_defaults_began_does_not_go_on_with_them(tmp_path: Path, work: Callable[..., Report]) -> None:
     work(minutes=0.2, clock=Steps(), width=1)
     (begun,) = (tmp_path / "a" / "runs").glob("*/config.json")

@@ -50,7 +50,7 @@ class Store:
         self.places: dict[str, Path] = {}  # run directories, finished or not
         self._directories: dict[str, dict[Path, str | None]] = {}  # all of a run, with the hash of their images
         self._unkept: dict[str, Path] = {}  # finished ones that are not in the results folder
-        self._outdated: set[Path] = set()  # resolved files and run directories of other defaults or other images
+        self._outdated: set[Path] = set()  # resolved files and run directories: damaged, or of other defaults or images
         self.left_out_methods = LeftOutMethods()
         self._there = {*results.rglob("*.json")} if results.is_dir() else set()
         for path in sorted(self._there):
@@ -251,6 +251,7 @@ class Store:
             made_here = canonical(config).hash == config.hash
             up_to_date = record_matches(_trained_with(directory, began), config)
         except (ConfigError, RunError, OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+            self._outdated.add(directory.resolve())  # or the run would be sent back into what cannot be read
             self._say(f"left out: {directory} ({error})")
             return
         if not made_here:
@@ -266,7 +267,7 @@ class Store:
             self._say(f"left out: {directory} {OTHER_DEFAULTS}")
 
     def _beside_outdated(self, folder: Path, name: str, suffix: str = "") -> Path:
-        """The path of this name, or the first with a number after it: what is of other defaults or images stays."""
+        """The path of this name, or the first with a number after it: what is damaged, or of other settings, stays."""
         numbered = (folder / f"{name}-{number}{suffix}" for number in count(2))
         path = folder / f"{name}{suffix}"
         while path.resolve() in self._outdated:
