@@ -56,7 +56,7 @@ class Report:
         from ..console import make_reporter
         from ..report.watch import Watched, serve
         from ..run_places import no_run_at
-        from ..streams import write_result
+        from ..streams import notify, write_result
 
         for run in self.runs:
             if not run.exists():
@@ -65,7 +65,7 @@ class Report:
                     "start the report again then"
                 )
         serve(
-            Watched(self.runs),
+            Watched(self.runs, say=notify),
             self.port,
             lambda address: write_result(f"the report is at {address} and follows the training; Ctrl-C ends it"),
         )

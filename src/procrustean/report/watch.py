@@ -13,7 +13,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
-from procrustean.errors import ConfigError, ProcrusteanError
+from procrustean.errors import ConfigError, ProcrusteanError, RunError
 from procrustean.report.copies import without_copies
 from procrustean.report.html_page import html_page, page_policy
 from procrustean.report.ongoing import EPOCHS_FILE, Ongoing, load_ongoing
@@ -31,13 +31,17 @@ class Watched:
         paths: run directories, or folders of run directories, in which new ones may turn up.
         rest: how long to leave the runs alone after the page was made, in multiples of the time that took: the
             training needs the machine.
+        say: told, once each, of runs that are left out because their files are damaged.
 
     Raises:
-        RunError: when there is no run, or one whose files are damaged.
+        RunError: when there is no run, or none that can be read.
     """
 
-    def __init__(self, paths: Sequence[Path], *, rest: float = 10) -> None:
-        self.paths, self.rest = tuple(paths), rest
+    def __init__(
+        self, paths: Sequence[Path], *, rest: float = 10, say: Callable[[str], None] = lambda text: None
+    ) -> None:
+        self.paths, self.rest, self._say = tuple(paths), rest, say
+        self._said: set[str] = set()
         self._resting_until = 0.0
         self._lock = threading.Lock()
         self._signature: tuple[Any, ...] | None = None
@@ -60,7 +64,14 @@ class Watched:
                 self._version = hashlib.sha256(json.dumps(content).encode()).hexdigest()[:16]
                 self._signature = signature
                 self._resting_until = time.monotonic() + self.rest * (time.monotonic() - started)
+                self._tell_left_out()
             return self._data, self._version
+
+    def _tell_left_out(self) -> None:
+        for text in self._data["leftOut"]:
+            if text not in self._said:
+                self._said.add(text)
+                self._say(f"left out: {text}")
 
 
 def serve(watched: Watched, port: int, started: Callable[[str], None]) -> None:
@@ -154,10 +165,17 @@ def _state(run: Path) -> tuple[Any, ...]:
 def _data_of(runs: Sequence[Path]) -> dict[str, Any]:
     results: list[Result] = []
     ongoing: list[Ongoing] = []
+    left_out: list[str] = []
     for run in runs:
-        if run.is_file() or (run / RESULT_FILE).exists():
-            results.append(load_result(run))
-        else:
-            ongoing.append(load_ongoing(run))
+        try:
+            if run.is_file() or (run / RESULT_FILE).exists():
+                results.append(load_result(run))
+            else:
+                ongoing.append(load_ongoing(run))
+        except RunError as error:  # one damaged run does not keep the others from being followed
+            left_out.append(str(error))
+    if left_out and not results and not ongoing:
+        raise RunError("; ".join(left_out))
     # Asked for again and again, so that what was passed over is not said each time.
-    return page_data(without_copies(results, lambda text: None), ongoing=ongoing)
+    data = page_data(without_copies(results, lambda text: None), ongoing=ongoing)
+    return {**data, "leftOut": left_out}

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import http.client
 import json
+import shutil
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -95,6 +96,30 @@ def test_a_run_that_became_unreadable_is_told_and_forgiven(port: int, run: Path)
     assert "not valid JSON" in text
     (run / "result.json").write_text(good)
     assert ask(port, "/data.json")[0].status == 200
+
+
+@pytest.mark.parametrize("name", ["result.json", "config.json"])
+def test_a_damaged_run_is_left_out_and_the_others_are_shown(name: str, saved: Save, tmp_path: Path) -> None:
+    (saved("fleet/a") / "config.json").write_text("{}")
+    damaged = tmp_path / "fleet" / "b" / name
+    damaged.parent.mkdir()
+    damaged.write_text("{")
+    said: list[str] = []
+    watched = Watched([tmp_path / "fleet"], rest=0, say=said.append)
+    data, version = watched.current()
+    assert data["runs"] == 1
+    (left_out,) = data["leftOut"]
+    assert str(damaged) in left_out
+    assert said == [f"left out: {left_out}"]
+    # It is said once, and forgiven when it is mended.
+    (saved("fleet/c", seed=1) / "config.json").write_text("{}")
+    assert watched.current()[0]["runs"] == 2
+    assert said == [f"left out: {left_out}"]
+    shutil.rmtree(damaged.parent)
+    saved("fleet/b", seed=2)
+    data, mended = watched.current()
+    assert (data["runs"], data["leftOut"]) == (3, [])
+    assert mended != version
 
 
 def test_new_runs_of_a_folder_turn_up(saved: Save, tmp_path: Path) -> None:

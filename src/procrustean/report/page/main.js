@@ -42,6 +42,7 @@ function header() {
       element("button", { type: "button", id: "theme", class: "theme", onclick: switchTheme }, darkNow() ? "Light" : "Dark")),
     element("p", { class: "subtitle" }, setting ? `${runs}. ${setting.name}.` : runs),
     data.live ? liveStatus() : null,
+    ...(data.leftOut ?? []).map((text) => element("p", { class: "note" }, `Left out: ${text}`)),
     data.ongoing.length ? element("ul", { class: "ongoing" }, data.ongoing.map(progress)) : null,
     setting ? element("nav", { class: "toolbar", "aria-label": "What is shown" }, settingChoice(setting), methodChips(setting)) : null,
   ].filter(Boolean);
