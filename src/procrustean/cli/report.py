@@ -10,6 +10,7 @@ import tyro
 from ..errors import ConfigError, RunError
 
 DEFAULT_OUTPUT = Path("report.html")
+DEFAULT_EXAMPLES, DEFAULT_PORT = 5, 8723
 
 
 @dataclass(frozen=True)
@@ -23,8 +24,8 @@ class Report:
     """Folders of runs, result files, or folders of either."""
     output: Path | None = None
     """File to write; default report.html. Another report is overwritten, any other file is not."""
-    examples: int = 5
-    """Example images for each of the worst confusions, where test images and network are found; 0 for none."""
+    examples: int | None = None
+    """Example images of each of the worst confusions, if test images and network are found; default 5, 0 for none."""
     method: tuple[str, ...] = ()
     """The files of their methods, as far as they are your own, for the examples of networks that these change: FILE.py
     ... They have to be what they were."""
@@ -32,25 +33,39 @@ class Report:
     """Where data sets are found; default as in training. Nothing is downloaded."""
     watch: bool = False
     """Serve the page to this machine and keep it current while the runs go on, until Ctrl-C."""
-    port: int = 8723
-    """Port of the page with --watch; 0 for any that is free."""
+    port: int | None = None
+    """Port of the page with --watch; default 8723, 0 for any that is free."""
     quiet: bool = False
     """No progress."""
 
     def run(self) -> int:
         if not self.runs:
             raise ConfigError("no run received; name at least one folder of a run: procrustean report RUN")
-        if self.examples < 0:
+        if self.examples is not None and self.examples < 0:
             raise ConfigError(f"examples = {self.examples} received; it has to be 0 or more")
+        self._refuse_idle_options()
+        return self._serve() if self.watch else self._write()
+
+    def _refuse_idle_options(self) -> None:
+        """ConfigError for an option that the call would not look at."""
         if not self.watch:
-            return self._write()
+            if self.port is not None:
+                raise ConfigError(
+                    f"--port {self.port} received, but without --watch a file is written and nothing is served; leave "
+                    "it out, or add --watch"
+                )
+            return
         if self.output is not None:
             raise ConfigError("--watch serves the page and writes no file; leave --output out, or --watch")
-        if self.method:
-            raise ConfigError(
-                "--watch shows no example images, which the methods are for; leave --method out, or --watch"
-            )
-        return self._serve()
+        for option, given in (
+            ("--examples", self.examples is not None),
+            ("--method", bool(self.method)),
+            ("--data-dir", self.data_dir is not None),
+        ):
+            if given:
+                raise ConfigError(
+                    f"--watch shows no example images, which {option} is for; leave {option} out, or --watch"
+                )
 
     def _serve(self) -> int:
         from ..console import make_reporter
@@ -66,7 +81,7 @@ class Report:
                 )
         serve(
             Watched(self.runs, say=notify),
-            self.port,
+            DEFAULT_PORT if self.port is None else self.port,
             lambda address: write_result(f"the report is at {address} and follows the training; Ctrl-C ends it"),
         )
         make_reporter(quiet=self.quiet).say("the report is no longer served")
@@ -86,7 +101,7 @@ class Report:
         write_report(
             list(runs),
             output,
-            examples=self.examples,
+            examples=DEFAULT_EXAMPLES if self.examples is None else self.examples,
             data_dir=self.data_dir,
             say=make_reporter(quiet=self.quiet).say,
         )
