@@ -284,6 +284,11 @@ def test_a_time_box_that_ends_within_the_first_run_tells_what_is_begun(
         (("--rows", "MFW", "cifar", "--dry-run"), "'cifar' was taken for one of --rows; write the table before the"),
         (("cifar", "--rows", "MWF"), "no row of 'cifar' called 'MWF'"),
         (("--rows", "ERM"), "rows and columns received without a table"),
+        (
+            ("cifar", "--rows", "Focal", "--columns", "cifar10-step200", "--dry-run"),
+            "no table has a cell in both a row and a column of those received; to see the cells of the rows, leave "
+            "--columns out and add --dry-run\n",
+        ),
         (("cifar",), "cifar10 is in none of"),
         (("rho100", "--rows", "Focal"), "no row of 'rho100' called 'Focal'"),
         (("cifar", "--tables", "nowhere.yaml"), "cannot read the configuration nowhere.yaml"),

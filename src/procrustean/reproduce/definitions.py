@@ -164,18 +164,21 @@ class Definitions:
         columns = matching(part.columns, list(spec.columns), f"column of table {part.table!r}")
         return Part(part.table, _kept(spec.row_names, rows), _kept(spec.columns, columns))
 
-    @staticmethod
-    def _narrowed(parts: Sequence[Part], rows: Sequence[str], columns: Sequence[str], where: str) -> list[Part]:
-        """Parts by name, left with the rows and columns that were asked for."""
+    def _narrowed(self, parts: Sequence[Part], rows: Sequence[str], columns: Sequence[str], where: str) -> list[Part]:
+        """Parts by name, left with the rows and columns that were asked for; those without a cell are left out."""
         known_rows = list(dict.fromkeys(name for part in parts for name in part.rows))
         known_columns = list(dict.fromkeys(name for part in parts for name in part.columns))
         chosen_rows = matching(rows, known_rows, f"row of {where}")
         chosen_columns = matching(columns, known_columns, f"column of {where}")
         narrowed = [Part(p.table, _kept(p.rows, chosen_rows), _kept(p.columns, chosen_columns)) for p in parts]
-        whole = [part for part in narrowed if part.rows and part.columns]
-        if not whole:
-            raise ConfigError("no table has both a row and a column of those received; ask for each table by itself")
-        return whole
+        # A part without rows or columns would stand for all of them; and not every row is made for every column.
+        with_cells = [part for part in narrowed if part.rows and part.columns and self.cells([part])]
+        if not with_cells:
+            raise ConfigError(
+                "no table has a cell in both a row and a column of those received; to see the cells of the rows, leave "
+                "--columns out and add --dry-run"
+            )
+        return with_cells
 
     def cells(self, parts: Sequence[Part]) -> list[Cell]:
         """The cells of the parts in their order, each once."""

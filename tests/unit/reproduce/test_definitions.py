@@ -80,8 +80,18 @@ def test_rows_and_columns_of_several_tables_narrow_those_that_have_them(definiti
     assert definitions.parts(names, rows=["n*"], columns=["tail"]) == [Part("other", ("new",), ("tail",))]
     with pytest.raises(ConfigError, match=r"no row of any of 'small', 'other' called 'nwe'. Did you mean 'new'"):
         definitions.parts(names, rows=["nwe"])
-    with pytest.raises(ConfigError, match="no table has both a row and a column of those received"):
+    with pytest.raises(ConfigError, match="no table has a cell in both a row and a column of those received"):
         definitions.parts(names, rows=["new"], columns=["step"])
+
+
+def test_a_row_that_is_not_made_for_a_column_shares_no_cell_with_it(tables: dict[str, Any]) -> None:
+    tables["tables"]["small"]["rows"]["MFW"]["columns"] = ["tail"]
+    definitions = read_definitions(tables, origin="mine.yaml")
+    with pytest.raises(ConfigError, match="no table has a cell in both a row and a column of those received"):
+        definitions.parts(["small"], rows=["MFW"], columns=["step"])
+    assert definitions.parts(["small", "readings"], rows=["MFW", "batch"], columns=["step"]) == [
+        Part("readings", ("batch",), ("step",))
+    ]
 
 
 def test_names_that_several_tables_share_are_listed_once(definitions: Definitions) -> None:
