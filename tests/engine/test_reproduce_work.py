@@ -277,8 +277,15 @@ def test_two_processes_with_other_tables_leave_one_file_of_a_run_that_both_have(
 def test_data_that_cannot_be_loaded_are_no_failure_of_the_run(npz: Path, work: Callable[..., Report]) -> None:
     content = npz.read_bytes()
     npz.write_bytes(b"no arrays")
-    report = work()
-    assert len(report.errors) == 3
+    recorder = Recorder()
+    report = work(seeds=2, recorder=recorder)
+    assert len(report.errors) == 6
+    (error,) = set(report.errors.values())
+    # What many runs share is said once while they are tried, and not for each of them.
+    assert recorder.said == [
+        f"{next(iter(report.errors))} failed: {error}",
+        "further runs fail for the same reason; they are named at the end",
+    ]
     npz.write_bytes(content)
     assert work().finished == 3
 

@@ -95,7 +95,15 @@ def carry_out(
         progress.given_up(run, elsewhere=elsewhere)
         if not elsewhere:
             note(run, error)
+            tell(run)
+
+    def tell(run: PlannedRun) -> None:
+        """Say why a run failed; a reason that many share, a source that cannot be read for example, is said once."""
+        sharing = [*errors.values()].count(errors[run.name])
+        if sharing == 1:
             reporter.say(f"{run.name} failed: {errors[run.name]}")
+        elif sharing == 2:
+            reporter.say("further runs fail for the same reason; they are named at the end")
 
     def note(run: PlannedRun, error: Exception) -> None:
         errors[run.name] = failure_text(error)
