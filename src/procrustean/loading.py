@@ -27,24 +27,25 @@ def source_settings(config: RunConfig) -> dict[str, Any]:
 
 
 class Sources:
-    """Loads the images of runs; those loaded last are kept, and so is the reason why some could not be loaded."""
+    """Loads the images of runs; those loaded last are kept, and so are all reasons why some could not be loaded."""
 
     def __init__(self, say: Callable[[str], None] = lambda text: None) -> None:
         self._say = say
-        self._kept: OrderedDict[tuple[Any, ...], Splits | ProcrusteanError] = OrderedDict()
+        self._kept: OrderedDict[tuple[Any, ...], Splits] = OrderedDict()
+        self._failed: dict[tuple[Any, ...], ProcrusteanError] = {}
 
     def __call__(self, config: RunConfig) -> Splits:
         settings = source_settings(config)
         key = tuple(settings.values())
+        if key in self._failed:
+            raise self._failed[key]
         if key not in self._kept:
             try:
                 self._kept[key] = load_source(**settings, say=self._say)
             except ProcrusteanError as error:  # the next run is not to try a failed download again
-                self._kept[key] = error
+                self._failed[key] = error
+                raise
             if len(self._kept) > KEPT:
                 self._kept.popitem(last=False)
         self._kept.move_to_end(key)
-        loaded = self._kept[key]
-        if isinstance(loaded, ProcrusteanError):
-            raise loaded
-        return loaded
+        return self._kept[key]
