@@ -8,7 +8,6 @@ from pathlib import Path
 from .api import STOPPED_AMONG_MANY, Stopped, fit, resume
 from .config import RunConfig
 from .console import Reporter
-from .engine.checkpoint import write_atomically
 from .engine.run_directory import RunDirectory
 from .errors import ConfigError
 from .report.class_tables import per_class
@@ -17,6 +16,7 @@ from .report.formats import Table, to_markdown
 from .report.results import Group, group_results, load_result
 from .report.tables import comparison
 from .run_places import CONFIG_FILE
+from .whole_files import write_atomically
 
 #: Five classes keep 100 training images each, five keep 5.
 SETTING = {"source": "digits", "imbalance": "step", "rho": 20.0}

@@ -208,7 +208,7 @@ def _keeper(output: Path | None) -> Callable[[dict[str, Any]], None]:
         check_folder(output.parent)
 
     def keep(result: dict[str, Any]) -> None:
-        from ..engine.checkpoint import write_atomically
+        from ..whole_files import write_atomically
 
         if output is not None:
             output.parent.mkdir(parents=True, exist_ok=True)

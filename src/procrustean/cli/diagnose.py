@@ -150,7 +150,7 @@ def _written(diagnosis: Diagnosis, run: Path, output: Path, all_classes: bool) -
 
 def _json_file(diagnosis: Diagnosis, output: Path) -> Path:
     from ..diagnose.diagnosed import FILE
-    from ..engine.checkpoint import write_atomically
+    from ..whole_files import write_atomically
 
     path, advice = output / FILE, "make room, or choose another --output"
     try:

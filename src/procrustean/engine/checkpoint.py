@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import re
 import warnings
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +15,24 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from ..errors import CannotWrite, RunError
+from ..errors import RunError
+from ..whole_files import OF_A_RUN, drop, replacing, sync, write_atomically
+
+#: With what writes all other files of runs, which is used together with it.
+__all__ = [
+    "OF_A_RUN",
+    "check_tensors",
+    "cpu_copy",
+    "is_leftover",
+    "kept_checkpoints",
+    "load_checkpoint",
+    "remove_checkpoints",
+    "remove_leftovers",
+    "save_checkpoint",
+    "save_tensors",
+    "sync",
+    "write_atomically",
+]
 
 MANIFEST = "checkpoints.json"
 PREVIOUS = "checkpoints.previous.json"
@@ -29,46 +44,15 @@ TEMPORARY = re.compile(r"\..+\.\d+\.tmp")
 Entry = dict[str, Any]  # file, sha256, position
 
 
-#: What to do about a file of a run that cannot be written.
-OF_A_RUN = "what was saved before is intact. Make room or allow writing there, then go on with the run"
-
-
-def write_atomically(path: Path, content: bytes, advice: str = OF_A_RUN) -> None:
-    """Replace a file as a whole: readers see the old one or the new one, also after a power cut.
-
-    Args:
-        path: of the file.
-        content: all of it.
-        advice: what to do where it cannot be written.
-    """
-    with _replacing(path, advice) as temporary, open(temporary, "wb") as file:
-        file.write(content)
-
-
 def save_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
     """Write a safetensors file atomically."""
     contiguous = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
-    with _replacing(path) as temporary:
+    with replacing(path) as temporary:
         temporary.touch()
         usual = temporary.stat().st_mode
         save_file(contiguous, temporary)
         if temporary.stat().st_mode != usual:  # safetensors makes a file that nobody else may read
             temporary.chmod(usual)
-
-
-@contextmanager
-def _replacing(path: Path, advice: str = OF_A_RUN) -> Iterator[Path]:
-    """A name to write to; then the file is synced, put in its place, and the folder synced."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
-        yield temporary
-        sync(temporary)
-        os.replace(temporary, path)
-        sync(path.parent)
-    except (OSError, SafetensorError) as error:
-        _drop(temporary)
-        reason = (error.strerror or error) if isinstance(error, OSError) else error
-        raise CannotWrite(f"cannot write {path} ({reason}); {advice}") from error
 
 
 def save_checkpoint(folder: Path, number: int, tensors: Mapping[str, Tensor], position: Mapping[str, Any]) -> None:
@@ -84,7 +68,7 @@ def save_checkpoint(folder: Path, number: int, tensors: Mapping[str, Tensor], po
     kept = {e["file"] for e in entries}
     for old in folder.glob("checkpoint-*.safetensors"):
         if old.name not in kept:
-            _drop(old)
+            drop(old)
 
 
 def load_checkpoint(folder: Path) -> tuple[dict[str, Tensor], dict[str, Any], int] | None:
@@ -122,13 +106,13 @@ def remove_leftovers(folder: Path) -> None:
     """Drop half-written files of a run that was killed while saving."""
     for path in folder.iterdir():
         if is_leftover(path):
-            _drop(path)
+            drop(path)
 
 
 def remove_checkpoints(folder: Path) -> None:
     """Drop the checkpoints of a finished run."""
     for path in (folder / MANIFEST, folder / PREVIOUS, *folder.glob("checkpoint-*.safetensors")):
-        _drop(path)
+        drop(path)
 
 
 def _newest_manifest(folder: Path) -> tuple[list[Entry], str]:
@@ -174,25 +158,6 @@ def _digest(entries: list[Entry]) -> str:
 def _sha256(path: Path) -> str:
     with open(path, "rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def sync(path: Path) -> None:
-    """Wait until a file or folder is on the disk."""
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
-
-
-def _drop(path: Path) -> None:
-    """Remove a file that nothing needs any more; where the system refuses, say so and go on."""
-    try:
-        path.unlink(missing_ok=True)
-    except NotADirectoryError:
-        pass  # below a file there is nothing to remove
-    except OSError as error:
-        warnings.warn(f"cannot remove {path} ({error.strerror}); it is not needed any more", stacklevel=2)
 
 
 def check_tensors(wanted: Mapping[str, Tensor], found: Mapping[str, Tensor], place: str) -> None:

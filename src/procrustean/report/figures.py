@@ -14,6 +14,7 @@ from procrustean.errors import RunError
 from procrustean.escaping import one_line
 from procrustean.report.progress_lines import SIZE_COLOURS, Curves, draw_classes, draw_sizes, sizes_of
 from procrustean.report.results import Group, Result, data_text, distinct_labels, group_results, split_by_data
+from procrustean.whole_files import write_atomically
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -64,8 +65,6 @@ def write_drawing(figure: Figure, path: Path, **how: Any) -> None:
         path: the file; an older figure there is replaced.
         how: more of what matplotlib's `savefig` takes.
     """
-    from procrustean.engine.checkpoint import write_atomically
-
     drawn = io.BytesIO()
     figure.savefig(drawn, format=path.suffix.removeprefix("."), **how)
     write_atomically(path, drawn.getvalue(), "make room, or choose another place")

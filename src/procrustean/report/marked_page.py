@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from procrustean.errors import RunError
+from procrustean.whole_files import write_atomically
 
 
 def read_page(path: Path, advice: str) -> str:
@@ -30,8 +31,6 @@ def replace_page(path: Path, text: str, advice: str) -> None:
         text: all of it.
         advice: what to do where it cannot be written.
     """
-    from procrustean.engine.checkpoint import write_atomically
-
     write_atomically(path.resolve() if path.is_symlink() else path, text.encode(), advice)
 
 
