@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import time
 from collections.abc import Callable, Mapping
@@ -20,7 +19,7 @@ from .config import RunConfig
 from .console import Reporter, held_out_text
 from .data.imageset import Splits
 from .data.sources import place_of
-from .engine.checkpoint import is_leftover, remove_leftovers, write_atomically
+from .engine.checkpoint import is_leftover, remove_leftovers
 from .engine.claims import Claim
 from .engine.run_directory import RunDirectory, spelt_as
 from .engine.stopping import stop_on_signal
@@ -34,6 +33,7 @@ from .report.chosen import COMPARISON, last_held_out, read_comparison
 from .run_places import RESULT_FILE
 from .tracking import Tool
 from .tuning.checking import check_held_out
+from .whole_files import write_json
 
 MINUTES = 30.0
 #: How many methods the epochs that are planned leave time for, by the reckoning of `advice.cost`.
@@ -154,7 +154,7 @@ def _begin(folder: Path, asked: RunConfig, config: RunConfig) -> None:
     remove_leftovers(folder)
     record = {"format": FORMAT, "asked": asked.to_json(), "config": config.to_json(), "chosen": None}
     record["source_path"] = place_of(asked.source)
-    _write(folder / COMPARISON, record)
+    write_json(folder / COMPARISON, record)
 
 
 def _candidate(
@@ -199,8 +199,4 @@ def _tell(tried: list[Candidate], best: Candidate, worth: Worth, folder: Path, r
         {"name": c.choice.name, "held_out_balanced_accuracy": c.held_out, **({"failed": c.failed} if c.failed else {})}
         for c in tried
     ]
-    _write(folder / COMPARISON, {**record, "chosen": best.choice.name, "compared": compared, **worth.to_json()})
-
-
-def _write(path: Path, record: dict[str, Any]) -> None:
-    write_atomically(path, (json.dumps(record, indent=1) + "\n").encode())
+    write_json(folder / COMPARISON, {**record, "chosen": best.choice.name, "compared": compared, **worth.to_json()})

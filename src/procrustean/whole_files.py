@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import warnings
 from collections.abc import Iterator
@@ -26,6 +27,11 @@ def write_atomically(path: Path, content: bytes, advice: str = OF_A_RUN) -> None
     """
     with replacing(path, advice) as temporary, open(temporary, "wb") as file:
         file.write(content)
+
+
+def write_json(path: Path, content: object, advice: str = OF_A_RUN) -> None:
+    """Replace a file of JSON as a whole, in lines that a person can read."""
+    write_atomically(path, (json.dumps(content, indent=1) + "\n").encode(), advice)
 
 
 @contextmanager

@@ -19,6 +19,7 @@ from procrustean.api import Stopped, fit, resume
 from procrustean.data.imageset import Splits
 from procrustean.engine import checkpoint
 from procrustean.errors import RunError
+from procrustean.whole_files import write_atomically
 
 Same = Callable[[Path, Path], None]
 
@@ -219,7 +220,7 @@ def test_checkpoints_that_cannot_be_removed_are_told_of(
 def test_files_may_be_read_by_whom_the_umask_allows(mask: int, tmp_path: Path) -> None:
     before = os.umask(mask)
     try:
-        checkpoint.write_atomically(tmp_path / "bytes", b"1")
+        write_atomically(tmp_path / "bytes", b"1")
         for _ in range(2):  # new, and in place of an old one
             checkpoint.save_tensors(tmp_path / "tensors", {"a": torch.zeros(2)})
     finally:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -208,10 +207,10 @@ def _keeper(output: Path | None) -> Callable[[dict[str, Any]], None]:
         check_folder(output.parent)
 
     def keep(result: dict[str, Any]) -> None:
-        from ..whole_files import write_atomically
+        from ..whole_files import write_json
 
         if output is not None:
             output.parent.mkdir(parents=True, exist_ok=True)
-            write_atomically(output, (json.dumps(result, indent=1) + "\n").encode(), "choose another --output")
+            write_json(output, result, "choose another --output")
 
     return keep

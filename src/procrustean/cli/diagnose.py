@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -150,12 +149,12 @@ def _written(diagnosis: Diagnosis, run: Path, output: Path, all_classes: bool) -
 
 def _json_file(diagnosis: Diagnosis, output: Path) -> Path:
     from ..diagnose.diagnosed import FILE
-    from ..whole_files import write_atomically
+    from ..whole_files import write_json
 
     path, advice = output / FILE, "make room, or choose another --output"
     try:
         output.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise RunError(f"cannot make the folder {output} ({error.strerror or error}); {advice}") from error
-    write_atomically(path, (json.dumps(diagnosis.to_json(), indent=1) + "\n").encode(), advice)
+    write_json(path, diagnosis.to_json(), advice)
     return path

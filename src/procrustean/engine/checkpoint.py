@@ -16,23 +16,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from ..errors import RunError
-from ..whole_files import OF_A_RUN, drop, replacing, sync, write_atomically
-
-#: With what writes all other files of runs, which is used together with it.
-__all__ = [
-    "OF_A_RUN",
-    "check_tensors",
-    "cpu_copy",
-    "is_leftover",
-    "kept_checkpoints",
-    "load_checkpoint",
-    "remove_checkpoints",
-    "remove_leftovers",
-    "save_checkpoint",
-    "save_tensors",
-    "sync",
-    "write_atomically",
-]
+from ..whole_files import drop, replacing, write_atomically
 
 MANIFEST = "checkpoints.json"
 PREVIOUS = "checkpoints.previous.json"

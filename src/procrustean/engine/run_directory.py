@@ -24,6 +24,7 @@ from ..data.sources import place_of
 from ..errors import CannotWrite, RunError
 from ..method_files import file_method, short_identity
 from ..run_places import CONFIG_FILE, RESULT_FILE, no_run_at, resume_command
+from ..whole_files import OF_A_RUN, write_atomically
 from . import checkpoint
 from .claims import Claim
 
@@ -66,7 +67,7 @@ class RunDirectory:
             record["source_path"] = place
         try:
             directory._take(config)
-            checkpoint.write_atomically(directory.file(CONFIG_FILE), _json(record))
+            write_atomically(directory.file(CONFIG_FILE), _json(record))
         except BaseException:
             directory.release()
             raise
@@ -141,7 +142,7 @@ class RunDirectory:
         """Keep where the images have moved, for whatever uses the run later; its settings and their hash stay."""
         record, place = self.read(CONFIG_FILE), place_of(source)
         if place is not None and place != record.get("source_path"):
-            checkpoint.write_atomically(self.file(CONFIG_FILE), _json({**record, "source_path": place}))
+            write_atomically(self.file(CONFIG_FILE), _json({**record, "source_path": place}))
 
     def refuse_reuse(self, config: RunConfig) -> None:
         """Say why an existing run directory cannot take this run."""
@@ -207,7 +208,7 @@ class RunDirectory:
             content = self._saved or b""
         if self._saved and not (path.exists() and path.read_bytes().startswith(content)):
             warnings.warn(f"{path} is missing or damaged; restored from the checkpoint", stacklevel=2)
-        checkpoint.write_atomically(path, content)
+        write_atomically(path, content)
         self._recorded = bytearray(content)
 
     def append(self, record: Mapping[str, Any]) -> None:
@@ -221,7 +222,7 @@ class RunDirectory:
                 os.fsync(file.fileno())
         except OSError as error:
             raise CannotWrite(
-                f"cannot write {self.file('epochs.jsonl')} ({error.strerror or error}); {checkpoint.OF_A_RUN}"
+                f"cannot write {self.file('epochs.jsonl')} ({error.strerror or error}); {OF_A_RUN}"
             ) from error
         self._recorded += line
 
@@ -249,7 +250,7 @@ class RunDirectory:
         """Write numpy arrays as one compressed file."""
         content = io.BytesIO()
         np.savez_compressed(content, allow_pickle=False, **arrays)
-        checkpoint.write_atomically(self.file(name), content.getvalue())
+        write_atomically(self.file(name), content.getvalue())
 
     def save_weights(self, name: str, weights: Mapping[str, Tensor]) -> None:
         checkpoint.save_tensors(self.file(name), weights)
@@ -267,7 +268,7 @@ class RunDirectory:
 
     def finish(self, result: Mapping[str, Any]) -> None:
         """Write the result; from now on the run is complete and needs its checkpoints no more."""
-        checkpoint.write_atomically(self.file(RESULT_FILE), _json(result))
+        write_atomically(self.file(RESULT_FILE), _json(result))
         self.clear()
 
 

@@ -9,9 +9,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from ..engine.checkpoint import sync
 from ..engine.claims import Claim, RunInUse
 from ..errors import RunError
+from ..whole_files import sync
 
 
 @contextmanager

@@ -8,10 +8,10 @@ from itertools import groupby
 from pathlib import Path
 from typing import Literal
 
-from ..engine.checkpoint import write_atomically
 from ..escaping import latex_prose
 from ..report.formats import Cell, Column, Table, to_latex, to_markdown
 from ..report.standing import RULE, rule_of
+from ..whole_files import write_atomically
 from .comparison import table_cells
 from .definitions import Cell as Place
 from .definitions import Definitions, TableSpec

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import math
 from pathlib import Path
 
-from ..engine.checkpoint import write_atomically
 from ..errors import RunError
 from ..plain_json import read_object
 from ..run_cost import FIRST_GUESS
 from ..step_cost import Device
+from ..whole_files import write_json
 
 FILE = "pace.json"
 #: A measurement over less is left out, and older ones count half as much with every newer one.
@@ -42,7 +41,7 @@ def note_rate(folder: Path, cost: float, seconds: float) -> None:
     before = known.get(name, {"cost": 0.0, "seconds": 0.0})
     known[name] = {"cost": FADE * before["cost"] + cost, "seconds": FADE * before["seconds"] + seconds}
     folder.mkdir(parents=True, exist_ok=True)
-    write_atomically(folder / FILE, (json.dumps(known, indent=1) + "\n").encode())
+    write_json(folder / FILE, known)
 
 
 def _read(folder: Path) -> dict[str, dict[str, float]]:

@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Any
 
 from ..config import RunConfig
-from ..engine.checkpoint import write_atomically
 from ..errors import ConfigError, RunError
 from ..plain_json import read_object
 from ..report.results import Result, load_result
 from ..run_places import CONFIG_FILE, RESULT_FILE, is_damaged, is_result_file
+from ..whole_files import write_atomically, write_json
 from .canonical import canonical, record_matches, unmeasured
 from .own_methods import LeftOutMethods
 from .stored import (
@@ -192,7 +192,7 @@ class Store:
         path = self.failures_file
         if path is not None:
             path.parent.mkdir(parents=True, exist_ok=True)
-            write_atomically(path, (json.dumps(failures, indent=1) + "\n").encode())
+            write_json(path, failures)
 
     @property
     def failures_file(self) -> Path | None:

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from ..config import RunConfig
-from ..engine.checkpoint import write_atomically
 from ..errors import ConfigError
 from ..method_files import method_identity, short_identity
 from ..plain_json import FORMAT, read_object
 from ..run_places import CANDIDATES
+from ..whole_files import write_json
 from .choosing import value_text
 from .spaces import Range, Space
 
@@ -65,7 +64,7 @@ def write_study(output: Path, search: Search, found: Mapping[str, Any]) -> None:
     """Keep a search with what it has found so far."""
     output.mkdir(parents=True, exist_ok=True)
     record = {"format": FORMAT, **search.to_json(), **found}
-    write_atomically(output / STUDY, (json.dumps(record, indent=1) + "\n").encode())
+    write_json(output / STUDY, record)
 
 
 def is_decided(output: Path) -> bool:
