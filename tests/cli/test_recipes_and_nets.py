@@ -113,7 +113,7 @@ class TestRuns:
     def test_the_recipe_is_told_and_recorded(self, call: Call, npz: Path) -> None:
         answer = call("train", npz, "--net", "small", "--epochs", 1, "--augment", "none", "--run-dir", "run")
         assert answer.code == 0, answer.err
-        assert "recipe images, this library's for images of your own: small, 1 epoch, batch 16" in answer.err
+        assert "recipe images, this library's for images of your own: small, 1 epoch, batch 8" in answer.err
         recorded = json.loads(Path("run/result.json").read_text())["recipe"]
         assert (recorded["name"], recorded["changed_from"], recorded["augment"]) == ("images", "images", "none")
 
