@@ -166,17 +166,8 @@ def _candidate(
     def prepared(began: Mapping[str, Any]) -> Prepared:
         return prepare(config, splits=plan.splits, began=began)
 
-    run = begin_or_go_on(
-        config,
-        path,
-        prepared,
-        reporter,
-        why=plan.why,
-        stop=stop,
-        log=log,
-        show="held_out",
-        images=plan.source_hash,
-    )
+    own = replace(plan, config=config)
+    run = begin_or_go_on(own, path, prepared, reporter, stop=stop, log=log, show="held_out")
     if run is None:
         return True
     try:

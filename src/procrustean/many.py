@@ -180,17 +180,7 @@ def _starter(
                 reporter.warn(finding)
             return ready
 
-        return begin_or_go_on(
-            plan.config,
-            path,
-            prepared,
-            reporter,
-            why=plan.why,
-            stop=stop,
-            log=log,
-            show=show,
-            images=plan.source_hash,
-        )
+        return begin_or_go_on(plan, path, prepared, reporter, stop=stop, log=log, show=show)
 
     def turns() -> Iterator[None]:
         try:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from .calibration.kept import keep_calibration
-from .config import RunConfig
 from .console import Reporter, headline_text, held_out_text
 from .engine.device import own_stream
 from .engine.record import identity_of, make_result
@@ -24,6 +23,7 @@ from .run_places import CONFIG_FILE
 from .tracking import Tool, TrackingReporter
 
 if TYPE_CHECKING:
+    from .advice.planning import Plan
     from .diagnose.probing import Probing
 
 _OVER = object()
@@ -53,43 +53,39 @@ class FinishedRun:
 
 
 def begin_or_go_on(
-    config: RunConfig,
+    plan: Plan,
     path: Path,
     prepared: Callable[[Mapping[str, Any]], Prepared],
     reporter: Reporter,
     *,
-    why: Sequence[str] = (),
     stop: Callable[[], bool],
     log: Tool | None = None,
     show: ShownImages = "test",
-    images: str | None = None,
 ) -> OngoingRun | None:
-    """The run of these settings in a folder, claimed: new, or from where it was saved; None if it is finished.
+    """The run of a plan in a folder, claimed: new, or from where it was saved; None if it is finished.
 
     Args:
-        config: the settings, with nothing left open.
+        plan: settings with nothing left open, and the images; a run that is finished has to be of the same ones.
         path: folder of the run.
         prepared: makes the run ready, given the recipe it began with, if it has begun.
         reporter: where its progress goes.
-        why: reasons for settings that were chosen for the user.
         stop: whether to save and end.
         log: tool that is handed the numbers of every epoch.
         show: "held_out" while runs are compared by those images.
-        images: `Plan.source_hash` of those that are there now; one that is finished has to be of the same.
     """
     if not (path / CONFIG_FILE).exists():
         new = prepared({})
         # While the images were loaded, another process with the same runs may have begun this one, or finished it.
         if not (path / CONFIG_FILE).exists():
-            directory = RunDirectory.create(path, config, identity_of(new), why)
+            directory = RunDirectory.create(path, plan.config, identity_of(new), plan.why)
             return OngoingRun(new, directory, reporter, stop=stop, log=log, show=show)
     directory, existing, identity = RunDirectory.open(path)
-    if existing.hash != spelt_as(existing, directory.source_path(), config).hash:
-        directory.refuse_reuse(config)
+    if existing.hash != spelt_as(existing, directory.source_path(), plan.config).hash:
+        directory.refuse_reuse(plan.config)
     directory.claim()
     try:
         if directory.finished:
-            _refuse_other_images(directory, config, images)
+            _refuse_other_images(directory, plan)
             directory.clear()
             directory.release()
             return None
@@ -101,15 +97,15 @@ def begin_or_go_on(
     return OngoingRun(begun, directory, reporter, stop=stop, resume=True, log=log, show=show)
 
 
-def _refuse_other_images(finished: RunDirectory, config: RunConfig, images: str | None) -> None:
+def _refuse_other_images(finished: RunDirectory, plan: Plan) -> None:
     try:
         trained_on = load_result(finished.path).data.get("source_hash")  # which early records do not have
     except RunError:
         return  # who reads the result tells that it is damaged
-    if None not in (trained_on, images) and trained_on != images:
+    if None not in (trained_on, plan.source_hash) and trained_on != plan.source_hash:
         raise ImagesChanged(
-            f"{finished.path} was trained on other images than {config.source} holds now. Put those back, or train on "
-            "those that are there now in another folder"
+            f"{finished.path} was trained on other images than {plan.config.source} holds now. Put those back, or "
+            "train on those that are there now in another folder"
         )
 
 
