@@ -102,7 +102,8 @@ def _refuse_other_images(finished: RunDirectory, plan: Plan) -> None:
         trained_on = load_result(finished.path).data.get("source_hash")  # which early records do not have
     except RunError:
         return  # who reads the result tells that it is damaged
-    if None not in (trained_on, plan.source_hash) and trained_on != plan.source_hash:
+    now = plan.source_hash
+    if None not in (trained_on, now) and trained_on != now:
         raise ImagesChanged(
             f"{finished.path} was trained on other images than {plan.config.source} holds now. Put those back, or "
             "train on those that are there now in another folder"
