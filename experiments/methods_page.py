@@ -20,16 +20,16 @@ import tyro
 from procrustean.config import RunConfig
 from procrustean.engine.stages import stage_epochs
 from procrustean.errors import ConfigError
-from procrustean.grids import expand
+from procrustean.files.plain_yaml import read_yaml
 from procrustean.method_labels import shown_label
 from procrustean.methods import make_method
-from procrustean.plain_yaml import read_yaml
-from procrustean.preparing import recipe_of
 from procrustean.report.marked_page import placed
 from procrustean.report.results import Result, Statistic, summarise
 from procrustean.reproduce.canonical import canonical
 from procrustean.reproduce.paper import paper_number
 from procrustean.reproduce.store import Store
+from procrustean.runs.grids import expand
+from procrustean.runs.preparing import recipe_of
 from procrustean.types import Problem
 
 PROJECT = Path(__file__).resolve().parents[1]

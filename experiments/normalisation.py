@@ -26,7 +26,6 @@ from safetensors.torch import load_file
 from procrustean.api import load_run
 from procrustean.cli.config_file import read_yaml
 from procrustean.config import RunConfig
-from procrustean.console import make_reporter
 from procrustean.data.imageset import Splits
 from procrustean.data.sources import load_source
 from procrustean.engine.checkpoint import write_atomically
@@ -34,10 +33,11 @@ from procrustean.engine.evaluate import evaluate_net
 from procrustean.engine.recalibration import recompute_statistics, statistics_change
 from procrustean.engine.run_directory import RunDirectory
 from procrustean.errors import ProcrusteanError
-from procrustean.grids import expand
-from procrustean.many import fit_many
 from procrustean.nets.classifier import Classifier
 from procrustean.normalisation import batch_norms
+from procrustean.progress.console import make_reporter
+from procrustean.runs.grids import expand
+from procrustean.runs.many import fit_many
 
 HERE = Path(__file__).parent
 WEIGHTS = ("last", "ema", "swa")

@@ -15,10 +15,10 @@ from typing import Any
 
 import tyro
 
-from procrustean.grids import expand
+from procrustean.files.plain_yaml import read_yaml
 from procrustean.method_labels import shown_label
-from procrustean.plain_yaml import read_yaml
 from procrustean.report.marked_page import placed
+from procrustean.runs.grids import expand
 
 PROJECT = Path(__file__).resolve().parents[1]
 STUDY = PROJECT / "experiments" / "normalisation.yaml"

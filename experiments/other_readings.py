@@ -21,9 +21,9 @@ import numpy.typing as npt
 import tyro
 
 from procrustean.api import fit, resume
-from procrustean.console import Reporter, make_reporter
 from procrustean.data.plan import Arrays, EpochPlanner
 from procrustean.errors import ProcrusteanError
+from procrustean.progress.console import Reporter, make_reporter
 from procrustean.weights import deferred
 
 Reading = Literal["first-images", "drw-from-160", "no-last-batch"]

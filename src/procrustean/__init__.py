@@ -44,7 +44,7 @@ _HOMES = {
     "class_counts": "procrustean.counting",
     "METHODS": "procrustean.methods",
     "make_method": "procrustean.methods",
-    "use_file": "procrustean.method_files",
+    "use_file": "procrustean.own_methods.files",
     "ImageSet": "procrustean.data.imageset",
     "RunConfig": "procrustean.config",
     "recalibrate": "procrustean.normalisation",
@@ -71,10 +71,10 @@ if TYPE_CHECKING:
     from procrustean.errors import ConfigError, DataError, LayerError, ProcrusteanError, RunError
     from procrustean.estimator.classifier import Classifier
     from procrustean.exporting.export import export
-    from procrustean.method_files import use_file
     from procrustean.methods import METHODS, make_method
     from procrustean.mfw import MFW
     from procrustean.normalisation import recalibrate
+    from procrustean.own_methods.files import use_file
     from procrustean.posthoc import adjust
     from procrustean.predicting.loading import load_model
     from procrustean.predicting.predict import predict

@@ -11,9 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .advice.planning import Plan, load_images, planned
-from .ambient import undisturbed
 from .config import ADVISED, AUTO, RunConfig
-from .console import Reporter, SilentReporter, command_text
 from .data.imageset import Splits
 from .data.sources import load_source
 from .engine.record import OF_THE_METHOD, identity_of
@@ -23,14 +21,16 @@ from .engine.stopping import stop_on_signal
 from .engine.training import HELD_OUT_WEIGHTS, Interrupted
 from .errors import ConfigError, RunError
 from .linting import lint
-from .loading import source_settings
-from .method_files import is_usable, use_file
 from .nets.classifier import Classifier
-from .ongoing_run import FinishedRun, OngoingRun
-from .preparing import Prepared, check_identity, prepare, recipe_of
+from .own_methods.files import is_usable, use_file
+from .progress.console import Reporter, SilentReporter, command_text
+from .progress.tracking import Tool, imported
 from .report.chosen import COMPARISON
-from .run_places import resume_command
-from .tracking import Tool, imported
+from .runs.ambient import undisturbed
+from .runs.loading import source_settings
+from .runs.ongoing_run import FinishedRun, OngoingRun
+from .runs.places import resume_command
+from .runs.preparing import Prepared, check_identity, prepare, recipe_of
 
 if TYPE_CHECKING:
     from .engine.recalibration import Statistics
@@ -84,7 +84,7 @@ def fit(
     use_file(config.method)
     recipe_of(replace(config, method="mfw") if config.method in (ADVISED, AUTO) else config)
     if config.method == AUTO:
-        from .auto import fit_auto
+        from .runs.auto import fit_auto
 
         return fit_auto(config, splits=splits, minutes=minutes, reporter=reporter, log=log)
     if minutes is not None:

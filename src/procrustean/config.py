@@ -15,7 +15,7 @@ from types import NoneType
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from .errors import ConfigError, did_you_mean
-from .method_files import file_method, folder_name, method_identity, pinned_name
+from .own_methods.files import file_method, folder_name, method_identity, pinned_name
 from .recipes import Augment, check_recipe
 
 #: Settings that say where and how a run is carried out, not what it computes.

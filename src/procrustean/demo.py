@@ -7,16 +7,16 @@ from pathlib import Path
 
 from .api import STOPPED_AMONG_MANY, Stopped, fit, resume
 from .config import RunConfig
-from .console import Reporter
 from .engine.run_directory import RunDirectory
 from .errors import ConfigError
+from .files.whole_files import write_atomically
+from .progress.console import Reporter
 from .report.class_tables import per_class
 from .report.figures import training_progress
 from .report.formats import Table, to_markdown
 from .report.results import Group, group_results, load_result
 from .report.tables import comparison
-from .run_places import CONFIG_FILE
-from .whole_files import write_atomically
+from .runs.places import CONFIG_FILE
 
 #: Five classes keep 100 training images each, five keep 5.
 SETTING = {"source": "digits", "imbalance": "step", "rho": 20.0}

@@ -9,7 +9,6 @@ from typing import Any
 
 import torch
 
-from .ambient import undisturbed
 from .api import load_run
 from .data.imageset import Splits
 from .engine.evaluate import Scored, metrics_of, scored
@@ -17,10 +16,11 @@ from .errors import ConfigError
 from .linting.corrections import corrections
 from .losses.ldam import scale_of_scores
 from .losses.vector_scaling import shifts_scores
-from .method_files import plain_name
 from .nets.classifier import Classifier
 from .nets.heads import CosineHead
-from .preparing import Prepared
+from .own_methods.files import plain_name
+from .runs.ambient import undisturbed
+from .runs.preparing import Prepared
 
 #: What tau is chosen from, for scores as a softmax takes them; of equally good ones the smallest, which changes least.
 GRID = tuple(tenths / 10 for tenths in range(21))

@@ -8,14 +8,14 @@ from pathlib import Path
 from typing import Any
 
 from .config import RunConfig
-from .console import Reporter
 from .diagnose.figures import draw
 from .diagnose.figures.plane import EPOCHS
 from .errors import ConfigError, RunError
-from .many import fit_many
+from .progress.console import Reporter
 from .report.formats import Table
 from .report.results import group_results, load_result
 from .report.tables import comparison
+from .runs.many import fit_many
 
 #: Sec. 4 of the paper; it does not name its four classes, so they were fixed before anything was trained.
 SETTING: dict[str, Any] = {

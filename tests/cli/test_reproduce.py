@@ -16,7 +16,7 @@ import pytest
 import yaml
 
 from procrustean.engine.claims import Claim
-from procrustean.time_box import TimeBox
+from procrustean.runs.time_box import TimeBox
 
 Call = Callable[..., Any]
 PROJECT = Path(__file__).resolve().parents[2]

@@ -13,8 +13,8 @@ import pytest
 import yaml
 
 from procrustean import RunConfig
-from procrustean.console import SilentReporter
 from procrustean.engine.claims import Claim
+from procrustean.progress.console import SilentReporter
 from procrustean.tuning.tune import Budget
 from procrustean.tuning.tune import tune as run_tune
 
@@ -288,7 +288,7 @@ def test_fewer_final_seeds_drop_none_that_was_trained(seeds: int, tune: Call) ->
 
 
 def test_whose_the_final_runs_are_is_known_before_they_are_trained(tune: Call, monkeypatch: pytest.MonkeyPatch) -> None:
-    from procrustean.many import fit_many
+    from procrustean.runs.many import fit_many
     from procrustean.tuning import tune as module
 
     def killed(configs: Any, **settings: Any) -> Any:
@@ -473,7 +473,7 @@ def test_a_training_on_all_images_that_diverges_is_told_from_one_that_is_not_fin
     tune: Call, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from procrustean.errors import Diverged
-    from procrustean.many import Outcome, fit_many
+    from procrustean.runs.many import Outcome, fit_many
     from procrustean.tuning import tune as module
 
     def diverging(configs: Any, **settings: Any) -> Any:

@@ -12,11 +12,11 @@ import pytest
 import torch
 
 from procrustean import RunConfig, adjust, evaluate, export, fit, load_model
-from procrustean.ambient import undisturbed
 from procrustean.api import FinishedRun
 from procrustean.data.imageset import Splits
 from procrustean.diagnose import diagnose_run
-from procrustean.many import fit_many
+from procrustean.runs.ambient import undisturbed
+from procrustean.runs.many import fit_many
 
 
 @contextmanager

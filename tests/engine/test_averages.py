@@ -123,7 +123,7 @@ def test_they_are_there_when_the_last_checkpoint_is(
     """Killed after the last stage, when checkpoints hold the network alone."""
     whole = fit(splits, **tiny, average="both", run_dir=tmp_path / "whole").path
     with monkeypatch.context() as patched:
-        patched.setattr("procrustean.ongoing_run.make_result", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+        patched.setattr("procrustean.runs.ongoing_run.make_result", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
         with pytest.raises(KeyboardInterrupt):
             fit(splits, **tiny, average="both", run_dir=tmp_path / "run")
     again = resume(tmp_path / "run", splits=splits).path

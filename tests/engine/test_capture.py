@@ -12,7 +12,6 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from procrustean.api import Stopped, fit, resume
-from procrustean.console import SilentReporter
 from procrustean.data.imageset import Splits
 from procrustean.engine.capture import EagerRunner, GraphRunner
 from procrustean.engine.device import Placement
@@ -22,7 +21,8 @@ from procrustean.errors import ConfigError, RunError
 from procrustean.methods import METHODS, make_method, option_defaults
 from procrustean.methods.base import Method, Stage
 from procrustean.objectives import Classify
-from procrustean.preparing import Prepared
+from procrustean.progress.console import SilentReporter
+from procrustean.runs.preparing import Prepared
 from procrustean.types import Problem
 
 Same = Callable[[Path, Path], None]

@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 from procrustean.api import Stopped, fit, resume
-from procrustean.differences import difference
 from procrustean.engine.run_directory import RunDirectory
 from procrustean.errors import ProcrusteanError, RunError
+from procrustean.runs.differences import difference
 
 
 @pytest.fixture

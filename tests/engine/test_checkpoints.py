@@ -19,7 +19,7 @@ from procrustean.api import Stopped, fit, resume
 from procrustean.data.imageset import Splits
 from procrustean.engine import checkpoint
 from procrustean.errors import RunError
-from procrustean.whole_files import write_atomically
+from procrustean.files.whole_files import write_atomically
 
 Same = Callable[[Path, Path], None]
 

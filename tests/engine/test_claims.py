@@ -16,7 +16,7 @@ from procrustean.config import RunConfig
 from procrustean.data.imageset import Splits
 from procrustean.engine.claims import Claim, RunInUse
 from procrustean.engine.run_directory import RunDirectory
-from procrustean.many import fit_many
+from procrustean.runs.many import fit_many
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="there are no such locks")
 HOLDER = (

@@ -13,14 +13,14 @@ import numpy as np
 import pytest
 import torch
 
-from procrustean import loading, many
 from procrustean.api import Stopped, fit
 from procrustean.config import RunConfig
-from procrustean.console import PlainReporter, SilentReporter
 from procrustean.engine.fleet import Member, memory_allows, run_fleet
 from procrustean.errors import ConfigError, ImagesChanged, ProcrusteanError, RunError
-from procrustean.many import Outcome, fit_many
-from procrustean.processes import fit_in_processes
+from procrustean.progress.console import PlainReporter, SilentReporter
+from procrustean.runs import loading, many
+from procrustean.runs.many import Outcome, fit_many
+from procrustean.runs.processes import fit_in_processes
 
 Same = Callable[[Path, Path], None]
 StopAfter = Callable[[int, ModuleType], None]

@@ -12,7 +12,7 @@ import torch
 
 from procrustean.config import RunConfig
 from procrustean.data.imageset import Splits
-from procrustean.many import fit_many
+from procrustean.runs.many import fit_many
 
 pytestmark = pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="counts what Linux shows in /proc")
 

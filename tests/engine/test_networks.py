@@ -23,7 +23,7 @@ from procrustean.nets import NETS, build_net, layers_of
 from procrustean.nets.densenet import DenseNet
 from procrustean.nets.resnet import Basic, Bottleneck, ResNet
 from procrustean.nets.resnet12 import ResNet12
-from procrustean.preparing import prepare
+from procrustean.runs.preparing import prepare
 from procrustean.types import Batch, Clock, Problem
 
 #: The same networks, narrow and shallow.

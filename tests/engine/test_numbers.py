@@ -16,7 +16,7 @@ from procrustean.data.imageset import Splits
 from procrustean.engine.parameters import FlatBuffers, FlatParameters
 from procrustean.engine.sgd import SGD
 from procrustean.errors import RunError
-from procrustean.many import fit_many
+from procrustean.runs.many import fit_many
 
 
 def optimiser(net: nn.Module, lr: float) -> SGD:

@@ -24,9 +24,9 @@ from procrustean.engine.images import ImageStore
 from procrustean.engine.run_directory import RunDirectory
 from procrustean.engine.training import run_to_end
 from procrustean.errors import ConfigError, RunError
-from procrustean.many import fit_many
 from procrustean.methods import METHODS
 from procrustean.rng import Stream
+from procrustean.runs.many import fit_many
 from procrustean.types import Clock
 
 Same = Callable[[Path, Path], None]

@@ -19,9 +19,8 @@ import yaml
 
 import forked
 from procrustean.api import Stopped
-from procrustean.console import SilentReporter
 from procrustean.engine.claims import Claim
-from procrustean.loading import Sources
+from procrustean.progress.console import SilentReporter
 from procrustean.reproduce import work as work_module
 from procrustean.reproduce.definitions import Definitions
 from procrustean.reproduce.plan_text import plan_text
@@ -30,6 +29,7 @@ from procrustean.reproduce.progress import Progress
 from procrustean.reproduce.reading import read_definitions
 from procrustean.reproduce.store import Store
 from procrustean.reproduce.work import Report, carry_out
+from procrustean.runs.loading import Sources
 
 Same = Callable[[Path, Path], None]
 

@@ -17,10 +17,10 @@ import pytest
 import forked
 from procrustean.api import Stopped, evaluate, fit, resume
 from procrustean.cli import main
-from procrustean.console import SilentReporter
 from procrustean.data.imageset import Splits
 from procrustean.engine.run_directory import RunDirectory
 from procrustean.errors import ProcrusteanError, RunError
+from procrustean.progress.console import SilentReporter
 
 STEPS = 12  # of the tiny run: three epochs of four
 Same = Callable[[Path, Path], None]
@@ -519,7 +519,7 @@ def test_killed_between_the_last_weights_and_the_result(
         raise Killed
 
     with monkeypatch.context() as patch:
-        patch.setattr("procrustean.ongoing_run.make_result", kill)
+        patch.setattr("procrustean.runs.ongoing_run.make_result", kill)
         with pytest.raises(Killed):
             fit(splits, **settings, run_dir=tmp_path / "run")
     resume(tmp_path / "run", splits=splits)

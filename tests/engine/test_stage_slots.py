@@ -14,7 +14,6 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from procrustean import preparing
 from procrustean.api import Stopped, fit, resume
 from procrustean.data.imageset import ImageSet, Splits
 from procrustean.engine import stage
@@ -24,6 +23,7 @@ from procrustean.engine.sgd import SGD
 from procrustean.methods.base import Method, Stage
 from procrustean.objectives import Classify
 from procrustean.rng import Stream
+from procrustean.runs import preparing
 from procrustean.samplers import in_turn
 from procrustean.types import Batch, Clock, Problem
 

@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from procrustean import auto
 from procrustean.api import evaluate, load_run, resume
 from procrustean.cli import main
 from procrustean.cli.config_file import read_config
@@ -24,6 +23,7 @@ from procrustean.errors import DataError, RunError
 from procrustean.predicting.loading import load_model
 from procrustean.report.chosen import chosen_run, compared_in
 from procrustean.report.results import load_result
+from procrustean.runs import auto
 from procrustean.tuning.tune import tune
 
 FIXTURES = Path(__file__).parents[1] / "fixtures"

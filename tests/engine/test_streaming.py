@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 
-from procrustean import api, preparing
+from procrustean import api
 from procrustean.api import fit, resume
 from procrustean.augment import make_augmentation
 from procrustean.augment.host import augment_batch
@@ -24,6 +24,7 @@ from procrustean.engine.stores import ImageStores
 from procrustean.engine.streaming import StreamedImages
 from procrustean.errors import ConfigError
 from procrustean.recipes import Recipe, recipe_for
+from procrustean.runs import preparing
 
 SETTINGS: dict[str, Any] = {"net": "small", "epochs": 2, "batch_size": 16, "device": "cpu", "precision": "fp32"}
 CPU = torch.device("cpu")

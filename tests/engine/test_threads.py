@@ -13,11 +13,11 @@ import pytest
 import torch
 
 from procrustean.api import fit
-from procrustean.console import SilentReporter
 from procrustean.data.imageset import Splits
 from procrustean.engine.threads import sane_threads
 from procrustean.nets import NETS
 from procrustean.objectives import Classify
+from procrustean.progress.console import SilentReporter
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from procrustean.config import RunConfig
-from procrustean.many import fit_many
+from procrustean.runs.many import fit_many
 
 Same = Callable[[Path, Path], None]
 

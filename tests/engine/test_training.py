@@ -16,7 +16,6 @@ from torch import nn
 
 from procrustean.api import Stopped, evaluate, fit, load_run, resume
 from procrustean.config import RunConfig
-from procrustean.console import SilentReporter
 from procrustean.data.imageset import ImageSet, Splits
 from procrustean.engine import training
 from procrustean.engine.evaluate import evaluate_net
@@ -24,7 +23,8 @@ from procrustean.engine.stages import stage_epochs
 from procrustean.errors import CannotWrite, ConfigError, ProcrusteanError, RunError
 from procrustean.methods.base import Method, Stage
 from procrustean.objectives import Classify
-from procrustean.preparing import Prepared
+from procrustean.progress.console import SilentReporter
+from procrustean.runs.preparing import Prepared
 from procrustean.types import Problem
 
 Files = Callable[[Path], dict[str, bytes]]

@@ -12,7 +12,7 @@ import pytest
 from procrustean.config import RunConfig
 from procrustean.errors import ConfigError, RunError
 from procrustean.method_labels import shown_label
-from procrustean.preparing import recipe_of
+from procrustean.runs.preparing import recipe_of
 
 from .scripts import PROJECT, script
 

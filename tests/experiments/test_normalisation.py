@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from procrustean.errors import RunError
-from procrustean.grids import expand
+from procrustean.runs.grids import expand
 
 from .scripts import PROJECT, script
 

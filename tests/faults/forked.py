@@ -21,7 +21,7 @@ _CONTEXT.set_forkserver_preload(
         "procrustean.cli.commands",
         "procrustean.data.npz",
         "procrustean.mfw",
-        "procrustean.processes",
+        "procrustean.runs.processes",
         "procrustean.report.tables",
         "torch._dynamo",  # which torch imports when a network is first trained
     ]

@@ -22,7 +22,6 @@ import yaml
 from PIL import Image
 from safetensors.torch import save
 
-from procrustean import auto
 from procrustean.calibration.kept import held_out_scores
 from procrustean.calibration.priors import read_prior
 from procrustean.calibration.scaling import Calibration
@@ -36,9 +35,8 @@ from procrustean.data.sources import load_source
 from procrustean.diagnose.kept_features import load_features
 from procrustean.engine import checkpoint
 from procrustean.engine.run_directory import RunDirectory
-from procrustean.grids import expand
+from procrustean.files.plain_yaml import read_yaml
 from procrustean.nets.pretrained import read_pretrained
-from procrustean.plain_yaml import read_yaml
 from procrustean.predicting.loading import load_model
 from procrustean.predicting.model import network_of
 from procrustean.predicting.spec import ModelSpec
@@ -46,6 +44,8 @@ from procrustean.report.chosen import chosen_run, compared_in
 from procrustean.report.curves import class_curves, overall_curves
 from procrustean.report.ongoing import load_ongoing
 from procrustean.report.results import group_results, load_result
+from procrustean.runs import auto
+from procrustean.runs.grids import expand
 
 FIXTURES = Path(__file__).parents[1] / "fixtures" / "format-1"
 PER_BATCH = 2  # images of each sheet of the npm package made here

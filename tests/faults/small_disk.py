@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from procrustean.api import fit, resume
-from procrustean.console import SilentReporter
 from procrustean.errors import RunError
+from procrustean.progress.console import SilentReporter
 
 SETTINGS: dict[str, Any] = {
     "net": "small",

@@ -10,12 +10,13 @@ from typing import Any
 
 import pytest
 
-from procrustean import auto, export, fit, load_model
+from procrustean import export, fit, load_model
 from procrustean.advice.methods import Choice
 from procrustean.api import evaluate
-from procrustean.auto_choice import Candidate, worth_of
 from procrustean.engine.claims import Claim, RunInUse
 from procrustean.errors import ConfigError, Diverged, RunError
+from procrustean.runs import auto
+from procrustean.runs.auto_choice import Candidate, worth_of
 
 Call = Callable[..., Any]
 

@@ -20,7 +20,6 @@ from procrustean.advice.cost import Machine
 from procrustean.advice.methods import advised, worth_comparing
 from procrustean.advice.planning import planned
 from procrustean.config import RunConfig
-from procrustean.console import PlainReporter
 from procrustean.data import duplicates
 from procrustean.data.imageset import ImageSet, Splits
 from procrustean.inspecting import inspect as inspecting
@@ -28,7 +27,8 @@ from procrustean.inspecting import text as wording
 from procrustean.inspecting import timing
 from procrustean.inspecting.inspect import expectation, inspect_source
 from procrustean.inspecting.survey import _of_arrays, survey
-from procrustean.preparing import prepare
+from procrustean.progress.console import PlainReporter
+from procrustean.runs.preparing import prepare
 
 from .conftest import write_folder
 

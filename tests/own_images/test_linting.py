@@ -11,15 +11,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from procrustean import auto, fit, methods
+from procrustean import fit, methods
 from procrustean.advice.methods import Choice
 from procrustean.advice.planning import planned
 from procrustean.config import RunConfig
-from procrustean.console import SilentReporter
 from procrustean.data.imageset import ImageSet, Splits
 from procrustean.linting import lint
-from procrustean.many import fit_many
-from procrustean.preparing import Prepared, prepare
+from procrustean.progress.console import SilentReporter
+from procrustean.runs import auto
+from procrustean.runs.many import fit_many
+from procrustean.runs.preparing import Prepared, prepare
 from procrustean.weights import FixedWeights, effective_number
 
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from procrustean import method_files
 from procrustean.methods import from_file
+from procrustean.own_methods import files as method_files
 
 Call = Callable[..., Any]
 

@@ -12,7 +12,7 @@ import pytest
 
 from procrustean.config import RunConfig
 from procrustean.errors import ConfigError
-from procrustean.method_files import FileMethod, file_method, plain_name, read_code, short_identity
+from procrustean.own_methods.files import FileMethod, file_method, plain_name, read_code, short_identity
 from procrustean.report.results import Result
 from procrustean.report.settings import setting_of
 

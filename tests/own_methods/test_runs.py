@@ -19,11 +19,11 @@ from procrustean.bench.method_costs import bench_methods
 from procrustean.config import RunConfig
 from procrustean.errors import ConfigError, RunError
 from procrustean.estimator.classifier import Classifier
-from procrustean.method_files import read_code, use_file
 from procrustean.nets import NETS
+from procrustean.own_methods.files import read_code, use_file
 from procrustean.posthoc import adjust
 from procrustean.predicting.loading import load_model
-from procrustean.processes import fit_in_processes
+from procrustean.runs.processes import fit_in_processes
 
 NewProcess = Callable[[], None]
 NOT_NAMED = "no file is imported that you have not named yourself"

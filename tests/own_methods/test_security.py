@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from procrustean.method_files import read_code
+from procrustean.own_methods.files import read_code
 
 Call = Callable[..., Any]
 

@@ -27,8 +27,8 @@ from procrustean.data.official.lists import Line, listing_of
 from procrustean.data.sources import load_source
 from procrustean.engine.run_directory import RunDirectory
 from procrustean.errors import ConfigError, DataError, RunError
+from procrustean.files.plain_yaml import read_yaml
 from procrustean.nets.pretrained import read_pretrained
-from procrustean.plain_yaml import read_yaml
 
 
 class Evil:

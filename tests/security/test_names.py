@@ -17,13 +17,13 @@ from rich.console import Console
 
 from procrustean.api import fit
 from procrustean.cli import main
-from procrustean.console import PlainReporter, RichReporter
 from procrustean.data.imageset import ImageSet, Splits
 from procrustean.escaping import printable, spreadsheet
 from procrustean.exporting.export import export
+from procrustean.progress.console import PlainReporter, RichReporter
+from procrustean.progress.streams import notify, write_result
 from procrustean.report.figures import training_progress
 from procrustean.report.results import load_result
-from procrustean.streams import notify, write_result
 
 HOSTILE = (
     "=cmd|' /C calc'!A1",

@@ -57,7 +57,7 @@ RESTRICTED = {
         "methods/__init__.py": "names of this package",
         "model_names.py": "what a user has typed as the place of his own code, never what a file names",
         "nets/foreign.py": "names of a list in the file",
-        "tracking.py": "one of the three tools that --log takes",
+        "progress/tracking.py": "one of the three tools that --log takes",
     },
     "pickle.load": {"data/workers.py": "what its own process has sent"},
     "pickle.loads": {"data/workers.py": "what its own process has sent"},

@@ -196,7 +196,7 @@ def test_impossible_matrices_and_top5_are_refused() -> None:
 
 def test_importing_the_readers_of_results_loads_nothing_heavy() -> None:
     code = (
-        "import sys, procrustean.metrics, procrustean.console, procrustean.report.results\n"
+        "import sys, procrustean.metrics, procrustean.progress.console, procrustean.report.results\n"
         "import procrustean.report.tables, procrustean.report.figures\n"
         "print([m for m in ('torch', 'matplotlib', 'sklearn', 'rich') if m in sys.modules])"
     )

@@ -11,9 +11,9 @@ from procrustean.engine.stages import stage_epochs
 from procrustean.errors import ConfigError
 from procrustean.methods import METHODS, deconfound, make_method, mfw, mislas, seql
 from procrustean.methods.base import Method
-from procrustean.preparing import recipe_of
 from procrustean.publications import decoupling_recipes, published
 from procrustean.recipes import PAPER, lr_table, recipe_for
+from procrustean.runs.preparing import recipe_of
 from procrustean.types import Problem
 
 LARGE = ("tiny-imagenet", "tiered-imagenet", "imagenet-lt", "inaturalist18")

@@ -5,8 +5,8 @@ import pytest
 from procrustean.config import RunConfig
 from procrustean.mfw import DEFAULT_BETA
 from procrustean.reproduce.reading import paper_definitions
+from procrustean.runs.training_sizes import training_counts
 from procrustean.same_strengths import SAME_POINT, SAME_RUN, furthest_apart
-from procrustean.training_sizes import training_counts
 
 
 def test_the_distance_is_that_of_the_class_that_differs_most() -> None:

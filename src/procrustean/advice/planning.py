@@ -10,16 +10,16 @@ from statistics import median
 import numpy as np
 
 from ..config import ADVISED, AUTO, RunConfig
-from ..console import duration_text
 from ..data.imageset import Splits
 from ..data.listed import FileListing
 from ..data.parting import shares
 from ..data.set_aside import shares_for_test
 from ..data.sources import is_files, is_named, list_source, load_source
 from ..errors import ConfigError
-from ..loading import source_settings
-from ..preparing import imbalanced
+from ..progress.console import duration_text
 from ..recipes import PAPER
+from ..runs.loading import source_settings
+from ..runs.preparing import imbalanced
 from .cost import CAUTION, Machine, this_machine
 from .methods import advised
 from .pretrained import found_pretrained

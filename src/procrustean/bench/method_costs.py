@@ -15,9 +15,9 @@ from ..data.meta import meta_set
 from ..engine.device import own_stream
 from ..engine.stage import MetaImages, StageRun
 from ..engine.stages import reshape_for, stage_epochs
-from ..method_files import use_file
 from ..methods import METHODS
-from ..preparing import Prepared, prepare
+from ..own_methods.files import use_file
+from ..runs.preparing import Prepared, prepare
 from . import speed
 
 

@@ -23,7 +23,7 @@ from ..data.imageset import ImageSet, Splits
 from ..engine.device import machine, own_stream
 from ..engine.engines import Engine, choose_engine
 from ..engine.stage import StageRun
-from ..preparing import Prepared, prepare
+from ..runs.preparing import Prepared, prepare
 from .peer import measure_peer
 
 #: Least time per image of ResNet-32 in bf16 on an H200: bytes moved at 4.3 TB/s, multiply-adds at 790 TFLOP/s.

@@ -10,8 +10,8 @@ from typing import Any
 
 from ..config import RunConfig
 from ..data.imageset import Splits
-from ..many import fit_many
-from ..preparing import prepare
+from ..runs.many import fit_many
+from ..runs.preparing import prepare
 from . import speed
 
 

@@ -16,7 +16,7 @@ from ..errors import DataError, RunError
 from ..losses.ldam import scale_of_scores
 from ..losses.vector_scaling import shifts_scores
 from ..nets.classifier import Classifier
-from ..preparing import Prepared
+from ..runs.preparing import Prepared
 from .errors import balancing_weights, calibration_error
 from .scaling import Calibration, Labels, Scores, calibrate, class_frequencies, log_loss, uncalibrated
 

@@ -12,9 +12,9 @@ import traceback
 import warnings
 from collections.abc import Sequence
 
-from ..console import PlainReporter
 from ..errors import ProcrusteanError
-from ..streams import abandon, notify, write_result
+from ..progress.console import PlainReporter
+from ..progress.streams import abandon, notify, write_result
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -37,7 +37,7 @@ class Adjust:
     """Print all metrics as JSON, for other programs; of one run."""
 
     def run(self) -> int:
-        from ..method_files import use_file
+        from ..own_methods.files import use_file
         from .each_run import distinct_runs, for_each_run
 
         for method in self.method:

@@ -192,8 +192,8 @@ class Bench:
 
 def _shown(measure: Callable[[Say], Table]) -> int:
     """Measure with progress, then show the table."""
-    from ..console import reporting
-    from ..streams import write_result
+    from ..progress.console import reporting
+    from ..progress.streams import write_result
 
     with reporting() as reporter:
         table = measure(reporter.say)
@@ -207,7 +207,7 @@ def _keeper(output: Path | None) -> Callable[[dict[str, Any]], None]:
         check_folder(output.parent)
 
     def keep(result: dict[str, Any]) -> None:
-        from ..whole_files import write_json
+        from ..files.whole_files import write_json
 
         if output is not None:
             output.parent.mkdir(parents=True, exist_ok=True)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
-from ..method_files import file_method
-from ..run_places import method_of, runs_in
-from ..streams import notify
+from ..own_methods.files import file_method
+from ..progress.streams import notify
+from ..runs.places import method_of, runs_in
 
 
 def say_changed(folder: Path, methods: Iterable[str]) -> None:

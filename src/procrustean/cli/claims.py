@@ -24,8 +24,8 @@ class Claims:
 
     def run(self) -> int:
         from ..diagnose.claims import block_for, claims_table, coverage, replaced
+        from ..progress.streams import notify, write_result
         from ..report.marked_page import read_page, replace_page
-        from ..streams import notify, write_result
 
         results, code = finished_results(self.runs)
         if self.page is None:

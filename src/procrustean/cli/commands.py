@@ -9,7 +9,7 @@ from typing import Annotated, Any, Protocol, Union
 import tyro
 
 from ..errors import suggestion
-from ..streams import notify
+from ..progress.streams import notify
 from .adjust import Adjust
 from .bench import Bench
 from .claims import Claims

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from ..config import RunConfig, typed_settings
-from ..plain_yaml import read_yaml as read_yaml
+from ..files.plain_yaml import read_yaml as read_yaml
 
 
 def config_argument(arguments: Sequence[str]) -> Path | None:

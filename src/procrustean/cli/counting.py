@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from ..console import can_show_bars, duration_text
+from ..progress.console import can_show_bars, duration_text
 
 
 @contextmanager

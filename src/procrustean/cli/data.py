@@ -37,11 +37,11 @@ class Describe:
     """Where data sets are found or downloaded to; default $PROCRUSTEAN_DATA or the user's cache."""
 
     def run(self) -> int:
-        from ..console import make_reporter
         from ..data.description import describe
         from ..data.imbalance import build
         from ..data.sources import load_source
-        from ..streams import write_result
+        from ..progress.console import make_reporter
+        from ..progress.streams import write_result
 
         reporter = make_reporter()
         splits = load_source(
@@ -63,7 +63,7 @@ class Sources:
 
     def run(self) -> int:
         from ..data.sources import describe_sources
-        from ..streams import write_result
+        from ..progress.streams import write_result
 
         write_result("\n".join(f"{name:22} {text}" for name, text in describe_sources().items()))
         return 0

@@ -22,9 +22,9 @@ class Demo:
     """No progress."""
 
     def run(self) -> int:
-        from ..console import reporting
         from ..demo import run_demo
-        from ..streams import write_result
+        from ..progress.console import reporting
+        from ..progress.streams import write_result
 
         check_folder(self.output)
         with reporting(quiet=self.quiet) as reporter:

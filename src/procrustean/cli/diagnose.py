@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import tyro
 
 from ..errors import RunError
-from ..run_places import RESULT_FILE
+from ..runs.places import RESULT_FILE
 
 if TYPE_CHECKING:
     from ..diagnose.curves import Curves
@@ -39,8 +39,8 @@ class Diagnose:
     """No progress."""
 
     def run(self) -> int:
-        from ..console import reporting
-        from ..method_files import use_file
+        from ..own_methods.files import use_file
+        from ..progress.console import reporting
         from .each_run import for_each_run
 
         for method in self.method:
@@ -82,7 +82,7 @@ class Diagnose:
 
     def _diagnose(self, run: Path, output: Path, say: Callable[[str], None]) -> None:
         from ..diagnose.finished import diagnose_run
-        from ..streams import write_result
+        from ..progress.streams import write_result
 
         diagnosis = diagnose_run(run, say=say)
         files = _written(diagnosis, run, output, self.all_classes)
@@ -149,7 +149,7 @@ def _written(diagnosis: Diagnosis, run: Path, output: Path, all_classes: bool) -
 
 def _json_file(diagnosis: Diagnosis, output: Path) -> Path:
     from ..diagnose.diagnosed import FILE
-    from ..whole_files import write_json
+    from ..files.whole_files import write_json
 
     path, advice = output / FILE, "make room, or choose another --output"
     try:

@@ -18,7 +18,7 @@ class Doctor:
 
     def run(self) -> int:
         from ..doctor.examine import examine
-        from ..streams import write_result
+        from ..progress.streams import write_result
 
         found = examine(self.data_dir)
         marks = {"fine": "ok     ", "note": "note   ", "problem": "PROBLEM"}

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from ..errors import ProcrusteanError, RunError
-from ..streams import notify, write_result
+from ..progress.streams import notify, write_result
 from .outcome import runs_of
 
 

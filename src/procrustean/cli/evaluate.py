@@ -37,7 +37,7 @@ class Evaluate:
 
     def run(self) -> int:
         from ..api import evaluate
-        from ..method_files import use_file
+        from ..own_methods.files import use_file
 
         if self.method is not None:
             use_file(self.method)

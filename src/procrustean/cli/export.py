@@ -30,11 +30,11 @@ class Export:
     """No progress."""
 
     def run(self) -> int:
-        from ..console import make_reporter
         from ..exporting.export import export
-        from ..method_files import use_file
+        from ..own_methods.files import use_file
+        from ..progress.console import make_reporter
+        from ..progress.streams import write_result
         from ..report.chosen import chosen_run
-        from ..streams import write_result
         from .outputs import refuse_inside
 
         if self.method is not None:

@@ -42,10 +42,10 @@ class Figures:
     """Epochs that the toy shows; default 20, 60, 120 and 160 if they were kept, else all that were."""
 
     def run(self) -> int:
-        from ..console import make_reporter
         from ..diagnose.diagnosed import with_diagnosis
         from ..diagnose.figures import draw
-        from ..streams import write_result
+        from ..progress.console import make_reporter
+        from ..progress.streams import write_result
 
         results, code = finished_results(self.runs)
         files = draw(

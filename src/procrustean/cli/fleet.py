@@ -43,12 +43,12 @@ class Fleet:
     def run(self) -> int:
         from dataclasses import replace
 
-        from ..console import reporting
-        from ..grids import expand
-        from ..method_errors import failure_text
-        from ..method_files import use_file
-        from ..preparing import recipe_of
-        from ..streams import notify, write_result
+        from ..own_methods.errors import failure_text
+        from ..own_methods.files import use_file
+        from ..progress.console import reporting
+        from ..progress.streams import notify, write_result
+        from ..runs.grids import expand
+        from ..runs.preparing import recipe_of
 
         configs = expand(read_yaml(self.grid, example="base: {source: digits}"), self.output, origin=str(self.grid))
         if self.data_dir is not None:
@@ -63,8 +63,8 @@ class Fleet:
             recipe_of(replace(config, method="mfw") if config.method == ADVISED else config)
         if self.processes is not None and self.width is not None:
             raise ConfigError("both --width and --processes received; every process trains one run at a time")
-        from ..many import fit_many
-        from ..processes import fit_in_processes
+        from ..runs.many import fit_many
+        from ..runs.processes import fit_in_processes
 
         check_folder(self.output)
         say_changed(self.output, [config.method for config in configs])

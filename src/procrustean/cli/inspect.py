@@ -25,9 +25,9 @@ class Inspect:
     a kind."""
 
     def run(self) -> int:
-        from ..console import make_reporter
         from ..inspecting.inspect import inspect_source
-        from ..streams import write_result
+        from ..progress.console import make_reporter
+        from ..progress.streams import write_result
 
         reporter = make_reporter()
         text = inspect_source(self.source, device=self.device, on_bad_image=self.on_bad_image, say=reporter.say)

@@ -29,7 +29,7 @@ class Layers:
         from ..errors import ConfigError
         from ..layers import suggest
         from ..model_names import model_by_name
-        from ..streams import write_result
+        from ..progress.streams import write_result
 
         if (self.size is not None and self.size < 1) or self.channels < 1:
             raise ConfigError(f"images of {self.size} pixels and {self.channels} channels received; at least 1 each")

@@ -22,9 +22,9 @@ class Methods:
     """Try it on the digits, half a minute: whether it trains, repeats itself, and can be resumed and loaded."""
 
     def run(self) -> int:
-        from ..method_files import pinned_name, use_file
         from ..methods import METHODS
-        from ..streams import terminal_width, write_result
+        from ..own_methods.files import pinned_name, use_file
+        from ..progress.streams import terminal_width, write_result
 
         width = terminal_width()
         if self.check:
@@ -40,9 +40,9 @@ class Methods:
         return 0
 
     def _tried(self) -> int:
-        from ..method_files import pinned_name, use_file
-        from ..method_trial import try_method
-        from ..streams import write_result
+        from ..own_methods.files import pinned_name, use_file
+        from ..own_methods.trial import try_method
+        from ..progress.streams import write_result
 
         if self.name is None:
             raise ConfigError("--check received without a method; name one: procrustean methods FILE.py:NAME --check")
@@ -60,8 +60,8 @@ class Methods:
 
 
 def _explained(name: str, width: int) -> str:
-    from ..method_files import file_method, plain_name
     from ..methods import entry, factory, option_defaults
+    from ..own_methods.files import file_method, plain_name
 
     made, known = factory(name), entry(name)
     defaults = ", ".join(f"{k}={v!r}" for k, v in option_defaults(name).items())

@@ -16,8 +16,8 @@ class Nets:
 
     def run(self) -> int:
         from ..nets import NETS, layers_of
+        from ..progress.streams import write_result
         from ..report.formats import Cell, Column, Table
-        from ..streams import write_result
 
         names = NETS if self.name is None else [self.name]
         rows = []

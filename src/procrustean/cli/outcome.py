@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from ..errors import RunError
-from ..run_places import CANDIDATES, RESULT_FILE, damaged_in, is_run, resume_command, runs_in
-from ..streams import notify
+from ..progress.streams import notify
+from ..runs.places import CANDIDATES, RESULT_FILE, damaged_in, is_run, resume_command, runs_in
 from .outputs import check_output, write_table
 
 if TYPE_CHECKING:
@@ -111,8 +111,8 @@ def show(runs: Sequence[Path], *, form: Format = "table", by_class: bool = False
 
     A CSV file is one table, whose first columns tell them apart. Returns the exit code, as `readable_runs` does.
     """
+    from ..progress.streams import write_result
     from ..report.formats import to_csv, to_latex, to_markdown
-    from ..streams import write_result
 
     if output is not None:
         check_output(output)

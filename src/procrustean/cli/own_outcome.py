@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..console import command_text
+from ..progress.console import command_text
 
 if TYPE_CHECKING:
     from ..report.formats import Table
@@ -25,7 +25,7 @@ def show_own(result: dict[str, Any], kept: Path, say: Callable[[str], None]) -> 
         say: called with what to do next.
     """
     from ..data.sources import is_named
-    from ..streams import write_result
+    from ..progress.streams import write_result
 
     if is_named(result["config"]["source"]):
         return

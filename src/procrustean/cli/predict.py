@@ -44,10 +44,10 @@ class Predict:
 
     def run(self) -> int:
         from ..data.bad_files import NAMED
-        from ..method_files import use_file
+        from ..own_methods.files import use_file
         from ..predicting.loading import load_model, model_folder
         from ..predicting.predict import predict, write_predictions
-        from ..streams import ResultStream, notify
+        from ..progress.streams import ResultStream, notify
 
         if self.output is not None:
             given = [str(path) for path in (self.prior, self.thresholds) if path]

@@ -45,14 +45,14 @@ class Prepare:
     """Only check and estimate."""
 
     def run(self) -> int:
-        from ..console import command_text, make_reporter
         from ..data.cifar import data_roots
         from ..data.official.fetch import command, fetch
         from ..data.official.layouts import layout_of
         from ..data.official.prepare import plan, prepare
         from ..data.official.problems import told
         from ..errors import ConfigError, DataError
-        from ..streams import write_result
+        from ..progress.console import command_text, make_reporter
+        from ..progress.streams import write_result
         from .counting import counting
         from .outputs import check_folder
 
@@ -112,7 +112,7 @@ class Verify:
         from ..data.official.layouts import layout_of
         from ..data.official.loading import found_store
         from ..data.official.store import verify
-        from ..streams import write_result
+        from ..progress.streams import write_result
 
         path = found_store(layout_of(self.name), data_roots(self.data_dir), self.size)
         images = verify(path)
@@ -121,7 +121,7 @@ class Verify:
 
 
 def _estimate(planned: Plan) -> str:
-    from ..console import duration_text
+    from ..progress.console import duration_text
 
     return (
         f"{planned.layout.title}: {planned.images:,} images of {len(planned.listing.classes):,} classes, "

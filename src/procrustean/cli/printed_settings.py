@@ -18,11 +18,11 @@ def settings_text(config: RunConfig, tuned: Collection[str] = ()) -> str:
     """
     from ..advice.planning import planned, trained_on
     from ..data.sources import is_named
-    from ..method_files import plain_name, use_file
-    from ..paths import expanded
-    from ..preparing import recipe_of
+    from ..files.paths import expanded
+    from ..own_methods.files import plain_name, use_file
     from ..recipes import RECIPES
-    from ..training_sizes import training_counts
+    from ..runs.preparing import recipe_of
+    from ..runs.training_sizes import training_counts
     from .resolved import method_comments
 
     def named(settings: RunConfig) -> RunConfig:

@@ -18,8 +18,8 @@ class Recipes:
         import yaml
 
         from ..errors import ConfigError, did_you_mean
+        from ..progress.streams import write_result
         from ..recipes import OWN_IMAGES, PAPER, RECIPES
-        from ..streams import write_result
 
         if self.name is None:
             width = max(map(len, RECIPES))

@@ -68,10 +68,10 @@ class Report:
                 )
 
     def _serve(self) -> int:
-        from ..console import make_reporter
+        from ..progress.console import make_reporter
+        from ..progress.streams import notify, write_result
         from ..report.watch import Watched, serve
-        from ..run_places import no_run_at
-        from ..streams import notify, write_result
+        from ..runs.places import no_run_at
 
         for run in self.runs:
             if not run.exists():
@@ -88,10 +88,10 @@ class Report:
         return 0
 
     def _write(self) -> int:
-        from ..console import make_reporter
-        from ..method_files import use_file
+        from ..own_methods.files import use_file
+        from ..progress.console import make_reporter
+        from ..progress.streams import write_result
         from ..report.html_page import write_report
-        from ..streams import write_result
         from .outcome import readable_runs
 
         for method in self.method:

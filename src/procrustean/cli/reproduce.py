@@ -16,10 +16,10 @@ from .idle_options import refuse_idle_options
 from .outputs import check_folder
 
 if TYPE_CHECKING:
-    from ..loading import Sources
     from ..reproduce.definitions import Definitions, Part
     from ..reproduce.planning import Plan
     from ..reproduce.store import Store
+    from ..runs.loading import Sources
 
 
 #: Training seeds of each cell, unless the user says how many.
@@ -80,8 +80,8 @@ class Reproduce:
         import time
 
         began = time.monotonic()
+        from ..progress.streams import notify, write_result
         from ..reproduce.store import Store
-        from ..streams import notify, write_result
 
         if not self.names:
             self._refuse_swallowed_names()
@@ -148,7 +148,7 @@ class Reproduce:
                     raise ConfigError(f"{name!r} was taken for one of {option}; write the table before the options")
 
     def _definitions(self) -> Definitions:
-        from ..method_files import use_file
+        from ..own_methods.files import use_file
         from ..reproduce.availability import check_cell
         from ..reproduce.reading import paper_definitions, read_definitions
         from .config_file import read_yaml
@@ -190,7 +190,7 @@ class Reproduce:
 
     def _say_left_out(self, definitions: Definitions, parts: list[Part]) -> None:
         """Name the tables that were asked for and have none of the rows and columns."""
-        from ..streams import notify
+        from ..progress.streams import notify
 
         kept = {part.table for part in parts}
         asked = dict.fromkeys(part.table for part in definitions.parts(self.names))
@@ -203,12 +203,12 @@ class Reproduce:
                 )
 
     def _train(self, definitions: Definitions, parts: list[Part], store: Store, began: float) -> int:
-        from ..console import duration_text, make_reporter
-        from ..loading import Sources
+        from ..progress.console import duration_text, make_reporter
+        from ..progress.streams import notify, write_result
         from ..reproduce.pace import expected_rate, machine_name
         from ..reproduce.plan_text import absence_lines, blocked_lines, held_out_lines, plan_table, plan_text
         from ..reproduce.work import carry_out, default_width
-        from ..streams import notify, write_result
+        from ..runs.loading import Sources
 
         reporter = make_reporter(quiet=self.quiet)
         sources = Sources(reporter.say)
@@ -266,8 +266,8 @@ class Reproduce:
         Args:
             begun: runs that this call has left unfinished.
         """
+        from ..progress.streams import write_result
         from ..reproduce.overview import each_text_once, finished_tables, in_format, seeds_text, write_tables
-        from ..streams import write_result
 
         names, asked = list(dict.fromkeys(part.table for part in parts)), definitions.cells(parts)
         seen, only = store.with_seeds(self.seeds), set(asked)
@@ -289,10 +289,10 @@ class Reproduce:
             write_tables([definitions.tables[name] for name in names], store, self.output, data_seed=self.data_seed)
 
     def _write_pages(self, definitions: Definitions, store: Store) -> int:
+        from ..progress.streams import notify
         from ..report.marked_page import read_page, replace_page
         from ..reproduce.advice import advice_page
         from ..reproduce.page import reproduction_page
-        from ..streams import notify
 
         assert self.pages is not None
         advice = "choose another --pages"

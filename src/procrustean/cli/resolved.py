@@ -9,14 +9,14 @@ from typing import Any
 from ..config import RunConfig
 from ..counts import Kind, imbalance_kind
 from ..engine.stages import stage_epochs
-from ..method_files import plain_name
 from ..method_labels import shown_label
 from ..methods import make_method
 from ..methods.base import Method
 from ..nets import layers_of
 from ..nets.classifier import Backbone
-from ..preparing import effective_options
+from ..own_methods.files import plain_name
 from ..recipes import Recipe, data_set
+from ..runs.preparing import effective_options
 from ..types import Problem
 from ..weights import DeferredWeights, first_deferred
 

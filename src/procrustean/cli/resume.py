@@ -26,8 +26,8 @@ class Resume:
 
     def run(self) -> int:
         from ..api import resume
-        from ..console import reporting
-        from ..method_files import use_file
+        from ..own_methods.files import use_file
+        from ..progress.console import reporting
         from .outcome import show
         from .own_outcome import show_own
 

@@ -42,7 +42,7 @@ def write_tested(table: Table, text: str, *, as_json: bool, output: Path | None)
         as_json: print them instead of the table.
         output: the file.
     """
-    from ..streams import write_result
+    from ..progress.streams import write_result
 
     if output is not None:
         write_metrics(output, text)

@@ -37,8 +37,8 @@ class Thresholds:
 
     def run(self) -> int:
         from ..predicting.thresholds import table_of, thresholds_of
+        from ..progress.streams import write_result
         from ..report.formats import to_csv
-        from ..streams import write_result
 
         if self.output is not None:
             check_output(self.output, [self.prior] if self.prior else [])
@@ -95,7 +95,7 @@ class Thresholds:
 
     def _command(self) -> str:
         """What applies the thresholds of the file that was written."""
-        from ..console import command_text
+        from ..progress.console import command_text
 
         if self._for_load_program:
             return shlex.join(["python", f"{self.model}/load.py", "--thresholds", str(self.output), "IMAGE"])

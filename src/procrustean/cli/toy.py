@@ -37,8 +37,8 @@ class Toy:
     """No progress."""
 
     def run(self) -> int:
-        from ..console import reporting
-        from ..streams import write_result
+        from ..progress.console import reporting
+        from ..progress.streams import write_result
         from ..toy import run_toy
 
         check_folder(self.output)

@@ -46,8 +46,8 @@ class Train(ConfigCommand):
 
     def run(self) -> int:
         config = self.run_config()
-        from ..console import reporting
-        from ..streams import write_result
+        from ..progress.console import reporting
+        from ..progress.streams import write_result
 
         if self.print_config:
             write_result(settings_text(config))

@@ -62,10 +62,10 @@ class Tune(ConfigCommand):
         import time
 
         began = time.monotonic()
-        from ..console import reporting
-        from ..method_files import use_file
-        from ..preparing import recipe_of
-        from ..streams import write_result
+        from ..own_methods.files import use_file
+        from ..progress.console import reporting
+        from ..progress.streams import write_result
+        from ..runs.preparing import recipe_of
         from ..tuning.checking import check_options, check_space
         from ..tuning.choosing import options_text
         from ..tuning.one_search import refuse_another_search

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from procrustean.errors import ConfigError, DataError, suggestion
-from procrustean.paths import expanded
+from procrustean.files.paths import expanded
 
 if TYPE_CHECKING:
     from procrustean.data.imageset import Splits

@@ -13,7 +13,7 @@ from procrustean.data.listed import SPLIT_NAMES as SIDES
 from procrustean.data.listed import OnBadImage, check_classes, composed
 from procrustean.data.table_files import read_csv, read_parquet
 from procrustean.errors import DataError, did_you_mean
-from procrustean.paths import expanded
+from procrustean.files.paths import expanded
 
 #: What columns may be called, in capitals or not.
 IMAGE_NAMES = ("path", "image", "file", "filename", "file_name", "filepath", "file_path", "image_path", "img")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from ..plain_json import read_object
+from ..files.plain_json import read_object
 from ..report.result_file import Result, check_record
 
 #: Where diagnoses are kept, in a folder with the name of the run: a run's own folder stays as training left it.

@@ -14,17 +14,17 @@ import torch
 from safetensors import SafetensorError
 from torch import Tensor
 
-from ..ambient import undisturbed
 from ..api import prepare_again
 from ..data.imageset import Splits
 from ..engine.checkpoint import kept_checkpoints
 from ..engine.run_directory import RunDirectory
 from ..engine.stages import reshape_for, stage_epochs
 from ..engine.training import HELD_OUT_WEIGHTS, run_to_end
-from ..epoch_curves import probes_of
 from ..errors import RunError
-from ..preparing import Prepared, check_identity
 from ..report.result_file import load_result
+from ..runs.ambient import undisturbed
+from ..runs.epoch_curves import probes_of
+from ..runs.preparing import Prepared, check_identity
 from ..types import Clock
 from .curves import Curves, curves_of
 from .findings import Finding, verdict

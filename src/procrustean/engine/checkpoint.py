@@ -16,7 +16,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from ..errors import RunError
-from ..whole_files import drop, replacing, write_atomically
+from ..files.whole_files import drop, replacing, write_atomically
 
 MANIFEST = "checkpoints.json"
 PREVIOUS = "checkpoints.previous.json"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from ..console import duration_text
+from ..progress.console import duration_text
 
 #: Seconds of training after which it is said. Runs whose epochs are shorter say it themselves, epoch by epoch.
 PATIENCE = 10.0

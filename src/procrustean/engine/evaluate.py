@@ -15,7 +15,7 @@ from .stores import AnyImages
 
 if TYPE_CHECKING:
     from ..data.imageset import ImageSet
-    from ..preparing import Prepared
+    from ..runs.preparing import Prepared
 
 #: Images larger than this are tested in smaller batches, which take the same memory.
 LARGEST_SIDE = 64

@@ -15,7 +15,7 @@ from .step import precision
 from .stores import AnyImages
 
 if TYPE_CHECKING:
-    from ..preparing import Prepared
+    from ..runs.preparing import Prepared
 
 #: "kept" are those of training; "mixed" and "clean" are recomputed, with the mixing of the method and without.
 Statistics = Literal["kept", "mixed", "clean"]

@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from ..epoch_curves import probes_of, training_curves
 from ..losses.ldam import scale_of_scores
 from ..losses.vector_scaling import shifts_scores
-from ..method_files import file_method
+from ..own_methods.files import file_method
+from ..runs.epoch_curves import probes_of, training_curves
 from .averages import swa_begins
 from .device import machine
 
 if TYPE_CHECKING:
     from ..methods.base import Method
-    from ..preparing import Prepared
+    from ..runs.preparing import Prepared
     from .training import Training
 
 FORMAT = 1

@@ -19,12 +19,12 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from ..config import RunConfig
-from ..console import command_text
 from ..data.sources import place_of
 from ..errors import CannotWrite, RunError
-from ..method_files import file_method, short_identity
-from ..run_places import CONFIG_FILE, RESULT_FILE, no_run_at, resume_command
-from ..whole_files import OF_A_RUN, write_atomically
+from ..files.whole_files import OF_A_RUN, write_atomically
+from ..own_methods.files import file_method, short_identity
+from ..progress.console import command_text
+from ..runs.places import CONFIG_FILE, RESULT_FILE, no_run_at, resume_command
 from . import checkpoint
 from .claims import Claim
 

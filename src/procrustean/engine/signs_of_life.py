@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from ..console import Reporter, ShowsSteps
+from ..progress.console import Reporter, ShowsSteps
 
 #: Seconds between two signs; what shows them decides which are worth a line.
 SPACING = 1.0

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import torch
 from torch import Tensor
 
-from ..console import Reporter
 from ..data.imbalance import Imbalanced
 from ..data.meta import meta_set
 from ..errors import Diverged, RunError
 from ..methods.base import Judge, Method
 from ..nets.classifier import Classifier
+from ..progress.console import Reporter
 from ..recipes import Recipe
 from ..types import Clock
 from ..weights import epochs_of_setting_in

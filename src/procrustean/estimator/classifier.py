@@ -21,7 +21,7 @@ from ..config import ADVISED, AUTO
 from ..data.imageset import NO_TEST, Images, ImageSet, Splits
 from ..data.imbalance import hold_out_share
 from ..errors import ConfigError, DataError
-from ..method_files import folder_name
+from ..own_methods.files import folder_name
 from ..predicting.model import Model
 from .images import files_among, pixels_of_files, pixels_of_numbers, scale_of
 

@@ -8,16 +8,16 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from ..ambient import undisturbed
 from ..calibration.cautions import caution
 from ..calibration.kept import HELD_OUT_SCORES, held_out_scores
 from ..calibration.priors import read_prior
 from ..engine.run_directory import RunDirectory
 from ..errors import ConfigError, RunError
-from ..plain_json import FORMAT
+from ..files.plain_json import FORMAT
 from ..predicting.loading import SPEC, load_model, model_folder, why_no_model
 from ..report.chosen import compared_in, worth_in
-from ..run_places import CONFIG_FILE, RESULT_FILE
+from ..runs.ambient import undisturbed
+from ..runs.places import CONFIG_FILE, RESULT_FILE
 from .card import model_card
 from .examples import load_example
 from .formats import FILES, Format, write

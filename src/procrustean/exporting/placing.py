@@ -11,7 +11,7 @@ from pathlib import Path
 
 from ..engine.claims import Claim, RunInUse
 from ..errors import RunError
-from ..whole_files import sync
+from ..files.whole_files import sync
 
 
 @contextmanager

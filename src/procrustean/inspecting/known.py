@@ -10,10 +10,10 @@ from ..advice.cost import Machine
 from ..advice.methods import MILD
 from ..advice.planning import planned
 from ..config import ADVISED, RunConfig
-from ..console import command_text, duration_text
 from ..data.imageset import Splits
-from ..preparing import Prepared, imbalanced, prepare
-from ..step_cost import relative_to_erm
+from ..progress.console import command_text, duration_text
+from ..runs.preparing import Prepared, imbalanced, prepare
+from ..runs.step_cost import relative_to_erm
 from .text import machine_text, number_of
 from .timing import BESIDE_STEPS, measured_speed
 

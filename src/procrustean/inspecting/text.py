@@ -9,12 +9,12 @@ from rich.cells import cell_len, set_cell_size
 from ..advice.cost import CAUTION, Machine
 from ..advice.methods import MILD, Advice
 from ..advice.settings import Settings
-from ..console import command_text, duration_text
 from ..counts import imbalance_kind
 from ..data.bad_files import NAMED_BY_INSPECT, counted, named, parted
 from ..data.description import printable
 from ..data.duplicates import MOST_COMPARED
 from ..data.listed import OnBadImage
+from ..progress.console import command_text, duration_text
 from .survey import Survey, Twins
 from .timing import BESIDE_STEPS
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ..preparing import Prepared
+from ..runs.preparing import Prepared
 from .corrections import corrected_twice
 from .leaks import leaks
 from .schedule import never_pastes, rate_against_batch, schedule_of_another, short_schedule

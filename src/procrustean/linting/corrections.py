@@ -6,7 +6,7 @@ from ..losses import ClassBalanced
 from ..losses.vector_scaling import shifts_scores
 from ..methods.base import Method, Stage
 from ..methods.tau_norm import Rescaling
-from ..preparing import Prepared
+from ..runs.preparing import Prepared
 
 
 def corrected_twice(prepared: Prepared) -> list[str]:

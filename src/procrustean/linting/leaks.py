@@ -8,8 +8,8 @@ import numpy.typing as npt
 from ..data.duplicates import Groups, fingerprints, near_duplicates, too_dark
 from ..data.imageset import ImageSet
 from ..data.sources import is_named
-from ..paths import expanded
-from ..preparing import Prepared
+from ..files.paths import expanded
+from ..runs.preparing import Prepared
 
 #: A validation set with more repeats than this share was probably oversampled.
 REPEATED = 0.05

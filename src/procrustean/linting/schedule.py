@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from ..advice.settings import FEWEST_STEPS, SMALLEST_BATCH
 from ..methods.cmo import FIRST, LAST, Pasting
-from ..preparing import Prepared
 from ..recipe import lr_table
 from ..recipes import PAPER, RECIPES
+from ..runs.preparing import Prepared
 
 #: How far rate over batch may be from the recipe's, either way.
 FACTOR = 4.5

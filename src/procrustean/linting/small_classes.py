@@ -6,7 +6,7 @@ import numpy as np
 
 from ..data.description import some_names
 from ..data.imageset import ImageSet, Labels
-from ..preparing import Prepared
+from ..runs.preparing import Prepared
 
 
 def held_out_too_much(prepared: Prepared) -> list[str]:

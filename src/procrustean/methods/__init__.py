@@ -15,9 +15,9 @@ from importlib import import_module
 from typing import Any
 
 from ..errors import ConfigError, did_you_mean
-from ..method_files import file_method, plain_name
 from ..method_table import METHODS as METHODS
 from ..method_table import Entry as Entry
+from ..own_methods.files import file_method, plain_name
 from ..types import Problem
 from .base import Method
 

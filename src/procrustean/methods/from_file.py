@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import ConfigError, ProcrusteanError, did_you_mean
-from ..method_errors import error_in
-from ..method_files import SHOWN, Code, FileMethod, named_code
 from ..objectives import Objective
+from ..own_methods.errors import error_in
+from ..own_methods.files import SHOWN, Code, FileMethod, named_code
 from ..types import Problem
 from .base import Method, Stage
 

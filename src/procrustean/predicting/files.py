@@ -21,7 +21,7 @@ from ..data.image_files import (
 from ..data.imageset import Images
 from ..data.sources import TABLES
 from ..errors import DataError
-from ..paths import expanded
+from ..files.paths import expanded
 
 A_TABLE = "a table; give the images or folders themselves"
 

@@ -12,15 +12,15 @@ from ..calibration.scaling import Calibration, Labels, Prior, Scores, uncalibrat
 from ..counts import kind_for_methods
 from ..engine.run_directory import RunDirectory
 from ..errors import ProcrusteanError, RunError
+from ..files.plain_json import read_object
 from ..losses.ldam import scale_of_scores
 from ..losses.vector_scaling import shifts_scores
 from ..method_labels import shown_label
-from ..plain_json import read_object
-from ..preparing import known_source
 from ..recipes import data_set
 from ..report.chosen import chosen_run
 from ..report.result_file import load_result
-from ..run_places import CONFIG_FILE, RESULT_FILE, no_run_at, resume_command
+from ..runs.places import CONFIG_FILE, RESULT_FILE, no_run_at, resume_command
+from ..runs.preparing import known_source
 from .model import Model, method_of
 from .spec import ModelSpec
 

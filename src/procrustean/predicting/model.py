@@ -9,7 +9,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ..ambient import undisturbed
 from ..calibration.scaling import Prior, Scores
 from ..data.imageset import Images
 from ..engine.stages import reshape_for
@@ -17,6 +16,7 @@ from ..methods import make_method
 from ..methods.base import Method
 from ..nets import build_net, layers_of
 from ..nets.classifier import Classifier
+from ..runs.ambient import undisturbed
 from ..types import Problem
 from .preparation import Preparation
 from .spec import ModelSpec

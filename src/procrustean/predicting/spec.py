@@ -13,7 +13,7 @@ from ..calibration.scaling import Calibration
 from ..counts import Kind
 from ..data.imageset import Images
 from ..errors import DataError
-from ..plain_json import is_number, is_whole
+from ..files.plain_json import is_number, is_whole
 
 #: Sides of images beyond it are a mistake or meant to exhaust the memory.
 MOST_PIXELS = 1 << 14

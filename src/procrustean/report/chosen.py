@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from procrustean.errors import RunError
-from procrustean.plain_json import read_object
+from procrustean.files.plain_json import read_object
 from procrustean.report.result_file import Result
 from procrustean.report.results import Group, Statistic, summarise
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 
 from procrustean.report.result_file import Result
 from procrustean.report.settings import comparable, setting_of
-from procrustean.run_places import CONFIG_FILE
+from procrustean.runs.places import CONFIG_FILE
 
 #: The parts of a record that were measured. Others, such as the command that is added to a copy, may differ.
 MEASURED = ("status", "selections", "curves", "probes")

@@ -16,12 +16,12 @@ from numpy.typing import NDArray
 from procrustean.errors import ProcrusteanError
 from procrustean.report.confusions import Confusion
 from procrustean.report.results import Group, Result
-from procrustean.run_places import CONFIG_FILE
+from procrustean.runs.places import CONFIG_FILE
 
 if TYPE_CHECKING:
     from procrustean.data.imageset import ImageSet, Splits
     from procrustean.nets.classifier import Classifier
-    from procrustean.preparing import Prepared
+    from procrustean.runs.preparing import Prepared
 
 LARGEST_SIDE = 96  # pixels
 BATCH = 250
@@ -80,7 +80,7 @@ class ExampleFinder:
     def _network(self, folder: Path) -> tuple[Prepared, Classifier]:
         from procrustean.api import load_run
         from procrustean.engine.run_directory import RunDirectory
-        from procrustean.loading import source_settings
+        from procrustean.runs.loading import source_settings
 
         directory, config, _ = RunDirectory.open(folder)
         found_at = {"source": directory.source_path() or config.source, "data_dir": self.data_dir or config.data_dir}

@@ -12,9 +12,9 @@ import numpy as np
 
 from procrustean.errors import RunError
 from procrustean.escaping import one_line
+from procrustean.files.whole_files import write_atomically
 from procrustean.report.progress_lines import SIZE_COLOURS, Curves, draw_classes, draw_sizes, sizes_of
 from procrustean.report.results import Group, Result, data_text, distinct_labels, group_results, split_by_data
-from procrustean.whole_files import write_atomically
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from procrustean.errors import RunError
-from procrustean.whole_files import write_atomically
+from procrustean.files.whole_files import write_atomically
 
 
 def read_page(path: Path, advice: str) -> str:

@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import Any
 
 from procrustean.data.sources import TABLES
-from procrustean.epoch_curves import probes_of, training_curves
 from procrustean.errors import RunError
-from procrustean.method_files import plain_name
 from procrustean.method_labels import shown_label
+from procrustean.own_methods.files import plain_name
 from procrustean.report.class_sizes import recall_by_size
 from procrustean.report.result_file import KNOWN_FORMATS, UNFINISHED, Result, check_record
-from procrustean.run_places import CONFIG_FILE, no_run_at
+from procrustean.runs.epoch_curves import probes_of, training_curves
+from procrustean.runs.places import CONFIG_FILE, no_run_at
 
 EPOCHS_FILE = "epochs.jsonl"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from procrustean.console import duration_text
+from procrustean.progress.console import duration_text
 from procrustean.report.results import Group, Result
 
 #: Settings that differ from run to run or only say where files are.

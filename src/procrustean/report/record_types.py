@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Any
 
 from procrustean.errors import RunError
-from procrustean.plain_json import is_number, is_whole
+from procrustean.files.plain_json import is_number, is_whole
 
 Test = Callable[[Any], bool]
 

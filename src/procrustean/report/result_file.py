@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from procrustean.console import command_text
 from procrustean.errors import RunError
 from procrustean.method_labels import shown_label
+from procrustean.progress.console import command_text
 from procrustean.report.record_types import check_types
-from procrustean.run_places import CONFIG_FILE, RESULT_FILE, no_run_at
+from procrustean.runs.places import CONFIG_FILE, RESULT_FILE, no_run_at
 
 KNOWN_FORMATS = (1,)
 UNFINISHED = "unfinished"  # the status of a run that still goes on, as far as its files tell

@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 from procrustean.config import CAME_LATER, without_idle
-from procrustean.method_files import file_method, short_identity
+from procrustean.own_methods.files import file_method, short_identity
 from procrustean.report.result_file import Result
 
 #: Fields of a config that do not tell two settings apart. `seed` and `data_seed` number the repeats; the

@@ -19,7 +19,7 @@ from procrustean.report.html_page import html_page, page_policy
 from procrustean.report.ongoing import EPOCHS_FILE, Ongoing, load_ongoing
 from procrustean.report.page_data import page_data
 from procrustean.report.result_file import Result, load_result
-from procrustean.run_places import CONFIG_FILE, RESULT_FILE, runs_in
+from procrustean.runs.places import CONFIG_FILE, RESULT_FILE, runs_in
 
 HOST = "127.0.0.1"
 

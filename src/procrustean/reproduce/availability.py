@@ -11,8 +11,8 @@ from ..data.official.layouts import LAYOUTS
 from ..data.official.loading import TUNING, found_store
 from ..data.sources import PREPARED, TABLES, describe_sources, source_hint
 from ..errors import ConfigError, DataError
-from ..paths import expanded
-from ..preparing import recipe_of
+from ..files.paths import expanded
+from ..runs.preparing import recipe_of
 from .definitions import Cell
 
 _CIFAR = {files.name: files for files in (CIFAR10, CIFAR100)}

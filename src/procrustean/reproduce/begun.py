@@ -9,8 +9,8 @@ from ..config import RunConfig
 from ..engine.checkpoint import kept_checkpoints
 from ..engine.training import Position
 from ..errors import RunError
-from ..preparing import recipe_of
-from ..training_sizes import training_images
+from ..runs.preparing import recipe_of
+from ..runs.training_sizes import training_images
 
 
 def share_done(folder: Path, config: RunConfig) -> float:

@@ -13,9 +13,9 @@ from ..methods import checked_options, option_defaults
 from ..methods.mfw import ALPHA
 from ..mfw import DEFAULT_ALPHA, DEFAULT_BETA
 from ..nets import layers_of
-from ..preparing import effective_options, recipe_of
+from ..runs.preparing import effective_options, recipe_of
+from ..runs.training_sizes import training_counts
 from ..same_strengths import SAME_RUN, furthest_apart
-from ..training_sizes import training_counts
 
 _DEFAULTS = {f.name: f.default for f in fields(RunConfig)}
 #: What is measured or kept while a run is trained.

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 from ..config import RunConfig
 from ..report.results import Result
-from ..training_sizes import BALANCED
+from ..runs.training_sizes import BALANCED
 from .store import Store
 
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from ..config import RunConfig
-from ..training_sizes import training_counts
+from ..runs.training_sizes import training_counts
 from .comparison import STAND_IN, Beside
 from .held_out import HeldOutRuns
 

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Literal
 
 from ..escaping import latex_prose
+from ..files.whole_files import write_atomically
 from ..report.formats import Cell, Column, Table, to_latex, to_markdown
 from ..report.standing import RULE, rule_of
-from ..whole_files import write_atomically
 from .comparison import table_cells
 from .definitions import Cell as Place
 from .definitions import Definitions, TableSpec

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from ..method_files import FileMethod, edited_file, file_method, is_usable
+from ..own_methods.files import FileMethod, edited_file, file_method, is_usable
 
 
 class LeftOutMethods:

@@ -6,10 +6,10 @@ import math
 from pathlib import Path
 
 from ..errors import RunError
-from ..plain_json import read_object
-from ..run_cost import FIRST_GUESS
-from ..step_cost import Device
-from ..whole_files import write_json
+from ..files.plain_json import read_object
+from ..files.whole_files import write_json
+from ..runs.cost import FIRST_GUESS
+from ..runs.step_cost import Device
 
 FILE = "pace.json"
 #: A measurement over less is left out, and older ones count half as much with every newer one.

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from ..console import duration_text
+from ..progress.console import duration_text
 from ..report.formats import Cell, Column, Table
-from ..run_cost import FIRST_GUESS, GUESSED_IMAGES, predicted_cost, predicted_seconds
-from ..training_sizes import BALANCED
+from ..runs.cost import FIRST_GUESS, GUESSED_IMAGES, predicted_cost, predicted_seconds
+from ..runs.training_sizes import BALANCED
 from .availability import absent_data
 from .definitions import Cell as Place
 from .held_out import held_out_variant

@@ -14,9 +14,9 @@ from ..config import RunConfig
 from ..data.imageset import Splits
 from ..data.sources import NAMED, is_named
 from ..errors import ConfigError, ProcrusteanError
-from ..run_cost import predicted_cost, trained_images
-from ..step_cost import Device
-from ..training_sizes import training_images
+from ..runs.cost import predicted_cost, trained_images
+from ..runs.step_cost import Device
+from ..runs.training_sizes import training_images
 from .availability import absent_data, check_source
 from .begun import share_done
 from .canonical import canonical

@@ -6,9 +6,9 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from ..console import Reporter, duration_text
-from ..passing_on import PassingOn
-from ..run_cost import predicted_seconds
+from ..progress.console import Reporter, duration_text
+from ..progress.passing_on import PassingOn
+from ..runs.cost import predicted_seconds
 from .planning import PlannedRun
 
 #: Seconds of training before the measured speed is believed, and between two lines.

@@ -11,8 +11,8 @@ from typing import Any
 
 from ..config import RunConfig
 from ..errors import ConfigError, did_you_mean
+from ..files.plain_yaml import parse_yaml
 from ..methods import METHODS, option_defaults
-from ..plain_yaml import parse_yaml
 from .definitions import METRICS, Definitions, Part, Row, Suite, TableSpec, matching, merged
 
 #: Settings of a run that a table does not say, and where they come from instead: each would be overruled.

@@ -11,10 +11,10 @@ from typing import Any
 
 from ..config import RunConfig
 from ..errors import ConfigError, RunError
-from ..plain_json import read_object
+from ..files.plain_json import read_object
+from ..files.whole_files import write_atomically, write_json
 from ..report.results import Result, load_result
-from ..run_places import CONFIG_FILE, RESULT_FILE, is_damaged, is_result_file
-from ..whole_files import write_atomically, write_json
+from ..runs.places import CONFIG_FILE, RESULT_FILE, is_damaged, is_result_file
 from .canonical import canonical, record_matches, unmeasured
 from .own_methods import LeftOutMethods
 from .stored import (

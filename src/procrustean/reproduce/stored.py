@@ -10,8 +10,8 @@ from pathlib import Path
 
 from ..config import RunConfig
 from ..data.sources import is_named
-from ..loading import source_settings
 from ..report.results import Result
+from ..runs.loading import source_settings
 
 OTHER_IMAGES = "was trained on other images than"
 

@@ -8,14 +8,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ..config import RunConfig
-from ..console import Reporter, RichReporter
 from ..engine.claims import RunInUse
 from ..errors import CannotWrite, ConfigError, DataError, ImagesChanged
-from ..loading import Sources
-from ..many import GPU_WIDTH, fit_many
-from ..method_errors import failure_text
-from ..run_places import CONFIG_FILE, RESULT_FILE
-from ..time_box import TimeBox
+from ..own_methods.errors import failure_text
+from ..progress.console import Reporter, RichReporter
+from ..runs.loading import Sources
+from ..runs.many import GPU_WIDTH, fit_many
+from ..runs.places import CONFIG_FILE, RESULT_FILE
+from ..runs.time_box import TimeBox
 from .pace import expected_rate, machine_name, note_rate
 from .planning import Plan, PlannedRun
 from .progress import Progress

@@ -12,8 +12,8 @@ from ..advice.planning import planned
 from ..config import RunConfig
 from ..data.imageset import Splits
 from ..errors import ConfigError, ProcrusteanError
-from ..loading import Sources
-from ..preparing import Prepared, prepare, recipe_of
+from ..runs.loading import Sources
+from ..runs.preparing import Prepared, prepare, recipe_of
 from .choosing import options_text
 from .searching import Options
 from .spaces import Space, space_texts

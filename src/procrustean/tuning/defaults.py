@@ -8,11 +8,11 @@ from typing import Any
 
 from ..config import RunConfig
 from ..counts import kind_for_methods
-from ..method_files import plain_name
 from ..methods import checked_options, make_method, option_defaults
 from ..nets import layers_of
-from ..preparing import effective_options, known_source
+from ..own_methods.files import plain_name
 from ..recipes import data_set
+from ..runs.preparing import effective_options, known_source
 from ..types import Problem
 from .searching import Options
 

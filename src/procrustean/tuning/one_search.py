@@ -9,10 +9,10 @@ from typing import Any
 
 from ..config import RunConfig
 from ..errors import ConfigError
-from ..method_files import method_identity, short_identity
-from ..plain_json import FORMAT, read_object
-from ..run_places import CANDIDATES
-from ..whole_files import write_json
+from ..files.plain_json import FORMAT, read_object
+from ..files.whole_files import write_json
+from ..own_methods.files import method_identity, short_identity
+from ..runs.places import CANDIDATES
 from .choosing import value_text
 from .spaces import Range, Space
 

@@ -15,17 +15,17 @@ from typing import Any
 from ..advice.planning import planned
 from ..api import run_directory_of
 from ..config import RunConfig
-from ..console import Reporter, SilentReporter
 from ..engine.run_directory import RunDirectory
 from ..errors import ConfigError, Diverged, RunError
-from ..loading import Sources
-from ..many import Outcome, fit_many, outcome_of
-from ..method_errors import failure_text
-from ..method_files import use_file
-from ..ongoing_run import ShownImages
-from ..run_names import Distinct
-from ..run_places import CANDIDATES, CONFIG_FILE
-from ..time_box import TimeBox
+from ..own_methods.errors import failure_text
+from ..own_methods.files import use_file
+from ..progress.console import Reporter, SilentReporter
+from ..progress.run_names import Distinct
+from ..runs.loading import Sources
+from ..runs.many import Outcome, fit_many, outcome_of
+from ..runs.ongoing_run import ShownImages
+from ..runs.places import CANDIDATES, CONFIG_FILE
+from ..runs.time_box import TimeBox
 from .checking import check_final, check_options, check_runs, check_space
 from .choosing import Choice, Score, choose, held_out_counts, options_text, score_of
 from .defaults import default_text, is_default

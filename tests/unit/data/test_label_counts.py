@@ -11,9 +11,9 @@ import pytest
 from procrustean.config import RunConfig
 from procrustean.data.label_counts import label_counts
 from procrustean.data.sources import load_source
-from procrustean.preparing import prepare
-from procrustean.run_cost import predicted_cost, trained_images
-from procrustean.training_sizes import training_images
+from procrustean.runs.cost import predicted_cost, trained_images
+from procrustean.runs.preparing import prepare
+from procrustean.runs.training_sizes import training_images
 
 
 def saved(path: Path, counts: tuple[int, ...], **more: Any) -> Path:

@@ -25,7 +25,7 @@ from procrustean.errors import RunError
 from procrustean.methods import option_defaults
 from procrustean.report.formats import NOTHING
 from procrustean.report.results import Result, load_result
-from procrustean.run_places import runs_in
+from procrustean.runs.places import runs_in
 
 Make = Callable[..., Result]
 PROJECT = Path(__file__).resolve().parents[3]

@@ -10,7 +10,7 @@ from procrustean.errors import RunError
 from procrustean.report.results import Result
 from procrustean.reproduce.canonical import canonical
 from procrustean.reproduce.reading import paper_definitions
-from procrustean.training_sizes import training_counts
+from procrustean.runs.training_sizes import training_counts
 
 Make = Callable[..., Result]
 

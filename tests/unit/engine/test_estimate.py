@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from procrustean import fit
-from procrustean.console import SilentReporter
 from procrustean.engine import estimate
 from procrustean.engine.estimate import PATIENCE, EarlyEstimate
+from procrustean.progress.console import SilentReporter
 
 
 class Clock:

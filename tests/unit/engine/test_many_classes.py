@@ -83,7 +83,7 @@ def named(classes: int) -> Splits:
 def test_thousands_of_names_do_not_fill_the_screen(tmp_path: Any) -> None:
     from procrustean.config import RunConfig
     from procrustean.data.description import describe
-    from procrustean.preparing import prepare
+    from procrustean.runs.preparing import prepare
 
     splits = named(3000)
     prepared = prepare(RunConfig(source="many", method="erm", net="small", device="cpu"), splits=splits)
@@ -94,7 +94,7 @@ def test_thousands_of_names_do_not_fill_the_screen(tmp_path: Any) -> None:
 
 
 def test_more_random_numbers_than_memory_are_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:
-    monkeypatch.setattr("procrustean.preparing.free_bytes", lambda device: 12 * 100 * 50 - 1)
+    monkeypatch.setattr("procrustean.runs.preparing.free_bytes", lambda device: 12 * 100 * 50 - 1)
     settings: dict[str, Any] = {"net": "small", "device": "cpu", "epochs": 1, "run_dir": tmp_path / "run"}
     with pytest.raises(ConfigError, match=r"SEQL draws 50 random numbers for each of 100 images, 6e-05 GB an epoch"):
         fit(named(50), method="seql", **settings)

@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 from procrustean import fit
-from procrustean.console import SilentReporter
 from procrustean.engine import signs_of_life
 from procrustean.engine.signs_of_life import SPACING, SignsOfLife
-from procrustean.passing_on import PassingOn
-from procrustean.run_names import Distinct
+from procrustean.progress.console import SilentReporter
+from procrustean.progress.passing_on import PassingOn
+from procrustean.progress.run_names import Distinct
 
 
 class Listener(SilentReporter):

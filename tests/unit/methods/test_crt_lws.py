@@ -17,8 +17,8 @@ from procrustean.engine.training import reshape_for, stage_epochs
 from procrustean.methods import make_method
 from procrustean.nets import build_net
 from procrustean.nets.heads import ScaledHead
-from procrustean.preparing import recipe_of
 from procrustean.recipes import lr_table, recipe_for
+from procrustean.runs.preparing import recipe_of
 from procrustean.samplers import class_aware
 from procrustean.types import Problem
 

@@ -21,8 +21,8 @@ from procrustean.nets import build_net
 from procrustean.nets.attended import ModulatedAttention, averaging
 from procrustean.nets.classifier import Classifier
 from procrustean.nets.memory import MemoryHead, squared_distances
-from procrustean.preparing import recipe_of
 from procrustean.recipes import lr_table, recipe_for
+from procrustean.runs.preparing import recipe_of
 from procrustean.samplers import class_aware
 from procrustean.types import Batch, Clock, Problem
 

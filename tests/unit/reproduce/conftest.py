@@ -14,11 +14,11 @@ import pytest
 from procrustean.config import RunConfig
 from procrustean.methods import option_defaults
 from procrustean.metrics import metrics_from_confusion
-from procrustean.preparing import recipe_of
 from procrustean.recipes import recipe_label
 from procrustean.reproduce.definitions import Definitions
 from procrustean.reproduce.reading import read_definitions
 from procrustean.reproduce.store import Store
+from procrustean.runs.preparing import recipe_of
 
 TABLES: dict[str, Any] = {
     "columns": {

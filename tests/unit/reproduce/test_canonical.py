@@ -8,9 +8,9 @@ import pytest
 from procrustean.config import RunConfig
 from procrustean.data.digits import load_digits
 from procrustean.errors import ConfigError
-from procrustean.preparing import imbalanced
 from procrustean.reproduce.canonical import canonical, record_matches
-from procrustean.training_sizes import training_counts, training_images
+from procrustean.runs.preparing import imbalanced
+from procrustean.runs.training_sizes import training_counts, training_images
 
 TAIL = {"source": "cifar10", "imbalance": "long_tailed", "rho": 100}
 STEP = {"source": "cifar10", "imbalance": "step", "rho": 100}
@@ -129,7 +129,7 @@ class TestRecords:
 
     def record(self, **recipe: Any) -> dict[str, Any]:
         from procrustean.methods import option_defaults
-        from procrustean.preparing import recipe_of
+        from procrustean.runs.preparing import recipe_of
 
         return {
             "method": {"options": dict(option_defaults("mfw"))},

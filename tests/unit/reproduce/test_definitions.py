@@ -10,8 +10,8 @@ from procrustean.mfw import strength_of
 from procrustean.reproduce.availability import check_cell, check_source
 from procrustean.reproduce.definitions import Cell, Definitions, Part
 from procrustean.reproduce.reading import paper_definitions, read_definitions
+from procrustean.runs.training_sizes import training_counts
 from procrustean.toy import METHODS, SETTING
-from procrustean.training_sizes import training_counts
 
 
 def test_a_cell_has_the_settings_of_table_column_and_row() -> None:

@@ -19,7 +19,7 @@ from procrustean.reproduce.plan_text import blocked_lines, plan_table, plan_text
 from procrustean.reproduce.planning import Plan, make_plan
 from procrustean.reproduce.reading import paper_definitions, read_definitions
 from procrustean.reproduce.store import Store
-from procrustean.run_cost import predicted_cost, predicted_seconds, trained_images
+from procrustean.runs.cost import predicted_cost, predicted_seconds, trained_images
 
 OpenStore = Callable[..., Store]
 

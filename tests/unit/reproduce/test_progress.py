@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from procrustean.config import RunConfig
-from procrustean.console import ShowsSteps, SilentReporter
+from procrustean.progress.console import ShowsSteps, SilentReporter
 from procrustean.reproduce import pace
 from procrustean.reproduce.definitions import Cell
 from procrustean.reproduce.planning import PlannedRun

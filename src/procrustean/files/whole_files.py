@@ -1,0 +1,68 @@
+"""Files that are replaced as a whole, or not at all. Without torch, so that tables and figures need not wait for it."""
+
+from __future__ import annotations
+
+import json
+import os
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from safetensors import SafetensorError
+
+from ..errors import CannotWrite
+
+#: What to do about a file of a run that cannot be written.
+OF_A_RUN = "what was saved before is intact. Make room or allow writing there, then go on with the run"
+
+
+def write_atomically(path: Path, content: bytes, advice: str = OF_A_RUN) -> None:
+    """Replace a file as a whole: readers see the old one or the new one, also after a power cut.
+
+    Args:
+        path: of the file.
+        content: all of it.
+        advice: what to do where it cannot be written.
+    """
+    with replacing(path, advice) as temporary, open(temporary, "wb") as file:
+        file.write(content)
+
+
+def write_json(path: Path, content: object, advice: str = OF_A_RUN) -> None:
+    """Replace a file of JSON as a whole, in lines that a person can read."""
+    write_atomically(path, (json.dumps(content, indent=1) + "\n").encode(), advice)
+
+
+@contextmanager
+def replacing(path: Path, advice: str = OF_A_RUN) -> Iterator[Path]:
+    """A name to write to; then the file is synced, put in its place, and the folder synced."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        yield temporary
+        sync(temporary)
+        os.replace(temporary, path)
+        sync(path.parent)
+    except (OSError, SafetensorError) as error:
+        drop(temporary)
+        reason = (error.strerror or error) if isinstance(error, OSError) else error
+        raise CannotWrite(f"cannot write {path} ({reason}); {advice}") from error
+
+
+def sync(path: Path) -> None:
+    """Wait until a file or folder is on the disk."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def drop(path: Path) -> None:
+    """Remove a file that nothing needs any more; where the system refuses, say so and go on."""
+    try:
+        path.unlink(missing_ok=True)
+    except NotADirectoryError:
+        pass  # below a file there is nothing to remove
+    except OSError as error:
+        warnings.warn(f"cannot remove {path} ({error.strerror}); it is not needed any more", stacklevel=2)

@@ -1,0 +1,172 @@
+"""A short trial of a method on the digits: what has to hold for any run to be trusted, before a long one is trained."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import tempfile
+import typing
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from ..api import evaluate, resume
+from ..config import RunConfig
+from ..engine.record import identity_of
+from ..engine.run_directory import RunDirectory
+from ..engine.training import Interrupted
+from ..errors import Diverged, NoGradient
+from ..methods import factory, option_defaults
+from ..methods.base import Stage
+from ..progress.console import SilentReporter
+from ..runs.ongoing_run import FinishedRun, OngoingRun
+from ..runs.preparing import prepare
+
+EPOCHS = 5
+#: Steps, of 17 in an epoch, after which the second run is stopped: not between two epochs.
+STOPPED_AFTER = 40
+
+
+@dataclass(frozen=True)
+class Trial:
+    """What came of a method with certain options."""
+
+    options: dict[str, Any]
+    faults: tuple[str, ...]
+    accuracy: float | None  # balanced, on the test images; None if it came to no end
+    chance: float = 0.0  # the accuracy up to which it may be a guess
+
+    @property
+    def guesses(self) -> bool:
+        """Whether what it answers may as well be guessed."""
+        return self.accuracy is not None and self.accuracy <= self.chance
+
+
+def try_method(method: str) -> Iterator[Trial]:
+    """Train a method with its defaults, with each of its switches the other way round, and each other named choice.
+
+    Args:
+        method: its name; files have to be named by the user (`use_file`).
+    """
+    plain: bytes | None = None
+    for options in ({}, *_other_choices(method)):
+        with tempfile.TemporaryDirectory() as folder:
+            trial, weights = _tried(method, options, Path(folder))
+        if options == {}:
+            plain = weights
+        elif weights is not None and weights == plain:
+            trial = replace(trial, faults=(*trial.faults, "it trains the same network as without this option"))
+        yield trial
+
+
+def _other_choices(method: str) -> Iterator[dict[str, Any]]:
+    """Each value beside the default of the options that have but a few, one at a time."""
+    hints = typing.get_type_hints(factory(method))
+    for name, default in option_defaults(method).items():
+        kinds = typing.get_args(hints[name]) if typing.get_origin(hints[name]) is not typing.Literal else (hints[name],)
+        named = [value for kind in kinds for value in typing.get_args(kind)]
+        for value in [not default] if hints[name] is bool else named:
+            if value != default:
+                yield {name: value}
+
+
+def _tried(method: str, options: dict[str, Any], folder: Path) -> tuple[Trial, bytes | None]:
+    config = RunConfig("digits", "step", 20, method=method, options=options, epochs=EPOCHS, device="cpu")
+    watch = GradientWatch()
+    try:
+        run = _trained(config, folder / "whole", watch=watch)
+    except Diverged:  # whose text names a folder that is gone by then
+        return Trial(options, ("a loss, gradient or weight is no finite number",), None), None
+    except NoGradient:
+        return Trial(options, tuple(watch.faults()), None), None
+    weights = (run.path / "model.safetensors").read_bytes()
+    faults = (*watch.faults(), *_faults(config, run, weights, folder))
+    metrics = run.metrics
+    return Trial(options, faults, float(metrics["balanced_accuracy"]), _chance(metrics)), weights
+
+
+def _chance(metrics: dict[str, Any]) -> float:
+    """The balanced accuracy of a guess, and two standard errors more."""
+    guess = 1 / len(metrics["recall"])
+    return guess + 2 * math.sqrt(guess * (1 - guess) / metrics["images"])
+
+
+class GradientWatch:
+    """Looks on while a method is trained, whether the loss of each stage has a gradient at all.
+
+    Weights change without one as well: they decay, and batch normalisation keeps its statistics.
+    """
+
+    def __init__(self) -> None:
+        self._stages: dict[nn.Module, list[int]] = {}  # numbers of those that minimise it
+        self._found: dict[nn.Module, bool] = {}
+
+    def look_at(self, stages: Sequence[Stage]) -> None:
+        for number, stage in enumerate(stages, 1):
+            self._stages.setdefault(stage.objective, []).append(number)
+        for objective in self._stages:
+            objective.register_forward_hook(self._look)
+
+    def faults(self) -> Iterator[str]:
+        several = sum(map(len, self._stages.values())) > 1
+        for objective, found in self._found.items():
+            if not found:
+                where = f" of {_stages_text(self._stages[objective])}" if several else ""
+                yield f"the loss{where} has no gradient, so nothing is learnt: it does not depend on the scores"
+
+    def _look(self, objective: nn.Module, inputs: tuple[Any, ...], loss: Tensor) -> None:
+        """After a step's loss; once a gradient was found there is nothing more to find out."""
+        if self._found.setdefault(objective, False):
+            return
+        parameters = [parameter for parameter in inputs[0].parameters() if parameter.requires_grad]
+        gradients = (
+            torch.autograd.grad(loss, parameters, retain_graph=True, allow_unused=True) if loss.requires_grad else ()
+        )
+        if all(gradient is None for gradient in gradients):  # no weight is part of it, and the step would fail
+            raise NoGradient("the loss does not depend on the network")
+        self._found[objective] = any(gradient is not None and bool(gradient.any()) for gradient in gradients)
+
+
+def _stages_text(numbers: Sequence[int]) -> str:
+    return f"stage{'s' * (len(numbers) > 1)} {' and '.join(map(str, numbers))}"
+
+
+def _faults(config: RunConfig, run: FinishedRun, weights: bytes, folder: Path) -> Iterator[str]:
+    if evaluate(run.path)["confusion"] != run.metrics["confusion"]:
+        yield (
+            "the network that is loaded again is not the one that was trained: what a reshape draws has to come from "
+            "torch's generator, and what the network learns has to be in its state dict"
+        )
+    torch.manual_seed(12345)  # what others draw must make no difference
+    again = _trained(config, folder / "again")
+    if (again.path / "model.safetensors").read_bytes() != weights:
+        yield "another run with the same seed ends differently: it draws random numbers itself, instead of naming draws"
+        return
+    _trained(config, folder / "stopped", stop_after=STOPPED_AFTER)
+    resumed = resume(folder / "stopped")
+    if (resumed.path / "model.safetensors").read_bytes() != weights:
+        yield (
+            "a run that is stopped and goes on ends differently: what its objective learns or remembers has to be in "
+            "buffers or parameters, which checkpoints keep"
+        )
+
+
+def _trained(config: RunConfig, path: Path, stop_after: int | None = None, watch: GradientWatch | None = None) -> Any:
+    """The finished run; None if it was to be stopped."""
+    prepared, asked = prepare(config), itertools.count(1)
+    if watch is not None:
+        watch.look_at(prepared.method.stages)
+    directory = RunDirectory.create(path, config, identity_of(prepared))
+    run = OngoingRun(
+        prepared, directory, SilentReporter(), stop=lambda: stop_after is not None and next(asked) >= stop_after
+    )
+    try:
+        for _ in run.turns():
+            pass
+    except Interrupted:
+        return None
+    return run.finished

@@ -1,0 +1,1 @@
+"""What a user sees while runs go on, and where the program writes."""

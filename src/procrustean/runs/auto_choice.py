@@ -1,0 +1,93 @@
+"""Which of the methods that `--method auto` has compared is taken, and what that choice is worth."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ..advice.methods import Choice
+from ..data.description import some_names
+from ..errors import RunError
+from ..tuning.choosing import held_out_counts, standard_error, worth_text
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A method that was tried, with what the held-out images say about it; None if the time did not suffice."""
+
+    choice: Choice
+    path: Path
+    held_out: float | None  # balanced accuracy of the last epoch
+    failed: str = ""  # why it came to no end, if not for want of time
+
+
+def best_of(tried: Sequence[Candidate], folder: Path, minutes: float) -> Candidate:
+    """The highest accuracy; of equal ones the first, which is the more promising."""
+    finished = [candidate for candidate in tried if candidate.held_out is not None]
+    failed = [f"{candidate.choice.name}: {candidate.failed}" for candidate in tried if candidate.failed]
+    if not finished and failed:
+        raise RunError(
+            f"no method was trained to the end; {'; '.join(failed)}. A lower --lr may help, with another --run-dir"
+        )
+    if not finished:
+        raise RunError(
+            f"no method was trained to the end within {minutes:g} min; what there is is kept in {folder}. Give the "
+            "same command with more --minutes to go on, or fewer --epochs and another --run-dir"
+        )
+    return max(finished, key=lambda candidate: candidate.held_out or 0.0)
+
+
+@dataclass(frozen=True)
+class Worth:
+    """How far the held-out images tell the best candidate from the others."""
+
+    images: int
+    error: float  # standard error of the best one's balanced accuracy
+    ties: tuple[str, ...]  # others with the same accuracy
+    close: tuple[str, ...]  # others that are worse by no more than one standard error
+    without_a_vote: tuple[str, ...]  # classes that have no held-out image
+
+    def text(self) -> str:
+        how = "it was taken because it stands first in the order of promise"
+        text = worth_text(self.error, self.ties, how, self.close)
+        if self.without_a_vote:
+            text += f" Without a say, because they have no held-out image: {some_names(self.without_a_vote)}."
+        return text
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "held_out_images": self.images,
+            "standard_error": self.error,
+            "ties": list(self.ties),
+            "within_one_standard_error": list(self.close),
+            "without_a_vote": list(self.without_a_vote),
+            "worth": self.text(),
+        }
+
+
+def worth_of(tried: Sequence[Candidate], best: Candidate, result: Mapping[str, Any]) -> Worth:
+    """What choosing the best of these is worth.
+
+    Args:
+        tried: all candidates.
+        best: the one that was taken.
+        result: the record of its run.
+    """
+    assert best.held_out is not None
+    counts = held_out_counts(result)
+    error = standard_error(best.held_out, counts)
+    ties, close = [], []
+    for other in tried:
+        if other is best or other.held_out is None:
+            continue
+        if math.isclose(other.held_out, best.held_out, abs_tol=1e-9):
+            ties.append(other.choice.name)
+        elif best.held_out - other.held_out <= error:
+            close.append(other.choice.name)
+    data = result["data"]
+    by_class = zip(data["classes"], data.get("held_out_counts") or [1] * len(data["classes"]), strict=True)
+    without = tuple(str(name) for name, count in by_class if not count)
+    return Worth(round(sum(counts)), error, tuple(ties), tuple(close), without)

@@ -1,0 +1,314 @@
+"""From settings to a run that can start: data loaded, method built, every number resolved, everything checked."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+import torch
+
+from ..config import CHANGES_OF_RECIPE, RunConfig
+from ..counts import kind_for_methods
+from ..data.description import some_names
+from ..data.imageset import Splits
+from ..data.imbalance import Imbalanced, build
+from ..data.sources import load_source
+from ..engine.device import Placement, place
+from ..engine.engines import Engine, choose_engine
+from ..engine.images import channel_statistics
+from ..engine.record import identity_of
+from ..engine.stages import reshape_for, stage_epochs
+from ..engine.stores import ImageStores, augmentation_of, free_bytes
+from ..errors import ConfigError, ImagesChanged, RunError
+from ..method_labels import shown_label
+from ..methods import checked_options, make_method, option_defaults
+from ..methods.base import Method
+from ..nets import build_net, check_net, layers_of
+from ..nets.classifier import Classifier
+from ..nets.pretrained import Pretrained, read_pretrained
+from ..nets.probing import check_size
+from ..own_methods.files import plain_name
+from ..recipes import OWN_IMAGES, RECIPES, Recipe, chosen_recipe, data_set, recipe_label
+from ..types import Problem
+from .differences import difference
+from .loading import source_settings
+
+#: Networks so small that float32 is faster than bf16 on a CPU.
+_SMALL_NETS = ("small", "small-2d")
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A run whose settings are resolved and whose data are loaded."""
+
+    config: RunConfig
+    data: Imbalanced
+    splits: Splits
+    method: Method
+    options: dict[str, Any]
+    recipe: Recipe
+    placement: Placement
+    engine: Engine
+    pretrained: Pretrained | None = None
+
+    @property
+    def label(self) -> str:
+        """What its method is called in messages."""
+        return shown_label(self.method.label)
+
+    @property
+    def name(self) -> str:
+        """The run in progress messages; the runs of a grid differ in it."""
+        made = "" if self.config.rho is None else f", {self.config.imbalance.replace('_', '-')} {self.config.rho:g}"
+        return f"{self.label}{made}, seed {self.config.seed}"
+
+    def data_text(self) -> str:
+        """What is trained and tested on, in one line, with a warning where a class is hardly tested."""
+        counts, tested = self.data.counts, self.data.test.counts
+        text = (
+            f"{self.splits.name}: {sum(counts)} training images ({max(counts)} to {min(counts)} per class), "
+            f"{len(self.data.test)} test images"
+        )
+        hardly = [name for name, count in zip(self.data.test.classes, tested, strict=True) if count < 5]
+        if hardly:
+            text += f"; fewer than 5 test images of {some_names(hardly)}: their results say little"
+        return text
+
+    @property
+    def source(self) -> str:
+        """The data set, if it is a known one."""
+        return known_source(self.splits.name, self.config)
+
+    @property
+    def recipe_name(self) -> str:
+        """The recipe in records and tables."""
+        return recipe_label(self.config.recipe, self.recipe, self.source)
+
+    def recipe_text(self) -> str:
+        """How training goes, in one line."""
+        recipe, name = self.recipe, self.recipe.name
+        whose = f"{name} as the method was published" if self.config.recipe == "own" else f"{name}, {RECIPES[name][1]}"
+        return f"recipe {whose}: {recipe.text()}"
+
+    @property
+    def image_size(self) -> tuple[int, int]:
+        """Height and width of what the network is shown; refuses a crop that the images do not have."""
+        return augmentation_of(self.recipe, self.data.train).size
+
+    def stores(self) -> ImageStores:
+        """What keeps the images of the run, on the device or beside it."""
+        return ImageStores(self.recipe, self.placement, images=self.config.images, workers=self.config.workers)
+
+    def build_net(self) -> Classifier:
+        """The network with its initial weights."""
+        return build_net(
+            self.recipe.net,
+            channels=self.data.train.images.shape[3],
+            classes=len(self.data.train.classes),
+            seed=self.config.seed,
+            head=self.method.head,
+            size=self.image_size,
+            pretrained=self.pretrained,
+        )
+
+
+def prepare(
+    config: RunConfig,
+    *,
+    splits: Splits | None = None,
+    say: Callable[[str], None] = lambda text: None,
+    to_train: bool = True,
+    began: Mapping[str, Any] = MappingProxyType({}),
+) -> Prepared:
+    """Load the data and resolve every setting; all that can be wrong with them is said here, before training.
+
+    Args:
+        config: the settings.
+        splits: the images, where the user has handed them over.
+        say: called with one line of progress at a time.
+        to_train: whether the network will need the weights it starts from.
+        began: the recipe a run began with, if it exists already: defaults that have changed since do not touch it.
+    """
+    recipe_of(config)  # what is wrong with the settings is said before images are loaded
+    options = effective_options(config)
+    if splits is None:
+        splits = load_source(**source_settings(config), say=say)
+    if splits.note:
+        say(splits.note)
+    splits, data = imbalanced(config, splits)
+    known = known_source(splits.name, config)
+    recipe = chosen_recipe(config.recipe, known)
+    layers = layers_of(config.net or recipe.net)
+    counts = tuple(int(n) for n in data.counts)
+    problem = Problem.on(layers, counts, kind_for_methods(data.kind, counts), data_set(known))
+    method = make_method(config.method, problem, options)
+    if config.average != "none" and (len(method.stages) > 1 or method.finish is not None):
+        raise ConfigError(
+            f"average {config.average!r} received, but {method.label} trains in stages or changes the trained network, "
+            "so that an average along the way is none of what it makes; leave --average out"
+        )
+    recipe = _resolved(recipe, config, method, began)
+    if recipe.name == OWN_IMAGES and recipe.padding and "padding" not in began:
+        # Four pixels are an eighth of the 32 that the recipe was made for; of 8 pixels they would leave half an image.
+        recipe = recipe.changed({"padding": max(1, round(max(data.train.images.shape[1:3]) / 8))})
+    if recipe.mean is None or recipe.std is None:
+        mean, std = channel_statistics(data.train)
+        recipe = recipe.changed({"mean": mean, "std": std})
+    placement = place(config.device, config.precision, small=recipe.net in _SMALL_NETS)
+    engine = choose_engine(config.engine, config.kernels, placement, method, layers)
+    weights = read_pretrained(config.pretrained, recipe.net) if config.pretrained and to_train else None
+    prepared = Prepared(config, data, splits, method, options, recipe, placement, engine, weights)
+    stage_epochs(method, recipe.epochs)  # refuses too few
+    if config.features_at and max(config.features_at) > recipe.epochs:
+        raise ConfigError(
+            f"features_at = {list(config.features_at)} received, but the run has {recipe.epochs} epochs; "
+            "name epochs from 1 to that"
+        )
+    _check_batches(recipe, (len(data.train), *prepared.image_size), layers.shrinks)
+    _check_layers(prepared)
+    _check_draws(method, len(data.train))
+    return prepared
+
+
+def imbalanced(config: RunConfig, splits: Splits) -> tuple[Splits, Imbalanced]:
+    """The images of the classes that settings name, as they are and as a run of these settings takes them."""
+    if config.classes:
+        splits = splits.only(config.classes)
+    data = build(
+        splits,
+        imbalance=config.imbalance,
+        rho=config.rho,
+        data_seed=config.data_seed,
+        hold_out=config.hold_out or 0,
+        hold_out_from=config.hold_out_from,
+    )
+    return splits, data
+
+
+def _check_batches(recipe: Recipe, shape: tuple[int, ...], shrinks: int) -> None:
+    images, height, width = shape[:3]
+    batch = min(recipe.batch_size, images)
+    alone = batch == 1 or images % batch == 1
+    if alone and max(height, width) <= shrinks:
+        raise ConfigError(
+            f"{images} training images in batches of {recipe.batch_size} leave one image of {width} x {height} pixels "
+            "alone in a batch, and batch normalisation cannot normalise a single value; choose another --batch-size"
+        )
+
+
+def _check_layers(prepared: Prepared) -> None:
+    """Refuse a layer that the network does not have, or images it cannot take, before anything is written."""
+    net = prepared.build_net()
+    check_size(net, prepared.data.train.images.shape[3], prepared.image_size, prepared.recipe.net)
+    for number, stage in enumerate(prepared.method.stages):
+        reshape_for(net, prepared.method, number, prepared.config.seed)
+        stage.objective.bind(net)
+        stage.objective.unbind()
+
+
+def _check_draws(method: Method, images: int) -> None:
+    """Refuse a method whose random numbers of an epoch, all drawn ahead, do not fit the memory."""
+    for stage in method.stages:
+        per_image = sum(math.prod(shape) for shape in stage.objective.draws.values())
+        needed, free = 12 * per_image * images, free_bytes(torch.device("cpu"))  # 4 bytes each, 8 while they are drawn
+        if needed > free:
+            raise ConfigError(
+                f"{method.label} draws {per_image:,} random numbers for each of {images:,} images, {needed / 1e9:.3g} "
+                f"GB an epoch, and {free / 1e9:.3g} GB of memory are free; choose another method for so many classes"
+            )
+
+
+def recipe_of(config: RunConfig) -> Recipe:
+    """The recipe a run will have, as far as it is known without its data; checks method, options and network."""
+    # A recipe depends on the data set and the method, not on the counts: any will do.
+    problem = Problem(counts=(2, 1), kind="step", source=data_set(config.source))
+    method = make_method(config.method, problem, effective_options(config))
+    if config.net is not None:
+        check_net(config.net)
+    return _resolved(chosen_recipe(config.recipe, config.source), config, method)
+
+
+def known_source(name: str, config: RunConfig) -> str:
+    """The data set of this name, if it is a known one; a folder of the user's called cifar10 is not CIFAR-10."""
+    return name if name == config.source else ""
+
+
+def effective_options(config: RunConfig) -> dict[str, Any]:
+    """Every option of the method: as it was given, or its default."""
+    given = checked_options(config.method, {**config.options, **({"drw": True} if config.drw else {})})
+    return {**option_defaults(config.method), **given}
+
+
+def _resolved(
+    recipe: Recipe, config: RunConfig, method: Method, began: Mapping[str, Any] = MappingProxyType({})
+) -> Recipe:
+    longer = {"epochs": round(recipe.epochs * method.longer)} if method.longer != 1 else {}
+    changes = method.own if config.recipe == "own" else {**longer, **method.paper}
+    if changes is None:
+        raise ConfigError(
+            f"recipe 'own' received, but {plain_name(config.method)} was not published on {config.source} with a "
+            f"recipe known here; leave --recipe out to train by {recipe.name!r}, {RECIPES[recipe.name][1]}"
+        )
+    chosen = {name: getattr(config, name) for name in CHANGES_OF_RECIPE}
+    # Mean and spread are the data's: measured again, they show whether the images are still the same.
+    kept = {k: tuple(v) if isinstance(v, list) else v for k, v in began.items() if k not in ("mean", "std")}
+    flags = {name: value for name, value in chosen.items() if value is not None}
+    return recipe.changed(changes).changed(kept).changed(flags)
+
+
+#: Parts of a run's identity that are those of its images; and those that follow from them and tell nobody anything.
+OF_THE_IMAGES = ("classes", "counts", "split_hash")
+FROM_THE_IMAGES = ("split_hash", "recipe.mean", "recipe.std")
+
+
+def check_identity(
+    run: Path,
+    identity: Mapping[str, Any],
+    prepared: Prepared,
+    purpose: str = "go on",
+    besides: Collection[str] = (),
+) -> None:
+    """Refuse a run whose data, classes or defaults have changed since it began.
+
+    Args:
+        run: where it is.
+        identity: what it began with.
+        prepared: the run as it would be now.
+        purpose: what it cannot do then, in words.
+        besides: parts of the identity that make no difference to that.
+    """
+    before, now = _flat(identity), _flat(json.loads(json.dumps(identity_of(prepared))))  # both with lists for tuples
+    # What records did not have when the run began cannot have changed since.
+    later = ("recipe.", "options.", "seed")
+    both = [k for k in {**before, **now} if k in before or not k.startswith(later)]
+    both = [k for k in both if k.partition(".")[0] not in besides and k != "source_hash"]  # which says no more
+    if prepared.pretrained is None and prepared.config.pretrained:
+        both.remove("pretrained")  # a trained network no longer needs the weights it started from
+    changed = [k for k in both if before.get(k) != now.get(k)]
+    of_images = any(name in OF_THE_IMAGES for name in changed)
+    told = [difference(k, before.get(k), now.get(k)) for k in changed if not (of_images and k in FROM_THE_IMAGES)]
+    if of_images:
+        raise ImagesChanged(
+            f"{run} cannot {purpose}: its images have changed ({'; '.join(told) or 'as many as before, but others'}). "
+            "Put those back that it began with, or train on those that are there now in another folder"
+        )
+    if changed:
+        raise RunError(
+            f"{run} cannot {purpose}: its settings or the library's defaults have changed ({'; '.join(told)})"
+        )
+
+
+def _flat(record: Mapping[str, Any]) -> dict[str, Any]:
+    """Nested settings under dotted names, so that a difference is told by the one that differs."""
+    flat: dict[str, Any] = {}
+    for key, value in record.items():
+        if isinstance(value, dict):
+            flat |= {f"{key}.{inner}": v for inner, v in value.items()}
+        else:
+            flat[key] = value
+    return flat

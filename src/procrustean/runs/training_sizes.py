@@ -1,0 +1,61 @@
+"""How many images a run trains on, known without loading them."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ..config import RunConfig
+from ..data.imbalance import long_tailed_counts, step_counts
+from ..data.label_counts import label_counts
+from ..data.parting import shares
+
+#: Classes, and training images of each, of sources that are made imbalanced.
+BALANCED = {
+    "cifar10": (10, 5000),
+    "cifar100": (100, 500),
+    "tiny-imagenet": (200, 500),
+    "digits": (10, 100),
+}
+#: Training images of sources that are imbalanced by themselves; that of Tiered-ImageNet is rounded.
+NATURAL = {"imagenet-lt": 115_846, "inaturalist18": 437_513, "tiered-imagenet": 431_000}
+
+
+def training_counts(config: RunConfig) -> tuple[int, ...] | None:
+    """Images per class that the run trains on, largest first; None where only the images themselves would tell."""
+    if config.source not in BALANCED:
+        return None
+    classes, largest = BALANCED[config.source]
+    return _trained_on(config, [largest] * (len(config.classes) or classes))
+
+
+def _trained_on(config: RunConfig, counts: list[int]) -> tuple[int, ...]:
+    """What is left of classes of so many images, largest first, as `procrustean.data.imbalance.build` makes it."""
+    if config.hold_out_from == "source":
+        counts = _kept(config, counts)
+    if config.imbalance != "natural" and config.rho is not None:
+        rule = long_tailed_counts if config.imbalance == "long_tailed" else step_counts
+        counts = rule(min(counts), len(counts), config.rho)
+    if config.hold_out_from == "training":
+        counts = _kept(config, counts)
+    return tuple(sorted(counts, reverse=True))
+
+
+def _kept(config: RunConfig, counts: list[int]) -> list[int]:
+    """Images that classes of so many keep for training; a class that would keep none gives none."""
+    amount = config.hold_out or 0
+    if amount >= 1:
+        return [count - int(amount) if count > amount else count for count in counts]
+    # Near-duplicates, which stay together, may leave a class a little more than this.
+    kept: list[int] = (np.array(counts) - (shares(np.array(counts), amount) if amount else 0)).tolist()
+    return kept
+
+
+def training_images(config: RunConfig) -> int | None:
+    """Images that an epoch of the run shows; None where only loading them would tell."""
+    if config.source in NATURAL:
+        return NATURAL[config.source]
+    counts = training_counts(config)
+    if counts is None and (own := label_counts(config.source, config.on_bad_image)) is not None:
+        named = [own[name] for name in config.classes if name in own] if config.classes else list(own.values())
+        counts = _trained_on(config, named) if named else None
+    return None if counts is None else sum(counts)
