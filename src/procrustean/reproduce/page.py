@@ -93,16 +93,18 @@ def _glance(definitions: Definitions, cells: dict[str, list[Beside]]) -> str:
             f"In the {len(main)} measured cells of the main table, MFW and MFW-DRW differ from the paper by "
             f"{min(differences):+.1f} to {max(differences):+.1f} points ({' or '.join(map(str, seeds))} seeds each)."
         )
-    text = paragraph(" ".join(lines)) + "\n" + to_markdown(_tally(cells))
+    text = paragraph(" ".join(lines)) + "\n" + to_markdown(_tally(definitions, cells))
     if _seen(cells.get("cifar", [])):
         text += "\n" + to_markdown(overview_table(definitions.tables["cifar"], cells["cifar"]))
     return text
 
 
-def _tally(cells: dict[str, list[Beside]]) -> Table:
+def _tally(definitions: Definitions, cells: dict[str, list[Beside]]) -> Table:
     order: tuple[Mark, ...] = ("reproduced", "within noise", "higher", "lower", "higher once", "lower once")
     rows = []
     for name, found in cells.items():
+        if definitions.tables[name].target:  # other settings beside a number that its own table counts
+            continue
         published = [cell for cell in found if cell.paper is not None]
         if published:
             marks = Counter(cell.mark for cell in published)

@@ -437,6 +437,17 @@ def test_what_has_not_been_measured_is_named_whoever_s_table_it_is_in(open_store
         assert (f"- `{name}`: " in missing) == (not spec.aside)
 
 
+def test_other_settings_beside_a_number_of_the_paper_are_not_counted_as_a_table_of_its_own(
+    open_store: OpenStore, write: Write
+) -> None:
+    write(run("mfw", rho=10, options={"alpha": 0.1}), 0.88, 0.885)
+    page = reproduction_page(paper_definitions(), open_store())
+    counted = page[page.index("**Cells of the paper's tables**") : page.index("## Discussion")]
+    assert "| cifar " in counted
+    assert "chosen-alpha" not in counted
+    assert "| MFW, alpha=0.1 |    300 |     1 | 88.0 |        — |   88.5 |  89.8 | ran |       -1.3 | ▽   |" in page
+
+
 def test_the_page_says_which_cells_have_no_held_out_number_and_what_fills_them(
     open_store: OpenStore, write: Write
 ) -> None:
