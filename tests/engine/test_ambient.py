@@ -15,6 +15,7 @@ from procrustean import RunConfig, adjust, evaluate, export, fit, load_model
 from procrustean.api import FinishedRun
 from procrustean.data.imageset import Splits
 from procrustean.diagnose import diagnose_run
+from procrustean.engine.engines import timed_algorithms
 from procrustean.runs.ambient import undisturbed
 from procrustean.runs.many import fit_many
 
@@ -108,3 +109,32 @@ def test_products_of_one_kind_of_device_too() -> None:
         assert of_cpus.fp32_precision == "bf16"
     finally:
         torch.set_float32_matmul_precision("highest")
+
+
+@pytest.mark.parametrize(
+    ("place", "name", "own"),
+    [(torch.backends.cudnn, "allow_tf32", False), (torch.backends.cudnn.conv, "fp32_precision", "ieee")],
+)
+def test_convolutions_are_computed_as_usual(place: Any, name: str, own: object) -> None:
+    convolutions: Any = torch.backends.cudnn.conv  # type: ignore[attr-defined]
+    before = getattr(place, name)
+    setattr(place, name, own)
+    try:
+        with undisturbed(), timed_algorithms():
+            assert convolutions.fp32_precision == "tf32"
+        assert getattr(place, name) == own
+        assert convolutions.fp32_precision != "tf32"
+    finally:
+        setattr(place, name, before)
+    assert torch.backends.cudnn.allow_tf32
+
+
+@pytest.mark.parametrize("deterministic", [False, True])
+def test_algorithms_are_timed_unless_they_have_to_be_deterministic(
+    deterministic: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torch.backends.cudnn, "deterministic", deterministic)
+    with timed_algorithms():
+        assert torch.backends.cudnn.benchmark is not deterministic
+        assert torch.backends.cudnn.deterministic is deterministic
+    assert not torch.backends.cudnn.benchmark

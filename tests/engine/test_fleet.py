@@ -407,9 +407,9 @@ def test_a_method_that_is_still_to_be_chosen_has_a_cost() -> None:
 
 def test_runs_take_turns_and_a_free_place_is_filled() -> None:
     log: list[str] = []
-    members = [Member(name, 0.0, turns(name, count, log)) for name, count in (("a", 1), ("b", 3), ("c", 2))]
+    members = [Member(name, 0.0, turns(name, count, log)) for name, count in (("a", 2), ("b", 3), ("c", 2))]
     run_fleet(members, width=2, device=CPU)
-    shown = ["begin a", "a", "begin b", "b", "end a", "b", "b", "begin c", "c", "end b", "c", "end c"]
+    shown = ["begin a", "a", "a", "begin b", "b", "end a", "b", "b", "begin c", "c", "end b", "c", "end c"]
     assert log == shown
 
 
@@ -419,7 +419,7 @@ def test_never_more_runs_than_places() -> None:
     def start(name: int) -> Callable[[], Iterator[None]]:
         def run() -> Iterator[None]:
             active.add(name)
-            for _ in range(name % 3 + 1):
+            for _ in range(name % 3 + 3):
                 most.append(len(active))
                 yield
             active.remove(name)
@@ -439,6 +439,30 @@ def test_a_run_waits_for_room_but_one_always_goes_on() -> None:
     assert set(asked) == {1}
 
 
+def test_a_run_starts_only_when_it_is_known_what_those_before_it_take() -> None:
+    memory, log = 100.0, []
+    taken: dict[str, float] = {}
+
+    def start(name: str) -> Callable[[], Iterator[None]]:
+        def run() -> Iterator[None]:
+            taken[name] = 30.0
+            assert sum(taken.values()) <= memory, "out of memory"
+            yield
+            yield
+            del taken[name]
+            log.append(name)
+
+        return run
+
+    def room(active: int) -> bool:
+        return memory - sum(taken.values()) > sum(taken.values()) / active
+
+    members = [Member(name, 0.0, start(name)) for name in "abcdefgh"]
+    run_fleet(members, width=8, device=CPU, may_start=room)
+    assert [member.error for member in members] == [None] * 8
+    assert log == list("abcdefgh")
+
+
 def test_an_error_is_kept_in_its_run() -> None:
     log: list[str] = []
 
@@ -453,14 +477,35 @@ def test_an_error_is_kept_in_its_run() -> None:
     assert log[-1] == "end good"
 
 
-def test_a_failed_run_leaves_its_memory_to_the_others_and_tells_where_it_failed() -> None:
+def plainly(net: torch.nn.Module) -> None:
+    raise ValueError("broken")
+
+
+def while_cleaning_up(net: torch.nn.Module) -> None:
+    try:
+        plainly(net)
+    finally:
+        raise RuntimeError("the end of a capture fails after what failed in it")
+
+
+def because_of_another(net: torch.nn.Module) -> None:
+    try:
+        plainly(net)
+    except ValueError as error:
+        raise RuntimeError("told in other words") from error
+
+
+@pytest.mark.parametrize("fail", [plainly, while_cleaning_up, because_of_another])
+def test_a_failed_run_leaves_its_memory_to_the_others_and_tells_where_it_failed(
+    fail: Callable[[torch.nn.Module], None],
+) -> None:
     kept: list[weakref.ref[torch.nn.Module]] = []
 
     def failing() -> Iterator[None]:
         net = torch.nn.Linear(2, 2)
         kept.append(weakref.ref(net))
         yield
-        raise ValueError("broken")
+        fail(net)
 
     def going_on() -> Iterator[None]:
         for _ in range(3):
@@ -472,7 +517,7 @@ def test_a_failed_run_leaves_its_memory_to_the_others_and_tells_where_it_failed(
     run_fleet([bad, good], width=2, device=CPU)
     assert good.error is None
     assert bad.error is not None
-    assert traceback.extract_tb(bad.error.__traceback__)[-1].name == "failing"
+    assert traceback.extract_tb(bad.error.__traceback__)[-1].name == fail.__name__
 
 
 def test_stopping_at_once_ends_the_fleet() -> None:

@@ -20,6 +20,7 @@ from procrustean.diagnose.finished import diagnose_run
 from procrustean.diagnose.kept_features import kept_epochs, load_features
 from procrustean.diagnose.probes import Probe, chosen_per_class
 from procrustean.diagnose.probing import Probing, default_spacing
+from procrustean.engine.evaluate import evaluation_batch
 from procrustean.engine.images import ImageStore
 from procrustean.engine.run_directory import RunDirectory
 from procrustean.engine.training import run_to_end
@@ -302,6 +303,23 @@ def test_probes_cost_a_tenth_of_the_training_at_most(tmp_path: Path) -> None:
     result = fit(splits, net="resnet20", epochs=4, method="mfw", device="cpu", probe_every=1, run_dir=tmp_path / "run")
     seconds = result.result["seconds"]
     assert seconds["probe"] <= 0.1 * default_spacing(counts, 64) * seconds["train"]
+
+
+def test_large_images_are_probed_in_batches_as_small_as_those_they_are_tested_in() -> None:
+    seen: list[int] = []
+
+    class Net(torch.nn.Module):
+        head = torch.nn.Linear(3, 4)
+
+        def backbone(self, x: Tensor) -> Tensor:
+            seen.append(len(x))
+            return x.mean((2, 3))
+
+    images = ImageSet(np.zeros((30, 224, 224, 3), np.uint8), np.arange(30) % 4, tuple("abcd"))
+    store = ImageStore(images, device=torch.device("cpu"), mean=(0.5,) * 3, std=(0.2,) * 3)
+    probe = Probe(train=store, test=store, classes=4, seed=0, low_precision=None)
+    run_to_end(probe.features(Net(), store))
+    assert seen == [evaluation_batch(store), 10] == [20, 10]
 
 
 @pytest.mark.gpu

@@ -277,6 +277,18 @@ def test_tests_of_streamed_images_on_a_busy_gpu(from_file: Splits) -> None:
 
 
 @pytest.mark.gpu
+def test_two_passes_on_a_busy_gpu_do_not_write_into_each_other(from_file: Splits) -> None:
+    settings: dict[str, Any] = {"device": torch.device("cuda"), "mean": (0.5,) * 3, "std": (0.2,) * 3}
+    resident, streamed = ImageStore(from_file.train, **settings), StreamedImages(from_file.train, **settings, threads=2)
+    backwards = StreamedImages(from_file.train.subset(np.arange(57)[::-1]), **settings, threads=2)
+    torch.cuda._sleep(200_000_000)  # all that follows is queued before any of it has run
+    forth = [x for x, _ in streamed.clean_batches(4)]
+    back = [x for x, _ in backwards.clean_batches(4)]
+    assert torch.equal(torch.cat(forth), resident.clean(0, 57))
+    assert torch.equal(torch.cat(back), resident.clean(0, 57).flip(0))
+
+
+@pytest.mark.gpu
 @pytest.mark.parametrize("engine", ["eager", "captured"])
 @pytest.mark.parametrize("augment", ["pad_crop_flip", "random_resized_crop", "strong"])
 def test_streamed_runs_on_a_gpu_learn_the_same(

@@ -14,7 +14,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ..data.grouping import positions_by_class
-from ..engine.evaluate import evaluation_mode
+from ..engine.evaluate import evaluation_batch, evaluation_mode
 from ..engine.step import precision
 from ..engine.stores import AnyImages
 from ..layers import find_layer
@@ -98,9 +98,8 @@ class Probe:
 
     def features(self, net: Classifier, images: AnyImages) -> Generator[None, None, tuple[Tensor, Tensor]]:
         """Features [n, d] before the last layer and predicted classes [n] of clean images."""
-        size = 2000 if self.device.type == "cuda" else 250
         features, predicted = [], []
-        for x, _ in images.clean_batches(size):
+        for x, _ in images.clean_batches(evaluation_batch(images)):
             with evaluation_mode(net), torch.no_grad(), precision(self.device, self.low_precision):
                 f = net.backbone(x)
                 predicted.append(net.head(f).argmax(1))

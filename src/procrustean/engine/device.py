@@ -85,23 +85,41 @@ def own_stream(device: torch.device) -> Iterator[None]:
         give_back(stream)
 
 
-#: Streams that no run uses at present, by the number of their GPU.
-_idle: dict[int, list[torch.cuda.Stream]] = {}
+#: What a stream is for: to compute a run, or to copy images to the device.
+Purpose = Literal["run", "copies"]
+#: Streams that PyTorch has for a GPU; it deals them out in turn, and then the same ones again.
+DIFFERENT_STREAMS = 32
+
+#: Streams that nobody uses at present, by the number of their GPU.
+_idle: dict[tuple[int, Purpose], list[torch.cuda.Stream]] = {}
+#: Handles of all streams that are in use or idle.
+_dealt: set[int] = set()
 
 
-def take_stream(device: torch.device) -> torch.cuda.Stream:
-    """A stream that no other run uses, one of a finished run where there is one.
+def take_stream(device: torch.device, purpose: Purpose = "run") -> torch.cuda.Stream:
+    """A stream that nobody else uses, one that was given back where there is one.
 
     The libraries keep memory for every stream that they have worked on, 65 MB each, so that a new one for every run
-    would look like a leak.
+    would look like a leak. That memory is also why copies have streams apart.
     """
-    idle = _idle.get(torch.cuda.current_device() if device.index is None else device.index)
-    return idle.pop() if idle else torch.cuda.Stream(device)
+    idle = _idle.get((torch.cuda.current_device() if device.index is None else device.index, purpose))
+    return idle.pop() if idle else _another_stream(device)
 
 
-def give_back(stream: torch.cuda.Stream) -> None:
-    """The run on it has ended; another may have it."""
-    _idle.setdefault(stream.device.index, []).append(stream)
+def _another_stream(device: torch.device) -> torch.cuda.Stream:
+    """One that has not been dealt yet: what one user captures on a stream, another's copies must not fall into."""
+    stream = torch.cuda.Stream(device)
+    for _ in range(DIFFERENT_STREAMS):
+        if stream.cuda_stream not in _dealt:
+            break
+        stream = torch.cuda.Stream(device)
+    _dealt.add(stream.cuda_stream)
+    return stream
+
+
+def give_back(stream: torch.cuda.Stream, purpose: Purpose = "run") -> None:
+    """What was done on it has ended; somebody else may have it."""
+    _idle.setdefault((stream.device.index, purpose), []).append(stream)
 
 
 def machine(device: torch.device) -> str:

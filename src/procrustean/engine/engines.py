@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import Literal
@@ -35,10 +36,25 @@ class Engine:
         if self.name == "compiled":
             for step in steps:
                 step.compile()
-        # cuDNN times its algorithms once per shape; without it the thin convolutions run at half speed.
-        with torch.backends.cudnn.flags(enabled=True, benchmark=not torch.are_deterministic_algorithms_enabled()):
+        with timed_algorithms():
             pool = torch.cuda.graph_pool_handle()
             return [GraphRunner(step, state, pool) for step in steps]
+
+
+@contextmanager
+def timed_algorithms() -> Iterator[None]:
+    """cuDNN times its algorithms once per shape, unless they have to be deterministic: else thin convolutions run at
+    half speed.
+
+    Nothing else of it is touched, as `torch.backends.cudnn.flags` would: that sets what is not named to its default.
+    """
+    cudnn = torch.backends.cudnn
+    before = cudnn.benchmark
+    cudnn.benchmark = not (cudnn.deterministic or torch.are_deterministic_algorithms_enabled())
+    try:
+        yield
+    finally:
+        cudnn.benchmark = before
 
 
 def choose_engine(

@@ -35,19 +35,22 @@ def evaluation_mode(net: nn.Module) -> Iterator[None]:
         net.train(before)
 
 
+def evaluation_batch(images: AnyImages) -> int:
+    """Images at a time where no gradients are taken."""
+    # Large batches fill a GPU; a CPU is as fast with those that stay in its cache.
+    most = 2000 if images.labels.device.type == "cuda" else 250
+    height, width = images.augmentation.tested
+    return max(1, min(most, most * LARGEST_SIDE**2 // (height * width)))
+
+
 @torch.no_grad()
 def predictions(
     net: nn.Module, images: AnyImages, low_precision: torch.dtype | None
 ) -> Iterator[tuple[Tensor, Tensor]]:
     """Scores and labels by the batch, in order: ([n, C] float32, [n])."""
-    device = images.labels.device
-    # Large batches fill a GPU; a CPU is as fast with those that stay in its cache.
-    most = 2000 if device.type == "cuda" else 250
-    height, width = images.augmentation.tested
-    size = max(1, min(most, most * LARGEST_SIDE**2 // (height * width)))
     with evaluation_mode(net):
-        for x, labels in images.clean_batches(size):
-            with precision(device, low_precision):
+        for x, labels in images.clean_batches(evaluation_batch(images)):
+            with precision(images.labels.device, low_precision):
                 scores = net(x)
             yield scores.float(), labels
 

@@ -58,7 +58,8 @@ def run_fleet(
     while waiting or active:
         if stop():
             waiting = []
-        while waiting and len(active) < width and (not active or may_start(len(active))):
+        # One at a time: only when it has taken a turn is it known how much memory it needs.
+        if waiting and len(active) < width and (not active or may_start(len(active))):
             member = waiting.pop(0)
             if device.type == "cuda":
                 member.stream = take_stream(device)
@@ -81,10 +82,24 @@ def _take_turn(member: Member) -> None:
         member.done = True
     except Exception as error:
         member.error, member.done = error, True
-        # Its traceback would keep network and images of the failed run in memory while the others go on.
-        traceback.clear_frames(error.__traceback__)
+        _forget_frames(error)
     if member.done:
         member.turns = None
+
+
+def _forget_frames(error: BaseException) -> None:
+    """Free what tracebacks hold: network and images of the failed run, while the others go on.
+
+    An error that came of another one holds on to that one's as well.
+    """
+    waiting: list[BaseException | None] = [error]
+    seen: set[int] = set()
+    while waiting:
+        each = waiting.pop()
+        if each is not None and id(each) not in seen:
+            seen.add(id(each))
+            traceback.clear_frames(each.__traceback__)
+            waiting += [each.__cause__, each.__context__]
 
 
 def memory_allows(device: torch.device) -> Callable[[int], bool]:

@@ -22,6 +22,7 @@ from ..data.imageset import ImageSet
 from ..data.prefetch import Job, Prefetcher
 from ..data.stored import read_images
 from ..data.workers import WorkerPool
+from .device import give_back, take_stream
 from .images import LabelledImages
 
 Indices = npt.NDArray[np.int64]
@@ -165,7 +166,9 @@ class HandOver:
         self._host = [torch.empty(shape, dtype=torch.uint8, pin_memory=self._on_gpu) for _ in range(slots)]
         if self._on_gpu:
             self._device = [torch.empty(shape, dtype=torch.uint8, device=device) for _ in range(slots)]
-            self._stream = torch.cuda.Stream(device)
+            self._stream = take_stream(device, "copies")
+            # The memory of these buffers may be read yet by what is queued for whoever had it before.
+            self._stream.wait_stream(torch.cuda.current_stream(device))
             self._arrived = [torch.cuda.Event() for _ in range(slots)]
             self._used = [torch.cuda.Event() for _ in range(slots)]
 
@@ -200,3 +203,4 @@ class HandOver:
         """Wait for what is on its way: the memory it goes to is about to be given back."""
         if self._on_gpu:
             self._stream.synchronize()
+            give_back(self._stream, "copies")

@@ -7,6 +7,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+import torch
+
 from ..config import RunConfig
 from ..engine.claims import RunInUse
 from ..errors import CannotWrite, ConfigError, DataError, ImagesChanged
@@ -22,7 +24,7 @@ from .progress import Progress
 from .store import Store
 
 #: Errors whose cause may be gone before the next call, which then tries the run again.
-MENDABLE = (ConfigError, DataError, ImagesChanged, CannotWrite)
+MENDABLE = (ConfigError, DataError, ImagesChanged, CannotWrite, torch.OutOfMemoryError)
 
 
 @dataclass(frozen=True)

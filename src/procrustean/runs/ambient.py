@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from typing import Any
 
 import torch
 
@@ -12,7 +13,7 @@ import torch
 def undisturbed() -> Iterator[None]:
     """Inside, gradients are on, autocast is off, new tensors are float32 and on the CPU, whatever holds outside.
 
-    Products of float32 matrices are computed in float32, too.
+    Products of float32 matrices are computed in float32, too, and convolutions on a GPU as PyTorch does by default.
 
     A run computes the same in every program, or `precision` and the seed would not say what it is.
     """
@@ -26,6 +27,7 @@ def undisturbed() -> Iterator[None]:
         if torch.get_default_device().type != "cpu":
             stack.enter_context(torch.device("cpu"))  # a generator of another device draws other weights
         stack.enter_context(_whole_products())
+        stack.enter_context(_usual_convolutions())
         stack.callback(torch.set_default_dtype, before)
         torch.set_default_dtype(torch.float32)
         yield
@@ -47,6 +49,24 @@ def _whole_products() -> Iterator[None]:
             torch.set_float32_matmul_precision(before)
         for part, precision in zip(parts, each, strict=True):
             part.fp32_precision = precision
+
+
+@contextmanager
+def _usual_convolutions() -> Iterator[None]:
+    """Undo what programs say of float32 in cuDNN's convolutions, which take TF32 unless they are told otherwise."""
+    cudnn: Any = torch.backends.cudnn
+    usual: bool | str
+    try:
+        before = cudnn.allow_tf32
+        place, name, usual = cudnn, "allow_tf32", True
+    except RuntimeError:  # set by the newer name, beside which the older one cannot be asked for
+        before = cudnn.conv.fp32_precision
+        place, name, usual = cudnn.conv, "fp32_precision", "tf32"
+    setattr(place, name, usual)
+    try:
+        yield
+    finally:
+        setattr(place, name, before)
 
 
 def _products() -> str | None:

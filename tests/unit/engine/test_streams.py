@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from types import SimpleNamespace
 from typing import Any
 
@@ -13,12 +14,15 @@ from procrustean.engine import device
 
 @pytest.fixture(autouse=True)
 def stand_ins(monkeypatch: pytest.MonkeyPatch) -> None:
+    handles = itertools.cycle(range(device.DIFFERENT_STREAMS))  # as PyTorch deals them out
+
     def new(where: torch.device) -> Any:
-        return SimpleNamespace(device=torch.device("cuda", where.index or 0))
+        return SimpleNamespace(device=torch.device("cuda", where.index or 0), cuda_stream=next(handles))
 
     monkeypatch.setattr(torch.cuda, "Stream", new)
     monkeypatch.setattr(torch.cuda, "current_device", lambda: 0)
     monkeypatch.setattr(device, "_idle", {})
+    monkeypatch.setattr(device, "_dealt", set())
 
 
 def test_one_that_is_in_use_is_not_lent_twice() -> None:
@@ -34,3 +38,28 @@ def test_gpus_do_not_share_theirs() -> None:
     device.give_back(device.take_stream(torch.device("cuda:1")))
     assert device.take_stream(torch.device("cuda:0")).device.index == 0
     assert device.take_stream(torch.device("cuda:1")).device.index == 1
+
+
+def test_a_stream_in_use_is_not_dealt_again_after_a_hundred_others() -> None:
+    cuda = torch.device("cuda")
+    run = device.take_stream(cuda)
+    for _ in range(100):
+        copies = device.take_stream(cuda, "copies")
+        assert copies.cuda_stream != run.cuda_stream
+        torch.cuda.Stream(cuda)  # somebody else's
+        device.give_back(copies, "copies")
+
+
+def test_copies_leave_the_streams_of_runs_alone() -> None:
+    cuda = torch.device("cuda")
+    run = device.take_stream(cuda)
+    device.give_back(run)
+    copies = [device.take_stream(cuda, "copies").cuda_stream for _ in range(device.DIFFERENT_STREAMS - 1)]
+    assert run.cuda_stream not in copies
+    assert len(set(copies)) == device.DIFFERENT_STREAMS - 1
+    assert device.take_stream(cuda) is run
+
+
+def test_where_all_are_in_use_one_is_shared() -> None:
+    taken = [device.take_stream(torch.device("cuda")) for _ in range(device.DIFFERENT_STREAMS + 1)]
+    assert len({stream.cuda_stream for stream in taken}) == device.DIFFERENT_STREAMS
