@@ -216,9 +216,11 @@ class Reproduce:
         for line in held_out_lines(plan) if self.held_out else ():
             notify(line)
         width = default_width() if self.width is None else self.width
-        summary = plan_text(plan, rate=expected_rate(self.output), width=width, machine=machine_name()[1])
+        rate, machine = expected_rate(self.output), machine_name()[1]
+        summary = plan_text(plan, rate=rate, width=width, machine=machine, minutes=self.minutes)
         if self.dry_run:
-            missing = [*blocked_lines(plan), *absence_lines(plan, self.data_dir)]
+            absent = absence_lines(plan, self.data_dir, rate=rate, width=width, machine=machine)
+            missing = [*blocked_lines(plan), *absent]
             write_result(plan_table(plan), "\n".join([summary, *missing]))
             return 0
 

@@ -63,7 +63,8 @@ class TableSpec:
         ranked: its rows are methods that one would choose from.
         aside: it has nothing to do with the paper's tables and is not on their page.
         judged: its rows are readings of the paper to choose from, on images held out of the source.
-        target: table and row of the paper that such a reading has to reach.
+        by_column: a row of such a table is chosen for each column by itself, so there is no mean over columns.
+        target: table and row of the paper whose number stands beside; of a table alone, the row of the same name.
         published: it is the paper's, whose rows have only the cells that it prints, beside their numbers. A table of a
             user's may have the same name, and has all the cells that it says, of whatever network.
     """
@@ -79,14 +80,15 @@ class TableSpec:
     ranked: bool = False
     aside: bool = False
     judged: bool = False
-    target: tuple[str, str] | None = None
+    by_column: bool = False
+    target: tuple[str, ...] = ()
     published: bool = False
 
     def paper(self, row: str, column: str, metric: str = "top1") -> PaperNumber | None:
         """The paper's number for a cell; none for a table of a user's that is only called like one of the paper's."""
-        if self.target is None and not self.published:
+        if not self.target and not self.published:
             return None
-        table, row = self.target or (self.name, row)
+        table, row = (*self.target, row)[:2] if self.target else (self.name, row)
         return paper_number(table, row, column, metric)
 
     @property

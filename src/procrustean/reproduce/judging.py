@@ -115,9 +115,9 @@ def _line(reading: Reading, best: bool) -> tuple[Cell, ...]:
     )
 
 
-def overall(judgements: Sequence[Judgement]) -> str:
+def overall(spec: TableSpec, judgements: Sequence[Judgement]) -> str:
     """The finding over all settings, of the readings that were measured in each; empty where there is no choice."""
-    if len(judgements) < 2:
+    if len(judgements) < 2 or spec.by_column:
         return ""
     rivals = {reading.name for judgement in judgements for reading in judgement.rivals}
     everywhere = rivals.intersection(*({reading.name for reading in j.readings} for j in judgements))

@@ -53,7 +53,7 @@ def finished_tables(
         judgements = judge(spec, store, data_seed=data_seed, only=only)
         judged = [piece for j in judgements for piece in (judgement_table(spec, j), j.text())]
         rule = RULE if any(len(judgement.rivals) > 1 for judgement in judgements) else ""
-        return [*judged, *filter(None, [overall(judgements), rule])]
+        return [*judged, *filter(None, [overall(spec, judgements), rule])]
     by_metric = [table_cells(spec, store, metric=metric, data_seed=data_seed, only=only) for metric in spec.metrics]
     paper = any(cell.paper is not None for cells in by_metric for cell in cells)
     # The paper's tables keep the column: what is missing in it is still to be measured.

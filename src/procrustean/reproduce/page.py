@@ -27,7 +27,8 @@ WORDS = (
     "ERM is plain training. DRW, deferred re-weighting, weights the classes in the last fifth of the epochs; MFW-DRW "
     "is MFW with it. Long-tailed (lt): the class sizes fall steadily from the first class to the last. Step: half of "
     "the classes are large and half are small. The ratio is that of the largest class to the smallest, so "
-    "cifar10-lt100 is CIFAR-10 with 5000 to 50 training images per class. " + RULE
+    "cifar10-lt100 is CIFAR-10 with 5000 to 50 training images per class. Differences are those of the "
+    "rounded numbers. " + RULE
 )
 AGAIN = """\
 ## Do it yourself
@@ -139,7 +140,7 @@ def _readings(definitions: Definitions, store: Store) -> str:
         lines.append(f"### {spec.title}\n\n`{spec.name}` ({spec.place}).\n")
         for judgement in judgements:
             lines += [to_markdown(judgement_table(spec, judgement)), paragraph(judgement.text())]
-        if finding := overall(judgements):
+        if finding := overall(spec, judgements):
             lines.append(paragraph(finding))
         if spec.note:
             lines.append(paragraph(spec.note))

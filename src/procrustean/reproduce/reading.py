@@ -23,6 +23,9 @@ _ASKED_FOR = {
     "data_dir": "--data-dir says where data sets are found",
 }
 
+#: What a table may say of itself by yes or no; see `TableSpec`.
+FLAGS = ("ranked", "aside", "judged", "by_column")
+
 
 @cache
 def paper_definitions() -> Definitions:
@@ -75,7 +78,7 @@ def _suite(name: str, suite: Any, tables: Mapping[str, TableSpec], where: str) -
 def _table(name: str, table: Any, shared: Mapping[str, Any], where: str) -> TableSpec:
     _check_keys(
         table,
-        ("title", "place", "base", "columns", "rows", "metrics", "note", "ranked", "aside", "judged", "target"),
+        (*("title", "place", "base", "columns", "rows", "metrics", "note"), *FLAGS, "target"),
         where,
         ("rows",),
     )
@@ -116,8 +119,11 @@ def _table(name: str, table: Any, shared: Mapping[str, Any], where: str) -> Tabl
             )
         rows.append(Row(row, columns=own_columns, settings=settings))
     target = _names(table, "target", where)
-    if len(target) not in (0, 2):
-        raise ConfigError(f"{where}: target = {list(target)} received; give a table of the paper and a row of it")
+    if len(target) > 2:
+        raise ConfigError(
+            f"{where}: target = {list(target)} received; give a table of the paper, and a row of it unless the rows "
+            "have the same names there"
+        )
     return TableSpec(
         name,
         title=_text(table, "title", where) or name,
@@ -127,10 +133,8 @@ def _table(name: str, table: Any, shared: Mapping[str, Any], where: str) -> Tabl
         rows=tuple(rows),
         metrics=metrics,
         note=_text(table, "note", where),
-        ranked=bool(table.get("ranked", False)),
-        aside=bool(table.get("aside", False)),
-        judged=bool(table.get("judged", False)),
-        target=(target[0], target[1]) if target else None,
+        **{flag: bool(table.get(flag, False)) for flag in FLAGS},
+        target=target,
     )
 
 

@@ -264,6 +264,12 @@ def test_what_holds_for_several_tables_is_said_once(open_store: OpenStore, write
     assert len(texts) < len([piece for piece in pieces if isinstance(piece, str)])
 
 
+def test_a_target_without_a_row_has_the_rows_of_the_same_names() -> None:
+    layers = paper_definitions().tables["fidelity-layer"]
+    numbers = [layers.paper(row, "cifar10-step100") for row in layers.row_names]
+    assert [number and number.value for number in numbers] == [72.4, 80.1, 69.8]
+
+
 class TestReadings:
     """Chosen on held-out images, whatever the test set says."""
 
@@ -359,6 +365,8 @@ class TestReadings:
             "Mean over these 2 settings: best is arithmetic, 76.0. Behind by more than the seeds explain: geometric "
             "(-5.0); batch (-7.5)."
         )
+        by_column = replace(definitions.tables["readings"], by_column=True)
+        assert not any("Mean over" in str(piece) for piece in finished_tables(by_column, open_store()))
 
     def test_readings_that_come_to_the_same_runs(
         self, definitions: Definitions, open_store: OpenStore, write: Write

@@ -15,7 +15,7 @@ from procrustean.errors import ConfigError
 from procrustean.reproduce.canonical import canonical
 from procrustean.reproduce.definitions import Definitions
 from procrustean.reproduce.held_out import held_out_variant
-from procrustean.reproduce.plan_text import blocked_lines, plan_table, plan_text
+from procrustean.reproduce.plan_text import absence_lines, blocked_lines, plan_table, plan_text
 from procrustean.reproduce.planning import Plan, make_plan
 from procrustean.reproduce.reading import paper_definitions, read_definitions
 from procrustean.reproduce.store import Store
@@ -239,6 +239,35 @@ def test_the_plan_in_words(definitions: Definitions, open_store: OpenStore, writ
     assert f"{remaining / 1e6:.1f} million images" in text
     shown = [[cell.text for cell in row] for row in plan_table(plan).rows]
     assert ["small", "ERM", "step", "0 done, 1 to do", "5.0 million"] in shown
+
+
+def test_the_plan_says_how_many_runs_a_time_is_enough_for(definitions: Definitions, open_store: OpenStore) -> None:
+    plan = made(definitions, ["small"], open_store(), seeds=1)
+    costs = [run.cost for run in plan.remaining]
+
+    def text(minutes: float) -> str:
+        return plan_text(plan, rate=60.0, width=1, machine="cpu", minutes=minutes)
+
+    assert "minutes are enough for about 1 of them; the same command goes on" in text(sum(costs[:2]) / 3600 - 1)
+    assert "minutes are enough for about 2 of them" in text(sum(costs[:2]) / 3600 + 1)
+    assert "minutes are enough for all of it" in text(sum(costs) / 3600 + 1)
+    assert "enough" not in plan_text(plan, rate=60.0, width=1, machine="cpu")
+
+
+def test_what_can_be_trained_without_images_that_are_not_here(
+    tables: dict[str, Any], open_store: OpenStore, tmp_path: Path
+) -> None:
+    tables["columns"]["step"] = {"source": "digits", "imbalance": "step", "rho": 10}
+    definitions = read_definitions(tables, origin="mine.yaml")
+    plan = made(definitions, ["small"], open_store(), seeds=1)
+    *reasons, without = absence_lines(plan, tmp_path, rate=1000.0, width=1, machine="cpu")
+    assert [reason.split()[0] for reason in reasons] == ["cifar10"]
+    assert without.startswith("without cifar10: 3 of 6 runs, ")
+    only = make_plan(
+        definitions, definitions.parts(["small"], columns=["tail"]), open_store(), seeds=1, absent=everywhere
+    )
+    (reason,) = absence_lines(only, tmp_path, rate=1000.0, width=1, machine="cpu")
+    assert reason == reasons[0]
 
 
 def test_cells_that_share_their_runs_are_in_the_plan(definitions: Definitions, open_store: OpenStore) -> None:
