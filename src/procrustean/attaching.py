@@ -40,6 +40,7 @@ class Attachment(MixPoint):
         self.removed = False
         self._recent: list[Mix] = []
         self._replayed = False
+        self._left_unmixed = False  # whether a pass with gradients was, of which a recomputation knows nothing
         self._labels: LabelsOfCall | None = None
         _set_apart(module)
         module.__dict__[REPLICATE] = _refuse_replicas
@@ -71,7 +72,7 @@ class Attachment(MixPoint):
 
     @contextmanager
     def suspended(self) -> Iterator[None]:
-        """In it the layer is left alone, unless `with handle(labels)` asks for mixing."""
+        """In it the layer is left alone, in training mode too, unless `with handle(labels)` asks for mixing."""
         before, self.idle = self.idle, True
         try:
             yield
@@ -126,6 +127,8 @@ class Attachment(MixPoint):
         if self.open:
             return self.mix
         if self.idle:
+            if not torch.compiler.is_compiling():
+                self._left_unmixed |= torch.is_grad_enabled()
             return None
         raise LayerError(f"layer {self.name!r} has MFW attached but got no labels{self._remedy()}")
 
@@ -159,7 +162,7 @@ class Attachment(MixPoint):
                 f"; its labels are those that {self._labels.model} is called with as {self._labels.argument}=, "
                 "so call that one, not a part of it, or call model.eval() to evaluate"
             )
-        return f"; {WRITE}, or call model.eval() to evaluate"
+        return f"; {WRITE}, call model.eval() to evaluate, or leave a pass unmixed by `with handle.suspended()`"
 
     def _recomputed(self, output: Any) -> Mix | None:
         # Gradient checkpointing runs the forward pass again inside backward, usually after the context.
@@ -168,6 +171,11 @@ class Attachment(MixPoint):
         if alone or self.mfw.idle:  # a batch that nothing was drawn for
             return None
         self._replayed = True
+        if self._left_unmixed:
+            raise LayerError(
+                f"gradient checkpointing recomputes layer {self.name!r}, and cannot tell passes inside "
+                "`with handle.suspended()` from the others; do without one of the two"
+            )
         if len(self._recent) != 1:
             raise LayerError(
                 "gradient checkpointing recomputes this layer, but several batches went forward since the "

@@ -45,6 +45,11 @@ class ForwardTrace:
                 model(*args, **kwargs)
         except (TypeError, ValueError, IndexError, RuntimeError) as error:
             shapes = [tuple(value.shape) for value in (*args, *kwargs.values()) if isinstance(value, Tensor)]
+            if isinstance(error, TypeError) and "argument" in str(error):
+                raise DataError(
+                    f"{type(model).__name__} cannot be called with this example alone ({error}); give all that it is "
+                    "called with: a tuple of its arguments, or a mapping of their names"
+                ) from error
             if max(map(len, shapes)) > 3:  # images with a batch: something else is wrong
                 raise
             raise DataError(

@@ -33,8 +33,9 @@ def find_layer(model: nn.Module, name: str) -> nn.Module:
     modules: dict[str, nn.Module] = dict(model.named_modules())
     if not path or path not in modules:
         names = layer_names(model)
-        shown = did_you_mean(name, names)
-        if len(names) <= 12:
+        inside = [other for other in names if name and other.endswith(f".{name}")]  # of a wrapped model
+        shown = f"It has {' and '.join(map(repr, inside))}." if inside else did_you_mean(name, names)
+        if len(names) <= 12 and not inside:
             shown = f"{suggestion(name, names)} Its layers: {', '.join(names)}.".strip()
         raise LayerError(
             f"{type(model).__name__} has no layer {name!r}. {shown} "

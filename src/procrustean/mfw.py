@@ -211,8 +211,8 @@ class MFW(nn.Module):
             return
         if labels.dim() != 1 or labels.is_floating_point() or labels.is_complex() or labels.dtype == torch.bool:
             raise DataError(
-                f"labels of shape {tuple(labels.shape)} and type {labels.dtype} received; "
-                "give class indices, integers of shape [batch]"
+                f"labels of shape {tuple(labels.shape)} and type {labels.dtype} received; give class indices, integers "
+                "of shape [batch], or class probabilities, one-hot for example, as floats of shape [batch, classes]"
             )
         if not self._may_read(labels):
             return

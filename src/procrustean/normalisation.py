@@ -70,7 +70,7 @@ def recalibrate(model: nn.Module, batches: Iterable[Any], *, on: On = "auto") ->
                 for handle in handles if mixed else ():
                     labels = label_of(batch)  # what is no tensor is refused by MFW
                     labelled.enter_context(handle(labels.to(device) if isinstance(labels, Tensor) else labels))
-                model(*args, **kwargs)
+                _run(model, args, kwargs)
             passed += 1
         if not passed:
             raise DataError("no batches received to compute statistics on; give those of an epoch of training")
@@ -131,6 +131,18 @@ def _statistics(layer: _BatchNorm) -> tuple[Tensor, Tensor]:
     assert layer.running_mean is not None
     assert layer.running_var is not None
     return layer.running_mean, layer.running_var
+
+
+def _run(model: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
+    try:
+        model(*args, **kwargs)
+    except TypeError as error:
+        if not (kwargs and "argument" in str(error)):
+            raise
+        raise DataError(
+            f"the model cannot be called with a batch of {', '.join(kwargs)} ({error}); the names have to be those of "
+            "its arguments, or give (images, labels)"
+        ) from error
 
 
 def _call(batch: Any, device: torch.device) -> tuple[tuple[Any, ...], dict[str, Any], int]:

@@ -157,7 +157,7 @@ class DRW(nn.Module):
 
     def _checked(self, epoch: float, *, frames: int) -> Tensor:
         """The weights of an epoch; `frames` lie between this method and the user's line, at which warnings point."""
-        if not epoch >= 0:
+        if not (isinstance(epoch, SupportsFloat) and epoch >= 0):
             raise ConfigError(
                 f"epoch = {epoch!r} received; epochs are counted from 0, so those of this DRW are below {self.epochs}"
             )

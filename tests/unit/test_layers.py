@@ -47,3 +47,9 @@ def test_all_names_in_a_small_model() -> None:
 def test_the_model_itself_is_not_a_layer(resnet: nn.Module) -> None:
     with pytest.raises(LayerError, match="has no layer ''"):
         find_layer(resnet, "")
+
+
+def test_a_layer_of_a_wrapped_model_is_named_in_full() -> None:
+    wrapped = nn.Sequential(nn.Sequential(nn.Linear(2, 2), nn.ReLU()))
+    with pytest.raises(LayerError, match=r"Sequential has no layer '1'\. It has '0\.1'\."):
+        find_layer(wrapped, "1")

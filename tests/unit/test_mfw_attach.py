@@ -607,6 +607,30 @@ class TestErrors:
         with pytest.raises(LayerError, match=r"'middle' has MFW attached but got no labels.*model\.eval\(\)"):
             model(x)
 
+    @pytest.mark.parametrize("labels", [None, "labels"])
+    def test_a_pass_that_is_meant_to_stay_unmixed(self, labels: str | None) -> None:
+        class Labelled(Convolutions):
+            def forward(self, x: Tensor, labels: Tensor | None = None) -> Tensor:
+                return super().forward(x)
+
+        model, (x, _) = Labelled(), next(batches(1))
+        plain = copy.deepcopy(model)
+        handle = MFW(COUNTS).attach(model, "middle", labels=labels)
+        with handle.suspended():
+            assert torch.equal(model(x), plain(x))
+        with pytest.raises(LayerError, match="labels"):
+            model(x)
+
+    def test_such_a_pass_and_gradient_checkpointing(self) -> None:
+        model, (x, y) = made(recompute=True), next(batches(1))
+        handle = MFW(COUNTS).attach(model, "middle")
+        with handle.suspended():
+            F.cross_entropy(model(x), y).backward()  # ends its recomputation before it comes to the end of the layer
+        with handle(y):
+            loss = F.cross_entropy(model(x), y)
+        with pytest.raises(LayerError, match=r"'middle', and cannot tell passes inside `with handle\.suspended\(\)`"):
+            loss.backward()
+
     @pytest.mark.parametrize("whole", [True, False], ids=["model left in evaluation mode", "frozen layer"])
     def test_training_in_evaluation_mode(self, whole: bool) -> None:
         model, (x, y) = made(), next(batches(1))

@@ -191,3 +191,9 @@ def test_labels_that_are_no_tensor_are_refused(batches: Batches) -> None:
     MFW([90, 10]).attach(model, "layer1")
     with pytest.raises(DataError, match="labels of type list received; give a tensor of class indices"):
         recalibrate(model, [(images, labels.tolist()) for images, labels in batches])
+
+
+def test_a_mapping_of_other_names_than_those_of_the_arguments_is_told() -> None:
+    model = nn.Sequential(nn.Linear(2, 3), nn.BatchNorm1d(3))
+    with pytest.raises(DataError, match=r"a batch of image, label \(.*the names have to be those of its arguments"):
+        recalibrate(model, [{"image": torch.randn(4, 2), "label": torch.zeros(4)}])

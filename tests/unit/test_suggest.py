@@ -374,3 +374,12 @@ def test_layers_of_sequences_that_have_the_batch_second_are_named() -> None:
     whole = suggest(SequenceFirst(batch_first=True), torch.randn(2, 3, 16, 16))
     assert whole.left_out == ()
     assert "Left out" not in str(whole)
+
+
+def test_a_model_that_wants_more_than_images_is_told() -> None:
+    class WithLabels(nn.Module):
+        def forward(self, images: Tensor, labels: Tensor) -> Tensor:
+            return images
+
+    with pytest.raises(DataError, match=r"alone \(.*'labels'\); give all that it is called with: a tuple"):
+        suggest(WithLabels(), torch.zeros(2, 3, 8, 8))

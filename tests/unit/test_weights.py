@@ -184,9 +184,9 @@ class TestDRW:
         assert DRW(self.COUNTS, np.int64(10)).first == 8
         assert DRW(self.COUNTS, 1000)(800).sum().item() == pytest.approx(3)
 
-    @pytest.mark.parametrize("epoch", [-1, -0.5, float("nan")])
-    def test_epochs_that_there_are_not(self, epoch: float) -> None:
-        with pytest.raises(ConfigError, match=rf"epoch = {epoch} received; epochs are counted from 0, so .* below 5"):
+    @pytest.mark.parametrize("epoch", [-1, -0.5, float("nan"), "1", None])
+    def test_epochs_that_there_are_not(self, epoch: Any) -> None:
+        with pytest.raises(ConfigError, match=rf"epoch = {epoch!r} received; epochs are counted from 0, so .* below 5"):
             DRW(self.COUNTS, 5)(epoch)
 
     @staticmethod
