@@ -136,6 +136,22 @@ def test_a_bad_run_among_good_ones_is_named_and_the_others_are_diagnosed(call: A
     assert {path.name for path in Path("diagnosis").iterdir()} == {"erm", "mfw"}
 
 
+@pytest.mark.usefixtures("not_drawn")
+def test_results_without_their_runs_are_counted_and_left_out(call: Any, runs: list[str]) -> None:
+    for name in ("erm-seed0-0123456789ab.json", "copied/result.json"):
+        copy = Path("runs/kept", name)
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy("runs/erm/result.json", copy)
+    answer = call("diagnose", "runs", "--quiet")
+    left_out = "left out 2 results without settings and weights of a run, for example runs/kept/"
+    assert (answer.code, answer.err.count("\n"), left_out in answer.err) == (0, 1, True)
+    assert [line for line in answer.out.splitlines() if line.startswith("## ")] == ["## runs/erm", "## runs/mfw"]
+    none = call("diagnose", "runs/kept")
+    assert (none.code, "no run to diagnose" in none.err) == (2, True)
+    named = call("diagnose", "runs/kept/erm-seed0-0123456789ab.json")
+    assert (named.code, "is not a run directory: it has no config.json" in named.err) == (2, True)
+
+
 def test_diagnoses_of_one_name_do_not_overwrite_each_other(call: Any, runs: list[str], npz: Path) -> None:
     assert call("train", npz, *TINY, "--method", "erm", "--run-dir", "other/erm").code == 0
     answer = call("diagnose", "runs/erm", "other/erm")

@@ -62,9 +62,9 @@ class Diagnose:
         from .each_run import distinct_runs
         from .outputs import refuse_inside
 
-        if not self.runs:
-            raise RunError("no run to diagnose; give the folder of one, or of several")
         runs = distinct_runs(self.runs)
+        if not runs:
+            raise RunError("no run to diagnose; give the folder of one, or of several")
         folder = self.output or DIAGNOSES
         alone = self.output is not None and len(runs) == 1
         places = {run: folder if alone else folder / run.resolve().name for run in runs}
