@@ -210,6 +210,20 @@ def test_figures_of_runs_without_probes_say_what_to_do(call: Any, npz: Path) -> 
     assert not Path("figures").exists()
 
 
+def test_runs_without_probes_are_left_out_of_figures_of_others(call: Any, runs: list[str], npz: Path) -> None:
+    call("train", npz, *TINY, "--method", "erm", "--seed", 1, "--run-dir", "runs/erm-again")
+    for name, files in (("progress", 2), ("bars", 2), ("tsne", 2)):
+        answer = call("figures", name, "runs")
+        assert (answer.code, len(answer.out.split())) == (0, files), answer.err
+        assert (
+            f"left out {Path('runs/erm-again/result.json').resolve()}: not measured in training; to measure"
+            in answer.err
+        )
+    call("diagnose", "runs/erm-again", "--quiet")
+    assert "left out" not in call("figures", "bars", "runs").err
+    assert "runs/erm-again/result.json: no features kept; training with --probes" in call("figures", "tsne", "runs").err
+
+
 def test_a_diagnosis_stands_in_for_probes(call: Any, npz: Path) -> None:
     """Figures and the report read what was measured afterwards, if it is of this very run."""
     call("train", npz, *TINY, "--method", "erm", "--keep-weights-every", 2, "--run-dir", "runs/plain")
