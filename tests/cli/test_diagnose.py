@@ -119,6 +119,28 @@ def test_several_runs_get_a_verdict_each(call: Any, runs: list[str]) -> None:
     assert labels == ["ERM", "MFW"]
 
 
+@pytest.mark.usefixtures("not_drawn")
+def test_runs_that_differ_in_their_seeds_get_a_verdict_together(call: Any, runs: list[str], npz: Path) -> None:
+    for seed in (1, 2):
+        call("train", npz, *TINY, "--method", "erm", "--seed", seed, "--run-dir", f"runs/erm-{seed}")
+    shutil.copytree("runs/erm-1", "runs/erm-1-again")
+    answer = call("diagnose", "runs", "nowhere", "--quiet")
+    assert answer.code == 2
+    assert answer.err.splitlines()[-1] == "procrustean: 1 of 6 runs could not be diagnosed: nowhere"
+    *_, mfw, missing, together = answer.out.split("\n## ")
+    assert (mfw.startswith("runs/mfw\n"), missing.startswith("nowhere\n")) == (True, True)
+    heading, _, reason, _, *verdict = together.splitlines()
+    assert heading == "runs/erm, runs/erm-1, runs/erm-2"
+    assert reason.startswith("These runs differ in their seeds alone, and what is said of one may be chance.")
+    assert verdict[0].startswith("ERM: Only epoch 4 of 4 was measured")
+    recalls = [
+        np.mean(json.loads(Path("diagnosis", name, "diagnosis.json").read_text())["probes"]["test_recall"][-1][:2])
+        for name in ("erm", "erm-1", "erm-2")
+    ]
+    (fit,) = (line for line in verdict if line.startswith("- At the end the minor classes have"))
+    assert f"and {100 * np.mean(recalls):.1f} %." in fit
+
+
 def test_a_folder_of_runs_stands_for_those_in_it(call: Any, runs: list[str]) -> None:
     answer = call("diagnose", "runs", "runs/erm", "--quiet")
     assert (answer.code, answer.err) == (0, "")

@@ -35,7 +35,9 @@ def distinct_runs(paths: Sequence[Path]) -> list[Path]:
     return list(distinct.values())
 
 
-def for_each_run(runs: Sequence[Path], act: Callable[[Path], None], *, done: str) -> None:
+def for_each_run(
+    runs: Sequence[Path], act: Callable[[Path], None], *, done: str, then: Callable[[], None] = lambda: None
+) -> None:
     """Act on every run, under a heading where there are several.
 
     A reason for which several cannot be, a file of a method that was not named for example, is said once.
@@ -44,6 +46,7 @@ def for_each_run(runs: Sequence[Path], act: Callable[[Path], None], *, done: str
         runs: where they are.
         act: what is done to one; it writes what it finds.
         done: what was done to a run then, in words.
+        then: what is done after several, before those that could not be are named.
 
     Raises:
         RunError: at the end, with the runs that could not be.
@@ -68,6 +71,7 @@ def for_each_run(runs: Sequence[Path], act: Callable[[Path], None], *, done: str
             else:
                 write_result(f"This run could not be {done}, for the same reason as {same}.")
             failed.append(str(run))
+    then()
     if failed:
         raise RunError(f"{len(failed)} of {len(runs)} runs could not be {done}: {', '.join(failed)}")
     return None
