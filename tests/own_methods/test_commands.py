@@ -176,6 +176,7 @@ def test_tune(call: Call, npz: str) -> None:
     assert json.loads(Path("tuned/tuning.json").read_text())["config"]["method"].startswith("mine.py:tempered@")
     again = call("tune", npz, "--method", "mine.py:tempered", *over, *SMALL)
     assert (again.code, "has changed" in again.err) == (0, False)
+    assert "no default grid for 'mine.py:tempered'; give one" in call("tune", npz, "--method", "mine.py:tempered").err
     refused = call("tune", npz, "--method", "mine.py:tempered", "--over", "temprature=1,3", *SMALL)
     assert "Did you mean 'temperature'?" in refused.err
     Path("mine.py").write_text(Path("mine.py").read_text() + "\n")
