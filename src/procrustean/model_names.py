@@ -12,6 +12,8 @@ from torch import nn
 from .errors import ConfigError, did_you_mean
 from .extras import installing, why_not_imported
 from .nets import NETS, build_net
+from .own_methods.files import FileMethod, file_method, read_code
+from .own_methods.importing import imported
 
 #: Side of the images a model is tried on where it does not say what it is made for.
 OWN_SIZE, USUAL_SIZE = 32, 224
@@ -21,16 +23,20 @@ def model_by_name(name: str, *, channels: int = 3) -> tuple[nn.Module, int]:
     """A model with random weights, and the side of the images it is made for.
 
     Args:
-        name: a network of this library (resnet32), `torchvision:NAME`, `timm:NAME`, or `package.module:factory`, a
-            function or class that is called without arguments; modules of the current folder are found.
+        name: a network of this library (resnet32), `torchvision:NAME`, `timm:NAME`, or `FILE.py:NAME` or
+            `package.module:factory`, a function or class that is called without arguments; modules of the current
+            folder are found.
         channels: colour channels, for the networks of this library.
     """
+    own = file_method(name)
+    if own is not None and own.path.endswith(".py"):
+        return _from_file(own), USUAL_SIZE
     where, colon, what = name.partition(":")
     if not colon:
         if name not in NETS:
             raise ConfigError(
                 f"there is no network {name!r}. {did_you_mean(name, NETS)} Others: torchvision:NAME, timm:NAME, or "
-                "package.module:factory for your own"
+                "FILE.py:NAME or package.module:factory for your own"
             )
         net = build_net(name, channels=channels, classes=10, seed=0)
         return net, USUAL_SIZE if net.backbone.shrinks > 8 else OWN_SIZE
@@ -71,8 +77,29 @@ def _from_factory(module: str, factory: str) -> nn.Module:
         if error.name is None or not f"{module}.".startswith(f"{error.name}."):
             raise
         raise ConfigError(
-            f"there is no module {module!r}; write package.module:factory, as you would import it from this folder"
+            f"there is no module {module!r}; write package.module:factory, as you would import it from this folder, or "
+            "FILE.py:NAME"
         ) from None
+    return _made(found, module, factory)
+
+
+def _from_file(own: FileMethod) -> nn.Module:
+    if not own.function:
+        raise ConfigError(
+            f"model {own.path!r} received, which is a file without the name of a function or class in it; write "
+            f"{own.path}:NAME"
+        )
+    return _made(imported(read_code(own.path, what="model"), own.path), own.path, own.function)
+
+
+def _made(found: Any, module: str, factory: str) -> nn.Module:
+    """What a function or class of a module makes, if it is a model.
+
+    Args:
+        found: the module.
+        module: what the user calls it, for messages.
+        factory: the name in it.
+    """
     if not hasattr(found, factory):
         public = [name for name in vars(found) if not name.startswith("_")]
         raise ConfigError(f"{module} has no {factory!r}. {did_you_mean(factory, public)}")

@@ -119,6 +119,28 @@ def test_several_runs_get_a_verdict_each(call: Any, runs: list[str]) -> None:
     assert labels == ["ERM", "MFW"]
 
 
+@pytest.mark.usefixtures("not_drawn")
+def test_runs_that_differ_in_their_seeds_get_a_verdict_together(call: Any, runs: list[str], npz: Path) -> None:
+    for seed in (1, 2):
+        call("train", npz, *TINY, "--method", "erm", "--seed", seed, "--run-dir", f"runs/erm-{seed}")
+    shutil.copytree("runs/erm-1", "runs/erm-1-again")
+    answer = call("diagnose", "runs", "nowhere", "--quiet")
+    assert answer.code == 2
+    assert answer.err.splitlines()[-1] == "procrustean: 1 of 6 runs could not be diagnosed: nowhere"
+    *_, mfw, missing, together = answer.out.split("\n## ")
+    assert (mfw.startswith("runs/mfw\n"), missing.startswith("nowhere\n")) == (True, True)
+    heading, _, reason, _, *verdict = together.splitlines()
+    assert heading == "runs/erm, runs/erm-1, runs/erm-2"
+    assert reason.startswith("These runs differ in their seeds alone, and what is said of one may be chance.")
+    assert verdict[0].startswith("ERM: Only epoch 4 of 4 was measured")
+    recalls = [
+        np.mean(json.loads(Path("diagnosis", name, "diagnosis.json").read_text())["probes"]["test_recall"][-1][:2])
+        for name in ("erm", "erm-1", "erm-2")
+    ]
+    (fit,) = (line for line in verdict if line.startswith("- At the end the minor classes have"))
+    assert f"and {100 * np.mean(recalls):.1f} %." in fit
+
+
 def test_a_folder_of_runs_stands_for_those_in_it(call: Any, runs: list[str]) -> None:
     answer = call("diagnose", "runs", "runs/erm", "--quiet")
     assert (answer.code, answer.err) == (0, "")
@@ -134,6 +156,22 @@ def test_a_bad_run_among_good_ones_is_named_and_the_others_are_diagnosed(call: A
     assert last == "procrustean: 1 of 3 runs could not be diagnosed: nowhere"
     assert "## nowhere\n\nThis run could not be diagnosed." in answer.out
     assert {path.name for path in Path("diagnosis").iterdir()} == {"erm", "mfw"}
+
+
+@pytest.mark.usefixtures("not_drawn")
+def test_results_without_their_runs_are_counted_and_left_out(call: Any, runs: list[str]) -> None:
+    for name in ("erm-seed0-0123456789ab.json", "copied/result.json"):
+        copy = Path("runs/kept", name)
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy("runs/erm/result.json", copy)
+    answer = call("diagnose", "runs", "--quiet")
+    left_out = "left out 2 results without settings and weights of a run, for example runs/kept/"
+    assert (answer.code, answer.err.count("\n"), left_out in answer.err) == (0, 1, True)
+    assert [line for line in answer.out.splitlines() if line.startswith("## ")] == ["## runs/erm", "## runs/mfw"]
+    none = call("diagnose", "runs/kept")
+    assert (none.code, "no run to diagnose" in none.err) == (2, True)
+    named = call("diagnose", "runs/kept/erm-seed0-0123456789ab.json")
+    assert (named.code, "is not a run directory: it has no config.json" in named.err) == (2, True)
 
 
 def test_diagnoses_of_one_name_do_not_overwrite_each_other(call: Any, runs: list[str], npz: Path) -> None:
@@ -192,6 +230,20 @@ def test_figures_of_runs_without_probes_say_what_to_do(call: Any, npz: Path) -> 
     assert answer.code == 2
     assert "was not measured while it was trained. Train it with --probes" in answer.err
     assert not Path("figures").exists()
+
+
+def test_runs_without_probes_are_left_out_of_figures_of_others(call: Any, runs: list[str], npz: Path) -> None:
+    call("train", npz, *TINY, "--method", "erm", "--seed", 1, "--run-dir", "runs/erm-again")
+    for name, files in (("progress", 2), ("bars", 2), ("tsne", 2)):
+        answer = call("figures", name, "runs")
+        assert (answer.code, len(answer.out.split())) == (0, files), answer.err
+        assert (
+            f"left out {Path('runs/erm-again/result.json').resolve()}: not measured in training; to measure"
+            in answer.err
+        )
+    call("diagnose", "runs/erm-again", "--quiet")
+    assert "left out" not in call("figures", "bars", "runs").err
+    assert "runs/erm-again/result.json: no features kept; training with --probes" in call("figures", "tsne", "runs").err
 
 
 def test_a_diagnosis_stands_in_for_probes(call: Any, npz: Path) -> None:

@@ -191,6 +191,16 @@ def test_faults_are_named(name: str, fault: str, call: Call) -> None:
     assert fault in answer.out
 
 
+def test_an_error_in_training_is_told_with_its_place(call: Call) -> None:
+    line = Path("mine.py").read_text().splitlines().index("        return logits @ labels") + 1
+    answer = call("methods", "mine.py:wrong_loss", "--check")
+    assert (answer.code, answer.out, answer.err.count("\n")) == (2, "", 1)
+    place = f"RuntimeError in {Path('mine.py').resolve()}, line {line}: size mismatch"
+    assert answer.err.startswith(f"procrustean: mine.py:wrong_loss, defaults: training fails with {place}")
+    assert answer.err.endswith("; --debug shows the way there\n")
+    assert "Traceback" in call("methods", "mine.py:wrong_loss", "--check", "--debug").err
+
+
 def test_training_names_a_loss_that_cannot_be_minimised(call: Call) -> None:
     Path("faulty.py").write_text(FAULTY)
     settings = ("--imbalance", "step", "--rho", "20", "--epochs", "1", "--device", "cpu")

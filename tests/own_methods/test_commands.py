@@ -102,6 +102,19 @@ def test_the_whole_way_of_a_run(call: Call, npz: str) -> None:
         done(call(*command, "--method", "kept.py"))
 
 
+def test_what_runs_of_one_file_lack_is_said_once(call: Call, npz: str) -> None:
+    for seed in ("0", "1", "2"):
+        trained = ("--method", "mine.py:tempered", "--seed", seed, *SMALL, "--run-dir", f"runs/{seed}")
+        done(call("train", npz, *trained))
+    answer = call("adjust", "runs")
+    assert answer.code == 2
+    first, last = answer.err.splitlines()
+    assert first.startswith("procrustean: runs/0: the method mine.py:tempered (sha256 ")
+    assert first.count("Name it: --method mine.py") == 1
+    assert last == "procrustean: 3 of 3 runs could not be adjusted: runs/0, runs/1, runs/2"
+    assert answer.out.count("This run could not be adjusted, for the same reason as runs/0.") == 2
+
+
 def test_the_report_shows_pictures_of_a_changed_network_if_its_file_is_named(call: Call, npz: str) -> None:
     done(call("train", npz, "--method", "mine.py:two_stages", *SMALL, "--run-dir", "run"))
     page = Path("page.html")
@@ -163,6 +176,7 @@ def test_tune(call: Call, npz: str) -> None:
     assert json.loads(Path("tuned/tuning.json").read_text())["config"]["method"].startswith("mine.py:tempered@")
     again = call("tune", npz, "--method", "mine.py:tempered", *over, *SMALL)
     assert (again.code, "has changed" in again.err) == (0, False)
+    assert "no default grid for 'mine.py:tempered'; give one" in call("tune", npz, "--method", "mine.py:tempered").err
     refused = call("tune", npz, "--method", "mine.py:tempered", "--over", "temprature=1,3", *SMALL)
     assert "Did you mean 'temperature'?" in refused.err
     Path("mine.py").write_text(Path("mine.py").read_text() + "\n")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -14,6 +14,7 @@ from ..runs.places import RESULT_FILE
 
 if TYPE_CHECKING:
     from ..diagnose.curves import Curves
+    from ..diagnose.findings import Finding
     from ..diagnose.finished import Diagnosis
     from ..report.formats import Table
 
@@ -27,7 +28,8 @@ class Diagnose:
     """
 
     runs: Annotated[tyro.conf.Positional[tuple[Path, ...]], tyro.conf.arg(metavar="RUN [RUN ...]")]
-    """Folders of runs, or folders of such folders; each run gets a verdict of its own."""
+    """Folders of runs, or folders of such folders; each run gets a verdict of its own, and those that differ in their
+    seeds alone one together."""
     output: Path | None = None
     """Folder for the figures and diagnosis.json, of several runs for a folder with the name of each; default
     diagnosis/ with the name of the run, where `figures` and `report` find it."""
@@ -46,14 +48,15 @@ class Diagnose:
         for method in self.method:
             use_file(method)
         places = self._places()
+        diagnosed: dict[Path, Diagnosis] = {}
         with reporting(quiet=self.quiet) as reporter:
 
             def diagnose(run: Path) -> None:
                 if len(places) > 1:
                     reporter.say(f"diagnosing {run}, {list(places).index(run) + 1} of {len(places)}")
-                self._diagnose(run, places[run], reporter.say)
+                diagnosed[run] = self._diagnose(run, places[run], reporter.say)
 
-            for_each_run(list(places), diagnose, done="diagnosed")
+            for_each_run(list(places), diagnose, done="diagnosed", then=lambda: write_together(diagnosed))
         return 0
 
     def _places(self) -> dict[Path, Path]:
@@ -62,9 +65,9 @@ class Diagnose:
         from .each_run import distinct_runs
         from .outputs import refuse_inside
 
-        if not self.runs:
-            raise RunError("no run to diagnose; give the folder of one, or of several")
         runs = distinct_runs(self.runs)
+        if not runs:
+            raise RunError("no run to diagnose; give the folder of one, or of several")
         folder = self.output or DIAGNOSES
         alone = self.output is not None and len(runs) == 1
         places = {run: folder if alone else folder / run.resolve().name for run in runs}
@@ -80,14 +83,40 @@ class Diagnose:
                 refuse_inside(other, output)
         return places
 
-    def _diagnose(self, run: Path, output: Path, say: Callable[[str], None]) -> None:
+    def _diagnose(self, run: Path, output: Path, say: Callable[[str], None]) -> Diagnosis:
         from ..diagnose.finished import diagnose_run
         from ..progress.streams import write_result
 
         diagnosis = diagnose_run(run, say=say)
         files = _written(diagnosis, run, output, self.all_classes)
-        verdict = f"{diagnosis.curves.label}: " + "\n".join(f"- {f.text}" for f in diagnosis.findings).lstrip("- ")
-        write_result(verdict, class_table(diagnosis.curves), "Written: " + ", ".join(map(str, files)))
+        said = verdict_text(diagnosis.curves, diagnosis.findings)
+        write_result(said, class_table(diagnosis.curves), "Written: " + ", ".join(map(str, files)))
+        return diagnosis
+
+
+def verdict_text(curves: Curves, findings: Sequence[Finding]) -> str:
+    """The findings as a list that begins with the method."""
+    return f"{curves.label}: " + "\n".join(f"- {finding.text}" for finding in findings).lstrip("- ")
+
+
+def write_together(diagnosed: Mapping[Path, Diagnosis]) -> None:
+    """Write a verdict on the mean of finished runs that differ in their seeds alone."""
+    from ..diagnose.curves import curves_of, mean_curves
+    from ..diagnose.findings import verdict
+    from ..diagnose.repeats import repeats_of
+    from ..progress.streams import write_result
+    from ..report.results import Result
+
+    finished = {run: diagnosis for run, diagnosis in diagnosed.items() if (run / RESULT_FILE).exists()}
+    for group in repeats_of([Result(diagnosis.record, run / RESULT_FILE) for run, diagnosis in finished.items()]):
+        runs = [str(result.path.parent) for result in group.results if result.path is not None]
+        mean = mean_curves([curves_of(result.record) for result in group.results])
+        write_result(
+            f"\n## {', '.join(runs)}",
+            "These runs differ in their seeds alone, and what is said of one may be chance. Of the mean of their "
+            "measurements:",
+            verdict_text(mean, verdict(mean)),
+        )
 
 
 def class_table(curves: Curves) -> Table:

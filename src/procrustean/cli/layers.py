@@ -15,7 +15,8 @@ class Layers:
     """
 
     model: tyro.conf.Positional[str]
-    """Network of this library (resnet32), torchvision:NAME, timm:NAME, or package.module:factory for your own."""
+    """Network of this library (resnet32), torchvision:NAME, timm:NAME; for your own FILE.py:NAME or
+    package.module:factory, a function or class that is called without arguments."""
     size: int | None = None
     """Side of the images; default what the model is made for: 32 for this library's, 224 where nothing says so."""
     channels: int = 3

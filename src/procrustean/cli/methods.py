@@ -48,12 +48,11 @@ class Methods:
             raise ConfigError("--check received without a method; name one: procrustean methods FILE.py:NAME --check")
         right = True
         for trial in try_method(use_file(pinned_name(self.name))):
-            options = ", ".join(f"{name}={value}".lower() for name, value in trial.options.items()) or "defaults"
             accuracy = "" if trial.accuracy is None else f", test balanced accuracy {100 * trial.accuracy:.1f} %"
             if trial.guesses:
                 accuracy += ", which is not above chance: in these few epochs it has learnt nothing that shows"
             write_result(
-                f"{options}: {'; '.join(trial.faults) or 'trains, repeats itself, goes on, is loaded'}{accuracy}"
+                f"{trial.name}: {'; '.join(trial.faults) or 'trains, repeats itself, goes on, is loaded'}{accuracy}"
             )
             right = right and not trial.faults
         return 0 if right else 1

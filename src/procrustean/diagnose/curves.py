@@ -99,6 +99,24 @@ def curves_of(record: Mapping[str, Any], *, place: str = "the run") -> Curves:
     )
 
 
+def common_epochs(runs: Sequence[Curves]) -> tuple[int, ...]:
+    """Those that all of several runs have measured."""
+    return tuple(sorted(set.intersection(*(set(curves.at) for curves in runs))))
+
+
+def stacked(runs: Sequence[Curves], name: str) -> npt.NDArray[np.float64]:
+    """A curve of several runs at the epochs that all have measured, [runs, epochs, C]."""
+    at = common_epochs(runs)
+    return np.array([getattr(curves, name)[[curves.at.index(epoch) for epoch in at]] for curves in runs])
+
+
+def mean_curves(runs: Sequence[Curves]) -> Curves:
+    """The mean of what was measured of runs that differ in their seeds alone."""
+    mixes = all(curves.gradient_norm_mixed is not None for curves in runs)
+    means = {name: stacked(runs, name).mean(axis=0) for name in (*MEASURED, *["gradient_norm_mixed"] * mixes)}
+    return replace(runs[0], at=common_epochs(runs), **{"gradient_norm_mixed": None, **means})
+
+
 def rows(values: Sequence[Sequence[float | None]]) -> Rows:
     """Numbers of a JSON file as an array, null as nan."""
     return np.array([[np.nan if value is None else value for value in row] for row in values], dtype=np.float64)

@@ -15,6 +15,8 @@ from .suggestions import BEHIND, suggestions
 
 #: Measured epochs from which on it can be told when something happened.
 ENOUGH = 5
+#: Training images below which a class's accuracy moves by more than five points with each of them.
+FEW_IMAGES = 20
 #: Ratio of gradient lengths up to which, either way, two groups are pulled about equally.
 ABOUT_EQUAL = 1.25
 
@@ -106,9 +108,14 @@ def _progress(curves: Curves, major: Mask, minor: Mask) -> Finding:
     }
     classes = f"the {minor.sum()} minor classes"
     if not ever.any():
+        when = (
+            f"after epoch {curves.at[0]}, the only one that was measured"
+            if len(curves.at) == 1
+            else f"at each of the {len(curves.at)} measured epochs (the first is {curves.at[0]})"
+        )
         text = (
             f"No class is under-fitted: {classes} stay within {100 * BEHIND:.0f} points of the major ones in training "
-            f"accuracy at each of the {len(curves.at)} measured epochs (the first is {curves.at[0]})."
+            f"accuracy {when}."
         )
         return Finding("progress", text, numbers)
     # With few measurements it cannot be told what was first: they may all lie near the end.
@@ -240,9 +247,21 @@ def _fit(curves: Curves, major: Mask, minor: Mask) -> Finding:
     text = (
         f"{_at_end(curves).capitalize()} the minor classes have {_percent(numbers['minor_train'])} training and "
         f"{_percent(numbers['minor_test'])} test accuracy, the major ones {_percent(numbers['major_train'])} and "
-        f"{_percent(numbers['major_test'])}."
+        f"{_percent(numbers['major_test'])}.{_few_images(curves)}"
     )
     return Finding("fit", text, numbers)
+
+
+def _few_images(curves: Curves) -> str:
+    """On how many images training accuracies rest, where they are few; empty where they are not."""
+    few, smallest = sum(count < FEW_IMAGES for count in curves.counts), curves.extremes[1]
+    if not few:
+        return ""
+    name, images = curves.classes[smallest], curves.counts[smallest]
+    return (
+        f" The training accuracy of {few} class{'es' * (few > 1)} rests on fewer than {FEW_IMAGES} images"
+        f"{' each' * (few > 1)}: of {name!r}, which has {images}, one image is {100 / images:.0f} points."
+    )
 
 
 def _percent(value: float) -> str:

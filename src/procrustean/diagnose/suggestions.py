@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from ..advice.methods import advised
 from .curves import Curves
 
 #: A class is under-fitted while its training accuracy is this far below that of the major classes.
@@ -14,8 +15,6 @@ BEHIND = 0.2
 LAG = 0.1
 #: Shares and ratios from which something is worth a suggestion.
 LATE, DRIFT, UNFITTED, GAP, OVER_FITTED = 0.25, 1.5, 0.9, 0.25, 0.1
-#: Methods that do well against over-fitted minor classes, and whether each with deferred re-weighting.
-AGAINST_OVER_FITTING = {"ldam": True, "balanced_softmax": False}
 
 
 @dataclass(frozen=True)
@@ -24,19 +23,19 @@ class Suggestion:
 
     text: str
     why: str = ""  # the reason alone, as a sentence, for a reader who sees beside it what came of trying
-    tries: tuple[tuple[str, bool], ...] = ()  # methods, and whether each with deferred re-weighting
+    tries: tuple[str, bool] | None = None  # a method, and whether with deferred re-weighting
 
     @property
     def numbers(self) -> dict[str, Any]:
         """Both as part of a finding."""
-        return {"why": self.why, "tries": [list(one) for one in self.tries]} if self.tries else {}
+        return {"why": self.why, "tries": list(self.tries)} if self.tries else {}
 
 
 def suggestions(curves: Curves, found: Mapping[str, Mapping[str, Any]]) -> list[Suggestion]:
     """What the findings, by topic, suggest; one sentence each.
 
-    The rules are those of the paper's argument: classes that are fitted late are then pushed too far (feature
-    deviation), and weakening the features of the major classes evens both out.
+    That something is wrong follows from the paper's argument: classes that are fitted late are then pushed too far
+    (feature deviation). Which method to try against it is what did best where classes were like these.
     """
     if not curves.ended:
         return [
@@ -58,18 +57,13 @@ def suggestions(curves: Curves, found: Mapping[str, Mapping[str, Any]]) -> list[
                 f"than {curves.epochs}{change}."
             )
         )
-    reasons = []
-    if lagging and progress["still_behind"]:
-        reasons.append("minor classes have not caught up by the end")
-    elif (late := _late(progress)) is not None:
-        reasons.append(f"the minor classes need {100 * late:.0f} % of the training to catch up")
-    if drift > DRIFT:
-        reasons.append(f"their test features drift {drift:.1f} times as far as those of the major classes")
-    if reasons and not weakening:
-        why = f"{' and '.join(reasons)}."
-        text = f"Try --method mfw, which evens out the training progress: {why}"
-        made.append(Suggestion(text, why[0].upper() + why[1:], (("mfw", False),)))
-    elif drift > DRIFT and weakening and not unfitted_major:
+    gap = fit["major_train"] - fit["major_test"]
+    reasons = _uneven(progress, drift, lagging=lagging)
+    if (over_fitted := _over_fitted(curves, fit["major_train"], gap)) is not None:
+        reasons.append(over_fitted)
+    if reasons:
+        made.append(_another_method(curves, " ".join(reasons)))
+    if drift > DRIFT and weakening and not unfitted_major:
         made.append(
             Suggestion(
                 f"Test features of the minor classes still drift {drift:.1f} times as far: try a larger alpha (now "
@@ -77,13 +71,6 @@ def suggestions(curves: Curves, found: Mapping[str, Mapping[str, Any]]) -> list[
                 f"layer=..., now {curves.layer}); choose among them on held-out images (--hold-out 3)."
             )
         )
-    gap = fit["major_train"] - fit["major_test"]
-    over_fitted = _over_fitted(curves, fit["major_train"], gap)
-    if over_fitted is not None:
-        others = {name: drw for name, drw in AGAINST_OVER_FITTING.items() if name != curves.method}
-        named = " or ".join(f"{name}{' with --drw' * drw}" for name, drw in others.items())
-        text = f"{over_fitted}. Try another method, for example {named}; docs/which-method.md has what did best where."
-        made.append(Suggestion(text, f"{over_fitted}.", tuple(others.items())))
     if gap > GAP:
         made.append(
             Suggestion(
@@ -92,6 +79,30 @@ def suggestions(curves: Curves, found: Mapping[str, Mapping[str, Any]]) -> list[
             )
         )
     return made or [Suggestion("Nothing stands out that another method, alpha or layer would be expected to mend.")]
+
+
+def _uneven(progress: Mapping[str, Any], drift: float, *, lagging: bool) -> list[str]:
+    """How the minor classes are trained otherwise than the major ones, as a sentence; nothing where they are not."""
+    seen = []
+    if lagging and progress["still_behind"]:
+        seen.append("minor classes have not caught up by the end")
+    elif (late := _late(progress)) is not None:
+        seen.append(f"the minor classes need {100 * late:.0f} % of the training to catch up")
+    if drift > DRIFT:
+        whose = "their test features" if seen else "test features of the minor classes"
+        seen.append(f"{whose} drift {drift:.1f} times as far as those of the major classes")
+    text = " and ".join(seen)
+    return [f"{text[0].upper()}{text[1:]}."] if text else []
+
+
+def _another_method(curves: Curves, why: str) -> Suggestion:
+    """What the measurements advise for these counts; that it is that already, where it is."""
+    advice = advised(curves.counts)
+    choice = advice.choice
+    named = f"{choice.method}{' --drw' * choice.drw}"
+    if (choice.method, choice.drw) == (curves.method, bool(curves.options.get("drw"))):
+        return Suggestion(f"{why} The method is the one that is advised for these counts: {named}, {advice.why}.")
+    return Suggestion(f"{why} Try --method {named}, {advice.why}.", why, (choice.method, choice.drw))
 
 
 def _late(progress: Mapping[str, Any]) -> float | None:
@@ -109,9 +120,10 @@ def _behind(curves: Curves, classes: Sequence[str], fit: Mapping[str, Any], *, l
         seen = f"{text} the major ones are at {100 * fit['major_train']:.1f} %"
         if not _deferrable(curves):
             return Suggestion(f"{seen}: try more epochs.")
-        deferred = ((curves.method, True),)
         return Suggestion(
-            f"{seen}: try deferred re-weighting (--drw), or more epochs.", f"{seen}: try more epochs.", deferred
+            f"{seen}: try deferred re-weighting (--drw), or more epochs.",
+            f"{seen}: try more epochs.",
+            (curves.method, True),
         )
     return Suggestion(
         f"{text} the minor ones together are at {100 * fit['minor_train']:.1f} %, the major ones at "
@@ -132,7 +144,7 @@ def _over_fitted(curves: Curves, major_train: float, major_lost: float) -> str |
     who = "The minor classes" if whole else f"Minor classes that are fitted ({learnt.sum()} of {minor.sum()})"
     return (
         f"{who} are over-fitted: they lose {100 * mean:.0f} points from training to test images, the major ones "
-        f"{100 * major_lost:.0f}"
+        f"{100 * major_lost:.0f}."
     )
 
 

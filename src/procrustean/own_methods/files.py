@@ -4,7 +4,7 @@ A method of one's own is named FILE.py:NAME. Settings and records name it FILE.p
 them knows the code that is meant, wherever the file is. Code is imported only from files that the user has named in
 this process (`use_file`), never because a record names it: a run directory of somebody else's can name any file.
 
-Nothing here imports torch, or the file itself: settings are made of names. `procrustean.methods.from_file` imports.
+Nothing here imports torch, or the file itself: settings are made of names. `procrustean.own_methods.importing` imports.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import re
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from ..errors import ConfigError
 from ..files.paths import expanded
@@ -27,6 +27,7 @@ LARGEST = 10_000_000
 #: Digits of a hash that are shown; all of them are compared.
 SHOWN = 12
 
+_SEE_ALSO = {"method": "procrustean methods", "model": "procrustean layers --help"}
 _PINNED = re.compile(r"(?P<plain>.*)@(?P<sha256>[0-9a-f]{64})", re.DOTALL)
 
 
@@ -189,13 +190,17 @@ def named_files() -> set[Path]:
     return files
 
 
-def read_code(path: str) -> Code:
+def read_code(path: str, *, what: Literal["method", "model"] = "method") -> Code:
     """The file and the modules beside it that it imports, with the hash over all of them. Nothing is executed.
 
     The hash of a file that imports nothing from its folder is that of its bytes, as `sha256sum` prints it.
+
+    Args:
+        path: as the user has written it.
+        what: what the file is to hold, for messages.
     """
     place = expanded(path).resolve()
-    text = _read(place, path)
+    text = _read(place, path, what)
     beside: dict[str, Path] = {}
     parts = _texts_beside(place, text, path, beside)
     own = hashlib.sha256(text).hexdigest()
@@ -214,16 +219,16 @@ def _changed(own: FileMethod, code: Code) -> str:
     )
 
 
-def _read(place: Path, given: str) -> bytes:
+def _read(place: Path, given: str, what: Literal["method", "model"] = "method") -> bytes:
     if not place.is_file():  # pipes and devices neither
         missing = f"There is no file {place.name} in {place.parent}."
-        sentences = [f"method {given!r} received.", missing, _nearest(place)]
+        sentences = [f"{what} {given!r} received.", missing, _nearest(place)]
         if not expanded(given).is_absolute():
             sentences.append("Paths are taken from the working directory, also where a YAML file elsewhere names them.")
-        raise ConfigError(" ".join([*filter(None, sentences), "See also: procrustean methods"]))
+        raise ConfigError(" ".join([*filter(None, sentences), f"See also: {_SEE_ALSO[what]}"]))
     try:
         if place.stat().st_size > LARGEST:
-            raise ConfigError(f"{given} has more than {LARGEST:,} bytes; a method is a file of Python")
+            raise ConfigError(f"{given} has more than {LARGEST:,} bytes; a {what} is in a file of Python")
         return place.read_bytes()
     except OSError as error:
         raise ConfigError(f"{given} cannot be read ({error.strerror})") from error

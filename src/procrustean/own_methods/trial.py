@@ -19,12 +19,14 @@ from ..config import RunConfig
 from ..engine.record import identity_of
 from ..engine.run_directory import RunDirectory
 from ..engine.training import Interrupted
-from ..errors import Diverged, NoGradient
+from ..errors import Diverged, NoGradient, ProcrusteanError, RunError
 from ..methods import factory, option_defaults
 from ..methods.base import Stage
 from ..progress.console import SilentReporter
 from ..runs.ongoing_run import FinishedRun, OngoingRun
 from ..runs.preparing import prepare
+from .errors import failure_text
+from .files import plain_name
 
 EPOCHS = 5
 #: Steps, of 17 in an epoch, after which the second run is stopped: not between two epochs.
@@ -41,6 +43,11 @@ class Trial:
     chance: float = 0.0  # the accuracy up to which it may be a guess
 
     @property
+    def name(self) -> str:
+        """The options as one writes them."""
+        return _named(self.options)
+
+    @property
     def guesses(self) -> bool:
         """Whether what it answers may as well be guessed."""
         return self.accuracy is not None and self.accuracy <= self.chance
@@ -51,16 +58,31 @@ def try_method(method: str) -> Iterator[Trial]:
 
     Args:
         method: its name; files have to be named by the user (`use_file`).
+
+    Raises:
+        RunError: for an error that arises in training, with its place in the file.
     """
     plain: bytes | None = None
     for options in ({}, *_other_choices(method)):
-        with tempfile.TemporaryDirectory() as folder:
-            trial, weights = _tried(method, options, Path(folder))
+        try:
+            with tempfile.TemporaryDirectory() as folder:
+                trial, weights = _tried(method, options, Path(folder))
+        except ProcrusteanError:
+            raise
+        except Exception as error:  # whatever the method does
+            raise RunError(
+                f"{plain_name(method)}, {_named(options)}: training fails with {failure_text(error)}; --debug shows "
+                "the way there"
+            ) from error
         if options == {}:
             plain = weights
         elif weights is not None and weights == plain:
             trial = replace(trial, faults=(*trial.faults, "it trains the same network as without this option"))
         yield trial
+
+
+def _named(options: dict[str, Any]) -> str:
+    return ", ".join(f"{name}={value}".lower() for name, value in options.items()) or "defaults"
 
 
 def _other_choices(method: str) -> Iterator[dict[str, Any]]:

@@ -17,6 +17,8 @@ RULE = (
     "Two means are told apart where Welch's t-test of their seeds has p < 0.05, each pair by itself: among many pairs "
     "a few are told apart by chance, and the first of many looks better than it is."
 )
+#: Said once of a table in which means of two seeds are not told apart: the t-test asks for 4 to 13 standard errors.
+TWO_SEEDS = "Two seeds tell only very large differences apart; add seeds."
 
 #: Means of the rows of a table by their names, for each setting in which they are rivals; '' names the only one.
 Rivals = Mapping[str, Mapping[str, "Mean"]]
@@ -129,6 +131,8 @@ def about_bold(rivals: Rivals, column: str) -> str:
     if unranked:
         settings = "; ".join(filter(None, unranked))
         sentences.append(f"Single runs do not rank{f': {settings}' if settings else ''}.")
+    if any(map(_lacks_seeds, bold.values())):
+        sentences.append(TWO_SEEDS)
     return " ".join(sentences)
 
 
@@ -145,6 +149,13 @@ def _in_bold(rivals: Rivals) -> Rivals:
 def _repeated(means: Mapping[str, Mean]) -> int:
     """How many of them are of several seeds."""
     return sum(mean.error is not None for mean in means.values())
+
+
+def _lacks_seeds(means: Mapping[str, Mean]) -> bool:
+    """Whether the best is not told apart from another, and one of the two has no more than two seeds."""
+    best = means[leader(means)]
+    equals = [mean for mean in means.values() if mean is not best and best.told_apart(mean) is False]
+    return any(min(best.freedom, mean.freedom) <= 1 for mean in equals)
 
 
 def _about_best(means: Mapping[str, Mean], place: str) -> str:

@@ -48,19 +48,18 @@ def _sentences(result: Result, group: Group, rivals: Rivals) -> tuple[list[str],
 def _text(finding: Finding, group: Group, rivals: Rivals) -> str:
     """A finding in words; one that recommends what is on the page says how that has done there."""
     own = group.statistic("headline")
-    wanted: Sequence[tuple[str, bool]] = finding.numbers.get("tries", ())
+    wanted: tuple[str, bool] | None = finding.numbers.get("tries")
     tried = [
         (label, rival, statistic)
         for label, rival in rivals
-        if rival is not group and any(_is(rival, *one) for one in wanted)
+        if wanted is not None and rival is not group and _is(rival, *wanted)
         if (statistic := rival.statistic("headline")) is not None
     ]
     if not tried or own is None:
         return finding.text
     results = ", ".join(f"{label} {_shown(statistic, rival)}" for label, rival, statistic in tried)
     compared = f"{results} against {_shown(own, group)}."
-    better = any(_points(statistic) > _points(own) for _, _, statistic in tried)
-    if better or not all(any(_is(rival, *one) for _, rival, _ in tried) for one in wanted):
+    if any(_points(statistic) > _points(own) for _, _, statistic in tried):
         return f"{finding.text} On this page: {compared}"
     return f"{finding.numbers['why']} What would be advised against it is on this page, and no better: {compared}"
 

@@ -11,6 +11,7 @@ from typing import Any
 from ..config import RunConfig
 from ..errors import ConfigError
 from ..methods import checked_options, option_defaults
+from ..own_methods.files import plain_name
 from .choosing import value_text
 
 
@@ -61,7 +62,9 @@ def default_space(method: str, source: str) -> Space:
         return {"gamma": (0.0, 0.025, 0.05, 0.075, 0.1)}
     if method not in DEFAULTS:
         known = ", ".join([*DEFAULTS, *AFTER_TRAINING])
-        raise ConfigError(f"there is no default grid for {method!r}; give one with --over OPTION=VALUE,... ({known})")
+        raise ConfigError(
+            f"there is no default grid for {plain_name(method)!r}; give one with --over OPTION=VALUE,... ({known})"
+        )
     return DEFAULTS[method]
 
 

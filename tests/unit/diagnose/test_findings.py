@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from procrustean.advice.methods import advised
 from procrustean.diagnose import Diagnosis, Finding, verdict
 from procrustean.diagnose.curves import Curves, curves_of
 from procrustean.errors import RunError
@@ -63,22 +64,31 @@ def test_classes_that_never_catch_up_are_named(curves: Make) -> None:
 
 
 @pytest.mark.parametrize(
-    ("method", "options", "named"),
+    ("method", "options", "said"),
     [
-        ("erm", {"drw": True}, "ldam with --drw or balanced_softmax"),
-        ("ldam", {"drw": True}, "balanced_softmax"),
-        ("balanced_softmax", {}, "ldam with --drw"),
+        ("erm", {"drw": True}, "Try --method ldam --drw, best of"),
+        ("ldam", {"drw": True}, "The method is the one that is advised for these counts: ldam --drw, best of"),
+        ("balanced_softmax", {}, "Try --method ldam --drw, best of"),
     ],
 )
 def test_nothing_is_suggested_that_was_done_or_cannot_be(
-    curves: Make, method: str, options: dict[str, bool], named: str
+    curves: Make, method: str, options: dict[str, bool], said: str
 ) -> None:
     train = late(*[(0.0, 0.0)] * 3, (0.9, 0.1), (1.0, 0.4))
     texts = suggestions(verdict(curves(train=train, test=[0.9, 0.9, 0.1, 0.1], method=method, options=options)))
     (behind,) = (text for text in texts if "still under-fitted" in text)
     assert behind.endswith("try more epochs.")
     (over_fitted,) = (text for text in texts if "are over-fitted" in text)
-    assert f"for example {named};" in over_fitted
+    assert said in over_fitted
+
+
+@pytest.mark.parametrize("counts", [[100, 100, 5, 5], [5000, 5000, 50, 50], [5000, 1000, 200, 50]])
+def test_the_method_to_try_is_the_one_that_is_advised_for_the_counts(curves: Make, counts: list[int]) -> None:
+    advice = advised(counts)
+    train = late((0.0, 0.0), (0.1, 0.1), (0.9, 0.9), (0.9, 0.9), (0.9, 0.9))
+    (found,) = (f for f in verdict(curves(train=train, deviation=0.1, counts=counts)) if f.topic == "suggestion")
+    assert f"Try --method {advice.choice.method}{' --drw' * advice.choice.drw}, {advice.why}." in found.text
+    assert found.numbers["tries"] == [advice.choice.method, advice.choice.drw]
 
 
 def test_only_five_of_many_are_named(curves: Make) -> None:
@@ -151,22 +161,40 @@ def test_how_far_features_drift_and_what_it_suggests(curves: Make) -> None:
     assert "lie 0.60 from their training features at the end, those of the major classes 0.20: 3.0 times" in drift.text
     assert "After epoch 10 they were 0.15 and 0.10." in drift.text
     (text,) = suggestions(found)
-    assert text.startswith("Try --method mfw")
-    assert "their test features drift 3.0 times as far" in text
-    weakened = suggestions(verdict(curves(train=0.99, deviation=deviation, method="mfw", options={"alpha": 1.0})))
-    assert len(weakened) == 1
-    assert "larger alpha (now 1;" in weakened[0]
-    assert "now group2" in weakened[0]
-
-
-def test_fitting_late_suggests_weakening(curves: Make) -> None:
-    train = late((0.0, 0.0), (0.1, 0.1), (0.9, 0.9), (0.9, 0.9), (0.9, 0.9))
-    (text,) = suggestions(verdict(curves(train=train, deviation=0.1)))
-    assert text == (
-        "Try --method mfw, which evens out the training progress: the minor classes need 40 % of the training to "
-        "catch up."
+    assert text.startswith(
+        "Test features of the minor classes drift 3.0 times as far as those of the major classes. Try --method ldam"
     )
-    assert suggestions(verdict(curves(train=train, deviation=0.1, method="mfw")))[0].startswith("Nothing stands out")
+    other, weakened = suggestions(
+        verdict(curves(train=0.99, deviation=deviation, method="mfw", options={"alpha": 1.0}))
+    )
+    assert other == text
+    assert "larger alpha (now 1;" in weakened
+    assert "now group2" in weakened
+
+
+def test_fitting_late_suggests_another_method(curves: Make) -> None:
+    train = late((0.0, 0.0), (0.1, 0.1), (0.9, 0.9), (0.9, 0.9), (0.9, 0.9))
+    for method in ("erm", "mfw"):
+        (text,) = suggestions(verdict(curves(train=train, deviation=0.1, method=method)))
+        assert text.startswith("The minor classes need 40 % of the training to catch up. Try --method ldam --drw, ")
+
+
+@pytest.mark.parametrize(
+    ("counts", "said"),
+    [
+        ([100, 80, 10, 5], "2 classes rests on fewer than 20 images each: of 'class 3', which has 5, one image is 20"),
+        ([100, 80, 25, 10], "1 class rests on fewer than 20 images: of 'class 3', which has 10, one image is 10"),
+        ([100, 80, 20, 20], ""),
+    ],
+)
+def test_accuracies_of_few_images_are_said_to_be_so(curves: Make, counts: list[int], said: str) -> None:
+    text = by_topic(verdict(curves(counts=counts)))["fit"].text
+    assert text.endswith(f" The training accuracy of {said} points." if said else "90.0 %.")
+
+
+def test_a_single_measured_epoch_is_named(curves: Make) -> None:
+    text = by_topic(verdict(curves(train=0.97, at=(100,))))["progress"].text
+    assert text.endswith("in training accuracy after epoch 100, the only one that was measured.")
 
 
 def test_major_classes_that_are_not_fitted_need_epochs_or_less_weakening(curves: Make) -> None:
@@ -264,7 +292,7 @@ def test_only_classes_that_were_learnt_are_called_over_fitted(curves: Make) -> N
     assert not any("over-fitted" in text for text in texts)
     train = late(*[(0.0, 0.0)] * 4, (1.0, 0.0))
     (text,) = (t for t in suggestions(verdict(curves(train=train, test=test))) if "over-fitted" in t)
-    assert text.startswith("Minor classes that are fitted (1 of 2) are over-fitted: they lose 95 points")
+    assert "Minor classes that are fitted (1 of 2) are over-fitted: they lose 95 points" in text
 
 
 def test_a_run_in_progress_is_not_judged_as_if_it_had_ended(curves: Make) -> None:

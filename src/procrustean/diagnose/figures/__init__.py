@@ -42,20 +42,23 @@ def draw(
 
     Args:
         name: one of FIGURES.
-        results: finished runs; repeats of a setting are drawn as mean and spread.
+        results: finished runs; repeats of a setting are drawn as mean and spread. Those that lack what the figure
+            shows are left out, unless all do.
         output: folder.
         all_classes: draw every class, not only the largest and the smallest (progress, gradients, deviation).
         epochs: which epochs the toy shows, counted from 1.
         stem: name of the files without their ending; by default that of the figure.
-        say: told what the runs lack for a fuller figure.
+        say: told which runs are left out, and what the others lack for a fuller figure.
     """
     if name not in FIGURES:
         raise ConfigError(f"there is no figure {name!r}. {did_you_mean(name, FIGURES)}")
     from . import ablation, bars, embedding, imbalance, lines, plane
     from .canvas import save
+    from .lacking import with_what_it_shows
     from .panels import panels_of
 
     stem = stem or name
+    results = with_what_it_shows(name, results, say)
     if name == "toy":
         files = []
         for number, result in enumerate(results):

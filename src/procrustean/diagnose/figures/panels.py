@@ -11,7 +11,7 @@ import numpy as np
 from ...errors import RunError
 from ...report.figures import shortened
 from ...report.results import Group, Result, distinct_labels, group_results
-from ..curves import Curves, Rows, curves_of
+from ..curves import Curves, Rows, common_epochs, curves_of, stacked
 
 KINDS = {"long_tailed": "Long-tailed", "step": "Step", "natural": "As found"}
 
@@ -33,9 +33,9 @@ class Panel:
         return f"{len(self.curves)} seeds" if len(self.curves) > 1 else ""
 
     @property
-    def epochs(self) -> list[int]:
+    def epochs(self) -> tuple[int, ...]:
         """Those that all runs have measured."""
-        return sorted(set.intersection(*(set(curves.at) for curves in self.curves)))
+        return common_epochs(self.curves)
 
     @property
     def along(self) -> str:
@@ -53,10 +53,9 @@ class Panel:
 
     def measured(self, name: str) -> tuple[Rows, Rows, Rows]:
         """The epochs, mean and sample standard deviation of a curve there, [E, C]."""
-        at = self.epochs
-        values = np.array([getattr(c, name)[[c.at.index(epoch) for epoch in at]] for c in self.curves])
+        values = stacked(self.curves, name)
         spread = values.std(axis=0, ddof=1) if len(values) > 1 else np.zeros(values.shape[1:])
-        return np.array(at, dtype=np.float64), values.mean(axis=0), spread
+        return np.array(self.epochs, dtype=np.float64), values.mean(axis=0), spread
 
 
 def panels_of(results: Sequence[Result]) -> list[Panel]:
