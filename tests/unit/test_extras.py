@@ -12,7 +12,7 @@ import pytest
 
 from procrustean.errors import ConfigError
 from procrustean.model_names import model_by_name
-from procrustean.nets import check_net
+from procrustean.nets import check_net, foreign
 
 MISFIT = "RuntimeError('operator torchvision::nms does not exist')"
 WRAPPED = f"ModuleNotFoundError(\"Could not import module 'Trainer'.\") from {MISFIT}"
@@ -72,7 +72,7 @@ def test_a_timm_that_does_not_load(
         raise failure
 
     monkeypatch.setattr(sys.modules[model_by_name.__module__], "import_module", fail)
-    monkeypatch.setattr(sys.modules["procrustean.nets.foreign"], "import_module", fail)
+    monkeypatch.setattr(foreign, "import_module", fail)
     with pytest.raises(ConfigError, match=told):
         ask("timm:resnet18")
 
