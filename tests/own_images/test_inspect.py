@@ -141,7 +141,7 @@ def test_inspect_and_train_and_auto_plan_the_same() -> None:
     ]
     for triple, val in product([(35, 12, 12), (330, 20, 9), (2000, 100, 30), *triples], (False, True)):
         splits = arrays(triple, val)
-        machine = replace(CPU, threads=1 + triple[0] % 3)
+        machine = replace(CPU, cores=1 + triple[0] % 3)
         config = RunConfig("mine", method="advised")
         expected = expectation(_of_arrays(splits), config, machine)
         method = advised(expected.trained).choice

@@ -51,17 +51,6 @@ def load_average() -> float | None:
     return os.getloadavg()[0] if hasattr(os, "getloadavg") else None
 
 
-def usable_cores() -> int:
-    """Cores this process may use, a container's limit included."""
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    limit = Path("/sys/fs/cgroup/cpu.max")
-    if limit.exists():
-        quota, _, period = limit.read_text().partition(" ")
-        if quota.strip().isdigit():
-            cores = min(cores, max(1, round(int(quota) / int(period))))
-    return cores
-
-
 def check_memory(free: int | None) -> list[Finding]:
     """`free` is in bytes, None where the system does not tell."""
     if free is None:
