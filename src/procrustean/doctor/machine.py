@@ -7,6 +7,7 @@ import shutil
 from collections.abc import Mapping
 from pathlib import Path
 
+from ..cores import ONE_THREAD, slow_threads
 from .finding import Finding, fine, note, problem
 
 GIB = 2**30
@@ -33,17 +34,24 @@ def check_threads(threads: int, cores: int, environment: Mapping[str, str]) -> l
     return [fine("threads", f"{threads}, as many as there are usable cores")]
 
 
-def check_load(load: float | None, cores: int) -> list[Finding]:
+def check_load(load: float | None, cores: int, threads: int) -> list[Finding]:
     """Whether other programs leave the cores free.
 
     Args:
         load: programs that wanted to compute in the last minute, None where the system does not tell.
         cores: that this process may use.
+        threads: torch's.
     """
     if load is None or load < BUSY * cores:
         return []
     text = f"{load:.1f} programs wanted to compute on {cores} core{'s' * (cores > 1)} in the last minute (load average)"
-    return [note("load", f"{text}: training takes longer than announced until they are done")]
+    text += ": training takes longer than announced until they are done"
+    if threads > 1:
+        text += (
+            f", and {slow_threads(threads)}: until then write {ONE_THREAD} before a command that trains, and go on "
+            f"with a run that has begun by {ONE_THREAD} procrustean resume RUN"
+        )
+    return [note("load", text)]
 
 
 def load_average() -> float | None:
