@@ -132,6 +132,12 @@ class Splits:
         val = None if self.val is None else part("val", self.val)
         return Splits(self.name, part("train", self.train), part("test", self.test), val, self.note)
 
+    @property
+    def images_by_class(self) -> dict[str, int]:
+        """Images of each class in all splits together."""
+        counts = np.sum([part.counts for part in (self.train, self.test, self.val) if part is not None], axis=0)
+        return {name: int(count) for name, count in zip(self.train.classes, counts, strict=True)}
+
     @cached_property
     def hash(self) -> str:
         """sha256 (hex) over the hashes of the splits."""
