@@ -171,6 +171,33 @@ def test_training_images_in_the_test_set(folder: Path) -> None:
     assert "3 of 27 test images have a near-duplicate among the training images" in found
 
 
+def test_images_under_several_labels_are_named(folder: Path) -> None:
+    shutil.copy(folder / "train" / "red" / "001.png", folder / "train" / "green" / "wrong.png")
+    (found,) = findings(folder)
+    assert found == (
+        "1 image is there under different labels, as it is or nearly, of which one can be right: "
+        "train/green/wrong.png as green, train/red/001.png as red. Keep it under the right one"
+    )
+    for number in range(2, 6):
+        shutil.copy(folder / "train" / "red" / f"00{number}.png", folder / "train" / "blue" / f"wrong{number}.png")
+    (found,) = findings(folder)
+    assert found.startswith("5 images are there under different labels, as they are or nearly")
+    assert found.count(" as red") == 3
+    assert found.endswith("; and 2 more, which procrustean inspect finds. Keep each under the right one")
+
+
+def test_arrays_under_several_labels_are_counted(folder: Path) -> None:
+    sets = {"train": pictures((60, 30)), "test": pictures((6, 6), 1)}
+    sets["train"].images[65] = sets["train"].images[0]
+    arrays = {
+        f"{split}_{part}": getattr(images, part) for split, images in sets.items() for part in ("images", "labels")
+    }
+    np.savez(folder / "mine.npz", **arrays)
+    (found,) = findings(folder / "mine.npz")
+    assert found.startswith("1 image is there under different labels")
+    assert found.endswith("procrustean inspect finds such images")
+
+
 def test_an_oversampled_validation_set(folder: Path) -> None:
     for number in range(8):
         shutil.copy(folder / "val" / "blue" / f"00{number}.png", folder / "val" / "blue" / f"again{number}.png")
