@@ -57,7 +57,8 @@ def set_aside_test(images: ImageSet, name: str) -> tuple[ImageSet, ImageSet, Ind
         names = [c for c, left in zip(images.classes, untested & alone, strict=True) if left]
         if names:
             shown = ", ".join(names[:5]) + (" ..." if len(names) > 5 else "")
-            note += f"; {len(names)} {why} stay in train and are not tested: {shown}"
+            one, many = f"1 class {why} stays in train and is", f"{len(names)} classes {why} stay in train and are"
+            note += f"; {one if len(names) == 1 else many} not tested: {shown}"
     return images.subset(train), images.subset(test), test, note
 
 
