@@ -85,6 +85,12 @@ def test_a_loss_that_corrects_and_weights() -> None:
     assert "class weights count small classes more and its loss shifts the scores" in found
 
 
+def test_a_class_that_is_hardly_or_not_tested_is_told_of_once() -> None:
+    run = prepared(counts=(60, 30, 30), tested=(30, 29, 0))
+    assert run.data_text().endswith("59 test images; fewer than 30 test images of c1: their results say little")
+    assert lint(run) == ["there are no test images of c2: the results say nothing about them"]
+
+
 @pytest.mark.parametrize(
     ("settings", "message"),
     [

@@ -55,16 +55,18 @@ class Thresholds:
         from ..calibration.cautions import cautions, sentence
         from ..calibration.priors import read_prior
         from ..data.description import some_names
+        from ..metrics import FEW_TO_JUDGE
         from ..predicting.loading import built_in_prior, model_folder, spec_of
 
-        none, few = ([t.name for t in found if t.images in images] for images in (range(1), range(1, 30)))
+        none = [t.name for t in found if t.images == 0]
+        few = [t.name for t in found if 0 < t.images < FEW_TO_JUDGE]
         if none:
             yield (
                 f"No held-out images of {some_names(none)}: there is nothing to count for them, and the precision of "
                 "the others leaves out how often these are taken for them."
             )
         if few:
-            yield f"Fewer than 30 held-out images of {some_names(few)}: their lines are rough."
+            yield f"Fewer than {FEW_TO_JUDGE} held-out images of {some_names(few)}: their lines are rough."
         folder = model_folder(self.model)
         spec = spec_of(folder)
         given = read_prior(self.prior, spec.classes, spec.calibration.counts)

@@ -9,13 +9,14 @@ from ..calibration.cautions import UNMEASURED, cautions, frequencies_unknown, ne
 from ..calibration.scaling import Prior
 from ..data.imageset import NO_TEST
 from ..escaping import markdown
+from ..metrics import FEW_TO_JUDGE
 from ..predicting.spec import ModelSpec
 from .calibration_text import calibration_text
 from .examples import USE
 from .formats import FILES, Format
 from .prior_results import HeldOut, results_with_prior
 
-FEW_TRAINED, FEW_TESTED = 20, 30
+FEW_TRAINED = 20
 
 
 def model_card(
@@ -187,7 +188,8 @@ def _limits(spec: ModelSpec, result: dict[str, Any], prior: Prior | None) -> lis
     counts, metrics = result["data"]["counts"], result["selections"]["last"]["metrics"]
     tested = _tested(metrics, len(counts))
     rare = [n for n, count in zip(spec.classes, counts, strict=True) if count < FEW_TRAINED]
-    hardly = [n for n, count in zip(spec.classes, tested, strict=True) if count != "?" and int(count) < FEW_TESTED]
+    known = [(name, int(count)) for name, count in zip(spec.classes, tested, strict=True) if count != "?"]
+    hardly = [name for name, count in known if 0 < count < FEW_TO_JUDGE]  # those of 0 are named with the results
     weak = [n for n, recall in zip(spec.classes, metrics["recall"], strict=True) if recall is not None and recall < 0.5]
     limits = [
         "It knows these classes only: an image of anything else gets one of them, often with confidence.",
@@ -196,7 +198,7 @@ def _limits(spec: ModelSpec, result: dict[str, Any], prior: Prior | None) -> lis
     if rare:
         limits.append(f"Fewer than {FEW_TRAINED} training images: {_names(rare)}.")
     if hardly:
-        limits.append(f"Fewer than {FEW_TESTED} test images, so that the results say little: {_names(hardly)}.")
+        limits.append(f"Fewer than {FEW_TO_JUDGE} test images, so that the results say little: {_names(hardly)}.")
     if weak:
         limits.append(f"Less than half of the images are recognised: {_names(weak)}.")
     if spec.calibration.images:  # that there is no calibration is said with the probabilities

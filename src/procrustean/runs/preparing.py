@@ -28,6 +28,7 @@ from ..errors import ConfigError, ImagesChanged, RunError
 from ..method_labels import shown_label
 from ..methods import checked_options, make_method, option_defaults
 from ..methods.base import Method
+from ..metrics import FEW_TO_JUDGE
 from ..nets import build_net, check_net, layers_of
 from ..nets.classifier import Classifier
 from ..nets.pretrained import Pretrained, read_pretrained
@@ -74,9 +75,10 @@ class Prepared:
             f"{self.splits.name}: {sum(counts)} training images ({max(counts)} to {min(counts)} per class), "
             f"{len(self.data.test)} test images"
         )
-        hardly = [name for name, count in zip(self.data.test.classes, tested, strict=True) if count < 5]
+        # Of those without any, the linting says so.
+        hardly = [name for name, count in zip(self.data.test.classes, tested, strict=True) if 0 < count < FEW_TO_JUDGE]
         if hardly:
-            text += f"; fewer than 5 test images of {some_names(hardly)}: their results say little"
+            text += f"; fewer than {FEW_TO_JUDGE} test images of {some_names(hardly)}: their results say little"
         return text
 
     @property
