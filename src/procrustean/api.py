@@ -287,9 +287,9 @@ def _train(
     source: str | os.PathLike[str] | None = None,
 ) -> FinishedRun:
     with stop_on_signal(reporter.say) as stop:
-        run = OngoingRun(prepared, directory, reporter, stop=stop, resume=resume, log=log)
+        command = resume_command(directory.path, source)
+        run = OngoingRun(prepared, directory, reporter, stop=stop, resume=resume, log=log, go_on_by=command)
         try:
             return run.to_end()
         except Interrupted:
-            command = resume_command(directory.path, source)
             raise Stopped(f"stopped and saved; go on with: {command}", stop.exit_code) from None

@@ -12,6 +12,8 @@ from procrustean.errors import DataError
 LARGEST_STORED_CONFUSION = 1000  # classes; 8142 x 8142 numbers do not belong in a JSON file
 #: Training images of a class: with more than the first it is `many`, with fewer than the second `few`.
 MANY_ABOVE, FEW_BELOW = 100, 20
+#: Below so many images of a class, what is counted on them says little about it: a single one is more than 3 points.
+FEW_TO_JUDGE = 30
 
 Counts = NDArray[np.int64]
 

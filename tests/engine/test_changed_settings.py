@@ -13,7 +13,7 @@ import pytest
 from procrustean.api import Stopped, fit, resume
 from procrustean.engine.run_directory import RunDirectory
 from procrustean.errors import ProcrusteanError, RunError
-from procrustean.runs.differences import difference
+from procrustean.runs.differences import difference, image_counts_difference
 
 
 @pytest.fixture
@@ -105,3 +105,10 @@ def test_of_long_lists_the_places_that_differ_are_shown() -> None:
     text = difference("counts", [*range(100)], [*range(1, 101)])
     assert text.endswith("and 97 more places of counts")
     assert len(text) < 200
+
+
+def test_of_many_classes_with_other_counts_the_first_are_named() -> None:
+    before = {f"class {i}": 10 for i in range(5)}
+    now = {name: count + 1 for name, count in before.items()}
+    assert image_counts_difference(before, now).endswith("class 2 11, was 10; and 2 more classes")
+    assert image_counts_difference(before, before) == image_counts_difference(before, {"other": 1}) == ""

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 import shutil
 from collections.abc import Callable
 from dataclasses import replace
@@ -11,8 +12,11 @@ from typing import Any
 import pytest
 
 from procrustean import export, fit, load_model
+from procrustean.advice import cost
 from procrustean.advice.methods import Choice
+from procrustean.advice.planning import planned
 from procrustean.api import evaluate
+from procrustean.config import RunConfig
 from procrustean.engine.claims import Claim, RunInUse
 from procrustean.errors import ConfigError, Diverged, RunError
 from procrustean.runs import auto
@@ -132,6 +136,43 @@ def trained_at_once(plan: Any, choice: Any, path: Path, reporter: Any, stop: Any
     config = replace(plan.config, method=choice.method, drw=choice.drw, run_dir=path)
     fit(config)
     return True
+
+
+def test_trainings_that_are_shortened_for_the_time_say_so(colours: Path, call: Call) -> None:
+    arguments = ("train", colours, "--method", "auto", "--run-dir", "all", "--device", "cpu", "--net", "resnet20")
+    answer = call(*arguments, "--minutes", "0.05")
+    record = json.loads(Path("all/auto.json").read_text())
+    said = re.search(r"(\d+) epochs instead of (\d+), to fit into 0.05 minutes", " ".join(answer.err.split()))
+    assert said is not None
+    assert int(said[1]) == record["config"]["epochs"] < int(said[2])
+    plan = planned(RunConfig(str(colours), method="erm", net="resnet20", device="cpu"))
+    assert plan.config.epochs == int(said[2])
+
+
+def test_what_was_shortened_can_be_trained_at_full_length(
+    colours: Path, tmp_path: Path, call: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cost, "SMALL", cost.SMALL / 20)  # a machine that is reckoned to be slow
+    photos = tmp_path / "photos"
+    shutil.copytree(colours / "train", photos)
+    arguments = ("train", photos, "--method", "auto", "--run-dir", "all", "--device", "cpu", "--seed", "3")
+    answer = call(*arguments, "--minutes", "0.2")
+    assert answer.code == 0, answer.err
+    said = " ".join(answer.err.split())
+    chosen = json.loads(Path("all/auto.json").read_text())["chosen"]
+    found = re.search(
+        rf"{chosen} at full length, small for (\d+) epochs: procrustean (train .*? --run-dir all-full)", said
+    )
+    assert found is not None, said
+    for part in ("--seed 3", "--hold-out 0.15", "--device cpu"):
+        assert part in found[2]
+    printed = call(*shlex.split(found[2]), "--print-config")
+    assert printed.code == 0, printed.err
+    card = (export(Path("all"), output=Path("model")).folder / "README.md").read_text()
+    assert f"epochs instead of {found[1]}, to fit into 0.2 minutes" in card
+    unlimited = call(*arguments[:5], "enough", *arguments[6:], "--epochs", "1")
+    assert "instead of" not in unlimited.err
+    assert "full length" not in unlimited.err
 
 
 def test_no_time_at_all(colours: Path, tmp_path: Path) -> None:

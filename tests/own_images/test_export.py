@@ -347,6 +347,8 @@ def test_the_model_card_is_honest(exported: dict[str, Path], run: Path) -> None:
     assert "ERM-DRW" in card
     assert "calibrated on 24 held-out images" in card
     assert f"{100 * errors['ece_default']:.1f} % after for the class frequencies that the scores stand for" in card
+    before, after = (f"{100 * errors[name]:.1f} %" for name in ("ece_balanced_before", "ece_balanced"))
+    assert f"with classes weighted equally {before} before, {after} after for equally frequent classes." in card
     assert "differed from those of the trained network by at most" in card
     assert "on 24 test images that were neither trained on nor chosen on." in card
 

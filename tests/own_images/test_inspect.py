@@ -110,12 +110,28 @@ def test_none_that_can_be_used_are_named_too(colours: Path, tmp_path: Path, call
     assert answer.err.count(": empty file\n") == 24
 
 
-def test_the_time_that_train_plans_with_is_named(colours: Path, tmp_path: Path) -> None:
-    answer = inspect_source(str(colours), device="cpu")
-    named = re.search(r"as of now; train plans with (about .*), reckoned at half the usual speed\n", answer)
-    assert named is not None
-    why = planned(RunConfig(str(colours), method="advised", device="cpu")).why
-    assert any(f"images in {named[1]}, reckoned at half the usual speed" in line for line in why)
+@pytest.mark.parametrize(
+    ("net", "threads", "speed", "expected"),
+    [
+        ("resnet20", 2, 400.0, "about 18 s on this CPU with 2 threads, at 400 images a second as of now"),
+        (
+            "resnet20",
+            2,
+            20.0,
+            "about 6 min 0 s on this CPU with 2 threads, at 20 images a second as of now. That is",
+        ),
+        ("resnet20", 1, 20.0, "about 6 min 0 s on this CPU with 1 thread, at 20 images a second as of now"),
+        ("small", 2, 20.0, "about 6 min 0 s on this CPU with 2 threads, at 20 images a second as of now"),
+    ],
+)
+def test_one_time_is_told_and_why_it_is_long(net: str, threads: int, speed: float, expected: str) -> None:
+    told = wording.time_text(6000, net, replace(CPU, threads_set=threads), speed, usual=250.0)
+    assert told.startswith(expected)
+    if "That is" in expected:
+        assert "250 are reckoned with: other programs probably use the cores" in told
+        assert told.endswith("until they are done, write OMP_NUM_THREADS=1 before the command")
+    else:
+        assert told == expected
 
 
 def test_without_splits_it_says_what_would_be_set_aside(colours: Path, tmp_path: Path) -> None:
@@ -141,7 +157,7 @@ def test_inspect_and_train_and_auto_plan_the_same() -> None:
     ]
     for triple, val in product([(35, 12, 12), (330, 20, 9), (2000, 100, 30), *triples], (False, True)):
         splits = arrays(triple, val)
-        machine = replace(CPU, threads=1 + triple[0] % 3)
+        machine = replace(CPU, cores=1 + triple[0] % 3)
         config = RunConfig("mine", method="advised")
         expected = expectation(_of_arrays(splits), config, machine)
         method = advised(expected.trained).choice
@@ -343,7 +359,7 @@ def test_of_a_known_data_set_it_tells_what_train_does() -> None:
         plan = prepare(planned(RunConfig("digits", method="advised", device="cpu")).config)
     assert f"method: {plan.config.method}, the default for known data sets" in text
     assert plan.recipe_text() in text
-    assert re.search(rf"expected time: about .* for all {len(plan.data.train)} training images on this CPU", text)
+    assert re.search(rf"expected time for all {len(plan.data.train)} training images: about .* on this CPU", text)
     assert "\nstart with: procrustean train digits\n" in text
     imbalanced = text.splitlines()[-1]
     assert imbalanced.endswith(": procrustean train digits --imbalance step --rho 20")

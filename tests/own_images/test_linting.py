@@ -85,6 +85,12 @@ def test_a_loss_that_corrects_and_weights() -> None:
     assert "class weights count small classes more and its loss shifts the scores" in found
 
 
+def test_a_class_that_is_hardly_or_not_tested_is_told_of_once() -> None:
+    run = prepared(counts=(60, 30, 30), tested=(30, 29, 0))
+    assert run.data_text().endswith("59 test images; fewer than 30 test images of c1: their results say little")
+    assert lint(run) == ["there are no test images of c2: the results say nothing about them"]
+
+
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
@@ -169,6 +175,33 @@ def test_training_images_in_the_test_set(folder: Path) -> None:
         shutil.copy(folder / "train" / "red" / f"00{number}.png", folder / "test" / "red" / f"copy{number}.png")
     (found,) = findings(folder)
     assert "3 of 27 test images have a near-duplicate among the training images" in found
+
+
+def test_images_under_several_labels_are_named(folder: Path) -> None:
+    shutil.copy(folder / "train" / "red" / "001.png", folder / "train" / "green" / "wrong.png")
+    (found,) = findings(folder)
+    assert found == (
+        "1 image is there under different labels, as it is or nearly, of which one can be right: "
+        "train/green/wrong.png as green, train/red/001.png as red. Keep it under the right one"
+    )
+    for number in range(2, 6):
+        shutil.copy(folder / "train" / "red" / f"00{number}.png", folder / "train" / "blue" / f"wrong{number}.png")
+    (found,) = findings(folder)
+    assert found.startswith("5 images are there under different labels, as they are or nearly")
+    assert found.count(" as red") == 3
+    assert found.endswith("; and 2 more, which procrustean inspect finds. Keep each under the right one")
+
+
+def test_arrays_under_several_labels_are_counted(folder: Path) -> None:
+    sets = {"train": pictures((60, 30)), "test": pictures((6, 6), 1)}
+    sets["train"].images[65] = sets["train"].images[0]
+    arrays = {
+        f"{split}_{part}": getattr(images, part) for split, images in sets.items() for part in ("images", "labels")
+    }
+    np.savez(folder / "mine.npz", **arrays)
+    (found,) = findings(folder / "mine.npz")
+    assert found.startswith("1 image is there under different labels")
+    assert found.endswith("procrustean inspect finds such images")
 
 
 def test_an_oversampled_validation_set(folder: Path) -> None:

@@ -21,6 +21,8 @@ from procrustean.errors import ConfigError, DataError, RunError
 from procrustean.predicting.loading import held_out_of
 from procrustean.predicting.thresholds import thresholds_of
 
+from .conftest import write_folder
+
 Call = Callable[..., Any]
 
 
@@ -345,6 +347,28 @@ def test_class_frequencies_beyond_what_methods_do_are_told(
             assert (said in " ".join(call("predict", folder, image, *given).err.split())) == expected
             shown = " ".join(call("thresholds", folder, "--recall", "0.9", *given).out.split())
             assert (said in shown) == expected
+
+
+def test_a_class_that_was_never_held_out_is_named_where_a_prior_gives_it_a_share(
+    colours: Path, tmp_path: Path, call: Call
+) -> None:
+    write_folder(tmp_path / "photos", {"red": 30, "green": 12, "blue": 3}, seed=5)
+    settings = {"method": "erm", "epochs": 2, "hold_out": 0.2, "device": "cpu", "net": "small"}
+    trained = fit(str(tmp_path / "photos"), run_dir=tmp_path / "run", **settings).path
+    said = "no images were held out of blue, which the prior takes for 33.3 % of the images"
+    image = colours / "test" / "red" / "000.png"
+    for folder, prior in ((trained, ("--prior", "balanced")), (tmp_path / "exported", ())):
+        if folder != trained:
+            assert said in " ".join(call("export", trained, "--output", folder, "--prior", "balanced").err.split())
+            card = (folder / "README.md").read_text()
+            assert f"- N{said[1:]}" in card.split("## Limits")[1]
+            assert "held-out images, none of them of blue (temperature" in card
+        assert said in " ".join(call("predict", folder, image, *prior).err.split())
+        shown = " ".join(call("thresholds", folder, "--recall", "0.9", *prior).out.split())
+        assert f"N{said[1:]}" in shown
+        assert "No held-out images of blue: there is nothing to count for them" in shown
+        assert "Fewer than 30 held-out images of red, green: their lines" in shown
+    assert said not in " ".join(call("predict", trained, image).err.split())
 
 
 def test_of_a_thousand_classes_with_few_images_some_are_named() -> None:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
-from .scaling import TAU_WEIGHT, Calibration
+from ..data.description import some_names
+from .scaling import TAU_WEIGHT, Calibration, Prior
 
 #: What it means that a model is not calibrated: where its own classes are asked for, and where a prior changes them.
 ROUGH = "the ranking counts, the probabilities are rough"
@@ -64,14 +66,42 @@ def sentence(text: str) -> str:
     return f"{text[0].upper()}{text[1:]}."
 
 
-def caution(calibration: Calibration, *, with_prior: bool) -> str:
-    """What to know about the probabilities; empty if there is nothing.
+def never_held_out(calibration: Calibration, classes: Sequence[str]) -> list[str]:
+    """The classes that a calibration has seen no image of; none where nothing was calibrated or it is not known."""
+    return [name for name, images in zip(classes, calibration.held_out, strict=False) if not images]
+
+
+def unseen_in_doubt(calibration: Calibration, classes: Sequence[str], prior: Prior) -> str:
+    """What a prior does to classes of which no image was held out; empty where it does nothing to any.
+
+    Without a prior their scores stand as the network gives them. A prior multiplies them by numbers that were found on
+    other classes.
+    """
+    shares = dict(zip(classes, prior, strict=True))
+    names = [name for name in never_held_out(calibration, classes) if shares[name] > 0]
+    if not names:
+        return ""
+    share = 100 * sum(shares[name] for name in names)
+    return (
+        f"no images were held out of {some_names(names)}, which the prior takes for {share:.3g} % of the images: how "
+        f"probable they are is a guess from the other classes; {COMPARE}, or give --prior a file with the frequencies "
+        "that are expected"
+    )
+
+
+def cautions(calibration: Calibration, classes: Sequence[str], prior: Prior | None) -> list[str]:
+    """What to know about the probabilities.
 
     Args:
         calibration: of the model.
-        with_prior: whether they are for class frequencies that were given, or built into an export.
+        classes: its classes.
+        prior: class frequencies that the probabilities are for, given or built into an export; None for those that the
+            scores stand for.
     """
-    if calibration.images:
-        return tau_in_doubt(calibration, with_prior=with_prior)
-    meaning = UNMEASURED if with_prior and frequencies_unknown(calibration) else ROUGH
-    return f"not calibrated, since the run had no held-out images of at least two classes: {meaning}"
+    with_prior = prior is not None
+    if not calibration.images:
+        meaning = UNMEASURED if with_prior and frequencies_unknown(calibration) else ROUGH
+        return [f"not calibrated, since the run had no held-out images of at least two classes: {meaning}"]
+    found = [tau_in_doubt(calibration, with_prior=with_prior)]
+    found += [] if prior is None else [unseen_in_doubt(calibration, classes, prior)]
+    return [text for text in found if text]

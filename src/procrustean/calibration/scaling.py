@@ -39,6 +39,7 @@ class Calibration:
     counts: tuple[int, ...]  # training images per class
     images: int  # held-out images that the two numbers were found on; 0 if there were none
     tau_error: float | None = None  # standard deviation of what these leave open about tau, where it is known
+    held_out: tuple[int, ...] = ()  # those images per class, where it is known
 
     @property
     def log_training_prior(self) -> Prior:
@@ -79,12 +80,14 @@ class Calibration:
             "tau_error": self.tau_error,
             "counts": list(self.counts),
             "images": self.images,
+            "held_out": list(self.held_out),
         }
 
     @classmethod
     def from_json(cls, record: Mapping[str, Any]) -> Calibration:
-        counts, tau_error = tuple(record["counts"]), record.get("tau_error")  # older records have none
-        return cls(1 / record["temperature"], record["tau"], counts, record["images"], tau_error)
+        tau_error, held_out = record.get("tau_error"), record.get("held_out", ())  # older records have none
+        counts = tuple(record["counts"])
+        return cls(1 / record["temperature"], record["tau"], counts, record["images"], tau_error, tuple(held_out))
 
 
 def calibrate(
@@ -144,6 +147,7 @@ def calibrate(
         tuple(int(n) for n in counts),
         len(y),
         tau_error=math.sqrt(np.linalg.inv(information)[1, 1]),
+        held_out=tuple(int(n) for n in frequencies),
     )
 
 

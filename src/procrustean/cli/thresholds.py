@@ -52,16 +52,25 @@ class Thresholds:
 
     def _remarks(self, found: Sequence[Threshold]) -> Iterator[str]:
         """What to know before the numbers are used, and how to use them."""
-        from ..calibration.cautions import caution, sentence
+        from ..calibration.cautions import cautions, sentence
+        from ..calibration.priors import read_prior
         from ..data.description import some_names
+        from ..metrics import FEW_TO_JUDGE
         from ..predicting.loading import built_in_prior, model_folder, spec_of
 
-        few = [t.name for t in found if t.images < 30]
+        none = [t.name for t in found if t.images == 0]
+        few = [t.name for t in found if 0 < t.images < FEW_TO_JUDGE]
+        if none:
+            yield (
+                f"No held-out images of {some_names(none)}: there is nothing to count for them, and the precision of "
+                "the others leaves out how often these are taken for them."
+            )
         if few:
-            yield f"Fewer than 30 held-out images of {some_names(few)}: their lines are rough."
+            yield f"Fewer than {FEW_TO_JUDGE} held-out images of {some_names(few)}: their lines are rough."
         folder = model_folder(self.model)
-        with_prior = self.prior is not None or built_in_prior(folder) is not None
-        if warning := caution(spec_of(folder).calibration, with_prior=with_prior):
+        spec = spec_of(folder)
+        given = read_prior(self.prior, spec.classes, spec.calibration.counts)
+        for warning in cautions(spec.calibration, spec.classes, built_in_prior(folder) if given is None else given):
             yield sentence(warning)
         yield (
             f"These are for the probabilities that {self._given_by()}. A class is announced for every image whose "

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -31,11 +31,14 @@ class ImageSet:
     images: Images | StoredImages  # uint8 [N, H, W, channels], channels 1 or 3
     labels: Labels  # int64 [N], positions in `classes`
     classes: tuple[str, ...]
+    names: tuple[str, ...] = ()  # of the files that the images were, [N]; empty if they were none
 
     def __post_init__(self) -> None:
         _check_images(self.images)
         _check_classes(self.classes)
         _check_labels(self.labels, len(self.images), self.classes)
+        if self.names and len(self.names) != len(self.images):
+            raise DataError(f"{len(self.names)} names received for {len(self.images)} images; give each of them one")
 
     def __len__(self) -> int:
         return len(self.images)
@@ -64,7 +67,8 @@ class ImageSet:
         """The images at `indices`, in that order, with the same classes."""
         chosen = np.asarray(indices, dtype=np.int64)
         images = self.images.take(chosen) if isinstance(self.images, StoredImages) else self.images[chosen]
-        return ImageSet(images, self.labels[chosen], self.classes)
+        names = tuple(self.names[i] for i in chosen) if self.names else ()
+        return ImageSet(images, self.labels[chosen], self.classes, names)
 
     def only(self, classes: Sequence[str]) -> ImageSet:
         """The images of some classes, which become classes 0, 1, ... in the order given."""
@@ -79,7 +83,7 @@ class ImageSet:
         kept = np.flatnonzero(labels >= 0)
         if not len(kept):
             raise DataError(f"there is no image of {_some(classes)}; choose other classes, or add images of these")
-        return ImageSet(self.subset(kept).images, labels[kept].astype(np.int64), tuple(classes))
+        return replace(self.subset(kept), labels=labels[kept].astype(np.int64), classes=tuple(classes))
 
     def relabelled(self, order: Sequence[int] | Indices) -> ImageSet:
         """The same images with the classes in another order: new class i is the present class `order[i]`."""
@@ -87,7 +91,7 @@ class ImageSet:
         if not np.array_equal(np.sort(old), np.arange(len(self.classes))):
             raise ConfigError(f"order must name each of the {len(self.classes)} classes once, got {old.tolist()[:20]}")
         new_of_old = np.argsort(old)
-        return ImageSet(self.images, new_of_old[self.labels], tuple(self.classes[i] for i in old))
+        return replace(self, labels=new_of_old[self.labels], classes=tuple(self.classes[i] for i in old))
 
 
 #: Begins the note of splits that have no test images of their own: what is measured on the others is no test.
@@ -131,6 +135,12 @@ class Splits:
 
         val = None if self.val is None else part("val", self.val)
         return Splits(self.name, part("train", self.train), part("test", self.test), val, self.note)
+
+    @property
+    def images_by_class(self) -> dict[str, int]:
+        """Images of each class in all splits together."""
+        counts = np.sum([part.counts for part in (self.train, self.test, self.val) if part is not None], axis=0)
+        return {name: int(count) for name, count in zip(self.train.classes, counts, strict=True)}
 
     @cached_property
     def hash(self) -> str:

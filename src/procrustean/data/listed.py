@@ -102,8 +102,7 @@ class FileListing:
         splits = {split: _image_set(kept, pixels, split, classes) for split in present}
         train, test, aside = splits["train"], splits.get("test"), None
         if test is None:
-            names = [file.name for file in kept if file.split == "train"]
-            train, test, aside, note = set_aside_test(train, self.where, names.__getitem__)
+            train, test, aside, note = set_aside_test(train, self.where)
             notes = [*notes, note]
         return Splits(self.name, train, test, splits.get("val"), "; ".join(notes), aside)
 
@@ -148,4 +147,6 @@ def _told(bad: Problems, left_out: Sequence[str]) -> str:
 def _image_set(files: Sequence[ImageFile], pixels: Images, split: str, classes: tuple[str, ...]) -> ImageSet:
     rows = [row for row, file in enumerate(files) if file.split == split]
     labels = {name: label for label, name in enumerate(classes)}
-    return ImageSet(pixels[rows], np.array([labels[files[row].label] for row in rows], np.int64), classes)
+    chosen = [files[row] for row in rows]
+    names = tuple(file.name for file in chosen)
+    return ImageSet(pixels[rows], np.array([labels[file.label] for file in chosen], np.int64), classes, names)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import numpy as np
 
 from procrustean.data.duplicates import MOST_COMPARED, Groups, example_pair, fingerprints, rule_text, too_dark
@@ -23,9 +21,7 @@ def shares_for_test(counts: Labels) -> Labels:
     return np.where(counts >= 2, np.maximum(counts // 5, 1), 0)
 
 
-def set_aside_test(
-    images: ImageSet, name: str, named: Callable[[int], str] = "image {}".format
-) -> tuple[ImageSet, ImageSet, Indices, str]:
+def set_aside_test(images: ImageSet, name: str) -> tuple[ImageSet, ImageSet, Indices, str]:
     """Train set, test set, the positions of the latter, ascending, and a note.
 
     Every fifth image of each class, drawn with a fixed seed, becomes test. A class with 2 to 4 images gives one; a
@@ -34,7 +30,6 @@ def set_aside_test(
     Args:
         images: all there are.
         name: where they are from.
-        named: what an image is called, by its position.
     """
     counts = shares_for_test(images.counts)
     if not counts.any():
@@ -46,7 +41,7 @@ def set_aside_test(
     if not len(test):
         raise DataError(
             f"{name}: there is no test set, and none can be set aside: the images of each class are near-duplicates of "
-            f"one another{_example(images, groups, named)}. Add images that differ, or give a test set. If these are "
+            f"one another{_example(images, groups)}. Add images that differ, or give a test set. If these are "
             "different images in truth, part them yourself, into folders train and test (a column split in a table, "
             "test_images and test_labels in a .npz file)"
         )
@@ -62,13 +57,14 @@ def set_aside_test(
         names = [c for c, left in zip(images.classes, untested & alone, strict=True) if left]
         if names:
             shown = ", ".join(names[:5]) + (" ..." if len(names) > 5 else "")
-            note += f"; {len(names)} {why} stay in train and are not tested: {shown}"
+            one, many = f"1 class {why} stays in train and is", f"{len(names)} classes {why} stay in train and are"
+            note += f"; {one if len(names) == 1 else many} not tested: {shown}"
     return images.subset(train), images.subset(test), test, note
 
 
-def _example(images: ImageSet, groups: Groups, named: Callable[[int], str]) -> str:
+def _example(images: ImageSet, groups: Groups) -> str:
     """The rule by which images are near-duplicates, and two that are."""
     rule, found = rule_text(len(images)), fingerprints(images.images)
-    first, second = example_pair(found, groups)
+    first, second = (images.names[i] if images.names else f"image {i}" for i in example_pair(found, groups))
     dark = too_dark(found)
-    return f" ({rule}), for example {named(first)} and {named(second)}" + f"; {dark}" * bool(dark)
+    return f" ({rule}), for example {first} and {second}" + f"; {dark}" * bool(dark)

@@ -7,6 +7,7 @@ import shutil
 from collections.abc import Mapping
 from pathlib import Path
 
+from ..cores import ONE_THREAD, slow_threads
 from .finding import Finding, fine, note, problem
 
 GIB = 2**30
@@ -33,33 +34,29 @@ def check_threads(threads: int, cores: int, environment: Mapping[str, str]) -> l
     return [fine("threads", f"{threads}, as many as there are usable cores")]
 
 
-def check_load(load: float | None, cores: int) -> list[Finding]:
+def check_load(load: float | None, cores: int, threads: int) -> list[Finding]:
     """Whether other programs leave the cores free.
 
     Args:
         load: programs that wanted to compute in the last minute, None where the system does not tell.
         cores: that this process may use.
+        threads: torch's.
     """
     if load is None or load < BUSY * cores:
         return []
     text = f"{load:.1f} programs wanted to compute on {cores} core{'s' * (cores > 1)} in the last minute (load average)"
-    return [note("load", f"{text}: training takes longer than announced until they are done")]
+    text += ": training takes longer than announced until they are done"
+    if threads > 1:
+        text += (
+            f", and {slow_threads(threads)}: until then write {ONE_THREAD} before a command that trains, and go on "
+            f"with a run that has begun by {ONE_THREAD} procrustean resume RUN"
+        )
+    return [note("load", text)]
 
 
 def load_average() -> float | None:
     """Of the last minute; None where the system does not tell."""
     return os.getloadavg()[0] if hasattr(os, "getloadavg") else None
-
-
-def usable_cores() -> int:
-    """Cores this process may use, a container's limit included."""
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    limit = Path("/sys/fs/cgroup/cpu.max")
-    if limit.exists():
-        quota, _, period = limit.read_text().partition(" ")
-        if quota.strip().isdigit():
-            cores = min(cores, max(1, round(int(quota) / int(period))))
-    return cores
 
 
 def check_memory(free: int | None) -> list[Finding]:

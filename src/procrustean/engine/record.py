@@ -33,6 +33,7 @@ def identity_of(prepared: Prepared) -> dict[str, Any]:
         "counts": [int(n) for n in data.counts],
         "split_hash": data.split_hash,
         "source_hash": data.source_hash,
+        "images": prepared.splits.images_by_class,
         "method": prepared.method.label,
         "options": prepared.options,
         "stages": [stage.name for stage in prepared.method.stages],

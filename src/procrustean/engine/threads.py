@@ -11,6 +11,11 @@ import torch
 _ONE_THREAD = ("small", "small-2d")
 
 
+def on_one_thread(net: str) -> bool:
+    """Whether a network computes on one thread, however many there are."""
+    return net in _ONE_THREAD
+
+
 @contextmanager
 def sane_threads(net: str) -> Iterator[None]:
     """One thread for networks that are faster with one, and numbers too small to matter taken for 0; undone outside.
@@ -18,7 +23,7 @@ def sane_threads(net: str) -> Iterator[None]:
     One thread is also faster beside other work, and gives the same numbers on machines with any number of cores.
     """
     threads, flushes = torch.get_num_threads(), _flushes_denormals()
-    if net in _ONE_THREAD:
+    if on_one_thread(net):
         torch.set_num_threads(1)
     torch.set_flush_denormal(True)
     try:

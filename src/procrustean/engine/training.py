@@ -28,6 +28,7 @@ from .evaluate import evaluate_net
 from .pace import Pace
 from .run_directory import RunDirectory
 from .signs_of_life import SignsOfLife
+from .slow_steps import SlowSteps
 from .stage import MetaImages, StageRun
 from .stages import reshape_for, stage_epochs
 from .stores import ImageStores
@@ -112,6 +113,7 @@ class Training:
         self.checkpoint_every, self.directory, self.reporter = checkpoint_every, directory, reporter
         self.keep_weights_every = keep_weights_every
         self.probing: Probing | None = None  # set where the run is measured on its way
+        self.slow_steps: SlowSteps | None = None  # set where its speed is judged
         self.stop_requested = stop_requested
         self.pace = Pace(placement.device)
         self.estimate = EarlyEstimate(reporter.say, name)
@@ -264,7 +266,7 @@ class Training:
         earlier, first_step = position.seconds["train"], position.step
         while position.step < stage.steps_per_epoch:
             yield from self.pace.until_few_are_queued()
-            position.step += self.pace.queue(lambda count: stage.advance(position.step, count))
+            position.step += self._advance(stage)
             if not position.seconds["first_step"]:
                 self._wait()
                 position.seconds["first_step"] = time.monotonic() - self._started
@@ -302,6 +304,15 @@ class Training:
         position.records, position.epoch, position.step = position.records + 1, position.epoch + 1, 0
         if not last:
             self._boundary(stage)
+
+    def _advance(self, stage: StageRun) -> int:
+        """Have steps done, or queued on a device; returns how many."""
+        if self.slow_steps is not None:
+            self.slow_steps.begin()
+        done = self.pace.queue(lambda count: stage.advance(self.position.step, count))
+        if self.slow_steps is not None:
+            self.slow_steps.done(done * stage.planner.batch_size)
+        return done
 
     def _prepare(self, number: int) -> None:
         reshape_for(self.net, self.method, number, self.seed)

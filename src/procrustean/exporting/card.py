@@ -5,16 +5,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ..calibration.cautions import UNMEASURED, frequencies_unknown, sentence, tau_in_doubt
+from ..calibration.cautions import UNMEASURED, cautions, frequencies_unknown, never_held_out, sentence
 from ..calibration.scaling import Prior
 from ..data.imageset import NO_TEST
 from ..escaping import markdown
+from ..metrics import FEW_TO_JUDGE
 from ..predicting.spec import ModelSpec
+from .calibration_text import calibration_text
 from .examples import USE
 from .formats import FILES, Format
 from .prior_results import HeldOut, results_with_prior
 
-FEW_TRAINED, FEW_TESTED = 20, 30
+FEW_TRAINED = 20
 
 
 def model_card(
@@ -72,7 +74,7 @@ def model_card(
         _preparation(spec, form),
         _probabilities(spec, result, prior),
         "## Limits",
-        "\n".join(f"- {limit}" for limit in _limits(spec, result, prior)),
+        "\n".join(f"- {limit}" for limit in _limits(spec, result, frequencies)),
     ]
     return "\n\n".join(section for section in sections if section) + "\n"
 
@@ -162,16 +164,11 @@ def _probabilities(spec: ModelSpec, result: dict[str, Any], prior: str | None) -
         else:
             text += "Their order counts, not their size."
     else:
-        test = kept["test"]
-        errors = [f"{_percent(test['ece_before'])} % before"]
-        if "ece_default" in test:  # older runs have not recorded it
-            errors.append(
-                f"{_percent(test['ece_default'])} % after for the class frequencies that the scores stand for"
-            )
-        errors.append(f"{_percent(test['ece'])} % after for those of the held-out images")
+        unseen = [markdown(name) for name in never_held_out(found, spec.classes)]
         text = (
-            f"Probabilities are calibrated on {found.images} held-out images (temperature {1 / found.scale:.3f}, tau "
-            f"{found.tau:.2f}). Expected calibration error on the test images: {', '.join(errors)}."
+            f"Probabilities are calibrated on {found.images} held-out images"
+            f"{f', none of them of {_names(unseen)}' * bool(unseen)} (temperature {1 / found.scale:.3f}, tau "
+            f"{found.tau:.2f}). {calibration_text(kept['test'], _percent)}"
         )
     shares = list(zip(spec.classes, found.own_prior, strict=True))
     own = ", ".join(f"{markdown(name)} {100 * q:.1f} %" for name, q in shares[:10])
@@ -187,11 +184,12 @@ def _probabilities(spec: ModelSpec, result: dict[str, Any], prior: str | None) -
     return f"{text} {used}"
 
 
-def _limits(spec: ModelSpec, result: dict[str, Any], prior: str | None) -> list[str]:
+def _limits(spec: ModelSpec, result: dict[str, Any], prior: Prior | None) -> list[str]:
     counts, metrics = result["data"]["counts"], result["selections"]["last"]["metrics"]
     tested = _tested(metrics, len(counts))
     rare = [n for n, count in zip(spec.classes, counts, strict=True) if count < FEW_TRAINED]
-    hardly = [n for n, count in zip(spec.classes, tested, strict=True) if count != "?" and int(count) < FEW_TESTED]
+    known = [(name, int(count)) for name, count in zip(spec.classes, tested, strict=True) if count != "?"]
+    hardly = [name for name, count in known if 0 < count < FEW_TO_JUDGE]  # those of 0 are named with the results
     weak = [n for n, recall in zip(spec.classes, metrics["recall"], strict=True) if recall is not None and recall < 0.5]
     limits = [
         "It knows these classes only: an image of anything else gets one of them, often with confidence.",
@@ -200,11 +198,11 @@ def _limits(spec: ModelSpec, result: dict[str, Any], prior: str | None) -> list[
     if rare:
         limits.append(f"Fewer than {FEW_TRAINED} training images: {_names(rare)}.")
     if hardly:
-        limits.append(f"Fewer than {FEW_TESTED} test images, so that the results say little: {_names(hardly)}.")
+        limits.append(f"Fewer than {FEW_TO_JUDGE} test images, so that the results say little: {_names(hardly)}.")
     if weak:
         limits.append(f"Less than half of the images are recognised: {_names(weak)}.")
-    if doubt := tau_in_doubt(spec.calibration, with_prior=prior is not None):
-        limits.append(sentence(doubt))
+    if spec.calibration.images:  # that there is no calibration is said with the probabilities
+        limits += map(sentence, cautions(spec.calibration, [markdown(name) for name in spec.classes], prior))
     limits.append("One training with one seed; another seed gives somewhat different numbers.")
     return limits
 

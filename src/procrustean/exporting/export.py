@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from ..calibration.cautions import caution
+from ..calibration.cautions import cautions
 from ..calibration.kept import HELD_OUT_SCORES, held_out_scores
 from ..calibration.priors import read_prior
 from ..engine.run_directory import RunDirectory
@@ -61,7 +61,7 @@ def export(
     folder = Path(output) if output is not None else Path(f"{Path(model).resolve().name}-{form}")
     loaded = load_model(source, device="cpu")
     frequencies = read_prior(prior, loaded.classes, loaded.spec.calibration.counts)
-    if warning := caution(loaded.spec.calibration, with_prior=frequencies is not None):
+    for warning in cautions(loaded.spec.calibration, loaded.classes, frequencies):
         say(warning)
     with new_folder(folder) as draft:
         difference = write(form, loaded, frequencies, draft)

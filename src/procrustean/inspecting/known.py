@@ -14,7 +14,7 @@ from ..data.imageset import Splits
 from ..progress.console import command_text, duration_text
 from ..runs.preparing import Prepared, imbalanced, prepare
 from ..runs.step_cost import relative_to_erm
-from .text import machine_text, number_of
+from .text import number_of, time_text
 from .timing import BESIDE_STEPS, measured_speed
 
 #: The ratio of most of the paper's tables, and the fewest images that it is made to leave of a class.
@@ -37,24 +37,25 @@ def describe_known(source: str, splits: Splits, machine: Machine) -> list[str]:
         prepared = prepare(
             planned(RunConfig(source, method=ADVISED, device=device)).config, splits=splits, to_train=False
         )
-    config, counts = prepared.config, [int(n) for n in prepared.data.counts]
-    speed = _speed(prepared, machine) / relative_to_erm(config, device)
-    seconds_per_image = BESIDE_STEPS * prepared.recipe.epochs / speed
-    where = machine_text(machine)
+    config, recipe, counts = prepared.config, prepared.recipe, [int(n) for n in prepared.data.counts]
+    slower = relative_to_erm(config, device)
+    speed = _speed(prepared, machine) / slower
+    channels = prepared.data.train.images.shape[3]
+    usual = machine.told_images_per_second(recipe.net, channels, max(prepared.image_size)) / slower
     lines = [
         "a known data set: train goes by its recipe, not by the number of images and the time",
         f"method: {config.method}, the default for known data sets; --method names another, procrustean methods lists "
         "them",
         prepared.recipe_text(),
-        f"expected time: about {duration_text(seconds_per_image * sum(counts))} for all {sum(counts)} training images "
-        f"on {where}, at {speed:,.0f} images a second as of now",
+        f"expected time for all {sum(counts)} training images: "
+        + time_text(recipe.epochs * sum(counts), recipe.net, machine, speed, usual),
         f"start with: {command_text('train', source)}",
     ]
     if max(counts) >= MILD * min(counts):
         return lines
     made = replace(config, imbalance="step", rho=float(max(2, min(PAPERS_RATIO, max(counts) // FEWEST))))
     images = int(imbalanced(made, splits)[1].counts.sum())
-    time = duration_text(seconds_per_image * images)
+    time = duration_text(BESIDE_STEPS * recipe.epochs * images / speed)
     command = command_text("train", source, "--imbalance", made.imbalance, "--rho", f"{made.rho:g}")
     return [
         *lines,

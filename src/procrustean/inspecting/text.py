@@ -6,14 +6,17 @@ from collections.abc import Sequence
 
 from rich.cells import cell_len, set_cell_size
 
-from ..advice.cost import CAUTION, Machine
+from ..advice.cost import Machine
 from ..advice.methods import MILD, Advice
 from ..advice.settings import Settings
+from ..cores import ONE_THREAD, slow_threads
 from ..counts import imbalance_kind
 from ..data.bad_files import NAMED_BY_INSPECT, counted, named, parted
 from ..data.description import printable
 from ..data.duplicates import MOST_COMPARED
 from ..data.listed import OnBadImage
+from ..engine.slow_steps import is_slow
+from ..engine.threads import on_one_thread
 from ..progress.console import command_text, duration_text
 from .survey import Survey, Twins
 from .timing import BESIDE_STEPS
@@ -35,6 +38,27 @@ def number_of(number: int, what: str) -> str:
 def machine_text(machine: Machine) -> str:
     """The machine that one would train on, in words."""
     return "this GPU" if machine.device == "cuda" else f"this CPU with {number_of(machine.threads, 'thread')}"
+
+
+def time_text(shown: int, net: str, machine: Machine, speed: float, usual: float) -> str:
+    """How long a training takes, by a speed that was measured, and what to do where that is far below the usual one.
+
+    Args:
+        shown: images that it shows.
+        net: its network.
+        machine: where it is trained.
+        speed: images per second that were measured.
+        usual: those that a training there is announced with.
+    """
+    time = duration_text(BESIDE_STEPS * shown / speed)
+    text = f"about {time} on {machine_text(machine)}, at {speed:,.0f} images a second as of now"
+    shares_work = machine.device == "cpu" and machine.threads > 1 and not on_one_thread(net)
+    if not shares_work or not is_slow(speed, usual):
+        return text
+    return (
+        f"{text}. That is slow, {usual:,.0f} are reckoned with: other programs probably use the cores, and "
+        f"{slow_threads(machine.threads)}; until they are done, write {ONE_THREAD} before the command"
+    )
 
 
 def describe_survey(found: Survey) -> list[str]:
@@ -113,14 +137,13 @@ def describe_advice(
         speed: images per second that were measured there.
     """
     drw = " --drw" * advice.choice.drw
-    seconds = BESIDE_STEPS * settings.epochs * sum(trained) / speed
+    shown = settings.epochs * sum(trained)
     epochs = number_of(settings.epochs, "epoch")
     return [
         f"advised method: {advice.choice.method}{drw}, {advice.why}",
         f"advised settings: {settings.net} at {settings.size} x {settings.size} pixels, {epochs} in "
         f"batches of {settings.batch_size}{', from the pretrained weights in the cache' * settings.pretrained}",
-        f"expected time: about {duration_text(seconds)} on {machine_text(machine)}, at {speed:,.0f} images a second as "
-        f"of now; train plans with about {duration_text(settings.seconds)}, {CAUTION}",
+        f"expected time: {time_text(shown, settings.net, machine, speed, usual=shown / settings.seconds)}",
         f"start with: {command_text(*command)}",
         f"or compare methods on held-out images: {command_text(*command, '--method', 'auto', '--minutes', 30)}",
     ]

@@ -1,4 +1,4 @@
-"""Images that are on both sides of a split, and validation images that count several times."""
+"""Images that are on both sides of a split or under several labels, and validation images that count several times."""
 
 from __future__ import annotations
 
@@ -15,13 +15,15 @@ from ..runs.preparing import Prepared
 REPEATED = 0.05
 #: More images than this are not compared before every training; `procrustean inspect` compares them.
 MOST_IMAGES = 20_000
+#: Groups of images under several labels that are named, and images of each.
+NAMED, NAMED_OF_EACH = 3, 4
 #: What was found in sets of images, by their hash: the runs of a grid or a comparison share them.
 _FOUND: dict[str, list[str]] = {}
 _MOST_KEPT = 16
 
 
 def leaks(prepared: Prepared) -> list[str]:
-    """Near-duplicates across train, validation and test images of the user's own files."""
+    """Near-duplicates of the user's own files across train, validation and test images, or under several labels."""
     data = prepared.data
     if is_named(prepared.config.source) or not expanded(prepared.config.source).exists():
         return []
@@ -42,7 +44,11 @@ def _look_at(present: dict[str, ImageSet], *, own_validation: bool) -> list[str]
     groups = near_duplicates(prints)
     ends = np.cumsum([len(images) for images in present.values()])
     by_set = dict(zip(present, np.split(groups, ends[:-1]), strict=True))
-    findings = [*_across(by_set), *_repeated(by_set.get("validation") if own_validation else None)]
+    findings = [
+        *_across(by_set),
+        *_repeated(by_set.get("validation") if own_validation else None),
+        *_contradicting(present, groups),
+    ]
     if findings and (dark := too_dark(prints)):
         return [f"{dark}: whether some are on both sides of a split cannot be told. Give them the full range of values"]
     return findings
@@ -81,3 +87,28 @@ def _repeated(validation: npt.NDArray[np.int64] | None) -> list[str]:
         f"{repeats} of {len(validation)} validation images are repeats of others, as if it had been oversampled: "
         "validation is for images as they come, balanced accuracy weights the classes; remove the repeats"
     ]
+
+
+def _contradicting(present: dict[str, ImageSet], groups: Groups) -> list[str]:
+    labels = np.concatenate([images.labels for images in present.values()])
+    lowest, highest = np.full(groups.max() + 1, labels.max()), np.zeros(groups.max() + 1, np.int64)
+    np.minimum.at(lowest, groups, labels)
+    np.maximum.at(highest, groups, labels)
+    mixed = np.flatnonzero(lowest < highest)
+    if not len(mixed):
+        return []
+    how = "under different labels, as {} or nearly, of which one can be right"
+    told, each = f"1 image is there {how.format('it is')}", "it"
+    if len(mixed) > 1:
+        told, each = f"{len(mixed)} images are there {how.format('they are')}", "each"
+    names = [name for images in present.values() for name in images.names]
+    if len(names) < len(labels):  # of arrays
+        return [f"{told}. procrustean inspect finds such images"]
+    classes = next(iter(present.values())).classes
+    shown = []
+    for group in mixed[:NAMED]:
+        rows = np.flatnonzero(groups == group)
+        listed = [f"{names[row]} as {classes[labels[row]]}" for row in rows[:NAMED_OF_EACH]]
+        shown.append(", ".join(listed) + ", ..." * (len(rows) > NAMED_OF_EACH))
+    rest = f"; and {len(mixed) - NAMED} more, which procrustean inspect finds" * (len(mixed) > NAMED)
+    return [f"{told}: {'; '.join(shown)}{rest}. Keep {each} under the right one"]

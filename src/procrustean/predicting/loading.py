@@ -141,7 +141,8 @@ def built_in_prior(folder: Path) -> Prior | None:
 def _calibration(result: dict[str, Any], spec: ModelSpec) -> Calibration:
     kept = result.get("calibration")
     if kept is not None:
-        return Calibration.from_json(kept)
+        # Runs whose calibration does not say it have it among the counts of their data.
+        return Calibration.from_json({"held_out": result["data"].get("held_out_counts", ()), **kept})
     counts = spec.calibration.counts
     if (scores := result["method"].get("scores")) is not None:  # of a method in a file, which `spec` may not name
         return uncalibrated(counts, corrected=bool(scores["corrected"]), scale=float(scores["scale"]))

@@ -11,7 +11,7 @@ from typing import Protocol
 import numpy as np
 
 from ..calibration.announcing import Levels, announced, joined, levels_of, read_levels
-from ..calibration.cautions import caution
+from ..calibration.cautions import cautions
 from ..calibration.priors import prior_of, read_prior
 from ..calibration.scaling import Prior
 from ..errors import ConfigError
@@ -70,7 +70,7 @@ def predict(
         raise ConfigError(f"top = {top} and batch_size = {batch_size} received; both are at least 1")
     loaded = model if isinstance(model, Model) else load_model(model, device=device)
     q = _prior(prior, loaded)
-    if warning := caution(loaded.spec.calibration, with_prior=q is not None or loaded.prior is not None):
+    for warning in cautions(loaded.spec.calibration, loaded.classes, loaded.prior if q is None else q):
         say(warning)
     levels = _levels(thresholds, loaded, q)
     found = collect(paths)

@@ -89,6 +89,8 @@ class ModelSpec:
             "std": (len(self.std),) == channels and all(is_number(value) and value > 0 for value in self.std),
             "counts": len(calibration.counts) == len(self.classes)
             and all(is_whole(n) and n > 0 for n in calibration.counts),
+            "held_out": len(calibration.held_out) in (0, len(self.classes))
+            and all(is_whole(n) and n >= 0 for n in calibration.held_out),
             "calibration": is_number(calibration.scale)
             and calibration.scale > 0
             and is_number(calibration.tau)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from procrustean.counts import STEP_RATIO
 from procrustean.errors import RunError
+from procrustean.metrics import class_groups
 from procrustean.report.chosen import choices, held_out_accuracy, times_chosen, worth_of_choice
 from procrustean.report.formats import (
     Cell,
@@ -104,7 +105,7 @@ def comparison(groups: Sequence[Group]) -> Table:
         note=repeats_note(groups)
         + ("" if held_out else " No images were held out to choose an epoch on.")
         + " Columns right of the oracle are of the last epoch"
-        + ("" if equal else "; group columns are mean recalls")
+        + ("" if equal else f"; group columns are mean recalls, {_about_groups(blocks)}")
         + ". The oracle is the epoch that was best on the test set, so it is not a fair estimate."
         + _about_untested(groups)
         + (CHOSEN + worth_of_choice(groups) if was_compared else _about_bold(groups, blocks, metric))
@@ -114,15 +115,30 @@ def comparison(groups: Sequence[Group]) -> Table:
     )
 
 
+def _about_groups(blocks: Sequence[Sequence[Group]]) -> str:
+    """Which classes are major and minor; by their names where all rows are of the same data."""
+    if len(blocks) > 1:
+        return "major of classes with at least the geometric mean of the counts, minor of the rest"
+    group = blocks[0][0]
+    members = class_groups(group.counts)
+    named = {
+        name: [c for c, is_in in zip(group.classes, members[name], strict=True) if is_in] for name in ("major", "minor")
+    }
+    return " and ".join(f"{name} of {_some(classes)}" for name, classes in named.items())
+
+
+def _some(names: Sequence[str]) -> str:
+    more = f" and {len(names) - NAMED_CLASSES} more" * (len(names) > NAMED_CLASSES)
+    return ", ".join(names[:NAMED_CLASSES]) + more
+
+
 def _about_untested(groups: Sequence[Group]) -> str:
     """Classes of which there are no test images, and what that means for the means over classes."""
     names = [name for group in groups for name, recall in zip(group.classes, group.recall(), strict=True) if not recall]
     untested = list(dict.fromkeys(names))
     if not untested:
         return ""
-    more = f" and {len(untested) - NAMED_CLASSES} more" * (len(untested) > NAMED_CLASSES)
-    named = ", ".join(untested[:NAMED_CLASSES]) + more
-    return f" No test images of {named}: balanced accuracy, macro-F1 and groups are of the other classes."
+    return f" No test images of {_some(untested)}: balanced accuracy, macro-F1 and groups are of the other classes."
 
 
 def _about_bold(groups: Sequence[Group], blocks: Sequence[Sequence[Group]], metric: str) -> str:

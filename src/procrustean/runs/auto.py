@@ -31,6 +31,7 @@ from ..progress.tracking import Tool
 from ..report.chosen import COMPARISON, last_held_out, read_comparison
 from ..tuning.checking import check_held_out
 from .auto_choice import Candidate, Worth, best_of, worth_of
+from .full_length import full_length, shortened_text, train_command
 from .ongoing_run import FinishedRun, begin_or_go_on
 from .places import RESULT_FILE
 from .preparing import Prepared, prepare
@@ -69,13 +70,27 @@ def fit_auto(
     machine = this_machine(config.device, 60 * minutes / FEWEST_COMPARED, config.precision)
     load = partial(load_images, say=reporter.say)
     plan = planned(_agreed(folder, config), splits=splits, machine=machine, load=load)
+    full = full_length(config, plan)
+    if full is not None and plan.why:  # nothing is left to plan, and to explain, for a comparison that goes on
+        plan = replace(plan, why=(*plan.why, shortened_text(plan.config, full, minutes)))
     prepared = _comparable(plan)  # what is refused leaves no folder that another call would find taken
     _begin(folder, config, plan.config)
     claim = Claim(folder)
     try:
-        return _compare(plan, prepared, folder, minutes, reporter, log)
+        run, best = _compare(plan, prepared, folder, minutes, reporter, log)
     finally:
         claim.release()
+    if full is not None:
+        length = f"{best.name} at full length, {full.net} for {full.epochs} epochs"
+        reporter.say(f"{length}: {_full_command(config, plan, best, folder, handed_over=splits is not None)}")
+    return run
+
+
+def _full_command(config: RunConfig, plan: Plan, best: Choice, folder: Path, *, handed_over: bool) -> str:
+    if handed_over:
+        return f"name the method {best.method}, and no time"
+    chosen = replace(config, method=best.method, drw=best.drw, options=dict(best.options))
+    return train_command(replace(chosen, hold_out=plan.config.hold_out, run_dir=Path(f"{folder}-full")))
 
 
 def _comparable(plan: Plan) -> Prepared:
@@ -89,7 +104,7 @@ def _comparable(plan: Plan) -> Prepared:
 
 def _compare(
     plan: Plan, prepared: Prepared, folder: Path, minutes: float, reporter: Reporter, log: Tool | None
-) -> FinishedRun:
+) -> tuple[FinishedRun, Choice]:
     for line in plan.why:
         reporter.say_once(line)
     end = time.monotonic() + 60 * minutes
@@ -123,7 +138,7 @@ def _compare(
     result = RunDirectory(best.path).read(RESULT_FILE)
     _tell(tried, best, worth_of(tried, best, result), folder, reporter)
     _, net = load_run(best.path, splits=plan.splits)
-    return FinishedRun(best.path, result, net)
+    return FinishedRun(best.path, result, net), best.choice
 
 
 def _agreed(folder: Path, asked: RunConfig) -> RunConfig:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 LONGEST = 60
@@ -26,6 +27,23 @@ def difference(name: str, before: Any, now: Any) -> str:
     if len(places) > SHOWN:
         texts.append(f"and {len(places) - SHOWN} more places of {name}")
     return "; ".join(texts)
+
+
+def image_counts_difference(before: Mapping[str, int], now: Mapping[str, int]) -> str:
+    """Of which classes there are more or fewer images than there were, and how many in all; empty if of none.
+
+    Empty as well where there are other classes: then these are what has changed.
+
+    >>> image_counts_difference({"RBC": 700, "WBC": 30}, {"RBC": 699, "WBC": 30})
+    '729 in all, were 730: RBC 699, was 700'
+    """
+    if set(before) != set(now) or before == now:
+        return ""
+    classes = [name for name in before if before[name] != now[name]]
+    texts = [f"{name} {now[name]}, was {before[name]}" for name in classes[:SHOWN]]
+    if len(classes) > SHOWN:
+        texts.append(f"and {len(classes) - SHOWN} more classes")
+    return f"{sum(now.values())} in all, were {sum(before.values())}: {'; '.join(texts)}"
 
 
 def _told(name: str, before: Any, now: Any) -> str:

@@ -8,9 +8,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from ..calibration.kept import keep_calibration
+from ..cores import ONE_THREAD, slow_threads
 from ..engine.device import own_stream
 from ..engine.record import identity_of, make_result
 from ..engine.run_directory import RunDirectory, spelt_as
+from ..engine.slow_steps import SlowSteps
 from ..engine.threads import sane_threads
 from ..engine.training import Training
 from ..errors import ImagesChanged, RunError
@@ -19,6 +21,7 @@ from ..progress.console import Reporter, headline_text, held_out_text
 from ..progress.passing_on import WithoutTest
 from ..progress.tracking import Tool, TrackingReporter
 from ..report.result_file import load_result
+from .cost import expected_speed_on_cpu
 from .places import CONFIG_FILE
 from .preparing import Prepared, check_identity
 
@@ -123,8 +126,9 @@ class OngoingRun:
         resume: bool = False,
         log: Tool | None = None,
         show: ShownImages = "test",
+        go_on_by: str | None = None,  # the command, where it is another than the one that began it
     ) -> None:
-        self.prepared, self.directory, self.show = prepared, directory, show
+        self.prepared, self.directory, self.show, self.go_on_by = prepared, directory, show, go_on_by
         if show == "held_out":
             reporter = WithoutTest(reporter)
         self.tracking = None if log is None else TrackingReporter(reporter, log, directory.path)
@@ -178,6 +182,8 @@ class OngoingRun:
         )
         if "streamed" in (where := stores.where["train"]):
             self.reporter.say_once(f"training images {where}")
+        elif prepared.placement.device.type == "cpu":  # what waits for a disk says nothing about the cores
+            training.slow_steps = SlowSteps(self._tell_slow, lambda: expected_speed_on_cpu(prepared))
         if config.probing:
             training.probing = self._probing(training)
         if self.resume:
@@ -199,6 +205,15 @@ class OngoingRun:
         if self.show == "held_out":
             text = held_out_text(result["curves"]["held_out_balanced_accuracy"][-1])
         self.reporter.run_finished(prepared.name, f"{text}, kept in {self.directory.path}")
+
+    def _tell_slow(self, speed: float, expected: float, threads: int) -> None:
+        name, command = self.prepared.name, self.go_on_by
+        again = f"the same command with {ONE_THREAD} before it" if command is None else f"{ONE_THREAD} {command}"
+        self.reporter.say(f"{name}: {speed:,.0f} images a second, where about {expected:,.0f} were expected")
+        self.reporter.say_once(
+            f"other programs probably use the cores: {slow_threads(threads)}. To go on with one: Ctrl-C, which saves "
+            f"the run, then {again}. Results differ a little between numbers of threads"
+        )
 
     def _probing(self, training: Training) -> Probing:
         from ..diagnose.probes import Probe

@@ -28,6 +28,7 @@ from ..errors import ConfigError, ImagesChanged, RunError
 from ..method_labels import shown_label
 from ..methods import checked_options, make_method, option_defaults
 from ..methods.base import Method
+from ..metrics import FEW_TO_JUDGE
 from ..nets import build_net, check_net, layers_of
 from ..nets.classifier import Classifier
 from ..nets.pretrained import Pretrained, read_pretrained
@@ -35,7 +36,7 @@ from ..nets.probing import check_size
 from ..own_methods.files import plain_name
 from ..recipes import OWN_IMAGES, RECIPES, Recipe, chosen_recipe, data_set, recipe_label
 from ..types import Problem
-from .differences import difference
+from .differences import difference, image_counts_difference
 from .loading import source_settings
 
 #: Networks so small that float32 is faster than bf16 on a CPU.
@@ -74,9 +75,10 @@ class Prepared:
             f"{self.splits.name}: {sum(counts)} training images ({max(counts)} to {min(counts)} per class), "
             f"{len(self.data.test)} test images"
         )
-        hardly = [name for name, count in zip(self.data.test.classes, tested, strict=True) if count < 5]
+        # Of those without any, the linting says so.
+        hardly = [name for name, count in zip(self.data.test.classes, tested, strict=True) if 0 < count < FEW_TO_JUDGE]
         if hardly:
-            text += f"; fewer than 5 test images of {some_names(hardly)}: their results say little"
+            text += f"; fewer than {FEW_TO_JUDGE} test images of {some_names(hardly)}: their results say little"
         return text
 
     @property
@@ -264,6 +266,8 @@ def _resolved(
 #: Parts of a run's identity that are those of its images; and those that follow from them and tell nobody anything.
 OF_THE_IMAGES = ("classes", "counts", "split_hash")
 FROM_THE_IMAGES = ("split_hash", "recipe.mean", "recipe.std")
+#: Parts that differ only where these do.
+MORE_ABOUT_THE_IMAGES = ("source_hash", "images")
 
 
 def check_identity(
@@ -282,20 +286,24 @@ def check_identity(
         purpose: what it cannot do then, in words.
         besides: parts of the identity that make no difference to that.
     """
-    before, now = _flat(identity), _flat(json.loads(json.dumps(identity_of(prepared))))  # both with lists for tuples
+    current = json.loads(json.dumps(identity_of(prepared)))  # with lists for tuples, as in a record
+    before, now = _flat(identity), _flat(current)
     # What records did not have when the run began cannot have changed since.
     later = ("recipe.", "options.", "seed")
     both = [k for k in {**before, **now} if k in before or not k.startswith(later)]
-    both = [k for k in both if k.partition(".")[0] not in besides and k != "source_hash"]  # which says no more
+    both = [k for k in both if k.partition(".")[0] not in (*besides, *MORE_ABOUT_THE_IMAGES)]
     if prepared.pretrained is None and prepared.config.pretrained:
         both.remove("pretrained")  # a trained network no longer needs the weights it started from
     changed = [k for k in both if before.get(k) != now.get(k)]
     of_images = any(name in OF_THE_IMAGES for name in changed)
     told = [difference(k, before.get(k), now.get(k)) for k in changed if not (of_images and k in FROM_THE_IMAGES)]
     if of_images:
+        counted = identity.get("images")  # which early records do not have
+        recounted = "" if counted is None else image_counts_difference(counted, current["images"])
+        same = "others than before" if counted is None else "as many as before, but others"
         raise ImagesChanged(
-            f"{run} cannot {purpose}: its images have changed ({'; '.join(told) or 'as many as before, but others'}). "
-            "Put those back that it began with, or train on those that are there now in another folder"
+            f"{run} cannot {purpose}: its images have changed ({recounted or '; '.join(told) or same}). Put those back "
+            "that it began with, or train on those that are there now in another folder"
         )
     if changed:
         raise RunError(

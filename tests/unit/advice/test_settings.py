@@ -3,7 +3,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+import torch
 
+from procrustean.advice import cost
 from procrustean.advice.cost import BF16_GAIN, BUDGET, Machine, multiply_adds
 from procrustean.advice.settings import (
     FEWEST_EPOCHS,
@@ -100,6 +102,23 @@ def test_no_image_is_alone_in_the_last_batch_where_that_cannot_be_normalised() -
     assert batch_for(1, 32, CPU) == 4
 
 
-def test_more_threads_more_epochs() -> None:
+def test_threads_that_were_set_change_the_told_time_and_no_choice() -> None:
+    one_set = Machine("cpu", 2, BUDGET["cpu"], threads_set=1)
+    for images in (300, 600, 3000):
+        plain, slower = choose_settings(images, 64, 3, CPU), choose_settings(images, 64, 3, one_set)
+        assert replace(slower, seconds=plain.seconds) == plain
+        assert slower.seconds == pytest.approx(plain.seconds * (1 if plain.net == "small" else 2))
+    too_many = Machine("cpu", 2, BUDGET["cpu"], threads_set=64)
+    assert choose_settings(300, 64, 3, too_many) == choose_settings(300, 64, 3, CPU)
+
+
+def test_the_machine_is_known_by_the_cores_that_may_be_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cost, "usable_cores", lambda: 12)
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 3)
+    machine = cost.this_machine("cpu")
+    assert (machine.cores, machine.threads) == (12, 3)
+
+
+def test_more_cores_more_epochs() -> None:
     slow, fast = Machine("cpu", 1, 120.0), Machine("cpu", 16, 120.0)
     assert settings_of("resnet20", 32, 3000, 3, fast).epochs > settings_of("resnet20", 32, 3000, 3, slow).epochs

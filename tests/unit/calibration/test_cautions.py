@@ -2,12 +2,23 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+import numpy as np
 import pytest
 
-from procrustean.calibration.cautions import caution
+from procrustean.calibration.cautions import cautions
 from procrustean.calibration.scaling import Calibration
 
 COUNTS = (500, 480, 3)
+CLASSES = ("many", "some", "rare")
+
+
+def caution(calibration: Calibration, *, with_prior: bool) -> str:
+    """The only one, with equal frequencies as the prior if there is one; empty if there is none."""
+    found = cautions(calibration, CLASSES, np.full(3, 1 / 3) if with_prior else None)
+    assert len(found) <= 1
+    return "".join(found)
 
 
 @pytest.mark.parametrize("tau", [-0.5, 1.8])
@@ -33,3 +44,14 @@ def test_without_held_out_images_a_prior_is_doubtful() -> None:
     assert "may do so a second time" in caution(plain, with_prior=True)
     assert "the ranking counts" in caution(plain, with_prior=False)
     assert "the ranking counts" in caution(corrected, with_prior=True)
+
+
+def test_classes_that_were_never_held_out_are_named_where_a_prior_gives_them_a_share() -> None:
+    found = Calibration(1.0, 0.5, COUNTS, 40, tau_error=0.5, held_out=(20, 20, 0))
+    told = caution(found, with_prior=True)
+    assert told.startswith("no images were held out of rare, which the prior takes for 33.3 % of the images: ")
+    assert "a guess" in told
+    assert caution(found, with_prior=False) == ""
+    assert cautions(found, CLASSES, np.array([0.6, 0.4, 0.0])) == []
+    assert caution(replace(found, held_out=(20, 19, 1)), with_prior=True) == ""
+    assert caution(replace(found, held_out=()), with_prior=True) == ""  # of a record that does not say

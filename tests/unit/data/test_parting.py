@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -68,7 +70,12 @@ def test_classes_of_copies_are_not_tested_and_named() -> None:
     copies = ImageSet(made.images[[*range(10), 10, 10, 10]], np.repeat([0, 1], [10, 3]), made.classes)
     _, test, _, note = set_aside_test(copies, "pets")
     assert test.counts.tolist() == [2, 0]
-    assert "1 whose images are alike stay in train and are not tested: c1" in note
+    assert "; 1 class whose images are alike stays in train and is not tested: c1" in note
+
+
+def test_several_classes_that_are_not_tested_are_counted() -> None:
+    *_, note = set_aside_test(images([9, 1, 1]), "pets")
+    assert note.endswith("; 2 classes with a single image stay in train and are not tested: c1, c2")
 
 
 def test_the_rule_an_example_and_a_way_out_are_named_where_all_are_alike() -> None:
@@ -77,7 +84,7 @@ def test_the_rule_an_example_and_a_way_out_are_named_where_all_are_alike() -> No
     alike.images[1, ..., 0] += 3
     alike.images[2, ..., 0] += 2
     with pytest.raises(DataError) as error:
-        set_aside_test(alike, "pets", "abcde".__getitem__)
+        set_aside_test(replace(alike, names=tuple("abcde")), "pets")
     message = (
         "the images of each class are near-duplicates of one another (grey values, as means over 8 x 8 parts, and "
         "colours of 2 x 2 parts within 6 of 255), for example a and c. Add images that differ"

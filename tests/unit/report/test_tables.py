@@ -286,6 +286,14 @@ def test_many_medium_few_only_where_they_matter(result: Make, counts: list[int],
     assert [name for name in found if name in ("many", "medium", "few")] == shown
 
 
+def test_the_classes_that_are_major_and_minor_are_named_below_the_table(result: Make) -> None:
+    alone = comparison(group_results([result(counts=[700, 70, 60])])).note
+    assert "group columns are mean recalls, major of class 0 and minor of class 1, class 2. The oracle" in alone
+    other = result(counts=[700, 700, 60])
+    several = comparison(group_results([result(counts=[700, 70, 60]), other])).note
+    assert "major of classes with at least the geometric mean of the counts, minor of the rest. The oracle" in several
+
+
 def test_per_class_marks_the_best_method_of_each_class(groups: list[Group]) -> None:
     table = per_class(groups)
     assert headings(table) == [

@@ -1,0 +1,20 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from procrustean import cores
+
+
+@pytest.mark.parametrize(
+    ("limit", "expected"), [(None, 8), ("max 100000\n", 8), ("200000 100000\n", 2), ("10000 100000\n", 1)]
+)
+def test_what_a_container_may_use_counts(
+    limit: str | None, expected: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cores.os, "sched_getaffinity", lambda process: set(range(8)), raising=False)
+    monkeypatch.setattr(cores, "LIMIT", tmp_path / "cpu.max")
+    if limit is not None:
+        (tmp_path / "cpu.max").write_text(limit)
+    assert cores.usable_cores() == expected
