@@ -10,6 +10,7 @@ from procrustean.report.results import Group, Result, Statistic
 
 if TYPE_CHECKING:
     from procrustean.diagnose import Finding
+    from procrustean.diagnose.curves import Curves
 
 #: Groups and what they are called.
 Rivals = Sequence[tuple[str, Group]]
@@ -19,14 +20,27 @@ WEIGHTIEST = ({"measured", "progress"}, {"fit"}, {"suggestion"})
 
 
 def verdicts_of(group: Group, rivals: Rivals) -> list[dict[str, Any]]:
-    """For each run of a group that has them its weightiest sentences, and the others.
+    """The weightiest sentences about the mean of a group's runs and about each of those that have them, and the others.
 
     Args:
         group: the runs.
         rivals: the groups on the same data that are on the page, and what they are called there.
     """
-    told = ((result.repeat[0], *_sentences(result, group, rivals)) for result in group.results)
-    return [{"seed": seed, "sentences": first, "more": more} for seed, first, more in told if first]
+    told = [((result.repeat[0],), *_sentences(result, group, rivals)) for result in group.results]
+    if (together := _together(group, rivals)) is not None:
+        told.insert(0, (group.seeds, *together))
+    return [{"seeds": list(seeds), "sentences": first, "more": more} for seeds, first, more in told if first]
+
+
+def _together(group: Group, rivals: Rivals) -> tuple[list[str], list[str]] | None:
+    """What is said of the mean of runs that were all measured: of a single one it may be chance."""
+    records = [result.record for result in group.results]
+    if len(records) < 2 or any("verdict" in record or not record.get("probes") for record in records):
+        return None
+    from ..diagnose.curves import common_epochs, curves_of, mean_curves
+
+    runs = [curves_of(record) for record in records]
+    return _by_weight(mean_curves(runs), group, rivals) if common_epochs(runs) else None
 
 
 def _sentences(result: Result, group: Group, rivals: Rivals) -> tuple[list[str], list[str]]:
@@ -36,9 +50,15 @@ def _sentences(result: Result, group: Group, rivals: Rivals) -> tuple[list[str],
         return sentences[: len(WEIGHTIEST)], sentences[len(WEIGHTIEST) :]
     if not result.record.get("probes"):
         return [], []
-    from ..diagnose import curves_of, verdict
+    from ..diagnose import curves_of
 
-    findings = verdict(curves_of(result.record))
+    return _by_weight(curves_of(result.record), group, rivals)
+
+
+def _by_weight(curves: Curves, group: Group, rivals: Rivals) -> tuple[list[str], list[str]]:
+    from ..diagnose import verdict
+
+    findings = verdict(curves)
     first = [next((f for f in findings if f.topic in topics), None) for topics in WEIGHTIEST]
     parts = [f for f in findings if f in first], [f for f in findings if f not in first]
     weightiest, others = ([_text(finding, group, rivals) for finding in part] for part in parts)

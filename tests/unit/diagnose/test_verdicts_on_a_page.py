@@ -67,3 +67,16 @@ def test_the_weightiest_come_first_and_the_others_are_kept(result: Make) -> None
     assert suggestion == TRY_LDAM
     assert len(verdict["more"]) == 3
     assert verdict["more"][0].startswith("Classification ratio")
+
+
+def test_of_several_seeds_the_mean_comes_first(result: Make) -> None:
+    seen = LATE["train"]
+    runs = [result(**{**LATE, "train": seen + 0.02 * seed * (seen < 0.5)}, seed=seed) for seed in range(3)]
+    (setting,) = page_data(runs)["settings"]
+    mean, *each = setting["methods"][0]["verdicts"]
+    assert mean["seeds"] == [0, 1, 2]
+    assert [verdict["seeds"] for verdict in each] == [[0], [1], [2]]
+    assert mean == {**each[1], "seeds": [0, 1, 2]}
+    runs[0].record["probes"] = None
+    (setting,) = page_data(runs)["settings"]
+    assert [verdict["seeds"] for verdict in setting["methods"][0]["verdicts"]] == [[1], [2]]

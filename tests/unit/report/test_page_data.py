@@ -111,7 +111,7 @@ def test_verdicts_and_probes_are_handed_on(result: Make) -> None:
     run.record["probes"] = {"epochs": [0, 1], "feature_deviation": [[0.1] * 10, [0.2] * 10]}
     ((method,),) = [setting["methods"] for setting in page_data([run])["settings"]]
     first = ["Class 9 lags behind: 12 % against 90 %.", "b", "c"]
-    assert method["verdicts"] == [{"seed": 4, "sentences": first, "more": ["d", "e"]}]
+    assert method["verdicts"] == [{"seeds": [4], "sentences": first, "more": ["d", "e"]}]
     assert method["perClass"]["feature_deviation"]["mean"][1] == [0.2] * 10
     keys = {part["key"] for quantity in page_data([run])["quantities"] for part in quantity["parts"]}
     assert keys >= set(method["perClass"])

@@ -30,15 +30,19 @@ function verdictSection(page) {
   const { columns } = evenColumns(page.width, told.length, 264);
   return section("verdict", "What the curves say", "Drawn from the measured curves, with the numbers it rests on.",
     element("div", { class: "panels", style: { "--columns": String(columns) } }, told.map(({ method, look, number }) => element("div", { class: "verdict" },
-      methodHeading(method, look, `seed ${method.verdicts[0].seed}`),
+      methodHeading(method, look, seedsText(method.verdicts[0].seeds)),
       sentenceList(method.verdicts[0].sentences),
       method.verdicts[0].more.length
         ? details(`verdict-more-${number}`, `${method.verdicts[0].more.length} more`, page, () => sentenceList(method.verdicts[0].more))
         : null,
       method.verdicts.length > 1
-        ? details(`verdict-${number}`, "The other seeds", page, () => method.verdicts.slice(1).map(({ seed, sentences, more }) => [
-          element("h4", {}, `Seed ${seed}`), sentenceList([...sentences, ...more])]))
+        ? details(`verdict-${number}`, method.verdicts[0].seeds.length > 1 ? "Seed by seed" : "The other seeds", page, () => method.verdicts.slice(1).map(({ seeds, sentences, more }) => [
+          element("h4", {}, seedsText(seeds)), sentenceList([...sentences, ...more])]))
         : null))));
+}
+
+function seedsText(seeds) {
+  return seeds.length > 1 ? `mean of ${seeds.length} seeds` : `seed ${seeds[0]}`;
 }
 
 function sentenceList(sentences) {
