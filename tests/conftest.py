@@ -198,3 +198,12 @@ def stripes() -> Callable[[Path], Path]:
         return folder / "stripes.npz"
 
     return write
+
+
+@pytest.fixture
+def two_threads() -> Generator[None]:
+    """Two threads compute, however many do in the other tests."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    yield
+    torch.set_num_threads(before)

@@ -228,15 +228,19 @@ def data_parts(group: Group) -> dict[str, str]:
     return parts
 
 
+def some_classes(names: Sequence[str]) -> str:
+    """The first names, and how many more there are."""
+    more = f" and {len(names) - NAMED_CLASSES} more" * (len(names) > NAMED_CLASSES)
+    return ", ".join(names[:NAMED_CLASSES]) + more
+
+
 def _classes_text(classes: Sequence[str]) -> str:
     """Chosen classes by name, of many the first few.
 
     >>> _classes_text(["cat", "dog"])
     '2 classes: cat, dog'
     """
-    named = ", ".join(classes[:NAMED_CLASSES])
-    more = f" and {len(classes) - NAMED_CLASSES} more" * (len(classes) > NAMED_CLASSES)
-    return f"{len(classes)} class{'es' * (len(classes) != 1)}: {named}{more}"
+    return f"{len(classes)} class{'es' * (len(classes) != 1)}: {some_classes(classes)}"
 
 
 def _held_out_text(hold_out: float) -> str:

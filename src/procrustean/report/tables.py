@@ -21,13 +21,13 @@ from procrustean.report.formats import (
 )
 from procrustean.report.given import given_settings, settings_text
 from procrustean.report.results import (
-    NAMED_CLASSES,
     Group,
     Selection,
     Statistic,
     data_parts,
     distinct_labels,
     joined_data,
+    some_classes,
     split_by_data,
 )
 from procrustean.report.standing import Mean, about_bold, rule_of
@@ -124,12 +124,7 @@ def _about_groups(blocks: Sequence[Sequence[Group]]) -> str:
     named = {
         name: [c for c, is_in in zip(group.classes, members[name], strict=True) if is_in] for name in ("major", "minor")
     }
-    return " and ".join(f"{name} of {_some(classes)}" for name, classes in named.items())
-
-
-def _some(names: Sequence[str]) -> str:
-    more = f" and {len(names) - NAMED_CLASSES} more" * (len(names) > NAMED_CLASSES)
-    return ", ".join(names[:NAMED_CLASSES]) + more
+    return " and ".join(f"{name} of {some_classes(classes)}" for name, classes in named.items())
 
 
 def _about_untested(groups: Sequence[Group]) -> str:
@@ -138,7 +133,9 @@ def _about_untested(groups: Sequence[Group]) -> str:
     untested = list(dict.fromkeys(names))
     if not untested:
         return ""
-    return f" No test images of {_some(untested)}: balanced accuracy, macro-F1 and groups are of the other classes."
+    return (
+        f" No test images of {some_classes(untested)}: balanced accuracy, macro-F1 and groups are of the other classes."
+    )
 
 
 def _about_bold(groups: Sequence[Group], blocks: Sequence[Sequence[Group]], metric: str) -> str:
