@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import weakref
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from types import TracebackType
@@ -30,18 +31,23 @@ WRITE = "write `with handle(labels): model(images)`"
 class Attachment(MixPoint):
     """MFW on one layer of a model: `with handle(labels): logits = model(images)`."""
 
-    def __init__(self, mfw: MFW, module: nn.Module, name: str) -> None:
+    def __init__(self, mfw: MFW, model: nn.Module, module: nn.Module, name: str) -> None:
         super().__init__(module, name)
         self.mfw = mfw
         self.module = module
+        # Weakly: a copy of the layer alone should not have the whole model in it.
+        self._model: weakref.ref[nn.Module] | None = weakref.ref(model)
         self.open = False
-        self.called = False  # whether the layer has run since the labels came
+        self.called = False  # whether the layer has run in training mode since the labels came
+        self.advice: str | None = None  # what to do where labels are missing, of who hands them over in its own way
         self.idle = False  # leaves the layer alone, and asks for no labels
         self.removed = False
         self._recent: list[Mix] = []
         self._replayed = False
         self._left_unmixed = False  # whether a pass with gradients was, of which a recomputation knows nothing
         self._labels: LabelsOfCall | None = None
+        self._number: int | None = None  # of labels that a mix was to be drawn for; None in evaluation mode
+        self._trains = False  # whether gradients were on when the labels came
         _set_apart(module)
         module.__dict__[REPLICATE] = _refuse_replicas
 
@@ -64,11 +70,18 @@ class Attachment(MixPoint):
 
     def __getstate__(self) -> dict[str, Any]:
         """Without the batch, which belongs to this model and not to a copy of it, or to what is kept of it."""
-        return {**self.__dict__, "mix": None, "open": False, "called": False, "_recent": [], "_replayed": False}
+        of_this_model = ("mix", "_number", "_model")
+        of_its_batches = ("open", "called", "_replayed", "_left_unmixed", "_trains")
+        return {**self.__dict__, **dict.fromkeys(of_this_model), **dict.fromkeys(of_its_batches, False), "_recent": []}
 
     def take_labels(self, model: nn.Module, argument: str) -> None:
         """From now on the labels are those that `model` is called with."""
         self._labels = LabelsOfCall(self, model, argument)
+
+    @property
+    def labels_argument(self) -> str | None:
+        """The argument by which the model is called with its labels; None where `with handle(labels)` has them."""
+        return None if self._labels is None else self._labels.argument
 
     @contextmanager
     def suspended(self) -> Iterator[None]:
@@ -86,12 +99,14 @@ class Attachment(MixPoint):
                 f"the handle of layer {self.name!r} was removed, so nothing would be mixed; attach MFW again, or leave "
                 "`with handle(labels)` out"
             )
+        self._trains = torch.is_grad_enabled()
         self.mix = self.mfw.sample(labels, generator) if self.module.training else None
+        self._number = len(labels) if self.module.training else None
         if self.module.training:
             self.mfw.watch_order(labels)
         self.open, self.called = True, False
         # A batch without a mix is not kept: its recomputation may end before it comes to this layer.
-        if self.mix is not None and torch.is_grad_enabled():
+        if self.mix is not None and self._trains:
             if self._replayed:
                 self._recent, self._replayed = [], False
             self._recent = [*self._recent[-1:], self.mix]
@@ -103,7 +118,11 @@ class Attachment(MixPoint):
     def finish(self) -> None:
         """Forget the batch; an error if its forward pass has not come by."""
         self.end()
-        if self.module.training and not self.called:
+        if self.called:
+            return
+        if not self.module.training and self._trains and self._model_trains():
+            raise self._in_evaluation_mode()
+        if self.module.training:
             raise LayerError(
                 f"layer {self.name!r} has MFW attached but was not called while it had its labels, so nothing was "
                 "mixed; call the model inside `with handle(labels):`, attach to a layer that its forward pass calls "
@@ -113,19 +132,14 @@ class Attachment(MixPoint):
     def current(self, module: nn.Module, output: Any) -> Mix | None:
         if not module.training:
             if self.open and torch.is_grad_enabled():
-                raise LayerError(
-                    f"layer {self.name!r} is in evaluation mode, where MFW changes nothing, but has labels and "
-                    "gradients as in training; to train, call model.train() first and attach to a layer that is "
-                    "not frozen in evaluation mode; to evaluate, use torch.no_grad() or leave handle(labels) out"
-                )
+                raise self._in_evaluation_mode()
             return None
         self.called = True
         # Backward may run inside the context too; it need not belong to the batch of the context.
-        recomputes = not torch.compiler.is_compiling() and torch._C._current_graph_task_id() != -1
-        if recomputes:
+        if recomputes():
             return self._recomputed(output)
         if self.open:
-            return self.mix
+            return self._of_the_batch(output)
         if self.idle:
             if not torch.compiler.is_compiling():
                 self._left_unmixed |= torch.is_grad_enabled()
@@ -150,12 +164,40 @@ class Attachment(MixPoint):
             return "in evaluation mode, changes nothing"
         return "has labels" if self.open else "waits for labels"
 
+    def _model_trains(self) -> bool:
+        model = None if self._model is None else self._model()
+        return model is not None and model.training
+
+    def _of_the_batch(self, output: Any) -> Mix | None:
+        """The mix of the labels that have come; None where they leave nothing to mix, as those of one sample do."""
+        if self.mix is not None:
+            return self.mix
+        if self._number is None:
+            raise LayerError(
+                f"layer {self.name!r} was in evaluation mode when its labels came and is in training mode now, so "
+                "nothing was drawn for it; call model.train() before `with handle(labels)`"
+            )
+        if not self.mfw.idle:
+            self.checked(output, self._number)
+        return None
+
+    def _in_evaluation_mode(self) -> LayerError:
+        return LayerError(
+            f"layer {self.name!r} is in evaluation mode, where MFW changes nothing, but has labels and gradients as in "
+            "training; to train, call model.train() first and attach to a layer that is not frozen in evaluation mode; "
+            "to evaluate, call model.eval() on the whole model and use torch.no_grad(), or leave handle(labels) out"
+        )
+
     def _remedy(self) -> str:
+        if self.advice is not None:
+            return f"; {self.advice}"
         if not torch.is_grad_enabled():
             return (
-                ", in training mode and without gradients, as in torch.optim.swa_utils.update_bn; statistics of "
-                "unmixed batches would undo what MFW has trained. Call procrustean.recalibrate(model, loader) in its "
-                "place, also if update_bn has reset the statistics by now; to evaluate, call model.eval()"
+                ", in training mode and without gradients. To evaluate, call model.eval(); for the predictions of a "
+                "teacher or for pseudo-labels, write `with handle.suspended()` (the handle of a copied model: "
+                "procrustean.attaching.attachments(model)). If this is torch.optim.swa_utils.update_bn, its statistics "
+                "of unmixed batches would undo what MFW has trained: call procrustean.recalibrate(model, "
+                "loader) in its place, also if update_bn has reset the statistics by now"
             )
         if self._labels is not None:
             return (
@@ -174,7 +216,8 @@ class Attachment(MixPoint):
         if self._left_unmixed:
             raise LayerError(
                 f"gradient checkpointing recomputes layer {self.name!r}, and cannot tell passes inside "
-                "`with handle.suspended()` from the others; do without one of the two"
+                "`with handle.suspended()`, now or earlier, from the others; do without one of the two, and put "
+                "torch.no_grad() around passes that need no gradients. Attaching anew forgets earlier ones"
             )
         if len(self._recent) != 1:
             raise LayerError(
@@ -214,6 +257,10 @@ class LabelsOfCall:
         labels = kwargs.get(self.argument)
         if labels is None and self.position is not None and self.position < len(args):
             labels = args[self.position]
+        if recomputes() and labels is not None:
+            # The layer has the mix of the first pass; drawn all the same, for random numbers that come after these.
+            self.handle.mfw.sample(labels)
+            return
         if labels is None:
             raise LayerError(
                 f"{self.model} was called in training mode without {self.argument}=, which MFW at layer "
@@ -222,7 +269,7 @@ class LabelsOfCall:
         self.handle.begin(labels)
 
     def after(self, model: nn.Module, args: tuple[Any, ...], output: Any) -> None:
-        if self.handle.idle:
+        if self.handle.idle or recomputes():
             return
         if output is None or not model.training:  # without an output the forward pass has failed
             self.handle.end()
@@ -232,6 +279,11 @@ class LabelsOfCall:
     def remove(self) -> None:
         for registration in self._registrations:
             registration.remove()
+
+
+def recomputes() -> bool:
+    """Whether a forward pass runs inside backward, as gradient checkpointing lets it."""
+    return not torch.compiler.is_compiling() and torch._C._current_graph_task_id() != -1
 
 
 class _Labelled:

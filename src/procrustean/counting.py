@@ -104,7 +104,7 @@ def labels_of(data: Any, column: str | int | None = None) -> Any:
         return data[_chosen(column, table, type(data).__name__)]
     for name in ("targets", "labels") if column is None else (column,):
         if isinstance(name, str) and hasattr(data, name) and not callable(getattr(data, name)):
-            return getattr(data, name)
+            return _as_the_items_have_them(getattr(data, name), data, name)
     if isinstance(data, Dataset) and not isinstance(data, IterableDataset):
         return _joined(_loaded(data), column, batches=False)
     if isinstance(data, Tensor | np.ndarray) or hasattr(data, "__array__"):
@@ -116,6 +116,17 @@ def labels_of(data: Any, column: str | int | None = None) -> Any:
         f"labels cannot be found in a {type(data).__name__}; give the labels themselves, a Dataset, a DataLoader, a "
         "table or the path of a CSV file"
     )
+
+
+def _as_the_items_have_them(labels: Any, data: Any, name: str) -> Any:
+    """The labels that an attribute of a data set holds, changed as its items are by its `target_transform`."""
+    if hasattr(data, "__len__") and hasattr(labels, "__len__") and len(labels) != len(data):
+        raise DataError(
+            f"a {type(data).__name__} of {len(data)} items received, whose .{name} has {len(labels)} entries: not the "
+            "labels of its items. Give the labels themselves, class_counts([label for _, label in data])"
+        )
+    change = getattr(data, "target_transform", None)  # of the data sets of torchvision
+    return [change(label) for label in labels] if callable(change) else labels
 
 
 def _loaded(data: Dataset[Any]) -> Iterator[Any]:

@@ -30,11 +30,11 @@ def find_layer(model: nn.Module, name: str) -> nn.Module:
     ReLU()
     """
     path = published_layers(model).get(name, name)
-    modules: dict[str, nn.Module] = dict(model.named_modules())
+    modules: dict[str, nn.Module] = dict(model.named_modules(remove_duplicate=False))  # shared ones by all their names
     if not path or path not in modules:
         names = layer_names(model)
         inside = [other for other in names if name and other.endswith(f".{name}")]  # of a wrapped model
-        shown = f"It has {' and '.join(map(repr, inside))}." if inside else did_you_mean(name, names)
+        shown = f"It has {_some(inside)}." if inside else did_you_mean(name, names)
         if len(names) <= 12 and not inside:
             shown = f"{suggestion(name, names)} Its layers: {', '.join(names)}.".strip()
         raise LayerError(
@@ -42,6 +42,14 @@ def find_layer(model: nn.Module, name: str) -> nn.Module:
             "procrustean.layers.suggest(model, example) says which of them to mix at"
         )
     return modules[path]
+
+
+def _some(names: list[str]) -> str:
+    """The first of many names, and how many more there are."""
+    shown, more = names[:3], len(names) - 3
+    if more > 0:
+        return f"{', '.join(map(repr, shown))} and {more} more like {'it' if more == 1 else 'them'}"
+    return " and ".join(map(repr, shown))
 
 
 @dataclass(frozen=True)
@@ -123,6 +131,14 @@ def suggest(model: nn.Module, example: Any, *, every: bool = False) -> Suggestio
             )
         groups, reason = _groups(trace, trunk)
         second = groups["group2"]
+        left_out = trace.sequence_first()
+        # Where a vector comes out at the end of all that is left, it is the scores.
+        if left_out and second == trunk[-1] and len(trace.outputs[second][1]) == 2:
+            raise LayerError(
+                f"the batch is the second dimension of what {', '.join(left_out)} return"
+                f"{'s' if len(left_out) == 1 else ''}, and MFW mixes along the first, so there is no layer left to "
+                "attach to; build with batch_first=True, or call mfw(z, labels) on the transposed z in the forward pass"
+            )
         around = trace.unmixable_around(second)
         reason += f"; {around} around it returns nothing that can be mixed" if around else ""
     paths = trace.outputs if every else trunk

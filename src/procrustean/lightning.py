@@ -34,6 +34,13 @@ except (ImportError, RuntimeError) as error:
     raise ConfigError(f"Lightning is not installed; install it {installing('lightning')}") from None
 
 
+#: Lightning replaces all callbacks while it tries learning rates or batch sizes.
+TUNING = (
+    "Lightning leaves callbacks out while it tunes learning rate or batch size (Tuner, LearningRateFinder, "
+    "BatchSizeFinder); tune with a Trainer of its own, without MFWCallback, and then train with it"
+)
+
+
 class MFWCallback(Callback):
     """Weakens major features at a layer of the module while it trains.
 
@@ -50,11 +57,16 @@ class MFWCallback(Callback):
             raise ConfigError(f"mfw of type {type(mfw).__name__} received; write MFWCallback(MFW(counts), layer)")
         self.mfw, self.layer, self.labels = mfw, layer, labels
         self.handle: Attachment | None = None
+        self._batches, self._mixed = 0, False  # of an epoch: how many there were, and whether any has come by the layer
 
     def setup(self, trainer: Any, pl_module: Any, stage: str) -> None:
         """Attach before the strategy wraps the module; validation and testing alone need nothing."""
         if stage == "fit" and self.handle is None:
             self.handle = self.mfw.attach(pl_module, self.layer)
+            self.handle.advice = TUNING
+
+    def on_train_epoch_start(self, trainer: Any, pl_module: Any) -> None:
+        self._batches, self._mixed = 0, False
 
     def on_train_batch_start(self, trainer: Any, pl_module: Any, batch: Any, batch_idx: int) -> None:
         if self.handle is not None:
@@ -63,9 +75,16 @@ class MFWCallback(Callback):
     def on_train_batch_end(self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int) -> None:
         if self.handle is None:
             return
+        self._batches += 1
+        self._mixed |= self.handle.called
         if outputs is None or (isinstance(outputs, Mapping) and not outputs):
             self.handle.end()  # the module has skipped this batch, or optimises by itself
         else:
+            self.handle.finish()
+
+    def on_train_epoch_end(self, trainer: Any, pl_module: Any) -> None:
+        """An error for a module that optimises by itself, of whose batches none has come by the layer."""
+        if self.handle is not None and self._batches and not self._mixed:
             self.handle.finish()
 
     def on_exception(self, trainer: Any, pl_module: Any, exception: BaseException) -> None:

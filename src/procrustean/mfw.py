@@ -19,8 +19,9 @@ from typing import Any, Literal, SupportsInt, get_args
 import torch
 from torch import Tensor, nn
 
-from .attaching import Attachment, attachable, gives_scores
+from .attaching import Attachment, attachable, gives_scores, recomputes
 from .beta import beta_quantiles, from_uniform
+from .constants_of_modules import HoldsConstants
 from .counts import Kind, Spread, checked_counts, geometric_mean, imbalance_kind, spread
 from .errors import ConfigError, DataError, one_of
 from .label_order import LabelOrder
@@ -60,7 +61,7 @@ def strength_of(counts: tuple[int, ...], *, beta: float, std: Spread = "geometri
     return [0.25 * (1.0 + math.tanh(0.5 * distance / scale)) for distance in above]
 
 
-class MFW(nn.Module):
+class MFW(HoldsConstants):
     """Mixes a sample's feature with another's, the more so the larger its class; labels stay as they are.
 
     Args:
@@ -109,9 +110,8 @@ class MFW(nn.Module):
             values = strength_of(self.counts, beta=self.beta, std=std)
         else:
             values = _checked_strength(strength, len(self.counts))
-        # Not persistent: a model that holds an MFW keeps the state-dict keys it has without it.
-        self.register_buffer("strength", torch.tensor(values, dtype=torch.float32), persistent=False)
-        self.register_buffer("quantiles", beta_quantiles(self.alpha), persistent=False)
+        self.hold("strength", lambda: torch.tensor(values, dtype=torch.float32))
+        self.hold("quantiles", lambda: beta_quantiles(self.alpha))
         self.idle = not any(values)
         # Strengths that were given do not come from the counts, whatever order these have.
         if not self.idle and strength is None:
@@ -130,9 +130,15 @@ class MFW(nn.Module):
         """The weakened feature in training mode, z itself in evaluation; z is [B, ...], labels [B]."""
         if not self.training:
             return z
+        if generator is not None and recomputes():
+            raise ConfigError(
+                "gradient checkpointing calls mfw(z, labels, generator) a second time, which would draw other numbers "
+                "from that generator than the first; leave the generator out, call it outside of the checkpointed part, "
+                "or attach MFW to the layer: handle = mfw.attach(model, layer)"
+            )
         mix = self.sample(labels, generator)
         self.watch_order(labels)
-        if mix is not None and z.shape[0] != labels.shape[0]:
+        if not self.idle and z.shape[:1] != labels.shape[:1]:
             raise DataError(f"{labels.shape[0]} labels for a feature of shape {tuple(z.shape)}; one label per row")
         return z if mix is None else blend(z, mix)
 
@@ -159,8 +165,7 @@ class MFW(nn.Module):
 
     def share(self, labels: Tensor, u: Tensor) -> Tensor:
         """lambda of Algorithm 1, s(N_y) * Beta quantile, [B]; u: uniforms, [B] or [1] for one per batch."""
-        if self.strength.device != labels.device:
-            self.to(labels.device)
+        self.follow(labels.device)
         if labels.dim() == 2:
             # Not `@`: autocast would round the strengths to bf16.
             own = (labels.to(self.strength.dtype) * self.strength).sum(1)
@@ -195,7 +200,7 @@ class MFW(nn.Module):
         module = attachable(model, layer, labels)
         if gives_scores(model, module, len(self.counts)):
             self._warn(f"layer {layer!r} {SCORES}")
-        handle = Attachment(self, module, layer)
+        handle = Attachment(self, model, module, layer)
         if labels is not None:
             handle.take_labels(model, labels)
         return handle
@@ -252,7 +257,7 @@ class MFW(nn.Module):
         return not before
 
     def _warn(self, text: str, level: int = 3) -> None:
-        if text not in self._warned:
+        if text not in self._warned and not torch.compiler.is_compiling():  # compiled code cannot warn
             self._warned.add(text)
             warnings.warn(text, stacklevel=level)
 

@@ -139,23 +139,23 @@ class MixPoint:
 
     def _hook(self, module: nn.Module, args: Any, output: Any) -> Any:
         mix = self.current(module, output)
-        return output if mix is None else with_feature(output, blend(self.checked(output, mix), mix))
+        return output if mix is None else with_feature(output, blend(self.checked(output, len(mix.partner)), mix))
 
     def current(self, module: nn.Module, output: Any) -> Mix | None:
         """The mix to apply now, to this output."""
         return self.mix
 
-    def checked(self, output: Any, mix: Mix) -> Tensor:
-        """The feature in the layer's output if it can be mixed, else a LayerError."""
+    def checked(self, output: Any, labels: int) -> Tensor:
+        """The feature in the layer's output if it can be mixed by so many labels, else a LayerError."""
         feature = feature_of(output)
         if feature is None:
             raise LayerError(
                 f"layer {self.name!r} returns {_kind_of(output)}; choose a layer whose output is one tensor with the "
                 "batch as its first dimension, or a tuple that begins with one and has no other like it"
             )
-        if feature.dim() == 0 or feature.shape[0] != mix.partner.shape[0]:
+        if feature.dim() == 0 or feature.shape[0] != labels:
             raise LayerError(
-                f"layer {self.name!r} returns shape {tuple(feature.shape)} for {mix.partner.shape[0]} labels; "
+                f"layer {self.name!r} returns shape {tuple(feature.shape)} for {labels} labels; "
                 "its first dimension has to be the batch the labels belong to"
             )
         return feature

@@ -29,7 +29,8 @@ def recalibrate(model: nn.Module, batches: Iterable[Any], *, on: On = "auto") ->
     Returns the number of layers recomputed: 0 for a network without batch normalisation, which needs no batches.
 
     Args:
-        model: in any mode, which it keeps; an average of a model that MFW is attached to has MFW attached too.
+        model: in any mode, which it keeps; an average of a model that MFW is attached to has MFW attached too. Layers
+            in evaluation mode within a model in training mode are frozen, and keep their statistics.
         batches: (images, labels), or mappings of the model's arguments; of training data, augmented as in training.
             One epoch is plenty.
         on: "mixed" lets the attached MFW mix the features as in training, "clean" leaves them alone; "auto" is
@@ -67,9 +68,15 @@ def recalibrate(model: nn.Module, batches: Iterable[Any], *, on: On = "auto") ->
             args, kwargs, size = _call(batch, device)
             coming(size)
             with ExitStack() as labelled:
-                for handle in handles if mixed else ():
+                for handle in handles:
+                    if not mixed and handle.labels_argument is None:
+                        continue
                     labels = label_of(batch)  # what is no tensor is refused by MFW
-                    labelled.enter_context(handle(labels.to(device) if isinstance(labels, Tensor) else labels))
+                    labels = labels.to(device) if isinstance(labels, Tensor) else labels
+                    if handle.labels_argument is not None:
+                        kwargs.setdefault(handle.labels_argument, labels)
+                    if mixed:
+                        labelled.enter_context(handle(labels))
                 _run(model, args, kwargs)
             passed += 1
         if not passed:
@@ -78,8 +85,9 @@ def recalibrate(model: nn.Module, batches: Iterable[Any], *, on: On = "auto") ->
 
 
 def batch_norms(model: nn.Module) -> list[_BatchNorm]:
-    """Layers that keep statistics of batches for evaluation."""
-    return [m for m in model.modules() if isinstance(m, _BatchNorm) and m.running_mean is not None]
+    """Layers that keep statistics of batches for evaluation, but for those that are frozen in a model that trains."""
+    found = [m for m in model.modules() if isinstance(m, _BatchNorm) and m.running_mean is not None]
+    return [m for m in found if m.training or not model.training]
 
 
 @contextmanager
@@ -105,10 +113,13 @@ def averaged_statistics(model: nn.Module) -> Iterator[Callable[[int], None]]:
         seen[layer] += size
         layer.momentum = size / seen[layer]
 
+    frozen = [m for m in model.modules() if isinstance(m, _BatchNorm) and model.training and not m.training]
     hooks = [layer.register_forward_pre_hook(weigh) for layer in layers]
     try:
         with kept_modes(model), torch.no_grad():
             model.train()
+            for layer in frozen:
+                layer.eval()
             for layer in layers:
                 mean, var = _statistics(layer)
                 mean.zero_()  # what a momentum of 1 multiplies by 0 must not be infinite

@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 import torch.nn.functional as F
+from torch import Tensor
 
 from .attaching import Attachment
 from .errors import ConfigError, LayerError
@@ -32,7 +33,8 @@ class MFWTrainerMixin:
     Args:
         mfw: made from the training images per class; None for none.
         layer: name of the layer within the model, as `procrustean.layers.suggest` lists; needed with `mfw`.
-        drw: class weights of the cross-entropy by epoch: DRW(counts, args.num_train_epochs); None for none.
+        drw: class weights of the cross-entropy by epoch: DRW(counts, args.num_train_epochs), or by step where
+            args.max_steps sets the length: DRW(counts, args.max_steps); None for none.
     """
 
     mfw_handle: Attachment | None = None
@@ -91,11 +93,23 @@ class MFWTrainerMixin:
             return super().compute_loss(model, inputs, return_outputs=return_outputs, **kwargs)  # type: ignore[misc]
         outputs = model(**{name: value for name, value in inputs.items() if name != "labels"})
         logits = outputs["logits"] if isinstance(outputs, dict) else outputs[0]
-        state: Any = self.state  # type: ignore[attr-defined]
-        # Not by calling it, which looks for epochs that were counted wrongly: the Trainer counts from 0.
-        weights = self.drw.in_force(state.epoch or 0).to(logits.device)
+        weights = self._class_weights(self.drw).to(logits.device)
         loss = F.cross_entropy(logits.float(), inputs["labels"], weight=weights)
         return (loss, outputs) if return_outputs else loss
+
+    def _class_weights(self, drw: DRW) -> Tensor:
+        trainer: Any = self
+        args, state = trainer.args, trainer.state
+        by_steps = args.max_steps > 0
+        length = args.max_steps if by_steps else args.num_train_epochs
+        if drw.epochs != length:
+            unit, name = ("steps", "max_steps") if by_steps else ("epochs", "num_train_epochs")
+            raise ConfigError(
+                f"DRW(counts, {drw.epochs}) received for a training of {length} {unit}, by which its weights would set "
+                f"in at the wrong time; give drw=DRW(counts, args.{name})"
+            )
+        # Not by calling it, which looks for epochs that were counted wrongly: the Trainer counts from 0.
+        return drw.in_force(state.global_step if by_steps else state.epoch or 0)
 
     def _attach(self, model: Any) -> None:
         if self.mfw is not None and self.mfw_layer is not None:

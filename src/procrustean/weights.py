@@ -13,6 +13,7 @@ from typing import SupportsFloat, SupportsInt
 import torch
 from torch import Tensor, nn
 
+from .constants_of_modules import HoldsConstants
 from .counts import checked_counts
 from .errors import ConfigError, DataError
 from .label_range import check_label_range
@@ -121,7 +122,7 @@ def deferred(counts: Sequence[int], drw: bool, *, start: float = 0.8, beta: floa
     return DeferredWeights(effective_number(counts, beta), start) if drw else None
 
 
-class DRW(nn.Module):
+class DRW(HoldsConstants):
     """Deferred re-weighting (Cao et al. 2019) for any loop: the class weights of an epoch.
 
         drw = DRW(counts, epochs=200).to(device)
@@ -148,8 +149,8 @@ class DRW(nn.Module):
         if not (isinstance(epochs, SupportsFloat) and 0 < epochs < math.inf):
             raise ConfigError(f"epochs = {epochs!r} received; give the length of the training, in epochs or steps")
         self.epochs, self.first = epochs, first_deferred(start, epochs)
-        # Not persistent: a model that holds a DRW keeps the state-dict keys it has without it.
-        self.register_buffer("weights", effective_number(checked_counts(counts), beta), persistent=False)
+        checked = checked_counts(counts)
+        self.hold("weights", lambda: effective_number(checked, beta))
 
     def forward(self, epoch: float) -> Tensor:
         """Class weights [C] of an epoch (or step) counted from 0: ones until DRW sets in; they sum to C."""

@@ -232,3 +232,31 @@ def test_after_an_error_another_module_is_trained(convolutions: Make, trainer: C
     assert not attachments(broken)
     trainer(callback).fit(mended, loader())
     assert mended.mixed == [True] * 4
+
+
+class OwnOptimisation(Module):
+    """Optimises by itself; `unused` is never called."""
+
+    def __init__(self, net: nn.Module) -> None:
+        super().__init__(net)
+        self.unused = nn.Linear(2, 2)
+        self.automatic_optimization = False
+
+    def training_step(self, batch: Any, batch_idx: int) -> None:
+        self.manual_backward(super().training_step(batch, batch_idx))
+
+
+def test_a_module_that_optimises_by_itself(convolutions: Make, trainer: Callable[..., Any]) -> None:
+    module = OwnOptimisation(convolutions())
+    trainer(MFWCallback(MFW(COUNTS), "net.layer1")).fit(module, loader())
+    assert module.mixed == [True] * 4
+    with pytest.raises(LayerError, match="layer 'unused' has MFW attached but was not called"):
+        trainer(MFWCallback(MFW(COUNTS), "unused")).fit(OwnOptimisation(convolutions()), loader())
+
+
+def test_tuning_leaves_callbacks_out(convolutions: Make, trainer: Callable[..., Any]) -> None:
+    module = Module(convolutions())
+    module.lr = 0.05
+    tuner = pytest.importorskip("lightning.pytorch.tuner").Tuner(trainer(MFWCallback(MFW(COUNTS), "net.layer1")))
+    with pytest.raises(LayerError, match=r"got no labels; Lightning leaves callbacks out while it tunes.*of its own"):
+        tuner.lr_find(module, loader(), num_training=3)

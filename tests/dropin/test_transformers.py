@@ -180,3 +180,20 @@ def test_a_batch_without_labels(trainer: Callable[..., Any]) -> None:
     made.model.train()
     with pytest.raises(LayerError, match=r"a batch without 'labels' received \(it has pixel_values\)"):
         made.compute_loss(made.model, {"pixel_values": torch.randn(2, 3, 16, 16)})
+
+
+@pytest.mark.parametrize(("settings", "length"), [({"epochs": 2}, "2 epochs"), ({"max_steps": 3}, "3 steps")])
+def test_drw_of_another_length_than_the_training(
+    settings: dict[str, Any], length: str, trainer: Callable[..., Any]
+) -> None:
+    made = trainer(drw=DRW(COUNTS, epochs=10), **settings)
+    with pytest.raises(ConfigError, match=rf"DRW\(counts, 10\) received for a training of {length}"):
+        made.train()
+
+
+def test_drw_by_steps_where_these_set_the_length(trainer: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    drw, asked = DRW(COUNTS, epochs=5), []
+    in_force = drw.in_force
+    monkeypatch.setattr(drw, "in_force", lambda step: asked.append(step) or in_force(step))
+    trainer(drw=drw, max_steps=5).train()
+    assert asked == [0, 1, 2, 3, 4]

@@ -366,3 +366,33 @@ def test_loading_every_item_for_its_label_is_told_where_it_takes_long(monkeypatc
         assert class_counts(Slow(clock)) == (4, 4, 4)
     assert len(told) == 1
     assert told[0].filename == __file__
+
+
+class WithTargets(Dataset[tuple[int, int]]):
+    """Items of a data set of torchvision: `targets` beside the items, which a `target_transform` changes."""
+
+    def __init__(self, targets: list[Any], change: Callable[[Any], int] | None = None, items: int = 0) -> None:
+        self.targets, self.target_transform = targets, change
+        self.items = items or len(targets)
+
+    def __len__(self) -> int:
+        return self.items
+
+    def __getitem__(self, index: int) -> tuple[int, int]:
+        label = self.targets[index]
+        return index, label if self.target_transform is None else self.target_transform(label)
+
+
+@pytest.mark.parametrize(
+    ("change", "wanted"),
+    [(None, (5, 2, 1)), (lambda label: 2 - label, (1, 2, 5)), (lambda label: int(label > 0), (5, 3))],
+)
+def test_labels_are_those_that_the_items_have(change: Callable[[Any], int] | None, wanted: tuple[int, ...]) -> None:
+    data = WithTargets([0] * 5 + [1] * 2 + [2], change)
+    assert class_counts(data) == wanted == class_counts([label for _, label in data])
+
+
+@pytest.mark.parametrize("entries", [["cat", "dog"], [0] * 9])
+def test_targets_that_are_not_one_for_each_item(entries: list[Any]) -> None:
+    with pytest.raises(DataError, match=rf"of 5 items received, whose \.targets has {len(entries)} entries"):
+        class_counts(WithTargets(entries, items=5))

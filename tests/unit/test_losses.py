@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional as F
 
 from procrustean import losses
@@ -39,6 +39,16 @@ def scores(size: int = ROWS, classes: int = 4, seed: int = 0) -> tuple[Tensor, T
     generator = torch.Generator().manual_seed(seed)
     logits = torch.randn(size, classes, generator=generator)
     return logits, torch.randint(classes, (size,), generator=generator)
+
+
+def constants(loss: nn.Module) -> dict[str, Tensor]:
+    """What a loss holds for each class; of one that weights another, of both."""
+    return {
+        f"{path}.{name}": getattr(module, name)
+        for path, module in loss.named_modules()
+        if isinstance(module, Loss)
+        for name in module._constants
+    }
 
 
 def cross_entropy_of(change: Callable[[Tensor, int, int], Tensor]) -> Reference:
@@ -246,8 +256,17 @@ class TestEveryLoss:
     def test_no_keys_in_the_state_dict_yet_it_moves(self, loss: Case) -> None:
         made = loss.make(reduction="mean")
         assert list(made.state_dict()) == []
-        assert all(buffer.device.type == "meta" for buffer in made.to("meta").buffers())
-        assert (len(list(made.buffers())) > 0) == (made.classes is not None)
+        assert all(held.is_meta for held in constants(made.to("meta")).values())
+        assert (len(constants(made)) > 0) == (made.classes is not None)
+
+    @every_loss
+    def test_a_model_that_is_built_without_memory_and_filled_later(self, loss: Case) -> None:
+        wanted = constants(loss.make(reduction="mean"))
+        with torch.device("meta"):
+            made = nn.Sequential(nn.Linear(3, 4), loss.make(reduction="mean"))
+        found = constants(made.to_empty(device="cpu")[1])
+        assert list(found) == list(wanted)
+        assert all(torch.equal(found[name], wanted[name]) for name in wanted)
 
     @every_loss
     def test_labels_of_any_integer_type(self, loss: Case) -> None:

@@ -132,6 +132,13 @@ class TestStrength:
         assert MFW([10, 10, 5], strength=[0.5, 0.25, 0.0]).strength.tolist() == [0.5, 0.25, 0.0]
         assert MFW([10, 5], strength=torch.tensor([0.5, 0.0])).strength.tolist() == [0.5, 0.0]
 
+    def test_a_model_that_is_built_without_memory_and_filled_later(self) -> None:
+        with torch.device("meta"):
+            model = torch.nn.Sequential(torch.nn.Linear(2, 4), MFW([500, 400, 20, 10]))
+        filled, wanted = model.to_empty(device="cpu")[1], MFW([500, 400, 20, 10])
+        assert torch.equal(filled.strength, wanted.strength)
+        assert torch.equal(filled.quantiles, wanted.quantiles)
+
     def test_nothing_is_kept_in_the_state_dict(self) -> None:
         model = nn.ModuleDict({"layer": nn.Linear(2, 2), "mfw": MFW(C10_STEP)})
         assert list(model.state_dict()) == ["layer.weight", "layer.bias"]

@@ -42,6 +42,17 @@ class Convolutions(nn.Module):
         return self.head(self.last(z).mean((2, 3)))
 
 
+class Labelled(nn.Module):
+    """A model that is called with its labels and returns its loss; a random part follows the layer that is mixed."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.body, self.dropout = made(), nn.Dropout(0.5)
+
+    def forward(self, x: Tensor, labels: Tensor) -> Tensor:
+        return F.cross_entropy(self.dropout(self.body(x)), labels)
+
+
 def made(recompute: bool = False) -> Convolutions:
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
@@ -184,6 +195,46 @@ class TestLoop:
         with handle(y):  # where MFW changes nothing anyway
             pass
 
+    @pytest.mark.parametrize("gradients_off", [False, True])
+    def test_a_layer_that_is_frozen_in_a_model_that_trains(self, gradients_off: bool) -> None:
+        model, (x, y) = made(), next(batches(1))
+        handle = MFW(COUNTS).attach(model, "middle")
+        model.middle.eval()
+
+        def one_step() -> None:
+            with handle(y), torch.set_grad_enabled(not gradients_off):
+                model(x)
+
+        with pytest.raises(LayerError, match="is in evaluation mode, where MFW changes nothing, but has labels"):
+            one_step()
+
+    def test_training_mode_that_comes_after_the_labels(self) -> None:
+        model, (x, y) = made().eval(), next(batches(1))
+        handle = MFW(COUNTS).attach(model, "middle")
+        with pytest.raises(LayerError, match=r"call model\.train\(\) before `with handle\(labels\)`"), handle(y):
+            model.train()(x)
+
+    @pytest.mark.parametrize("number", [0, 1, 3])
+    def test_labels_of_another_number_of_samples(self, number: int) -> None:
+        model, (x, y) = made(), next(batches(1))
+        handle = MFW(COUNTS).attach(model, "middle")
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", message="a batch of one sample")
+            with pytest.raises(LayerError, match=f"for {number} labels"), handle(y[:number]):
+                model(x)
+
+    def test_predictions_of_a_teacher_in_training_mode(self) -> None:
+        model, (x, _) = made(), next(batches(1))
+        MFW(COUNTS).attach(model, "middle")
+        with torch.no_grad(), pytest.raises(LayerError, match=r"a teacher or .*`with handle\.suspended\(\)`"):
+            model(x)
+
+    def test_a_shared_layer_by_its_second_name(self) -> None:
+        model, (x, y) = made(), next(batches(1))
+        model.again = model.middle
+        with MFW(COUNTS).attach(model, "again")(y):
+            model(x)
+
     def test_a_number_in_place_of_a_generator(self) -> None:
         model, (_, y) = made(), next(batches(1))
         handle = MFW(COUNTS).attach(model, "middle")
@@ -298,6 +349,13 @@ class TestCompiled:
         twin = made()
         twin.load_state_dict(model.state_dict())
         assert torch.equal(compiled(x), twin.eval()(x))
+
+    def test_a_last_batch_of_one_sample_in_a_whole_graph(self) -> None:
+        mfw = MFW(COUNTS)
+        compiled = torch.compile(lambda z, labels: mfw(z, labels) * 2, fullgraph=True, backend="eager")
+        for size in (8, 1):
+            z = torch.randn(size, 3)
+            assert compiled(z, torch.zeros(size, dtype=torch.long)).shape == z.shape
 
     def test_missing_labels_are_noticed(self) -> None:
         model, (x, _) = made(), next(batches(1))
@@ -456,6 +514,32 @@ class TestCheckpointing:
         with handle(y):
             loss = F.cross_entropy(model(x), y)
         loss.backward()
+
+    def test_a_whole_model_that_is_called_with_its_labels(self) -> None:
+        found = []
+        for recompute in (False, True):
+            model, (x, y) = Labelled(), next(batches(1))
+            MFW(COUNTS).attach(model, "body.middle", labels="labels")
+            torch.manual_seed(3)
+            loss = checkpoint(model, x, y, use_reentrant=False) if recompute else model(x, y)
+            loss.backward()
+            found.append(gradients(model))
+        torch.testing.assert_close(*found)
+
+    def test_a_generator_of_which_the_recomputation_would_draw_anew(self) -> None:
+        mfw, (_, y), generator = MFW(COUNTS), next(batches(1)), seeded(3)
+        mixed = checkpoint(mfw, torch.randn(8, 4, requires_grad=True).exp(), y, generator, use_reentrant=False)
+        with pytest.raises(ConfigError, match="would draw other numbers from that generator"):
+            mixed.exp().sum().backward()
+
+    def test_a_copy_knows_nothing_of_passes_left_unmixed(self) -> None:
+        model, (x, y) = made(recompute=True), next(batches(1))
+        handle = MFW(COUNTS).attach(model, "middle")
+        with handle.suspended():
+            model(x)
+        twin = copy.deepcopy(model)
+        with attachments(twin)["middle"](y):
+            F.cross_entropy(twin(x), y).backward()
 
     def test_several_batches_without_checkpointing_are_fine(self) -> None:
         model = made()

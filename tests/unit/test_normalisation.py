@@ -197,3 +197,28 @@ def test_a_mapping_of_other_names_than_those_of_the_arguments_is_told() -> None:
     model = nn.Sequential(nn.Linear(2, 3), nn.BatchNorm1d(3))
     with pytest.raises(DataError, match=r"a batch of image, label \(.*the names have to be those of its arguments"):
         recalibrate(model, [{"image": torch.randn(4, 2), "label": torch.zeros(4)}])
+
+
+def test_frozen_statistics_stay_in_a_model_that_trains(batches: Batches) -> None:
+    model = nn.Sequential(nn.Conv2d(3, 4, 1), nn.BatchNorm2d(4), nn.Conv2d(4, 4, 1), nn.BatchNorm2d(4))
+    model[1].eval()
+    frozen, other = model[1].running_mean.clone(), model[3].running_mean.clone()
+    assert recalibrate(model, batches) == 1
+    assert torch.equal(model[1].running_mean, frozen)
+    assert not torch.equal(model[3].running_mean, other)
+    assert (model[1].training, model[3].training) == (False, True)
+    assert recalibrate(model.eval(), batches) == 2  # of a model that is not in training nothing can be called frozen
+    assert not torch.equal(model[1].running_mean, frozen)
+
+
+class NeedsLabels(Model):
+    def forward(self, images: Tensor, labels: Tensor) -> Tensor:  # type: ignore[override]
+        return super().forward(images, labels)
+
+
+@pytest.mark.parametrize("on", ["mixed", "clean"])
+@pytest.mark.filterwarnings("ignore:statistics recomputed on clean batches")
+def test_a_model_that_cannot_be_called_without_its_labels(on: Any, batches: Batches) -> None:
+    model = NeedsLabels()
+    MFW(COUNTS).attach(model, "layer1", labels="labels")
+    assert recalibrate(model, batches, on=on) == 1

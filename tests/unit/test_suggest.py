@@ -379,6 +379,24 @@ def test_layers_of_sequences_that_have_the_batch_second_are_named() -> None:
     assert "Left out" not in str(whole)
 
 
+class TokensFirst(nn.Module):
+    """Pixels as tokens, with the batch second from the first layer on: only the scores have it first."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.embedding = nn.Linear(3, 16)
+        self.encoder = nn.TransformerEncoder(nn.TransformerEncoderLayer(16, 2, 32), 2, enable_nested_tensor=False)
+        self.head = nn.Linear(16, 4)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.head(self.encoder(self.embedding(x.flatten(2).permute(2, 0, 1))).mean(0))
+
+
+def test_the_scores_are_not_suggested_where_nothing_else_has_the_batch_first() -> None:
+    with pytest.raises(LayerError, match=r"second dimension of what embedding, encoder return,.*batch_first=True"):
+        suggest(TokensFirst(), torch.randn(2, 3, 4, 4))
+
+
 def test_a_model_that_wants_more_than_images_is_told() -> None:
     class WithLabels(nn.Module):
         def forward(self, images: Tensor, labels: Tensor) -> Tensor:

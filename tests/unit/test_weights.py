@@ -238,6 +238,14 @@ class TestDRW:
             torch.testing.assert_close(drw.weighted_mean(losses, labels, epoch), wanted)
         torch.testing.assert_close(drw.weighted_mean(losses, labels, 0), losses.mean())
 
+    def test_a_model_that_is_built_without_memory_and_filled_later(self) -> None:
+        with torch.device("meta"):
+            model = torch.nn.Sequential(torch.nn.Linear(2, 3), DRW(self.COUNTS, 10))
+        assert torch.equal(model.to_empty(device="cpu")[1](9), DRW(self.COUNTS, 10)(9))
+
+    def test_a_change_of_precision_and_back_loses_nothing(self) -> None:
+        assert torch.equal(DRW(self.COUNTS, 10).half().float()(9), DRW(self.COUNTS, 10)(9))
+
     def test_it_leaves_no_trace_in_a_state_dict(self) -> None:
         assert not DRW(self.COUNTS, 10).state_dict()
 

@@ -7,8 +7,9 @@ from typing import Literal
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import Tensor
 
+from ..constants_of_modules import HoldsConstants
 from ..errors import DataError, one_of
 from ..label_range import check_label_range
 from ..widening import widened
@@ -20,7 +21,7 @@ Reduction = Literal["mean", "none"]
 NO_LABEL = -(2**62)
 
 
-class Loss(nn.Module):
+class Loss(HoldsConstants):
     """A loss of scores [B, C] and class indices [B]; a subclass says what each sample costs.
 
     Args:
@@ -40,6 +41,7 @@ class Loss(nn.Module):
     def forward(self, logits: Tensor, labels: Tensor, *uniforms: Tensor) -> Tensor:
         """The loss, a scalar or [B]; logits are [B, C], labels integers [B], uniforms those of `draws`."""
         self.check(logits, labels)
+        self.follow(logits.device)
         losses = self.per_sample(widened(logits), labels.long(), *uniforms)
         return losses.mean() if self.reduction == "mean" else losses
 

@@ -45,7 +45,7 @@ class ClassBalanced(Loss):
         one_of("form", form, ("softmax", "sigmoid", "focal"))
         if gamma is not None and form != "focal":
             raise ConfigError(f"gamma = {gamma!r} received with form = {form!r}; only form 'focal' has a focus")
-        self.register_buffer("weights", effective_number(counts, beta), persistent=False)
+        self.hold("weights", lambda: effective_number(counts, beta))
         self.unweighted: Loss
         if form == "softmax":
             self.unweighted = CrossEntropy(reduction="none")

@@ -45,7 +45,7 @@ class LabelAwareSmoothing(Loss):
         least, span = min(checked), max(checked) - min(checked)
         heights = [math.sin(math.pi / 2 * (n - least) / span) if span else 1.0 for n in checked]
         smoothing = [tail + (head - tail) * height for height in heights]
-        self.register_buffer("smoothing", torch.tensor(smoothing, dtype=torch.float32), persistent=False)
+        self.hold("smoothing", lambda: torch.tensor(smoothing, dtype=torch.float32))
 
     def per_sample(self, logits: Tensor, labels: Tensor) -> Tensor:
         log_p = logits.log_softmax(1)

@@ -45,7 +45,7 @@ class LDAM(CrossEntropy):
             raise ConfigError(f"max_margin = {max_margin!r}, scale = {scale!r} received; need >= 0 and > 0")
         checked = checked_counts(counts)
         margins = [max_margin * (min(checked) / n) ** 0.25 for n in checked]
-        self.register_buffer("margins", torch.tensor(margins, dtype=torch.float32), persistent=False)
+        self.hold("margins", lambda: torch.tensor(margins, dtype=torch.float32))
         self.scale = scale
 
     def per_sample(self, logits: Tensor, labels: Tensor) -> Tensor:

@@ -45,7 +45,7 @@ class SEQL(CrossEntropy):
             raise ConfigError(f"lam = {lam!r} received; it is a share of all images, in [0, 1], not a number of them")
         checked = checked_counts(counts)
         rare = [n < lam * sum(checked) for n in checked]
-        self.register_buffer("rare", torch.tensor(rare), persistent=False)
+        self.hold("rare", lambda: torch.tensor(rare))
         self.gamma = gamma
         self.draws = {"seql": (len(checked),)}
 

@@ -43,8 +43,8 @@ class VS(CrossEntropy):
         most, total = max(checked), sum(checked)
         temperatures = [(most / n) ** gamma for n in checked]
         shifts = [tau * math.log(n / total) for n in checked]
-        self.register_buffer("temperatures", torch.tensor(temperatures, dtype=torch.float32), persistent=False)
-        self.register_buffer("shifts", torch.tensor(shifts, dtype=torch.float32), persistent=False)
+        self.hold("temperatures", lambda: torch.tensor(temperatures, dtype=torch.float32))
+        self.hold("shifts", lambda: torch.tensor(shifts, dtype=torch.float32))
 
     def per_sample(self, logits: Tensor, labels: Tensor) -> Tensor:
         return super().per_sample(logits / self.temperatures + self.shifts, labels)
