@@ -133,7 +133,7 @@ class MFW(HoldsConstants):
         if generator is not None and recomputes():
             raise ConfigError(
                 "gradient checkpointing calls mfw(z, labels, generator) a second time, which would draw other numbers "
-                "from that generator than the first; leave the generator out, call it outside of the checkpointed part, "
+                "from that generator than the first; leave the generator out, call it outside the checkpointed part, "
                 "or attach MFW to the layer: handle = mfw.attach(model, layer)"
             )
         mix = self.sample(labels, generator)
