@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from .call_errors import call_mismatch
 from .errors import DataError
 from .mixing import feature_of
 from .module_modes import kept_modes
@@ -44,13 +45,14 @@ class ForwardTrace:
                 model.eval()
                 model(*args, **kwargs)
         except (TypeError, ValueError, IndexError, RuntimeError) as error:
-            shapes = [tuple(value.shape) for value in (*args, *kwargs.values()) if isinstance(value, Tensor)]
-            if isinstance(error, TypeError) and "argument" in str(error):
+            if (why := call_mismatch(model, args, kwargs)) is not None:
                 raise DataError(
-                    f"{type(model).__name__} cannot be called with this example alone ({error}); give all that it is "
+                    f"{type(model).__name__} cannot be called with this example alone ({why}); give all that it is "
                     "called with: a tuple of its arguments, or a mapping of their names"
                 ) from error
-            if max(map(len, shapes)) > 3:  # images with a batch: something else is wrong
+            shapes = [tuple(value.shape) for value in (*args, *kwargs.values()) if isinstance(value, Tensor)]
+            # Types inside a model are its own matter, and so are errors with images that have a batch.
+            if isinstance(error, TypeError) or max(map(len, shapes)) > 3:
                 raise
             raise DataError(
                 f"{type(model).__name__} cannot be run on an example of shape {', '.join(map(str, shapes))} ({error}); "

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from .attaching import attachments
+from .call_errors import call_mismatch
 from .counting import label_of
 from .errors import ConfigError, DataError, LayerError
 from .module_modes import kept_modes
@@ -148,11 +149,13 @@ def _run(model: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> 
     try:
         model(*args, **kwargs)
     except TypeError as error:
-        if not (kwargs and "argument" in str(error)):
+        why = call_mismatch(model, args, kwargs)
+        if why is None:  # the matter of something inside the model
             raise
+        given = f"a batch of {', '.join(kwargs)}" if kwargs else "images alone"
         raise DataError(
-            f"the model cannot be called with a batch of {', '.join(kwargs)} ({error}); the names have to be those of "
-            "its arguments, or give (images, labels)"
+            f"the model cannot be called with {given} ({why}); give batches as mappings of the arguments that it is "
+            "called with, by their names"
         ) from error
 
 

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import os
+import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
@@ -127,6 +131,70 @@ def test_convolutions_are_computed_as_usual(place: Any, name: str, own: object) 
     finally:
         setattr(place, name, before)
     assert torch.backends.cudnn.allow_tf32
+
+
+#: What programs set before a run, and after it.
+BEFORE = [
+    "",
+    "b.fp32_precision = 'ieee'",
+    "b.fp32_precision = 'tf32'",
+    "b.fp32_precision = 'bf16'",
+    "b.cudnn.fp32_precision = 'ieee'",
+    "b.mkldnn.fp32_precision = 'bf16'",
+    "b.cudnn.conv.fp32_precision = 'ieee'",
+    "b.mkldnn.conv.fp32_precision = 'bf16'",
+    "b.cudnn.allow_tf32 = False",
+    "b.fp32_precision = 'ieee'; b.cudnn.conv.fp32_precision = 'tf32'",
+    "b.fp32_precision = 'ieee'; b.cuda.matmul.fp32_precision = 'tf32'",
+    "torch.set_float32_matmul_precision('medium')",
+]
+AFTER = ["", "b.fp32_precision = 'ieee'", "b.fp32_precision = 'tf32'", "b.fp32_precision = 'none'"]
+#: Reads the settings after both, without a run between them and with one, each in a process whose settings are fresh.
+COMPARE = """
+import itertools, json, os, sys, torch
+from procrustean.runs.ambient import undisturbed
+
+b = torch.backends
+before, after = json.loads(sys.argv[1])
+
+def asked(read):
+    try:
+        return read()
+    except RuntimeError:  # the older names, where newer ones contradict them
+        return None
+
+def settings():
+    parts = (b, b.cudnn, b.cudnn.conv, b.cudnn.rnn, b.cuda.matmul, b.mkldnn, b.mkldnn.conv, b.mkldnn.matmul)
+    older = asked(lambda: b.cudnn.allow_tf32), asked(torch.get_float32_matmul_precision)
+    return [*(part.fp32_precision for part in parts), *older]
+
+def settings_after(before, after, runs):
+    read, write = os.pipe()
+    if not os.fork():
+        exec(before)
+        during = None
+        for _ in range(runs):
+            with undisturbed():
+                convolutions = b.cudnn.conv.fp32_precision, b.mkldnn.conv.fp32_precision
+                during = *convolutions, asked(torch.get_float32_matmul_precision)
+        exec(after)
+        os.write(write, json.dumps([during, settings()]).encode())
+        os._exit(0)
+    os.wait()
+    return json.loads(os.read(read, 10_000))
+
+for first, then in itertools.product(before, after):
+    (_, without), (during, found) = (settings_after(first, then, runs) for runs in (0, 1))
+    assert found == without, f"{first!r}, a run, {then!r}: {found}, and without the run {without}"
+    assert during == ["tf32", "none", "highest"], f"{first!r}: {during} in the run"
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="settings of torch are fresh in new processes alone")
+def test_settings_of_float32_are_after_a_run_what_they_would_be_without() -> None:
+    command = [sys.executable, "-W", "ignore", "-c", COMPARE, json.dumps([BEFORE, AFTER])]
+    compared = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert compared.returncode == 0, compared.stderr
 
 
 @pytest.mark.parametrize("deterministic", [False, True])

@@ -281,10 +281,11 @@ def test_data_that_cannot_be_loaded_are_no_failure_of_the_run(npz: Path, work: C
     report = work(seeds=2, recorder=recorder)
     assert len(report.errors) == 6
     (error,) = set(report.errors.values())
+    first = next(iter(report.errors))
     # What many runs share is said once while they are tried, and not for each of them.
     assert recorder.said == [
-        f"{next(iter(report.errors))} failed: {error}",
-        "further runs fail for the same reason; they are named at the end",
+        f"{first} failed: {error}",
+        f"further runs fail for the same reason as {first}; they are named at the end",
     ]
     npz.write_bytes(content)
     assert work().finished == 3

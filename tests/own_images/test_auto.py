@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from PIL import Image
 
 from procrustean import export, fit, load_model
 from procrustean.advice import cost
@@ -20,6 +21,7 @@ from procrustean.config import RunConfig
 from procrustean.engine.claims import Claim, RunInUse
 from procrustean.errors import ConfigError, Diverged, RunError
 from procrustean.runs import auto
+from procrustean.runs import full_length as full_length_of
 from procrustean.runs.auto_choice import Candidate, worth_of
 
 Call = Callable[..., Any]
@@ -173,6 +175,35 @@ def test_what_was_shortened_can_be_trained_at_full_length(
     unlimited = call(*arguments[:5], "enough", *arguments[6:], "--epochs", "1")
     assert "instead of" not in unlimited.err
     assert "full length" not in unlimited.err
+
+
+@pytest.mark.parametrize("budget", [900.0, 0.1])
+def test_the_full_length_is_what_its_command_trains(
+    budget: float, colours: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a GPU, where the size of the images goes by the time too."""
+    for path in (colours / "train").rglob("*.png"):
+        photo = tmp_path / "photos" / path.parent.name / path.name
+        photo.parent.mkdir(parents=True, exist_ok=True)
+        with Image.open(path) as small:
+            small.resize((140, 140)).save(photo)
+    unlimited, limited = (cost.Machine("cuda", 2, seconds) for seconds in (900.0, budget))
+    monkeypatch.setattr(full_length_of, "this_machine", lambda *settings, **more: unlimited)
+    asked = RunConfig(str(tmp_path / "photos"), method="auto")
+    plan = planned(asked, machine=limited)
+    full = full_length_of.full_length(asked, plan)
+    command = replace(asked, method="erm", hold_out=plan.config.hold_out)
+    trained = planned(command, machine=unlimited).config
+    if budget == unlimited.budget:
+        assert full is None
+        return
+    assert full is not None
+    assert (full.net, full.size, full.epochs) == (trained.net, trained.image_size, trained.epochs)
+    assert (full.net, full.size, plan.config.image_size) == ("resnet18", 128, 32)
+    whole = f"resnet18 at 128 x 128 pixels for {full.epochs} epochs"
+    assert full_length_of.full_text(plan.config, full) == whole
+    shortened = f"resnet32 at 32 x 32 pixels for {plan.config.epochs} epochs instead of {whole}, to fit into 1 minute"
+    assert full_length_of.shortened_text(plan.config, full, 1) == shortened
 
 
 def test_no_time_at_all(colours: Path, tmp_path: Path) -> None:

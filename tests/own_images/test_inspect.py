@@ -22,6 +22,7 @@ from procrustean.advice.planning import planned
 from procrustean.config import RunConfig
 from procrustean.data import duplicates
 from procrustean.data.imageset import ImageSet, Splits
+from procrustean.engine import slow_steps
 from procrustean.inspecting import inspect as inspecting
 from procrustean.inspecting import text as wording
 from procrustean.inspecting import timing
@@ -124,7 +125,10 @@ def test_none_that_can_be_used_are_named_too(colours: Path, tmp_path: Path, call
         ("small", 2, 20.0, "about 6 min 0 s on this CPU with 2 threads, at 20 images a second as of now"),
     ],
 )
-def test_one_time_is_told_and_why_it_is_long(net: str, threads: int, speed: float, expected: str) -> None:
+def test_one_time_is_told_and_why_it_is_long(
+    net: str, threads: int, speed: float, expected: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(slow_steps, "others_compute", lambda threads: True)
     told = wording.time_text(6000, net, replace(CPU, threads_set=threads), speed, usual=250.0)
     assert told.startswith(expected)
     if "That is" in expected:
@@ -132,6 +136,9 @@ def test_one_time_is_told_and_why_it_is_long(net: str, threads: int, speed: floa
         assert told.endswith("until they are done, write OMP_NUM_THREADS=1 before the command")
     else:
         assert told == expected
+    monkeypatch.setattr(slow_steps, "others_compute", lambda threads: False)
+    told = wording.time_text(6000, net, replace(CPU, threads_set=threads), speed, usual=250.0)
+    assert "other programs" not in told, "some networks are slow on idle machines"
 
 
 def test_without_splits_it_says_what_would_be_set_aside(colours: Path, tmp_path: Path) -> None:

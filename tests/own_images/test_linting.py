@@ -192,6 +192,26 @@ def test_images_under_several_labels_are_named(folder: Path) -> None:
     assert found.endswith("; and 2 more, which procrustean inspect finds. Keep each under the right one")
 
 
+def test_of_many_under_several_labels_each_label_is_named(folder: Path) -> None:
+    original = folder / "train" / "green" / "001.png"
+    for number in range(6):
+        shutil.copy(original, folder / "train" / "green" / f"again{number}.png")
+    shutil.copy(original, folder / "train" / "red" / "wrong.png")
+    (found,) = findings(folder)
+    assert found.endswith(
+        ": train/green/001.png as green, train/green/again0.png as green, train/green/again1.png as green, "
+        "train/red/wrong.png as red and 4 more. Keep it under the right one"
+    )
+
+
+def test_images_under_several_labels_have_the_names_of_today(folder: Path) -> None:
+    wrong = folder / "train" / "green" / "wrong.png"
+    shutil.copy(folder / "train" / "red" / "001.png", wrong)
+    assert "train/green/wrong.png as green" in findings(folder)[0]
+    wrong.rename(wrong.with_name("xenon.png"))
+    assert "train/green/xenon.png as green" in findings(folder)[0]
+
+
 def test_arrays_under_several_labels_are_counted(folder: Path) -> None:
     sets = {"train": pictures((60, 30)), "test": pictures((6, 6), 1)}
     sets["train"].images[65] = sets["train"].images[0]

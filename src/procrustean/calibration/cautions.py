@@ -84,8 +84,8 @@ def unseen_in_doubt(calibration: Calibration, classes: Sequence[str], prior: Pri
     share = 100 * sum(shares[name] for name in names)
     return (
         f"no images were held out of {some_names(names)}, which the prior takes for {share:.3g} % of the images: how "
-        f"probable they are is a guess from the other classes; {COMPARE}, or give --prior a file with the frequencies "
-        "that are expected"
+        f"probable they are is a guess from the other classes; {COMPARE}, or train with more images of them, so that "
+        "some are held out"
     )
 
 

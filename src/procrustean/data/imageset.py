@@ -138,8 +138,11 @@ class Splits:
 
     @property
     def images_by_class(self) -> dict[str, int]:
-        """Images of each class in all splits together."""
-        counts = np.sum([part.counts for part in (self.train, self.test, self.val) if part is not None], axis=0)
+        """Images of each class in all splits together, counted once where splits share them."""
+        # What is shown in place of test images is among the others.
+        own = [self.train, self.val, None if self.note.startswith(NO_TEST) else self.test]
+        different = {part.hash: part for part in own if part is not None}
+        counts = np.sum([part.counts for part in different.values()], axis=0)
         return {name: int(count) for name, count in zip(self.train.classes, counts, strict=True)}
 
     @cached_property

@@ -6,11 +6,12 @@ from collections.abc import Sequence
 
 from ..report.results import Group, Result, group_results
 from ..report.settings import comparable, setting_of
-from .curves import common_epochs, curves_of
+from .curves import Curves, common_epochs, curves_of
+from .findings import ENOUGH
 
 
 def repeats_of(results: Sequence[Result]) -> list[Group]:
-    """The groups of several runs among them, as far as these have measured epochs in common.
+    """The groups of several runs among them that can be judged together.
 
     Args:
         results: finished runs with what was measured of them; of those with the same settings and seeds the first
@@ -23,5 +24,15 @@ def repeats_of(results: Sequence[Result]) -> list[Group]:
     return [
         group
         for group in groups
-        if len(group.results) > 1 and common_epochs([curves_of(result.record) for result in group.results])
+        if len(group.results) > 1 and judged_together([curves_of(result.record) for result in group.results])
     ]
+
+
+def judged_together(runs: Sequence[Curves]) -> bool:
+    """Whether the mean of several runs tells as much as they do.
+
+    It has only the epochs that all of them have measured. Where these are few, and not all that there are, a verdict on
+    the mean would say that too little was measured of runs that were measured well.
+    """
+    common = common_epochs(runs)
+    return len(common) >= ENOUGH or all(curves.at == common for curves in runs)

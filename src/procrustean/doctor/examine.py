@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from ..cores import usable_cores
+from ..cores import load_average, usable_cores
 from ..memory import available_memory
 from . import gpu, machine, packages
 from .finding import Finding
@@ -25,7 +25,7 @@ def examine(data_dir: Path | None = None) -> list[Finding]:
         *packages.check_python(),
         *gpu.judge(gpu.look()),
         *machine.check_threads(torch.get_num_threads(), usable_cores(), os.environ),
-        *machine.check_load(machine.load_average(), usable_cores(), torch.get_num_threads()),
+        *machine.check_load(load_average(), usable_cores(), torch.get_num_threads()),
         *machine.check_memory(available_memory()),
         *machine.check_disk(Path.cwd()),
         *machine.check_data(data_roots(data_dir)),

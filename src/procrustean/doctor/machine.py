@@ -54,11 +54,6 @@ def check_load(load: float | None, cores: int, threads: int) -> list[Finding]:
     return [note("load", text)]
 
 
-def load_average() -> float | None:
-    """Of the last minute; None where the system does not tell."""
-    return os.getloadavg()[0] if hasattr(os, "getloadavg") else None
-
-
 def check_memory(free: int | None) -> list[Finding]:
     """`free` is in bytes, None where the system does not tell."""
     if free is None:

@@ -164,7 +164,7 @@ def _probabilities(spec: ModelSpec, result: dict[str, Any], prior: str | None) -
         else:
             text += "Their order counts, not their size."
     else:
-        unseen = [markdown(name) for name in never_held_out(found, spec.classes)]
+        unseen = never_held_out(found, spec.classes)
         text = (
             f"Probabilities are calibrated on {found.images} held-out images"
             f"{f', none of them of {_names(unseen)}' * bool(unseen)} (temperature {1 / found.scale:.3f}, tau "

@@ -15,7 +15,7 @@ from ..data.bad_files import NAMED_BY_INSPECT, counted, named, parted
 from ..data.description import printable
 from ..data.duplicates import MOST_COMPARED
 from ..data.listed import OnBadImage
-from ..engine.slow_steps import is_slow
+from ..engine.slow_steps import slowed_by_others
 from ..engine.threads import on_one_thread
 from ..progress.console import command_text, duration_text
 from .survey import Survey, Twins
@@ -41,7 +41,7 @@ def machine_text(machine: Machine) -> str:
 
 
 def time_text(shown: int, net: str, machine: Machine, speed: float, usual: float) -> str:
-    """How long a training takes, by a speed that was measured, and what to do where that is far below the usual one.
+    """How long a training takes, by a speed that was measured, and what to do where other programs make that slow.
 
     Args:
         shown: images that it shows.
@@ -52,8 +52,8 @@ def time_text(shown: int, net: str, machine: Machine, speed: float, usual: float
     """
     time = duration_text(BESIDE_STEPS * shown / speed)
     text = f"about {time} on {machine_text(machine)}, at {speed:,.0f} images a second as of now"
-    shares_work = machine.device == "cpu" and machine.threads > 1 and not on_one_thread(net)
-    if not shares_work or not is_slow(speed, usual):
+    shares_work = machine.device == "cpu" and not on_one_thread(net)
+    if not shares_work or not slowed_by_others(speed, usual, machine.threads):
         return text
     return (
         f"{text}. That is slow, {usual:,.0f} are reckoned with: other programs probably use the cores, and "

@@ -17,8 +17,9 @@ REPEATED = 0.05
 MOST_IMAGES = 20_000
 #: Groups of images under several labels that are named, and images of each.
 NAMED, NAMED_OF_EACH = 3, 4
-#: What was found in sets of images, by their hash: the runs of a grid or a comparison share them.
-_FOUND: dict[str, list[str]] = {}
+#: What was found in sets of images, by their hash and the names of their files, which it tells: the runs of a grid or a
+#: comparison share them.
+_FOUND: dict[tuple[object, ...], list[str]] = {}
 _MOST_KEPT = 16
 
 
@@ -31,12 +32,13 @@ def leaks(prepared: Prepared) -> list[str]:
     present = {name: images for name, images in sets.items() if images is not None}
     if sum(map(len, present.values())) > MOST_IMAGES:
         return []
-    if data.split_hash not in _FOUND:
+    key = (data.split_hash, *(images.names for images in present.values()))
+    if key not in _FOUND:
         if len(_FOUND) >= _MOST_KEPT:
             _FOUND.clear()
         # What is held out here keeps near-duplicates together on purpose: that is no oversampling of the user's.
-        _FOUND[data.split_hash] = _look_at(present, own_validation=not prepared.config.hold_out)
-    return _FOUND[data.split_hash]
+        _FOUND[key] = _look_at(present, own_validation=not prepared.config.hold_out)
+    return _FOUND[key]
 
 
 def _look_at(present: dict[str, ImageSet], *, own_validation: bool) -> list[str]:
@@ -108,7 +110,9 @@ def _contradicting(present: dict[str, ImageSet], groups: Groups) -> list[str]:
     shown = []
     for group in mixed[:NAMED]:
         rows = np.flatnonzero(groups == group)
-        listed = [f"{names[row]} as {classes[labels[row]]}" for row in rows[:NAMED_OF_EACH]]
-        shown.append(", ".join(listed) + ", ..." * (len(rows) > NAMED_OF_EACH))
+        first_of_each = np.unique(labels[rows], return_index=True)[1]  # or all that are named may be of one label
+        chosen = np.sort([*first_of_each, *np.delete(np.arange(len(rows)), first_of_each)][:NAMED_OF_EACH])
+        listed = [f"{names[row]} as {classes[labels[row]]}" for row in rows[chosen]]
+        shown.append(", ".join(listed) + f" and {len(rows) - NAMED_OF_EACH} more" * (len(rows) > NAMED_OF_EACH))
     rest = f"; and {len(mixed) - NAMED} more, which procrustean inspect finds" * (len(mixed) > NAMED)
     return [f"{told}: {'; '.join(shown)}{rest}. Keep {each} under the right one"]

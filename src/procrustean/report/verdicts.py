@@ -33,14 +33,15 @@ def verdicts_of(group: Group, rivals: Rivals) -> list[dict[str, Any]]:
 
 
 def _together(group: Group, rivals: Rivals) -> tuple[list[str], list[str]] | None:
-    """What is said of the mean of runs that were all measured: of a single one it may be chance."""
+    """What is said of the mean of runs that were all measured, at the same epochs: of a single one it may be chance."""
     records = [result.record for result in group.results]
     if len(records) < 2 or any("verdict" in record or not record.get("probes") for record in records):
         return None
-    from ..diagnose.curves import common_epochs, curves_of, mean_curves
+    from ..diagnose.curves import curves_of, mean_curves
+    from ..diagnose.repeats import judged_together
 
     runs = [curves_of(record) for record in records]
-    return _by_weight(mean_curves(runs), group, rivals) if common_epochs(runs) else None
+    return _by_weight(mean_curves(runs), group, rivals) if judged_together(runs) else None
 
 
 def _sentences(result: Result, group: Group, rivals: Rivals) -> tuple[list[str], list[str]]:

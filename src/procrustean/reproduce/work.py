@@ -101,11 +101,11 @@ def carry_out(
 
     def tell(run: PlannedRun) -> None:
         """Say why a run failed; a reason that many share, a source that cannot be read for example, is said once."""
-        sharing = [*errors.values()].count(errors[run.name])
-        if sharing == 1:
-            reporter.say(f"{run.name} failed: {errors[run.name]}")
-        elif sharing == 2:
-            reporter.say("further runs fail for the same reason; they are named at the end")
+        first, *others = (name for name, reason in errors.items() if reason == errors[run.name])
+        if not others:
+            reporter.say(f"{first} failed: {errors[first]}")
+        elif len(others) == 1:
+            reporter.say(f"further runs fail for the same reason as {first}; they are named at the end")
 
     def note(run: PlannedRun, error: Exception) -> None:
         errors[run.name] = failure_text(error)

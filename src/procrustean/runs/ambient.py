@@ -13,7 +13,7 @@ import torch
 def undisturbed() -> Iterator[None]:
     """Inside, gradients are on, autocast is off, new tensors are float32 and on the CPU, whatever holds outside.
 
-    Products of float32 matrices are computed in float32, too, and convolutions on a GPU as PyTorch does by default.
+    Products of float32 matrices are computed in float32, too, and convolutions as PyTorch does by default.
 
     A run computes the same in every program, or `precision` and the seed would not say what it is.
     """
@@ -26,11 +26,40 @@ def undisturbed() -> Iterator[None]:
                 stack.enter_context(torch.autocast(device, enabled=False))
         if torch.get_default_device().type != "cpu":
             stack.enter_context(torch.device("cpu"))  # a generator of another device draws other weights
-        stack.enter_context(_whole_products())
-        stack.enter_context(_usual_convolutions())
+        stack.enter_context(_usual_float32())
         stack.callback(torch.set_default_dtype, before)
         torch.set_default_dtype(torch.float32)
         yield
+
+
+@contextmanager
+def _usual_float32() -> Iterator[None]:
+    """Undo what programs say of float32: for all operations, for those of a library, for single kinds of operations.
+
+    The general settings come first. Without them a kind of operation shows what was set for itself, and gets that back:
+    what it had inherited, once set for itself, would no longer follow when the program changes the general setting.
+    """
+    backends: Any = torch.backends
+    with ExitStack() as stack:
+        for general in (backends, backends.cudnn, backends.mkldnn):
+            stack.enter_context(_precision(general, "none"))
+        stack.enter_context(_whole_products())
+        stack.enter_context(_precision(backends.mkldnn.conv, "none"))
+        stack.enter_context(_usual_cudnn())
+        yield
+
+
+@contextmanager
+def _precision(place: Any, wanted: str) -> Iterator[None]:
+    """A setting of float32, put back afterwards; one that is as wanted is left alone, as its default may be."""
+    if (before := place.fp32_precision) == wanted:
+        yield
+        return
+    place.fp32_precision = wanted
+    try:
+        yield
+    finally:
+        place.fp32_precision = before
 
 
 @contextmanager
@@ -52,21 +81,25 @@ def _whole_products() -> Iterator[None]:
 
 
 @contextmanager
-def _usual_convolutions() -> Iterator[None]:
+def _usual_cudnn() -> Iterator[None]:
     """Undo what programs say of float32 in cuDNN's convolutions, which take TF32 unless they are told otherwise."""
     cudnn: Any = torch.backends.cudnn
-    usual: bool | str
     try:
-        before = cudnn.allow_tf32
-        place, name, usual = cudnn, "allow_tf32", True
-    except RuntimeError:  # set by the newer name, beside which the older one cannot be asked for
-        before = cudnn.conv.fp32_precision
-        place, name, usual = cudnn.conv, "fp32_precision", "tf32"
-    setattr(place, name, usual)
+        allowed = cudnn.allow_tf32
+    except RuntimeError:  # set by the newer names, beside which the older one cannot be asked for
+        allowed = None
+    if allowed is not False:
+        with _precision(cudnn.conv, "tf32"):
+            yield
+        return
+    each = [(part, part.fp32_precision) for part in (cudnn.conv, cudnn.rnn)]
+    cudnn.allow_tf32 = True  # by the name that the program used, or it could not be asked for meanwhile
     try:
         yield
     finally:
-        setattr(place, name, before)
+        cudnn.allow_tf32 = False
+        for part, precision in each:
+            part.fp32_precision = precision
 
 
 def _products() -> str | None:

@@ -31,7 +31,7 @@ from ..progress.tracking import Tool
 from ..report.chosen import COMPARISON, last_held_out, read_comparison
 from ..tuning.checking import check_held_out
 from .auto_choice import Candidate, Worth, best_of, worth_of
-from .full_length import full_length, shortened_text, train_command
+from .full_length import full_length, full_text, shortened_text, train_command
 from .ongoing_run import FinishedRun, begin_or_go_on
 from .places import RESULT_FILE
 from .preparing import Prepared, prepare
@@ -81,7 +81,7 @@ def fit_auto(
     finally:
         claim.release()
     if full is not None:
-        length = f"{best.name} at full length, {full.net} for {full.epochs} epochs"
+        length = f"{best.name} at full length, {full_text(plan.config, full)}"
         reporter.say(f"{length}: {_full_command(config, plan, best, folder, handed_over=splits is not None)}")
     return run
 

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
+from dataclasses import fields, replace
 from typing import Any
 
 from ..advice.cost import this_machine
-from ..advice.planning import Plan, settings_at, trained_on
+from ..advice.planning import Plan, settings_at, size_to_load, trained_on
 from ..advice.settings import Settings
 from ..config import RunConfig
+from ..data.sources import list_source
 from ..progress.console import command_text
 
 
 def full_length(asked: RunConfig, plan: Plan) -> Settings | None:
-    """Network and epochs of a training without a limit of time, if they are others than the plan's.
+    """Network, size of the images and epochs of a training without a limit of time, if they are others than the plan's.
 
     Args:
         asked: the settings as they were given.
@@ -23,16 +24,42 @@ def full_length(asked: RunConfig, plan: Plan) -> Settings | None:
         return None
     images, shape = sum(trained_on(plan.config, plan.splits)), plan.splits.train.images.shape[1:]
     machine = this_machine(asked.device, precision=asked.precision)
+    if _size_was_chosen(asked, plan.config):
+        listing = list_source(asked.source, asked.on_bad_image)
+        _, size = size_to_load(listing, replace(asked, hold_out=plan.config.hold_out), machine)
+        shape = (size, size, shape[2])
     full = settings_at(asked, images, shape, machine, size_given=asked.image_size is not None)
-    return None if (full.net, full.epochs) == (plan.config.net, plan.config.epochs) else full
+    planned_size = max(plan.splits.train.images.shape[1:3])
+    same = (full.net, full.size, full.epochs) == (plan.config.net, planned_size, plan.config.epochs)
+    return None if same else full
+
+
+def _size_was_chosen(asked: RunConfig, planned: RunConfig) -> bool:
+    """Whether the size of image files was left open, so that it goes by the time as well."""
+    return asked.image_size is None and planned.image_size is not None
+
+
+def full_text(config: RunConfig, full: Settings) -> str:
+    """The whole, beside what a comparison trains: its images are named where they have another size there."""
+    return _named(full.net, full.size if _resized(config, full) else None, full.epochs)
 
 
 def shortened_text(config: RunConfig, full: Settings, minutes: float) -> str:
     """What a comparison trains in place of the whole."""
     here, there = f"{config.epochs} epochs", f"{full.epochs}"
-    if config.net != full.net:
-        here, there = f"{config.net} for {here}", f"{full.net} for {there}"
+    if config.net != full.net or _resized(config, full):
+        size = config.image_size if _resized(config, full) else None
+        here, there = _named(config.net, size, config.epochs), full_text(config, full)
     return f"{here} instead of {there}, to fit into {minutes:g} minute{'s' * (minutes != 1)}"
+
+
+def _resized(config: RunConfig, full: Settings) -> bool:
+    return config.image_size not in (None, full.size)
+
+
+def _named(net: str | None, size: int | None, epochs: int | None) -> str:
+    pixels = "" if size is None else f" at {size} x {size} pixels"
+    return f"{net}{pixels} for {epochs} epochs"
 
 
 def train_command(config: RunConfig) -> str:

@@ -51,6 +51,8 @@ def test_classes_that_were_never_held_out_are_named_where_a_prior_gives_them_a_s
     told = caution(found, with_prior=True)
     assert told.startswith("no images were held out of rare, which the prior takes for 33.3 % of the images: ")
     assert "a guess" in told
+    # Not a prior of one's own: the caution is for who has given one, too, and it would be as much of a guess with it.
+    assert told.endswith("without one, or train with more images of them, so that some are held out")
     assert caution(found, with_prior=False) == ""
     assert cautions(found, CLASSES, np.array([0.6, 0.4, 0.0])) == []
     assert caution(replace(found, held_out=(20, 19, 1)), with_prior=True) == ""

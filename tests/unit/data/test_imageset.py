@@ -2,6 +2,7 @@ import numpy as np
 import pytest
 
 from procrustean.data import ImageSet, Splits
+from procrustean.data.imageset import NO_TEST
 from procrustean.errors import ConfigError, DataError
 
 
@@ -110,6 +111,17 @@ def test_splits_hash_covers_every_split():
     hashes = {Splits("a", *parts).hash for parts in ((base, base), (other, base), (base, other), (base, base, base))}
     assert len(hashes) == 4
     assert Splits("b", base, base, note="n").hash in hashes
+
+
+def test_images_that_splits_share_are_counted_once():
+    train, test, val = make(), make(start=5), make(start=9)
+    assert Splits("toy", train, test, val).images_by_class == {"a": 3, "b": 6, "c": 3}
+    assert Splits("toy", train, val, make(start=9)).images_by_class == {"a": 2, "b": 4, "c": 2}
+    assert Splits("toy", train, train.subset([0, 1]), note=f"{NO_TEST}: from train").images_by_class == {
+        "a": 1,
+        "b": 2,
+        "c": 1,
+    }
 
 
 def test_only_keeps_some_classes_in_the_order_given():

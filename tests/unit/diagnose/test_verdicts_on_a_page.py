@@ -9,8 +9,11 @@ import numpy as np
 import pytest
 
 from procrustean.advice.methods import advised
+from procrustean.diagnose.repeats import repeats_of
 from procrustean.report.page_data import page_data
 from procrustean.report.results import Result
+
+from .conftest import AT
 
 Make = Callable[..., Result]
 
@@ -80,3 +83,17 @@ def test_of_several_seeds_the_mean_comes_first(result: Make) -> None:
     runs[0].record["probes"] = None
     (setting,) = page_data(runs)["settings"]
     assert [verdict["seeds"] for verdict in setting["methods"][0]["verdicts"]] == [[1], [2]]
+
+
+def test_seeds_that_were_measured_at_other_epochs_are_not_judged_by_the_few_they_share(result: Make) -> None:
+    often, seldom = result(seed=0), result(seed=1, at=(50, 100))
+    (setting,) = page_data([often, seldom])["settings"]
+    verdicts = setting["methods"][0]["verdicts"]
+    assert [verdict["seeds"] for verdict in verdicts] == [[0], [1]]
+    assert repeats_of([often, seldom]) == []
+    few = [result(seed=seed, at=(50, 100)) for seed in range(2)]
+    more = [often, result(seed=1, at=(5, *AT))]
+    for runs in (few, more):
+        (setting,) = page_data(runs)["settings"]
+        assert setting["methods"][0]["verdicts"][0]["seeds"] == [0, 1]
+        assert len(repeats_of(runs)) == 1

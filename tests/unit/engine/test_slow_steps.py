@@ -1,4 +1,4 @@
-"""A CPU that trains far slower than expected is told of once, with what to do."""
+"""A CPU that other programs make far slower than expected is told of once, with what to do."""
 
 from __future__ import annotations
 
@@ -22,6 +22,12 @@ class Clock:
         return self.seconds
 
 
+@pytest.fixture
+def busy(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Other programs compute."""
+    monkeypatch.setattr(slow_steps, "others_compute", lambda threads: True)
+
+
 def told(seconds_per_step: float, *, steps: int = 100, expected: float = 240.0) -> list[tuple[float, float, int]]:
     """What is told of steps of 32 images, the first of which takes a minute, with an hour between each two."""
     clock, found = Clock(), list[tuple[float, float, int]]()
@@ -34,7 +40,7 @@ def told(seconds_per_step: float, *, steps: int = 100, expected: float = 240.0) 
     return found
 
 
-@pytest.mark.usefixtures("two_threads")
+@pytest.mark.usefixtures("two_threads", "busy")
 class TestSteps:
     def test_slow_ones_are_told_once(self) -> None:
         assert told(0.5) == [(64.0, 240.0, 2)]
@@ -45,7 +51,19 @@ class TestSteps:
     def test_speed_as_expected_or_half_of_it_is_no_news(self) -> None:
         assert told(32 / 240) == told(64 / 240) == []
 
+    def test_other_programs_may_begin_later(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        looks = iter([False, False, True])
+        monkeypatch.setattr(slow_steps, "others_compute", lambda threads: next(looks))
+        assert told(0.5) == [(64.0, 240.0, 2)]
 
+
+@pytest.mark.usefixtures("two_threads")
+def test_a_network_that_is_slow_by_itself_is_not_blamed_on_other_programs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(slow_steps, "others_compute", lambda threads: False)
+    assert told(0.5) == []
+
+
+@pytest.mark.usefixtures("busy")
 def test_one_thread_cannot_be_fewer() -> None:
     assert torch.get_num_threads() == 1
     assert told(0.5) == []
@@ -61,7 +79,7 @@ class Listener(SilentReporter):
     say_once = say
 
 
-@pytest.mark.usefixtures("two_threads")
+@pytest.mark.usefixtures("two_threads", "busy")
 def test_a_run_says_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(slow_steps, "PATIENCE", 0.0)
     monkeypatch.setattr(ongoing_run, "expected_speed_on_cpu", lambda prepared: 1e9)

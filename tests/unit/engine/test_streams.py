@@ -40,26 +40,35 @@ def test_gpus_do_not_share_theirs() -> None:
     assert device.take_stream(torch.device("cuda:1")).device.index == 1
 
 
-def test_a_stream_in_use_is_not_dealt_again_after_a_hundred_others() -> None:
+def drawn_by_others(number: int) -> None:
+    """The program draws streams for itself, by which PyTorch comes round to those that were dealt before."""
+    for _ in range(number):
+        torch.cuda.Stream(torch.device("cuda"))
+
+
+@pytest.mark.parametrize("drawn", [device.DIFFERENT_STREAMS - 1, 5 * device.DIFFERENT_STREAMS - 1])
+def test_a_stream_in_use_is_not_dealt_again_when_pytorch_comes_round_to_it(drawn: int) -> None:
     cuda = torch.device("cuda")
     run = device.take_stream(cuda)
-    for _ in range(100):
-        copies = device.take_stream(cuda, "copies")
-        assert copies.cuda_stream != run.cuda_stream
-        torch.cuda.Stream(cuda)  # somebody else's
-        device.give_back(copies, "copies")
+    drawn_by_others(drawn)
+    assert device.take_stream(cuda, "copies").cuda_stream != run.cuda_stream
 
 
 def test_copies_leave_the_streams_of_runs_alone() -> None:
     cuda = torch.device("cuda")
     run = device.take_stream(cuda)
     device.give_back(run)
+    drawn_by_others(device.DIFFERENT_STREAMS - 1)
     copies = [device.take_stream(cuda, "copies").cuda_stream for _ in range(device.DIFFERENT_STREAMS - 1)]
     assert run.cuda_stream not in copies
     assert len(set(copies)) == device.DIFFERENT_STREAMS - 1
     assert device.take_stream(cuda) is run
 
 
-def test_where_all_are_in_use_one_is_shared() -> None:
-    taken = [device.take_stream(torch.device("cuda")) for _ in range(device.DIFFERENT_STREAMS + 1)]
-    assert len({stream.cuda_stream for stream in taken}) == device.DIFFERENT_STREAMS
+def test_one_is_shared_only_where_all_are_in_use() -> None:
+    taken = []
+    for _ in range(device.DIFFERENT_STREAMS + 1):
+        taken.append(device.take_stream(torch.device("cuda")).cuda_stream)
+        drawn_by_others(1)
+    assert len(set(taken[:-1])) == device.DIFFERENT_STREAMS
+    assert taken[-1] in taken[:-1]

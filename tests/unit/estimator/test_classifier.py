@@ -160,6 +160,13 @@ def test_an_exported_run_does_not_claim_a_test(hold_out: float, these: str, tmp_
     assert "neither trained on" not in card
 
 
+@pytest.mark.parametrize("hold_out", [0.15, 0])
+def test_the_record_counts_images_once_however_they_are_split(hold_out: float, tmp_path: Path) -> None:
+    quick(epochs=1, hold_out=hold_out, run_dir=tmp_path / "run").fit(*stripes((40, 20)))
+    identity = json.loads((tmp_path / "run" / "config.json").read_text())["identity"]
+    assert identity["images"] == {"0": 20, "1": 40}
+
+
 class Killed(BaseException):
     """Ends a training without any clean-up, as SIGKILL does."""
 
