@@ -195,7 +195,7 @@ def test_labels_that_are_no_tensor_are_refused(batches: Batches) -> None:
 
 def test_a_mapping_of_other_names_than_those_of_the_arguments_is_told() -> None:
     model = nn.Sequential(nn.Linear(2, 3), nn.BatchNorm1d(3))
-    with pytest.raises(DataError, match=r"a batch of image, label \(.*the names have to be those of its arguments"):
+    with pytest.raises(DataError, match=r"a batch of image, label \(.*give batches as mappings of the arguments that it is called with"):
         recalibrate(model, [{"image": torch.randn(4, 2), "label": torch.zeros(4)}])
 
 
@@ -222,3 +222,17 @@ def test_a_model_that_cannot_be_called_without_its_labels(on: Any, batches: Batc
     model = NeedsLabels()
     MFW(COUNTS).attach(model, "layer1", labels="labels")
     assert recalibrate(model, batches, on=on) == 1
+
+
+def test_batches_without_what_the_model_is_called_with(batches: Batches) -> None:
+    with pytest.raises(DataError, match=r"cannot be called with images alone \(missing a required argument: 'labels'\)"):
+        recalibrate(NeedsLabels(), batches)
+
+
+def test_an_error_of_a_type_inside_the_model_is_its_own(batches: Batches) -> None:
+    class Faulty(Model):
+        def forward(self, images: Tensor, labels: Tensor | None = None) -> Tensor:
+            return F.relu(super().forward(images), unknown=True)  # type: ignore[call-arg]
+
+    with pytest.raises(TypeError, match="unexpected keyword argument 'unknown'"):
+        recalibrate(Faulty(), batches)
