@@ -195,7 +195,7 @@ def test_labels_that_are_no_tensor_are_refused(batches: Batches) -> None:
 
 def test_a_mapping_of_other_names_than_those_of_the_arguments_is_told() -> None:
     model = nn.Sequential(nn.Linear(2, 3), nn.BatchNorm1d(3))
-    with pytest.raises(DataError, match=r"a batch of image, label \(.*give batches as mappings of the arguments that it is called with"):
+    with pytest.raises(DataError, match=r"a batch of image, label \(.*give batches as mappings of the arguments"):
         recalibrate(model, [{"image": torch.randn(4, 2), "label": torch.zeros(4)}])
 
 
@@ -225,7 +225,7 @@ def test_a_model_that_cannot_be_called_without_its_labels(on: Any, batches: Batc
 
 
 def test_batches_without_what_the_model_is_called_with(batches: Batches) -> None:
-    with pytest.raises(DataError, match=r"cannot be called with images alone \(missing a required argument: 'labels'\)"):
+    with pytest.raises(DataError, match=r"called with images alone \(missing a required argument: 'labels'\)"):
         recalibrate(NeedsLabels(), batches)
 
 
