@@ -21,7 +21,13 @@ class Sampler(Protocol):
     """Which training images an epoch shows; the draw uses nothing but the stream."""
 
     def __call__(self, labels: npt.NDArray[np.int64], count: int, stream: Stream) -> npt.NDArray[np.int64]:
-        """`count` indices into the training set."""
+        """Exactly `count` indices of images, in the order in which they are shown; one may be there several times.
+
+        Args:
+            labels: of the images that are drawn from.
+            count: images of an epoch, or of another draw that is measured.
+            stream: the random numbers of this draw.
+        """
         ...
 
 
