@@ -24,6 +24,7 @@ from procrustean.errors import CannotWrite, ConfigError, ProcrusteanError, RunEr
 from procrustean.methods.base import Method, Stage
 from procrustean.objectives import Classify
 from procrustean.progress.console import SilentReporter
+from procrustean.recipes import recipe_for
 from procrustean.runs.preparing import Prepared
 from procrustean.types import Problem
 
@@ -835,6 +836,35 @@ def test_every_stage_has_an_epoch(shares: tuple[float, ...], epochs: int) -> Non
     lengths = stage_epochs(of_shares(*shares), epochs)
     assert sum(lengths) == epochs
     assert min(lengths) >= 1
+
+
+@pytest.mark.parametrize(
+    ("shares", "message"),
+    [
+        ((0.5, 0.1), "shares 0.5 and 0.1 of the epochs received, which add up to 0.6; give each its part, above 0"),
+        ((1.0, 1.0), "shares 1 and 1 of the epochs received, which add up to 2"),
+        ((1.5, -0.5), "shares 1.5 and -0.5 of the epochs received; give each its part, above 0"),
+        ((1.0, 0.0), "shares 1 and 0 of the epochs received; give each"),
+        ((0.5, float("nan")), "shares 0.5 and nan of the epochs received; give each"),
+        ((0.5,), "shares 0.5 of the epochs received, which add up to 0.5"),
+    ],
+)
+def test_shares_that_are_not_all_of_the_epochs(shares: tuple[float, ...], message: str) -> None:
+    with pytest.raises(ConfigError, match=f"stages with the {re.escape(message)}"):
+        stage_epochs(of_shares(*shares), 20)
+
+
+@pytest.mark.parametrize("change", ["augment", "epochs", "net", "flip", "padding", "mean", "crop", "name", "lrr"])
+def test_a_stage_cannot_change_what_is_the_same_in_all(change: str) -> None:
+    recipe = recipe_for("digits")
+    changes = {change: getattr(recipe, change, 1)}
+    share = "; its part of the epochs is its share" * (change == "epochs")
+    with pytest.raises(
+        ConfigError,
+        match=f"'{change}' received in the recipe of the stage 'head', where it changes nothing{share}; a stage can "
+        "change batch_size, lr, momentum, nesterov, weight_decay, schedule, milestones, decay, warmup_epochs$",
+    ):
+        Stage(Classify(), name="head", recipe=changes).changed(recipe)
 
 
 def test_too_few_epochs_for_the_stages(two_stage: str, splits: Splits, run_settings: dict[str, Any]) -> None:

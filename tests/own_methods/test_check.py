@@ -101,6 +101,10 @@ def method(loss=None, head=None):
     return Method(stages=(Stage(Classify(loss=loss) if loss else Classify()),), label="Faulty", head=head)
 
 
+def in_stages(*objectives):
+    return Method(stages=tuple(Stage(one, share=1 / len(objectives)) for one in objectives), label="Faulty")
+
+
 def noisy(problem: Problem) -> Method:
     return method(Noisy(reduction="none"))
 
@@ -114,18 +118,18 @@ def idling(problem: Problem) -> Method:
 
 
 def idling_later(problem: Problem) -> Method:
-    return Method(stages=(Stage(Classify()), Stage(Classify(loss=Idling(reduction="none")))), label="Faulty")
+    return in_stages(Classify(), Classify(loss=Idling(reduction="none")))
 
 
 def idling_last(problem: Problem) -> Method:
     """Two stages share what they minimise, so that the second objective is that of the third stage."""
     shared, idle = Classify(), Classify(loss=Idling(reduction="none"))
-    return Method(stages=(Stage(shared), Stage(shared), Stage(idle)), label="Faulty")
+    return in_stages(shared, shared, idle)
 
 
 def idling_twice(problem: Problem) -> Method:
     idle = Classify(loss=Idling(reduction="none"))
-    return Method(stages=(Stage(Classify()), Stage(idle), Stage(idle)), label="Faulty")
+    return in_stages(Classify(), idle, idle)
 
 
 def constant(problem: Problem) -> Method:
@@ -133,7 +137,7 @@ def constant(problem: Problem) -> Method:
 
 
 def constant_later(problem: Problem) -> Method:
-    return Method(stages=(Stage(Classify()), Stage(Classify(loss=Constant(reduction="none")))), label="Faulty")
+    return in_stages(Classify(), Classify(loss=Constant(reduction="none")))
 
 
 def elsewhere(problem: Problem) -> Method:

@@ -69,7 +69,7 @@ class StageRun:
     ) -> None:
         self.stage, self.number, self.epochs, self.seed = stage, number, epochs, seed
         self.net, self.device = net, placement.device
-        recipe = recipe.changed(stage.recipe)
+        recipe = stage.changed(recipe)
         self.rates = lr_table(recipe, epochs)
         self.planner = EpochPlanner(
             labels=train.labels,

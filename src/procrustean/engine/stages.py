@@ -6,6 +6,7 @@ import torch
 
 from ..errors import ConfigError
 from ..methods.base import Method
+from ..methods.parts import check_shares
 from ..nets.classifier import Classifier
 from ..rng import torch_seed
 
@@ -27,6 +28,7 @@ def reshape_for(net: Classifier, method: Method, number: int, seed: int) -> None
 
 def stage_epochs(method: Method, epochs: int) -> list[int]:
     """Epochs of each stage by their shares; they add up, and every stage has at least one."""
+    check_shares(method, method.label)
     shares = [stage.share for stage in method.stages]
     if epochs > MOST_EPOCHS:
         raise ConfigError(f"{epochs:,} epochs received; at most {MOST_EPOCHS:,} are taken, which no data set needs")
@@ -38,3 +40,12 @@ def stage_epochs(method: Method, epochs: int) -> list[int]:
         behind = [share * epochs - length for share, length in zip(shares, lengths, strict=True)]
         lengths[behind.index(max(behind))] += 1
     return lengths
+
+
+def stages_text(method: Method, epochs: int) -> str:
+    """The epochs of several stages in words, which each go through the recipe's schedule; nothing for a single one."""
+    if len(method.stages) == 1:
+        return ""
+    lengths = zip(method.stages, stage_epochs(method, epochs), strict=True)
+    each = ", ".join(f"{stage.name} {length} epoch{'s' * (length > 1)}" for stage, length in lengths)
+    return f"{each}; every stage begins the schedule anew"

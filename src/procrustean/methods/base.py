@@ -10,11 +10,18 @@ import numpy as np
 import numpy.typing as npt
 from torch import Tensor, nn
 
+from ..errors import ConfigError
 from ..objectives import Objective
+from ..recipe import Recipe
 from ..rng import Stream
 
 if TYPE_CHECKING:
     from ..nets.classifier import Classifier
+
+#: What a stage may change in the recipe. The images, the network and the number of epochs are settled before the first.
+CHANGED_IN_STAGES = (
+    "batch_size", "lr", "momentum", "nesterov", "weight_decay", "schedule", "milestones", "decay", "warmup_epochs",
+)  # fmt: skip
 
 
 class Sampler(Protocol):
@@ -57,7 +64,8 @@ class Stage:
         reshape: changes the network before the stage (re-initialise or wrap the head); draws from torch's generator,
             which is seeded for it. It is run again whenever the run is loaded, so it must not read data.
         begin: sets values from the training images before the stage (class means, ...).
-        recipe: changes to the recipe within this stage (lr, schedule, ...).
+        recipe: changes to the recipe within this stage, of `CHANGED_IN_STAGES`. Every stage has a schedule of its own
+            over its epochs, which begins with the recipe's warm-up.
     """
 
     objective: Objective
@@ -74,6 +82,17 @@ class Stage:
     reshape: Callable[[Classifier], None] | None = None
     begin: Callable[[Classifier, CleanBatches], None] | None = None
     recipe: Mapping[str, Any] = field(default_factory=dict)
+
+    def changed(self, recipe: Recipe) -> Recipe:
+        """The recipe within this stage; ConfigError for changes that a stage cannot make."""
+        for name in self.recipe:
+            if name not in CHANGED_IN_STAGES:
+                epochs = "; its part of the epochs is its share" * (name == "epochs")
+                raise ConfigError(
+                    f"{name!r} received in the recipe of the stage {self.name!r}, where it changes nothing{epochs}; a "
+                    f"stage can change {', '.join(CHANGED_IN_STAGES)}"
+                )
+        return recipe.changed(self.recipe)
 
 
 @dataclass(frozen=True)
