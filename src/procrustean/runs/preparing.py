@@ -22,7 +22,7 @@ from ..engine.device import Placement, place
 from ..engine.engines import Engine, choose_engine
 from ..engine.images import channel_statistics
 from ..engine.record import identity_of
-from ..engine.stages import reshape_for, stage_epochs
+from ..engine.stages import reshape_for, stage_epochs, stages_text
 from ..engine.stores import ImageStores, augmentation_of, free_bytes
 from ..errors import ConfigError, ImagesChanged, RunError
 from ..method_labels import shown_label
@@ -95,7 +95,8 @@ class Prepared:
         """How training goes, in one line."""
         recipe, name = self.recipe, self.recipe.name
         whose = f"{name} as the method was published" if self.config.recipe == "own" else f"{name}, {RECIPES[name][1]}"
-        return f"recipe {whose}: {recipe.text()}"
+        stages = stages_text(self.method, recipe.epochs)
+        return f"recipe {whose}: {recipe.text()}" + (f"; in stages: {stages}" if stages else "")
 
     @property
     def image_size(self) -> tuple[int, int]:
