@@ -27,8 +27,10 @@ from procrustean.methods.parts import check_parts
 from procrustean.mixing import inverse_permutation
 from procrustean.nets import build_net
 from procrustean.nets.classifier import Classifier
+from procrustean.nets.probing import check_scores
 from procrustean.recipes import PAPER, lr_table, recipe_for
 from procrustean.rng import Stream
+from procrustean.runs.fitting import check_class_weights, check_named_parts
 from procrustean.types import Batch, Clock, Images, Problem
 
 FOLDER = Path(procrustean.methods.__file__).parent
@@ -303,6 +305,14 @@ class TestClock:
     def test_its_parts_are_what_they_have_to_be(self, case: Case) -> None:
         for source in ("digits", *PAPER):
             check_parts(make_method(case[0], replace(PROBLEM, source=source), case[1]), case[0])
+
+    @every_stage
+    def test_it_fits_the_network_and_the_classes(self, case: Case, number: int) -> None:
+        method = make_method(case[0], PROBLEM, case[1])
+        net = network(method, 0, number + 1)
+        check_scores(net, PROBLEM.classes)
+        check_named_parts(method.stages[number], net)
+        check_class_weights(method.stages[number].objective, PROBLEM.classes)
 
     @every_method
     def test_recipes_accept_its_changes(self, case: Case) -> None:
