@@ -1,4 +1,4 @@
-"""Names of functions and of the classes of objects in messages, with the file that they are written in."""
+"""How messages name code of a user's, with the file that it is written in, and what it has returned."""
 
 from __future__ import annotations
 
@@ -22,3 +22,15 @@ def code_name(part: object) -> str:
     kind = part if isinstance(part, type) else type(part)
     file = getattr(sys.modules.get(kind.__module__), "__file__", None)
     return f"{kind.__name__} ({Path(file).name})" if file else kind.__name__
+
+
+def returned_text(value: object) -> str:
+    """What was returned where a tensor of floating-point numbers was to be.
+
+    >>> returned_text(None)
+    'NoneType'
+    """
+    shape, kind = getattr(value, "shape", None), str(getattr(value, "dtype", ""))
+    if shape is None:
+        return type(value).__name__
+    return f"the shape {tuple(shape)}" + (f" of {kind}" if "float" not in kind else "")

@@ -22,11 +22,11 @@ from procrustean.engine.evaluate import evaluate_net
 from procrustean.engine.stages import stage_epochs
 from procrustean.errors import CannotWrite, ConfigError, ProcrusteanError, RunError
 from procrustean.methods.base import Method, Stage
-from procrustean.objectives import Classify
+from procrustean.objectives import Classify, Objective
 from procrustean.progress.console import SilentReporter
 from procrustean.recipes import recipe_for
 from procrustean.runs.preparing import Prepared
-from procrustean.types import Problem
+from procrustean.types import Batch, Clock, Problem
 
 Files = Callable[[Path], dict[str, bytes]]
 Same = Callable[[Path, Path], None]
@@ -836,6 +836,29 @@ def test_every_stage_has_an_epoch(shares: tuple[float, ...], epochs: int) -> Non
     lengths = stage_epochs(of_shares(*shares), epochs)
     assert sum(lengths) == epochs
     assert min(lengths) >= 1
+
+
+@pytest.mark.parametrize(
+    ("returned", "told"),
+    [(lambda scores: None, "NoneType"), (lambda scores: scores, r"the shape \(\d+, \d+\)")],
+)
+def test_an_objective_that_returns_no_number(
+    returned: Callable[[torch.Tensor], Any],
+    told: str,
+    register: Callable[..., None],
+    splits: Splits,
+    run_settings: dict[str, Any],
+) -> None:
+    class Unsaid(Objective):
+        def forward(self, net: nn.Module, batch: Batch, clock: Clock) -> Any:
+            return returned(net(batch.x))
+
+    register("unsaid", lambda problem: Method((Stage(Unsaid()),), "unsaid"))
+    message = (
+        rf"the objective Unsaid \(test_training.py\) returns {told}, but the one number is needed that is minimised"
+    )
+    with pytest.raises(ConfigError, match=message):
+        fit(splits, **{**run_settings, "method": "unsaid"})
 
 
 @pytest.mark.parametrize(
