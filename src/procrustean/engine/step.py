@@ -97,8 +97,8 @@ class TrainStep:
             loss = self.loss_of(self.net, self.batch(), self.clock)
         if not isinstance(loss, Tensor) or loss.numel() != 1:
             raise ConfigError(
-                f"the objective {code_name(self.objective)} returns {returned_text(loss)}, but the one number is needed "
-                "that is minimised; return a mean over the samples, for example"
+                f"the objective {code_name(self.objective)} returns {returned_text(loss)}, but the one number is "
+                "needed that is minimised; return a mean over the samples, for example"
             )
         if not loss.requires_grad:
             raise NoGradient(

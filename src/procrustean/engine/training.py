@@ -13,7 +13,7 @@ from torch import Tensor
 from ..data.imbalance import Imbalanced
 from ..data.meta import meta_set
 from ..errors import Diverged, RunError
-from ..methods.base import Judge, Method
+from ..methods.base import Method
 from ..nets.classifier import Classifier
 from ..progress.console import Reporter
 from ..recipes import Recipe
@@ -30,7 +30,7 @@ from .run_directory import RunDirectory
 from .signs_of_life import SignsOfLife
 from .slow_steps import SlowSteps
 from .stage import MetaImages, StageRun
-from .stages import reshape_for, stage_epochs
+from .stages import begin_stage, finished, reshape_for, stage_epochs
 from .stores import ImageStores
 
 if TYPE_CHECKING:
@@ -192,11 +192,11 @@ class Training:
                 position.best, self._kept = {"held_out": None, "oracle": None}, {}
             self._checkpoint({f"net.{k}": v for k, v in self.net.state_dict().items()})
         if self.method.finish is not None:
-            self._finish(self.method.finish)
+            self._finish()
         if self._kept:
             self.directory.save_weights(HELD_OUT_WEIGHTS, {n.removeprefix(KEPT): v for n, v in self._kept.items()})
 
-    def _finish(self, finish: Callable[[Classifier, Judge | None], dict[str, Any]]) -> None:
+    def _finish(self) -> None:
         """Turn the trained network into the one that predicts; there is only one, so every selection is of it."""
 
         def judge() -> float:
@@ -205,7 +205,7 @@ class Training:
             value: float = held_out["balanced_accuracy"]
             return value
 
-        self.finished = finish(self.net, None if self.held_out_images is None else judge)
+        self.finished = finished(self.net, self.method, self.seed, None if self.held_out_images is None else judge)
         self.position.best = {"held_out": None, "oracle": None}
         self._evaluate(self.records[-1])
         if self.probing is not None:
@@ -224,8 +224,7 @@ class Training:
         plan = self.method.stages[number]
         if self._pending is None:
             self._prepare(number)
-            if plan.begin is not None:
-                plan.begin(self.net, self._clean_batches)
+            begin_stage(self.net, self.method, number, self.seed, self._clean_batches)
         stage = StageRun(
             plan,
             number,

@@ -63,7 +63,8 @@ class Stage:
         no_decay: beginnings of the names of parameters without weight decay.
         reshape: changes the network before the stage (re-initialise or wrap the head); draws from torch's generator,
             which is seeded for it. It is run again whenever the run is loaded, so it must not read data.
-        begin: sets values from the training images before the stage (class means, ...).
+        begin: sets values from the training images before the stage (class means, ...), once; draws from torch's
+            generator are seeded for it too.
         recipe: changes to the recipe within this stage, of `CHANGED_IN_STAGES`. Every stage has a schedule of its own
             over its epochs, which begins with the recipe's warm-up.
     """
@@ -105,7 +106,7 @@ class Method:
         head: builds the classifier head from (features, classes); None for a linear layer.
         finish: turns the trained network into the one that predicts. It is handed a judge, which gives the balanced
             accuracy on the held-out images of the network as it is then, or None if none are held out; what it
-            returns goes into the record.
+            returns, if anything, goes into the record.
         paper: what the MFW paper changes in its recipe for this method ({"epochs": 300}).
         longer: how many times the recipe's epochs it trains for, where a stage comes on top of a whole training; `own`
             says its epochs itself.
@@ -118,7 +119,7 @@ class Method:
     stages: tuple[Stage, ...]
     label: str
     head: Callable[[int, int], nn.Module] | None = None
-    finish: Callable[[Classifier, Judge | None], dict[str, Any]] | None = None
+    finish: Callable[[Classifier, Judge | None], dict[str, Any] | None] | None = None
     paper: Mapping[str, Any] = field(default_factory=dict)
     longer: float = 1.0
     own: Mapping[str, Any] | None = field(default_factory=dict)
