@@ -20,7 +20,7 @@ from procrustean.data.imageset import ImageSet, Splits
 from procrustean.engine import training
 from procrustean.engine.evaluate import evaluate_net
 from procrustean.engine.stages import stage_epochs
-from procrustean.errors import CannotWrite, ConfigError, ProcrusteanError, RunError
+from procrustean.errors import CannotWrite, ConfigError, Diverged, ProcrusteanError, RunError
 from procrustean.methods.base import Method, Stage
 from procrustean.objectives import Classify, Objective
 from procrustean.progress.console import SilentReporter
@@ -804,6 +804,38 @@ def test_a_method_may_finish_the_network(
         fit(splits, **{**settings, "run_dir": tmp_path / "stopped"})
     stop_after(0)
     same_run(resume(tmp_path / "stopped", splits=splits).path, run.path)
+
+
+@pytest.mark.parametrize(
+    ("bad", "advice"),
+    [
+        (
+            lambda losses: losses / 0,
+            "The loss was no finite number before the first update, so the learning rate is not the cause: look",
+        ),
+        (
+            # Its derivative at 0 is infinite, and nothing times that is no number.
+            lambda losses: losses + (0 * losses).sqrt(),
+            "The loss of this first step was finite, its gradient or the update not: look at the loss and the class "
+            "weights of the method, and at these images, or try a lower learning rate (lr)",
+        ),
+    ],
+)
+def test_the_learning_rate_is_not_blamed_for_the_first_step(
+    bad: Callable[[torch.Tensor], torch.Tensor],
+    advice: str,
+    register: Callable[..., None],
+    splits: Splits,
+    run_settings: dict[str, Any],
+) -> None:
+    class Bad(nn.Module):
+        def forward(self, scores: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+            return bad(nn.functional.cross_entropy(scores, labels, reduction="none"))
+
+    register("bad", lambda problem: Method((Stage(Classify(loss=Bad())),), "bad"))
+    with pytest.raises(Diverged, match=f"in epoch 1, step 1, on training.*{re.escape(advice)}") as raised:
+        fit(splits, **{**run_settings, "method": "bad"})
+    assert "--" not in str(raised.value), "not every command has the same options"
 
 
 def of_shares(*shares: float) -> Method:

@@ -37,6 +37,7 @@ class NonFinite:
     epoch: int
     step: int
     images: list[int]  # indices into the training set
+    of_the_loss: bool  # whether it was the loss itself, before its gradient and the update
 
 
 @dataclass(frozen=True)
@@ -221,7 +222,8 @@ class StageRun:
             if bad >= 0:
                 start = first_image + bad * part.inputs.batch
                 rows = self.plan["index"][start : start + part.inputs.batch]
-                return NonFinite(epoch, first_step + bad, [int(i) for i in np.sort(rows)])
+                images = [int(i) for i in np.sort(rows)]
+                return NonFinite(epoch, first_step + bad, images, not bool(torch.isfinite(part.losses[bad])))
             first_step += part.inputs.steps
             first_image += part.inputs.steps * part.inputs.batch
         raise RuntimeError("updates are suppressed, but no step reported a non-finite value")

@@ -29,7 +29,7 @@ from .pace import Pace
 from .run_directory import RunDirectory
 from .signs_of_life import SignsOfLife
 from .slow_steps import SlowSteps
-from .stage import MetaImages, StageRun
+from .stage import MetaImages, NonFinite, StageRun
 from .stages import begin_stage, finished, reshape_for, stage_epochs
 from .stores import ImageStores
 
@@ -368,12 +368,21 @@ class Training:
             left = (
                 "the checkpoint before it is intact" if self.directory.has_checkpoint else "no checkpoint was written"
             )
-            precision = "" if self.placement.low_precision is None else ", or --precision fp32"
             raise Diverged(
                 f"non-finite loss, gradient or weight in epoch {found.epoch + 1}, step {found.step + 1}, on training "
-                f"images [{shown}] of {self.directory.path}. Try a lower --lr{precision}, with another --run-dir if "
-                f"one was given; {left}"
+                f"images [{shown}] of {self.directory.path}. {self._advice_on(found)}; {left}"
             )
+
+    def _advice_on(self, found: NonFinite) -> str:
+        """What to do about it, for every command and for Python: settings are named, not flags."""
+        lower = "a lower learning rate (lr)" + ", or precision fp32," * (self.placement.low_precision is not None)
+        if self.position.epoch > 0 or found.step > 0:
+            return f"Try {lower} in another folder, if this one was named"
+        look = "look at the loss and the class weights of the method, and at these images"
+        if found.of_the_loss:
+            first = "the first update" + " of its stage" * (self.position.stage > 0)
+            return f"The loss was no finite number before {first}, so the learning rate is not the cause: {look}"
+        return f"The loss of this first step was finite, its gradient or the update not: {look}, or try {lower}"
 
     def _wait(self) -> None:
         if self.placement.device.type == "cuda":
