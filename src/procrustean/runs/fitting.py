@@ -62,6 +62,6 @@ def check_class_weights(objective: nn.Module, classes: int) -> None:
         if not (torch.isfinite(part.weights).all() and (part.weights >= 0).all() and part.weights.any()):
             shown = ", ".join(f"{weight:g}" for weight in part.weights[:8].tolist()) + ", ..." * (classes > 8)
             raise ConfigError(
-                f"class weights {shown} received; give {type(part).__name__} finite numbers of 0 or more, of which one "
-                "at least is above"
+                f"class weights {shown} received; give {type(part).__name__} finite numbers of 0 or more, not all of "
+                "them 0"
             )
