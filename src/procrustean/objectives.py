@@ -3,35 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Literal, NamedTuple
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
 
+from .code_names import code_name, returned_text
 from .errors import ConfigError, did_you_mean
 from .layers import find_layer, published_layers
 from .losses import CrossEntropy
-from .mixing import Mix, MixPoint
+from .mixers import Mixer as Mixer
+from .mixers import Mixture as Mixture
+from .mixers import check_mixture
+from .mixing import MixPoint
 from .types import Batch, Clock
 
 Reduction = Literal["weighted_mean", "mean"]
-
-
-class Mixture(NamedTuple):
-    """What a mixer decides for a batch."""
-
-    mixes: tuple[Mix, ...]  # one for each layer of the mixer
-    label_weight: Tensor | None  # [B] the partner's share of the label; None keeps the labels
-
-
-class Mixer(nn.Module):
-    """Decides who is mixed with whom, how strongly, and where."""
-
-    at: tuple[str, ...] = ()  # layers, by published name or module path
-    draws: Mapping[str, tuple[int, ...]] = {}  # uniforms needed per sample: name -> shape
-
-    def forward(self, batch: Batch) -> Mixture:
-        raise TypeError(f"{type(self).__name__} does not say how it mixes: override forward")
 
 
 def _some_path(net: nn.Module) -> str:
@@ -106,6 +93,7 @@ class Classify(Objective):
         super().__init__()
         if reduction not in ("weighted_mean", "mean"):
             raise ConfigError(f"reduction = {reduction!r} received; accepted: 'weighted_mean', 'mean'")
+        _check_slots(loss, weight, mixer)
         if getattr(loss, "reduction", "none") != "none":
             raise ConfigError(
                 f"a {type(loss).__name__} that reduces by itself received; classes are weighted and samples mixed "
@@ -137,19 +125,36 @@ class Classify(Objective):
 
     def mixture(self, batch: Batch, clock: Clock) -> Mixture | None:
         """How a batch is mixed at that time; None where there is no mixer."""
-        mixture: Mixture | None = None if self.mixer is None else self.mixer(batch)
+        if self.mixer is None:
+            return None
+        mixture: Mixture = self.mixer(batch)
+        check_mixture(mixture, self.mixer, batch)
         return mixture
 
+    def class_weights(self, clock: Clock, scores: Tensor) -> Tensor | None:
+        """The weights of the classes at that time, [C]; None where there are none."""
+        if self.weight is None:
+            return None
+        weights: Tensor = self.weight(clock)
+        if not isinstance(weights, Tensor) or weights.shape != scores.shape[1:]:
+            raise ConfigError(
+                f"{code_name(self.weight)} returns {returned_text(weights)} for the class weights, but one number per "
+                f"class is needed, {tuple(scores.shape[1:])}"
+            )
+        return weights
+
     def forward(self, net: nn.Module, batch: Batch, clock: Clock) -> Tensor:
-        weights = None if self.weight is None else self.weight(clock)
         mixture = self.mixture(batch, clock)
         if mixture is None:
-            return self.reduce(self.sample_loss(net(batch.x), batch.y, batch), batch.y, weights)
+            scores = net(batch.x)
+            weights = self.class_weights(clock, scores)
+            return self.reduce(self.sample_loss(scores, batch.y, batch), batch.y, weights)
         for point, mix in zip(self.points, mixture.mixes, strict=True):
             point.mix = mix
         logits = net(batch.x)
         for point in self.points:
             point.mix = None
+        weights = self.class_weights(clock, logits)
         own = self.sample_loss(logits, batch.y, batch)
         if mixture.label_weight is None:
             return self.reduce(own, batch.y, weights)
@@ -164,11 +169,12 @@ class Classify(Objective):
     def sample_loss(self, logits: Tensor, y: Tensor, batch: Batch) -> Tensor:
         """Per-sample loss [B]; a loss that needs random numbers is handed them, in the order of its `draws`."""
         losses: Tensor = self.loss(logits, y, *(batch.u[name] for name in getattr(self.loss, "draws", ())))
-        if losses.shape != y.shape:  # a single number would train, and class weights would cancel out of it unseen
+        # A single number would train, and class weights would cancel out of it unseen.
+        if not isinstance(losses, Tensor) or losses.shape != y.shape or not losses.is_floating_point():
             raise ConfigError(
-                f"the loss {type(self.loss).__name__} returns the shape {tuple(losses.shape)}, but one number per "
-                f"sample is needed, {tuple(y.shape)}: classes are weighted and samples mixed before the mean; leave "
-                'the mean out, for example F.cross_entropy(..., reduction="none")'
+                f"the loss {code_name(self.loss)} returns {returned_text(losses)}, but one number per sample is "
+                f"needed, {tuple(y.shape)}: classes are weighted and samples mixed before the mean; leave the mean "
+                'out, for example F.cross_entropy(..., reduction="none")'
             )
         return losses
 
@@ -178,3 +184,21 @@ class Classify(Objective):
             return losses.mean()
         own = weights[y]
         return torch.sum(own * losses) / (own.sum() if self.reduction == "weighted_mean" else len(y))
+
+
+def _check_slots(loss: object, weight: object, mixer: object) -> None:
+    """ConfigError for what cannot stand in the place it was given for."""
+    if loss is not None and not callable(loss):
+        raise ConfigError(
+            f"loss of type {type(loss).__name__} received; give a module of (scores, labels), such as those of "
+            "procrustean.losses with reduction='none'"
+        )
+    if weight is not None and not callable(weight):
+        raise ConfigError(
+            f"weight of type {type(weight).__name__} received; give a module of the clock, such as "
+            "FixedWeights(torch.tensor([...])) of procrustean.weights"
+        )
+    if mixer is not None and not isinstance(mixer, Mixer):
+        raise ConfigError(f"mixer of type {type(mixer).__name__} received; give a Mixer of procrustean.objectives")
+    if isinstance(mixer, Mixer) and isinstance(mixer.at, str):  # whose letters would be taken for layers
+        raise ConfigError(f"at = {mixer.at!r} received of {code_name(mixer)}; give a tuple: at = ({mixer.at!r},)")

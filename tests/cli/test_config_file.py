@@ -76,7 +76,8 @@ def test_printing_the_configuration_trains_nothing(call: Call, work: Path) -> No
         ("cifar100 --imbalance long_tailed --rho 100 --method seql", ("lam: 0.005",)),
         (
             "cifar10 --imbalance long_tailed --rho 100 --method mislas",
-            ("head: 0.3", "tail: 0.0", "head_rate: 0.5", "bn_mode: eval"),
+            ("head: 0.3", "tail: 0.0", "head_rate: 0.5", "bn_mode: eval",
+             "stages: features 200 epochs, classifier 10 epochs; every stage begins the schedule anew"),
         ),
         ("cifar10 --imbalance long_tailed --rho 10 --method mislas", ("head: 0.1", "head_rate: 0.2")),
         ("imagenet-lt --method label_aware_smoothing", ("head: depends on the counts", "tail: 0.0")),
@@ -89,6 +90,7 @@ def test_the_method_is_printed_as_comments(arguments: str, wanted: tuple[str, ..
     assert answer.code == 0, answer.err
     comments = answer.out[answer.out.index("# The method") : answer.out.index("# The recipe")]
     assert [text for text in wanted if text not in comments] == []
+    assert ("# stages: " in comments) == ("mislas" in arguments)
 
 
 def test_the_counts_of_own_images_are_used(call: Call, npz: Path) -> None:

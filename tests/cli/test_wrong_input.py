@@ -385,8 +385,7 @@ def test_a_run_that_diverges(npz: Path, call: Call) -> None:
         "non-finite loss, gradient or weight in epoch",
         "step",
         "training images",
-        "lower --lr",
-        "with another --run-dir if one was given",
+        "Try a lower learning rate (lr) in another folder, if this one was named",
     )
     assert not Path("run/result.json").exists()
 

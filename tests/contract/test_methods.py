@@ -9,7 +9,7 @@ import math
 import re
 import typing
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
@@ -23,11 +23,14 @@ from procrustean.engine.training import reshape_for
 from procrustean.errors import ConfigError
 from procrustean.methods import METHODS, checked_options, factory, make_method, option_defaults
 from procrustean.methods.base import Method, Sampler, Stage
+from procrustean.methods.parts import check_parts
 from procrustean.mixing import inverse_permutation
 from procrustean.nets import build_net
 from procrustean.nets.classifier import Classifier
-from procrustean.recipes import lr_table, recipe_for
+from procrustean.nets.probing import check_scores
+from procrustean.recipes import PAPER, lr_table, recipe_for
 from procrustean.rng import Stream
+from procrustean.runs.fitting import check_class_weights, check_named_parts
 from procrustean.types import Batch, Clock, Images, Problem
 
 FOLDER = Path(procrustean.methods.__file__).parent
@@ -299,6 +302,19 @@ class TestClock:
         assert (before != pytest.approx(after, rel=1e-3)) == bool(case[1].get("drw"))
 
     @every_method
+    def test_its_parts_are_what_they_have_to_be(self, case: Case) -> None:
+        for source in ("digits", *PAPER):
+            check_parts(make_method(case[0], replace(PROBLEM, source=source), case[1]), case[0])
+
+    @every_stage
+    def test_it_fits_the_network_and_the_classes(self, case: Case, number: int) -> None:
+        method = make_method(case[0], PROBLEM, case[1])
+        net = network(method, 0, number + 1)
+        check_scores(net, PROBLEM.classes)
+        check_named_parts(method.stages[number], net)
+        check_class_weights(method.stages[number].objective, PROBLEM.classes)
+
+    @every_method
     def test_recipes_accept_its_changes(self, case: Case) -> None:
         method = make_method(case[0], PROBLEM, case[1])
         for changes in (method.paper, method.own, *(stage.recipe for stage in method.stages)):
@@ -333,7 +349,7 @@ class TestCompiled:
 
 class TestTable:
     def test_every_file_is_in_the_table_and_the_other_way_round(self) -> None:
-        files = {path.stem for path in FOLDER.glob("*.py")} - {"__init__", "base", "from_file"}
+        files = {path.stem for path in FOLDER.glob("*.py")} - {"__init__", "base", "from_file", "parts"}
         assert files == set(METHODS)
 
     def test_a_row_of_the_paper_belongs_to_one_method(self) -> None:

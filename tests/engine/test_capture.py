@@ -61,7 +61,7 @@ def test_a_cpu_trains_eagerly_and_says_why() -> None:
 
 
 def test_an_objective_that_cannot_be_captured_runs_eagerly_on_a_gpu() -> None:
-    method = Method(stages=(Stage(Classify()), Stage(Unsteady(), name="loose")), label="Loose")
+    method = Method(stages=(Stage(Classify(), share=0.5), Stage(Unsteady(), name="loose", share=0.5)), label="Loose")
     found = chosen("auto", "cuda", method)
     assert found.name == "eager"
     assert "stage 'loose' of Loose" in found.reason

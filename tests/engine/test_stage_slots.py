@@ -124,6 +124,34 @@ def test_the_second_stream_may_come_from_a_balanced_set(
     assert run.result["curves"]["loss"] == plain.result["curves"]["loss"]
 
 
+def test_what_is_drawn_before_a_stage_and_after_the_last_repeats(
+    register: Callable[..., None], splits: Splits, run_settings: dict[str, Any], tmp_path: Path
+) -> None:
+    drawn: dict[str, list[float]] = {"begin": [], "finish": []}
+
+    def fresh_head(net: nn.Module, batches: Any) -> None:
+        net.head.reset_parameters()
+        drawn["begin"].append(torch.rand(()).item())
+
+    def end(net: nn.Module, judge: Any) -> None:
+        drawn["finish"].append(torch.rand(()).item())
+
+    first = Stage(Classify(), share=0.5)
+    stages = (first, Stage(Classify(), name="head", share=0.5, trainable="head", begin=fresh_head))
+    register("drawing", lambda problem: Method(stages, "drawing", finish=end))
+    runs = []
+    for number in range(2):
+        torch.manual_seed(number)  # whatever else a program draws
+        before = torch.get_rng_state()
+        runs.append(fit(splits, **{**run_settings, "method": "drawing", "run_dir": tmp_path / str(number)}))
+        assert torch.equal(torch.get_rng_state(), before)
+    assert all(len(values) == 2 and values[0] == values[1] for values in drawn.values())
+    assert drawn["begin"] != drawn["finish"]
+    assert runs[0].result["method"]["finish"] == {}, "it had nothing to say"
+    states = [run.net.state_dict() for run in runs]
+    assert all(torch.equal(value, states[1][name]) for name, value in states[0].items())
+
+
 @pytest.mark.parametrize("norm", ["train", "eval"])
 def test_statistics_of_a_frozen_backbone(
     norm: Any, register: Callable[..., None], splits: Splits, run_settings: dict[str, Any]

@@ -20,12 +20,13 @@ from procrustean.data.imageset import ImageSet, Splits
 from procrustean.engine import training
 from procrustean.engine.evaluate import evaluate_net
 from procrustean.engine.stages import stage_epochs
-from procrustean.errors import CannotWrite, ConfigError, ProcrusteanError, RunError
+from procrustean.errors import CannotWrite, ConfigError, Diverged, ProcrusteanError, RunError
 from procrustean.methods.base import Method, Stage
-from procrustean.objectives import Classify
+from procrustean.objectives import Classify, Objective
 from procrustean.progress.console import SilentReporter
+from procrustean.recipes import recipe_for
 from procrustean.runs.preparing import Prepared
-from procrustean.types import Problem
+from procrustean.types import Batch, Clock, Problem
 
 Files = Callable[[Path], dict[str, bytes]]
 Same = Callable[[Path, Path], None]
@@ -805,6 +806,38 @@ def test_a_method_may_finish_the_network(
     same_run(resume(tmp_path / "stopped", splits=splits).path, run.path)
 
 
+@pytest.mark.parametrize(
+    ("bad", "advice"),
+    [
+        (
+            lambda losses: losses / 0,
+            "The loss was no finite number before the first update, so the learning rate is not the cause: look",
+        ),
+        (
+            # Its derivative at 0 is infinite, and nothing times that is no number.
+            lambda losses: losses + (0 * losses).sqrt(),
+            "The loss of this first step was finite, its gradient or the update not: look at the loss and the class "
+            "weights of the method, and at these images, or try a lower learning rate (lr)",
+        ),
+    ],
+)
+def test_the_learning_rate_is_not_blamed_for_the_first_step(
+    bad: Callable[[torch.Tensor], torch.Tensor],
+    advice: str,
+    register: Callable[..., None],
+    splits: Splits,
+    run_settings: dict[str, Any],
+) -> None:
+    class Bad(nn.Module):
+        def forward(self, scores: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+            return bad(nn.functional.cross_entropy(scores, labels, reduction="none"))
+
+    register("bad", lambda problem: Method((Stage(Classify(loss=Bad())),), "bad"))
+    with pytest.raises(Diverged, match=f"in epoch 1, step 1, on training.*{re.escape(advice)}") as raised:
+        fit(splits, **{**run_settings, "method": "bad"})
+    assert "--" not in str(raised.value), "not every command has the same options"
+
+
 def of_shares(*shares: float) -> Method:
     return Method(stages=tuple(Stage(Classify(), share=share) for share in shares), label="")
 
@@ -835,6 +868,58 @@ def test_every_stage_has_an_epoch(shares: tuple[float, ...], epochs: int) -> Non
     lengths = stage_epochs(of_shares(*shares), epochs)
     assert sum(lengths) == epochs
     assert min(lengths) >= 1
+
+
+@pytest.mark.parametrize(
+    ("returned", "told"),
+    [(lambda scores: None, "NoneType"), (lambda scores: scores, r"the shape \(\d+, \d+\)")],
+)
+def test_an_objective_that_returns_no_number(
+    returned: Callable[[torch.Tensor], Any],
+    told: str,
+    register: Callable[..., None],
+    splits: Splits,
+    run_settings: dict[str, Any],
+) -> None:
+    class Unsaid(Objective):
+        def forward(self, net: nn.Module, batch: Batch, clock: Clock) -> Any:
+            return returned(net(batch.x))
+
+    register("unsaid", lambda problem: Method((Stage(Unsaid()),), "unsaid"))
+    message = (
+        rf"the objective Unsaid \(test_training.py\) returns {told}, but the one number is needed that is minimised"
+    )
+    with pytest.raises(ConfigError, match=message):
+        fit(splits, **{**run_settings, "method": "unsaid"})
+
+
+@pytest.mark.parametrize(
+    ("shares", "message"),
+    [
+        ((0.5, 0.1), "shares 0.5 and 0.1 of the epochs received, which add up to 0.6; give each its part, above 0"),
+        ((1.0, 1.0), "shares 1 and 1 of the epochs received, which add up to 2"),
+        ((1.5, -0.5), "shares 1.5 and -0.5 of the epochs received; give each its part, above 0"),
+        ((1.0, 0.0), "shares 1 and 0 of the epochs received; give each"),
+        ((0.5, float("nan")), "shares 0.5 and nan of the epochs received; give each"),
+        ((0.5,), "shares 0.5 of the epochs received, which add up to 0.5"),
+    ],
+)
+def test_shares_that_are_not_all_of_the_epochs(shares: tuple[float, ...], message: str) -> None:
+    with pytest.raises(ConfigError, match=f"stages with the {re.escape(message)}"):
+        stage_epochs(of_shares(*shares), 20)
+
+
+@pytest.mark.parametrize("change", ["augment", "epochs", "net", "flip", "padding", "mean", "crop", "name", "lrr"])
+def test_a_stage_cannot_change_what_is_the_same_in_all(change: str) -> None:
+    recipe = recipe_for("digits")
+    changes = {change: getattr(recipe, change, 1)}
+    share = "; its part of the epochs is its share" * (change == "epochs")
+    with pytest.raises(
+        ConfigError,
+        match=f"'{change}' received in the recipe of the stage 'head', where it changes nothing{share}; a stage can "
+        "change batch_size, lr, momentum, nesterov, weight_decay, schedule, milestones, decay, warmup_epochs$",
+    ):
+        Stage(Classify(), name="head", recipe=changes).changed(recipe)
 
 
 def test_too_few_epochs_for_the_stages(two_stage: str, splits: Splits, run_settings: dict[str, Any]) -> None:

@@ -17,11 +17,16 @@ from procrustean.advice.planning import planned
 from procrustean.config import RunConfig
 from procrustean.data.imageset import ImageSet, Splits
 from procrustean.linting import lint
+from procrustean.methods.base import Method, Stage
+from procrustean.objectives import Classify
 from procrustean.progress.console import SilentReporter
 from procrustean.runs import auto
 from procrustean.runs.many import fit_many
 from procrustean.runs.preparing import Prepared, prepare
 from procrustean.weights import FixedWeights, effective_number
+
+#: A stage of theirs has but a seventh or a twentieth of the epochs, and a schedule of its own.
+IN_STAGES = ("crt", "lws", "mislas")
 
 
 def pictures(counts: tuple[int, ...], seed: int = 0) -> ImageSet:
@@ -41,7 +46,7 @@ def prepared(**settings: Any) -> Prepared:
 def test_ordinary_settings_pass() -> None:
     for method in methods.METHODS:
         if method not in ("m2m", "bbn", "oltr", "meta_weight", "domain_adaptation"):
-            assert lint(prepared(method=method, epochs=20)) == [], method
+            assert lint(prepared(method=method, epochs=100 if method in IN_STAGES else 20)) == [], method
 
 
 def test_the_schedule_of_another_method() -> None:
@@ -110,6 +115,33 @@ def test_a_class_that_is_hardly_or_not_tested_is_told_of_once() -> None:
 def test_numbers_that_do_not_go_together(settings: dict[str, Any], message: str) -> None:
     (found,) = lint(prepared(**settings))
     assert re.search(message, found), found
+
+
+def test_a_stage_that_ends_soon_after_its_own_warm_up() -> None:
+    """Every stage begins the schedule anew, so one may be short where the training is not."""
+    found = lint(prepared(method="crt", epochs=30))
+    assert found == [
+        "the stage 'classifier' has a schedule of its own: 4 epochs are all warm-up, which takes 5; train longer"
+    ]
+    assert len(lint(prepared(method="crt", epochs=6))) == 2
+    assert lint(prepared(method="crt", epochs=100)) == []
+    (only,) = lint(prepared(method="mislas", epochs=30))
+    assert only.endswith("its only epoch has 100 % of the highest rate; train longer")
+
+
+def test_a_stage_whose_rate_is_to_stay_high() -> None:
+    last = Stage(Classify(), share=0.1, recipe={"schedule": "constant", "warmup_epochs": 0})
+    steady = Method((Stage(Classify(), share=0.9), last), "steady")
+    assert lint(replace(prepared(epochs=60), method=steady)) == []
+
+
+def test_the_line_about_the_recipe_has_the_epochs_of_the_stages() -> None:
+    assert prepared(method="erm", epochs=30).recipe_text().endswith("random flips")
+    assert (
+        prepared(method="crt", epochs=30)
+        .recipe_text()
+        .endswith("; in stages: features 26 epochs, classifier 4 epochs; every stage begins the schedule anew")
+    )
 
 
 def test_a_method_that_would_be_plain_training_in_so_few_epochs() -> None:

@@ -18,8 +18,10 @@ from torch import nn
 
 from procrustean.losses import Loss
 from procrustean.methods.base import Method, Stage
-from procrustean.objectives import Classify
+from procrustean.mixing import Mix, inverse_permutation
+from procrustean.objectives import Classify, Mixer, Mixture
 from procrustean.types import Problem
+from procrustean.weights import FixedWeights
 
 
 class Noisy(Loss):
@@ -97,8 +99,62 @@ class Turned(nn.Linear):
         return super().forward(x)[:, self.turn]
 
 
+class Mixing(Mixer):
+    """Half of everybody is the partner's."""
+
+    at = ("group2",)
+
+    def __init__(self, kind):
+        super().__init__()
+        self.kind = kind
+
+    def forward(self, batch):
+        half, partner, inverse = torch.full((len(batch.y),), 0.5), batch.partner, batch.inverse
+        if self.kind == "backwards":
+            inverse = partner
+        if self.kind == "turned":
+            partner = partner.flip(0)
+            inverse = inverse_permutation(partner)
+        return Mixture((Mix(partner, inverse, half),), half)
+
+
+class Below(nn.Module):
+    """Class weights of one's own."""
+
+    def forward(self, clock):
+        return torch.where(clock.epoch > 2, -1.0, 1.0).expand(10)
+
+
 def method(loss=None, head=None):
     return Method(stages=(Stage(Classify(loss=loss) if loss else Classify()),), label="Faulty", head=head)
+
+
+def in_stages(*objectives):
+    return Method(stages=tuple(Stage(one, share=1 / len(objectives)) for one in objectives), label="Faulty")
+
+
+def mixing(problem: Problem, *, kind: Literal["backwards", "turned", "right"] = "right") -> Method:
+    return Method(stages=(Stage(Classify(mixer=Mixing(kind))),), label="Mixing")
+
+
+def below(problem: Problem) -> Method:
+    return Method(stages=(Stage(Classify(weight=Below())),), label="Below")
+
+
+def weighted(problem: Problem) -> Method:
+    return Method(stages=(Stage(Classify(weight=FixedWeights(torch.ones(20)))),), label="Weighted")
+
+
+def beheaded(problem: Problem) -> Method:
+    return method(head=lambda features, classes: nn.Linear(features, classes + 1))
+
+
+def many(labels, count, stream):
+    return stream.permutation(count).repeat(2)
+
+
+def sampling(problem: Problem) -> Method:
+    return Method(stages=(Stage(Classify(), sampler=many),), label="Sampling")
 
 
 def noisy(problem: Problem) -> Method:
@@ -114,18 +170,18 @@ def idling(problem: Problem) -> Method:
 
 
 def idling_later(problem: Problem) -> Method:
-    return Method(stages=(Stage(Classify()), Stage(Classify(loss=Idling(reduction="none")))), label="Faulty")
+    return in_stages(Classify(), Classify(loss=Idling(reduction="none")))
 
 
 def idling_last(problem: Problem) -> Method:
     """Two stages share what they minimise, so that the second objective is that of the third stage."""
     shared, idle = Classify(), Classify(loss=Idling(reduction="none"))
-    return Method(stages=(Stage(shared), Stage(shared), Stage(idle)), label="Faulty")
+    return in_stages(shared, shared, idle)
 
 
 def idling_twice(problem: Problem) -> Method:
     idle = Classify(loss=Idling(reduction="none"))
-    return Method(stages=(Stage(Classify()), Stage(idle), Stage(idle)), label="Faulty")
+    return in_stages(Classify(), idle, idle)
 
 
 def constant(problem: Problem) -> Method:
@@ -133,7 +189,7 @@ def constant(problem: Problem) -> Method:
 
 
 def constant_later(problem: Problem) -> Method:
-    return Method(stages=(Stage(Classify()), Stage(Classify(loss=Constant(reduction="none")))), label="Faulty")
+    return in_stages(Classify(), Classify(loss=Constant(reduction="none")))
 
 
 def elsewhere(problem: Problem) -> Method:
@@ -168,7 +224,7 @@ def idle(problem: Problem, *, drw: bool = False) -> Method:
 @pytest.mark.parametrize(
     ("name", "fault"),
     [
-        ("noisy", "defaults: another run with the same seed ends differently"),
+        ("noisy", "defaults: another run with the same seed ends differently: it draws random numbers itself; a loss"),
         ("counting", "defaults: a run that is stopped and goes on ends differently"),
         ("endless", "no finite number"),
         ("idling", "defaults: the loss has no gradient, so nothing is learnt"),
@@ -182,6 +238,12 @@ def idle(problem: Problem, *, drw: bool = False) -> Method:
         ("one_form", "form=b: it trains the same network as without this option"),
         ("one_form", "keep=false: a loss, gradient or weight is no finite number"),
         ("idle", "drw=true: it trains the same network as without this option"),
+        (
+            "mixing",
+            "kind=backwards: the inverse in a Mix of Mixing (faulty.py) is not that of its partner, so that gra",
+        ),
+        ("mixing", "kind=turned: Mixing (faulty.py) mixes features with other partners than batch.partner"),
+        ("below", "defaults: a class weight of Below (faulty.py) is not 0 or more"),
     ],
 )
 def test_faults_are_named(name: str, fault: str, call: Call) -> None:
@@ -189,6 +251,32 @@ def test_faults_are_named(name: str, fault: str, call: Call) -> None:
     answer = call("methods", f"faulty.py:{name}", "--check")
     assert answer.code == 1, answer.err
     assert fault in answer.out
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("weighted", "class weights of shape (20,) received for 10 classes"),
+        ("beheaded", "the head Linear (linear.py) gives (2, 11) for two images of 10 classes"),
+        ("sampling", "the sampler many (faulty.py, line {line}) returned 1050 indices, 525 are needed"),
+    ],
+)
+def test_what_cannot_be_trained_is_refused(name: str, message: str, call: Call) -> None:
+    Path("faulty.py").write_text(FAULTY)
+    line = FAULTY.splitlines().index("def many(labels, count, stream):") + 1
+    answer = call("methods", f"faulty.py:{name}", "--check")
+    assert (answer.code, answer.out) == (2, "")
+    assert message.format(line=line) in answer.err
+
+
+def test_mixtures_that_cannot_be_meant(call: Call) -> None:
+    Path("faulty.py").write_text(FAULTY)
+    answer = call("methods", "faulty.py:mixing", "--check")
+    right, backwards, turned = answer.out.splitlines()
+    assert right.startswith("defaults: trains, repeats itself, goes on, is loaded, test"), answer.err
+    assert "kind=backwards: the inverse in a Mix of Mixing (faulty.py) is not that of its partner" in backwards
+    assert "kind=turned: Mixing (faulty.py) mixes features with other partners than batch.partner" in turned
+    assert answer.code == 1
 
 
 def test_an_error_in_training_is_told_with_its_place(call: Call) -> None:

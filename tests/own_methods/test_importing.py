@@ -58,6 +58,18 @@ def test_what_builds_no_method_is_refused(function: str, message: str, work: Pat
         make_method(use_file(f"mine.py:{function}"), PROBLEM)
 
 
+def refused_parts(work: Path, parts: str, message: str) -> None:
+    (work / "parts.py").write_text(
+        "from procrustean.losses import CrossEntropy\n"
+        "from procrustean.methods.base import Method, Stage\n"
+        "from procrustean.objectives import Classify\n"
+        "OBJECTIVE = Classify(loss=CrossEntropy(reduction='none'))\n"
+        f"def parts(problem): return Method({parts})\n"
+    )
+    with pytest.raises(ConfigError, match=message):
+        make_method(use_file("parts.py:parts"), PROBLEM)
+
+
 @pytest.mark.parametrize(
     ("parts", "message"),
     [
@@ -69,18 +81,44 @@ def test_what_builds_no_method_is_refused(function: str, message: str, work: Pat
         ("stages=(OBJECTIVE,), label='P'", "stages of type tuple received that are no Stages"),
         ("stages=(Stage(OBJECTIVE.loss),), label='P'", r"a Stage of CrossEntropy received; .*Stage\(Classify\(loss="),
         ("stages=(Stage(OBJECTIVE),), label=None", "label = None received; give the name that it has in tables"),
+        (
+            "stages=(Stage(OBJECTIVE), Stage(OBJECTIVE)), label='P'",
+            "^parts.py:parts: stages with the shares 1 and 1 of the epochs received, which add up to 2; give each",
+        ),
+        ("stages=(Stage(OBJECTIVE),), label='P', head=lambda width: 0", r"parts: head: .* of \(features, classes\)"),
+        ("stages=(Stage(OBJECTIVE),), label='P', finish=lambda net: 0", r"parts: finish: .* of \(net, judge\)"),
     ],
 )
 def test_a_method_of_wrong_parts_is_refused(parts: str, message: str, work: Path) -> None:
-    (work / "parts.py").write_text(
-        "from procrustean.losses import CrossEntropy\n"
-        "from procrustean.methods.base import Method, Stage\n"
-        "from procrustean.objectives import Classify\n"
-        "OBJECTIVE = Classify(loss=CrossEntropy(reduction='none'))\n"
-        f"def parts(problem): return Method({parts})\n"
-    )
-    with pytest.raises(ConfigError, match=message):
-        make_method(use_file("parts.py:parts"), PROBLEM)
+    refused_parts(work, parts, message)
+
+
+@pytest.mark.parametrize(
+    ("part", "message"),
+    [
+        ("norm='off'", "^parts.py:parts, stage 'train': norm = 'off' received; accepted: 'train', 'eval'"),
+        ("extra_from='test'", "extra_from = 'test' received; accepted: 'train', 'meta'"),
+        ("name=3", "stage 3: name = 3 received; give the text"),
+        ("trainable=None", "trainable = None received; give 'all' or the name of a part"),
+        ("meta_per_class=0", "meta_per_class = 0 received; give a whole number"),
+        ("rates={'head': -1}", "rates = {'head': -1} received; give factors"),
+        ("no_decay='head'", "no_decay = 'head' received; give a tuple"),
+        ("recipe=[('lr', 1)]", "recipe = .* received; give changes by name"),
+        ("recipe={'flip': True}", "^parts.py:parts: 'flip' received in the recipe of the stage 'train', where it cha"),
+        ("recipe={'lr': -1}", "^parts.py:parts: lr = -1 received; it has to be above 0"),
+        ("recipe={'lr': '1'}", "^parts.py:parts: must be real number, not str"),
+        ("sampler=3", r"sampler = 3 received; write a function of \(labels, count, stream\)"),
+        (
+            "begin=lambda net: None",
+            r"begin: <lambda> \(parts.py, line 5\) takes \(net\), but is called with 2 arguments; write a function of "
+            r"\(net, batches\)",
+        ),
+        ("reshape=lambda: 0", r"reshape: .* takes \(\), but is called with 1 argument; write a function of \(net\)"),
+        ("extra=lambda a: 0", r"extra: .* write a function of \(labels, count, stream\)"),
+    ],
+)
+def test_a_stage_of_wrong_parts_is_refused(part: str, message: str, work: Path) -> None:
+    refused_parts(work, f"stages=(Stage(OBJECTIVE, {part}),), label='P'", message)
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -242,9 +243,103 @@ class Averaged(nn.Module):
 def test_a_loss_that_returns_one_number_is_refused() -> None:
     net = nn.Sequential(nn.Flatten(), nn.LazyLinear(CLASSES))
     with pytest.raises(
-        ConfigError, match=r"Averaged returns the shape \(\), but one number per sample is needed, \(12,\)"
+        ConfigError,
+        match=r"Averaged \(test_objectives.py\) returns the shape \(\), but one number per sample is needed",
     ):
         Classify(loss=Averaged())(net, made_batch(), CLOCK)
+
+
+@pytest.mark.parametrize(
+    ("returned", "message"),
+    [
+        (None, "returns NoneType, but one number per sample is needed, (12,)"),
+        (torch.zeros(6), "returns the shape (6,), but one number per sample is needed, (12,)"),
+        (torch.zeros(12, dtype=torch.int64), "returns the shape (12,) of torch.int64, but one number per sample is"),
+    ],
+)
+def test_a_loss_that_returns_something_else_is_refused(returned: Any, message: str) -> None:
+    with pytest.raises(ConfigError, match=r"the loss <lambda> \(test_objectives.py, line \d+\) returns") as raised:
+        Classify(loss=lambda logits, labels: returned)(nn.Identity(), made_batch(), CLOCK)  # type: ignore[arg-type]
+    assert message in str(raised.value)
+
+
+class Weighs(nn.Module):
+    """Class weights that were not thought through."""
+
+    def __init__(self, weights: Any) -> None:
+        super().__init__()
+        self.weights = weights
+
+    def forward(self, clock: Clock) -> Any:
+        return self.weights
+
+
+@pytest.mark.parametrize("shape", [(), (3,), (10,), (1, CLASSES), None])
+@pytest.mark.parametrize("mixer", [None, SharesLabels(torch.ones(12))])
+def test_class_weights_of_another_shape_are_refused(shape: tuple[int, ...] | None, mixer: Mixer | None) -> None:
+    weights, told = (None, "NoneType") if shape is None else (torch.ones(shape), f"the shape {shape}")
+    message = (
+        f"Weighs (test_objectives.py) returns {told} for the class weights, but one number per class is needed, (5,)"
+    )
+    with pytest.raises(ConfigError, match=re.escape(message)):
+        Classify(weight=Weighs(weights), mixer=mixer)(nn.Identity(), made_batch(), CLOCK)
+
+
+class Returns(Mixer):
+    """Mixes at one layer, as a function of the batch says."""
+
+    at = ("input",)
+
+    def __init__(self, mixture: Any) -> None:
+        super().__init__()
+        self.mixture = mixture
+
+    def forward(self, batch: Batch) -> Any:
+        return self.mixture(batch)
+
+
+def mixed(batch: Batch, label_weight: Any = None, **changes: Any) -> Mixture:
+    mix = Mix(batch.partner, batch.inverse, torch.full((6,), 0.5))
+    return Mixture((mix._replace(**changes),), label_weight)
+
+
+@pytest.mark.parametrize(
+    ("mixture", "message"),
+    [
+        (lambda batch: mixed(batch, weight=torch.tensor(0.5)), "the shape () as weight, but one number per sample"),
+        (lambda batch: mixed(batch, weight=torch.ones(10)), "the shape (10,) as weight, but one number per sample"),
+        (lambda batch: mixed(batch, weight=0.5), "float as weight, but one number per sample is needed, (6,)"),
+        (lambda batch: mixed(batch, inverse=None), "NoneType as inverse, but one number per sample is needed, (6,)"),
+        (lambda batch: mixed(batch, partner=torch.arange(3)), "the shape (3,) of torch.int64 as partner, but"),
+        (lambda batch: mixed(batch, torch.ones(3)), "the shape (3,) as label_weight, but one number per sample is"),
+        (lambda batch: mixed(batch, torch.tensor(0.1)), "the shape () as label_weight, but one number per"),
+        (lambda batch: Mixture(mixed(batch).mixes * 2, None), "2 mixes for the 1 layers in its `at`, ('input',)"),
+        (lambda batch: Mixture((batch.partner,), None), "the shape (6,) of torch.int64 among its mixes; return"),
+        (lambda batch: batch.x, "the shape (6, 1, 8, 8); return Mixture(mixes, label_weight), from procrustean.object"),
+        (lambda batch: None, "NoneType; return Mixture(mixes, label_weight), from procrustean.objectives"),
+    ],
+)
+def test_a_mixer_that_returns_something_else_is_refused(mixture: Any, message: str) -> None:
+    net = build_net("small", channels=1, classes=CLASSES, seed=0)
+    batch = made_batch(6)._replace(x=torch.randn(6, 1, 8, 8))
+    objective = Classify(mixer=Returns(mixture))
+    objective.bind(net)
+    with pytest.raises(ConfigError, match=re.escape(f"the mixer Returns (test_objectives.py) returns {message}")):
+        objective(net, batch, CLOCK)
+
+
+@pytest.mark.parametrize(
+    ("slots", "message"),
+    [
+        ({"loss": "focal"}, "loss of type str received; give a module of (scores, labels)"),
+        ({"weight": [1.0, 2.0]}, "weight of type list received; give a module of the clock, such as FixedWeights"),
+        ({"mixer": nn.Identity()}, "mixer of type Identity received; give a Mixer"),
+        ({"mixer": MixesAt("group2", WEIGHTS)}, "at = 'group2' received of MixesAt (test_objectives.py); give a tuple"),  # type: ignore[arg-type]
+    ],
+)
+def test_slots_of_another_kind_are_refused(slots: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError, match=re.escape(message)):
+        Classify(**slots)
 
 
 @pytest.mark.parametrize(

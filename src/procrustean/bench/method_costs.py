@@ -14,7 +14,7 @@ from ..config import RunConfig
 from ..data.meta import meta_set
 from ..engine.device import own_stream
 from ..engine.stage import MetaImages, StageRun
-from ..engine.stages import reshape_for, stage_epochs
+from ..engine.stages import begin_stage, reshape_for, stage_epochs
 from ..methods import METHODS
 from ..own_methods.files import use_file
 from ..runs.preparing import Prepared, prepare
@@ -77,8 +77,7 @@ def _timed_parts(prepared: Prepared, steps: int, repeats: int) -> Iterator[dict[
         for number, (stage, epochs) in enumerate(zip(method.stages, lengths, strict=True)):
             reshape_for(net, method, number, prepared.config.seed)
             net.to(device, memory_format=torch.channels_last)  # type: ignore[call-overload]
-            if stage.begin is not None:
-                stage.begin(net, partial(images.clean_batches, 500))
+            begin_stage(net, method, number, prepared.config.seed, partial(images.clean_batches, 500))
             meta = None
             if stage.extra_from == "meta":
                 chosen = meta_set(prepared.data, stage.meta_per_class, 0)

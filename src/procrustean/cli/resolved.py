@@ -8,7 +8,7 @@ from typing import Any
 
 from ..config import RunConfig
 from ..counts import Kind, imbalance_kind
-from ..engine.stages import stage_epochs
+from ..engine.stages import stage_epochs, stages_text
 from ..method_labels import shown_label
 from ..methods import make_method
 from ..methods.base import Method
@@ -52,6 +52,8 @@ def method_comments(
         same = len(set(found.values())) == 1
         lines[name] = found[kinds[0]] if same else ", ".join(f"{text} if {kind}" for kind, text in found.items())
     method = made[kinds[0]][0]
+    if stages := stages_text(method, recipe.epochs):
+        lines["stages"] = stages
     lines |= _deferred(method, recipe.epochs)
     explained = f"procrustean methods {plain_name(config.method)} explains it"
     title = f"# The method these settings resolve to: {shown_label(method.label)} ({explained})\n"

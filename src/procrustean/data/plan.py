@@ -12,6 +12,7 @@ import numpy.typing as npt
 from ..augment.spec import Arrays as Arrays
 from ..augment.spec import Augmentation
 from ..rng import Stream
+from .sampled import sampled
 
 if TYPE_CHECKING:
     from ..methods.base import Sampler
@@ -53,14 +54,14 @@ class EpochPlanner:
         n = self.images
         order = stream("order")
         plan: Arrays = {
-            "index": order.permutation(n) if self.sampler is None else self.sampler(self.labels, n, order),
+            "index": order.permutation(n) if self.sampler is None else sampled(self.sampler, self.labels, n, order),
             "partner": self._partners(stream("partner")),
         }
         plan["inverse"] = self._by_batch(plan["partner"])
         plan |= self._augmented("", stream)
         if self.extra is not None:
             among = self.labels if self.extra_labels is None else self.extra_labels
-            plan["extra.index"] = self.extra(among, n, stream("extra.order"))
+            plan["extra.index"] = sampled(self.extra, among, n, stream("extra.order"))
             plan |= self._augmented("extra.", stream)
         for name, shape in self.draws.items():
             plan[f"u.{name}"] = stream(f"u.{name}").uniforms(n, *shape)

@@ -14,6 +14,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ..data.grouping import positions_by_class
+from ..data.sampled import sampled
 from ..engine.evaluate import evaluation_batch, evaluation_mode
 from ..engine.step import precision
 from ..engine.stores import AnyImages
@@ -137,7 +138,7 @@ class Probe:
         if stage.sampler is None:
             companions = stream.integers(len(self.labels), len(chosen))
         else:
-            companions = stage.sampler(self.labels, len(chosen), stream)
+            companions = sampled(stage.sampler, self.labels, len(chosen), stream)
         index = torch.from_numpy(np.stack([chosen, companions], axis=1).reshape(-1)).to(self.device)
         order = torch.arange(n, device=self.device)
         u = {

@@ -37,6 +37,7 @@ class NonFinite:
     epoch: int
     step: int
     images: list[int]  # indices into the training set
+    of_the_loss: bool  # whether it was the loss itself, before its gradient and the update
 
 
 @dataclass(frozen=True)
@@ -69,7 +70,7 @@ class StageRun:
     ) -> None:
         self.stage, self.number, self.epochs, self.seed = stage, number, epochs, seed
         self.net, self.device = net, placement.device
-        recipe = recipe.changed(stage.recipe)
+        recipe = stage.changed(recipe)
         self.rates = lr_table(recipe, epochs)
         self.planner = EpochPlanner(
             labels=train.labels,
@@ -221,7 +222,8 @@ class StageRun:
             if bad >= 0:
                 start = first_image + bad * part.inputs.batch
                 rows = self.plan["index"][start : start + part.inputs.batch]
-                return NonFinite(epoch, first_step + bad, [int(i) for i in np.sort(rows)])
+                images = [int(i) for i in np.sort(rows)]
+                return NonFinite(epoch, first_step + bad, images, not bool(torch.isfinite(part.losses[bad])))
             first_step += part.inputs.steps
             first_image += part.inputs.steps * part.inputs.batch
         raise RuntimeError("updates are suppressed, but no step reported a non-finite value")
@@ -275,24 +277,31 @@ class StageRun:
 
 def freeze_all_but(net: Classifier, trainable: str) -> list[str]:
     """Names of the parameters that learn; all others stop requiring gradients."""
-    names = []
+    names = learning_names(net, trainable)
     for name, parameter in net.named_parameters():
-        learns = _is_within(name, trainable)
-        parameter.requires_grad_(learns)
-        if learns:
-            names.append(name)
+        parameter.requires_grad_(is_within(name, trainable))
+    return names
+
+
+def learning_names(net: nn.Module, trainable: str) -> list[str]:
+    """Names of the parameters of the trainable part; ConfigError if the network has no such part."""
+    names = [name for name, _ in net.named_parameters() if is_within(name, trainable)]
     if not names:
-        raise ConfigError(f"trainable = {trainable!r} received, but the network has no such part")
+        parts = ", ".join(repr(name) for name, _ in net.named_children())
+        raise ConfigError(
+            f"trainable = {trainable!r} received, but the network has no such part; name 'all', {parts} or a layer "
+            "within them by its path"
+        )
     return names
 
 
 def keep_statistics(net: Classifier, trainable: str) -> None:
     """Put batch normalisation outside the trainable part into evaluation mode: its statistics stay."""
     for name, module in net.named_modules():
-        if isinstance(module, nn.modules.batchnorm._BatchNorm) and not _is_within(name, trainable):
+        if isinstance(module, nn.modules.batchnorm._BatchNorm) and not is_within(name, trainable):
             module.eval()
 
 
-def _is_within(name: str, trainable: str) -> bool:
-    """Whether a parameter or module belongs to the trainable part."""
-    return trainable == "all" or name == trainable or name.startswith(trainable + ".")
+def is_within(name: str, part: str) -> bool:
+    """Whether a parameter or module belongs to a part of the network."""
+    return part == "all" or name == part or name.startswith(part + ".")

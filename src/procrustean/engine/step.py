@@ -10,8 +10,9 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from ..code_names import code_name, returned_text
 from ..data.plan import Arrays
-from ..errors import NoGradient
+from ..errors import ConfigError, NoGradient
 from ..objectives import Objective
 from ..types import Batch, Clock, Images
 from .averages import WeightAverages
@@ -94,6 +95,11 @@ class TrainStep:
         self.optimizer.buffers.remember()
         with precision(self.inputs.device, self.low_precision):
             loss = self.loss_of(self.net, self.batch(), self.clock)
+        if not isinstance(loss, Tensor) or loss.numel() != 1:
+            raise ConfigError(
+                f"the objective {code_name(self.objective)} returns {returned_text(loss)}, but the one number is "
+                "needed that is minimised; return a mean over the samples, for example"
+            )
         if not loss.requires_grad:
             raise NoGradient(
                 "the loss has no gradient: it does not depend on the scores of the network. Compute it from them, and "

@@ -13,7 +13,7 @@ from torch import Tensor
 from ..data.imbalance import Imbalanced
 from ..data.meta import meta_set
 from ..errors import Diverged, RunError
-from ..methods.base import Judge, Method
+from ..methods.base import Method
 from ..nets.classifier import Classifier
 from ..progress.console import Reporter
 from ..recipes import Recipe
@@ -29,8 +29,8 @@ from .pace import Pace
 from .run_directory import RunDirectory
 from .signs_of_life import SignsOfLife
 from .slow_steps import SlowSteps
-from .stage import MetaImages, StageRun
-from .stages import reshape_for, stage_epochs
+from .stage import MetaImages, NonFinite, StageRun
+from .stages import begin_stage, finished, reshape_for, stage_epochs
 from .stores import ImageStores
 
 if TYPE_CHECKING:
@@ -192,11 +192,11 @@ class Training:
                 position.best, self._kept = {"held_out": None, "oracle": None}, {}
             self._checkpoint({f"net.{k}": v for k, v in self.net.state_dict().items()})
         if self.method.finish is not None:
-            self._finish(self.method.finish)
+            self._finish()
         if self._kept:
             self.directory.save_weights(HELD_OUT_WEIGHTS, {n.removeprefix(KEPT): v for n, v in self._kept.items()})
 
-    def _finish(self, finish: Callable[[Classifier, Judge | None], dict[str, Any]]) -> None:
+    def _finish(self) -> None:
         """Turn the trained network into the one that predicts; there is only one, so every selection is of it."""
 
         def judge() -> float:
@@ -205,7 +205,7 @@ class Training:
             value: float = held_out["balanced_accuracy"]
             return value
 
-        self.finished = finish(self.net, None if self.held_out_images is None else judge)
+        self.finished = finished(self.net, self.method, self.seed, None if self.held_out_images is None else judge)
         self.position.best = {"held_out": None, "oracle": None}
         self._evaluate(self.records[-1])
         if self.probing is not None:
@@ -224,8 +224,7 @@ class Training:
         plan = self.method.stages[number]
         if self._pending is None:
             self._prepare(number)
-            if plan.begin is not None:
-                plan.begin(self.net, self._clean_batches)
+            begin_stage(self.net, self.method, number, self.seed, self._clean_batches)
         stage = StageRun(
             plan,
             number,
@@ -369,12 +368,21 @@ class Training:
             left = (
                 "the checkpoint before it is intact" if self.directory.has_checkpoint else "no checkpoint was written"
             )
-            precision = "" if self.placement.low_precision is None else ", or --precision fp32"
             raise Diverged(
                 f"non-finite loss, gradient or weight in epoch {found.epoch + 1}, step {found.step + 1}, on training "
-                f"images [{shown}] of {self.directory.path}. Try a lower --lr{precision}, with another --run-dir if "
-                f"one was given; {left}"
+                f"images [{shown}] of {self.directory.path}. {self._advice_on(found)}; {left}"
             )
+
+    def _advice_on(self, found: NonFinite) -> str:
+        """What to do about it, for every command and for Python: settings are named, not flags."""
+        lower = "a lower learning rate (lr)" + ", or precision fp32," * (self.placement.low_precision is not None)
+        if self.position.epoch > 0 or found.step > 0:
+            return f"Try {lower} in another folder, if this one was named"
+        look = "look at the loss and the class weights of the method, and at these images"
+        if found.of_the_loss:
+            first = "the first update" + " of its stage" * (self.position.stage > 0)
+            return f"The loss was no finite number before {first}, so the learning rate is not the cause: {look}"
+        return f"The loss of this first step was finite, its gradient or the update not: {look}, or try {lower}"
 
     def _wait(self) -> None:
         if self.placement.device.type == "cuda":

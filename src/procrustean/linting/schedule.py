@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from ..advice.settings import FEWEST_STEPS, SMALLEST_BATCH
+from ..engine.stages import stage_epochs
 from ..methods.cmo import FIRST, LAST, Pasting
-from ..recipe import lr_table
+from ..recipe import Recipe, lr_table
 from ..recipes import PAPER, RECIPES
 from ..runs.preparing import Prepared
 
@@ -35,21 +36,33 @@ def rate_against_batch(prepared: Prepared) -> list[str]:
 def short_schedule(prepared: Prepared) -> list[str]:
     """Training that ends in its warm-up or soon after it, or has hardly a step per epoch."""
     recipe, images = prepared.recipe, len(prepared.data.train)
+    stages = prepared.method.stages
+    lengths = stage_epochs(prepared.method, recipe.epochs)
     found = []
-    if recipe.epochs <= recipe.warmup_epochs:
-        text = "1 epoch is" if recipe.epochs == 1 else f"{recipe.epochs} epochs are"
-        found.append(f"{text} all warm-up, which takes {recipe.warmup_epochs}; train longer")
-    elif (share := lr_table(recipe, recipe.epochs)[-1] / recipe.lr) >= HIGH:
-        found.append(
-            f"the last of {recipe.epochs} epochs has {100 * share:.0f} % of the highest rate, so soon after "
-            f"{recipe.warmup_epochs} of warm-up; train longer"
-        )
+    for stage, epochs in zip(stages, lengths, strict=True):
+        cut_short = _cut_short(stage.changed(recipe), epochs)
+        if cut_short and len(stages) > 1:
+            cut_short = f"the stage {stage.name!r} has a schedule of its own: {cut_short}"
+        found += [cut_short] if cut_short else []
     steps = -(-images // recipe.batch_size)
     # One more than the smallest batch keeps the last image from being alone in its own.
     if steps < FEWEST_STEPS and recipe.batch_size > SMALLEST_BATCH + 1:
         text = f"batches of {recipe.batch_size} make only {steps} step{'s' * (steps > 1)} per epoch of {images} images"
         found.append(f"{text}; choose a smaller --batch-size")
     return found
+
+
+def _cut_short(recipe: Recipe, epochs: int) -> str:
+    """What is wrong with a schedule of so few epochs; nothing for one that comes to its end."""
+    if epochs <= recipe.warmup_epochs:
+        text = "1 epoch is" if epochs == 1 else f"{epochs} epochs are"
+        return f"{text} all warm-up, which takes {recipe.warmup_epochs}; train longer"
+    share = lr_table(recipe, epochs)[-1] / recipe.lr
+    if share < HIGH or recipe.schedule == "constant":
+        return ""
+    last = "its only epoch" if epochs == 1 else f"the last of {epochs} epochs"
+    soon = f", so soon after {recipe.warmup_epochs} of warm-up" if recipe.warmup_epochs else ""
+    return f"{last} has {100 * share:.0f} % of the highest rate{soon}; train longer"
 
 
 def never_pastes(prepared: Prepared) -> list[str]:

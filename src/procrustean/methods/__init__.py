@@ -68,7 +68,8 @@ def make_method(name: str, problem: Problem, options: Mapping[str, Any] | None =
     checked = checked_options(name, options or {})
     if file_method(name) is None:
         return factory(name)(problem, **checked)
-    from .from_file import build_from_file, check_parts
+    from .from_file import build_from_file
+    from .parts import check_parts
 
     made = build_from_file(name, problem, checked)
     if not isinstance(made, Method):

@@ -10,18 +10,31 @@ import numpy as np
 import numpy.typing as npt
 from torch import Tensor, nn
 
+from ..errors import ConfigError
 from ..objectives import Objective
+from ..recipe import Recipe
 from ..rng import Stream
 
 if TYPE_CHECKING:
     from ..nets.classifier import Classifier
+
+#: What a stage may change in the recipe. The images, the network and the number of epochs are settled before the first.
+CHANGED_IN_STAGES = (
+    "batch_size", "lr", "momentum", "nesterov", "weight_decay", "schedule", "milestones", "decay", "warmup_epochs",
+)  # fmt: skip
 
 
 class Sampler(Protocol):
     """Which training images an epoch shows; the draw uses nothing but the stream."""
 
     def __call__(self, labels: npt.NDArray[np.int64], count: int, stream: Stream) -> npt.NDArray[np.int64]:
-        """`count` indices into the training set."""
+        """Exactly `count` indices of images, in the order in which they are shown; one may be there several times.
+
+        Args:
+            labels: of the images that are drawn from.
+            count: images of an epoch, or of another draw that is measured.
+            stream: the random numbers of this draw.
+        """
         ...
 
 
@@ -50,8 +63,10 @@ class Stage:
         no_decay: beginnings of the names of parameters without weight decay.
         reshape: changes the network before the stage (re-initialise or wrap the head); draws from torch's generator,
             which is seeded for it. It is run again whenever the run is loaded, so it must not read data.
-        begin: sets values from the training images before the stage (class means, ...).
-        recipe: changes to the recipe within this stage (lr, schedule, ...).
+        begin: sets values from the training images before the stage (class means, ...), once; draws from torch's
+            generator are seeded for it too.
+        recipe: changes to the recipe within this stage, of `CHANGED_IN_STAGES`. Every stage has a schedule of its own
+            over its epochs, which begins with the recipe's warm-up.
     """
 
     objective: Objective
@@ -69,6 +84,17 @@ class Stage:
     begin: Callable[[Classifier, CleanBatches], None] | None = None
     recipe: Mapping[str, Any] = field(default_factory=dict)
 
+    def changed(self, recipe: Recipe) -> Recipe:
+        """The recipe within this stage; ConfigError for changes that a stage cannot make."""
+        for name in self.recipe:
+            if name not in CHANGED_IN_STAGES:
+                epochs = "; its part of the epochs is its share" * (name == "epochs")
+                raise ConfigError(
+                    f"{name!r} received in the recipe of the stage {self.name!r}, where it changes nothing{epochs}; a "
+                    f"stage can change {', '.join(CHANGED_IN_STAGES)}"
+                )
+        return recipe.changed(self.recipe)
+
 
 @dataclass(frozen=True)
 class Method:
@@ -80,7 +106,7 @@ class Method:
         head: builds the classifier head from (features, classes); None for a linear layer.
         finish: turns the trained network into the one that predicts. It is handed a judge, which gives the balanced
             accuracy on the held-out images of the network as it is then, or None if none are held out; what it
-            returns goes into the record.
+            returns, if anything, goes into the record.
         paper: what the MFW paper changes in its recipe for this method ({"epochs": 300}).
         longer: how many times the recipe's epochs it trains for, where a stage comes on top of a whole training; `own`
             says its epochs itself.
@@ -93,7 +119,7 @@ class Method:
     stages: tuple[Stage, ...]
     label: str
     head: Callable[[int, int], nn.Module] | None = None
-    finish: Callable[[Classifier, Judge | None], dict[str, Any]] | None = None
+    finish: Callable[[Classifier, Judge | None], dict[str, Any] | None] | None = None
     paper: Mapping[str, Any] = field(default_factory=dict)
     longer: float = 1.0
     own: Mapping[str, Any] | None = field(default_factory=dict)

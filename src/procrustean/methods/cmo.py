@@ -33,9 +33,9 @@ class Pasting(Classify):
 
     def forward(self, net: nn.Module, batch: Batch, clock: Clock) -> Tensor:
         assert batch.extra is not None
-        weights = None if self.weight is None else self.weight(clock)
         mask = self.mask(batch, clock)
         scores = net(torch.where(mask, batch.extra.x, batch.x))
+        weights = self.class_weights(clock, scores)
         background = 1 - mask.float().mean()
         own = self.reduce(self.sample_loss(scores, batch.y, batch), batch.y, weights)
         pasted = self.reduce(self.sample_loss(scores, batch.extra.y, batch), batch.extra.y, weights)

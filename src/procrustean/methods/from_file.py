@@ -9,12 +9,11 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from ..errors import ConfigError, ProcrusteanError, did_you_mean
-from ..objectives import Objective
 from ..own_methods.errors import error_in
 from ..own_methods.files import FileMethod, named_code
 from ..own_methods.importing import imported
 from ..types import Problem
-from .base import Method, Stage
+from .base import Method
 
 _POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 
@@ -81,26 +80,3 @@ def _is_option_type(hint: Any) -> bool:
     if isinstance(hint, types.UnionType) or typing.get_origin(hint) is typing.Union:
         return all(map(_is_option_type, typing.get_args(hint)))
     return typing.get_origin(hint) is typing.Literal or hint in (int, float, bool, str, type(None))
-
-
-def check_parts(made: Method, name: str) -> None:
-    """ConfigError for a method whose parts are not what they have to be, which training would stumble over later.
-
-    Args:
-        made: what the function of a file has returned.
-        name: of the method in messages.
-    """
-    stages: object = made.stages
-    if not isinstance(stages, tuple | list) or not stages or not all(isinstance(stage, Stage) for stage in stages):
-        raise ConfigError(
-            f"{name}: stages of type {type(stages).__name__} received that are no Stages; give a tuple of them, in "
-            "which a single one has a comma behind it: stages=(Stage(objective),)"
-        )
-    for stage in made.stages:
-        if not isinstance(stage.objective, Objective):
-            raise ConfigError(
-                f"{name}: a Stage of {type(stage.objective).__name__} received; give it an objective, for a loss "
-                "Stage(Classify(loss=...)), from procrustean.objectives"
-            )
-    if not isinstance(made.label, str) or not made.label:
-        raise ConfigError(f"{name}: label = {made.label!r} received; give the name that it has in tables")

@@ -1,4 +1,4 @@
-"""Try a network on images of a size."""
+"""Try a network on images of a size, and its head on features."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import copy
 import torch
 from torch import Tensor
 
+from ..code_names import code_name
 from ..errors import ConfigError
 from .classifier import Classifier
 
@@ -45,4 +46,25 @@ def check_size(net: Classifier, channels: int, size: tuple[int, int], name: str)
         raise ConfigError(
             f"the network {name} gives {found} for two images instead of two features of {net.backbone.features} "
             "numbers, so it cannot be trained here; choose another --net"
+        )
+
+
+@torch.no_grad()
+def check_scores(net: Classifier, classes: int) -> None:
+    """ConfigError for a head that does not turn the features of an image into one score for each class."""
+    head = copy.deepcopy(net.head).cpu().eval()
+    features = net.backbone.features
+    try:
+        with torch.random.fork_rng(devices=()):
+            scores = head(torch.zeros(2, features))
+    except NOT_TAKEN as error:
+        raise ConfigError(
+            f"the head {code_name(net.head)} cannot take {features} features of each of two images: {error}; build it "
+            "from the two numbers that it is given, features and classes"
+        ) from error
+    found = tuple(scores.shape) if isinstance(scores, Tensor) else type(scores).__name__
+    if found != (2, classes):
+        raise ConfigError(
+            f"the head {code_name(net.head)} gives {found} for two images of {classes} classes instead of (2, "
+            f"{classes}), a score for each class; build it from the two numbers that it is given, features and classes"
         )

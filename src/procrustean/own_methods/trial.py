@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor, nn
 
 from ..api import evaluate, resume
 from ..config import RunConfig
@@ -21,12 +20,13 @@ from ..engine.run_directory import RunDirectory
 from ..engine.training import Interrupted
 from ..errors import Diverged, NoGradient, ProcrusteanError, RunError
 from ..methods import factory, option_defaults
-from ..methods.base import Stage
 from ..progress.console import SilentReporter
 from ..runs.ongoing_run import FinishedRun, OngoingRun
 from ..runs.preparing import prepare
 from .errors import failure_text
 from .files import plain_name
+from .gradient_watch import GradientWatch
+from .value_watch import ValueWatch
 
 EPOCHS = 5
 #: Steps, of 17 in an epoch, after which the second run is stopped: not between two epochs.
@@ -98,15 +98,15 @@ def _other_choices(method: str) -> Iterator[dict[str, Any]]:
 
 def _tried(method: str, options: dict[str, Any], folder: Path) -> tuple[Trial, bytes | None]:
     config = RunConfig("digits", "step", 20, method=method, options=options, epochs=EPOCHS, device="cpu")
-    watch = GradientWatch()
+    gradients, values = GradientWatch(), ValueWatch()
     try:
-        run = _trained(config, folder / "whole", watch=watch)
+        run = _trained(config, folder / "whole", watches=(gradients, values))
     except Diverged:  # whose text names a folder that is gone by then
-        return Trial(options, ("a loss, gradient or weight is no finite number",), None), None
+        return Trial(options, ("a loss, gradient or weight is no finite number", *values.faults()), None), None
     except NoGradient:
-        return Trial(options, tuple(watch.faults()), None), None
+        return Trial(options, (*gradients.faults(), *values.faults()), None), None
     weights = (run.path / "model.safetensors").read_bytes()
-    faults = (*watch.faults(), *_faults(config, run, weights, folder))
+    faults = (*gradients.faults(), *values.faults(), *_faults(config, run, weights, folder))
     metrics = run.metrics
     return Trial(options, faults, float(metrics["balanced_accuracy"]), _chance(metrics)), weights
 
@@ -115,46 +115,6 @@ def _chance(metrics: dict[str, Any]) -> float:
     """The balanced accuracy of a guess, and two standard errors more."""
     guess = 1 / len(metrics["recall"])
     return guess + 2 * math.sqrt(guess * (1 - guess) / metrics["images"])
-
-
-class GradientWatch:
-    """Looks on while a method is trained, whether the loss of each stage has a gradient at all.
-
-    Weights change without one as well: they decay, and batch normalisation keeps its statistics.
-    """
-
-    def __init__(self) -> None:
-        self._stages: dict[nn.Module, list[int]] = {}  # numbers of those that minimise it
-        self._found: dict[nn.Module, bool] = {}
-
-    def look_at(self, stages: Sequence[Stage]) -> None:
-        for number, stage in enumerate(stages, 1):
-            self._stages.setdefault(stage.objective, []).append(number)
-        for objective in self._stages:
-            objective.register_forward_hook(self._look)
-
-    def faults(self) -> Iterator[str]:
-        several = sum(map(len, self._stages.values())) > 1
-        for objective, found in self._found.items():
-            if not found:
-                where = f" of {_stages_text(self._stages[objective])}" if several else ""
-                yield f"the loss{where} has no gradient, so nothing is learnt: it does not depend on the scores"
-
-    def _look(self, objective: nn.Module, inputs: tuple[Any, ...], loss: Tensor) -> None:
-        """After a step's loss; once a gradient was found there is nothing more to find out."""
-        if self._found.setdefault(objective, False):
-            return
-        parameters = [parameter for parameter in inputs[0].parameters() if parameter.requires_grad]
-        gradients = (
-            torch.autograd.grad(loss, parameters, retain_graph=True, allow_unused=True) if loss.requires_grad else ()
-        )
-        if all(gradient is None for gradient in gradients):  # no weight is part of it, and the step would fail
-            raise NoGradient("the loss does not depend on the network")
-        self._found[objective] = any(gradient is not None and bool(gradient.any()) for gradient in gradients)
-
-
-def _stages_text(numbers: Sequence[int]) -> str:
-    return f"stage{'s' * (len(numbers) > 1)} {' and '.join(map(str, numbers))}"
 
 
 def _faults(config: RunConfig, run: FinishedRun, weights: bytes, folder: Path) -> Iterator[str]:
@@ -166,7 +126,10 @@ def _faults(config: RunConfig, run: FinishedRun, weights: bytes, folder: Path) -
     torch.manual_seed(12345)  # what others draw must make no difference
     again = _trained(config, folder / "again")
     if (again.path / "model.safetensors").read_bytes() != weights:
-        yield "another run with the same seed ends differently: it draws random numbers itself, instead of naming draws"
+        yield (
+            "another run with the same seed ends differently: it draws random numbers itself; a loss or a mixer is "
+            "given those that it names in draws, a sampler draws from its stream, fresh weights are drawn in reshape"
+        )
         return
     _trained(config, folder / "stopped", stop_after=STOPPED_AFTER)
     resumed = resume(folder / "stopped")
@@ -177,10 +140,12 @@ def _faults(config: RunConfig, run: FinishedRun, weights: bytes, folder: Path) -
         )
 
 
-def _trained(config: RunConfig, path: Path, stop_after: int | None = None, watch: GradientWatch | None = None) -> Any:
+def _trained(
+    config: RunConfig, path: Path, stop_after: int | None = None, watches: Sequence[GradientWatch | ValueWatch] = ()
+) -> Any:
     """The finished run; None if it was to be stopped."""
     prepared, asked = prepare(config), itertools.count(1)
-    if watch is not None:
+    for watch in watches:
         watch.look_at(prepared.method.stages)
     directory = RunDirectory.create(path, config, identity_of(prepared))
     run = OngoingRun(

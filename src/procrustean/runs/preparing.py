@@ -22,7 +22,7 @@ from ..engine.device import Placement, place
 from ..engine.engines import Engine, choose_engine
 from ..engine.images import channel_statistics
 from ..engine.record import identity_of
-from ..engine.stages import reshape_for, stage_epochs
+from ..engine.stages import stage_epochs, stages_text
 from ..engine.stores import ImageStores, augmentation_of, free_bytes
 from ..errors import ConfigError, ImagesChanged, RunError
 from ..method_labels import shown_label
@@ -32,11 +32,11 @@ from ..metrics import FEW_TO_JUDGE
 from ..nets import build_net, check_net, layers_of
 from ..nets.classifier import Classifier
 from ..nets.pretrained import Pretrained, read_pretrained
-from ..nets.probing import check_size
 from ..own_methods.files import plain_name
 from ..recipes import OWN_IMAGES, RECIPES, Recipe, chosen_recipe, data_set, recipe_label
 from ..types import Problem
 from .differences import difference, image_counts_difference
+from .fitting import check_fit
 from .loading import source_settings
 
 #: Networks so small that float32 is faster than bf16 on a CPU.
@@ -95,7 +95,8 @@ class Prepared:
         """How training goes, in one line."""
         recipe, name = self.recipe, self.recipe.name
         whose = f"{name} as the method was published" if self.config.recipe == "own" else f"{name}, {RECIPES[name][1]}"
-        return f"recipe {whose}: {recipe.text()}"
+        stages = stages_text(self.method, recipe.epochs)
+        return f"recipe {whose}: {recipe.text()}" + (f"; in stages: {stages}" if stages else "")
 
     @property
     def image_size(self) -> tuple[int, int]:
@@ -172,7 +173,7 @@ def prepare(
             "name epochs from 1 to that"
         )
     _check_batches(recipe, (len(data.train), *prepared.image_size), layers.shrinks)
-    _check_layers(prepared)
+    check_fit(prepared)
     _check_draws(method, len(data.train))
     return prepared
 
@@ -201,16 +202,6 @@ def _check_batches(recipe: Recipe, shape: tuple[int, ...], shrinks: int) -> None
             f"{images} training images in batches of {recipe.batch_size} leave one image of {width} x {height} pixels "
             "alone in a batch, and batch normalisation cannot normalise a single value; choose another --batch-size"
         )
-
-
-def _check_layers(prepared: Prepared) -> None:
-    """Refuse a layer that the network does not have, or images it cannot take, before anything is written."""
-    net = prepared.build_net()
-    check_size(net, prepared.data.train.images.shape[3], prepared.image_size, prepared.recipe.net)
-    for number, stage in enumerate(prepared.method.stages):
-        reshape_for(net, prepared.method, number, prepared.config.seed)
-        stage.objective.bind(net)
-        stage.objective.unbind()
 
 
 def _check_draws(method: Method, images: int) -> None:
