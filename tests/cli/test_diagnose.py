@@ -51,6 +51,19 @@ def not_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(canvas, "save", save)
 
 
+def test_the_table_of_a_stage_that_does_not_mix_has_no_mixed_gradient(call: Any, runs: list[str]) -> None:
+    path = Path("runs/mfw/result.json")
+    record = json.loads(path.read_text())
+    record["probes"]["layer"][-1], record["probes"]["gradient_norm_mixed"][-1] = "group3", None
+    path.write_text(json.dumps(record))
+    answer = call("diagnose", "runs/mfw", "--quiet")
+    assert answer.code == 0, answer.err
+    assert "gradient, mixed" not in answer.out
+    assert "loss gradient at group3;" in answer.out
+    assert "minor classes (group2, epoch 2)" in answer.out
+    assert "minor classes (group3, epoch 4)" in answer.out
+
+
 def test_diagnose_says_what_it_found_and_leaves_the_run_alone(call: Any, runs: list[str], files_of: Any) -> None:
     before = files_of(Path("runs/mfw"))
     answer = call("diagnose", "runs/mfw")

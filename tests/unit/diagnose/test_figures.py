@@ -105,6 +105,27 @@ def test_gradients_show_those_of_the_training_and_the_unmixed_ones_dashed(pair: 
     assert texts(gradients(panels_of(pair[:1]))) == ["class 0 (100 images)", "class 3 (5 images)"]
 
 
+def test_gradients_at_different_layers_have_panels_and_scales_of_their_own(pair: list[Result], result: Make) -> None:
+    mixed = np.where(np.arange(5)[:, None] < 4, 9 * CURVE, np.nan)
+    layers = ("input",) * 4 + ("group2",)
+    staged = result(label="MiSLAS", method="mislas", gradient=CURVE, mixed=mixed, layers=layers)
+    figure = gradients(panels_of([pair[0], staged]))
+    assert titles(figure) == ["ERM", "MiSLAS", "MiSLAS"]
+    erm, first, second = figure.axes
+    assert [axes.get_title(loc="right") for axes in figure.axes] == [
+        "at group2",
+        "at input",
+        "at group2, only epoch 100",
+    ]
+    assert first.lines[0].get_xdata().tolist() == [10, 20, 40, 80]
+    assert first.lines[0].get_ydata() == pytest.approx(9 * CURVE[:4, 0])
+    assert first.lines[2].get_linestyle() == "--"
+    assert len(second.lines) == 2
+    assert second.lines[0].get_ydata() == pytest.approx(CURVE[4:, 0])
+    assert erm.get_ylim() == second.get_ylim()
+    assert first.get_ylim()[1] > 5 * second.get_ylim()[1]
+
+
 def test_deviation_of_several_data_settings_is_titled_as_in_the_paper(result: Make) -> None:
     runs = [
         result(label=label, method=label.lower(), kind=kind, counts=counts, deviation=CURVE)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -50,6 +50,15 @@ class Panel:
         if path is None:
             raise RunError(f"{self.title} was never saved, so it has no features to draw")
         return path.parent
+
+    @property
+    def layers(self) -> tuple[str, ...]:
+        """Where gradients were measured at these epochs, each layer once, in the order of the training."""
+        return tuple(dict.fromkeys(self.first.where([at in self.epochs for at in self.first.at]).layers))
+
+    def at_layer(self, layer: str) -> Panel:
+        """The epochs whose gradients were measured at a layer."""
+        return replace(self, curves=tuple(curves.at_layer(layer) for curves in self.curves))
 
     def measured(self, name: str) -> tuple[Rows, Rows, Rows]:
         """The epochs, mean and sample standard deviation of a curve there, [E, C]."""
