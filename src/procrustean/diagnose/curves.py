@@ -42,8 +42,7 @@ class Curves:
         """Whether the training mixes in each of the measured epochs, [measured epochs]."""
         if self.gradient_norm_mixed is None:
             return np.zeros(len(self.at), dtype=bool)
-        mixed: npt.NDArray[np.bool_] = ~np.isnan(self.gradient_norm_mixed).all(axis=1)
-        return mixed
+        return np.array([not np.isnan(row).all() for row in self.gradient_norm_mixed])
 
     @property
     def gradient_norm_trained(self) -> Rows:

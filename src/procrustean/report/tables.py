@@ -71,7 +71,7 @@ def comparison(groups: Sequence[Group]) -> Table:
     blocks = [sorted(block, key=lambda group: -times_chosen(group, chosen)) for block in split_by_data(groups)]
     groups = [group for block in blocks for group in block]
     images = [f"{number}: {group.data_seeds}" for number, block in enumerate(blocks) for group in block]
-    metric = _common_headline(groups)
+    metric = common_headline(groups)
     described = _describe(groups, blocks, chosen)
 
     numbers = []
@@ -233,7 +233,8 @@ def at_least_one(groups: Sequence[Group]) -> list[Group]:
     return list(groups)
 
 
-def _common_headline(groups: Sequence[Group]) -> str:
+def common_headline(groups: Sequence[Group]) -> str:
+    """The metric in which groups are shown together: `accuracy` where all test sets are balanced."""
     # The two agree on a balanced test set, so balanced accuracy is right for a mixture.
     names = {group.headline for group in groups}
     return names.pop() if len(names) == 1 else "balanced_accuracy"

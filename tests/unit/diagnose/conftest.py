@@ -107,6 +107,17 @@ def result() -> Callable[..., Result]:
 
 
 @pytest.fixture
+def unevenly_tested() -> Callable[[Result], Result]:
+    """The same run, tested on classes of different sizes."""
+
+    def change(result: Result) -> Result:
+        result.record["selections"]["last"]["metrics"]["headline"] = "balanced_accuracy"
+        return result
+
+    return change
+
+
+@pytest.fixture
 def saved(tmp_path: Path) -> Callable[..., Result]:
     """A result with a folder of its own, and features in it."""
 

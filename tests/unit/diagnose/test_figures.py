@@ -330,6 +330,14 @@ def test_published_numbers_are_those_of_the_papers_table(shared_dir: Path) -> No
             assert [PAPER_ALPHA[s][float(cells[0])] for s in settings] == [float(cell) for cell in cells[1:]]
 
 
+def test_the_accuracy_along_an_option_is_named(ablation: Callable[..., list[Result]], unevenly_tested: Any) -> None:
+    for option, draw_it in (("alpha", alpha), ("beta", beta)):
+        runs = ablation(option)
+        assert [axes.get_ylabel() for axes in draw_it(runs).axes if axes.get_ylabel()][-1] == "test accuracy (%)"
+        figure = draw_it([unevenly_tested(run) for run in runs])
+        assert [axes.get_ylabel() for axes in figure.axes if axes.get_ylabel()][-1] == "test balanced accuracy (%)"
+
+
 def test_beta_is_drawn_under_both_standard_deviations(ablation: Callable[..., list[Result]]) -> None:
     figure = beta(ablation("beta"))
     assert titles(figure) == ["geometric standard deviation", "arithmetic standard deviation"]

@@ -63,6 +63,12 @@ def test_kinds_and_data_sets_have_rows_and_keep_the_colours(result: Make, runs: 
     assert imbalance([*runs, elsewhere]).axes[3].get_title(loc="left") == "pets, step, all classes"
 
 
+def test_every_row_says_which_accuracy_it_shows(result: Make, runs: list[Result], unevenly_tested: Any) -> None:
+    other = unevenly_tested(at_ratio(result, 10.0, 0.8, 0.7, source="own"))
+    figure = imbalance([*runs, other])
+    assert [axis.get_ylabel() for axis in figure.axes[::3]] == ["test accuracy (%)", "test balanced accuracy (%)"]
+
+
 def test_a_setting_that_differs_otherwise_has_a_line_of_its_own_and_is_named(result: Make, runs: list[Result]) -> None:
     longer = [at_ratio(result, rho, 0.9, 0.6, epochs=300, at=(300,)) for rho in (10.0, 50.0)]
     erm, _, other = lines_along_ratio([*runs, *longer])

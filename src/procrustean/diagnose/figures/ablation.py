@@ -10,6 +10,7 @@ from ...report.results import Result
 from ..mfw_settings import Option
 from ..option_lines import SPREADS, Line, lines_along
 from .canvas import axis_labels, legend, line_handle, line_with_spread, log_axis, sheet, title
+from .panels import accuracy_name
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -74,7 +75,7 @@ def alpha(results: Sequence[Result]) -> Figure:
         handles.append(Line2D([], [], color=INK, linestyle=(0, (1, 2)), linewidth=1.4))
         names.append("as published, its epoch unknown")
     log_axis(axis, sorted({point.value for line in lines for point in line.points}))
-    axis_labels(axis, r"$\alpha$", "test accuracy (%)")
+    axis_labels(axis, r"$\alpha$", accuracy_name([point.group for line in lines for point in line.points]))
     legend(figure, handles, names, columns=2)
     return figure
 
@@ -100,7 +101,7 @@ def beta(results: Sequence[Result]) -> Figure:
         log_axis(axes[1][column], values)
         axis_labels(axes[1][column], r"$\beta$")
     axis_labels(axes[0][0], y="strength s(N)")
-    axis_labels(axes[1][0], y="test accuracy (%)")
+    axis_labels(axes[1][0], y=accuracy_name([point.group for line in lines for point in line.points]))
     handles = [line_handle(number) for number in range(len(kinds))]
     names = [named[kind] for kind in kinds]
     if any(not point.trained for line in lines for point in line.points):

@@ -11,7 +11,7 @@ from ...report.figures import shortened
 from ...report.results import Group, Result, data_parts, distinct_labels, group_results
 from ...report.settings import comparable, setting_of
 from .canvas import axis_labels, legend, line_handle, line_with_spread, log_axis, sheet, title
-from .panels import KINDS
+from .panels import KINDS, accuracy_name
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -57,7 +57,7 @@ def imbalance(results: Sequence[Result]) -> Figure:
                 _draw(axis, line, metric, number)
             ratios = sorted({ratio for line, _ in mine for ratio in line.ratios})
             log_axis(axis, ratios, [_shown(ratio) for ratio in ratios])
-        axis_labels(row[0], y="test accuracy (%)")
+        axis_labels(row[0], y=accuracy_name([group for line, _ in mine for group in line.groups]))
     for axis in axes[-1]:
         axis_labels(axis, "imbalance ratio")
     legend(figure, [line_handle(number) for number in range(len(order))], order)

@@ -11,6 +11,7 @@ import numpy as np
 from ...errors import RunError
 from ...report.figures import shortened
 from ...report.results import Group, Result, distinct_labels, group_results
+from ...report.tables import HEADLINES, common_headline
 from ..curves import Curves, Rows, common_epochs, curves_of, stacked
 
 KINDS = {"long_tailed": "Long-tailed", "step": "Step", "natural": "As found"}
@@ -84,6 +85,11 @@ def panels_of(results: Sequence[Result]) -> list[Panel]:
         )
         for group, label in zip(groups, labels, strict=True)
     ]
+
+
+def accuracy_name(groups: Sequence[Group]) -> str:
+    """What an axis along which test accuracies are drawn measures: balanced accuracy where a test set is not."""
+    return f"test {HEADLINES[common_headline(groups)]} (%)"
 
 
 def class_name(curves: Curves, index: int) -> str:
