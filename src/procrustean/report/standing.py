@@ -20,6 +20,9 @@ RULE = (
 #: Said once of a table in which means of two seeds are not told apart: the t-test asks for 4 to 13 standard errors.
 TWO_SEEDS = "Two seeds tell only very large differences apart; add seeds."
 
+#: Said of what is true of some rows only: other images are easier, or harder.
+SAME_IMAGES = " on the same images"
+
 #: Means of the rows of a table by their names, for each setting in which they are rivals; '' names the only one.
 Rivals = Mapping[str, Mapping[str, "Mean"]]
 
@@ -116,16 +119,17 @@ def about_bold(rivals: Rivals, column: str) -> str:
     Empty where no mean of the column is in bold.
 
     Args:
-        rivals: the means of the column.
+        rivals: the means of the column; settings are apart because other images were trained on.
         column: its heading.
     """
     bold = _in_bold(rivals)
     if not bold:
         return ""
-    sentences, unranked = ["Bold: the best mean of its column."], []
+    among = SAME_IMAGES * (len(rivals) > 1)
+    sentences, unranked = [f"Bold: the best mean of its column{' among rows' * bool(among)}{among}."], []
     for setting, means in bold.items():
         if _repeated(means):
-            sentences.append(_about_best(means, f"{column}, {setting}" if setting else column))
+            sentences.append(_about_best(means, f"{column}, {setting}" if setting else column, among))
         else:
             unranked.append(setting)
     if unranked:
@@ -158,15 +162,15 @@ def _lacks_seeds(means: Mapping[str, Mean]) -> bool:
     return any(min(best.freedom, mean.freedom) <= 1 for mean in equals)
 
 
-def _about_best(means: Mapping[str, Mean], place: str) -> str:
-    """How the best of those with several seeds stands to the others."""
+def _about_best(means: Mapping[str, Mean], place: str, among: str) -> str:
+    """How the best of those with several seeds stands to the others, and among which these are."""
     name = leader(means)
     best, others = means[name], {other: mean for other, mean in means.items() if other != name}
     higher, equal = above(best, others), doubts(best, others)
     which = "best of those with several seeds" if higher else "best"
     sentences = [f"{place}: {which} is {name}, {best.points:.1f}.", higher, equal]
     if not (higher or equal):
-        sentences.append("Told apart from all others.")
+        sentences.append(f"Told apart from all others{among}.")
     return " ".join(filter(None, sentences))
 
 

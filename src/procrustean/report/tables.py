@@ -142,7 +142,7 @@ def _about_bold(groups: Sequence[Group], blocks: Sequence[Sequence[Group]], metr
     """Whether the best of the last epoch is told apart from those on the same images."""
     *_, data = _data_texts(blocks)
     if len({group.data_seeds for group in groups}) > 1:
-        data = [f"{text}, data seeds {group.data_seeds}" for text, group in zip(data, groups, strict=True)]
+        data = [f"{text}, {group.data_seeds_text}" for text, group in zip(data, groups, strict=True)]
     # Networks and lengths have columns of their own in the table; here the names alone tell rows apart.
     names = distinct_labels(groups, shown_beside=("data_seed",))
     rivals: dict[str, dict[str, Mean]] = {}
@@ -181,7 +181,7 @@ def _describe(groups: Sequence[Group], blocks: Sequence[Sequence[Group]], chosen
     else:
         shared.append(("data", whole[0]))
     data_seeds = [group.data_seeds for group in groups]
-    named_data_seeds = "" if data_seeds[0] == "0" else "data seeds {}" if "," in data_seeds[0] else "data seed {}"
+    named_data_seeds = "" if data_seeds[0] == "0" else groups[0].data_seeds_text
     recipe_title = "{} recipe" + " (changed in rows as noted below)" * given.changes_recipe
     others = (
         (Column("network", "network", numeric=False), [group.net for group in groups], "{}"),
@@ -292,7 +292,8 @@ def _data_texts(blocks: Sequence[Sequence[Group]]) -> tuple[str, list[str], list
     return joined_data(common), differing, complete
 
 
-def repeats_note(groups: Sequence[Group]) -> str:
+def repeats_note(groups: Sequence[Group], of: str = "rows") -> str:
+    """What the means are of, and which of the rows or columns compare."""
     runs = sorted({len(group.results) for group in groups})
     if runs == [1]:
         note = "One run each (n=1), so no spread is known."
@@ -300,5 +301,5 @@ def repeats_note(groups: Sequence[Group]) -> str:
         number = str(runs[0]) if len(runs) == 1 else f"{runs[0]} to {runs[-1]}"
         note = f"Mean ± sample standard deviation over n={number} runs."
     if len({group.data_seeds for group in groups}) > 1:
-        note += " Other data seeds are other images of the same data: compare rows that share them."
+        note += f" Other data seeds are other images of the same data: compare {of} that share them."
     return note

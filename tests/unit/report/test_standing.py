@@ -120,8 +120,8 @@ def test_single_runs_do_not_rank() -> None:
     assert about_bold({"": single}, "Last") == "Bold: the best mean of its column. Single runs do not rank."
     assert rule_of({"": single}) == ""
     assert about_bold({"digits": single, "cifar": repeated, "stripes": single}, "Last") == (
-        "Bold: the best mean of its column. Last, cifar: best is A, 90.5. Told apart from all others. Single runs do "
-        "not rank: digits; stripes."
+        "Bold: the best mean of its column among rows on the same images. Last, cifar: best is A, 90.5. Told apart "
+        "from all others on the same images. Single runs do not rank: digits; stripes."
     )
 
 

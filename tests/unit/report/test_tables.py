@@ -260,6 +260,43 @@ def test_data_seeds_are_named_and_ranked_among_those_on_the_same_images(result: 
     assert "data seed" not in shared.note
 
 
+def test_bold_says_that_only_rows_on_the_same_images_are_compared(result: Make) -> None:
+    near = [result(label="ERM", seed=seed, data_seed=0, recall=0.5 + 0.01 * seed) for seed in range(3)]
+    far = [result(label="MFW", seed=seed, data_seed=0, recall=0.9 + 0.01 * seed) for seed in range(3)]
+    other = [result(label="LDAM", seed=seed, data_seed=seed, recall=0.95) for seed in range(2)]
+    note = comparison(group_results([*near, *far, *other])).note
+    assert "Bold: the best mean of its column among rows on the same images. Last epoch, digits, step" in note
+    assert ", data seed 0: best is MFW, 91.0. Told apart from all others on the same images" in note
+    alone = comparison(group_results([*near, *far])).note
+    assert "Bold: the best mean of its column. Last epoch: best is MFW, 91.0. Told apart from all others" in alone
+    assert "same images" not in alone
+
+
+def test_tables_of_classes_name_the_images_among_which_they_mark(result: Make) -> None:
+    """The third was trained on other images: it is higher in all classes, and no rival."""
+    runs = [
+        result(label="ERM", recall=0.5),
+        result(label="MFW", recall=0.6),
+        *(result(label="LDAM", seed=seed, data_seed=seed, recall=0.7) for seed in range(2)),
+    ]
+    groups = group_results(runs)
+    names = ["ERM, data seed 0", "MFW, data seed 0", "LDAM, data seeds 0, 1"]
+    table = per_class(groups)
+    assert headings(table)[3:] == names
+    assert [cell.best for cell in table.rows[0]][3:] == [False, True, False]
+    assert (
+        "compare columns that share them. Bold: the best mean of its row among columns on the same images" in table.note
+    )
+    sizes = by_class_size(groups)
+    assert [cell.text for cell in column(sizes, "method")] == names
+    assert "compare rows that share them." in sizes.note
+    assert "Bold: the best mean of its column among rows on the same images." in sizes.note
+    plain = per_class(groups[:2])
+    assert headings(plain)[3:] == ["ERM", "MFW"]
+    assert plain.note == "One run each (n=1), so no spread is known. Bold: the best mean of its row."
+    assert "Bold" not in per_class(groups[:1]).note
+
+
 def test_data_of_the_same_name_but_other_content_are_told_apart(result: Make) -> None:
     table = comparison(group_results([result(source_hash="a" * 64), result(source_hash="b" * 64)]))
     assert [cell.text.rsplit(" ", 1)[1] for cell in column(table, "data")] == ["aaaaaaaa", "bbbbbbbb"]
