@@ -30,7 +30,7 @@ from procrustean.report.results import (
     some_classes,
     split_by_data,
 )
-from procrustean.report.standing import Mean, about_bold, rule_of
+from procrustean.report.standing import Mean, about_bold, leader, rule_of
 
 __all__ = [
     "Cell",
@@ -96,6 +96,9 @@ def comparison(groups: Sequence[Group]) -> Table:
         # Where held-out images have chosen, no result on the test set is offered as another choice.
         by_test = was_compared and column.name != "held_out_accuracy"
         cells.append(measured_cells(statistics, groups, images, marked=not by_test))
+    columns.append(Column("p_against_best", "p", csv_only=True))
+    last = next(statistics for column, statistics in numbers if column.name == "last")
+    cells.append([Cell(text) for text in _p_values(last, images, shown=not was_compared)])
     heading = f"Test {HEADLINES[metric]} in %"
     held_out = any(column.name == "held_out" and not column.csv_only for column in columns)
     return Table(
@@ -270,6 +273,23 @@ def measured_cells(
         measured_cell(statistic, runs=len(group.results), best=is_best)
         for statistic, group, is_best in zip(statistics, groups, best, strict=True)
     ]
+
+
+def _p_values(statistics: Sequence[Statistic | None], images: Sequence[str], *, shown: bool) -> list[str]:
+    """Of every row against the best of those on the same images (Welch's t-test); empty where there is none."""
+    if not shown:
+        return [""] * len(statistics)
+    rivals: dict[str, dict[str, Mean]] = {}
+    for row, (statistic, own) in enumerate(zip(statistics, images, strict=True)):
+        if statistic is not None:
+            rivals.setdefault(own, {})[str(row)] = Mean.of(statistic)
+    texts = [""] * len(statistics)
+    for means in rivals.values():
+        best = leader(means)
+        for name, mean in means.items():
+            p = None if name == best else means[best].p_value(mean)
+            texts[int(name)] = "" if p is None else repr(p)
+    return texts
 
 
 def _data_texts(blocks: Sequence[Sequence[Group]]) -> tuple[str, list[str], list[str]]:

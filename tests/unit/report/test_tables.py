@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from rich.console import Console
+from scipy import stats
 
 from procrustean.errors import RunError
 from procrustean.escaping import markdown
@@ -77,9 +78,26 @@ def test_below_the_table_stands_whether_the_best_is_told_apart(result: Make, wri
     table = comparison(group_results(runs))
     text = write(table)
     assert "Bold: the best mean of its column. Last epoch: best is MFW, 70.5. Not told apart from it by these" in text
-    assert "seeds: MFW-DRW (-1.5). Two means are told apart where Welch's t-test" in text
+    assert "seeds: MFW-DRW (-1.5, p=0.58). Two means are told apart where Welch's t-test" in text
     assert text.count("Welch") == 1
     assert "Welch" not in to_csv(table)
+
+
+def test_a_csv_file_has_p_against_the_best_row_on_the_same_images(result: Make) -> None:
+    minor = {"ERM": (0.30, 0.31, 0.32), "MFW": (0.50, 0.51, 0.52), "LDAM": (0.48, 0.52), "Focal": (0.9,)}
+    runs = [
+        result(label=label, method=label, seed=seed, recall=[0.9] * 5 + [recall] * 5)
+        for label, recalls in minor.items()
+        for seed, recall in enumerate(recalls)
+    ]
+    other = [result(label="CB", seed=seed, data_seed=seed, recall=0.99) for seed in range(2)]
+    rows = list(csv.DictReader(io.StringIO(to_csv(comparison(group_results([*runs, *other]))))))
+    found = {row["method"]: row["p_against_best"] for row in rows}
+    for label in ("ERM", "LDAM"):
+        expected = stats.ttest_ind(minor["MFW"], minor[label], equal_var=False).pvalue
+        assert float(found.pop(label)) == pytest.approx(expected)
+    assert found == {"MFW": "", "Focal": "", "CB": ""}  # the best itself, a single run, other images
+    assert "p" not in headings(comparison(group_results(runs)))
 
 
 def test_single_runs_and_single_methods_are_not_ranked(result: Make) -> None:
@@ -386,6 +404,7 @@ def test_what_held_out_images_have_chosen_is_not_ranked_by_test_results(saved: C
     assert marked() == [False] * 3
     groups = group_results(map(load_result, runs))
     assert "Bold" not in comparison(groups).note
+    assert not any(cell.text for cell in column(comparison(groups), "p_against_best"))
     for table in (per_class, by_class_size):
         assert "The best are not marked" in table(groups).note
         assert "textbf" not in to_latex(table(groups))
