@@ -15,6 +15,7 @@ from matplotlib.figure import Figure
 from procrustean.cli import main
 from procrustean.cli.figures import Figures
 from procrustean.diagnose.figures import FIGURES, canvas
+from procrustean.progress import streams
 
 TINY = ("--net", "small", "--epochs", "4", "--batch-size", "16", "--device", "cpu", "--precision", "fp32", "--quiet")
 
@@ -333,6 +334,18 @@ def test_claims_fill_a_page(call: Any) -> None:
     assert "no place for the table" in answer.err
     assert page.read_text() == "# A\n"
     assert call("claims", "--page", "nowhere.md").code == 2
+
+
+def test_which_runs_count_is_said_before_the_claims(
+    call: Any, runs: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said: list[str] = []
+    for name in ("notify", "write_result"):
+        monkeypatch.setattr(streams, name, lambda text: said.append(str(text)))
+    assert call("claims", *runs).code == 0
+    assert said[0].startswith("2 runs were read, of which 0 count: the claims are about CIFAR-10 at ratio 100")
+    assert "not measured yet" in said[1]
+    assert len(said) == 2
 
 
 def test_a_page_of_claims_outlives_a_disk_that_fills_up(call: Any, files_up_to: Callable[[int], Any]) -> None:
