@@ -228,6 +228,17 @@ def test_figures_from_folders_of_runs(call: Any, runs: list[str]) -> None:
     assert "progress" in wrong.err + wrong.out
 
 
+def test_a_figure_along_an_option(call: Any, runs: list[str], npz: Path) -> None:
+    for alpha in (0.2, 0.8):
+        arguments = ("--method", "mixup", "--options", f"alpha={alpha}", "--run-dir", f"runs/mixup-{alpha}")
+        assert call("train", npz, *TINY, *arguments).code == 0
+    answer = call("figures", "option", "--over", "alpha", "runs")
+    assert answer.code == 0, answer.err
+    assert answer.out.split() == ["figures/option-alpha.png", "figures/option-alpha.svg"]
+    assert "ERM has no option 'alpha'" in answer.err
+    assert "alpha of MFW was left to its default, which is no number" in answer.err  # natural counts
+
+
 def test_figures_need_the_records_alone(call: Any, runs: list[str]) -> None:
     for run in runs:
         copy = Path("copies") / Path(run).name

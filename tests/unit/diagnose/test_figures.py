@@ -421,12 +421,13 @@ def test_lines_are_told_apart_by_what_they_differ_in(result: Make) -> None:
 def test_every_figure_is_written_as_png_and_svg(
     name: str, saved: Callable[..., Result], ablation: Callable[..., list[Result]], tmp_path: Path
 ) -> None:
+    over = "alpha" if name == "option" else None
     runs = (
-        ablation(name)
-        if name in ("alpha", "beta")
+        ablation("alpha" if over else name)
+        if name in ("alpha", "beta", "option")
         else [saved("run", {100: features(width=2 if name == "toy" else 8)})]
     )
-    files = draw(name, runs, tmp_path / "figures", stem="mine")
+    files = draw(name, runs, tmp_path / "figures", stem="mine", over=over)
     stem = "mine-erm" if name == "toy" else "mine"
     assert [path.name for path in files] == [f"{stem}.png", f"{stem}.svg"]
     with Image.open(files[0]) as image:
