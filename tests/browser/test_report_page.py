@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from procrustean import fit
 from procrustean.report.formats import to_csv, to_latex
 from procrustean.report.html_page import write_report
 from procrustean.report.results import group_results, load_result
@@ -105,6 +106,23 @@ def test_classes_are_picked_and_methods_compared(browser: Browser, report: Path,
     browser.click("#classes-0")  # all
     assert lines() == [1] * 10
     assert browser.console() == []
+
+
+def test_the_layers_at_which_gradients_were_measured_are_named(browser: Browser, tmp_path: Path) -> None:
+    settings: dict[str, Any] = {"imbalance": "step", "rho": 20, "epochs": 3, "probe_every": 1, "device": "cpu"}
+    paths = [tmp_path / method for method in ("erm", "mislas")]
+    for path in paths:
+        fit("digits", method=path.name, run_dir=path, **settings)
+    write_report(paths, tmp_path / "report.html", examples=0)
+    browser.open((tmp_path / "report.html").as_uri())
+    browser.run(
+        "const list = document.getElementById('quantity'); list.value = 'Gradient norm';"
+        "list.dispatchEvent(new Event('change'));"
+    )
+    said = "Measured: ERM at group2; MiSLAS at input (epochs 1 to 2) and group2 (epoch 3). Lengths at different layers"
+    assert said in browser.one("#class-curves").text
+    browser.click("#method-1")
+    assert "Measured at group2." in browser.one("#class-curves").text
 
 
 def test_the_keyboard_reads_the_curves_and_the_matrix(browser: Browser, report: Path) -> None:

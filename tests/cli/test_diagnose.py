@@ -15,6 +15,7 @@ from matplotlib.figure import Figure
 from procrustean.cli import main
 from procrustean.cli.figures import Figures
 from procrustean.diagnose.figures import FIGURES, canvas
+from procrustean.progress import streams
 
 TINY = ("--net", "small", "--epochs", "4", "--batch-size", "16", "--device", "cpu", "--precision", "fp32", "--quiet")
 
@@ -49,6 +50,19 @@ def not_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
         return paths
 
     monkeypatch.setattr(canvas, "save", save)
+
+
+def test_the_table_of_a_stage_that_does_not_mix_has_no_mixed_gradient(call: Any, runs: list[str]) -> None:
+    path = Path("runs/mfw/result.json")
+    record = json.loads(path.read_text())
+    record["probes"]["layer"][-1], record["probes"]["gradient_norm_mixed"][-1] = "group3", None
+    path.write_text(json.dumps(record))
+    answer = call("diagnose", "runs/mfw", "--quiet")
+    assert answer.code == 0, answer.err
+    assert "gradient, mixed" not in answer.out
+    assert "loss gradient at group3;" in answer.out
+    assert "minor classes (group2, epoch 2)" in answer.out
+    assert "minor classes (group3, epoch 4)" in answer.out
 
 
 def test_diagnose_says_what_it_found_and_leaves_the_run_alone(call: Any, runs: list[str], files_of: Any) -> None:
@@ -215,6 +229,17 @@ def test_figures_from_folders_of_runs(call: Any, runs: list[str]) -> None:
     assert "progress" in wrong.err + wrong.out
 
 
+def test_a_figure_along_an_option(call: Any, runs: list[str], npz: Path) -> None:
+    for alpha in (0.2, 0.8):
+        arguments = ("--method", "mixup", "--options", f"alpha={alpha}", "--run-dir", f"runs/mixup-{alpha}")
+        assert call("train", npz, *TINY, *arguments).code == 0
+    answer = call("figures", "option", "--over", "alpha", "runs")
+    assert answer.code == 0, answer.err
+    assert answer.out.split() == ["figures/option-alpha.png", "figures/option-alpha.svg"]
+    assert "ERM has no option 'alpha'" in answer.err
+    assert "alpha of MFW was left to its default, which is no number" in answer.err  # natural counts
+
+
 def test_figures_need_the_records_alone(call: Any, runs: list[str]) -> None:
     for run in runs:
         copy = Path("copies") / Path(run).name
@@ -321,6 +346,18 @@ def test_claims_fill_a_page(call: Any) -> None:
     assert "no place for the table" in answer.err
     assert page.read_text() == "# A\n"
     assert call("claims", "--page", "nowhere.md").code == 2
+
+
+def test_which_runs_count_is_said_before_the_claims(
+    call: Any, runs: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said: list[str] = []
+    for name in ("notify", "write_result"):
+        monkeypatch.setattr(streams, name, lambda text: said.append(str(text)))
+    assert call("claims", *runs).code == 0
+    assert said[0].startswith("2 runs were read, of which 0 count: the claims are about CIFAR-10 at ratio 100")
+    assert "not measured yet" in said[1]
+    assert len(said) == 2
 
 
 def test_a_page_of_claims_outlives_a_disk_that_fills_up(call: Any, files_up_to: Callable[[int], Any]) -> None:

@@ -133,7 +133,7 @@ def class_table(curves: Curves) -> Table:
         "gradient": ("gradient", curves.gradient_norm, ".3g"),
         "deviation": ("deviation", curves.feature_deviation, ".3f"),
     }
-    if curves.gradient_norm_mixed is not None:
+    if curves.gradient_norm_mixed is not None and curves.mixes[-1]:
         columns["gradient_mixed"] = ("gradient, mixed", curves.gradient_norm_mixed, ".3g")
     headings = (
         Column("class", "class", numeric=False),
@@ -149,7 +149,7 @@ def class_table(curves: Curves) -> Table:
         headings,
         rows,
         note=f"Accuracies in %; ratio: images classified into the class over its images; gradient: length of the loss "
-        f"gradient at {curves.layer}; deviation: distance between training and test features.",
+        f"gradient at {curves.layers[-1]}; deviation: distance between training and test features.",
     )
 
 

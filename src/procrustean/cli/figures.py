@@ -15,19 +15,19 @@ from .outcome import finished_results
 class Figures:
     """Draw a figure from finished runs as PNG and SVG, most of them as in the paper.
 
-    alpha, beta and imbalance take any runs, the others those that were trained with --probes or diagnosed.
+    alpha, beta, option and imbalance take any runs, the others those that were trained with --probes or diagnosed.
 
     progress: training accuracy and classification ratio along the epochs. gradients: norm of the loss gradient at the
     mixing layer. deviation: distance between training and test features. tsne: features of the largest and the
     smallest class. bars: accuracy of every class. toy: features in the plane and decision regions (--net resnet32-2d).
-    alpha, beta: accuracy of MFW along its options. imbalance: accuracy of the larger and the smaller classes along
-    the imbalance ratio.
+    alpha, beta: accuracy of MFW along its options. option: accuracy of any method, also one of your own, along the
+    option that --over names. imbalance: accuracy of the larger and the smaller classes along the imbalance ratio.
 
     Example: procrustean figures progress runs/erm runs/mfw --output figures
     """
 
     name: tyro.conf.Positional[
-        Literal["progress", "gradients", "deviation", "tsne", "bars", "toy", "alpha", "beta", "imbalance"]
+        Literal["progress", "gradients", "deviation", "tsne", "bars", "toy", "alpha", "beta", "option", "imbalance"]
     ]
     """Which figure."""
     runs: tyro.conf.Positional[tuple[Path, ...]]
@@ -36,6 +36,8 @@ class Figures:
     """Folder to write to."""
     stem: str | None = None
     """Name of the files without their ending; default the name of the figure."""
+    over: str | None = None
+    """The option of a method along which `option` draws, a number: strength, alpha, ..."""
     all_classes: bool = False
     """Draw every class, not only the largest and the smallest (progress, gradients, deviation)."""
     epochs: tuple[int, ...] = ()
@@ -55,6 +57,7 @@ class Figures:
             all_classes=self.all_classes,
             epochs=self.epochs,
             stem=self.stem,
+            over=self.over,
             say=make_reporter().say,
         )
         write_result("\n".join(map(str, files)))

@@ -29,25 +29,43 @@ class Curves:
     counts: tuple[int, ...]  # training images
     epochs: int  # length of the training
     at: tuple[int, ...]  # epochs after which it was measured, counted from 1
-    layer: str  # where gradients were measured
+    layers: tuple[str, ...]  # where gradients were measured then: stages may mix at different ones
     train_recall: Rows
     test_recall: Rows
     classification_ratio: Rows
     gradient_norm: Rows  # nothing mixed
-    gradient_norm_mixed: Rows | None  # mixed as in training; None for methods that do not mix
+    gradient_norm_mixed: Rows | None  # mixed as in training, nan in epochs that do not mix; None if none does
     feature_deviation: Rows
 
     @property
+    def mixes(self) -> npt.NDArray[np.bool_]:
+        """Whether the training mixes in each of the measured epochs, [measured epochs]."""
+        if self.gradient_norm_mixed is None:
+            return np.zeros(len(self.at), dtype=bool)
+        return np.array([not np.isnan(row).all() for row in self.gradient_norm_mixed])
+
+    @property
     def gradient_norm_trained(self) -> Rows:
-        """The gradient norms that training has: mixed where the method mixes."""
-        return self.gradient_norm if self.gradient_norm_mixed is None else self.gradient_norm_mixed
+        """The gradient norms that training has: mixed in the epochs that mix."""
+        if self.gradient_norm_mixed is None:
+            return self.gradient_norm
+        return np.where(self.mixes[:, None], self.gradient_norm_mixed, self.gradient_norm)
 
     def until(self, epoch: int) -> Curves:
         """What was measured up to an epoch."""
-        rows = sum(at <= epoch for at in self.at)
-        mixed = self.gradient_norm_mixed
-        shorter: dict[str, Any] = {name: getattr(self, name)[:rows] for name in MEASURED}
-        return replace(self, at=self.at[:rows], gradient_norm_mixed=None if mixed is None else mixed[:rows], **shorter)
+        return self.where([at <= epoch for at in self.at])
+
+    def at_layer(self, layer: str) -> Curves:
+        """What was measured after the epochs whose gradients are those at a layer."""
+        return self.where([own == layer for own in self.layers])
+
+    def where(self, kept: Sequence[bool]) -> Curves:
+        """What was measured after some of the epochs, by whether each of them is kept."""
+        chosen, mixed = np.flatnonzero(kept), self.gradient_norm_mixed
+        fewer: dict[str, Any] = {name: getattr(self, name)[chosen] for name in MEASURED}
+        for name in ("at", "layers"):
+            fewer[name] = tuple(getattr(self, name)[number] for number in chosen)
+        return replace(self, gradient_norm_mixed=None if mixed is None else mixed[chosen], **fewer)
 
     @property
     def ended(self) -> bool:
@@ -83,19 +101,20 @@ def curves_of(record: Mapping[str, Any], *, place: str = "the run") -> Curves:
     missing = [name for name in ("epochs", "layer", *MEASURED) if name not in probes]
     if missing:
         raise RunError(f"the probes of {place} are incomplete: they lack {', '.join(missing)}")
+    classes = tuple(map(str, record["data"]["classes"]))
     mixed = probes.get("gradient_norm_mixed") or []
     return Curves(
         label=shown_label(str(record["label"])),
         method=str(record["method"]["name"]),
         options=dict(record["method"].get("options") or {}),
-        classes=tuple(map(str, record["data"]["classes"])),
+        classes=classes,
         counts=tuple(map(int, record["data"]["counts"])),
         epochs=int(record["recipe"]["epochs"]),
         at=tuple(int(epoch) + 1 for epoch in probes["epochs"]),
-        layer=str(probes["layer"][-1]),
+        layers=tuple(map(str, probes["layer"])),
         **{name: rows(probes[name]) for name in MEASURED},
-        # A method may mix in its first stage only.
-        gradient_norm_mixed=rows(mixed) if mixed and all(row is not None for row in mixed) else None,
+        # A method may mix in one of its stages only.
+        gradient_norm_mixed=rows([row or [None] * len(classes) for row in mixed]) if any(mixed) else None,
     )
 
 
@@ -112,9 +131,11 @@ def stacked(runs: Sequence[Curves], name: str) -> npt.NDArray[np.float64]:
 
 def mean_curves(runs: Sequence[Curves]) -> Curves:
     """The mean of what was measured of runs that differ in their seeds alone."""
+    common = common_epochs(runs)
     mixes = all(curves.gradient_norm_mixed is not None for curves in runs)
     means = {name: stacked(runs, name).mean(axis=0) for name in (*MEASURED, *["gradient_norm_mixed"] * mixes)}
-    return replace(runs[0], at=common_epochs(runs), **{"gradient_norm_mixed": None, **means})
+    first = runs[0].where([epoch in common for epoch in runs[0].at])
+    return replace(first, **{"gradient_norm_mixed": None, **means})
 
 
 def rows(values: Sequence[Sequence[float | None]]) -> Rows:

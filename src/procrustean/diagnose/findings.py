@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from ..report.curves import epochs_text
 from .curves import Curves, Rows
 from .suggestions import BEHIND, suggestions
 
@@ -33,7 +34,7 @@ class Finding:
 
 
 def verdict(curves: Curves) -> list[Finding]:
-    """What the curves show, one finding per topic, then what they suggest."""
+    """What the curves show, one finding per topic, of gradients one per layer, then what they suggest."""
     major, minor = curves.groups
     if not minor.any():
         text = f"All {len(curves.counts)} classes have about {curves.counts[0]} images: nothing is minor here."
@@ -41,7 +42,7 @@ def verdict(curves: Curves) -> list[Finding]:
     found = [
         _progress(curves, major, minor),
         _ratio(curves),
-        _gradients(curves, major, minor),
+        *(_gradients(curves, layer, major, minor) for layer in dict.fromkeys(curves.layers)),
         _deviation(curves, major, minor),
         _fit(curves, major, minor),
     ]
@@ -179,7 +180,10 @@ def _ratio(curves: Curves) -> Finding:
     return Finding("ratio", text, numbers)
 
 
-def _gradients(curves: Curves, major: Mask, minor: Mask) -> Finding:
+def _gradients(whole: Curves, layer: str, major: Mask, minor: Mask) -> Finding:
+    """How hard classes are pulled at a layer, in the epochs measured there: lengths at two layers do not compare."""
+    curves = whole.at_layer(layer)
+
     def ratio(rows: Rows) -> npt.NDArray[np.float64]:
         large, small = group_mean(rows, major), group_mean(rows, minor)
         return small / np.maximum(large, np.finfo(np.float64).tiny)
@@ -188,6 +192,8 @@ def _gradients(curves: Curves, major: Mask, minor: Mask) -> Finding:
     ratios = ratio(trained)
     peak = int(np.nanargmax(group_mean(trained, minor)))
     numbers: dict[str, Any] = {
+        "layer": layer,
+        "epochs": list(curves.at),
         "epoch": curves.at[peak],
         "major_then": float(group_mean(trained, major)[peak]),
         "minor_then": float(group_mean(trained, minor)[peak]),
@@ -195,14 +201,15 @@ def _gradients(curves: Curves, major: Mask, minor: Mask) -> Finding:
         "ratio_last": float(ratios[-1]),
         "unmixed_ratio_then": float(ratio(curves.gradient_norm)[peak]),
     }
+    place = layer if len(curves.at) == len(whole.at) else f"{layer}, {epochs_text(curves.at)}"
     text = (
-        f"The loss pulls at the features of the minor classes ({curves.layer}) {_compared(ratios[peak])}: after epoch "
+        f"The loss pulls at the features of the minor classes ({place}) {_compared(ratios[peak])}: after epoch "
         f"{curves.at[peak]}{', when it pulls at them most,' * (len(ratios) > 1)} their gradients are "
         f"{numbers['minor_then']:.3g} long on average, those of the major classes {numbers['major_then']:.3g}, a ratio "
         f"of {ratios[peak]:.1f}"
     )
     text += "." if peak == len(ratios) - 1 else f"; {_at_end(curves)} it is {ratios[-1]:.1f}."
-    if curves.gradient_norm_mixed is not None:
+    if curves.mixes[peak]:
         text += f" Without the mixing the same weights would give {numbers['unmixed_ratio_then']:.1f}."
     return Finding("gradients", text, numbers)
 

@@ -28,11 +28,11 @@ def settings_of(result: Result) -> dict[str, Any]:
     from ..methods import option_defaults
 
     settings = {**option_defaults("mfw"), **named_settings(Group((result,))), **data_setting(result)}
-    settings |= {option: _value(result, option) for option in OPTIONS}
+    settings |= {option: value_of(result, option) for option in OPTIONS}
     return {name: value for name, value in settings.items() if name not in NO_MATTER}
 
 
-def _value(result: Result, option: Option) -> float | None:
+def value_of(result: Result, option: Option) -> float | None:
     """The value of an option, given or by default; None where that depends on counts that were found as they are."""
     if names(result, option):
         return float(result.record["method"]["options"][option])

@@ -68,7 +68,7 @@ def suggestions(curves: Curves, found: Mapping[str, Mapping[str, Any]]) -> list[
             Suggestion(
                 f"Test features of the minor classes still drift {drift:.1f} times as far: try a larger alpha (now "
                 f"{_alpha(curves)}; step imbalance prefers it){', --drw' * deferrable} or another layer (--options "
-                f"layer=..., now {curves.layer}); choose among them on held-out images (--hold-out 3)."
+                f"layer=..., now {curves.layers[-1]}); choose among them on held-out images (--hold-out 3)."
             )
         )
     if gap > GAP:

@@ -18,6 +18,7 @@ from procrustean.report.results import (
     distinct_labels,
     split_by_data,
 )
+from procrustean.report.standing import SAME_IMAGES
 from procrustean.report.tables import SELECTIONS, at_least_one, measured_cells, repeats_note
 
 UNMARKED = " The best are not marked: the choice was made on the held-out images, and test results had no say."
@@ -38,8 +39,7 @@ def per_class(
         RunError: when the groups were not trained on the same data; use `split_by_data` first.
     """
     groups = _of_the_same_data(groups)
-    first = groups[0]
-    labels = distinct_labels(groups)
+    first, labels = groups[0], _labels(groups)
     columns = [*COLUMNS, *(Column(f"{label} {metric}", label, measured=True) for label in labels)]
     values = [group.per_class(metric, selection) for group in groups]
     was_compared, images = any(choices(groups).values()), [group.data_seeds for group in groups]
@@ -51,7 +51,9 @@ def per_class(
         title=f"Test {metric} per class in %, {SELECTIONS[selection]}: {data_text(first)}",
         columns=tuple(columns),
         rows=tuple(rows),
-        note=repeats_note(groups) + UNMARKED * was_compared + given_settings(groups, labels).remark,
+        note=repeats_note(groups, "columns")
+        + (UNMARKED if was_compared else _about_bold(rows, groups, "row", "columns"))
+        + given_settings(groups, labels).remark,
         shared=(("data", data_text(first)),),
     )
 
@@ -95,10 +97,9 @@ def by_class_size(groups: Sequence[Group], selection: Selection = "last") -> Tab
         RunError: when the groups were not trained on the same data; use `split_by_data` first.
     """
     groups = _of_the_same_data(groups)
-    first = groups[0]
+    first, labels = groups[0], _labels(groups)
     members = class_groups(first.counts)
     columns = [Column("method", "method", numeric=False)]
-    labels = distinct_labels(groups)
     cells: list[list[Cell]] = [[Cell(label) for label in labels]]
     was_compared, images = any(choices(groups).values()), [group.data_seeds for group in groups]
     for name in GROUP_METRICS:
@@ -113,7 +114,8 @@ def by_class_size(groups: Sequence[Group], selection: Selection = "last") -> Tab
         "minor": "the rest",
     }
     listed = "; ".join(f"{name}: {sizes[name]} ({_classes(int(members[name].sum()))})" for name in GROUP_METRICS)
-    remark = UNMARKED * was_compared + given_settings(groups, labels).remark
+    marks = UNMARKED if was_compared else _about_bold(cells, groups, "column", "rows")
+    remark = marks + given_settings(groups, labels).remark
     return Table(
         title=f"Test recall by class size in %, {SELECTIONS[selection]}: {data_text(first)}",
         columns=tuple(columns),
@@ -121,6 +123,22 @@ def by_class_size(groups: Sequence[Group], selection: Selection = "last") -> Tab
         note=f"{repeats_note(groups)} Means over the classes of a group. {listed}.{remark}",
         shared=(("data", data_text(first)),),
     )
+
+
+def _labels(groups: Sequence[Group]) -> list[str]:
+    """What settings are called; with their data seeds where these differ, since they say which of them compare."""
+    if len({group.data_seeds for group in groups}) == 1:
+        return distinct_labels(groups)
+    labels = distinct_labels(groups, shown_beside=("data_seed",))
+    return [f"{label}, {group.data_seeds_text}" for label, group in zip(labels, groups, strict=True)]
+
+
+def _about_bold(cells: Sequence[Sequence[Cell]], groups: Sequence[Group], line: str, others: str) -> str:
+    """What bold says: the best of a row or column, among the others that were trained on the same images."""
+    if not any(cell.best for row in cells for cell in row):
+        return ""
+    several = len({group.data_seeds for group in groups}) > 1
+    return f" Bold: the best mean of its {line}{f' among {others}{SAME_IMAGES}' * several}."
 
 
 def _classes(number: int) -> str:

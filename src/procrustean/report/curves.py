@@ -69,6 +69,24 @@ def class_curves(group: Group) -> dict[str, Curve]:
     return {name: curve for name, curve in found.items() if curve is not None}
 
 
+def gradient_layers(group: Group) -> dict[str, str]:
+    """The layers at which gradients were measured, each with its epochs in words: stages may differ in it."""
+    probes = group.results[0].record.get("probes") or {}
+    epochs: dict[str, list[int]] = {}
+    for epoch, layer in zip(probes.get("epochs") or (), probes.get("layer") or (), strict=False):
+        epochs.setdefault(str(layer), []).append(int(epoch) + 1)
+    return {layer: epochs_text(at) for layer, at in epochs.items()}
+
+
+def epochs_text(at: Sequence[int]) -> str:
+    """The first and the last of some epochs in words.
+
+    >>> epochs_text([2, 4, 6]), epochs_text([20])
+    ('epochs 2 to 6', 'epoch 20')
+    """
+    return f"epoch {at[0]}" if len(at) == 1 else f"epochs {at[0]} to {at[-1]}"
+
+
 def _per_epoch(result: Result, name: str) -> Series:
     values = result.record["curves"].get(name) or []
     return {epoch: [value] for epoch, value in enumerate(values)}

@@ -11,7 +11,7 @@ from procrustean.metrics import class_groups
 from procrustean.report.calibrated import calibration_errors
 from procrustean.report.class_tables import by_class, by_class_size, per_class
 from procrustean.report.confusions import summed_confusion, worst_confusions
-from procrustean.report.curves import class_curves, overall_curves, shown_percent
+from procrustean.report.curves import class_curves, gradient_layers, overall_curves, shown_percent
 from procrustean.report.examples import ExampleFinder
 from procrustean.report.formats import Table, readable, to_csv, to_latex
 from procrustean.report.ongoing import Ongoing
@@ -171,6 +171,7 @@ def _method(group: Group, label: str, rivals: Rivals, finder: ExampleFinder | No
         "perClass": {
             name: curve.to_json(percent=name.endswith("recall")) for name, curve in class_curves(group).items()
         },
+        "gradientsAt": [{"layer": layer, "epochs": epochs} for layer, epochs in gradient_layers(group).items()],
         "confusion": {
             name: matrix.tolist() if matrix is not None and small else None for name, matrix in matrices.items()
         },

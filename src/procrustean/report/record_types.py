@@ -80,7 +80,8 @@ def _check_probes(probes: dict[str, Any], classes: int, place: str) -> None:
     per_class = _list_of(_number_or_nothing, classes)
     for name in probes:
         if name == "layer":
-            _require(probes, name, _list_of(lambda value: value is None or isinstance(value, str)), place)
+            names = _list_of(lambda value: value is None or isinstance(value, str), len(probes["epochs"]))
+            _require(probes, name, names, place)
         elif name != "epochs":
             values = _list_of(lambda value: value is None or per_class(value), len(probes["epochs"]))
             _require(probes, name, values, place)

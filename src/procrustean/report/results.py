@@ -65,6 +65,11 @@ class Group:
         return ", ".join(sorted({str(result.repeat[1]) for result in self.results}, key=_by_number))
 
     @property
+    def data_seeds_text(self) -> str:
+        """The same in words."""
+        return f"data seed{'s' * (',' in self.data_seeds)} {self.data_seeds}"
+
+    @property
     def config(self) -> dict[str, Any]:
         """The config of the first run; only seeds and the like differ in the others."""
         return self.results[0].config

@@ -20,6 +20,9 @@ RULE = (
 #: Said once of a table in which means of two seeds are not told apart: the t-test asks for 4 to 13 standard errors.
 TWO_SEEDS = "Two seeds tell only very large differences apart; add seeds."
 
+#: Said of what is true of some rows only: other images are easier, or harder.
+SAME_IMAGES = " on the same images"
+
 #: Means of the rows of a table by their names, for each setting in which they are rivals; '' names the only one.
 Rivals = Mapping[str, Mapping[str, "Mean"]]
 
@@ -49,18 +52,29 @@ class Mean:
         """In percent, rounded as in the tables, so that differences are those a reader computes from them."""
         return round(100 * self.value, 1)
 
-    def told_apart(self, other: Mean) -> bool | None:
-        """Whether two means differ by more than their seeds explain; None where one is a single run."""
+    def p_value(self, other: Mean) -> float | None:
+        """Of Welch's t-test; None for a single run, and where the seeds of both agree, which leaves it undefined."""
         total = _sum_error((self, other))
-        if total is None:
+        if total is None or total[0] == 0:
             return None
         # SciPy takes a while to import, and few commands come here.
-        from scipy.special import stdtrit
+        from scipy.special import stdtr
 
         error, freedom = total
-        # A few seeds may agree by chance, so that more than two standard errors are asked for: 2.8 of 3 and 3 seeds.
-        least = float(stdtrit(freedom, 1 - LEVEL / 2)) * error if error else 0.0
-        return abs(self.value - other.value) > max(EQUAL, least)
+        return 2 * float(stdtr(freedom, -abs(self.value - other.value) / error))
+
+    def told_apart(self, other: Mean) -> bool | None:
+        """Whether two means differ by more than their seeds explain; None where the seeds do not say.
+
+        That is so where one is a single run, and where the seeds of both agree: a few may do so by chance, above all on
+        a small test set, and how far others would lie is not known.
+        """
+        if self.error is None or other.error is None:
+            return None
+        if abs(self.value - other.value) <= EQUAL:
+            return False
+        p = self.p_value(other)
+        return None if p is None else p < LEVEL
 
     def exceeds(self, other: Mean) -> bool:
         """Whether it is the higher one, by chance or not."""
@@ -92,21 +106,28 @@ def above(best: Mean, others: Mapping[str, Mean]) -> str:
 
 def doubts(best: Mean, others: Mapping[str, Mean]) -> str:
     """Which of the others, by their names, the best may not be ahead of; empty where it is ahead of all."""
-    equals = _named(best, others, apart=False)
-    unknown = _named(best, {name: other for name, other in others.items() if not other.exceeds(best)}, apart=None)
+    equals = _listed(best, {name: other for name, other in others.items() if best.told_apart(other) is False})
+    lower = {name: other for name, other in others.items() if not other.exceeds(best)}
+    unknown = {name: other for name, other in lower.items() if best.told_apart(other) is None}
+    single = {name: other for name, other in unknown.items() if other.error is None}
     sentences = []
     if equals:
         sentences.append(f"Not told apart from it by these seeds: {equals}.")
     if unknown and best.error is None:
         sentences.append("A single seed does not say whether it is really ahead of any other.")
-    elif unknown:
-        sentences.append(f"Too few seeds to say whether it is really ahead of: {unknown}.")
+    elif single:
+        sentences.append(f"Too few seeds to say whether it is really ahead of: {_listed(best, single)}.")
+    if agreeing := {name: other for name, other in unknown.items() if best.error == other.error == 0}:
+        named = _listed(best, agreeing)
+        sentences.append(
+            f"Not told apart, since all their seeds agree and leave the test undefined; add seeds: {named}."
+        )
     return " ".join(sentences)
 
 
 def behind(best: Mean, others: Mapping[str, Mean]) -> str:
     """Which of the others, by their names, are told apart from the best; empty where none is."""
-    names = _named(best, others, apart=True)
+    names = _listed(best, {name: other for name, other in others.items() if best.told_apart(other)})
     return f"Behind by more than the seeds explain: {names}." if names else ""
 
 
@@ -116,16 +137,17 @@ def about_bold(rivals: Rivals, column: str) -> str:
     Empty where no mean of the column is in bold.
 
     Args:
-        rivals: the means of the column.
+        rivals: the means of the column; settings are apart because other images were trained on.
         column: its heading.
     """
     bold = _in_bold(rivals)
     if not bold:
         return ""
-    sentences, unranked = ["Bold: the best mean of its column."], []
+    among = SAME_IMAGES * (len(rivals) > 1)
+    sentences, unranked = [f"Bold: the best mean of its column{' among rows' * bool(among)}{among}."], []
     for setting, means in bold.items():
         if _repeated(means):
-            sentences.append(_about_best(means, f"{column}, {setting}" if setting else column))
+            sentences.append(_about_best(means, f"{column}, {setting}" if setting else column, among))
         else:
             unranked.append(setting)
     if unranked:
@@ -158,21 +180,34 @@ def _lacks_seeds(means: Mapping[str, Mean]) -> bool:
     return any(min(best.freedom, mean.freedom) <= 1 for mean in equals)
 
 
-def _about_best(means: Mapping[str, Mean], place: str) -> str:
-    """How the best of those with several seeds stands to the others."""
+def _about_best(means: Mapping[str, Mean], place: str, among: str) -> str:
+    """How the best of those with several seeds stands to the others, and among which these are."""
     name = leader(means)
     best, others = means[name], {other: mean for other, mean in means.items() if other != name}
     higher, equal = above(best, others), doubts(best, others)
     which = "best of those with several seeds" if higher else "best"
     sentences = [f"{place}: {which} is {name}, {best.points:.1f}.", higher, equal]
     if not (higher or equal):
-        sentences.append("Told apart from all others.")
+        largest = max(best.p_value(other) or 0.0 for other in others.values())
+        sentences.append(f"Told apart from all others{among} ({'largest ' * (len(others) > 1)}{p_text(largest)}).")
     return " ".join(filter(None, sentences))
 
 
-def _named(best: Mean, others: Mapping[str, Mean], *, apart: bool | None) -> str:
-    return _listed(best, {name: other for name, other in others.items() if best.told_apart(other) is apart})
-
-
 def _listed(best: Mean, others: Mapping[str, Mean]) -> str:
-    return "; ".join(f"{name} ({other.points - best.points:+.1f})" for name, other in others.items())
+    return "; ".join(f"{name} ({_difference(best, other)})" for name, other in others.items())
+
+
+def _difference(best: Mean, other: Mean) -> str:
+    """How far a mean lies from the best, in points, and with which p where the seeds do not tell the two apart."""
+    points = f"{other.points - best.points:+.1f}"
+    p = best.p_value(other)
+    return points if p is None or p < LEVEL else f"{points}, {p_text(p)}"
+
+
+def p_text(p: float) -> str:
+    """A p-value, no finer than it is of use.
+
+    >>> p_text(0.3), p_text(0.0512), p_text(0.00001)
+    ('p=0.30', 'p=0.051', 'p<0.001')
+    """
+    return "p<0.001" if p < 0.001 else f"p={p:.3f}" if p < 0.1 else f"p={p:.2f}"

@@ -30,7 +30,7 @@ from procrustean.report.results import (
     some_classes,
     split_by_data,
 )
-from procrustean.report.standing import Mean, about_bold, rule_of
+from procrustean.report.standing import Mean, about_bold, leader, rule_of
 
 __all__ = [
     "Cell",
@@ -71,7 +71,7 @@ def comparison(groups: Sequence[Group]) -> Table:
     blocks = [sorted(block, key=lambda group: -times_chosen(group, chosen)) for block in split_by_data(groups)]
     groups = [group for block in blocks for group in block]
     images = [f"{number}: {group.data_seeds}" for number, block in enumerate(blocks) for group in block]
-    metric = _common_headline(groups)
+    metric = common_headline(groups)
     described = _describe(groups, blocks, chosen)
 
     numbers = []
@@ -96,6 +96,9 @@ def comparison(groups: Sequence[Group]) -> Table:
         # Where held-out images have chosen, no result on the test set is offered as another choice.
         by_test = was_compared and column.name != "held_out_accuracy"
         cells.append(measured_cells(statistics, groups, images, marked=not by_test))
+    columns.append(Column("p_against_best", "p", csv_only=True))
+    last = next(statistics for column, statistics in numbers if column.name == "last")
+    cells.append([Cell(text) for text in _p_values(last, images, shown=not was_compared)])
     heading = f"Test {HEADLINES[metric]} in %"
     held_out = any(column.name == "held_out" and not column.csv_only for column in columns)
     return Table(
@@ -142,7 +145,7 @@ def _about_bold(groups: Sequence[Group], blocks: Sequence[Sequence[Group]], metr
     """Whether the best of the last epoch is told apart from those on the same images."""
     *_, data = _data_texts(blocks)
     if len({group.data_seeds for group in groups}) > 1:
-        data = [f"{text}, data seeds {group.data_seeds}" for text, group in zip(data, groups, strict=True)]
+        data = [f"{text}, {group.data_seeds_text}" for text, group in zip(data, groups, strict=True)]
     # Networks and lengths have columns of their own in the table; here the names alone tell rows apart.
     names = distinct_labels(groups, shown_beside=("data_seed",))
     rivals: dict[str, dict[str, Mean]] = {}
@@ -181,7 +184,7 @@ def _describe(groups: Sequence[Group], blocks: Sequence[Sequence[Group]], chosen
     else:
         shared.append(("data", whole[0]))
     data_seeds = [group.data_seeds for group in groups]
-    named_data_seeds = "" if data_seeds[0] == "0" else "data seeds {}" if "," in data_seeds[0] else "data seed {}"
+    named_data_seeds = "" if data_seeds[0] == "0" else groups[0].data_seeds_text
     recipe_title = "{} recipe" + " (changed in rows as noted below)" * given.changes_recipe
     others = (
         (Column("network", "network", numeric=False), [group.net for group in groups], "{}"),
@@ -233,7 +236,8 @@ def at_least_one(groups: Sequence[Group]) -> list[Group]:
     return list(groups)
 
 
-def _common_headline(groups: Sequence[Group]) -> str:
+def common_headline(groups: Sequence[Group]) -> str:
+    """The metric in which groups are shown together: `accuracy` where all test sets are balanced."""
     # The two agree on a balanced test set, so balanced accuracy is right for a mixture.
     names = {group.headline for group in groups}
     return names.pop() if len(names) == 1 else "balanced_accuracy"
@@ -271,6 +275,23 @@ def measured_cells(
     ]
 
 
+def _p_values(statistics: Sequence[Statistic | None], images: Sequence[str], *, shown: bool) -> list[str]:
+    """Of every row against the best of those on the same images (Welch's t-test); empty where there is none."""
+    if not shown:
+        return [""] * len(statistics)
+    rivals: dict[str, dict[str, Mean]] = {}
+    for row, (statistic, own) in enumerate(zip(statistics, images, strict=True)):
+        if statistic is not None:
+            rivals.setdefault(own, {})[str(row)] = Mean.of(statistic)
+    texts = [""] * len(statistics)
+    for means in rivals.values():
+        best = leader(means)
+        for name, mean in means.items():
+            p = None if name == best else means[best].p_value(mean)
+            texts[int(name)] = "" if p is None else repr(p)
+    return texts
+
+
 def _data_texts(blocks: Sequence[Sequence[Group]]) -> tuple[str, list[str], list[str]]:
     """What all blocks share of their data, and for each group the rest and the whole.
 
@@ -291,7 +312,8 @@ def _data_texts(blocks: Sequence[Sequence[Group]]) -> tuple[str, list[str], list
     return joined_data(common), differing, complete
 
 
-def repeats_note(groups: Sequence[Group]) -> str:
+def repeats_note(groups: Sequence[Group], of: str = "rows") -> str:
+    """What the means are of, and which of the rows or columns compare."""
     runs = sorted({len(group.results) for group in groups})
     if runs == [1]:
         note = "One run each (n=1), so no spread is known."
@@ -299,5 +321,5 @@ def repeats_note(groups: Sequence[Group]) -> str:
         number = str(runs[0]) if len(runs) == 1 else f"{runs[0]} to {runs[-1]}"
         note = f"Mean ± sample standard deviation over n={number} runs."
     if len({group.data_seeds for group in groups}) > 1:
-        note += " Other data seeds are other images of the same data: compare rows that share them."
+        note += f" Other data seeds are other images of the same data: compare {of} that share them."
     return note

@@ -25,6 +25,7 @@ def make_record(
     ratio: Any = 1.0,
     gradient: Any = 0.1,
     mixed: Any = None,
+    layers: tuple[str, ...] = (),
     deviation: Any = 0.2,
     at: tuple[int, ...] = AT,
     epochs: int = 100,
@@ -41,7 +42,7 @@ def make_record(
     accuracy: float | None = None,
     **config: Any,
 ) -> dict[str, Any]:
-    """A result whose curves are anything that broadcasts to [epochs, classes]."""
+    """A result whose curves are anything that broadcasts to [epochs, classes]; `mixed` is nan in unmixed epochs."""
     counts = list(COUNTS if counts is None else counts)
     classes = [f"class {i}" for i in range(len(counts))] if classes is None else classes
     shape = (len(at), len(counts))
@@ -76,12 +77,15 @@ def make_record(
         "curves": {"loss": [], "evaluated": []},
         "probes": {
             "epochs": [epoch - 1 for epoch in at],
-            "layer": ["group2"] * len(at),
+            "layer": list(layers or ["group2"] * len(at)),
             "train_recall": rows(train),
             "test_recall": rows(test),
             "classification_ratio": rows(ratio),
             "gradient_norm": rows(gradient),
-            "gradient_norm_mixed": [None] * len(at) if mixed is None else rows(mixed),
+            "gradient_norm_mixed": [
+                row if any(value is not None for value in row) else None
+                for row in rows(np.nan if mixed is None else mixed)
+            ],
             "feature_deviation": rows(deviation),
         },
     }
@@ -100,6 +104,17 @@ def curves() -> Callable[..., Curves]:
 @pytest.fixture
 def result() -> Callable[..., Result]:
     return lambda **fields: Result(make_record(**fields))
+
+
+@pytest.fixture
+def unevenly_tested() -> Callable[[Result], Result]:
+    """The same run, tested on classes of different sizes."""
+
+    def change(result: Result) -> Result:
+        result.record["selections"]["last"]["metrics"]["headline"] = "balanced_accuracy"
+        return result
+
+    return change
 
 
 @pytest.fixture

@@ -105,6 +105,27 @@ def test_gradients_show_those_of_the_training_and_the_unmixed_ones_dashed(pair: 
     assert texts(gradients(panels_of(pair[:1]))) == ["class 0 (100 images)", "class 3 (5 images)"]
 
 
+def test_gradients_at_different_layers_have_panels_and_scales_of_their_own(pair: list[Result], result: Make) -> None:
+    mixed = np.where(np.arange(5)[:, None] < 4, 9 * CURVE, np.nan)
+    layers = ("input",) * 4 + ("group2",)
+    staged = result(label="MiSLAS", method="mislas", gradient=CURVE, mixed=mixed, layers=layers)
+    figure = gradients(panels_of([pair[0], staged]))
+    assert titles(figure) == ["ERM", "MiSLAS", "MiSLAS"]
+    erm, first, second = figure.axes
+    assert [axes.get_title(loc="right") for axes in figure.axes] == [
+        "at group2",
+        "at input",
+        "at group2, only epoch 100",
+    ]
+    assert first.lines[0].get_xdata().tolist() == [10, 20, 40, 80]
+    assert first.lines[0].get_ydata() == pytest.approx(9 * CURVE[:4, 0])
+    assert first.lines[2].get_linestyle() == "--"
+    assert len(second.lines) == 2
+    assert second.lines[0].get_ydata() == pytest.approx(CURVE[4:, 0])
+    assert erm.get_ylim() == second.get_ylim()
+    assert first.get_ylim()[1] > 5 * second.get_ylim()[1]
+
+
 def test_deviation_of_several_data_settings_is_titled_as_in_the_paper(result: Make) -> None:
     runs = [
         result(label=label, method=label.lower(), kind=kind, counts=counts, deviation=CURVE)
@@ -309,6 +330,14 @@ def test_published_numbers_are_those_of_the_papers_table(shared_dir: Path) -> No
             assert [PAPER_ALPHA[s][float(cells[0])] for s in settings] == [float(cell) for cell in cells[1:]]
 
 
+def test_the_accuracy_along_an_option_is_named(ablation: Callable[..., list[Result]], unevenly_tested: Any) -> None:
+    for option, draw_it in (("alpha", alpha), ("beta", beta)):
+        runs = ablation(option)
+        assert [axes.get_ylabel() for axes in draw_it(runs).axes if axes.get_ylabel()][-1] == "test accuracy (%)"
+        figure = draw_it([unevenly_tested(run) for run in runs])
+        assert [axes.get_ylabel() for axes in figure.axes if axes.get_ylabel()][-1] == "test balanced accuracy (%)"
+
+
 def test_beta_is_drawn_under_both_standard_deviations(ablation: Callable[..., list[Result]]) -> None:
     figure = beta(ablation("beta"))
     assert titles(figure) == ["geometric standard deviation", "arithmetic standard deviation"]
@@ -392,12 +421,13 @@ def test_lines_are_told_apart_by_what_they_differ_in(result: Make) -> None:
 def test_every_figure_is_written_as_png_and_svg(
     name: str, saved: Callable[..., Result], ablation: Callable[..., list[Result]], tmp_path: Path
 ) -> None:
+    over = "alpha" if name == "option" else None
     runs = (
-        ablation(name)
-        if name in ("alpha", "beta")
+        ablation("alpha" if over else name)
+        if name in ("alpha", "beta", "option")
         else [saved("run", {100: features(width=2 if name == "toy" else 8)})]
     )
-    files = draw(name, runs, tmp_path / "figures", stem="mine")
+    files = draw(name, runs, tmp_path / "figures", stem="mine", over=over)
     stem = "mine-erm" if name == "toy" else "mine"
     assert [path.name for path in files] == [f"{stem}.png", f"{stem}.svg"]
     with Image.open(files[0]) as image:

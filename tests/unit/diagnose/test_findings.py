@@ -11,7 +11,7 @@ import pytest
 
 from procrustean.advice.methods import advised
 from procrustean.diagnose import Diagnosis, Finding, verdict
-from procrustean.diagnose.curves import Curves, curves_of
+from procrustean.diagnose.curves import Curves, curves_of, mean_curves
 from procrustean.errors import RunError
 
 Make = Callable[..., Curves]
@@ -136,6 +136,55 @@ def test_the_pull_of_the_loss(curves: Make) -> None:
     assert mixed.numbers["epoch"] == 10  # the peak of the gradients that training has
     assert mixed.numbers["ratio_then"] == pytest.approx(2)
     assert mixed.text.endswith("Without the mixing the same weights would give 5.0.")
+
+
+def two_stages(**more: Any) -> dict[str, Any]:
+    """A stage that mixes at the input, with long gradients, and one that mixes nothing and is measured at group2."""
+    gradient = np.array([[0.5, 0.5, 4, 4]] * 3 + [[0.1, 0.1, 0.2, 0.2], [0.1, 0.1, 0.3, 0.3]])
+    mixed = np.array([[1, 1, 2, 2], [1, 1, 3, 3], [1, 1, 2, 2], [np.nan] * 4, [np.nan] * 4])
+    return {"gradient": gradient, "mixed": mixed, "layers": ("input",) * 3 + ("group2",) * 2, **more}
+
+
+def test_gradients_are_those_of_the_layer_that_is_named(curves: Make) -> None:
+    at_input, at_group = (f for f in verdict(curves(**two_stages())) if f.topic == "gradients")
+    assert at_input.numbers["layer"] == "input"
+    assert at_input.numbers["epochs"] == [10, 20, 40]
+    assert at_input.text == (
+        "The loss pulls at the features of the minor classes (input, epochs 10 to 40) harder than at those of the "
+        "major ones: after epoch 20, when it pulls at them most, their gradients are 3 long on average, those of the "
+        "major classes 1, a ratio of 3.0; after epoch 40 it is 2.0. Without the mixing the same weights would give 8.0."
+    )
+    assert at_group.text == (
+        "The loss pulls at the features of the minor classes (group2, epochs 80 to 100) harder than at those of the "
+        "major ones: after epoch 100, when it pulls at them most, their gradients are 0.3 long on average, those of "
+        "the major classes 0.1, a ratio of 3.0."
+    )
+
+
+def test_gradients_are_mixed_in_the_epochs_that_mix(curves: Make) -> None:
+    made = curves(**two_stages(layers=()))
+    assert made.mixes.tolist() == [True, True, True, False, False]
+    assert made.gradient_norm_trained[:, 2].tolist() == [2, 3, 2, 0.2, 0.3]
+    (found,) = (finding for finding in verdict(made) if finding.topic == "gradients")
+    assert found.numbers["ratio_then"] == pytest.approx(3)
+    assert "(group2) harder" in found.text
+    assert found.text.endswith("at the end it is 3.0. Without the mixing the same weights would give 8.0.")
+    made = curves(**two_stages(layers=(), gradient=np.array([1.0, 1, 9, 9])))
+    (found,) = (finding for finding in verdict(made) if finding.topic == "gradients")
+    assert found.numbers["epoch"] == 80  # nothing is mixed there
+    assert "Without the mixing" not in found.text
+    assert made.until(20).mixes.tolist() == [True, True]
+
+
+def test_the_mean_of_runs_has_the_layers_of_their_common_epochs(curves: Make) -> None:
+    last = {"gradient": np.array([0.1, 0.1, 0.5, 0.5]), "at": (100,), "layers": ("group2",)}
+    mean = mean_curves([curves(**two_stages()), curves(**last)])
+    assert mean.at == (100,)
+    assert mean.layers == ("group2",)
+    assert mean.gradient_norm_trained.tolist() == [[0.1, 0.1, 0.4, 0.4]]
+    mean = mean_curves([curves(**two_stages()), curves(**two_stages())])
+    assert mean.layers == ("input", "input", "input", "group2", "group2")
+    assert mean.mixes.tolist() == [True, True, True, False, False]
 
 
 @pytest.mark.parametrize(

@@ -63,26 +63,32 @@ def test_kinds_and_data_sets_have_rows_and_keep_the_colours(result: Make, runs: 
     assert imbalance([*runs, elsewhere]).axes[3].get_title(loc="left") == "pets, step, all classes"
 
 
+def test_every_row_says_which_accuracy_it_shows(result: Make, runs: list[Result], unevenly_tested: Any) -> None:
+    other = unevenly_tested(at_ratio(result, 10.0, 0.8, 0.7, source="own"))
+    figure = imbalance([*runs, other])
+    assert [axis.get_ylabel() for axis in figure.axes[::3]] == ["test accuracy (%)", "test balanced accuracy (%)"]
+
+
 def test_a_setting_that_differs_otherwise_has_a_line_of_its_own_and_is_named(result: Make, runs: list[Result]) -> None:
     longer = [at_ratio(result, rho, 0.9, 0.6, epochs=300, at=(300,)) for rho in (10.0, 50.0)]
     erm, _, other = lines_along_ratio([*runs, *longer])
-    assert (erm.ratios, other.ratios) == ([10, 100], [10, 50])
+    assert (erm.values, other.values) == ((10, 100), (10, 50))
     names = [text.get_text() for text in imbalance([*runs, *longer]).legends[0].get_texts()]
     assert names == ["ERM (epochs=100)", "MFW", "ERM (epochs=300)"]
 
 
 def test_images_as_they_were_found_have_the_ratio_of_their_counts(result: Make) -> None:
     found = result(kind="natural", rho=None, counts=[300, 200, 50, 20])
-    assert lines_along_ratio([found])[0].ratios == [15]
+    assert lines_along_ratio([found])[0].values == (15,)
     (said,) = remarks([result(kind="natural", rho=None, counts=[500, 200, 50, 3])])
-    assert "as found: all runs have ratio 166.7" in said
+    assert "as found: all runs have imbalance ratio 166.7" in said
     assert "runs with --imbalance long_tailed or step" in said
     assert imbalance([found]).axes[0].get_title(loc="left") == "As found, all classes"
 
 
 def test_what_is_missing_for_a_line_is_said(runs: list[Result]) -> None:
     (said,) = remarks(runs)
-    assert said.startswith("MFW on digits, step: all runs have ratio 10")
+    assert said.startswith("MFW on digits, step: all runs have imbalance ratio 10")
     assert "--rho" in said
 
 
@@ -90,7 +96,7 @@ def test_several_choices_of_images_at_one_point_are_refused(result: Make) -> Non
     seeds = [(0, 0), (1, 0), (0, 1), (1, 1)]
     twice = [at_ratio(result, 10.0, 0.9, 0.5, seed=seed, data_seed=data_seed) for seed, data_seed in seeds]
     with pytest.raises(
-        RunError, match="ERM at ratio 10 was trained on several sets of images \\(data seeds 0 and 1\\)"
+        RunError, match="ERM at imbalance ratio 10 was trained on several sets of images \\(data seeds 0 and 1\\)"
     ):
         lines_along_ratio(twice)
     with pytest.raises(RunError, match="no results"):
@@ -116,7 +122,7 @@ def test_many_lines_look_different_and_have_room(result: Make) -> None:
     top = figure.legends[0].get_window_extent().y1
     assert top < min(axis.get_tightbbox().y0 for axis in figure.axes)
     (said,) = remarks(many)
-    assert "longest name 04 and 15 more on digits, step: all runs have ratio 10, so there are points" in said
+    assert "longest name 04 and 15 more on digits, step: all runs have imbalance ratio 10, so there are points" in said
 
 
 def test_names_of_many_ratios_do_not_run_into_one_another(result: Make) -> None:

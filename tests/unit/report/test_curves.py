@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from procrustean.report import curves
 from procrustean.report.class_sizes import recall_by_size
-from procrustean.report.curves import class_curves, overall_curves, shown_percent
+from procrustean.report.curves import class_curves, gradient_layers, overall_curves, shown_percent
 from procrustean.report.results import Result, group_results
 
 Make = Callable[..., Result]
@@ -76,6 +76,13 @@ def test_mixed_and_unmixed_gradients_are_kept_apart(result: Make) -> None:
     assert found["train_recall"].mean.tolist() == [[0.75, 0.5]]
     run.record["probes"]["gradient_norm_mixed"] = [None]
     assert "gradient_norm_on" not in class_curves(group_results([run])[0])
+
+
+def test_the_page_names_the_layers_of_gradients(result: Make) -> None:
+    run = result(counts=[10, 5], classes=["a", "b"])
+    assert gradient_layers(group_results([run])[0]) == {}
+    run.record["probes"] = {"epochs": [1, 3, 4], "layer": ["input", "input", "group2"]}
+    assert gradient_layers(group_results([run])[0]) == {"input": "epochs 2 to 4", "group2": "epoch 5"}
 
 
 def test_a_repeat_without_probes_leaves_them_out(result: Make) -> None:

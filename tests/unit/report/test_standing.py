@@ -24,7 +24,9 @@ def test_two_means_are_told_apart_by_welch_s_test() -> None:
     for trial in range(300):
         first = draws.normal(0.70, 0.005, 2 + trial % 4).tolist()
         second = draws.normal(0.71, 0.02, 2 + trial % 3).tolist()
-        apart = bool(stats.ttest_ind(first, second, equal_var=False).pvalue < LEVEL)
+        p = stats.ttest_ind(first, second, equal_var=False).pvalue
+        assert mean(first).p_value(mean(second)) == pytest.approx(p, rel=1e-9)
+        apart = bool(p < LEVEL)
         assert mean(first).told_apart(mean(second)) is apart
         assert mean(second).told_apart(mean(first)) is apart
         verdicts.add(apart)
@@ -54,9 +56,18 @@ def test_one_setting_with_a_single_run_leaves_no_error() -> None:
     assert together.told_apart(mean([0.1, 0.2])) is None
 
 
-def test_runs_without_any_spread() -> None:
-    assert mean([0.5, 0.5]).told_apart(mean([0.6, 0.6])) is True
-    assert mean([0.5, 0.5]).told_apart(mean([0.5, 0.5])) is False
+def test_seeds_that_all_agree_do_not_tell_apart() -> None:
+    """Two seeds that agree on a small test set say nothing about how far others would lie."""
+    low, high = mean([0.5, 0.5]), mean([0.6, 0.6, 0.6])
+    assert low.told_apart(high) is None
+    assert low.p_value(high) is None
+    assert low.told_apart(mean([0.5, 0.5])) is False
+    assert low.told_apart(mean([0.60, 0.61])) is True  # a spread of one of them is enough for the test
+    assert doubts(high, {"low": low}) == (
+        "Not told apart, since all their seeds agree and leave the test undefined; add seeds: low (-10.0)."
+    )
+    assert behind(high, {"low": low}) == ""
+    assert "Told apart" not in about_bold({"": {"high": high, "low": low}}, "Last")
 
 
 def test_equal_results_of_other_numbers_of_seeds_are_equal() -> None:
@@ -71,8 +82,8 @@ def test_what_is_said_of_the_others() -> None:
     best = mean([0.80, 0.81, 0.82])
     others = {"close": mean([0.79, 0.80, 0.82]), "far": mean([0.70, 0.71, 0.72]), "once": mean([0.78])}
     assert doubts(best, others) == (
-        "Not told apart from it by these seeds: close (-0.7). Too few seeds to say whether it is really ahead of: "
-        "once (-3.0)."
+        "Not told apart from it by these seeds: close (-0.7, p=0.57). Too few seeds to say whether it is really "
+        "ahead of: once (-3.0)."
     )
     assert behind(best, others) == "Behind by more than the seeds explain: far (-10.0)."
 
@@ -81,13 +92,15 @@ def test_what_bold_says_of_repeated_runs() -> None:
     means = {"A": mean([0.90, 0.91]), "B": mean([0.80, 0.96]), "C": mean([0.10, 0.11])}
     assert about_bold({"": means}, "Last epoch") == (
         "Bold: the best mean of its column. Last epoch: best is A, 90.5. Not told apart from it by these seeds: "
-        "B (-2.5). Two seeds tell only very large differences apart; add seeds."
+        "B (-2.5, p=0.81). Two seeds tell only very large differences apart; add seeds."
     )
     assert rule_of({"": means}) == RULE
     del means["B"]
     assert about_bold({"": means}, "Last") == (
-        "Bold: the best mean of its column. Last: best is A, 90.5. Told apart from all others."
+        "Bold: the best mean of its column. Last: best is A, 90.5. Told apart from all others (p<0.001)."
     )
+    means["D"] = mean([0.80, 0.82])
+    assert about_bold({"": means}, "Last").endswith("Told apart from all others (largest p=0.032).")
 
 
 @pytest.mark.parametrize(
@@ -120,8 +133,8 @@ def test_single_runs_do_not_rank() -> None:
     assert about_bold({"": single}, "Last") == "Bold: the best mean of its column. Single runs do not rank."
     assert rule_of({"": single}) == ""
     assert about_bold({"digits": single, "cifar": repeated, "stripes": single}, "Last") == (
-        "Bold: the best mean of its column. Last, cifar: best is A, 90.5. Told apart from all others. Single runs do "
-        "not rank: digits; stripes."
+        "Bold: the best mean of its column among rows on the same images. Last, cifar: best is A, 90.5. Told apart "
+        "from all others on the same images (p<0.001). Single runs do not rank: digits; stripes."
     )
 
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from rich.console import Console
+from scipy import stats
 
 from procrustean.errors import RunError
 from procrustean.escaping import markdown
@@ -77,9 +78,26 @@ def test_below_the_table_stands_whether_the_best_is_told_apart(result: Make, wri
     table = comparison(group_results(runs))
     text = write(table)
     assert "Bold: the best mean of its column. Last epoch: best is MFW, 70.5. Not told apart from it by these" in text
-    assert "seeds: MFW-DRW (-1.5). Two means are told apart where Welch's t-test" in text
+    assert "seeds: MFW-DRW (-1.5, p=0.58). Two means are told apart where Welch's t-test" in text
     assert text.count("Welch") == 1
     assert "Welch" not in to_csv(table)
+
+
+def test_a_csv_file_has_p_against_the_best_row_on_the_same_images(result: Make) -> None:
+    minor = {"ERM": (0.30, 0.31, 0.32), "MFW": (0.50, 0.51, 0.52), "LDAM": (0.48, 0.52), "Focal": (0.9,)}
+    runs = [
+        result(label=label, method=label, seed=seed, recall=[0.9] * 5 + [recall] * 5)
+        for label, recalls in minor.items()
+        for seed, recall in enumerate(recalls)
+    ]
+    other = [result(label="CB", seed=seed, data_seed=seed, recall=0.99) for seed in range(2)]
+    rows = list(csv.DictReader(io.StringIO(to_csv(comparison(group_results([*runs, *other]))))))
+    found = {row["method"]: row["p_against_best"] for row in rows}
+    for label in ("ERM", "LDAM"):
+        expected = stats.ttest_ind(minor["MFW"], minor[label], equal_var=False).pvalue
+        assert float(found.pop(label)) == pytest.approx(expected)
+    assert found == {"MFW": "", "Focal": "", "CB": ""}  # the best itself, a single run, other images
+    assert "p" not in headings(comparison(group_results(runs)))
 
 
 def test_single_runs_and_single_methods_are_not_ranked(result: Make) -> None:
@@ -260,6 +278,43 @@ def test_data_seeds_are_named_and_ranked_among_those_on_the_same_images(result: 
     assert "data seed" not in shared.note
 
 
+def test_bold_says_that_only_rows_on_the_same_images_are_compared(result: Make) -> None:
+    near = [result(label="ERM", seed=seed, data_seed=0, recall=0.5 + 0.01 * seed) for seed in range(3)]
+    far = [result(label="MFW", seed=seed, data_seed=0, recall=0.9 + 0.01 * seed) for seed in range(3)]
+    other = [result(label="LDAM", seed=seed, data_seed=seed, recall=0.95) for seed in range(2)]
+    note = comparison(group_results([*near, *far, *other])).note
+    assert "Bold: the best mean of its column among rows on the same images. Last epoch, digits, step" in note
+    assert ", data seed 0: best is MFW, 91.0. Told apart from all others on the same images" in note
+    alone = comparison(group_results([*near, *far])).note
+    assert "Bold: the best mean of its column. Last epoch: best is MFW, 91.0. Told apart from all others" in alone
+    assert "same images" not in alone
+
+
+def test_tables_of_classes_name_the_images_among_which_they_mark(result: Make) -> None:
+    """The third was trained on other images: it is higher in all classes, and no rival."""
+    runs = [
+        result(label="ERM", recall=0.5),
+        result(label="MFW", recall=0.6),
+        *(result(label="LDAM", seed=seed, data_seed=seed, recall=0.7) for seed in range(2)),
+    ]
+    groups = group_results(runs)
+    names = ["ERM, data seed 0", "MFW, data seed 0", "LDAM, data seeds 0, 1"]
+    table = per_class(groups)
+    assert headings(table)[3:] == names
+    assert [cell.best for cell in table.rows[0]][3:] == [False, True, False]
+    assert (
+        "compare columns that share them. Bold: the best mean of its row among columns on the same images" in table.note
+    )
+    sizes = by_class_size(groups)
+    assert [cell.text for cell in column(sizes, "method")] == names
+    assert "compare rows that share them." in sizes.note
+    assert "Bold: the best mean of its column among rows on the same images." in sizes.note
+    plain = per_class(groups[:2])
+    assert headings(plain)[3:] == ["ERM", "MFW"]
+    assert plain.note == "One run each (n=1), so no spread is known. Bold: the best mean of its row."
+    assert "Bold" not in per_class(groups[:1]).note
+
+
 def test_data_of_the_same_name_but_other_content_are_told_apart(result: Make) -> None:
     table = comparison(group_results([result(source_hash="a" * 64), result(source_hash="b" * 64)]))
     assert [cell.text.rsplit(" ", 1)[1] for cell in column(table, "data")] == ["aaaaaaaa", "bbbbbbbb"]
@@ -349,6 +404,7 @@ def test_what_held_out_images_have_chosen_is_not_ranked_by_test_results(saved: C
     assert marked() == [False] * 3
     groups = group_results(map(load_result, runs))
     assert "Bold" not in comparison(groups).note
+    assert not any(cell.text for cell in column(comparison(groups), "p_against_best"))
     for table in (per_class, by_class_size):
         assert "The best are not marked" in table(groups).note
         assert "textbf" not in to_latex(table(groups))

@@ -227,7 +227,7 @@ def test_a_table_of_one_s_own_says_once_what_its_bold_is_worth(open_store: OpenS
     spec = read_definitions({"tables": {"mine": table}}, origin="the test").tables["mine"]
     pieces = finished_tables(spec, open_store())
     notes = [piece.note for piece in pieces if not isinstance(piece, str)]
-    said = "Last: best is MFW, 72.0. Not told apart from it by these seeds: ERM (-2.0)."
+    said = "Last: best is MFW, 72.0. Not told apart from it by these seeds: ERM (-2.0, p=0.22)."
     assert notes == [f"Bold: the best mean of its column. {said}"] * 2
     assert pieces.count(RULE) == 1
 
@@ -317,7 +317,9 @@ class TestReadings:
 
     def test_within_the_seeds(self, definitions: Definitions, open_store: OpenStore, write: Write) -> None:
         self.judged(write, {"geometric": [0.70, 0.74], "batch": [0.69, 0.76]})
-        assert self.text(definitions, open_store()).endswith("Not told apart from it by these seeds: geometric (-0.5).")
+        assert self.text(definitions, open_store()).endswith(
+            "Not told apart from it by these seeds: geometric (-0.5, p=0.92)."
+        )
         assert self.best == ["batch"]
 
     def test_from_single_runs(self, definitions: Definitions, open_store: OpenStore, write: Write) -> None:
@@ -360,7 +362,7 @@ class TestReadings:
                 write(config, 0.5, 0.5, held_out=0.5, judged=accuracy)
         *_, tail, _, step, together, _ = finished_tables(definitions.tables["readings"], open_store())
         assert "arithmetic, 71.0" in str(tail)
-        assert "Not told apart from it by these seeds: batch (-2.5)" in str(step)
+        assert "Not told apart from it by these seeds: batch (-2.5, p=0.22)" in str(step)
         assert together == (
             "Mean over these 2 settings: best is arithmetic, 76.0. Behind by more than the seeds explain: geometric "
             "(-5.0); batch (-7.5)."
@@ -387,7 +389,8 @@ def test_methods_are_ranked_with_their_doubts(definitions: Definitions, open_sto
     (ranking,) = rankings(definitions, open_store())
     assert [entry.name for entry in ranking.entries] == ["MFW", "long", "ERM"]
     page = " ".join(advice_page(definitions, open_store()).split())
-    assert "First: MFW, 71.0. Not told apart from it by these seeds: long (-0.4). MFW against ERM: +5.0." in page
+    assert "Not told apart from it by these seeds: long (-0.4, p=0.65). MFW against ERM: +5.0." in page
+    assert "First: MFW, 71.0. Not told apart" in page
     assert "| long | 300 | 1.5 | 3 |" in page
 
 

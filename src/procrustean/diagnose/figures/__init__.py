@@ -1,4 +1,4 @@
-"""Figures of the paper and one more, drawn from the records of runs.
+"""Figures of the paper and two more, drawn from the records of runs.
 
 matplotlib and scikit-learn are imported when one is drawn.
 """
@@ -24,6 +24,7 @@ FIGURES = {
     "toy": "features in the plane and decision regions along the epochs, one figure per run",
     "alpha": "accuracy of MFW along alpha",
     "beta": "weight function and accuracy of MFW along beta",
+    "option": "accuracy of all, of the larger and of the smaller half of the classes along any option of a method",
     "imbalance": "accuracy of all, of the larger and of the smaller half of the classes along the imbalance ratio",
 }
 
@@ -36,6 +37,7 @@ def draw(
     all_classes: bool = False,
     epochs: Sequence[int] = (),
     stem: str | None = None,
+    over: str | None = None,
     say: Callable[[str], None] = lambda text: None,
 ) -> list[Path]:
     """Draw a figure and write it as PNG and SVG; returns the files.
@@ -47,18 +49,23 @@ def draw(
         output: folder.
         all_classes: draw every class, not only the largest and the smallest (progress, gradients, deviation).
         epochs: which epochs the toy shows, counted from 1.
-        stem: name of the files without their ending; by default that of the figure.
+        stem: name of the files without their ending; by default that of the figure, with the option if it has one.
+        over: the option along which `option` draws.
         say: told which runs are left out, and what the others lack for a fuller figure.
     """
     if name not in FIGURES:
         raise ConfigError(f"there is no figure {name!r}. {did_you_mean(name, FIGURES)}")
-    from . import ablation, bars, embedding, imbalance, lines, plane
+    from . import ablation, bars, embedding, imbalance, lines, option, plane
     from .canvas import save
     from .lacking import with_what_it_shows
     from .panels import panels_of
 
-    stem = stem or name
-    results = with_what_it_shows(name, results, say)
+    if name == "option":
+        over = option.option_to_draw(over, results)
+    elif over is not None:
+        raise ConfigError(f"--over {over} received with the figure {name!r}; it belongs to `figures option`")
+    stem = stem or "-".join(filter(None, (name, over)))
+    results = with_what_it_shows(name, results, say, over)
     if name == "toy":
         files = []
         for number, result in enumerate(results):
@@ -70,6 +77,8 @@ def draw(
         figure, remarks = ablation.alpha(results), ablation.remarks(results, "alpha")
     elif name == "beta":
         figure, remarks = ablation.beta(results), ablation.remarks(results, "beta")
+    elif over is not None:
+        figure, remarks = option.along_option(results, over), option.remarks(results, over)
     elif name == "imbalance":
         figure, remarks = imbalance.imbalance(results), imbalance.remarks(results)
     else:

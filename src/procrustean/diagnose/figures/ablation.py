@@ -9,7 +9,8 @@ from ...report.figures import INK, MUTED
 from ...report.results import Result
 from ..mfw_settings import Option
 from ..option_lines import SPREADS, Line, lines_along
-from .canvas import axis_labels, legend, line_handle, line_with_spread, log_axis, sheet, title
+from .canvas import axis_labels, legend, line_handle, line_with_spread, sheet, title, value_axis
+from .panels import accuracy_name
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -73,8 +74,8 @@ def alpha(results: Sequence[Result]) -> Figure:
     if any(_published(line) for line in lines):
         handles.append(Line2D([], [], color=INK, linestyle=(0, (1, 2)), linewidth=1.4))
         names.append("as published, its epoch unknown")
-    log_axis(axis, sorted({point.value for line in lines for point in line.points}))
-    axis_labels(axis, r"$\alpha$", "test accuracy (%)")
+    value_axis(axis, sorted({point.value for line in lines for point in line.points}))
+    axis_labels(axis, r"$\alpha$", accuracy_name([point.group for line in lines for point in line.points]))
     legend(figure, handles, names, columns=2)
     return figure
 
@@ -97,10 +98,10 @@ def beta(results: Sequence[Result]) -> Figure:
         _weight_function(axes[0][column], mine, values)
         for line in mine:
             _draw(axes[1][column], line, kinds.index((line.source, line.kind, line.rho)))
-        log_axis(axes[1][column], values)
+        value_axis(axes[1][column], values)
         axis_labels(axes[1][column], r"$\beta$")
     axis_labels(axes[0][0], y="strength s(N)")
-    axis_labels(axes[1][0], y="test accuracy (%)")
+    axis_labels(axes[1][0], y=accuracy_name([point.group for line in lines for point in line.points]))
     handles = [line_handle(number) for number in range(len(kinds))]
     names = [named[kind] for kind in kinds]
     if any(not point.trained for line in lines for point in line.points):

@@ -109,26 +109,29 @@ def line_handle(number: int) -> Artist:
     return Line2D([], [], color=colour, marker=marker, linewidth=1.8)
 
 
-def log_axis(panel: Axes, values: Sequence[float], names: Sequence[str] = ()) -> None:
-    """A logarithmic x axis with a tick at each of these values, in ascending order.
+def value_axis(panel: Axes, values: Sequence[float], names: Sequence[str] = (), *, logarithmic: bool = True) -> None:
+    """An x axis with a tick at each of these values, in ascending order.
 
     Args:
         panel: the panel, of a figure of its final width.
         values: where the ticks are.
         names: what is written at them, by default the values; names that would run into the one before are left out.
+        logarithmic: whether the axis is; then all values are positive.
     """
     grid = panel.get_subplotspec()
     columns = 1 if grid is None else grid.get_gridspec().ncols
     room = panel.figure.get_figwidth() / columns - 0.5  # type: ignore[union-attr]  # inches from the first to the last
-    span = math.log(values[-1] / values[0]) or 1.0
+    places = [math.log(value) if logarithmic else value for value in values]
+    span = places[-1] - places[0] or 1.0
     shown: list[str] = []
     end = -math.inf
-    for value, name in zip(values, names or [f"{value:g}" for value in values], strict=True):
-        middle, half = room * math.log(value / values[0]) / span, 0.04 * len(name)
+    for place, name in zip(places, names or [f"{value:g}" for value in values], strict=True):
+        middle, half = room * (place - places[0]) / span, 0.04 * len(name)
         fits = middle - half >= end
         shown.append(name if fits else "")
         end = middle + half + 0.05 if fits else end
-    panel.set_xscale("log")
+    if logarithmic:
+        panel.set_xscale("log")
     panel.set_xticks(list(values), shown)
     panel.minorticks_off()
 

@@ -3,108 +3,39 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ...errors import RunError
-from ...report.figures import shortened
-from ...report.results import Group, Result, data_parts, distinct_labels, group_results
-from ...report.settings import comparable, setting_of
-from .canvas import axis_labels, legend, line_handle, line_with_spread, log_axis, sheet, title
+from ...report.results import Group, Result, data_parts, group_results
+from ...report.settings import setting_of
+from .along import Line, Number, accuracies, lines_along, points_alone
 from .panels import KINDS
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
-
-#: Metric -> what its panels are called.
-PARTS = {"headline": "all classes", "major": "larger half", "minor": "smaller half"}
-#: Characters for which there is room above a panel, and methods that a remark names.
-TITLE, NAMED = 34, 5
-
-
-@dataclass(frozen=True)
-class Line:
-    """Settings that differ in nothing but the ratio of the largest class to the smallest, by that ratio."""
-
-    groups: tuple[Group, ...]
-
-    @property
-    def data(self) -> tuple[str, str]:
-        """Source, with the classes if some were chosen, and kind of imbalance."""
-        return _data(self.groups[0])
-
-    @property
-    def ratios(self) -> list[float]:
-        return [_ratio(group) for group in self.groups]
 
 
 def imbalance(results: Sequence[Result]) -> Figure:
     """Test accuracy of the last epoch along the ratio; a row of panels per data set and kind of imbalance."""
-    lines = lines_along_ratio(results)
-    rows = list(dict.fromkeys(line.data for line in lines))
-    names = _names(lines)
-    order = list(dict.fromkeys(names))
-    figure, axes = sheet(len(rows), len(PARTS))
-    several = len({source for source, _ in rows}) > 1
-    for row, (source, kind) in zip(axes, rows, strict=True):
-        mine = [
-            (line, order.index(name)) for line, name in zip(lines, names, strict=True) if line.data == (source, kind)
-        ]
-        for axis, (metric, part) in zip(row, PARTS.items(), strict=True):
-            title(axis, _title(source if several else "", KINDS.get(kind, kind), part))
-            for line, number in mine:
-                _draw(axis, line, metric, number)
-            ratios = sorted({ratio for line, _ in mine for ratio in line.ratios})
-            log_axis(axis, ratios, [_shown(ratio) for ratio in ratios])
-        axis_labels(row[0], y="test accuracy (%)")
-    for axis in axes[-1]:
-        axis_labels(axis, "imbalance ratio")
-    legend(figure, [line_handle(number) for number in range(len(order))], order)
-    return figure
+    return accuracies(RATIO, lines_along_ratio(results))
 
 
 def remarks(results: Sequence[Result]) -> list[str]:
     """What is missing for lines, in a sentence for all that lack the same."""
-    lines = lines_along_ratio(results)
-    single: dict[tuple[str, str, str], list[str]] = {}
-    for line, name in zip(lines, _names(lines), strict=True):
-        if len(line.groups) == 1:
-            single.setdefault((*line.data, _shown(line.ratios[0])), []).append(name)
-    said = []
-    for (source, kind, ratio), names in single.items():
-        more = f" and {len(names) - NAMED} more" * (len(names) > NAMED)
-        what = "there is a point and no line" if len(names) == 1 else "there are points and no lines"
-        other = "--imbalance long_tailed or step and several --rho" if kind == "natural" else "other --rho too"
-        said.append(
-            f"{', '.join(names[:NAMED])}{more} on {source}, {KINDS.get(kind, kind).lower()}: all runs have ratio "
-            f"{ratio}, so {what}; give runs with {other}"
-        )
-    return said
+    found = KINDS["natural"]
+    return [
+        f"{said}; give runs with {'--imbalance long_tailed or step and several --rho' * (kind == found)}"
+        f"{'other --rho too' * (kind != found)}"
+        for (_, kind, _), said in points_alone(RATIO, lines_along_ratio(results)).items()
+    ]
 
 
 def lines_along_ratio(results: Sequence[Result]) -> list[Line]:
-    """The runs as lines along the ratio, in the order of first appearance.
-
-    Raises:
-        RunError: if there are no runs, or several choices of images at one point.
-    """
-    found: dict[str, dict[float, Group]] = {}
-    for group in group_results(results):
-        points = found.setdefault(comparable(_common(group)), {})
-        other = points.setdefault(_ratio(group), group)
-        if other is not group:
-            raise RunError(
-                f"{group.label} at ratio {_ratio(group):g} was trained on several sets of images (data seeds "
-                f"{other.data_seeds} and {group.data_seeds}). Give the runs of one of them."
-            )
-    if not found:
-        raise RunError("There are no results to draw. Give at least one finished run.")
-    return [Line(tuple(points[ratio] for ratio in sorted(points))) for points in found.values()]
+    """The runs as lines along the ratio, each of settings that differ in nothing else."""
+    return lines_along(RATIO, group_results(results))
 
 
 def _common(group: Group) -> dict[str, Any]:
-    """What the settings of one line share: everything but the ratio and the counts that follow from it."""
+    """Everything but the ratio and the counts that follow from it."""
     setting = setting_of(group.results[0])
     return {
         **setting,
@@ -119,28 +50,17 @@ def _ratio(group: Group) -> float:
     return float(rho) if rho is not None else max(group.counts) / min(group.counts)
 
 
-def _shown(ratio: float) -> str:
-    return f"{round(ratio, 1):g}"
+def _row(group: Group) -> tuple[str, str]:
+    kind = str(group.data["kind"])
+    return data_parts(group)["source"], KINDS.get(kind, kind)
 
 
-def _title(source: str, kind: str, part: str) -> str:
-    if not source:
-        return f"{kind}, {part}"
-    whole = f"{source}, {kind.lower()}, {part}"
-    return whole if len(whole) <= TITLE else f"{shortened(source, TITLE)}\n{kind}, {part}"
-
-
-def _data(group: Group) -> tuple[str, str]:
-    return data_parts(group)["source"], str(group.data["kind"])
-
-
-def _names(lines: Sequence[Line]) -> list[str]:
-    return distinct_labels([line.groups[0] for line in lines], shown_beside=("rho",), alike=_data)
-
-
-def _draw(axis: Axes, line: Line, metric: str, number: int) -> None:
-    found = [(ratio, group.statistic(metric)) for ratio, group in zip(line.ratios, line.groups, strict=True)]
-    measured = [(ratio, statistic) for ratio, statistic in found if statistic is not None]
-    means = [100 * statistic.mean for _, statistic in measured]
-    spreads = [float("nan") if statistic.sd is None else 100 * statistic.sd for _, statistic in measured]
-    line_with_spread(axis, [ratio for ratio, _ in measured], means, spreads, number)
+RATIO = Number(
+    name="imbalance ratio",
+    setting="rho",
+    of=_ratio,
+    common=_common,
+    row=_row,
+    shown=lambda ratio: f"{round(ratio, 1):g}",
+    logarithmic=True,
+)

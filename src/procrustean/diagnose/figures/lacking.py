@@ -6,24 +6,28 @@ from collections.abc import Callable, Sequence
 
 from ...report.result_file import Result, place_of
 from ..kept_features import kept_epochs
+from .option import lack_of
 
 #: The figures of what is measured along the training, and those of features that a run has kept.
 OF_MEASUREMENTS = ("progress", "gradients", "deviation", "bars", "tsne")
 OF_FEATURES = ("tsne", "toy")
 
 
-def with_what_it_shows(name: str, results: Sequence[Result], say: Callable[[str], None]) -> list[Result]:
+def with_what_it_shows(
+    name: str, results: Sequence[Result], say: Callable[[str], None], over: str | None = None
+) -> list[Result]:
     """The runs that have what a figure shows; all of them where none has it, and drawing them says what to do.
 
     Args:
         name: of the figure.
         results: finished runs.
         say: told which runs are left out, and how they could be drawn.
+        over: the option along which `option` is drawn.
     """
     having: list[Result] = []
     lacking: dict[str, list[Result]] = {}
     for result in results:
-        what = _lack(name, result)
+        what = _lack(name, result) if over is None else lack_of(result, over)
         (lacking.setdefault(what, []) if what else having).append(result)
     if not having:
         return list(results)

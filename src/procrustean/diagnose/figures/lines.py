@@ -38,17 +38,23 @@ def progress(panels: Sequence[Panel], *, all_classes: bool = False) -> Figure:
 
 
 def gradients(panels: Sequence[Panel], *, all_classes: bool = False) -> Figure:
-    """Length of the loss gradient at the mixing layer, one panel per setting (Fig. 4)."""
-    figure, (axes,) = sheet(1, len(panels))
+    """Length of the loss gradient at the mixing layer, one panel per setting (Fig. 4) and layer.
+
+    Lengths at different layers do not compare: only panels of one layer have the same scale.
+    """
+    layers = [layer for panel in panels for layer in panel.layers]
+    panels = [panel.at_layer(layer) for panel in panels for layer in panel.layers]
+    figure, (axes,) = sheet(1, len(panels), share_y="row" if len(set(layers)) == 1 else False)
     mixes = False
-    for axis, panel in zip(axes, panels, strict=True):
-        title(axis, panel.title, ", ".join(filter(None, (f"at {panel.first.layer}", panel.along))))
+    for axis, panel, layer in zip(axes, panels, layers, strict=True):
+        title(axis, panel.title, ", ".join(filter(None, (f"at {layer}", panel.along))))
         _draw(axis, panel, "gradient_norm_trained", all_classes)
-        if all(curves.gradient_norm_mixed is not None for curves in panel.curves):
+        if all(curves.mixes.any() for curves in panel.curves):
             mixes = True
             _draw(axis, panel, "gradient_norm", all_classes, dashed=True)
         axis_labels(axis, "epoch")
-    from_zero(axes)
+    for layer in set(layers):
+        from_zero([axis for axis, own in zip(axes, layers, strict=True) if own == layer])
     axis_labels(axes[0], y=r"feature gradient norm $\|\nabla_{g(x)}\,\ell\|_2$")
     _legend(figure, panels, all_classes, dashed="same weights, nothing mixed" if mixes else "")
     return figure

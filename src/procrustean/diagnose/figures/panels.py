@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +11,7 @@ import numpy as np
 from ...errors import RunError
 from ...report.figures import shortened
 from ...report.results import Group, Result, distinct_labels, group_results
+from ...report.tables import HEADLINES, common_headline
 from ..curves import Curves, Rows, common_epochs, curves_of, stacked
 
 KINDS = {"long_tailed": "Long-tailed", "step": "Step", "natural": "As found"}
@@ -51,6 +52,15 @@ class Panel:
             raise RunError(f"{self.title} was never saved, so it has no features to draw")
         return path.parent
 
+    @property
+    def layers(self) -> tuple[str, ...]:
+        """Where gradients were measured at these epochs, each layer once, in the order of the training."""
+        return tuple(dict.fromkeys(self.first.where([at in self.epochs for at in self.first.at]).layers))
+
+    def at_layer(self, layer: str) -> Panel:
+        """The epochs whose gradients were measured at a layer."""
+        return replace(self, curves=tuple(curves.at_layer(layer) for curves in self.curves))
+
     def measured(self, name: str) -> tuple[Rows, Rows, Rows]:
         """The epochs, mean and sample standard deviation of a curve there, [E, C]."""
         values = stacked(self.curves, name)
@@ -75,6 +85,11 @@ def panels_of(results: Sequence[Result]) -> list[Panel]:
         )
         for group, label in zip(groups, labels, strict=True)
     ]
+
+
+def accuracy_name(groups: Sequence[Group]) -> str:
+    """What an axis along which test accuracies are drawn measures: balanced accuracy where a test set is not."""
+    return f"test {HEADLINES[common_headline(groups)]} (%)"
 
 
 def class_name(curves: Curves, index: int) -> str:

@@ -67,6 +67,7 @@ function classCurvesSection(page) {
     }),
     panels.length ? panelGrid(page, quantity, panels) : element("p", { class: "empty" }, "Pick a class to see its curves."),
     missing.length ? element("p", { class: "note" }, `Not measured: ${missing.join(", ")}.`) : null,
+    quantity.title === "Gradient norm" ? layerNote(methods) : null,
     thinnedNote(methods, quantity));
 }
 
@@ -110,6 +111,16 @@ function panelGrid(page, quantity, panels) {
         endLabels: few, reference: quantity.title === "Classification ratio" ? 1 : undefined,
       }))),
     page.state.layout === "classes" ? legendOfLines(page.methods) : null);
+}
+
+function layerNote(methods) {
+  const measured = methods.filter(({ method }) => method.gradientsAt.length);
+  if (!measured.length) return null;
+  const layers = new Set(measured.flatMap(({ method }) => method.gradientsAt.map(({ layer }) => layer)));
+  if (layers.size === 1) return element("p", { class: "note" }, `Measured at ${[...layers][0]}.`);
+  const named = measured.map(({ method }) => `${method.label} at ${method.gradientsAt.map(({ layer, epochs }) =>
+    layer + (method.gradientsAt.length > 1 ? ` (${epochs})` : "")).join(" and ")}`);
+  return element("p", { class: "note" }, `Measured: ${named.join("; ")}. Lengths at different layers do not compare.`);
 }
 
 function thinnedNote(methods, quantity) {
