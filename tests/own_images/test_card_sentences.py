@@ -4,24 +4,11 @@ from __future__ import annotations
 
 from procrustean.calibration.scaling import Calibration
 from procrustean.exporting.card import _probabilities
-from procrustean.predicting.spec import ModelSpec
+from small_spec import small_spec
 
 
 def test_names_of_classes_that_were_never_held_out_are_shown_as_they_are() -> None:
-    spec = ModelSpec(
-        label="ERM",
-        net="small",
-        method="erm",
-        options={},
-        seed=0,
-        classes=("*cat*", "dog"),
-        image_shape=(8, 8, 3),
-        crop=None,
-        evaluation_crop=None,
-        mean=(0.5,) * 3,
-        std=(0.25,) * 3,
-        kind="step",
-        calibration=Calibration(1.0, 0.5, (9, 3), 4, held_out=(0, 4)),
-    )
+    seen = Calibration(1.0, 0.5, (9, 3), 4, held_out=(0, 4))
+    spec = small_spec(8, 8, classes=("*cat*", "dog"), calibration=seen)
     text = _probabilities(spec, {"calibration": {"test": {"ece_before": 0.021, "ece": 0.02}}}, None)
     assert r"on 4 held-out images, none of them of \*cat\* (temperature" in text
