@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import inspect
 import weakref
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -13,8 +12,9 @@ import torch
 from torch import Tensor, nn
 
 from .errors import LayerError
-from .layers import find_layer
+from .labels_of_call import WRITE, LabelsOfCall
 from .mixing import Mix, MixPoint, feature_of
+from .recomputation import recomputes
 
 if TYPE_CHECKING:
     from .mfw import MFW
@@ -24,8 +24,6 @@ DATA_PARALLEL = (
     "torch.nn.parallel.DistributedDataParallel (torchrun) and attach to the model before wrapping it"
 )
 REPLICATE = "_replicate_for_data_parallel"  # how nn.DataParallel copies a layer for each device, before it runs
-COMPILED = "_orig_mod"  # how torch.compile keeps the model it has wrapped
-WRITE = "write `with handle(labels): model(images)`"
 
 
 class Attachment(MixPoint):
@@ -227,65 +225,6 @@ class Attachment(MixPoint):
         return self._recent[0]
 
 
-class LabelsOfCall:
-    """Hooks on a model that is called with its labels, as those of Hugging Face are: `model(images, labels=labels)`."""
-
-    def __init__(self, handle: Attachment, model: nn.Module, argument: str) -> None:
-        parameters = self.parameters(model, argument)
-        self.handle, self.argument, self.model = handle, argument, type(model).__name__
-        self.position = list(parameters).index(argument) if argument in parameters else None
-        self._registrations = (
-            model.register_forward_pre_hook(self.before, with_kwargs=True),
-            model.register_forward_hook(self.after, always_call=True),
-        )
-
-    @staticmethod
-    def parameters(model: nn.Module, argument: str) -> Mapping[str, inspect.Parameter]:
-        """What the model can be called with, or a LayerError if the argument is not among it."""
-        parameters = inspect.signature(model.forward).parameters
-        accepted = argument in parameters or any(p.kind is p.VAR_KEYWORD for p in parameters.values())
-        if not accepted:
-            raise LayerError(
-                f"{type(model).__name__} takes no argument {argument!r} (it takes {', '.join(parameters)}); leave "
-                f"labels= out and {WRITE}"
-            )
-        return parameters
-
-    def before(self, model: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
-        if not model.training or self.handle.idle:
-            return
-        labels = kwargs.get(self.argument)
-        if labels is None and self.position is not None and self.position < len(args):
-            labels = args[self.position]
-        if recomputes() and labels is not None:
-            # The layer has the mix of the first pass; drawn all the same, for random numbers that come after these.
-            self.handle.mfw.sample(labels)
-            return
-        if labels is None:
-            raise LayerError(
-                f"{self.model} was called in training mode without {self.argument}=, which MFW at layer "
-                f"{self.handle.name!r} needs; write model(..., {self.argument}={self.argument}), or call model.eval()"
-            )
-        self.handle.begin(labels)
-
-    def after(self, model: nn.Module, args: tuple[Any, ...], output: Any) -> None:
-        if self.handle.idle or recomputes():
-            return
-        if output is None or not model.training:  # without an output the forward pass has failed
-            self.handle.end()
-        else:
-            self.handle.finish()
-
-    def remove(self) -> None:
-        for registration in self._registrations:
-            registration.remove()
-
-
-def recomputes() -> bool:
-    """Whether a forward pass runs inside backward, as gradient checkpointing lets it."""
-    return not torch.compiler.is_compiling() and torch._C._current_graph_task_id() != -1
-
-
 class _Labelled:
     def __init__(self, handle: Attachment, labels: Tensor, generator: torch.Generator | None) -> None:
         self.handle, self.labels, self.generator = handle, labels, generator
@@ -320,43 +259,6 @@ def attachments(model: nn.Module) -> dict[str, Attachment]:
     }
 
 
-def attachable(model: nn.Module, layer: str, labels: str | None = None) -> nn.Module:
-    """The layer of that name, or a LayerError that says why MFW cannot be attached to it."""
-    if not isinstance(model, nn.Module):
-        kind = f"the class {model.__name__}" if isinstance(model, type) else f"a model of type {type(model).__name__}"
-        raise LayerError(f"{kind} received; give the model itself, a torch.nn.Module that has been built")
-    if not isinstance(layer, str):
-        raise LayerError(f"a layer of type {type(layer).__name__} received; give its name, as named_modules() lists")
-    for around in model.modules():
-        if isinstance(around, nn.DataParallel):
-            raise LayerError(DATA_PARALLEL)
-    paths = {path for path, _ in model.named_modules()}
-    # Asked for by the name that it had before, of which the compiled model knows nothing any more.
-    if COMPILED in model._modules or layer in {_name_before(path) for path in paths} - paths:
-        raise _compiled_before(layer)
-    if labels is not None:
-        LabelsOfCall.parameters(model, labels)
-    module = find_layer(model, layer)
-    compiled = [inside for around in model.modules() if (inside := around._modules.get(COMPILED)) is not None]
-    if any(part is module for inside in compiled for part in inside.modules()):
-        raise _compiled_before(layer)
-    if any(attached.module is module for attached in attachments(model).values()):
-        raise LayerError(
-            f"layer {layer!r} has MFW attached already; call remove() on that handle first. The handles of a model, "
-            "also of a copied one: procrustean.attaching.attachments(model)"
-        )
-    return module
-
-
-def gives_scores(model: nn.Module, module: nn.Module, classes: int) -> bool:
-    """Whether a part of a model ends in its last layer with weights, and that has one output per class."""
-    with_weights = [part for part in model.modules() if next(part.parameters(recurse=False), None) is not None]
-    last = with_weights[-1] if with_weights else None
-    if not isinstance(last, nn.Linear) or last.out_features != classes:
-        return False
-    return any(part is last for part in module.modules())
-
-
 def _refuse_replicas() -> NoReturn:
     raise LayerError(DATA_PARALLEL)
 
@@ -375,15 +277,3 @@ def _no_longer_apart(module: nn.Module) -> None:
     own = module.__dict__.get("forward")
     if own is not None and getattr(own, "__func__", None) is type(module).forward:  # not one that somebody else has put
         del module.__dict__["forward"]
-
-
-def _name_before(path: str) -> str:
-    """The path of a layer before parts of its model were compiled."""
-    return ".".join(part for part in path.split(".") if part != COMPILED)
-
-
-def _compiled_before(layer: str) -> LayerError:
-    return LayerError(
-        f"layer {layer!r} belongs to a compiled model, which may not notice a hook any more; attach first, then "
-        "compile: handle = mfw.attach(model, layer); model = torch.compile(model)"
-    )

@@ -19,13 +19,15 @@ from typing import Any, Literal, SupportsInt, get_args
 import torch
 from torch import Tensor, nn
 
-from .attaching import Attachment, attachable, gives_scores, recomputes
+from .attachable import attachable, gives_scores
+from .attaching import Attachment
 from .beta import beta_quantiles, from_uniform
 from .constants_of_modules import HoldsConstants
 from .counts import Kind, Spread, checked_counts, geometric_mean, imbalance_kind, spread
 from .errors import ConfigError, DataError, one_of
 from .label_order import LabelOrder
 from .mixing import Mix, blend, inverse_permutation
+from .recomputation import recomputes
 
 #: Paper Sec. 5.2 (beta) and the best column of its alpha table.
 DEFAULT_ALPHA: dict[Kind, float] = {"long_tailed": 1.0, "step": 5.0}
