@@ -72,7 +72,7 @@ def test_an_error_in_one_of_many_trainings_is_told_with_its_place(call: Call, np
     told = f"failed: RuntimeError in {Path('mine.py').resolve()}, line {line}: size mismatch"
     Path("grid.yaml").write_text(yaml.safe_dump({"base": BASE, "runs": [{"method": "mine.py:wrong_loss"}]}))
     for processes in ((), ("--processes", "1")):
-        failed = call("fleet", "grid.yaml", "--output", "runs", "--quiet", *processes)
+        failed = call("fleet", "grid.yaml", "--output", "runs", "--allow-code", "mine.py", "--quiet", *processes)
         assert failed.code == 1
         assert told in failed.err
     over = ("--over", "temperature=1,3", "--hold-out", "2", "--output", "tuned")
@@ -133,9 +133,10 @@ def test_printed_settings_hold_the_file_to_its_text(call: Call, npz: str) -> Non
     assert "procrustean methods mine.py:tempered explains it" in printed
     assert yaml.safe_load(printed)["method"].startswith("mine.py:tempered@")
     Path("mine.yaml").write_text(printed)
-    done(call("train", "--config", "mine.yaml", "--quiet", "--run-dir", "first"))
+    allowed = ("train", "--config", "mine.yaml", "--allow-code", "mine.py", "--quiet", "--run-dir")
+    done(call(*allowed, "first"))
     Path("mine.py").write_text(Path("mine.py").read_text() + "\n")
-    refused = call("train", "--config", "mine.yaml", "--quiet", "--run-dir", "second")
+    refused = call(*allowed, "second")
     assert refused.code == 2
     assert "has changed since the run or its settings were made" in refused.err
 
@@ -155,14 +156,15 @@ def test_resume_names_the_file(call: Call, npz: str) -> None:
 def test_fleet(call: Call, npz: str) -> None:
     kinds = [{"method": "erm"}, {"method": "mine.py:soft_mixup", "drw": True}]
     Path("grid.yaml").write_text(yaml.safe_dump({"base": BASE, "runs": kinds, "grid": {"seed": [0, 1]}}))
-    shown = done(call("fleet", "grid.yaml", "--output", "runs", "--quiet"))
+    words = ("fleet", "grid.yaml", "--output", "runs", "--allow-code", "mine.py", "--quiet")
+    shown = done(call(*words))
     assert "Soft mixup-DRW" in shown
     before = {path: path.stat().st_mtime_ns for path in Path("runs").glob("*/result.json")}
     assert len(before) == 4
-    assert done(call("fleet", "grid.yaml", "--output", "runs", "--quiet")) == shown
+    assert done(call(*words)) == shown
     assert before == {path: path.stat().st_mtime_ns for path in Path("runs").glob("*/result.json")}
     Path("mine.py").write_text(Path("mine.py").read_text() + "\n")
-    edited = call("fleet", "grid.yaml", "--output", "runs", "--quiet")
+    edited = call(*words)
     done(edited)
     assert "mine.py has changed since 2 runs of soft_mixup in runs began" in edited.err
     assert len(list(Path("runs").glob("*soft_mixup*/result.json"))) == 4  # another text, other runs
@@ -191,19 +193,28 @@ def test_tables_of_ones_own(call: Call, npz: str) -> None:
     table = {"base": {k: v for k, v in BASE.items() if k != "source"}, "columns": {"s": {"source": npz}}, "rows": rows}
     Path("mine.yaml").write_text(yaml.safe_dump({"tables": {"t": table}}))
     words = ("reproduce", "t", "--tables", "mine.yaml", "--seeds", "1", "--output", "runs", "--results", "results")
-    assert "mine" in done(call(*words, "--quiet"))
-    assert "2 runs: 2 done" in done(call(*words, "--dry-run"))
+    words += ("--allow-code", "mine.py")
+    shown = done(call(*words, "--quiet"))
+    assert "mine" in shown
+    before = sorted(Path("results").rglob("*.json"))
+    assert done(call(*words, "--quiet")) == shown
+    assert sorted(Path("results").rglob("*.json")) == before
     # Its results are another method's once the file is edited; without the table they are in nobody's way.
     Path("mine.py").write_text(Path("mine.py").read_text() + "\n")
-    answer = call(*words, "--dry-run")
-    assert "2 runs: 1 done, 0 begun, 1 to do" in done(answer)
+    answer = call(*words, "--show")
+    shown = done(answer)
     said = "left out: 1 run was trained by mine.py:tempered, but "
     assert answer.err.count("left out") == answer.err.count(said) == 1  # the run and the copy of its result
     assert "mine.py has been edited since: as it is now it is another method" in answer.err
-    shown = done(call(*words, "--show"))
     assert re.search(r"^\| mine +\| +— \| +— \| +— \|", shown, re.MULTILINE), shown
     done(call(*words, "--quiet"))
     assert re.search(r"^\| mine +\| +\d+", done(call(*words, "--show")), re.MULTILINE)
+    elsewhere = call("reproduce", "--results", "results", "--output", "runs", "--allow-code", "mine.py")
+    assert done(elsewhere)
+    assert "left out: 1 run was trained by mine.py:tempered, but " in elsewhere.err  # of the older text
     elsewhere = call("reproduce", "--results", "results", "--output", "runs")
     done(elsewhere)
-    assert "left out: 2 runs were trained by mine.py:tempered, which is in no file that a table names" in elsewhere.err
+    assert (
+        "left out: 2 runs were trained by mine.py:tempered, whose code is not imported unless --allow-code mine.py"
+        in elsewhere.err
+    )

@@ -82,3 +82,67 @@ def test_naming_another_file_does_not_help_it(hostile: Path, call: Call) -> None
     spoil(hostile, f"run/evil.py:f@{read_code('run/evil.py').sha256}")
     assert call("evaluate", "run", "--method", "mine.py").code == 2
     assert not Path("executed").exists()
+
+
+def settings_files(npz: str) -> None:
+    """What somebody sends: settings, a grid and tables that name a file, and the file."""
+    Path("evil.py").write_text(EVIL)
+    run = {"source": npz, "net": "small", "epochs": 1, "device": "cpu", "method": "evil.py:f"}
+    Path("run.yaml").write_text(json.dumps(run))
+    Path("grid.yaml").write_text(json.dumps({"base": run}))
+    rows = {"plain": {"method": "erm"}, "evil": {"method": "evil.py:f"}}
+    base = {key: value for key, value in run.items() if key not in ("source", "method")}
+    table = {"base": base, "columns": {"s": {"source": npz}}, "rows": rows}
+    Path("tables.yaml").write_text(json.dumps({"tables": {"t": table}}))
+
+
+#: Commands that train by a file of settings.
+OF_FILES = {
+    "train": ("train", "--config", "run.yaml", "--quiet"),
+    "print": ("train", "--config", "run.yaml", "--print-config"),
+    "tune": ("tune", "--config", "run.yaml", "--over", "x=1,2", "--hold-out", "2", "--quiet"),
+    "fleet": ("fleet", "grid.yaml", "--quiet"),
+    "processes": ("fleet", "grid.yaml", "--processes", "1", "--quiet"),
+    "reproduce": ("reproduce", "t", "--tables", "tables.yaml", "--quiet"),
+}
+
+
+@pytest.mark.parametrize("words", OF_FILES.values(), ids=OF_FILES)
+def test_code_that_a_file_of_settings_names_has_to_be_allowed(words: tuple[str, ...], call: Call, npz: str) -> None:
+    settings_files(npz)
+    for other in ((), ("--allow-code", "mine.py")):
+        refused = call(*words, *other)
+        assert refused.code == 2
+        assert "Name it: --allow-code evil.py" in refused.err
+        assert not Path("executed").exists()
+    call(*words, "--allow-code", "evil.py")
+    assert Path("executed").exists()
+
+
+def test_what_is_typed_is_allowed(call: Call, npz: str) -> None:
+    settings_files(npz)
+    Path("run.yaml").write_text(json.dumps({"source": npz, "method": "mine.py:tempered"}))
+    for typed in (("--method", "mine.py:soft_mixup"), ("--method=mine.py:tempered",)):
+        answer = call("train", "--config", "run.yaml", *typed, *SMALL)
+        assert answer.code == 0, answer.err
+
+
+@pytest.mark.parametrize("allowed", [(), ("--allow-code", "evil.py")], ids=["", "allowed"])
+def test_a_dry_run_imports_no_code_of_a_table(allowed: tuple[str, ...], call: Call, npz: str) -> None:
+    settings_files(npz)
+    planned = call("reproduce", "t", "--tables", "tables.yaml", "--dry-run", "--seeds", "1", *allowed)
+    assert planned.code == 0
+    assert "1 run: 0 done" in planned.out
+    assert "left out: 1 cell of t: evil.py:f is code that a file names, and a dry run imports none" in planned.out
+    assert not Path("executed").exists()
+
+
+def test_nor_does_what_only_shows_what_a_file_describes(call: Call, npz: str) -> None:
+    settings_files(npz)
+    for words in (
+        ("reproduce", "--tables", "tables.yaml"),
+        ("reproduce", "t", "--tables", "tables.yaml", "--show"),
+        ("fleet", "grid.yaml", "--print-config"),
+    ):
+        assert call(*words).code == 0, words
+    assert not Path("executed").exists()

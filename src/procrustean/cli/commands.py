@@ -11,6 +11,7 @@ import tyro
 from ..errors import suggestion
 from ..progress.streams import notify
 from .adjust import Adjust
+from .allowed_code import allow
 from .bench import Bench
 from .claims import Claims
 from .compare import Compare
@@ -111,6 +112,7 @@ def parse(arguments: Sequence[str]) -> Command:
                 notify(hint)
         raise
     if isinstance(parsed, Train | Tune):
+        allow(parsed.allow_code, parsed.method, arguments)
         # Options of the command line change those of the file one by one.
         return replace(parsed, options={**settings.get("options", {}), **parsed.options})
     return parsed

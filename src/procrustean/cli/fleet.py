@@ -10,6 +10,7 @@ import tyro
 
 from ..config import ADVISED, AUTO
 from ..errors import ConfigError
+from .allowed_code import allow, refuse_unnamed
 from .changed_methods import say_changed
 from .config_file import config_as_yaml, read_yaml
 from .outcome import show
@@ -37,6 +38,8 @@ class Fleet:
     """Print the settings of every run, then stop."""
     log: Literal["tensorboard", "wandb", "trackio"] | None = None
     """Also log the numbers of every epoch to one of these, each run in its own folder; each needs its package."""
+    allow_code: tuple[str, ...] = ()
+    """Files of methods of your own that the grid may name: FILE.py ... Read them first: they are run."""
     quiet: bool = False
     """No progress."""
 
@@ -44,7 +47,6 @@ class Fleet:
         from dataclasses import replace
 
         from ..own_methods.errors import failure_text
-        from ..own_methods.files import use_file
         from ..progress.console import reporting
         from ..progress.streams import notify, write_result
         from ..runs.grids import expand
@@ -56,10 +58,11 @@ class Fleet:
         if self.print_config:
             write_result("---\n".join(config_as_yaml(config) for config in configs))
             return 0
+        allow(self.allow_code)
+        refuse_unnamed(config.method for config in configs)
         for config in configs:  # what is wrong with any of them is said before one is trained
             if config.method == AUTO:
                 raise ConfigError(f"{self.grid}: method auto compares methods itself; give it to procrustean train")
-            use_file(config.method)
             recipe_of(replace(config, method="mfw") if config.method == ADVISED else config)
         if self.processes is not None and self.width is not None:
             raise ConfigError("both --width and --processes received; every process trains one run at a time")

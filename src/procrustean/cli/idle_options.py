@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 #: A dry run takes all of these: it plans the very call that would train.
 OF_TRAINING = ("held_out", "minutes", "width", "data_dir", "download", "retry", "dry_run")
 #: They choose tables and results, or how these are shown.
-OF_TABLES = ("names", "rows", "columns", "seeds", "data_seed", "tables", "show", "format")
+OF_TABLES = ("names", "rows", "columns", "seeds", "data_seed", "tables", "allow_code", "show", "format")
 
 
 def refuse_idle_options(call: Reproduce) -> None:

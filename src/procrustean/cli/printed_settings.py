@@ -19,7 +19,7 @@ def settings_text(config: RunConfig, tuned: Collection[str] = ()) -> str:
     from ..advice.planning import planned, trained_on
     from ..data.sources import is_named
     from ..files.paths import expanded
-    from ..own_methods.files import plain_name, use_file
+    from ..own_methods.files import plain_name
     from ..recipes import RECIPES
     from ..runs.preparing import recipe_of
     from ..runs.training_sizes import training_counts
@@ -28,7 +28,6 @@ def settings_text(config: RunConfig, tuned: Collection[str] = ()) -> str:
     def named(settings: RunConfig) -> RunConfig:
         return replace(settings, method="mfw") if settings.method in (ADVISED, AUTO) else settings
 
-    use_file(config.method)
     recipe_of(named(config))  # what is wrong with the settings is said before images are loaded
     images = None
     if is_named(config.source) or expanded(config.source).exists():

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import tyro
 
 from ..errors import ConfigError, RunError, suggestion
+from .allowed_code import allow, refuse_unnamed
 from .idle_options import refuse_idle_options
 from .outputs import check_folder
 
@@ -73,6 +74,9 @@ class Reproduce:
     """How tables are printed: drawn for the terminal, or as markdown or LaTeX (booktabs)."""
     tables: Path | None = None
     """YAML file with tables of your own, instead of the paper's."""
+    allow_code: tuple[str, ...] = ()
+    """Files of methods of your own that --tables may name: FILE.py ... Read them first: they are run, except in a dry
+    run."""
     quiet: bool = False
     """No progress."""
 
@@ -105,6 +109,7 @@ class Reproduce:
         if self.pages is not None:
             check_folder(self.pages, "--pages")
         if trains and not self.dry_run:
+            refuse_unnamed(cell.config().method for cell in definitions.cells(parts))
             check_folder(self.output)
             check_folder(self.results, "--results")
         if not trains and not self.results.is_dir():  # training makes it
@@ -148,19 +153,18 @@ class Reproduce:
                     raise ConfigError(f"{name!r} was taken for one of {option}; write the table before the options")
 
     def _definitions(self) -> Definitions:
-        from ..own_methods.files import use_file
         from ..reproduce.availability import check_cell
         from ..reproduce.reading import paper_definitions, read_definitions
         from .config_file import read_yaml
 
+        if not self.dry_run:
+            allow(self.allow_code)
         if self.tables is None:
             return paper_definitions()
         definitions = read_definitions(read_yaml(self.tables, example=EXAMPLE), origin=str(self.tables))
-        cells = [cell for table in definitions.tables.values() for cell in table.cells()]
-        for method in dict.fromkeys(str(cell.settings.get("method", "")) for cell in cells):
-            use_file(method)
-        for cell in cells:
-            check_cell(cell)
+        for table in definitions.tables.values():
+            for cell in table.cells():
+                check_cell(cell)
         return definitions
 
     def _plan(self, definitions: Definitions, parts: list[Part], store: Store, sources: Sources) -> Plan:

@@ -9,6 +9,7 @@ from typing import Annotated, Literal
 import tyro
 
 from ..config import RunConfig
+from .allowed_code import refuse_unnamed
 from .config_command import ConfigCommand
 from .printed_settings import settings_text
 
@@ -37,6 +38,8 @@ class Train(ConfigCommand):
     """Print all settings as YAML, and the method and recipe they resolve to as comments, then stop."""
     log: Literal["tensorboard", "wandb", "trackio"] | None = None
     """Also log the numbers of every epoch to one of these; each needs its package."""
+    allow_code: tuple[str, ...] = ()
+    """Files of methods of your own that --config may name: FILE.py ... Read them first: they are run."""
     quiet: bool = False
     """No progress."""
 
@@ -46,6 +49,7 @@ class Train(ConfigCommand):
 
     def run(self) -> int:
         config = self.run_config()
+        refuse_unnamed([config.method])
         from ..progress.console import reporting
         from ..progress.streams import write_result
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import tyro
 
 from ..config import RunConfig
+from .allowed_code import refuse_unnamed
 from .changed_methods import say_changed
 from .config_command import ConfigCommand
 from .outputs import check_folder
@@ -55,6 +56,8 @@ class Tune(ConfigCommand):
     """YAML file with settings; flags override it."""
     print_config: bool = False
     """Print the settings that all candidates share as YAML, and what would be tried as comments, then stop."""
+    allow_code: tuple[str, ...] = ()
+    """Files of methods of your own that --config may name: FILE.py ... Read them first: they are run."""
     quiet: bool = False
     """No progress."""
 
@@ -62,7 +65,6 @@ class Tune(ConfigCommand):
         import time
 
         began = time.monotonic()
-        from ..own_methods.files import use_file
         from ..progress.console import reporting
         from ..progress.streams import write_result
         from ..runs.preparing import recipe_of
@@ -75,7 +77,7 @@ class Tune(ConfigCommand):
         from .outcome import comparisons_of, finished_results
 
         reported = RunConfig(**{f.name: getattr(self, f.name) for f in fields(RunConfig) if f.name != "run_dir"})
-        use_file(reported.method)
+        refuse_unnamed([reported.method])
         recipe_of(reported)  # what is wrong with the settings is said before anything is trained
         if self.hold_out is None:
             reported = replace(reported, hold_out=default_hold_out(reported, self.choose_on))

@@ -146,8 +146,13 @@ def use_file(name: str) -> str:
     return f"{own.plain}@{code.sha256}"
 
 
-def named_code(name: str) -> tuple[FileMethod, Code]:
-    """The code of a method, if the user has named its file in this process; ConfigError otherwise."""
+def named_code(name: str, *, option: str = "--method") -> tuple[FileMethod, Code]:
+    """The code of a method, if the user has named its file in this process; ConfigError otherwise.
+
+    Args:
+        name: of the method.
+        option: of the command line that names files, for the message.
+    """
     own = file_method(name)
     assert own is not None
     place = expanded(own.path).resolve()
@@ -159,7 +164,7 @@ def named_code(name: str) -> tuple[FileMethod, Code]:
     hash_text = f" (sha256 {own.sha256[:SHOWN]}...)" if own.sha256 else ""
     raise ConfigError(
         f"the method {own.plain}{hash_text} is code in a file, and no file is imported that you have not named "
-        f"yourself. Name it: --method {own.path}, wherever it is now; in Python procrustean.use_file({own.path!r})"
+        f"yourself. Name it: {option} {own.path}, wherever it is now; in Python procrustean.use_file({own.path!r})"
     )
 
 

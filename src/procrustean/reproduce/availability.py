@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from ..config import RunConfig
 from ..data.cifar import CIFAR10, CIFAR100, data_roots
 from ..data.npm_mirror import ARCHIVE
 from ..data.official.layouts import LAYOUTS
@@ -12,6 +13,7 @@ from ..data.official.loading import TUNING, found_store
 from ..data.sources import PREPARED, TABLES, describe_sources, source_hint
 from ..errors import ConfigError, DataError
 from ..files.paths import expanded
+from ..own_methods.files import is_usable, plain_name
 from ..runs.preparing import recipe_of
 from .definitions import Cell
 
@@ -21,10 +23,19 @@ _CIFAR = {files.name: files for files in (CIFAR10, CIFAR100)}
 def check_cell(cell: Cell) -> None:
     """ConfigError for settings that cannot be, and for a method, a network or a recipe that this version lacks."""
     config = cell.config()
+    if unnamed_code(config) is not None:
+        return
     try:
         recipe_of(config)
     except ConfigError as error:
         raise ConfigError(f"{cell.where}: {error}") from error
+
+
+def unnamed_code(config: RunConfig) -> str | None:
+    """Why the code of a method is not imported, so that nothing can be known of its runs; None if it may be."""
+    if is_usable(config.method):
+        return None
+    return f"{plain_name(config.method)} is code that a file names, and a dry run imports none"
 
 
 def check_source(cell: Cell) -> None:

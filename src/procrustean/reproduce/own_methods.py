@@ -37,7 +37,7 @@ class LeftOutMethods:
         for own, runs in self._runs.items():
             place = edited_file(own)
             why = (
-                "which is in no file that a table names"
+                f"whose code is not imported unless --allow-code {own.path} names it, nor in a dry run"
                 if place is None
                 else f"but {place} has been edited since: as it is now it is another method, with runs of its own; put "
                 "back the text that it had to see these"

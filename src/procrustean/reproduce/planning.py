@@ -17,7 +17,7 @@ from ..errors import ConfigError, ProcrusteanError
 from ..runs.cost import predicted_cost, trained_images
 from ..runs.step_cost import Device
 from ..runs.training_sizes import training_images
-from .availability import absent_data, check_source
+from .availability import absent_data, check_source, unnamed_code
 from .begun import share_done
 from .canonical import canonical
 from .definitions import Cell, Definitions, Part
@@ -117,7 +117,7 @@ def make_plan(
     for number, part in enumerate(parts):
         for cell in definitions.cells([part]):
             check_source(cell)
-            reason = _reason(cell, data_dir, download, absent)
+            reason = unnamed_code(cell.config()) or _reason(cell, data_dir, download, absent)
             if reason is not None:
                 blocked.setdefault(reason, []).append(cell)
                 continue
