@@ -15,6 +15,7 @@ from types import NoneType
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from .errors import ConfigError, did_you_mean
+from .files.plain_yaml import fits
 from .own_methods.files import file_method, folder_name, method_identity, pinned_name
 from .recipes import Augment, check_recipe
 
@@ -179,6 +180,12 @@ class RunConfig:
         if self.imbalance != "natural" and self.rho is None:
             raise ConfigError(f"imbalance {self.imbalance!r} needs its ratio: give rho, for example --rho 100")
         check_recipe(self.recipe)
+        for name, kind in _KINDS.items():
+            value = getattr(self, name)
+            if kind is int and value is not None and not fits(value):
+                raise ConfigError(f"{name} of {value.bit_length()} bits received; whole numbers have at most 64")
+            if isinstance(value, str | Path) and "\0" in str(value):
+                raise ConfigError(f"{name} = {str(value)!r:.80} received; no name or path has a null character in it")
         for name, least in (
             ("hold_out", 0),
             ("evaluate_every", 1),

@@ -18,6 +18,8 @@ _IMPLIED: dict[str, dict[str, Any]] = {
     "flip": {"padding": 0, "flip": True},
     "none": {"padding": 0, "flip": False},
 }
+#: Of the numbers of training, which has 32 bits for each.
+LARGEST = 2.0**127
 
 
 @dataclass(frozen=True)
@@ -59,9 +61,9 @@ class Recipe:
         rules: dict[str, tuple[bool, str]] = {
             "epochs": (self.epochs >= 1, "at least 1"),
             "batch_size": (self.batch_size >= 1, "at least 1"),
-            "lr": (math.isfinite(self.lr) and self.lr > 0, "above 0"),
+            "lr": (0 < self.lr <= LARGEST, f"above 0, and at most {LARGEST:.2g}"),
             "momentum": (0 <= self.momentum < 1, "from 0 to below 1"),
-            "weight_decay": (math.isfinite(self.weight_decay) and self.weight_decay >= 0, "0 or more"),
+            "weight_decay": (0 <= self.weight_decay <= LARGEST, f"0 or more, and at most {LARGEST:.2g}"),
             "schedule": (self.schedule in schedules, "one of " + ", ".join(schedules)),
             "warmup_epochs": (self.warmup_epochs >= 0, "0 or more"),
             "augment": (self.augment in augments, "one of " + ", ".join(augments)),

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,6 +14,8 @@ import pytest
 from procrustean.cli.outcome import finished_runs, runs_of
 from procrustean.errors import RunError
 from procrustean.report.result_file import load_result
+
+FINISHED = Path(__file__).parents[1] / "fixtures/format-1/finished"
 
 
 def a_run(path: Path, *, finished: bool) -> Path:
@@ -101,6 +105,36 @@ def test_a_damaged_result_is_named_and_the_others_are_shown(
     alone = call("compare", damaged)
     assert (alone.code, alone.out) == (2, "")
     assert "none of these is a finished run" in alone.err
+
+
+#: Where numbers stand in a record, of any kind.
+NUMBERS = (
+    ("selections", "last", "metrics", "balanced_accuracy"),
+    ("curves", "loss", 0),
+    ("seconds", "total"),
+    ("images_per_second",),
+    ("data", "rho"),
+    ("data", "counts", 0),
+)
+
+
+@pytest.mark.parametrize("place", NUMBERS, ids=lambda place: str(place[-1]))
+def test_a_whole_number_beyond_all_floats_spoils_no_other_run(place: tuple[Any, ...], call: Any, work: Path) -> None:
+    shutil.copytree(FINISHED, "runs/whole")
+    shutil.copytree(FINISHED, "runs/other")
+    table = call("compare", "runs/whole").out
+    record = json.loads((FINISHED / "result.json").read_text())
+    inside = record
+    for name in place[:-1]:
+        inside = inside[name]
+    inside[place[-1]] = 10**400
+    Path("runs/other/result.json").write_text(json.dumps(record))
+    compared, reported = call("compare", "runs"), call("report", "runs", "--examples", 0, "--quiet")
+    assert (compared.code, compared.out, reported.code) == (1, table, 1)
+    for answer in (compared, reported):
+        assert re.search(rf"left out: runs/other/result\.json is damaged: ({'|'.join(map(str, place))}) = ", answer.err)
+        assert "inf" in answer.err
+    assert Path("report.html").exists()
 
 
 @pytest.mark.parametrize("given", ["runs", "runs/tune", "runs/*"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import shutil
@@ -18,7 +19,7 @@ from procrustean import api
 from procrustean.api import Stopped, fit, resume
 from procrustean.data.imageset import Splits
 from procrustean.engine import checkpoint
-from procrustean.errors import RunError
+from procrustean.errors import CannotWrite, RunError
 from procrustean.files.whole_files import write_atomically
 
 Same = Callable[[Path, Path], None]
@@ -228,3 +229,14 @@ def test_files_may_be_read_by_whom_the_umask_allows(mask: int, tmp_path: Path) -
     for name in ("bytes", "tensors"):
         assert (tmp_path / name).stat().st_mode & 0o777 == 0o666 & ~mask
     assert load_file(tmp_path / "tensors")["a"].tolist() == [0, 0]
+
+
+def test_a_disk_that_does_not_give_back_what_was_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*arguments: object) -> None:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    checkpoint.save_checkpoint(tmp_path, 1, {"w": torch.zeros(3)}, {})
+    monkeypatch.setattr("hashlib.file_digest", broken)
+    with pytest.raises(CannotWrite, match=r"cannot read .*checkpoint-000002.* after writing it \(Input/output error\)"):
+        checkpoint.save_checkpoint(tmp_path, 2, {"w": torch.ones(3)}, {})
+    assert [entry["file"] for entry in checkpoint.kept_checkpoints(tmp_path)] == ["checkpoint-000001.safetensors"]

@@ -13,12 +13,13 @@ import warnings
 from collections.abc import Sequence
 
 from ..errors import ProcrusteanError
+from ..own_methods.errors import failure_text
 from ..progress.console import PlainReporter
 from ..progress.streams import abandon, notify, write_result
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run a command; returns the exit code: 0 done, 2 for input that has to be mended, 128 + n for signal n."""
+    """Run a command; returns the exit code: 0 done, 1 not all of it, 2 for input to be mended, 128 + n for signal n."""
     arguments = list(sys.argv[1:] if argv is None else argv)
     _open_closed_streams()
     _sleep_while_waiting()
@@ -45,6 +46,26 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         notify("stopped at once")
         return 130
+    except Exception as error:
+        if debug:
+            traceback.print_exc()
+        notify(f"{failure_text(error)}. Nobody has foreseen this; {_logged(error)}")
+        return 1
+
+
+def _logged(error: Exception) -> str:
+    """Write the way to an error into a file, and say where it is; where none can be written, show it."""
+    import tempfile
+
+    try:
+        with tempfile.NamedTemporaryFile(
+            "w", prefix="procrustean-", suffix=".log", delete=False, encoding="utf-8"
+        ) as file:
+            traceback.print_exception(error, file=file)
+    except OSError:
+        traceback.print_exception(error)
+        return "the way there is above"
+    return f"the way there is in {file.name}"
 
 
 def _open_closed_streams() -> None:

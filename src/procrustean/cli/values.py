@@ -11,6 +11,7 @@ from tyro.constructors import ConstructorRegistry, PrimitiveConstructorSpec, Pri
 
 from ..config import VALUES_ALSO_CALLED
 from ..errors import suggestion
+from ..files.plain_yaml import parse_yaml
 
 Spec = PrimitiveConstructorSpec[Any]
 
@@ -142,7 +143,7 @@ def _plain(text: str) -> Any:
     import yaml
 
     try:
-        value = yaml.safe_load(text)
+        value = parse_yaml(text, origin="the value")
     except yaml.YAMLError:
         return text
     return value if isinstance(value, bool | int | float | str | None) else text

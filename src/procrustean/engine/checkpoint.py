@@ -15,8 +15,9 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from ..errors import RunError
-from ..files.whole_files import drop, replacing, write_atomically
+from ..errors import CannotWrite, RunError
+from ..files.plain_json import parse_json
+from ..files.whole_files import OF_A_RUN, drop, replacing, write_atomically
 
 MANIFEST = "checkpoints.json"
 PREVIOUS = "checkpoints.previous.json"
@@ -43,7 +44,10 @@ def save_checkpoint(folder: Path, number: int, tensors: Mapping[str, Tensor], po
     """Save a checkpoint and drop all but the last two; the manifest, written last, makes it count."""
     path = folder / f"checkpoint-{number:06d}.safetensors"
     save_tensors(path, tensors)
-    entry = {"file": path.name, "sha256": _sha256(path), "position": dict(position)}
+    try:
+        entry = {"file": path.name, "sha256": _sha256(path), "position": dict(position)}
+    except OSError as error:
+        raise CannotWrite(f"cannot read {path} after writing it ({error.strerror or error}); {OF_A_RUN}") from error
     before = kept_checkpoints(folder)
     entries = [*[e for e in before if e["file"] != path.name][-(KEPT - 1) :], entry]
     if before:
@@ -115,7 +119,7 @@ def _newest_manifest(folder: Path) -> tuple[list[Entry], str]:
 
 
 def _entries_of(path: Path) -> list[Entry]:
-    manifest = json.loads(path.read_bytes())
+    manifest = parse_json(path.read_bytes())
     if manifest["format"] != FORMAT:
         raise RunError(
             f"{path} has format {manifest['format']!r:.20}; this version of procrustean reads format {FORMAT}. "

@@ -21,6 +21,7 @@ from torch import Tensor
 from ..config import RunConfig
 from ..data.sources import place_of
 from ..errors import CannotWrite, RunError
+from ..files.plain_json import parse_json
 from ..files.whole_files import OF_A_RUN, write_atomically
 from ..own_methods.files import file_method, short_identity
 from ..progress.console import command_text
@@ -166,7 +167,7 @@ class RunDirectory:
         """A JSON file of the run, or a RunError."""
         path = self.file(name)
         try:
-            content: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+            content: dict[str, Any] = parse_json(path.read_text(encoding="utf-8"))
         except (FileNotFoundError, NotADirectoryError):
             raise no_run_at(self.path, lacks=name) from None
         except OSError as error:
@@ -189,7 +190,7 @@ class RunDirectory:
         if not path.exists():
             return []
         try:
-            records = [json.loads(line) for line in path.read_bytes().split(b"\n")[:-1]]
+            records = [parse_json(line) for line in path.read_bytes().split(b"\n")[:-1]]
             if not all(isinstance(record, dict) for record in records):
                 raise ValueError("a line is no record of an epoch")
         except (OSError, ValueError, RecursionError) as error:

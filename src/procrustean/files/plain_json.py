@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,15 @@ def is_number(value: object) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
 
 
+def parse_json(text: str | bytes) -> Any:
+    """What a text of JSON holds. A whole number beyond all floats is infinite, as one with a point is to Python."""
+    return json.loads(text, parse_int=_whole)
+
+
+def _whole(digits: str) -> float:
+    return int(digits) if len(digits) <= sys.float_info.max_10_exp else float(digits)
+
+
 def read_object(path: Path, remedy: str) -> dict[str, Any]:
     """The mapping in a JSON file; one of a later format is refused.
 
@@ -31,7 +41,7 @@ def read_object(path: Path, remedy: str) -> dict[str, Any]:
         remedy: what to do where it is damaged, for the message.
     """
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
+        content = parse_json(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise RunError(f"cannot read {path} ({error.strerror or error})") from error
     except (ValueError, RecursionError) as error:

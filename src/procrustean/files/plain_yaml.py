@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..errors import ConfigError
 
 if TYPE_CHECKING:
-    from yaml import Node
+    from yaml import Node, SafeLoader
 
 MOST_BYTES = 1 << 20
 MOST_VALUES = 100_000
 #: `<<` takes settings over from another mapping, and from several if it stands there several times.
 MERGE = "tag:yaml.org,2002:merge"
+WHOLE = "tag:yaml.org,2002:int"
+NUMBERS = (WHOLE, "tag:yaml.org,2002:float")
+#: No whole number of 64 bits takes more characters, in any base.
+MOST_DIGITS = 100
 
 
 def read_yaml(path: Path, *, example: str = "source: digits") -> dict[str, Any]:
@@ -58,6 +63,7 @@ def parse_yaml(text: str, *, origin: str) -> Any:
         if _written_out(tree, {}) > MOST_VALUES:
             raise ConfigError(f"{origin} stands for more than {MOST_VALUES:,} values once its aliases are written out")
         _refuse_repeated_keys(tree, origin)
+        _refuse_odd_numbers(tree, origin, loader)
         return loader.construct_document(tree)
     finally:
         loader.dispose()
@@ -66,9 +72,7 @@ def parse_yaml(text: str, *, origin: str) -> Any:
 def _refuse_repeated_keys(tree: Node, origin: str) -> None:
     from yaml import MappingNode, ScalarNode
 
-    waiting, seen = [tree], {id(tree)}
-    while waiting:
-        node = waiting.pop()
+    for node in _nodes(tree):
         lines: dict[tuple[str, str], int] = {}
         for key, _ in node.value if isinstance(node, MappingNode) else ():
             line = key.start_mark.line + 1
@@ -81,10 +85,34 @@ def _refuse_repeated_keys(tree: Node, origin: str) -> None:
                     "them could count. Remove one, or give it another name"
                 )
             lines[key.tag, key.value] = line
-        for child in _inside(node):
-            if id(child) not in seen:
-                seen.add(id(child))
-                waiting.append(child)
+
+
+def _refuse_odd_numbers(tree: Node, origin: str, loader: SafeLoader) -> None:
+    """Refuse numbers that are not what one reads: of YAML's base 60, and whole ones beyond 64 bits."""
+    for node in _nodes(tree):
+        if node.tag not in NUMBERS:
+            continue
+        where = f"{origin}, line {node.start_mark.line + 1}: {node.value!r:.40}"
+        if ":" in node.value:
+            raise ConfigError(f"{where} is a number in base 60 to YAML; write it with digits alone, a text in quotes")
+        if node.tag == WHOLE and (len(node.value) > MOST_DIGITS or not fits(loader.construct_yaml_int(node))):
+            raise ConfigError(f"{where} is a whole number of more than 64 bits; write a smaller one")
+
+
+def fits(value: int) -> bool:
+    """Whether a whole number has a place in 64 bits, with its sign."""
+    return -(2**63) <= value < 2**63
+
+
+def _nodes(tree: Node) -> Iterator[Node]:
+    """A node and all nodes inside it, each once."""
+    waiting, seen = [tree], {id(tree)}
+    while waiting:
+        node = waiting.pop()
+        yield node
+        new = {id(child): child for child in _inside(node) if id(child) not in seen}
+        seen.update(new)
+        waiting.extend(new.values())
 
 
 def _inside(node: Node) -> list[Node]:

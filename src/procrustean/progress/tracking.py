@@ -5,7 +5,6 @@ A reporter hears of an epoch after its last step, so nothing here can touch the 
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Mapping
 from contextlib import redirect_stdout
@@ -15,6 +14,7 @@ from typing import Any, Literal, Protocol, get_args
 
 from ..errors import ConfigError, one_of
 from ..extras import installing
+from ..files.plain_json import parse_json
 from ..runs.places import CONFIG_FILE
 from .console import Reporter
 from .passing_on import PassingOn
@@ -57,7 +57,7 @@ class TrackingReporter(PassingOn):
 
     def run_started(self, name: str, epochs: int, first_epoch: int) -> None:
         super().run_started(name, epochs, first_epoch)
-        begun = json.loads((self._directory / CONFIG_FILE).read_text(encoding="utf-8"))
+        begun = parse_json((self._directory / CONFIG_FILE).read_text(encoding="utf-8"))
         self._classes = begun["identity"]["classes"]
         config = {**begun["config"], **begun["identity"]["recipe"]}
         try:

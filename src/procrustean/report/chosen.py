@@ -28,9 +28,10 @@ def chosen_run(path: Path) -> Path:
     chosen = read_comparison(path).get("chosen")
     if chosen is None:
         raise RunError(f"{path}: the methods are not compared to the end; give the same command again to go on")
-    if not isinstance(chosen, str) or Path(chosen).name != chosen or not (path / chosen).is_dir():
+    plain = isinstance(chosen, str) and Path(chosen).name == chosen and chosen not in ("", "..")
+    if not plain or not (path / str(chosen)).is_dir():
         raise RunError(f"{record} is damaged: it chose {chosen!r:.80}, which is no run of this folder")
-    return path / chosen
+    return path / str(chosen)
 
 
 def compared_in(path: Path) -> list[dict[str, Any]]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,6 +9,7 @@ from typing import Any
 
 from procrustean.data.sources import TABLES
 from procrustean.errors import RunError
+from procrustean.files.plain_json import parse_json
 from procrustean.method_labels import shown_label
 from procrustean.own_methods.files import plain_name
 from procrustean.report.class_sizes import recall_by_size
@@ -95,7 +95,7 @@ def _content(file: Path) -> bytes:
 
 def _parsed(file: Path, content: bytes) -> Any:
     try:
-        return json.loads(content)
+        return parse_json(content)
     except (ValueError, RecursionError) as error:
         raise RunError(f"{file} is damaged ({error}). Start the run again in a new folder.") from error
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
 from procrustean.errors import RunError
+from procrustean.files.plain_json import parse_json
 from procrustean.method_labels import shown_label
 from procrustean.progress.console import command_text
 from procrustean.report.record_types import check_types
@@ -73,7 +73,7 @@ def load_result(path: str | Path) -> Result:
             f"{path} holds no {RESULT_FILE}: the run is not finished. Go on with: {command_text('resume', path)}"
         )
     try:
-        record = json.loads(file.read_text(encoding="utf-8"))
+        record = parse_json(file.read_text(encoding="utf-8"))
     except OSError as error:
         raise RunError(f"{file} cannot be read: {error.strerror or error}.") from error
     except (ValueError, RecursionError) as error:

@@ -11,7 +11,7 @@ from typing import Any
 
 from ..config import RunConfig
 from ..errors import ConfigError, RunError
-from ..files.plain_json import read_object
+from ..files.plain_json import parse_json, read_object
 from ..files.whole_files import write_atomically, write_json
 from ..report.results import Result, load_result
 from ..runs.places import CONFIG_FILE, RESULT_FILE, is_damaged, is_result_file
@@ -243,7 +243,7 @@ class Store:
 
     def _add_directory(self, directory: Path) -> None:
         try:
-            began = json.loads((directory / CONFIG_FILE).read_text(encoding="utf-8"))
+            began = parse_json((directory / CONFIG_FILE).read_text(encoding="utf-8"))
             settings = began["config"]
             if isinstance(settings, Mapping) and self.left_out_methods.leaves_out(settings):
                 return

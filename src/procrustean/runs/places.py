@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 from difflib import get_close_matches
@@ -10,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import RunError
+from ..files.plain_json import parse_json
 from ..method_table import METHODS
 from ..progress.console import command_text
 
@@ -77,7 +77,7 @@ def _is_result(content: Any) -> bool:
 def _content(path: Path) -> Any:
     """What a JSON file holds; None where that cannot be read."""
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
+        return parse_json(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError):
         return None
 
