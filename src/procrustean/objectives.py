@@ -12,6 +12,7 @@ from .code_names import code_name, returned_text
 from .errors import ConfigError, did_you_mean
 from .layers import find_layer, published_layers
 from .losses import CrossEntropy
+from .losses.stated import States
 from .mixers import Mixer as Mixer
 from .mixers import Mixture as Mixture
 from .mixers import check_mixture
@@ -27,7 +28,7 @@ def _some_path(net: nn.Module) -> str:
     return next(convolutions, next((path for path, _ in net.named_children()), ""))
 
 
-class Objective(nn.Module):
+class Objective(States, nn.Module):
     """Everything that happens before backward. Subclasses override forward, and bind if they place hooks."""
 
     #: False for objectives whose shapes or control flow depend on the data; they run eagerly, runs say so.

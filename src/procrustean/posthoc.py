@@ -14,10 +14,8 @@ from .data.imageset import Splits
 from .engine.evaluate import Scored, metrics_of, scored
 from .errors import ConfigError
 from .linting.corrections import corrections
-from .losses.ldam import scale_of_scores
-from .losses.vector_scaling import shifts_scores
+from .losses.stated import scale_of_scores, shifts_scores
 from .nets.classifier import Classifier
-from .nets.heads import CosineHead
 from .own_methods.files import plain_name
 from .runs.ambient import undisturbed
 from .runs.preparing import Prepared
@@ -37,7 +35,8 @@ def adjust(run: str | Path, *, tau: float | None = None, splits: Splits | None =
     Args:
         run: run directory.
         tau: strength of the shift, 0 for none; default the best of 0, 0.1, ..., 2 by the balanced accuracy on the
-            held-out images, or 1 if there are none; of LDAM's cosines, these divided by the scale of its loss.
+            held-out images, or 1 if there are none; divided by what the loss multiplies the scores
+            by, as LDAM does by 30.
         splits: the data, for a run that was trained on a `Splits`.
 
     Returns:
@@ -47,11 +46,11 @@ def adjust(run: str | Path, *, tau: float | None = None, splits: Splits | None =
         raise ConfigError(f"tau = {tau!r} received; it has to be 0 (no adjustment) or more")
     prepared, net = load_run(run, splits=splits)
     _refuse_corrected(run, prepared)
-    scale = _scale(prepared, net)
+    scale = scale_of_scores(prepared.method.stages[-1].objective)
     if tau is not None and scale != 1 and tau > GRID[-1] / scale:
         warnings.warn(
-            f"the scores of {prepared.label} are cosines, from -1 to 1, which its loss multiplies by {scale:g}: "
-            f"a shift of {tau:g} * log prior outweighs them; divide tau by {scale:g}, or leave it out",
+            f"the loss of {prepared.label} multiplies the scores by {scale:g} before the softmax: a shift of {tau:g} * "
+            f"log prior outweighs them; divide tau by {scale:g}, or leave it out",
             stacklevel=3,  # behind the decorator
         )
     counts = [int(n) for n in prepared.data.counts]
@@ -73,13 +72,6 @@ def shifted(batches: Scored, counts: list[int], tau: float) -> Scored:
     """The batches with z_c - tau * log(n_c / N) for scores."""
     shifts = torch.tensor([tau * math.log(n / sum(counts)) for n in counts])
     return [(scores - shifts.to(scores), labels) for scores, labels in batches]
-
-
-def _scale(prepared: Prepared, net: Classifier) -> float:
-    """What the loss multiplies the network's scores by before the softmax."""
-    if not isinstance(net.head, CosineHead):
-        return 1.0
-    return scale_of_scores(prepared.method.stages[-1].objective)
 
 
 def _chosen(prepared: Prepared, net: Classifier, counts: list[int], scale: float) -> tuple[float, str]:

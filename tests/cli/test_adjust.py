@@ -127,7 +127,7 @@ def test_cosines_are_adjusted_with_a_warning(call: Call, npz: Path) -> None:
     assert call("train", npz, *SMALL, "--method", "ldam").code == 0
     answer = call("adjust", "run", "--tau", 1)
     assert answer.code == 0
-    assert answer.err.startswith("warning: the scores of LDAM are cosines")
+    assert answer.err.startswith("warning: the loss of LDAM multiplies the scores by 30")
     assert len(answer.err.splitlines()) == 1
 
 

@@ -317,7 +317,7 @@ class TestClock:
     @every_method
     def test_recipes_accept_its_changes(self, case: Case) -> None:
         method = make_method(case[0], PROBLEM, case[1])
-        for changes in (method.paper, method.own, *(stage.recipe for stage in method.stages)):
+        for changes in (method.paper, method.own or {}, *(stage.recipe for stage in method.stages)):
             recipe = recipe_for("cifar10").changed(changes)
             assert len(lr_table(recipe, recipe.epochs)) == recipe.epochs
 

@@ -19,12 +19,10 @@ from procrustean.methods import METHODS, make_method
 from procrustean.methods.base import Method
 from procrustean.types import Problem
 
+from .conftest import SETTINGS
+
 PROBLEM = Problem((24, 12, 6, 3), "long_tailed", "digits", ("input", "group1", "group2", "group3"), "group2")
-EPOCHS, BATCH = 4, 64
-SETTINGS: dict[str, Any] = {
-    "classes": ("0", "1", "2", "3"), "imbalance": "step", "rho": 10, "epochs": EPOCHS, "batch_size": BATCH,
-    "hold_out": 3, "device": "cpu", "precision": "fp32",
-}  # fmt: skip
+EPOCHS, BATCH = SETTINGS["epochs"], SETTINGS["batch_size"]
 
 
 def more_than_plain(method: Method) -> bool:
@@ -65,19 +63,6 @@ def assert_same(one: Path, other: Path) -> None:
     results = [json.loads((path / "result.json").read_text()) for path in (one, other)]
     for key in ("selections", "curves", "method"):
         assert results[0][key] == results[1][key], key
-
-
-@pytest.fixture(scope="module")
-def wholes(tmp_path_factory: pytest.TempPathFactory) -> dict[str, api.FinishedRun]:
-    """Runs that nothing interrupted, by method, as they are asked for."""
-    folder = tmp_path_factory.mktemp("whole")
-
-    class Runs(dict[str, api.FinishedRun]):
-        def __missing__(self, name: str) -> api.FinishedRun:
-            self[name] = fit("digits", **SETTINGS, method=name, run_dir=folder / name)
-            return self[name]
-
-    return Runs()
 
 
 @pytest.mark.parametrize("name", CHOSEN)

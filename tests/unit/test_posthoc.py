@@ -168,7 +168,7 @@ def test_a_strength_chosen_on_held_out_images_needs_no_warning(tmp_path: Path) -
 def test_the_strength_for_cosines_is_divided_by_their_scale(tmp_path: Path) -> None:
     settings = {**SETTINGS, "epochs": 1, "method": "ldam", "options": {"scale": 25.0}}
     run = fit("digits", **settings, run_dir=tmp_path / "run")
-    said = r"LDAM are cosines, from -1 to 1, which its loss multiplies by 25: .*; divide tau by 25, or leave it out"
+    said = r"the loss of LDAM multiplies the scores by 25 before the softmax: .*; divide tau by 25, or leave it out"
     with pytest.warns(UserWarning, match=said):
         adjust(run.path, tau=1)
     with warnings.catch_warnings():

@@ -41,8 +41,8 @@ class TestPublished:
                 lengths = stage_epochs(method_made, recipe.epochs)
                 for stage, epochs in zip(method_made.stages, lengths, strict=True):
                     assert len(lr_table(recipe.changed(stage.recipe), epochs)) == epochs
-        if source not in LARGE:
-            assert method_made.own is not None
+        if source not in LARGE:  # what it has on CIFAR, if anything, is the best guess for other images
+            assert (method_made.own is None) == (made(method, "cifar10").own is None)
 
     def test_who_has_published_on_the_large_ones(self) -> None:
         found = {source: {m for m in METHODS if made(m, source).own is not None} for source in LARGE}

@@ -13,8 +13,7 @@ from ..engine.checkpoint import save_tensors
 from ..engine.evaluate import scored
 from ..engine.run_directory import RunDirectory
 from ..errors import DataError, RunError
-from ..losses.ldam import scale_of_scores
-from ..losses.vector_scaling import shifts_scores
+from ..losses.stated import scale_of_scores, shifts_scores
 from ..nets.classifier import Classifier
 from ..runs.preparing import Prepared
 from .errors import balancing_weights, calibration_error

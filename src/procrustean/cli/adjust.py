@@ -27,8 +27,8 @@ class Adjust:
     runs: Annotated[tyro.conf.Positional[tuple[Path, ...]], tyro.conf.arg(metavar="RUN [RUN ...]")]
     """Folders of runs, or folders of such folders; each run gets a table of its own."""
     tau: float | None = None
-    """Strength, 0 for none; default the best of 0 to 2 on the held-out images, 1 if there are none; of LDAM's cosines,
-    these divided by the scale of its loss."""
+    """Strength, 0 for none; default the best of 0 to 2 on the held-out images, 1 if there are none; divided
+    by what the loss multiplies the scores by, as LDAM does by 30."""
     method: tuple[str, ...] = ()
     """The files of their methods, as far as they are your own: FILE.py ... They have to be what they were."""
     output: Path | None = None

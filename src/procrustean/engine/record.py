@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from ..losses.ldam import scale_of_scores
-from ..losses.vector_scaling import shifts_scores
+from ..losses.stated import scale_of_scores, shifts_scores
 from ..own_methods.files import file_method
 from ..runs.epoch_curves import probes_of, training_curves
 from .averages import swa_begins

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from ..losses import ClassBalanced
-from ..losses.vector_scaling import shifts_scores
+from ..losses.stated import shifts_scores, weights_classes
 from ..methods.base import Method, Stage
 from ..methods.tau_norm import Rescaling
 from ..runs.preparing import Prepared
@@ -36,12 +35,10 @@ def corrections(method: Method) -> list[str]:
 
 
 def _within(stage: Stage) -> list[str]:
-    losses = list(stage.objective.modules())
     weighted = getattr(stage.objective, "weight", None) is not None
     in_effect = {
         "its sampler shows small classes more often": stage.sampler is not None,
-        "its class weights count small classes more": weighted
-        or any(isinstance(loss, ClassBalanced) for loss in losses),
+        "its class weights count small classes more": weighted or weights_classes(stage.objective),
         "its loss shifts the scores by the class sizes": shifts_scores(stage.objective),
     }
     return [what for what, is_there in in_effect.items() if is_there]

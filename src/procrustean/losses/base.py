@@ -13,6 +13,7 @@ from ..constants_of_modules import HoldsConstants
 from ..errors import DataError, one_of
 from ..label_range import check_label_range
 from ..widening import widened
+from .stated import States
 
 Reduction = Literal["mean", "none"]
 
@@ -21,7 +22,7 @@ Reduction = Literal["mean", "none"]
 NO_LABEL = -(2**62)
 
 
-class Loss(HoldsConstants):
+class Loss(States, HoldsConstants):
     """A loss of scores [B, C] and class indices [B]; a subclass says what each sample costs.
 
     Args:

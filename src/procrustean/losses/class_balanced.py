@@ -30,6 +30,7 @@ class ClassBalanced(Loss):
     tensor([0.6957, 1.3043])
     """
 
+    weights_classes = True
     weights: Tensor
 
     def __init__(

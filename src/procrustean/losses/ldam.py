@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import Tensor
 
 from ..counts import checked_counts
 from ..errors import ConfigError
@@ -51,8 +51,3 @@ class LDAM(CrossEntropy):
     def per_sample(self, logits: Tensor, labels: Tensor) -> Tensor:
         own = F.one_hot(labels, logits.shape[1])
         return super().per_sample(self.scale * (logits - own * self.margins), labels)
-
-
-def scale_of_scores(objective: nn.Module) -> float:
-    """What an objective multiplies the network's scores by before the softmax."""
-    return next((loss.scale for loss in objective.modules() if isinstance(loss, LDAM)), 1.0)

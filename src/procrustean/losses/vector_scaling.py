@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from ..counts import checked_counts
 from ..errors import ConfigError
@@ -45,6 +45,7 @@ class VS(CrossEntropy):
         shifts = [tau * math.log(n / total) for n in checked]
         self.hold("temperatures", lambda: torch.tensor(temperatures, dtype=torch.float32))
         self.hold("shifts", lambda: torch.tensor(shifts, dtype=torch.float32))
+        self.shifts_scores = tau > 0
 
     def per_sample(self, logits: Tensor, labels: Tensor) -> Tensor:
         return super().per_sample(logits / self.temperatures + self.shifts, labels)
@@ -86,8 +87,3 @@ class BalancedSoftmax(LogitAdjusted):
 
     def __init__(self, counts: Sequence[int], *, reduction: Reduction = "mean") -> None:
         super().__init__(counts, tau=1.0, reduction=reduction)
-
-
-def shifts_scores(objective: nn.Module) -> bool:
-    """Whether an objective trains with scores that are shifted by the class sizes."""
-    return any(isinstance(loss, VS) and bool(loss.shifts.any()) for loss in objective.modules())

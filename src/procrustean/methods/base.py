@@ -110,8 +110,8 @@ class Method:
         paper: what the MFW paper changes in its recipe for this method ({"epochs": 300}).
         longer: how many times the recipe's epochs it trains for, where a stage comes on top of a whole training; `own`
             says its epochs itself.
-        own: what the method's own publication changes in the recipe (`--recipe own`); None if it has nothing on this
-            data set.
+        own: what the method's own publication changes in the recipe (`--recipe own`); None, as where nothing is said,
+            if it has nothing on this data set.
         resolved: what it has made of the options that may be left open (None), by name; in words where that is no
             value, or none before it is trained.
     """
@@ -122,5 +122,5 @@ class Method:
     finish: Callable[[Classifier, Judge | None], dict[str, Any] | None] | None = None
     paper: Mapping[str, Any] = field(default_factory=dict)
     longer: float = 1.0
-    own: Mapping[str, Any] | None = field(default_factory=dict)
+    own: Mapping[str, Any] | None = None
     resolved: Mapping[str, int | float | str] = field(default_factory=dict)

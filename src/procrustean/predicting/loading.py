@@ -13,8 +13,7 @@ from ..counts import kind_for_methods
 from ..engine.run_directory import RunDirectory
 from ..errors import ProcrusteanError, RunError
 from ..files.plain_json import read_object
-from ..losses.ldam import scale_of_scores
-from ..losses.vector_scaling import shifts_scores
+from ..losses.stated import scale_of_scores, shifts_scores
 from ..method_labels import shown_label
 from ..recipes import data_set
 from ..report.chosen import chosen_run

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -9,7 +10,8 @@ import pytest
 
 from procrustean.config import RunConfig
 from procrustean.escaping import latex
-from procrustean.report.formats import to_markdown
+from procrustean.files.plain_yaml import read_yaml
+from procrustean.report.formats import measured_cell, to_markdown
 from procrustean.report.results import Statistic, load_result
 from procrustean.report.standing import RULE
 from procrustean.reproduce.advice import Entry, advice_page, rankings
@@ -18,6 +20,7 @@ from procrustean.reproduce.comparison import SIGNS, STAND_IN, Beside, beside
 from procrustean.reproduce.definitions import Cell, Definitions
 from procrustean.reproduce.held_out import HeldOutRuns
 from procrustean.reproduce.held_out_note import held_out_note
+from procrustean.reproduce.judging import judge
 from procrustean.reproduce.overview import each_text_once, finished_tables, listing, seeds_text, write_tables
 from procrustean.reproduce.page import reproduction_page
 from procrustean.reproduce.paper import PaperNumber
@@ -552,3 +555,27 @@ def test_what_is_said_of_deferred_re_weighting_is_all_that_was_measured(publishe
                 if (paths := sorted((PROJECT / "results" / "own-images").glob(f"{cut}-seed?-{name}{kind}.json")))
             )
             assert f"{with__ - without_:+.1f}" in said, (cut, name)
+
+
+@pytest.mark.parametrize(
+    ("page", "begin", "end", "table"),
+    [
+        ("which-method.md", "saved a short training", ";", "strengths"),
+        ("mfw.md", "in a short training", ";", "strengths"),
+        ("which-method.md", "On 500 held-out images", "three seeds each", "fidelity-schedule"),
+        ("which-method.md", "**With DRW keep the cosine**", ". Take steps", "fidelity-schedule-drw"),
+    ],
+)
+def test_a_sentence_has_the_accuracies_of_the_images_it_names(
+    page: str, begin: str, end: str, table: str, published: Store
+) -> None:
+    """Of held-out images where it says so, else of the test images, as all on which-method.md."""
+    strengths = PROJECT / "experiments" / "strengths.yaml"
+    tables = paper_definitions().tables | read_definitions(read_yaml(strengths), origin=str(strengths)).tables
+    readings = [reading for judgement in judge(tables[table], published) for reading in judgement.readings]
+    text = " ".join((PROJECT / "docs" / page).read_text().split())
+    sentence = text[text.index(begin) :].partition(end)[0]
+    found = [reading.judged if "held-out images" in sentence else reading.test.last for reading in readings]
+    said = set(re.findall(r"\d+\.\d ± \d+\.\d", sentence))
+    assert len(said) > 2
+    assert said <= {measured_cell(statistic, runs=statistic.n).text for statistic in found if statistic}

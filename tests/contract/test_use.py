@@ -1,0 +1,132 @@
+"""What comes after training: adjusted, calibrated, exported, loaded again, by what a method's losses state."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from procrustean import adjust, export, load_model
+from procrustean.api import FinishedRun, evaluate, fit, load_run
+from procrustean.calibration.kept import scores_of
+from procrustean.errors import ConfigError
+from procrustean.losses import Loss
+from procrustean.losses.stated import scale_of_scores, shifts_scores
+from procrustean.methods import METHODS, make_method
+from procrustean.posthoc import GRID
+
+from .test_methods import LABELS, PROBLEM, case_name, cases
+
+#: The classifier gives cosines, which the loss multiplies.
+COSINES = '''
+"""Cross-entropy of cosines, multiplied."""
+
+import torch.nn.functional as F
+
+from procrustean.losses import Loss
+from procrustean.methods.base import Method, Stage
+from procrustean.nets.heads import CosineHead as Cosines
+from procrustean.objectives import Classify
+
+
+class Head(Cosines):
+    """A head that the library does not know."""
+
+
+class ScaledLoss(Loss):
+    """Cross-entropy of the scores times `scale`."""
+
+    scale = 16.0
+
+    def __init__(self):
+        super().__init__(reduction="none")
+
+    def per_sample(self, logits, labels):
+        return F.cross_entropy(self.scale * logits, labels, reduction="none")
+
+
+def cosines(problem):
+    """Cosines."""
+    return Method(stages=(Stage(Classify(loss=ScaledLoss())),), label="Cosines", head=Head)
+'''
+
+
+def losses() -> Iterator[tuple[str, Loss]]:
+    """The losses in the last stages of all methods."""
+    for case in cases():
+        for module in make_method(case[0], PROBLEM, case[1]).stages[-1].objective.modules():
+            if isinstance(module, Loss):
+                yield case_name(case), module
+
+
+every_loss = pytest.mark.parametrize("loss", [pytest.param(loss, id=name) for name, loss in losses()])
+every_method = pytest.mark.parametrize("name", METHODS)
+
+
+def slope(loss: Loss, scores: Tensor) -> Tensor:
+    """The gradient of the summed loss of all training images in their scores."""
+    scores.requires_grad_()
+    uniforms = [torch.full((len(LABELS), *shape), 0.5) for shape in loss.draws.values()]
+    return torch.autograd.grad(loss(scores, LABELS, *uniforms).sum() * _samples(loss), scores)[0]
+
+
+def _samples(loss: Loss) -> int:
+    return len(LABELS) if loss.reduction == "mean" else 1
+
+
+@every_loss
+def test_a_loss_multiplies_the_scores_by_what_it_states(loss: Loss) -> None:
+    """Far from right, the loss falls by the scale for each point that the label's score gains."""
+    own = torch.nn.functional.one_hot(LABELS, 4)
+    lost = -(slope(loss, -40.0 * own) * own).sum(1)
+    assert loss.scale / 2 < lost.mean().item() < 2 * loss.scale
+
+
+@every_loss
+def test_a_loss_that_states_no_correction_raises_the_scores_of_large_classes(loss: Loss) -> None:
+    """Where all scores are equal, one that corrects for the class sizes has no reason to."""
+    by_class = slope(loss, torch.zeros(len(LABELS), 4)).sum(0) / (loss.scale * len(LABELS))
+    raised = -(by_class[0] - by_class.mean()).item()
+    assert (raised > 0.1) == (not loss.shifts_scores and not loss.weights_classes)
+
+
+@every_method
+def test_a_run_is_calibrated_exported_and_loaded(name: str, wholes: dict[str, FinishedRun], tmp_path: Path) -> None:
+    run = wholes[name]
+    exported = load_model(export(run.path, output=tmp_path / "exported").folder, device="cpu")
+    prepared, net = load_run(run.path)
+    expected, _ = scores_of(prepared, net, prepared.data.test)
+    images = prepared.data.test.images
+    assert exported.scores(images) == pytest.approx(expected, abs=1e-4)
+    probabilities = load_model(run.path, device="cpu").probabilities(images)
+    np.testing.assert_allclose(exported.probabilities(images), probabilities, atol=1e-6)
+    kept = run.result["calibration"]
+    assert exported.spec.calibration.scale == pytest.approx(1 / kept["temperature"])
+    assert kept["test"]["log_loss"] < kept["test"]["log_loss_before"] + 0.1
+
+
+@every_method
+def test_a_run_is_adjusted_by_what_its_loss_states(name: str, wholes: dict[str, FinishedRun]) -> None:
+    run, objective = wholes[name], make_method(name, PROBLEM).stages[-1].objective
+    if shifts_scores(objective):
+        with pytest.raises(ConfigError, match="corrects for the class sizes already"):
+            adjust(run.path)
+        return
+    found = adjust(run.path)
+    assert found["tau"] in [tau / scale_of_scores(objective) for tau in GRID]
+    assert found["unadjusted"] == evaluate(run.path)
+
+
+def test_a_loss_of_ones_own_on_cosines_is_adjusted_and_calibrated_by_its_scale(tmp_path: Path) -> None:
+    (tmp_path / "cosines.py").write_text(COSINES)
+    method = f"{tmp_path / 'cosines.py'}:cosines"
+    run = fit("digits", imbalance="step", rho=20, epochs=10, device="cpu", method=method, run_dir=tmp_path / "run")
+    found = adjust(run.path)
+    assert found["tau"] == 1 / 16
+    assert found["adjusted"]["balanced_accuracy"] > found["unadjusted"]["balanced_accuracy"]
+    exported = load_model(export(run.path, output=tmp_path / "exported").folder, device="cpu")
+    assert exported.spec.calibration.scale == 16
