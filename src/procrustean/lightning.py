@@ -4,7 +4,8 @@
 
 For deferred re-weighting, a `procrustean.DRW` in the module:
 
-    loss = F.cross_entropy(logits, labels, weight=self.drw(self.current_epoch))
+    losses = F.cross_entropy(logits, labels, reduction="none")
+    loss = self.drw.weighted_mean(losses, labels, self.current_epoch)
 """
 
 from __future__ import annotations
