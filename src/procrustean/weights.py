@@ -7,15 +7,15 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Iterable, Sequence
-from typing import SupportsFloat, SupportsInt
+from collections.abc import Sequence
+from typing import SupportsFloat
 
 import torch
 import torch.distributed
 from torch import Tensor, nn
 
 from .constants_of_modules import HoldsConstants
-from .counts import checked_counts
+from .counts import Counts, checked_counts
 from .errors import ConfigError, DataError
 from .label_range import check_label_range
 from .recipe import whole_epochs
@@ -161,9 +161,7 @@ class DRW(HoldsConstants):
     weights: Tensor
     _asked = _warned = False  # whether an epoch has been asked for, and a warning given
 
-    def __init__(
-        self, counts: Iterable[SupportsInt], epochs: float, *, start: float = 0.8, beta: float = 0.9999
-    ) -> None:
+    def __init__(self, counts: Counts, epochs: float, *, start: float = 0.8, beta: float = 0.9999) -> None:
         super().__init__()
         if not (isinstance(epochs, SupportsFloat) and 0 < epochs < math.inf):
             raise ConfigError(f"epochs = {epochs!r} received; give the length of the training, in epochs or steps")
