@@ -98,9 +98,7 @@ def hugging_face(model: Model) -> None:
         output_dir=".", num_train_epochs=EPOCHS, per_device_train_batch_size=10, report_to=[], save_strategy="no",
         use_cpu=True, ddp_backend="gloo", disable_tqdm=True, logging_strategy="no",
     )  # fmt: skip
-    trainer = Trainer(model=model, args=args, train_dataset=Images())
-    trainer.train()
-    assert trainer.state.global_step == EPOCHS * len(LABELS) // 20
+    Trainer(model=model, args=args, train_dataset=Images()).train()
 
 
 def lightning(model: Model, *, shards: bool = True) -> None:
