@@ -11,6 +11,8 @@ from .errors import DataError
 
 Kind = Literal["long_tailed", "step"]
 Spread = Literal["geometric", "arithmetic", "log"]
+#: Whole numbers of any library. `int` is one of them, but LightningCLI, which reads annotations, knows it only by name.
+Counts = Iterable[int | SupportsInt]
 
 #: Share of the variance of log counts that two levels must explain for the counts to be called a step.
 STEP_EXPLAINED = 0.9
@@ -18,7 +20,7 @@ STEP_EXPLAINED = 0.9
 STEP_RATIO = 1.5
 
 
-def checked_counts(counts: Iterable[SupportsInt] | Mapping[int, SupportsInt]) -> tuple[int, ...]:
+def checked_counts(counts: Counts | Mapping[int, SupportsInt]) -> tuple[int, ...]:
     """The counts as a tuple of positive integers, or a DataError that names the class at fault.
 
     A mapping, such as a Counter of the labels, has the class indices as its keys, and so has a series of pandas, whose

@@ -4,7 +4,8 @@
 
 For deferred re-weighting, a `procrustean.DRW` in the module:
 
-    loss = F.cross_entropy(logits, labels, weight=self.drw(self.current_epoch))
+    losses = F.cross_entropy(logits, labels, reduction="none")
+    loss = self.drw.weighted_mean(losses, labels, self.current_epoch)
 """
 
 from __future__ import annotations
@@ -60,10 +61,13 @@ class MFWCallback(Callback):
         self._batches, self._mixed = 0, False  # of an epoch: how many there were, and whether any has come by the layer
 
     def setup(self, trainer: Any, pl_module: Any, stage: str) -> None:
-        """Attach before the strategy wraps the module; validation and testing alone need nothing."""
-        if stage == "fit" and self.handle is None:
-            self.handle = self.mfw.attach(pl_module, self.layer)
-            self.handle.advice = TUNING
+        """Attach at once if the layer is there, so that tuning, which comes before the fit, is refused."""
+        if stage == "fit" and any(name == self.layer for name, _ in pl_module.named_modules()):
+            self._attach(pl_module)
+
+    def on_fit_start(self, trainer: Any, pl_module: Any) -> None:
+        """Attach to a layer that the module has built in `configure_model`, which comes after `setup`."""
+        self._attach(pl_module)
 
     def on_train_epoch_start(self, trainer: Any, pl_module: Any) -> None:
         self._batches, self._mixed = 0, False
@@ -93,6 +97,11 @@ class MFWCallback(Callback):
     def teardown(self, trainer: Any, pl_module: Any, stage: str) -> None:
         if stage == "fit":
             self._detach()
+
+    def _attach(self, module: Any) -> None:
+        if self.handle is None:
+            self.handle = self.mfw.attach(module, self.layer)
+            self.handle.advice = TUNING
 
     def _detach(self) -> None:
         if self.handle is not None:

@@ -14,7 +14,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Iterable, Sequence
-from typing import Any, Literal, SupportsInt, get_args
+from typing import Any, Literal, get_args
 
 import torch
 from torch import Tensor, nn
@@ -23,7 +23,7 @@ from .attachable import attachable, gives_scores
 from .attaching import Attachment
 from .beta import beta_quantiles, from_uniform
 from .constants_of_modules import HoldsConstants
-from .counts import Kind, Spread, checked_counts, geometric_mean, imbalance_kind, spread
+from .counts import Counts, Kind, Spread, checked_counts, geometric_mean, imbalance_kind, spread
 from .errors import ConfigError, DataError, one_of
 from .label_order import LabelOrder
 from .mixing import Mix, blend, inverse_permutation
@@ -88,7 +88,7 @@ class MFW(HoldsConstants):
 
     def __init__(
         self,
-        counts: Iterable[SupportsInt],
+        counts: Counts,
         *,
         alpha: float | None = None,
         beta: float | None = None,

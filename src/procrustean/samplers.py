@@ -14,6 +14,8 @@ A longer draw begins with the shorter one, so all world sizes share one sequence
 
 from __future__ import annotations
 
+import sys
+import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from numbers import Integral
 from typing import Any
@@ -23,7 +25,7 @@ import numpy.typing as npt
 import torch
 import torch.distributed
 from torch import Tensor
-from torch.utils.data import Sampler
+from torch.utils.data import DistributedSampler
 
 from . import weights
 from .errors import ConfigError, DataError
@@ -116,8 +118,11 @@ def _by_class(labels: Labels, count: int, stream: Stream, weight: Callable[[Sequ
     return chosen
 
 
-class EpochSampler(Sampler[int]):
+class EpochSampler(DistributedSampler[int]):
     """A draw of images for torch's DataLoader, a pure function of (seed, epoch); subclasses say which one.
+
+    A DistributedSampler is what frameworks that shard samplers, such as Lightning, know as sharded already, and leave
+    alone. Nothing else of that class is used.
 
     All ranks share one global sequence, whatever their number: rank r of W shows its elements r, r + W, ... If W does
     not divide the length of the epoch, the draw goes on until it does, so that no image is repeated as a filling and
@@ -127,7 +132,8 @@ class EpochSampler(Sampler[int]):
         labels: class of every image of the data set, in its order.
         count: images of an epoch, all ranks together; as many as there are labels by default.
         seed: of the draw.
-        rank, world_size: which process of how many; those of torch.distributed if it is initialised, else 0 of 1.
+        rank, world_size: which process of how many. By default those of torch.distributed when the sampler is iterated;
+            0 of 1 if it is not initialised, or if accelerate iterates, which shards every sampler by itself.
     """
 
     def __init__(
@@ -146,7 +152,7 @@ class EpochSampler(Sampler[int]):
         if not _is_whole(seed):
             raise ConfigError(f"seed = {seed!r} received; give a whole number")
         self.seed = int(seed)
-        self.rank, self.world_size = _place(rank, world_size)
+        self._given_place = _checked_place(rank, world_size)
         self.epoch = 0
         self.start = 0  # of the epoch under way: images of the global sequence that were shown before
         self.position = 0  # images of the global sequence that have been handed out
@@ -155,6 +161,16 @@ class EpochSampler(Sampler[int]):
     def draw(self, count: int, stream: Stream) -> Indices:
         """The first `count` images of the sequence of a stream."""
         raise TypeError(f"{type(self).__name__} does not say what it draws: override draw")
+
+    @property
+    def rank(self) -> int:  # type: ignore[override]  # an attribute there, set once and for all
+        """Which process this is, now."""
+        return (self._given_place or _place())[0]
+
+    @property
+    def num_replicas(self) -> int:  # type: ignore[override]
+        """How many processes share the sequence, now."""
+        return (self._given_place or _place())[1]
 
     def set_epoch(self, epoch: int, start: int | None = None) -> None:
         """Draw this epoch from now on.
@@ -173,14 +189,15 @@ class EpochSampler(Sampler[int]):
 
     def __len__(self) -> int:
         """Images this rank has still to show in the epoch."""
-        return max(0, -(-(self.count - self.start) // self.world_size))
+        return max(0, -(-(self.count - self.start) // self.num_replicas))
 
     def __iter__(self) -> Iterator[int]:
-        total = self.start + len(self) * self.world_size
-        mine = self.draw(total, self._stream())[self.start + self.rank :: self.world_size]
+        rank, world_size = self.rank, self.num_replicas
+        total = self.start + len(self) * world_size
+        mine = self.draw(total, self._stream())[self.start + rank :: world_size]
         self.position = self.start
         for index in mine.tolist():
-            self.position += self.world_size
+            self.position += world_size
             yield index
 
     def state_dict(self) -> dict[str, int]:
@@ -306,13 +323,28 @@ def _is_whole(value: object) -> bool:
     return isinstance(value, Integral) and not isinstance(value, bool)
 
 
-def _place(rank: int | None, world_size: int | None) -> tuple[int, int]:
+def _checked_place(rank: int | None, world_size: int | None) -> tuple[int, int] | None:
     if (rank is None) != (world_size is None):
         raise ConfigError(f"rank = {rank!r}, world_size = {world_size!r} received; give both or neither")
     if rank is None or world_size is None:
-        if not (torch.distributed.is_available() and torch.distributed.is_initialized()):
-            return 0, 1
-        return torch.distributed.get_rank(), torch.distributed.get_world_size()
+        return None
     if not 0 <= rank < world_size:
         raise ConfigError(f"rank = {rank}, world_size = {world_size} received; ranks count from 0 to world_size - 1")
     return rank, world_size
+
+
+def _place() -> tuple[int, int]:
+    """Rank and world size of whoever asks for images now."""
+    if not (torch.distributed.is_available() and torch.distributed.is_initialized()) or _accelerate_asks():
+        return 0, 1
+    return torch.distributed.get_rank(), torch.distributed.get_world_size()
+
+
+def _accelerate_asks() -> bool:
+    """Whether images are asked for by a loader of accelerate, as that of the Hugging Face Trainer is.
+
+    It shards any sampler, a DistributedSampler too, and tells it nothing. That its loader was prepared shows in no
+    state: a loop may have loaders that accelerate knows nothing of. So whoever calls is looked at.
+    """
+    callers = traceback.walk_stack(sys._getframe())
+    return any(frame.f_globals.get("__name__") == "accelerate.data_loader" for frame, _ in callers)

@@ -16,7 +16,7 @@ from .attaching import Attachment
 from .errors import ConfigError, LayerError
 from .extras import installing, refuse_misfit
 from .mfw import MFW
-from .weights import DRW
+from .weights import DRW, global_mean
 
 try:
     from transformers import Trainer
@@ -93,8 +93,9 @@ class MFWTrainerMixin:
             return super().compute_loss(model, inputs, return_outputs=return_outputs, **kwargs)  # type: ignore[misc]
         outputs = model(**{name: value for name, value in inputs.items() if name != "labels"})
         logits = outputs["logits"] if isinstance(outputs, dict) else outputs[0]
-        weights = self._class_weights(self.drw).to(logits.device)
-        loss = F.cross_entropy(logits.float(), inputs["labels"], weight=weights)
+        weights, labels = self._class_weights(self.drw).to(logits.device), inputs["labels"]
+        total = F.cross_entropy(logits.float(), labels, weight=weights, reduction="sum")
+        loss = global_mean(total, _divisor(labels, weights))
         return (loss, outputs) if return_outputs else loss
 
     def _class_weights(self, drw: DRW) -> Tensor:
@@ -118,3 +119,10 @@ class MFWTrainerMixin:
 
 class MFWTrainer(MFWTrainerMixin, Trainer):
     """The Hugging Face Trainer with `mfw`, `layer` and `drw`; see `MFWTrainerMixin`."""
+
+
+def _divisor(labels: Tensor, weights: Tensor) -> Tensor:
+    """What `F.cross_entropy` divides by: the weights of the labels but those it ignores; the number of soft labels."""
+    if labels.is_floating_point():
+        return weights.new_tensor(len(labels))
+    return (weights[labels.clamp(min=0)] * (labels >= 0)).sum()

@@ -1,4 +1,4 @@
-"""Class weights: effective numbers, powers of the frequency, and the schedule that defers them (DRW).
+"""Class weights: effective numbers, powers of the frequency, the schedule that defers them (DRW), and means by them.
 
 All weights are scaled to sum to C, the number of classes, so that they are 1 on average over the classes.
 """
@@ -7,14 +7,15 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Iterable, Sequence
-from typing import SupportsFloat, SupportsInt
+from collections.abc import Sequence
+from typing import SupportsFloat
 
 import torch
+import torch.distributed
 from torch import Tensor, nn
 
 from .constants_of_modules import HoldsConstants
-from .counts import checked_counts
+from .counts import Counts, checked_counts
 from .errors import ConfigError, DataError
 from .label_range import check_label_range
 from .recipe import whole_epochs
@@ -65,6 +66,22 @@ def inverse_square_root(counts: Sequence[int]) -> Tensor:
 def _scaled(weights: list[float]) -> Tensor:
     total = math.fsum(weights)
     return torch.tensor([w * len(weights) / total for w in weights], dtype=torch.float32)
+
+
+def global_mean(loss: Tensor, weight: Tensor) -> Tensor:
+    """A batch's sum of weighted losses, divided by the sum of its weights, on one process and on several.
+
+    With DistributedDataParallel, which averages gradients, a process that divides by its own weights gives its samples
+    another weight than the others have. Here all divide by their common mean, so that the gradient is that of one
+    process with all batches. Every process has to call it in the same steps.
+
+        loss = global_mean(F.cross_entropy(logits, labels, weight=w, reduction="sum"), w[labels].sum())
+    """
+    if not (loss.requires_grad and torch.distributed.is_available() and torch.distributed.is_initialized()):
+        return loss / weight
+    common = weight.detach().clone()
+    torch.distributed.all_reduce(common)
+    return loss / (common / torch.distributed.get_world_size())
 
 
 class FixedWeights(nn.Module):
@@ -128,6 +145,8 @@ class DRW(HoldsConstants):
         drw = DRW(counts, epochs=200).to(device)
         loss = F.cross_entropy(logits, labels, weight=drw(epoch))
 
+    That mean is of one process; on several use `weighted_mean` or `global_mean`.
+
     Args:
         counts: training images per class, index = label.
         epochs: length of the training, in the unit in which it is asked later: epochs, or steps.
@@ -142,9 +161,7 @@ class DRW(HoldsConstants):
     weights: Tensor
     _asked = _warned = False  # whether an epoch has been asked for, and a warning given
 
-    def __init__(
-        self, counts: Iterable[SupportsInt], epochs: float, *, start: float = 0.8, beta: float = 0.9999
-    ) -> None:
+    def __init__(self, counts: Counts, epochs: float, *, start: float = 0.8, beta: float = 0.9999) -> None:
         super().__init__()
         if not (isinstance(epochs, SupportsFloat) and 0 < epochs < math.inf):
             raise ConfigError(f"epochs = {epochs!r} received; give the length of the training, in epochs or steps")
@@ -193,7 +210,7 @@ class DRW(HoldsConstants):
         )
 
     def weighted_mean(self, losses: Tensor, labels: Tensor, epoch: float) -> Tensor:
-        """Mean of per-sample losses [B] by the weights of their classes, for other losses than cross-entropy."""
+        """`global_mean` of per-sample losses [B] by the weights of their classes, whatever loss it is."""
         if labels.dim() != 1 or labels.is_floating_point() or labels.dtype == torch.bool:
             raise DataError(
                 f"labels of shape {tuple(labels.shape)} and type {labels.dtype} received; give class indices, integers "
@@ -206,7 +223,7 @@ class DRW(HoldsConstants):
             )
         check_label_range(labels, len(self.weights))
         own = self._checked(epoch, frames=1)[labels.long()]
-        return (own * losses).sum() / own.sum()
+        return global_mean((own * losses).sum(), own.sum())
 
     def extra_repr(self) -> str:
         return f"classes={len(self.weights)}, from {self.first} of {self.epochs} on"

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import socket
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 import torch
@@ -46,3 +51,45 @@ class Convolutions(nn.Module):
 @pytest.fixture
 def convolutions() -> Callable[[], nn.Module]:
     return Convolutions
+
+
+def free_port() -> str:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return str(probe.getsockname()[1])
+
+
+@pytest.fixture
+def processes(tmp_path: Path) -> Callable[..., list[str]]:
+    """`processes(script, *arguments, count=2)` runs a script as torchrun would; what each process has printed."""
+
+    def run(script: Path, *arguments: str, count: int = 2) -> list[str]:
+        beside = [str(Path(__file__).parents[1] / "docs"), os.environ.get("PYTHONPATH", "")]
+        variables = {
+            "WORLD_SIZE": str(count),
+            "MASTER_ADDR": "127.0.0.1",
+            "MASTER_PORT": free_port(),
+            "CUDA_VISIBLE_DEVICES": "",
+            "PYTHONPATH": os.pathsep.join(filter(None, beside)),  # missing_operators
+        }
+        workers = [
+            subprocess.Popen(
+                [sys.executable, script, *arguments],
+                env={**os.environ, **variables, "RANK": str(rank), "LOCAL_RANK": str(rank)},
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                text=True,
+                cwd=tmp_path,
+            )
+            for rank in range(count)
+        ]
+        try:
+            outputs = [worker.communicate(timeout=240) for worker in workers]
+        finally:
+            for worker in workers:
+                worker.kill()
+        if any(worker.returncode for worker in workers):
+            pytest.fail("\n".join(error for _, error in outputs), pytrace=False)
+        return [output for output, _ in outputs]
+
+    return run

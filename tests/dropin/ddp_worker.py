@@ -1,14 +1,12 @@
 """One of two processes that train a model with MFW attached; it ends with an error where anything is not as it should.
 
-python ddp_worker.py EXAMPLE PORT, with the variables of torchrun; the example is run afterwards, by another port.
+python ddp_worker.py, with the variables of torchrun.
 """
 
 from __future__ import annotations
 
 import copy
 import os
-import runpy
-import sys
 
 import torch
 import torch.distributed as dist
@@ -70,6 +68,3 @@ def main(rank: int) -> None:
 
 if __name__ == "__main__":
     main(int(os.environ["RANK"]))
-    example, os.environ["MASTER_PORT"] = sys.argv[1:]
-    sys.argv = [example, "--epochs", "1"]
-    runpy.run_path(example, run_name="__main__")

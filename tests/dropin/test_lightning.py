@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any
+from types import UnionType
+from typing import Any, Union, get_args, get_origin, get_type_hints
 
 import pytest
 import torch
@@ -150,6 +151,44 @@ def test_weights_averaged_by_lightning_get_statistics_of_mixed_batches(
     trainer(average, MFWCallback(MFW(COUNTS), "net.layer1"), epochs=3).fit(module, loader())
     assert module.mixed == [True] * 8  # three epochs and the pass that recomputes the statistics
     assert not torch.equal(module.net.layer2[1].running_mean, torch.zeros(8))
+
+
+class BuiltLater(Module):
+    """Has no layers before `configure_model`."""
+
+    def __init__(self, make: Make) -> None:
+        super().__init__(nn.Module())
+        self.make = make
+
+    def configure_model(self) -> None:
+        if not list(self.net.children()):
+            self.net = self.make()
+
+
+def test_a_module_that_builds_itself(convolutions: Make, trainer: Callable[..., Any]) -> None:
+    module = BuiltLater(convolutions)
+    for _ in range(2):  # the second time its layers are there
+        trainer(MFWCallback(MFW(COUNTS), "net.layer1")).fit(module, loader())
+    assert module.mixed == [True] * 8
+    assert not attachments(module)
+
+
+def accepted(kind: Any, value: Any) -> bool:
+    """Whether a value of a configuration file fits an annotation, as LightningCLI's parser sees it."""
+    parts = get_args(kind)
+    if get_origin(kind) in (Union, UnionType):
+        return any(accepted(part, value) for part in parts)
+    if get_origin(kind) is Iterable:
+        return isinstance(value, list) and all(accepted(parts[0], item) for item in value)
+    # It compares protocols by the signatures of their methods, which classes written in C have none of.
+    return not getattr(kind, "_is_protocol", False) and isinstance(value, kind)
+
+
+@pytest.mark.parametrize("kind", [MFW, DRW])
+def test_counts_can_come_from_a_configuration_file(kind: type) -> None:
+    counts = get_type_hints(kind.__init__)["counts"]
+    assert accepted(counts, [500, 20])
+    assert not accepted(counts, ["many"])
 
 
 class Skipping(Module):

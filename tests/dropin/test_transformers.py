@@ -110,6 +110,15 @@ def test_the_same_as_a_loop_of_ones_own(accumulate: int, with_drw: bool, trainer
     assert {int(epoch): len(batches) for epoch, batches in made.seen.items()} == {0: 2, 1: 2}
 
 
+@pytest.mark.parametrize("labels", [torch.tensor([0, 3, -100, 2]), torch.eye(4)[[0, 3, 1, 2]] * 0.9 + 0.025])
+def test_weighted_labels_that_are_ignored_or_soft(labels: Tensor, trainer: Callable[..., Any]) -> None:
+    made = trainer(drw=DRW(COUNTS, epochs=2, start=0.0))
+    made.model.train()
+    batch = {"pixel_values": torch.randn(4, 3, 16, 16), "labels": labels}
+    loss, outputs = made.compute_loss(made.model, batch, return_outputs=True)
+    torch.testing.assert_close(loss, F.cross_entropy(outputs.logits, labels, weight=made.drw.weights))
+
+
 def test_mixing_and_weights_change_the_training(trainer: Callable[..., Any]) -> None:
     ways: list[dict[str, Any]] = [
         {}, {"mfw": MFW(COUNTS), "layer": LAYER}, {"drw": DRW(COUNTS, epochs=2, start=0.0)}

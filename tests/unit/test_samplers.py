@@ -252,7 +252,14 @@ class TestRanks:
 
     def test_alone_without_torch_distributed(self) -> None:
         sampler = ClassBalancedSampler(LABELS)
-        assert (sampler.rank, sampler.world_size) == (0, 1)
+        assert (sampler.rank, sampler.num_replicas) == (0, 1)
+
+    def test_the_place_is_that_of_the_moment(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        sampler, alone = ClassBalancedSampler(LABELS), list(ClassBalancedSampler(LABELS))
+        for name, answer in {"is_initialized": True, "get_rank": 1, "get_world_size": 4}.items():
+            monkeypatch.setattr(torch.distributed, name, lambda answer=answer: answer)
+        assert len(sampler) == 25
+        assert list(sampler) == alone[1::4]
 
     @pytest.mark.slow
     def test_two_processes(self, tmp_path: Path) -> None:
@@ -267,7 +274,7 @@ sampler.set_epoch(4)
 mine = torch.tensor(list(sampler))
 parts = [torch.empty_like(mine) for _ in range(2)]
 dist.all_gather(parts, mine)
-print(json.dumps({"place": [sampler.rank, sampler.world_size], "parts": [p.tolist() for p in parts]}))
+print(json.dumps({"place": [sampler.rank, sampler.num_replicas], "parts": [p.tolist() for p in parts]}))
 dist.destroy_process_group()
 """
         arguments = [str(tmp_path / "store"), json.dumps(LABELS.tolist())]
