@@ -123,6 +123,7 @@ class TestLoop:
         assert torch.equal(model(x), plain)
         with handle(y), torch.no_grad():
             assert torch.equal(model(x), plain)
+            assert torch.equal(torch.compile(model, fullgraph=True, backend="eager")(x), plain)
         assert torch.equal(torch.get_rng_state(), state)
 
     def test_training_differs_from_plain_training(self) -> None:
@@ -186,14 +187,14 @@ class TestLoop:
         assert repr(handle) == "<MFW at layer 'middle' (Sequential): removed>"
 
     def test_labels_for_a_handle_that_was_removed(self) -> None:
-        model, (_, y) = made(), next(batches(1))
+        model, (x, y) = made(), next(batches(1))
         handle = MFW(COUNTS).attach(model, "middle")
         handle.remove()
-        with pytest.raises(LayerError, match=r"the handle of layer 'middle' was removed.*attach MFW again"), handle(y):
-            pass
-        model.eval()
-        with handle(y):  # where MFW changes nothing anyway
-            pass
+        for prepared in (model, model.eval()):
+            with pytest.raises(LayerError, match=r"the handle of layer 'middle' was removed.*attach MFW"), handle(y):
+                prepared(x)
+        with torch.no_grad(), handle(y):  # where MFW changes nothing anyway
+            model(x)
 
     @pytest.mark.parametrize("gradients_off", [False, True])
     def test_a_layer_that_is_frozen_in_a_model_that_trains(self, gradients_off: bool) -> None:
