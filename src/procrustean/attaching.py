@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from .errors import LayerError
 from .labels_of_call import WRITE, LabelsOfCall
+from .layer_places import LayerPlace
 from .mixing import Mix, MixPoint, feature_of
 from .recomputation import recomputes
 
@@ -35,6 +36,7 @@ class Attachment(MixPoint):
         self.module = module
         # Weakly: a copy of the layer alone should not have the whole model in it.
         self._model: weakref.ref[nn.Module] | None = weakref.ref(model)
+        self._place: LayerPlace | None = LayerPlace(model, module)
         self.open = False
         self.called = False  # whether the layer has run since the labels came
         self.advice: str | None = None  # what to do where labels are missing, of who hands them over in its own way
@@ -68,7 +70,7 @@ class Attachment(MixPoint):
 
     def __getstate__(self) -> dict[str, Any]:
         """Without the batch, which belongs to this model and not to a copy of it, or to what is kept of it."""
-        of_this_model = ("mix", "_number", "_model")
+        of_this_model = ("mix", "_number", "_model", "_place")
         of_its_batches = ("open", "called", "_replayed", "_left_unmixed", "_trains")
         return {**self.__dict__, **dict.fromkeys(of_this_model), **dict.fromkeys(of_its_batches, False), "_recent": []}
 
@@ -98,6 +100,8 @@ class Attachment(MixPoint):
                 f"the handle of layer {self.name!r} was removed, so nothing would be mixed; attach MFW again, or leave "
                 "`with handle(labels)` out"
             )
+        if self.module.training:
+            self._check_place()
         self.mix = self.mfw.sample(labels, generator) if self.module.training else None
         self._number = len(labels) if self.module.training else None
         if self.module.training:
@@ -158,6 +162,16 @@ class Attachment(MixPoint):
         if not self.module.training:
             return "in evaluation mode, changes nothing"
         return "has labels" if self.open else "waits for labels"
+
+    def _check_place(self) -> None:
+        newcomer = None if self._place is None else self._place.newcomer()
+        if newcomer is not None:
+            kind = type(newcomer)
+            raise LayerError(
+                f"layer {self.name!r} was wrapped or replaced after MFW was attached: {kind.__module__}.{kind.__name__}, "
+                "which stands there now, has weights of its own (LoRA, an adapter?), and their part would not be mixed; "
+                "call remove() on this handle, and attach MFW again now"
+            )
 
     def _model_trains(self) -> bool:
         model = None if self._model is None else self._model()
