@@ -168,9 +168,9 @@ class Attachment(MixPoint):
         if newcomer is not None:
             kind = type(newcomer)
             raise LayerError(
-                f"layer {self.name!r} was wrapped or replaced after MFW was attached: {kind.__module__}.{kind.__name__}, "
-                "which stands there now, has weights of its own (LoRA, an adapter?), and their part would not be mixed; "
-                "call remove() on this handle, and attach MFW again now"
+                f"layer {self.name!r} was wrapped or replaced after MFW was attached: "
+                f"{kind.__module__}.{kind.__name__}, which stands there now, has weights of its own (LoRA, an "
+                "adapter?), and their part would not be mixed; call remove() on this handle, and attach MFW again now"
             )
 
     def _model_trains(self) -> bool:
