@@ -5,6 +5,7 @@ from __future__ import annotations
 from torch import nn
 
 from .attaching import DATA_PARALLEL, attachments
+from .earlier_averages import has_earlier_average
 from .errors import LayerError
 from .labels_of_call import LabelsOfCall
 from .layers import find_layer
@@ -36,6 +37,12 @@ def attachable(model: nn.Module, layer: str, labels: str | None = None) -> nn.Mo
         raise LayerError(
             f"layer {layer!r} has MFW attached already; call remove() on that handle first. The handles of a model, "
             "also of a copied one: procrustean.attaching.attachments(model)"
+        )
+    if has_earlier_average(model, module):
+        raise LayerError(
+            "an AveragedModel with the weights of this model was made before MFW is attached, so update_bn and "
+            "recalibrate would give it statistics of unmixed batches, which undo what MFW trains; attach first, then "
+            "average: handle = mfw.attach(model, layer); averaged = AveragedModel(model)"
         )
     return module
 

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from .errors import LayerError
 from .labels_of_call import WRITE, LabelsOfCall
+from .layer_places import LayerPlace
 from .mixing import Mix, MixPoint, feature_of
 from .recomputation import recomputes
 
@@ -35,8 +36,9 @@ class Attachment(MixPoint):
         self.module = module
         # Weakly: a copy of the layer alone should not have the whole model in it.
         self._model: weakref.ref[nn.Module] | None = weakref.ref(model)
+        self._place: LayerPlace | None = LayerPlace(model, module)
         self.open = False
-        self.called = False  # whether the layer has run in training mode since the labels came
+        self.called = False  # whether the layer has run since the labels came
         self.advice: str | None = None  # what to do where labels are missing, of who hands them over in its own way
         self.idle = False  # leaves the layer alone, and asks for no labels
         self.removed = False
@@ -68,7 +70,7 @@ class Attachment(MixPoint):
 
     def __getstate__(self) -> dict[str, Any]:
         """Without the batch, which belongs to this model and not to a copy of it, or to what is kept of it."""
-        of_this_model = ("mix", "_number", "_model")
+        of_this_model = ("mix", "_number", "_model", "_place")
         of_its_batches = ("open", "called", "_replayed", "_left_unmixed", "_trains")
         return {**self.__dict__, **dict.fromkeys(of_this_model), **dict.fromkeys(of_its_batches, False), "_recent": []}
 
@@ -92,12 +94,14 @@ class Attachment(MixPoint):
 
     def begin(self, labels: Tensor, generator: torch.Generator | None = None) -> None:
         """Draw for a batch; the hook then only gathers and blends."""
-        if self.removed and self.module.training:
+        self._trains = torch.is_grad_enabled()
+        if self.removed and (self._trains or self.module.training):
             raise LayerError(
                 f"the handle of layer {self.name!r} was removed, so nothing would be mixed; attach MFW again, or leave "
                 "`with handle(labels)` out"
             )
-        self._trains = torch.is_grad_enabled()
+        if self.module.training:
+            self._check_place()
         self.mix = self.mfw.sample(labels, generator) if self.module.training else None
         self._number = len(labels) if self.module.training else None
         if self.module.training:
@@ -116,21 +120,18 @@ class Attachment(MixPoint):
     def finish(self) -> None:
         """Forget the batch; an error if its forward pass has not come by."""
         self.end()
-        if self.called:
-            return
-        if not self.module.training and self._trains and self._model_trains():
-            raise self._in_evaluation_mode()
-        if self.module.training:
+        if not self.called and (self._trains or self.module.training):
             raise LayerError(
                 f"layer {self.name!r} has MFW attached but was not called while it had its labels, so nothing was "
                 "mixed; call the model inside `with handle(labels):`, attach to a layer that its forward pass calls "
-                "(procrustean.layers.suggest lists them), and attach before torch.compile"
+                "(procrustean.layers.suggest lists them), and attach before torch.compile. What is exported or traced "
+                "of the model, or was copied before MFW was attached, trains without it"
             )
 
     def current(self, module: nn.Module, output: Any) -> Mix | None:
         if not module.training:
-            if self.open and torch.is_grad_enabled():
-                raise self._in_evaluation_mode()
+            if self.open:
+                self._evaluated()
             return None
         self.called = True
         # Backward may run inside the context too; it need not belong to the batch of the context.
@@ -162,9 +163,25 @@ class Attachment(MixPoint):
             return "in evaluation mode, changes nothing"
         return "has labels" if self.open else "waits for labels"
 
+    def _check_place(self) -> None:
+        newcomer = None if self._place is None else self._place.newcomer()
+        if newcomer is not None:
+            kind = type(newcomer)
+            raise LayerError(
+                f"layer {self.name!r} was wrapped or replaced after MFW was attached: "
+                f"{kind.__module__}.{kind.__name__}, which stands there now, has weights of its own (LoRA, an "
+                "adapter?), and their part would not be mixed; call remove() on this handle, and attach MFW again now"
+            )
+
     def _model_trains(self) -> bool:
         model = None if self._model is None else self._model()
         return model is not None and model.training
+
+    def _evaluated(self) -> None:
+        """Nothing is to be mixed if nothing trains: a pass without gradients, of a model that is not in training."""
+        if torch.is_grad_enabled() or (self._trains and self._model_trains()):
+            raise self._in_evaluation_mode()
+        self.called = True
 
     def _of_the_batch(self, output: Any) -> Mix | None:
         """The mix of the labels that have come; None where they leave nothing to mix, as those of one sample do."""

@@ -27,6 +27,7 @@ from .counts import Counts, Kind, Spread, checked_counts, geometric_mean, imbala
 from .errors import ConfigError, DataError, one_of
 from .label_order import LabelOrder
 from .mixing import Mix, blend, inverse_permutation
+from .rank_draws import distributed_rank, draws_of_rank
 from .recomputation import recomputes
 
 #: Paper Sec. 5.2 (beta) and the best column of its alpha table.
@@ -76,6 +77,8 @@ class MFW(HoldsConstants):
             of the counts, by which the strength falls evenly along a long tail.
         draw: "sample" draws one share per sample (Algorithm 1), "batch" one per batch.
         strength: s per class in [0, 0.5], instead of the formula.
+        rank: whose random numbers to draw of processes that are seeded alike; that of torch.distributed by default.
+            Processes that hold parts of the same samples, as under tensor parallelism, need one number for all.
 
     >>> mfw = MFW([5000, 5000, 50, 50])
     >>> mfw.kind, mfw.alpha, mfw.strength.tolist()
@@ -96,6 +99,7 @@ class MFW(HoldsConstants):
         std: Spread = "geometric",
         draw: Literal["sample", "batch"] = "sample",
         strength: Iterable[float] | Tensor | None = None,
+        rank: int | None = None,
     ) -> None:
         super().__init__()
         one_of("kind", kind, ("auto", "long_tailed", "step"))
@@ -105,7 +109,7 @@ class MFW(HoldsConstants):
         self.kind: Kind = imbalance_kind(self.counts) if kind == "auto" else kind
         self.alpha = DEFAULT_ALPHA[self.kind] if alpha is None else _number("alpha", alpha)
         self.beta = DEFAULT_BETA[self.kind] if beta is None else _number("beta", beta)
-        self.std, self.draw = std, draw
+        self.std, self.draw, self.rank = std, draw, rank
         if not self.beta > 0:
             raise ConfigError(f"beta = {beta!r} received; the softness of the class strength has to be above 0")
         if strength is None:
@@ -149,7 +153,7 @@ class MFW(HoldsConstants):
 
         Args:
             labels: class indices [B], or class probabilities [B, C] of a loop that mixes its labels already.
-            generator: source of the random numbers, on the labels' device; the global one by default.
+            generator: source of the random numbers, on the labels' device, for any rank; the global one by default.
         """
         self._check_labels(labels)
         if generator is not None and not isinstance(generator, torch.Generator):
@@ -163,6 +167,8 @@ class MFW(HoldsConstants):
             return None
         partner = torch.randperm(size, generator=generator, device=device)
         u = torch.rand(size if self.draw == "sample" else 1, generator=generator, device=device)
+        if generator is None and (rank := distributed_rank() if self.rank is None else self.rank):
+            partner, u = draws_of_rank(rank, partner, u)
         return Mix(partner, inverse_permutation(partner), self.share(labels, u))
 
     def share(self, labels: Tensor, u: Tensor) -> Tensor:

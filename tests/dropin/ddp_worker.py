@@ -13,6 +13,7 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.nn.parallel import DistributedDataParallel
+from torch.utils.checkpoint import checkpoint
 
 from procrustean import MFW
 
@@ -30,6 +31,32 @@ class Model(nn.Module):
         return z if labels is None else F.cross_entropy(z, labels)
 
 
+def gathered(value: Tensor) -> list[Tensor]:
+    found = [torch.empty_like(value) for _ in range(2)]
+    dist.all_gather(found, value)
+    return found
+
+
+def draws_by_rank(handed_over: torch.Generator | None = None, **settings: int) -> tuple[bool, bool, bool]:
+    """Whether processes seeded alike have the same partners, the same shares, the same random numbers afterwards."""
+    torch.manual_seed(0)
+    mix = MFW(COUNTS, **settings).sample(torch.arange(32) % 4, handed_over)
+    assert mix is not None
+    partner, weight, later = gathered(mix.partner), gathered(mix.weight), gathered(torch.rand(4))
+    return torch.equal(*partner), torch.equal(*weight), torch.equal(*later)
+
+
+def same_mix_compiled_and_recomputed() -> None:
+    mfw, labels, z = MFW(COUNTS), torch.arange(32) % 4, torch.randn(32, 3, requires_grad=True)
+    compiled = torch.compile(lambda z, labels: mfw(z, labels), fullgraph=True, backend="aot_eager")
+    found = []
+    for call in (mfw, compiled, lambda z, labels: checkpoint(mfw, z, labels, use_reentrant=False)):
+        torch.manual_seed(1)
+        found.append(torch.autograd.grad(call(z.exp(), labels).square().sum(), z)[0])
+    torch.testing.assert_close(found[1], found[0])
+    torch.testing.assert_close(found[2], found[0])
+
+
 def main(rank: int) -> None:
     dist.init_process_group("gloo")
     torch.manual_seed(0)
@@ -37,6 +64,11 @@ def main(rank: int) -> None:
     twin = copy.deepcopy(model)
     generator = torch.Generator().manual_seed(rank)  # every process has images of its own
     x, y = torch.randn(6, 3, 8, 8, generator=generator), torch.randint(4, (6,), generator=generator)
+
+    assert draws_by_rank() == (False, False, True)
+    assert draws_by_rank(rank=0) == (True, True, True)
+    assert draws_by_rank(torch.Generator().manual_seed(5)) == (True, True, True)
+    same_mix_compiled_and_recomputed()
 
     handle = MFW(COUNTS).attach(model, "layer1")
     ddp = DistributedDataParallel(model)
@@ -56,12 +88,9 @@ def main(rank: int) -> None:
     handle.remove()
     MFW(COUNTS).attach(model, "layer1", labels="labels")
     ddp.zero_grad()
-    torch.manual_seed(20 + rank)
     ddp(x, labels=y).backward()
     torch.optim.SGD(ddp.parameters(), lr=0.1).step()
-    weights = [torch.empty_like(model.head.weight) for _ in range(2)]
-    dist.all_gather(weights, model.head.weight.detach())
-    assert torch.equal(*weights), "the processes have drifted apart"
+    assert torch.equal(*gathered(model.head.weight.detach())), "the processes have drifted apart"
     dist.barrier()
     dist.destroy_process_group()
 

@@ -326,6 +326,36 @@ def test_export_of_the_evaluated_model(convolutions: Make, batch: Batch) -> None
     torch.testing.assert_close(strict.module()(x), model(x))
 
 
+DERIVED: dict[str, Callable[[nn.Module, Tensor], nn.Module]] = {
+    "exported": lambda model, x: torch.export.export(model, (x,)).module(),
+    "traced by fx": lambda model, x: torch.fx.symbolic_trace(model).train(),
+    "traced by TorchScript": lambda model, x: torch.jit.trace(model, x).train(),
+    "copied before": lambda model, x: copied_without_mfw(model).train(),
+}
+
+
+def copied_without_mfw(model: nn.Module) -> nn.Module:
+    twin = copy.deepcopy(model)
+    attachments(twin)["layer1"].remove()
+    return twin
+
+
+@pytest.mark.filterwarnings("ignore:.*torch.jit:DeprecationWarning")
+@pytest.mark.parametrize("derive", DERIVED.values(), ids=DERIVED)
+def test_what_comes_of_the_evaluated_model_is_not_trained_unmixed(
+    derive: Callable[[nn.Module, Tensor], nn.Module], convolutions: Make, batch: Batch
+) -> None:
+    model = convolutions().eval()
+    x, y = batch()
+    handle = MFW(COUNTS).attach(model, "layer1")
+    derived = derive(model, x)
+    message = "'layer1' has MFW attached but was not called .* exported or traced of the model, or was copied before"
+    with pytest.raises(LayerError, match=message), handle(y):
+        F.cross_entropy(derived(x), y).backward()
+    with torch.no_grad(), handle(y):  # evaluating it is no mistake
+        derived(x)
+
+
 @pytest.fixture(autouse=True)
 def fresh_compiler() -> Iterator[None]:
     yield

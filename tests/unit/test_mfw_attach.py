@@ -7,12 +7,14 @@ import itertools
 import pickle
 import warnings
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from typing import Any, ClassVar, NamedTuple
 
 import pytest
 import torch
 from torch import Tensor, nn
 from torch._dynamo.testing import CompileCounterWithBackend
+from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import checkpoint_wrapper
 from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
 
@@ -51,6 +53,20 @@ class Labelled(nn.Module):
 
     def forward(self, x: Tensor, labels: Tensor) -> Tensor:
         return F.cross_entropy(self.dropout(self.body(x)), labels)
+
+
+class Adapted(nn.Module):
+    """A dense layer with a part beside it that is learnt in its place, as LoRA of peft wraps it."""
+
+    def __init__(self, base_layer: nn.Linear) -> None:
+        super().__init__()
+        self.base_layer = base_layer.requires_grad_(False)
+        self.lora_A = nn.Linear(base_layer.in_features, 2, bias=False)
+        self.lora_B = nn.Linear(2, base_layer.out_features, bias=False)
+
+    def forward(self, z: Tensor) -> Tensor:
+        adapted: Tensor = self.base_layer(z) + self.lora_B(self.lora_A(z))
+        return adapted
 
 
 def made(recompute: bool = False) -> Convolutions:
@@ -123,6 +139,7 @@ class TestLoop:
         assert torch.equal(model(x), plain)
         with handle(y), torch.no_grad():
             assert torch.equal(model(x), plain)
+            assert torch.equal(torch.compile(model, fullgraph=True, backend="eager")(x), plain)
         assert torch.equal(torch.get_rng_state(), state)
 
     def test_training_differs_from_plain_training(self) -> None:
@@ -186,14 +203,14 @@ class TestLoop:
         assert repr(handle) == "<MFW at layer 'middle' (Sequential): removed>"
 
     def test_labels_for_a_handle_that_was_removed(self) -> None:
-        model, (_, y) = made(), next(batches(1))
+        model, (x, y) = made(), next(batches(1))
         handle = MFW(COUNTS).attach(model, "middle")
         handle.remove()
-        with pytest.raises(LayerError, match=r"the handle of layer 'middle' was removed.*attach MFW again"), handle(y):
-            pass
-        model.eval()
-        with handle(y):  # where MFW changes nothing anyway
-            pass
+        for prepared in (model, model.eval()):
+            with pytest.raises(LayerError, match=r"the handle of layer 'middle' was removed.*attach MFW"), handle(y):
+                prepared(x)
+        with torch.no_grad(), handle(y):  # where MFW changes nothing anyway
+            model(x)
 
     @pytest.mark.parametrize("gradients_off", [False, True])
     def test_a_layer_that_is_frozen_in_a_model_that_trains(self, gradients_off: bool) -> None:
@@ -714,6 +731,36 @@ class TestErrors:
             loss = F.cross_entropy(model(x), y)
         with pytest.raises(LayerError, match=r"'middle', and cannot tell passes inside `with handle\.suspended\(\)`"):
             loss.backward()
+
+    @pytest.mark.parametrize("labels", [None, "labels"])
+    @pytest.mark.parametrize("compiled", [False, True])
+    @pytest.mark.filterwarnings("ignore:layer 'body.head' gives the scores")
+    def test_a_layer_that_is_adapted_later(self, compiled: bool, labels: str | None) -> None:
+        model, (x, y) = Labelled(), next(batches(1))
+        handle = MFW(COUNTS).attach(model, "body.head", labels=labels)
+        model.body.head = Adapted(model.body.head)
+        called = torch.compile(model, backend="eager") if compiled else model
+        message = r"'body\.head' was wrapped or replaced after MFW was attached: .*Adapted, which.*attach MFW again now"
+        with pytest.raises(LayerError, match=message), handle(y) if labels is None else nullcontext():
+            called(x, y)
+        model.eval()
+        with torch.no_grad(), handle(y):  # where nothing is to be mixed
+            model(x, y)
+        model.body.head = model.body.head.base_layer
+        model.train()
+        with nullcontext() if labels else handle(y):
+            model(x, y).backward()
+
+    @pytest.mark.parametrize("wrap", [checkpoint_wrapper, nn.Sequential, torch.compile])
+    def test_a_layer_that_is_wrapped_later_by_what_has_no_weights(self, wrap: Callable[[Any], Any]) -> None:
+        model, twin, (x, y) = made(), made(), next(batches(1))
+        for each in (model, twin):
+            with MFW(COUNTS).attach(each, "middle")(y, seeded(0)):
+                if each is model:
+                    model.middle = wrap(model.middle)
+                loss = F.cross_entropy(each(x), y)
+            loss.backward()
+        torch.testing.assert_close(gradients(model), gradients(twin))
 
     @pytest.mark.parametrize("whole", [True, False], ids=["model left in evaluation mode", "frozen layer"])
     def test_training_in_evaluation_mode(self, whole: bool) -> None:

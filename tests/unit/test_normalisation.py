@@ -14,6 +14,7 @@ from torch.nn import functional as F
 from torch.optim.swa_utils import AveragedModel, update_bn
 
 from procrustean import MFW, recalibrate
+from procrustean.attaching import attachments
 from procrustean.errors import ConfigError, DataError, LayerError
 from procrustean.mixing import blend
 from procrustean.nets import build_net
@@ -147,6 +148,29 @@ def test_an_averaged_model(batches: Batches) -> None:
     assert not torch.equal(norm.running_mean, torch.zeros(5))
     averaged.eval()
     assert bool(averaged(batches[0][0]).isfinite().all())
+
+
+@pytest.mark.parametrize("part", ["", "inner"])
+def test_an_average_made_before_mfw_was_attached(part: str) -> None:
+    model = nn.Sequential()
+    model.add_module("inner", Model())
+    averaged = AveragedModel(model.get_submodule(part))
+    with pytest.raises(LayerError, match=r"an AveragedModel with the weights .*attach first, then average"):
+        MFW(COUNTS).attach(model, "inner.layer1")
+    del averaged
+    handle = MFW(COUNTS).attach(model, "inner.layer1")
+    averaged = AveragedModel(model.get_submodule(part))
+    handle.remove()
+    MFW(COUNTS).attach(model, "inner.layer1")
+    assert len(attachments(averaged)) == 1
+
+
+def test_averages_that_nothing_can_happen_to() -> None:
+    without_statistics = Model(lambda channels: nn.GroupNorm(1, channels))
+    averages = [AveragedModel(Model()), AveragedModel(without_statistics)]
+    MFW(COUNTS).attach(Model(), "layer1")  # an average of other weights is another's
+    MFW(COUNTS).attach(without_statistics, "layer1")
+    assert [len(attachments(average)) for average in averages] == [0, 0]
 
 
 def test_networks_without_batch_normalisation() -> None:
