@@ -23,7 +23,8 @@ PREVIOUS = "checkpoints.previous.json"
 FORMAT = 1
 KEPT = 2
 FILE = re.compile(r"checkpoint-(\d{6,})\.safetensors")
-TEMPORARY = re.compile(r"\..+\.\d+\.tmp")
+#: Names of files that are being written: ours, and that under which safetensors writes before it renames.
+TEMPORARY = re.compile(r"\..+\.\d+\.tmp|\.tmp[0-9A-Za-z]{6}")
 
 Entry = dict[str, Any]  # file, sha256, position
 
