@@ -67,7 +67,7 @@ class RunDirectory:
             record["source_path"] = place
         try:
             directory._take(config)
-            write_atomically(directory.file(CONFIG_FILE), _json(record))
+            directory._write(CONFIG_FILE, _json(record))
         except BaseException:
             directory.release()
             raise
@@ -125,8 +125,20 @@ class RunDirectory:
         return directory, config, record["identity"]
 
     def claim(self) -> None:
-        """Keep other processes from training this run until `release`, or until this process ends."""
-        self._claim = self._claim or Claim(self.path)
+        """Keep other processes from training this run until `release`, or until this process ends.
+
+        A finished run is not trained by any, and may be where nothing can be written.
+        """
+        if not self.finished:
+            self._claim = self._claim or Claim(self.path)
+
+    def _check(self) -> None:
+        """RunInUse if another process has taken over the run that this one has claimed."""
+        if self._claim is not None:
+            self._claim.check()
+
+    def _write(self, name: str, content: bytes) -> None:
+        write_atomically(self.file(name), content, OF_A_RUN, self._check)
 
     def release(self) -> None:
         if self._claim is not None:
@@ -142,7 +154,7 @@ class RunDirectory:
         """Keep where the images have moved, for whatever uses the run later; its settings and their hash stay."""
         record, place = self.read(CONFIG_FILE), place_of(source)
         if place is not None and place != record.get("source_path"):
-            write_atomically(self.file(CONFIG_FILE), _json({**record, "source_path": place}))
+            self._write(CONFIG_FILE, _json({**record, "source_path": place}))
 
     def refuse_reuse(self, config: RunConfig) -> None:
         """Say why an existing run directory cannot take this run."""
@@ -208,12 +220,13 @@ class RunDirectory:
             content = self._saved or b""
         if self._saved and not (path.exists() and path.read_bytes().startswith(content)):
             warnings.warn(f"{path} is missing or damaged; restored from the checkpoint", stacklevel=2)
-        write_atomically(path, content)
+        self._write(path.name, content)
         self._recorded = bytearray(content)
 
     def append(self, record: Mapping[str, Any]) -> None:
         """Add an epoch."""
         line = _json_line(record)
+        self._check()
         try:
             with open(self.file("epochs.jsonl"), "ab") as file:
                 file.write(line)
@@ -234,7 +247,7 @@ class RunDirectory:
     def save_checkpoint(self, tensors: Mapping[str, Tensor], position: Mapping[str, Any]) -> None:
         self._number += 1
         recorded = torch.from_numpy(np.frombuffer(bytes(self._recorded), np.uint8).copy())
-        checkpoint.save_checkpoint(self.path, self._number, {**tensors, RECORDS: recorded}, position)
+        checkpoint.save_checkpoint(self.path, self._number, {**tensors, RECORDS: recorded}, position, self._check)
 
     def load_checkpoint(self) -> tuple[dict[str, Tensor], dict[str, Any]] | None:
         checkpoint.remove_leftovers(self.path)
@@ -250,10 +263,10 @@ class RunDirectory:
         """Write numpy arrays as one compressed file."""
         content = io.BytesIO()
         np.savez_compressed(content, allow_pickle=False, **arrays)
-        write_atomically(self.file(name), content.getvalue())
+        self._write(name, content.getvalue())
 
     def save_weights(self, name: str, weights: Mapping[str, Tensor]) -> None:
-        checkpoint.save_tensors(self.file(name), weights)
+        checkpoint.save_tensors(self.file(name), weights, self._check)
 
     def load_weights(self, name: str) -> dict[str, Tensor]:
         """Tensors of a file of this run, or a RunError."""
@@ -268,7 +281,7 @@ class RunDirectory:
 
     def finish(self, result: Mapping[str, Any]) -> None:
         """Write the result; from now on the run is complete and needs its checkpoints no more."""
-        write_atomically(self.file(RESULT_FILE), _json(result))
+        self._write(RESULT_FILE, _json(result))
         self.clear()
 
 

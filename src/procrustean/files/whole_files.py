@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -16,16 +16,23 @@ from ..errors import CannotWrite
 #: What to do about a file of a run that cannot be written.
 OF_A_RUN = "what was saved before is intact. Make room or allow writing there, then go on with the run"
 
+Check = Callable[[], None]
 
-def write_atomically(path: Path, content: bytes, advice: str = OF_A_RUN) -> None:
+
+def no_check() -> None:
+    """Whoever writes may."""
+
+
+def write_atomically(path: Path, content: bytes, advice: str = OF_A_RUN, check: Check = no_check) -> None:
     """Replace a file as a whole: readers see the old one or the new one, also after a power cut.
 
     Args:
         path: of the file.
         content: all of it.
         advice: what to do where it cannot be written.
+        check: raises an error if the file must stay as it is after all; asked last.
     """
-    with replacing(path, advice) as temporary, open(temporary, "wb") as file:
+    with replacing(path, advice, check) as temporary, open(temporary, "wb") as file:
         file.write(content)
 
 
@@ -35,18 +42,20 @@ def write_json(path: Path, content: object, advice: str = OF_A_RUN) -> None:
 
 
 @contextmanager
-def replacing(path: Path, advice: str = OF_A_RUN) -> Iterator[Path]:
-    """A name to write to; then the file is synced, put in its place, and the folder synced."""
+def replacing(path: Path, advice: str = OF_A_RUN, check: Check = no_check) -> Iterator[Path]:
+    """A name to write to; then the file is synced, put in its place if the check allows it, and the folder synced."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
         yield temporary
         sync(temporary)
+        check()
         os.replace(temporary, path)
         sync(path.parent)
     except (OSError, SafetensorError) as error:
-        drop(temporary)
         reason = (error.strerror or error) if isinstance(error, OSError) else error
         raise CannotWrite(f"cannot write {path} ({reason}); {advice}") from error
+    finally:
+        drop(temporary)
 
 
 def sync(path: Path) -> None:
