@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from procrustean.engine.claims import Claim, RunInUse
+from procrustean.engine.claims import in_turn
 from procrustean.errors import DataError
 
 Say = Callable[[str], None]
@@ -194,22 +194,8 @@ def _require_secure(url: str) -> None:
 @contextmanager
 def one_process_at_a_time(folder: Path, say: Say) -> Iterator[None]:
     """Runs started side by side must not write the same part."""
-    claim = _claim(folder)
-    if claim is None:
-        say(f"waiting for another download into {folder}")
-    while claim is None:
-        claim = _claim(folder)
-    try:
+    with in_turn(folder, lambda: say(f"waiting for another download into {folder}")):
         yield
-    finally:
-        claim.release()
-
-
-def _claim(folder: Path) -> Claim | None:
-    try:
-        return Claim(folder)
-    except RunInUse:  # which it takes a moment to say
-        return None
 
 
 def _silent(line: str) -> None:

@@ -16,7 +16,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from ..errors import RunError
-from ..files.whole_files import OF_A_RUN, Check, drop, no_check, replacing, write_atomically
+from ..files.whole_files import OF_A_RUN, Check, drop, is_half_written, no_check, replacing, write_atomically
 from .claims import MARKER
 
 MANIFEST = "checkpoints.json"
@@ -24,8 +24,6 @@ PREVIOUS = "checkpoints.previous.json"
 FORMAT = 1
 KEPT = 2
 FILE = re.compile(r"checkpoint-(\d{6,})\.safetensors")
-#: Names of files that are being written: ours, and that under which safetensors writes before it renames.
-TEMPORARY = re.compile(r"\..+\.\d+\.tmp|\.tmp[0-9A-Za-z]{6}")
 
 Entry = dict[str, Any]  # file, sha256, position
 
@@ -97,18 +95,7 @@ def kept_checkpoints(folder: Path) -> list[Entry]:
 
 def is_leftover(path: Path) -> bool:
     """Whether a file is one that was being written when the program was killed, or says that it was at work."""
-    return path.name == MARKER or _is_half_written(path)
-
-
-def remove_leftovers(folder: Path) -> None:
-    """Drop half-written files of a run that was killed while saving."""
-    for path in folder.iterdir():
-        if _is_half_written(path):
-            drop(path)
-
-
-def _is_half_written(path: Path) -> bool:
-    return TEMPORARY.fullmatch(path.name) is not None
+    return path.name == MARKER or is_half_written(path)
 
 
 def remove_checkpoints(folder: Path) -> None:

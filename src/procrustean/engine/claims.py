@@ -8,7 +8,8 @@ a sign of life.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from filelock import SoftFileLease, Timeout
@@ -54,6 +55,27 @@ class Claim:
 
     def release(self) -> None:
         self._lease.release()
+
+
+@contextmanager
+def in_turn(folder: Path, waiting: Callable[[], None] = lambda: None) -> Iterator[None]:
+    """Hold a folder meanwhile; where another process does, wait for it, and say so once."""
+    claim = _claim(folder)
+    if claim is None:
+        waiting()
+    while claim is None:
+        claim = _claim(folder)
+    try:
+        yield
+    finally:
+        claim.release()
+
+
+def _claim(folder: Path) -> Claim | None:
+    try:
+        return Claim(folder)
+    except RunInUse:  # which it takes a moment to find
+        return None
 
 
 def _acquire(lease: SoftFileLease, renewed: Callable[[], bool]) -> None:

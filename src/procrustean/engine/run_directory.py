@@ -21,12 +21,12 @@ from torch import Tensor
 from ..config import RunConfig
 from ..data.sources import place_of
 from ..errors import CannotWrite, RunError
-from ..files.whole_files import OF_A_RUN, write_atomically
+from ..files.whole_files import OF_A_RUN, drop, remove_half_written, write_atomically
 from ..own_methods.files import file_method, short_identity
 from ..progress.console import command_text
 from ..runs.places import CONFIG_FILE, RESULT_FILE, no_run_at, resume_command
 from . import checkpoint
-from .claims import Claim
+from .claims import MARKER, Claim
 
 FORMAT = 1
 RECORDS = "records"  # the epochs so far, as bytes, among the tensors of a checkpoint
@@ -82,7 +82,7 @@ class RunDirectory:
             # What a kill left of the first file that is written does not stand in the way of a second attempt.
             if not all(map(checkpoint.is_leftover, self.path.iterdir())):
                 raise RunError(f"{self.path} exists and is not an empty folder; choose another --run-dir")
-            checkpoint.remove_leftovers(self.path)
+            remove_half_written(self.path)
         except OSError as error:
             raise CannotWrite(
                 f"cannot create the run directory {self.path} ({error.strerror}); choose another --run-dir"
@@ -250,7 +250,7 @@ class RunDirectory:
         checkpoint.save_checkpoint(self.path, self._number, {**tensors, RECORDS: recorded}, position, self._check)
 
     def load_checkpoint(self) -> tuple[dict[str, Tensor], dict[str, Any]] | None:
-        checkpoint.remove_leftovers(self.path)
+        remove_half_written(self.path)
         loaded = checkpoint.load_checkpoint(self.path)
         if loaded is None:
             return None
@@ -278,11 +278,12 @@ class RunDirectory:
     def clear(self) -> None:
         """Remove what a finished run does not need; a kill right after its result was written has left it."""
         checkpoint.remove_checkpoints(self.path)
+        drop(self.file(MARKER))
 
     def finish(self, result: Mapping[str, Any]) -> None:
         """Write the result; from now on the run is complete and needs its checkpoints no more."""
         self._write(RESULT_FILE, _json(result))
-        self.clear()
+        checkpoint.remove_checkpoints(self.path)
 
 
 def spelt_as(existing: RunConfig, source_path: str | None, config: RunConfig) -> RunConfig:

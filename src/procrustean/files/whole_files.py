@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -15,6 +16,9 @@ from ..errors import CannotWrite
 
 #: What to do about a file of a run that cannot be written.
 OF_A_RUN = "what was saved before is intact. Make room or allow writing there, then go on with the run"
+
+#: Names of files that are being written: ours, and that under which safetensors writes before it renames.
+TEMPORARY = re.compile(r"\..+\.\d+\.tmp|\.tmp[0-9A-Za-z]{6}")
 
 Check = Callable[[], None]
 
@@ -65,6 +69,18 @@ def sync(path: Path) -> None:
         os.fsync(handle)
     finally:
         os.close(handle)
+
+
+def is_half_written(path: Path) -> bool:
+    """Whether a file is one that was being written when the program was killed."""
+    return TEMPORARY.fullmatch(path.name) is not None
+
+
+def remove_half_written(folder: Path) -> None:
+    """Drop what killed programs have left in a folder that no other one is writing to."""
+    for path in folder.iterdir():
+        if is_half_written(path):
+            drop(path)
 
 
 def drop(path: Path) -> None:
