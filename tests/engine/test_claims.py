@@ -2,23 +2,33 @@
 
 from __future__ import annotations
 
+import errno
 import gc
+import os
+import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable
+from itertools import count
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
+import filelock
 import pytest
+from filelock._identity import host_name
+from filelock._marker import OwnerRecord, encode_marker
 
 from procrustean.api import Stopped, fit, resume
 from procrustean.config import RunConfig
 from procrustean.data.imageset import Splits
-from procrustean.engine.claims import Claim, RunInUse
+from procrustean.engine import claims
+from procrustean.engine.claims import MARKER, Claim, RunInUse
 from procrustean.engine.run_directory import RunDirectory
+from procrustean.errors import RunError
 from procrustean.runs.many import fit_many
 
-pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="there are no such locks")
 HOLDER = (
     "import sys; from pathlib import Path; from procrustean.engine.claims import Claim\n"
     "claim = Claim(Path(sys.argv[1])); print('held', flush=True); sys.stdin.read()"
@@ -33,8 +43,8 @@ def test_a_run_in_progress_is_not_touched(
     with pytest.raises(Stopped):
         fit(splits, **tiny, run_dir=path)
     stop_after(0)
-    before = files_of(path)
     claim = Claim(path)
+    before = files_of(path)
     for attempt in (lambda: resume(path, splits=splits), lambda: fit(splits, **tiny, run_dir=path)):
         with pytest.raises(RunInUse, match=f"{path} is being trained by another process; wait for it, or stop it"):
             attempt()
@@ -77,6 +87,103 @@ def test_a_claim_ends_with_its_process_and_leaves_nothing(tmp_path: Path) -> Non
     holder.communicate()
     Claim(tmp_path).release()
     assert not list(tmp_path.iterdir())
+
+
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(claims, "PATIENCE", 1.0)
+    monkeypatch.setattr(claims, "BEAT", 0.2)
+
+
+def test_a_claim_needs_no_locks_of_the_system(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Some network file systems refuse them."""
+    fcntl = pytest.importorskip("fcntl")
+    for name in ("flock", "lockf"):
+        monkeypatch.setattr(fcntl, name, Mock(side_effect=OSError(errno.ENOLCK, "No locks available")))
+    claim = Claim(tmp_path)
+    with pytest.raises(RunInUse):
+        Claim(tmp_path)
+    claim.release()
+
+
+@pytest.mark.parametrize("kind", ["another host", "no exchange", "half-written"])
+def test_a_claim_without_a_sign_of_life_is_taken_over(
+    kind: str, tmp_path: Path, impatient: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a process on a machine that is off; where a file system does not exchange files; after a power cut."""
+    dead = subprocess.Popen([sys.executable, "-c", ""])
+    dead.wait()
+    host = "another.host" if kind == "another host" else host_name()
+    record = OwnerRecord(dead.pid, host, "lease", token="0", lease_duration=claims.PATIENCE)
+    (tmp_path / MARKER).write_bytes(b"" if kind == "half-written" else encode_marker(record))
+    if kind == "no exchange":
+        monkeypatch.setattr(filelock._soft, "exchange_names", lambda one, other: False)
+    began = time.monotonic()
+    claim = Claim(tmp_path)
+    assert time.monotonic() - began >= claims.PATIENCE
+    claim.check()
+    claim.release()
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_process_that_was_suspended_finds_that_it_holds_nothing(tmp_path: Path, impatient: None) -> None:
+    code = f"from procrustean.engine import claims; claims.PATIENCE, claims.BEAT = {claims.PATIENCE}, {claims.BEAT}\n"
+    code += HOLDER.replace("sys.stdin.read()", "sys.stdin.readline(); claim.check()")
+    holder = subprocess.Popen(
+        [sys.executable, "-c", code, tmp_path],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    assert holder.stdout is not None
+    assert holder.stdout.readline() == b"held\n"
+    os.kill(holder.pid, signal.SIGSTOP)
+    claim = Claim(tmp_path)
+    os.kill(holder.pid, signal.SIGCONT)
+    assert b"is no longer held by this process" in holder.communicate(b"\n")[1]
+    claim.check()
+
+
+def test_a_run_that_is_taken_over_commits_nothing_more(
+    splits: Splits, tiny: dict[str, Any], tmp_path: Path, files_of: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At any moment: whenever a file is synced, another process has the run from then on."""
+
+    def lost_at(number: int, path: Path) -> int:
+        requests, fsync = count(1), os.fsync
+
+        def sync(handle: int) -> None:
+            fsync(handle)
+            if next(requests) == number:
+                (path / MARKER).unlink()
+                held.append(Claim(path))
+                found.append(files_of(path))
+
+        with monkeypatch.context() as patched:
+            patched.setattr(os, "fsync", sync)
+            fit(splits, **tiny, hold_out=2, checkpoint_every=0.0, run_dir=path)
+        return next(requests) - 1
+
+    held: list[Claim] = []
+    found: list[dict[str, bytes]] = []
+    requests = lost_at(0, tmp_path / "whole")
+    assert requests > 60
+    for number in (*range(1, requests - 2, 11), requests - 2, requests - 1):
+        path = tmp_path / str(number)
+        with pytest.raises(RunInUse, match="is no longer held by this process"):
+            lost_at(number, path)
+        assert files_of(path).items() <= found[-1].items()
+        held[-1].check()
+        held[-1].release()
+
+
+def test_a_finished_run_is_claimed_by_nobody(splits: Splits, tiny: dict[str, Any], tmp_path: Path) -> None:
+    """It may be kept where nothing can be written."""
+    path = fit(splits, **tiny, run_dir=tmp_path / "run").path
+    claim = Claim(path)
+    with pytest.raises(RunError, match="is finished already"):
+        resume(path, splits=splits)
+    claim.release()
 
 
 def test_a_forgotten_claim_leaves_no_handle_open(tmp_path: Path) -> None:

@@ -589,3 +589,48 @@ def test_a_killed_command_goes_on(tmp_path: Path, content: dict[str, Any], same_
         assert len(results(tmp_path / folder)) == 2
     for path in (tmp_path / "whole" / "runs").glob("*/result.json"):
         same_run(tmp_path / "killed" / "runs" / path.parent.name, path.parent)
+
+
+def die_before(function: str, pattern: str) -> None:
+    """Kills the process when it is about to do this with a file of such a name."""
+    module: Any = {"replace": os, "unlink": Path}[function]
+    usual = getattr(module, function)
+
+    def die(*arguments: Any, **more: Any) -> Any:
+        if any(isinstance(path, Path) and path.match(pattern) for path in arguments):
+            os.kill(os.getpid(), signal.SIGKILL)
+        return usual(*arguments, **more)
+
+    setattr(module, function, die)
+
+
+@pytest.mark.parametrize(
+    ("moment", "left"),
+    [
+        (("replace", "results/mine/*.json"), "results/mine/.*.tmp"),
+        (("unlink", "runs/*/checkpoints.json"), "runs/*/checkpoint-*"),
+    ],
+    ids=["a result half-written", "a finished run with checkpoints"],
+)
+def test_a_killed_command_leaves_nothing_behind_in_the_end(
+    moment: tuple[str, str], left: str, tmp_path: Path, content: dict[str, Any]
+) -> None:
+    del content["tables"]["mine"]["rows"]["MFW"], content["tables"]["mine"]["rows"]["short"]
+    (tmp_path / "mine.yaml").write_text(json.dumps({"tables": content["tables"]}))
+    command = ["reproduce", "mine", "--tables", str(tmp_path / "mine.yaml"), "--seeds", "1"]
+
+    def started(folder: str, before: Callable[[], None] | None = None) -> int | None:
+        places = ["--output", str(tmp_path / folder / "runs"), "--results", str(tmp_path / folder / "results")]
+        process = forked.start([*command, *places], tmp_path / "log", before)
+        process.join(60)
+        return process.exitcode
+
+    def listing(folder: str) -> list[Path]:
+        return sorted(path.relative_to(tmp_path / folder) for path in (tmp_path / folder).rglob("*"))
+
+    assert started("whole") == 0
+    assert started("killed", partial(die_before, *moment)) == -signal.SIGKILL
+    assert list((tmp_path / "killed").glob(left))
+    assert list((tmp_path / "killed").glob("runs/*/result.json"))
+    assert started("killed") == 0
+    assert listing("killed") == listing("whole")

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from procrustean import export, load_model
+from procrustean.engine.claims import MARKER, Claim
 from procrustean.errors import RunError
 from procrustean.exporting import export as exporting
 from procrustean.exporting import formats
@@ -29,18 +30,23 @@ def test_a_killed_export_does_not_hinder_the_next(run: Path, tmp_path: Path, mon
 
     monkeypatch.setattr(exporting, "model_card", card)
     (leftover := tmp_path / ".out.999999999.tmp").mkdir()
-    (leftover / "model.safetensors").write_bytes(b"half")
+    (leftover / "out").mkdir()
+    (leftover / "out/model.safetensors").write_bytes(b"half")
     (tmp_path / ".outer.1.tmp").mkdir()  # of another folder
     export(run, output=tmp_path / "out")
     draft = f".out.{os.getpid()}.tmp"
-    assert sorted(seen) == [draft, f"{draft}/model.safetensors", ".outer.1.tmp"]
+    assert sorted(seen) == [
+        draft,
+        f"{draft}/{MARKER}",
+        f"{draft}/out",
+        f"{draft}/out/model.safetensors",
+        ".outer.1.tmp",
+    ]
     assert sorted(path.name for path in tmp_path.iterdir()) == [".outer.1.tmp", "out"]
     assert load_model(tmp_path / "out", device="cpu").classes == ("red", "green", "blue")
 
 
 def test_an_export_that_goes_on_is_left_alone(run: Path, tmp_path: Path) -> None:
-    from procrustean.engine.claims import Claim
-
     (tmp_path / ".out.1.tmp").mkdir()
     claim = Claim(tmp_path / ".out.1.tmp")
     export(run, output=tmp_path / "out")

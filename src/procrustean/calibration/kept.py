@@ -9,7 +9,6 @@ from safetensors import SafetensorError
 from safetensors.numpy import load_file
 
 from ..data.imageset import ImageSet
-from ..engine.checkpoint import save_tensors
 from ..engine.evaluate import scored
 from ..engine.run_directory import RunDirectory
 from ..errors import DataError, RunError
@@ -104,4 +103,4 @@ def _save_scores(directory: RunDirectory, scores: Scores, labels: Labels) -> Non
     import torch
 
     tensors = {"scores": torch.from_numpy(scores).float(), "labels": torch.from_numpy(labels)}
-    save_tensors(directory.file(HELD_OUT_SCORES), tensors)
+    directory.save_weights(HELD_OUT_SCORES, tensors)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import http.client
-import os
 import ssl
 import time
 import urllib.error
@@ -14,6 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from procrustean.engine.claims import in_turn
 from procrustean.errors import DataError
 
 Say = Callable[[str], None]
@@ -193,24 +193,9 @@ def _require_secure(url: str) -> None:
 
 @contextmanager
 def one_process_at_a_time(folder: Path, say: Say) -> Iterator[None]:
-    """Runs started side by side must not write the same part; without locks the md5 check alone guards."""
-    try:
-        import fcntl
-    except ImportError:
+    """Runs started side by side must not write the same part."""
+    with in_turn(folder, lambda: say(f"waiting for another download into {folder}")):
         yield
-        return
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            say(f"waiting for another download into {folder}")
-            fcntl.flock(handle, fcntl.LOCK_EX)
-        except OSError:
-            say(f"{folder} cannot be locked; start no second download into it")
-        yield
-    finally:
-        os.close(handle)
 
 
 def _silent(line: str) -> None:

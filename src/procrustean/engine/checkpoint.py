@@ -17,22 +17,22 @@ from torch import Tensor
 
 from ..errors import CannotWrite, RunError
 from ..files.plain_json import parse_json
-from ..files.whole_files import OF_A_RUN, drop, replacing, write_atomically
+from ..files.whole_files import OF_A_RUN, Check, drop, is_half_written, no_check, replacing, write_atomically
+from .claims import MARKER
 
 MANIFEST = "checkpoints.json"
 PREVIOUS = "checkpoints.previous.json"
 FORMAT = 1
 KEPT = 2
 FILE = re.compile(r"checkpoint-(\d{6,})\.safetensors")
-TEMPORARY = re.compile(r"\..+\.\d+\.tmp")
 
 Entry = dict[str, Any]  # file, sha256, position
 
 
-def save_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
-    """Write a safetensors file atomically."""
+def save_tensors(path: Path, tensors: Mapping[str, Tensor], check: Check = no_check) -> None:
+    """Write a safetensors file atomically, if the check allows it in the end."""
     contiguous = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
-    with replacing(path) as temporary:
+    with replacing(path, check=check) as temporary:
         temporary.touch()
         usual = temporary.stat().st_mode
         save_file(contiguous, temporary)
@@ -40,10 +40,22 @@ def save_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
             temporary.chmod(usual)
 
 
-def save_checkpoint(folder: Path, number: int, tensors: Mapping[str, Tensor], position: Mapping[str, Any]) -> None:
-    """Save a checkpoint and drop all but the last two; the manifest, written last, makes it count."""
+def save_checkpoint(
+    folder: Path,
+    number: int,
+    tensors: Mapping[str, Tensor],
+    position: Mapping[str, Any],
+    check: Check = no_check,
+) -> None:
+    """Save a checkpoint and drop all but the last two; the manifest, written last, makes it count.
+
+    Args:
+        folder, number: the run's, and of the checkpoint.
+        tensors, position: what is saved.
+        check: raises an error if this process may not write in the folder any more; asked before each file.
+    """
     path = folder / f"checkpoint-{number:06d}.safetensors"
-    save_tensors(path, tensors)
+    save_tensors(path, tensors, check)
     try:
         entry = {"file": path.name, "sha256": _sha256(path), "position": dict(position)}
     except OSError as error:
@@ -51,8 +63,8 @@ def save_checkpoint(folder: Path, number: int, tensors: Mapping[str, Tensor], po
     before = kept_checkpoints(folder)
     entries = [*[e for e in before if e["file"] != path.name][-(KEPT - 1) :], entry]
     if before:
-        write_atomically(folder / PREVIOUS, _manifest(before))
-    write_atomically(folder / MANIFEST, _manifest(entries))
+        write_atomically(folder / PREVIOUS, _manifest(before), OF_A_RUN, check)
+    write_atomically(folder / MANIFEST, _manifest(entries), OF_A_RUN, check)
     kept = {e["file"] for e in entries}
     for old in folder.glob("checkpoint-*.safetensors"):
         if old.name not in kept:
@@ -86,15 +98,8 @@ def kept_checkpoints(folder: Path) -> list[Entry]:
 
 
 def is_leftover(path: Path) -> bool:
-    """Whether a file is one that was being written when the program was killed."""
-    return TEMPORARY.fullmatch(path.name) is not None
-
-
-def remove_leftovers(folder: Path) -> None:
-    """Drop half-written files of a run that was killed while saving."""
-    for path in folder.iterdir():
-        if is_leftover(path):
-            drop(path)
+    """Whether a file is one that was being written when the program was killed, or says that it was at work."""
+    return path.name == MARKER or is_half_written(path)
 
 
 def remove_checkpoints(folder: Path) -> None:

@@ -22,12 +22,12 @@ from ..config import RunConfig
 from ..data.sources import place_of
 from ..errors import CannotWrite, RunError
 from ..files.plain_json import parse_json
-from ..files.whole_files import OF_A_RUN, write_atomically
+from ..files.whole_files import OF_A_RUN, drop, remove_half_written, write_atomically
 from ..own_methods.files import file_method, short_identity
 from ..progress.console import command_text
 from ..runs.places import CONFIG_FILE, RESULT_FILE, no_run_at, resume_command
 from . import checkpoint
-from .claims import Claim
+from .claims import MARKER, Claim
 
 FORMAT = 1
 RECORDS = "records"  # the epochs so far, as bytes, among the tensors of a checkpoint
@@ -68,7 +68,7 @@ class RunDirectory:
             record["source_path"] = place
         try:
             directory._take(config)
-            write_atomically(directory.file(CONFIG_FILE), _json(record))
+            directory._write(CONFIG_FILE, _json(record))
         except BaseException:
             directory.release()
             raise
@@ -83,7 +83,7 @@ class RunDirectory:
             # What a kill left of the first file that is written does not stand in the way of a second attempt.
             if not all(map(checkpoint.is_leftover, self.path.iterdir())):
                 raise RunError(f"{self.path} exists and is not an empty folder; choose another --run-dir")
-            checkpoint.remove_leftovers(self.path)
+            remove_half_written(self.path)
         except OSError as error:
             raise CannotWrite(
                 f"cannot create the run directory {self.path} ({error.strerror}); choose another --run-dir"
@@ -126,8 +126,20 @@ class RunDirectory:
         return directory, config, record["identity"]
 
     def claim(self) -> None:
-        """Keep other processes from training this run until `release`, or until this process ends."""
-        self._claim = self._claim or Claim(self.path)
+        """Keep other processes from training this run until `release`, or until this process ends.
+
+        A finished run is not trained by any, and may be where nothing can be written.
+        """
+        if not self.finished:
+            self._claim = self._claim or Claim(self.path)
+
+    def _check(self) -> None:
+        """RunInUse if another process has taken over the run that this one has claimed."""
+        if self._claim is not None:
+            self._claim.check()
+
+    def _write(self, name: str, content: bytes) -> None:
+        write_atomically(self.file(name), content, OF_A_RUN, self._check)
 
     def release(self) -> None:
         if self._claim is not None:
@@ -143,7 +155,7 @@ class RunDirectory:
         """Keep where the images have moved, for whatever uses the run later; its settings and their hash stay."""
         record, place = self.read(CONFIG_FILE), place_of(source)
         if place is not None and place != record.get("source_path"):
-            write_atomically(self.file(CONFIG_FILE), _json({**record, "source_path": place}))
+            self._write(CONFIG_FILE, _json({**record, "source_path": place}))
 
     def refuse_reuse(self, config: RunConfig) -> None:
         """Say why an existing run directory cannot take this run."""
@@ -209,12 +221,13 @@ class RunDirectory:
             content = self._saved or b""
         if self._saved and not (path.exists() and path.read_bytes().startswith(content)):
             warnings.warn(f"{path} is missing or damaged; restored from the checkpoint", stacklevel=2)
-        write_atomically(path, content)
+        self._write(path.name, content)
         self._recorded = bytearray(content)
 
     def append(self, record: Mapping[str, Any]) -> None:
         """Add an epoch."""
         line = _json_line(record)
+        self._check()
         try:
             with open(self.file("epochs.jsonl"), "ab") as file:
                 file.write(line)
@@ -235,10 +248,10 @@ class RunDirectory:
     def save_checkpoint(self, tensors: Mapping[str, Tensor], position: Mapping[str, Any]) -> None:
         self._number += 1
         recorded = torch.from_numpy(np.frombuffer(bytes(self._recorded), np.uint8).copy())
-        checkpoint.save_checkpoint(self.path, self._number, {**tensors, RECORDS: recorded}, position)
+        checkpoint.save_checkpoint(self.path, self._number, {**tensors, RECORDS: recorded}, position, self._check)
 
     def load_checkpoint(self) -> tuple[dict[str, Tensor], dict[str, Any]] | None:
-        checkpoint.remove_leftovers(self.path)
+        remove_half_written(self.path)
         loaded = checkpoint.load_checkpoint(self.path)
         if loaded is None:
             return None
@@ -251,10 +264,10 @@ class RunDirectory:
         """Write numpy arrays as one compressed file."""
         content = io.BytesIO()
         np.savez_compressed(content, allow_pickle=False, **arrays)
-        write_atomically(self.file(name), content.getvalue())
+        self._write(name, content.getvalue())
 
     def save_weights(self, name: str, weights: Mapping[str, Tensor]) -> None:
-        checkpoint.save_tensors(self.file(name), weights)
+        checkpoint.save_tensors(self.file(name), weights, self._check)
 
     def load_weights(self, name: str) -> dict[str, Tensor]:
         """Tensors of a file of this run, or a RunError."""
@@ -266,11 +279,12 @@ class RunDirectory:
     def clear(self) -> None:
         """Remove what a finished run does not need; a kill right after its result was written has left it."""
         checkpoint.remove_checkpoints(self.path)
+        drop(self.file(MARKER))
 
     def finish(self, result: Mapping[str, Any]) -> None:
         """Write the result; from now on the run is complete and needs its checkpoints no more."""
-        write_atomically(self.file(RESULT_FILE), _json(result))
-        self.clear()
+        self._write(RESULT_FILE, _json(result))
+        checkpoint.remove_checkpoints(self.path)
 
 
 def spelt_as(existing: RunConfig, source_path: str | None, config: RunConfig) -> RunConfig:

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from ..engine.claims import Claim, RunInUse
-from ..errors import RunError
+from ..errors import CannotWrite, RunError
 from ..files.whole_files import sync
 
 
@@ -28,14 +28,16 @@ def new_folder(place: Path) -> Iterator[Path]:
         raise RunError(f"{place} exists and is not an empty folder; choose another --output")
     if target == Path.cwd():
         raise RunError(f"{place} is the current folder, which cannot be replaced; name a new folder by --output")
-    draft = made = target.with_name(f".{target.name}.{os.getpid()}.tmp")
+    place_of_draft = target.with_name(f".{target.name}.{os.getpid()}.tmp")
+    draft = made = place_of_draft / target.name  # beside the claim, which stays behind
     claim: Claim | None = None
     done = False
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         _remove_leftovers(target)
+        place_of_draft.mkdir()
+        claim = Claim(place_of_draft)
         draft.mkdir()
-        claim = Claim(draft)
         yield draft
         for path in (*draft.iterdir(), draft):
             sync(path)
@@ -48,10 +50,11 @@ def new_folder(place: Path) -> Iterator[Path]:
             "--output"
         ) from error
     finally:
-        if claim is not None:
-            claim.release()
         if not done:
             shutil.rmtree(made, ignore_errors=True)
+        shutil.rmtree(place_of_draft, ignore_errors=True)
+        if claim is not None:
+            claim.release()
 
 
 def _remove_leftovers(target: Path) -> None:
@@ -60,7 +63,7 @@ def _remove_leftovers(target: Path) -> None:
     for path in [path for path in target.parent.iterdir() if name.fullmatch(path.name)]:
         try:
             claim = Claim(path)
-        except (RunInUse, OSError):  # of a process that goes on, or gone by now
+        except (RunInUse, CannotWrite):  # of a process that goes on, or gone by now
             continue
         shutil.rmtree(path)
         claim.release()

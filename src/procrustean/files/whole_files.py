@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -16,16 +17,26 @@ from ..errors import CannotWrite
 #: What to do about a file of a run that cannot be written.
 OF_A_RUN = "what was saved before is intact. Make room or allow writing there, then go on with the run"
 
+#: Names of files that are being written: ours, and that under which safetensors writes before it renames.
+TEMPORARY = re.compile(r"\..+\.\d+\.tmp|\.tmp[0-9A-Za-z]{6}")
 
-def write_atomically(path: Path, content: bytes, advice: str = OF_A_RUN) -> None:
+Check = Callable[[], None]
+
+
+def no_check() -> None:
+    """Whoever writes may."""
+
+
+def write_atomically(path: Path, content: bytes, advice: str = OF_A_RUN, check: Check = no_check) -> None:
     """Replace a file as a whole: readers see the old one or the new one, also after a power cut.
 
     Args:
         path: of the file.
         content: all of it.
         advice: what to do where it cannot be written.
+        check: raises an error if the file must stay as it is after all; asked last.
     """
-    with replacing(path, advice) as temporary, open(temporary, "wb") as file:
+    with replacing(path, advice, check) as temporary, open(temporary, "wb") as file:
         file.write(content)
 
 
@@ -35,18 +46,20 @@ def write_json(path: Path, content: object, advice: str = OF_A_RUN) -> None:
 
 
 @contextmanager
-def replacing(path: Path, advice: str = OF_A_RUN) -> Iterator[Path]:
-    """A name to write to; then the file is synced, put in its place, and the folder synced."""
+def replacing(path: Path, advice: str = OF_A_RUN, check: Check = no_check) -> Iterator[Path]:
+    """A name to write to; then the file is synced, put in its place if the check allows it, and the folder synced."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
         yield temporary
         sync(temporary)
+        check()
         os.replace(temporary, path)
         sync(path.parent)
     except (OSError, SafetensorError) as error:
-        drop(temporary)
         reason = (error.strerror or error) if isinstance(error, OSError) else error
         raise CannotWrite(f"cannot write {path} ({reason}); {advice}") from error
+    finally:
+        drop(temporary)
 
 
 def sync(path: Path) -> None:
@@ -56,6 +69,18 @@ def sync(path: Path) -> None:
         os.fsync(handle)
     finally:
         os.close(handle)
+
+
+def is_half_written(path: Path) -> bool:
+    """Whether a file is one that was being written when the program was killed."""
+    return TEMPORARY.fullmatch(path.name) is not None
+
+
+def remove_half_written(folder: Path) -> None:
+    """Drop what killed programs have left in a folder that no other one is writing to."""
+    for path in folder.iterdir():
+        if is_half_written(path):
+            drop(path)
 
 
 def drop(path: Path) -> None:

@@ -10,9 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from ..config import RunConfig
+from ..engine.claims import in_turn
 from ..errors import ConfigError, RunError
 from ..files.plain_json import parse_json, read_object
-from ..files.whole_files import write_atomically, write_json
+from ..files.whole_files import remove_half_written, write_atomically, write_json
 from ..report.results import Result, load_result
 from ..runs.places import CONFIG_FILE, RESULT_FILE, is_damaged, is_result_file
 from .canonical import canonical, record_matches, unmeasured
@@ -151,12 +152,14 @@ class Store:
         result = load_result(directory)
         config = canonical(RunConfig.from_record(result.config, origin=str(directory)))
         path = self._beside_outdated(self.results / folder, config.slug, ".json")
-        there = self._put_there_by_another(config)
-        if there is None:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            record = {**result.record, "command": command}
-            write_atomically(path, (json.dumps(record, separators=(",", ":")) + "\n").encode())
-            there = Result(record, path.resolve())
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with in_turn(self.results):
+            remove_half_written(path.parent)
+            there = self._put_there_by_another(config)
+            if there is None:
+                record = {**result.record, "command": command}
+                write_atomically(path, (json.dumps(record, separators=(",", ":")) + "\n").encode())
+                there = Result(record, path.resolve())
         self._unkept.pop(config.hash, None)
         stored = self._remember(Stored(config, there))
         if config.hash in self._noted_failures():

@@ -11,6 +11,7 @@ import torch
 
 from ..config import RunConfig
 from ..engine.claims import RunInUse
+from ..engine.run_directory import RunDirectory
 from ..errors import CannotWrite, ConfigError, DataError, ImagesChanged
 from ..own_methods.errors import failure_text
 from ..progress.console import Reporter, RichReporter
@@ -89,7 +90,7 @@ def carry_out(
 
     def keep(config: RunConfig, directory: Path) -> None:
         run = by_hash[config.hash]
-        store.keep(directory, run.cells[0].table, command)
+        _keep(store, directory, run, command)
         progress.found(run, 1.0)  # also one that another process has trained meanwhile
 
     def give_up(config: RunConfig, error: Exception) -> None:
@@ -127,7 +128,7 @@ def carry_out(
     for run, outcome in zip(runs, outcomes, strict=True):
         if outcome.elsewhere and (outcome.path / RESULT_FILE).exists():
             # The other process has come to the end of it since.
-            store.keep(outcome.path, run.cells[0].table, command)
+            _keep(store, outcome.path, run, command)
         elif outcome.elsewhere:
             elsewhere.append(run.name)
         elif outcome.error is not None and run.name not in errors:  # a result that cannot be read
@@ -146,8 +147,14 @@ def carry_out(
 
 def _keep_finished(plan: Plan, store: Store, command: str, reporter: Reporter) -> None:
     """Results of runs that ended just before a kill, or that another command has trained."""
-    tables = {run.config.hash: run.cells[0].table for run in plan.runs}
+    runs = {run.config.hash: run for run in plan.runs}
     for hash_, directory in store.unkept().items():
-        if hash_ in tables:
-            store.keep(directory, tables[hash_], command)
+        if hash_ in runs:
+            _keep(store, directory, runs[hash_], command)
             reporter.say(f"kept the result of {directory}")
+
+
+def _keep(store: Store, directory: Path, run: PlannedRun, command: str) -> None:
+    """Keep the result of a finished run, whose process may have been killed before it had cleared up."""
+    RunDirectory(directory).clear()
+    store.keep(directory, run.cells[0].table, command)

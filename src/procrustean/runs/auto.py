@@ -17,14 +17,14 @@ from ..api import STOPPED_AMONG_MANY, Stopped, load_run, run_directory_of
 from ..config import RunConfig
 from ..data.imageset import Splits
 from ..data.sources import place_of
-from ..engine.checkpoint import is_leftover, remove_leftovers
+from ..engine.checkpoint import is_leftover
 from ..engine.claims import Claim
 from ..engine.run_directory import RunDirectory, spelt_as
 from ..engine.stopping import stop_on_signal
 from ..engine.training import Interrupted
 from ..errors import ConfigError, Diverged, RunError
 from ..files.plain_json import FORMAT
-from ..files.whole_files import write_json
+from ..files.whole_files import remove_half_written, write_json
 from ..linting import lint
 from ..progress.console import Reporter, held_out_text
 from ..progress.tracking import Tool
@@ -166,7 +166,7 @@ def _begin(folder: Path, asked: RunConfig, config: RunConfig) -> None:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise RunError(f"cannot create the folder {folder} ({error.strerror}); choose another --run-dir") from error
-    remove_leftovers(folder)
+    remove_half_written(folder)
     record = {"format": FORMAT, "asked": asked.to_json(), "config": config.to_json(), "chosen": None}
     record["source_path"] = place_of(asked.source)
     write_json(folder / COMPARISON, record)

@@ -227,7 +227,6 @@ def test_a_target_that_cannot_be_written(server, tmp_path):
 
 
 def test_two_downloads_at_once_share_one_transfer(server, tmp_path):
-    pytest.importorskip("fcntl")
     target, lines = tmp_path / "file.bin", []
     threads = [
         threading.Thread(target=fetch, args=(server, target, "plain"), kwargs={"say": lines.append}) for _ in range(3)
