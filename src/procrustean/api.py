@@ -14,6 +14,7 @@ from .advice.planning import Plan, load_images, planned
 from .config import ADVISED, AUTO, RunConfig
 from .data.imageset import Splits
 from .data.sources import load_source
+from .engine.ranks import refuse_several_ranks
 from .engine.record import OF_THE_METHOD, identity_of
 from .engine.run_directory import RunDirectory
 from .engine.stages import reshape_for
@@ -70,6 +71,7 @@ def fit(
 
     >>> run = fit("digits", imbalance="step", rho=20, method="mfw", epochs=1)  # doctest: +SKIP
     """
+    refuse_several_ranks()
     reporter = reporter or SilentReporter()
     splits = source if isinstance(source, Splits) else None
     if isinstance(source, RunConfig):
@@ -130,6 +132,7 @@ def resume(
         reporter: where progress goes; silent by default.
         log: tool that is handed the numbers of every epoch.
     """
+    refuse_several_ranks()
     reporter = reporter or SilentReporter()
     if log is not None:
         imported(log)

@@ -18,6 +18,7 @@ import forked
 from procrustean.api import Stopped, evaluate, fit, resume
 from procrustean.cli import main
 from procrustean.data.imageset import Splits
+from procrustean.engine import stopping
 from procrustean.engine.run_directory import RunDirectory
 from procrustean.errors import ProcrusteanError, RunError
 from procrustean.progress.console import SilentReporter
@@ -414,11 +415,14 @@ class Signalling(SilentReporter):
                 signal.raise_signal(number)
 
 
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGUSR1, 138)])
+CODES = {"SIGINT": 130, "SIGTERM": 143, "SIGHUP": 129, "SIGUSR1": 138, "SIGUSR2": 140, "SIGXCPU": 152}
+
+
+@pytest.mark.parametrize(("number", "code"), [(getattr(signal, name), code) for name, code in CODES.items()], ids=CODES)
 def test_a_signal_saves_and_says_how_to_go_on(
     number: int, code: int, splits: Splits, tiny: dict[str, Any], whole: Path, tmp_path: Path, same_run: Same
 ) -> None:
-    handlers = {n: signal.getsignal(n) for n in (signal.SIGINT, signal.SIGTERM)}
+    handlers = {n: signal.getsignal(n) for n in stopping.SIGNALS}
     reporter = Signalling(number)
     with pytest.raises(Stopped, match="stopped and saved; go on with: procrustean resume") as raised:
         fit(splits, **tiny, run_dir=tmp_path / "run", reporter=reporter)
@@ -426,6 +430,24 @@ def test_a_signal_saves_and_says_how_to_go_on(
     assert any("saving, then stopping" in text for text in reporter.said)
     assert {n: signal.getsignal(n) for n in handlers} == handlers
     same_run(resume(tmp_path / "run", splits=splits).path, whole)
+
+
+def test_a_limit_of_processor_time_that_is_told_of_again_and_again_ends_nothing_at_once(
+    splits: Splits, tiny: dict[str, Any], whole: Path, tmp_path: Path, same_run: Same
+) -> None:
+    with pytest.raises(Stopped):
+        fit(splits, **tiny, run_dir=tmp_path / "run", reporter=Signalling(*[signal.SIGXCPU] * 3))
+    same_run(resume(tmp_path / "run", splits=splits).path, whole)
+
+
+def test_a_closed_terminal_does_not_stop_what_nohup_has_started(
+    splits: Splits, tiny: dict[str, Any], whole: Path, tmp_path: Path, same_run: Same
+) -> None:
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        same_run(fit(splits, **tiny, run_dir=tmp_path / "run", reporter=Signalling(signal.SIGHUP)).path, whole)
+    finally:
+        signal.signal(signal.SIGHUP, before)
 
 
 def test_a_second_signal_stops_at_once(

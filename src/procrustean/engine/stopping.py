@@ -8,7 +8,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from types import FrameType
 
-SIGNALS = (signal.SIGINT, signal.SIGTERM) + ((signal.SIGUSR1,) if hasattr(signal, "SIGUSR1") else ())
+#: By hand, by the system, when a terminal is closed, by schedulers before a time limit. Windows has only the first two.
+NAMES = ("SIGINT", "SIGTERM", "SIGHUP", "SIGUSR1", "SIGUSR2", "SIGXCPU")
+SIGNALS = tuple(getattr(signal, name) for name in NAMES if hasattr(signal, name))
 
 
 class StopRequest:
@@ -31,8 +33,8 @@ def stop_on_signal(say: Callable[[str], None]) -> Iterator[StopRequest]:
     """Within it, the first signal sets the request instead of killing the program.
 
     From then on signals have the effect they had before: by default a second SIGTERM or SIGUSR1 ends the program in
-    the kernel, whatever it is doing, and a second SIGINT raises KeyboardInterrupt. Outside the main thread it does
-    nothing.
+    the kernel, whatever it is doing, and a second SIGINT raises KeyboardInterrupt. SIGXCPU is ignored then, since the
+    kernel repeats it every second beyond the limit. Outside the main thread it does nothing.
     """
     request = StopRequest()
     if threading.current_thread() is not threading.main_thread():
@@ -42,6 +44,8 @@ def stop_on_signal(say: Callable[[str], None]) -> Iterator[StopRequest]:
     def handler(number: int, frame: FrameType | None) -> None:
         request.signal = number
         restore()
+        if hasattr(signal, "SIGXCPU"):
+            signal.signal(signal.SIGXCPU, signal.SIG_IGN)
         # The reader of our messages may have got the signal too and be gone (`2>&1 | tee log`), or be in the middle of
         # a message; saving matters more.
         with suppress(OSError, RuntimeError, ValueError):
@@ -51,8 +55,13 @@ def stop_on_signal(say: Callable[[str], None]) -> Iterator[StopRequest]:
         for number, old in before.items():
             signal.signal(number, signal.SIG_DFL if old is None else old)
 
-    before = {number: signal.signal(number, handler) for number in SIGNALS}
+    before = {number: signal.signal(number, handler) for number in SIGNALS if not _is_kept_off(number)}
     try:
         yield request
     finally:
         restore()
+
+
+def _is_kept_off(number: int) -> bool:
+    """Whether it says that the terminal is closed, which programs started by `nohup` ignore."""
+    return number == getattr(signal, "SIGHUP", None) and signal.getsignal(number) is signal.SIG_IGN

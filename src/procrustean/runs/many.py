@@ -15,6 +15,7 @@ from ..config import RunConfig
 from ..data.imageset import Splits
 from ..engine.claims import RunInUse
 from ..engine.fleet import Member, memory_allows, run_fleet
+from ..engine.ranks import refuse_several_ranks
 from ..engine.run_directory import RunDirectory
 from ..engine.stopping import stop_on_signal
 from ..engine.training import Interrupted
@@ -83,6 +84,7 @@ def fit_many(
         log: tool that is handed the numbers of every epoch of each run.
         show: the images whose accuracy is shown in progress; "held_out" while the runs are compared by them.
     """
+    refuse_several_ranks()
     reporter = reporter or SilentReporter()
     if width is not None and width < 1:
         raise ConfigError(f"width = {width} received; at least one run has to run at a time")

@@ -25,6 +25,7 @@ from typing import Any
 from ..api import STOPPED_AMONG_MANY, Stopped
 from ..config import RunConfig
 from ..engine.claims import RunInUse
+from ..engine.ranks import refuse_several_ranks
 from ..engine.stopping import stop_on_signal
 from ..errors import ConfigError, RunError
 from ..own_methods.errors import failure_text
@@ -52,6 +53,7 @@ def fit_in_processes(
         reporter: where progress goes; silent by default.
         log: tool that is handed the numbers of every epoch of each run.
     """
+    refuse_several_ranks()
     if processes < 1:
         raise ConfigError(f"processes = {processes} received; at least one is needed")
     if log is not None:
