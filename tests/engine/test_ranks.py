@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,12 +14,16 @@ from procrustean.config import RunConfig
 from procrustean.errors import RunError
 from procrustean.runs.many import fit_many
 from procrustean.runs.processes import fit_in_processes
+from procrustean.tuning.tune import tune
 
 CALLS: dict[str, Callable[[RunConfig], object]] = {
     "fit": fit,
     "resume": lambda config: resume(config.run_dir or ""),
     "fit_many": lambda config: fit_many([config]),
     "fit_in_processes": lambda config: fit_in_processes([config], processes=1),
+    "tune": lambda config: tune(
+        replace(config, method="focal", hold_out=2), {"gamma": [1.0]}, Path(config.run_dir or "")
+    ),
 }
 
 

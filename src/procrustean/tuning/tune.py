@@ -15,6 +15,7 @@ from typing import Any
 from ..advice.planning import planned
 from ..api import run_directory_of
 from ..config import RunConfig
+from ..engine.ranks import refuse_several_ranks
 from ..engine.run_directory import RunDirectory
 from ..errors import ConfigError, Diverged, RunError
 from ..own_methods.errors import failure_text
@@ -93,6 +94,7 @@ def tune(
         clock: seconds of a clock that never goes back.
         began: time of the clock from which the minutes of the budget count; now, if nothing is said.
     """
+    refuse_several_ranks()
     budget, reporter = budget or Budget(), reporter or SilentReporter()
     _check(budget)
     box = TimeBox(budget.minutes, clock, began)
