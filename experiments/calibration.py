@@ -28,8 +28,7 @@ from procrustean.api import load_run
 from procrustean.calibration.kept import held_out_scores
 from procrustean.calibration.scaling import Calibration, Labels, Scores, calibrate, log_loss
 from procrustean.engine.run_directory import RunDirectory
-from procrustean.losses.ldam import scale_of_scores
-from procrustean.losses.vector_scaling import shifts_scores
+from procrustean.losses.stated import scale_of_scores, shifts_scores
 
 METHODS: tuple[dict[str, Any], ...] = (
     {"method": "erm"},
