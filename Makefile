@@ -33,10 +33,11 @@ faults: .venv/installed-dev ## kill, damage and fuzz by the hundred (six to twen
 audit: .venv/installed-dev ## ask for known vulnerabilities of the pinned dependencies; needs a network
 	$(BIN)/python tools/audit.py
 
-lint: .venv/installed-dev ## ruff and mypy
+lint: .venv/installed-dev ## ruff, mypy and the order of the rooms
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
+	$(BIN)/lint-imports --no-logo
 
 format: .venv/installed-dev ## let ruff mend what it can
 	$(BIN)/ruff check --fix

@@ -12,8 +12,8 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DataLoader, Dataset
 
 from procrustean import MFW, class_counts
+from procrustean.balance import ClassBalancedSampler
 from procrustean.nets import build_net
-from procrustean.samplers import ClassBalancedSampler
 
 
 class Stripes(Dataset):  # noise with a bright stripe whose place is the class

@@ -10,7 +10,7 @@ from datasets import ClassLabel, Dataset  # in the clone: pip install -c constra
 from transformers import TrainingArguments, ViTConfig, ViTForImageClassification  # -e '.[tables,transformers]'
 
 from procrustean import DRW, MFW, class_counts, data
-from procrustean.transformers import MFWTrainer
+from procrustean.balance import MFWTrainer
 
 parser = argparse.ArgumentParser()
 parser.add_argument("--epochs", type=int, default=30)
@@ -46,7 +46,7 @@ trainer = MFWTrainer(
     eval_dataset=test,
     compute_metrics=balanced_accuracy,
     mfw=MFW(counts),
-    layer="vit.layers.1",  # the end of the first third: procrustean.layers.suggest says so
+    layer="vit.layers.1",  # the end of the first third: procrustean.balance.layers.suggest says so
     drw=DRW(counts, args.epochs),
 )  # fmt: skip
 trainer.train()

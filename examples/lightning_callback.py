@@ -12,7 +12,7 @@ from torch.nn import functional as F
 from torch.utils.data import DataLoader, TensorDataset
 
 from procrustean import DRW, MFW, class_counts, data
-from procrustean.lightning import MFWCallback
+from procrustean.balance import MFWCallback
 from procrustean.nets import build_net
 
 parser = argparse.ArgumentParser()

@@ -11,7 +11,7 @@ from torch.nn import functional as F
 from torch.utils.data import DataLoader, TensorDataset
 
 from procrustean import DRW, MFW, class_counts, data
-from procrustean.layers import suggest
+from procrustean.balance import suggest
 
 parser = argparse.ArgumentParser()
 parser.add_argument("--epochs", type=int, default=30)

@@ -10,7 +10,7 @@ from torch.nn import functional as F
 from torch.utils.data import DataLoader, TensorDataset
 
 from procrustean import DRW, MFW, class_counts, data, recalibrate
-from procrustean.layers import suggest
+from procrustean.balance import suggest
 
 try:
     import timm  # in the clone: pip install -c constraints.txt -e '.[nets]'

@@ -24,11 +24,11 @@ import numpy.typing as npt
 import torch
 
 from procrustean import __version__, fit
-from procrustean.api import load_run
-from procrustean.calibration.kept import held_out_scores
-from procrustean.calibration.scaling import Calibration, Labels, Scores, calibrate, log_loss
-from procrustean.engine.run_directory import RunDirectory
-from procrustean.losses.stated import scale_of_scores, shifts_scores
+from procrustean.balance.losses.properties import scale_of_scores, shifts_scores
+from procrustean.engine.calibration.scaling import Calibration, Labels, Scores, calibrate, log_loss
+from procrustean.engine.calibration.stored_calibration import held_out_scores
+from procrustean.records.run_directory import RunDirectory
+from procrustean.runs import load_run
 
 METHODS: tuple[dict[str, Any], ...] = (
     {"method": "erm"},

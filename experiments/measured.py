@@ -13,12 +13,13 @@ from pathlib import Path
 
 import tyro
 
-from procrustean.progress.streams import notify
-from procrustean.report.result_file import load_result
-from procrustean.report.results import Group, group_results
-from procrustean.reproduce.advice import Ranking, rankings
-from procrustean.reproduce.reading import paper_definitions
-from procrustean.reproduce.store import Store
+from procrustean.base.streams import notify
+from procrustean.paper.result_store import Store
+from procrustean.paper.table_files import paper_definitions
+from procrustean.paper.which_method_page import Ranking, rankings
+from procrustean.records import group_results
+from procrustean.records.groups import Group
+from procrustean.records.result_file import load_result
 
 PROJECT = Path(__file__).resolve().parents[1]
 #: What docs/which-method.md calls the data in its headings, as people call them.

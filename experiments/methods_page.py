@@ -17,20 +17,26 @@ from typing import Any, Literal
 
 import tyro
 
-from procrustean.config import RunConfig
-from procrustean.engine.stages import stage_epochs
-from procrustean.errors import ConfigError
-from procrustean.files.plain_yaml import read_yaml
-from procrustean.method_labels import shown_label
+from procrustean.balance import Problem
+from procrustean.base import ConfigError
+from procrustean.base.statistics import (
+    Statistic,
+)
+from procrustean.base.yaml_files import read_yaml
+from procrustean.engine.stage_order import stage_epochs
 from procrustean.methods import make_method
+from procrustean.methods.labels import shown_label
+from procrustean.paper import paper_number
+from procrustean.paper.canonical_settings import canonical
+from procrustean.paper.result_store import Store
+from procrustean.records import RunConfig
+from procrustean.records.groups import (
+    Result,
+    summarise,
+)
 from procrustean.report.marked_page import placed
-from procrustean.report.results import Result, Statistic, summarise
-from procrustean.reproduce.canonical import canonical
-from procrustean.reproduce.paper import paper_number
-from procrustean.reproduce.store import Store
-from procrustean.runs.grids import expand
+from procrustean.runs import expand
 from procrustean.runs.preparing import recipe_of
-from procrustean.types import Problem
 
 PROJECT = Path(__file__).resolve().parents[1]
 BEGIN, END = "<!-- methods: begin -->", "<!-- methods: end -->"

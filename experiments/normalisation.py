@@ -23,21 +23,17 @@ from typing import Any
 import tyro
 from safetensors.torch import load_file
 
-from procrustean.api import load_run
+from procrustean.balance.batch_statistics import batch_norms
+from procrustean.base import ProcrusteanError, make_reporter
 from procrustean.cli.config_file import read_yaml
-from procrustean.config import RunConfig
-from procrustean.data.imageset import Splits
-from procrustean.data.sources import load_source
-from procrustean.engine.checkpoint import write_atomically
+from procrustean.data import Splits, load_source
 from procrustean.engine.evaluate import evaluate_net
 from procrustean.engine.recalibration import recompute_statistics, statistics_change
-from procrustean.engine.run_directory import RunDirectory
-from procrustean.errors import ProcrusteanError
-from procrustean.nets.classifier import Classifier
-from procrustean.normalisation import batch_norms
-from procrustean.progress.console import make_reporter
-from procrustean.runs.grids import expand
-from procrustean.runs.many import fit_many
+from procrustean.nets import Classifier
+from procrustean.records import RunConfig
+from procrustean.records.checkpoint import write_atomically
+from procrustean.records.run_directory import RunDirectory
+from procrustean.runs import expand, fit_many, load_run
 
 HERE = Path(__file__).parent
 WEIGHTS = ("last", "ema", "swa")

@@ -15,10 +15,10 @@ from typing import Any
 
 import tyro
 
-from procrustean.files.plain_yaml import read_yaml
-from procrustean.method_labels import shown_label
+from procrustean.base.yaml_files import read_yaml
+from procrustean.methods.labels import shown_label
 from procrustean.report.marked_page import placed
-from procrustean.runs.grids import expand
+from procrustean.runs import expand
 
 PROJECT = Path(__file__).resolve().parents[1]
 STUDY = PROJECT / "experiments" / "normalisation.yaml"

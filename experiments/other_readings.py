@@ -20,11 +20,13 @@ import numpy as np
 import numpy.typing as npt
 import tyro
 
-from procrustean.api import fit, resume
-from procrustean.data.plan import Arrays, EpochPlanner
-from procrustean.errors import ProcrusteanError
-from procrustean.progress.console import Reporter, make_reporter
-from procrustean.weights import deferred
+from procrustean.balance import deferred
+from procrustean.base import ProcrusteanError, make_reporter
+from procrustean.base.console import Reporter
+from procrustean.data import EpochPlanner
+from procrustean.data.epoch_plan import Arrays
+from procrustean.runs import fit
+from procrustean.runs.train_api import resume
 
 Reading = Literal["first-images", "drw-from-160", "no-last-batch"]
 EVERY: tuple[Reading, ...] = get_args(Reading)
@@ -72,7 +74,7 @@ CHANGES: dict[Reading, tuple[str, Any]] = {
     "first-images": ("procrustean.data.imbalance.select", first_images),
     # The epoch of the LDAM-DRW code, whose trainings have 200.
     "drw-from-160": ("procrustean.methods.mfw.deferred", partial(deferred, start=160 / 300)),
-    "no-last-batch": ("procrustean.engine.stage.EpochPlanner", NoLastBatch),
+    "no-last-batch": ("procrustean.engine.stage_training.EpochPlanner", NoLastBatch),
 }
 #: With PyTorch's kernels in the same run, since either might matter, and neither did.
 SETTINGS: dict[Reading, dict[str, Any]] = {"no-last-batch": {"kernels": "off"}}

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 import torch
 
-from procrustean.bench.data import CASES, Case, ReadyBatch, bench_data, synthetic_images
 from procrustean.cli import main
-from procrustean.data.imageset import ImageSet
+from procrustean.cli.bench_tmp.data import CASES, Case, ReadyBatch, bench_data, synthetic_images
+from procrustean.data import ImageSet
 from procrustean.engine.device import place
 
 TINY = Case("small", 48, 12, 8, 5, 8, "pad_crop_flip")

@@ -12,12 +12,12 @@ import numpy as np
 import pytest
 import torch
 
-from procrustean.advice.cost import multiply_adds
-from procrustean.bench import method_costs, speed, whole_runs
-from procrustean.bench.peer import PerImageDataset, measure_peer
 from procrustean.cli import main
-from procrustean.data.imageset import ImageSet, Splits
-from procrustean.nets import NETS
+from procrustean.cli.bench_tmp import method_costs, speed, whole_runs
+from procrustean.cli.bench_tmp.peer import PerImageDataset, measure_peer
+from procrustean.data import ImageSet, Splits
+from procrustean.nets.build import NETS
+from procrustean.runs.advice.cost import multiply_adds
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from procrustean import fit
-from procrustean.report.html_page import write_report
+from procrustean.report import write_report
 
 if TYPE_CHECKING:
     from selenium.webdriver import Chrome

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from procrustean.metrics import metrics_from_confusion
-from procrustean.report.html_page import write_report
+from procrustean.balance.metrics import metrics_from_confusion
+from procrustean.report import write_report
 
 if TYPE_CHECKING:
     from .conftest import Browser

@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from procrustean import fit
-from procrustean.report.formats import to_csv, to_latex
-from procrustean.report.html_page import write_report
-from procrustean.report.results import group_results, load_result
-from procrustean.report.tables import comparison
+from procrustean.base.table_formats import to_csv, to_latex
+from procrustean.records import group_results, load_result
+from procrustean.report import comparison, write_report
 
 if TYPE_CHECKING:
     from .conftest import Browser

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from procrustean.balance.metrics import metrics_from_totals
 from procrustean.cli.adjust import adjustment_table
-from procrustean.metrics import metrics_from_totals
 
 Call = Callable[..., Any]
 Files = Callable[[Path], dict[str, bytes]]

@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 from rich.cells import cell_len
 
-from procrustean import api
-from procrustean.engine.claims import Claim
+from procrustean.base import Claim
 from procrustean.methods import METHODS
+from procrustean.runs import train_api as api
 
 Call = Callable[..., Any]
 Files = Callable[[Path], dict[str, bytes]]
@@ -301,7 +301,7 @@ def test_a_command_that_saves_nothing_and_is_stopped(call: Call, monkeypatch: py
     def stopped(*arguments: Any, **more: Any) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("procrustean.inspecting.inspect.inspect_source", stopped)
+    monkeypatch.setattr("procrustean.runs.inspect.text_of_source.inspect_source", stopped)
     answer = call("inspect", "digits")
     assert (answer.code, answer.out, answer.err) == (130, "", "procrustean: stopped at once\n")
 

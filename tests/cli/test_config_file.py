@@ -10,8 +10,9 @@ import pytest
 import yaml
 
 from procrustean.cli.commands import parse
-from procrustean.config import RunConfig
-from procrustean.methods import METHODS, option_defaults
+from procrustean.methods import METHODS
+from procrustean.methods.make import option_defaults
+from procrustean.records import RunConfig
 
 Call = Callable[..., Any]
 
@@ -173,7 +174,7 @@ WRONG: dict[str, tuple[str, str]] = {
     ),
     "not YAML": ("source: [digits", r"is not valid YAML"),
     "an object": ("source: !!python/object/apply:os.system ['touch touched']", r"is not valid YAML .*python/object"),
-    "another object": ("!!python/object:procrustean.config.RunConfig {source: digits}", r"is not valid YAML"),
+    "another object": ("!!python/object:procrustean.records.config.RunConfig {source: digits}", r"is not valid YAML"),
     "natural with a ratio": ("source: digits\nrho: 3", r"rho = 3\.0 received with imbalance 'natural'"),
     "a ratio is missing": ("source: digits\nimbalance: step", r"imbalance 'step' needs its ratio"),
 }

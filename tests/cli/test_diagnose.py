@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 from matplotlib.figure import Figure
 
+from procrustean.base import streams
 from procrustean.cli import main
 from procrustean.cli.figures import Figures
-from procrustean.diagnose.figures import FIGURES, canvas
-from procrustean.progress import streams
+from procrustean.report.figures import FIGURES, canvas
 
 TINY = ("--net", "small", "--epochs", "4", "--batch-size", "16", "--device", "cpu", "--precision", "fp32", "--quiet")
 

@@ -94,7 +94,7 @@ def test_help_loads_nothing_heavy(command: str, answers: dict[str, Any]) -> None
 def test_every_setting_of_a_run_has_a_flag_with_an_explanation(answers: dict[str, Any]) -> None:
     from dataclasses import fields
 
-    from procrustean.config import RunConfig
+    from procrustean.records import RunConfig
 
     text = answers["train"][1]
     for field in fields(RunConfig):

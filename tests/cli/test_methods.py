@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from procrustean.cli.reflow import reflow
-from procrustean.methods import METHODS, factory
+from procrustean.methods import METHODS
+from procrustean.methods.make import factory
 
 Call = Callable[..., Any]
 WIDTHS = (40, 80, 100, 140)

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
+from procrustean.base import RunError
 from procrustean.cli.outcome import finished_runs, runs_of
-from procrustean.errors import RunError
-from procrustean.report.result_file import load_result
+from procrustean.records.result_file import load_result
 
 FINISHED = Path(__file__).parents[1] / "fixtures/format-1/finished"
 

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from procrustean.base import RunError
 from procrustean.cli.outputs import check_folder, check_metrics_output, check_output, write_table
-from procrustean.errors import RunError
 
 
 @pytest.mark.parametrize("name", ["image.png", "result.json", "notes", "run.yaml"])

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 import yaml
 
-from procrustean.config import RunConfig
-from procrustean.nets import NETS
-from procrustean.recipes import RECIPES
+from procrustean.data import RECIPES
+from procrustean.nets.build import NETS
+from procrustean.records import RunConfig
 
 from .conftest import Call
 

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 import yaml
 
-from procrustean.engine.claims import Claim
+from procrustean.base import Claim
 from procrustean.runs.time_box import TimeBox
 
 Call = Callable[..., Any]

@@ -13,10 +13,10 @@ import pytest
 import yaml
 
 from procrustean import RunConfig
-from procrustean.engine.claims import Claim
-from procrustean.progress.console import SilentReporter
-from procrustean.tuning.tune import Budget
-from procrustean.tuning.tune import tune as run_tune
+from procrustean.base import Claim
+from procrustean.base.console import SilentReporter
+from procrustean.runs import Budget
+from procrustean.runs import tune as run_tune
 
 Call = Callable[..., Any]
 TINY = ("--net", "small", "--epochs", "2", "--batch-size", "16", "--device", "cpu", "--precision", "fp32")
@@ -288,8 +288,8 @@ def test_fewer_final_seeds_drop_none_that_was_trained(seeds: int, tune: Call) ->
 
 
 def test_whose_the_final_runs_are_is_known_before_they_are_trained(tune: Call, monkeypatch: pytest.MonkeyPatch) -> None:
-    from procrustean.runs.many import fit_many
-    from procrustean.tuning import tune as module
+    from procrustean.runs import fit_many
+    from procrustean.runs.tuning import search as module
 
     def killed(configs: Any, **settings: Any) -> Any:
         if configs[0].hold_out:
@@ -472,9 +472,10 @@ def test_a_candidate_that_diverges_is_passed_over(tune: Call) -> None:
 def test_a_training_on_all_images_that_diverges_is_told_from_one_that_is_not_finished(
     tune: Call, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from procrustean.errors import Diverged
-    from procrustean.runs.many import Outcome, fit_many
-    from procrustean.tuning import tune as module
+    from procrustean.base.errors import Diverged
+    from procrustean.runs import fit_many
+    from procrustean.runs.many_runs import Outcome
+    from procrustean.runs.tuning import search as module
 
     def diverging(configs: Any, **settings: Any) -> Any:
         if configs[0].hold_out:

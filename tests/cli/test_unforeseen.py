@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
+from procrustean.base import RunError
 from procrustean.cli.methods import Methods
-from procrustean.errors import RunError
 
 Call = Callable[..., Any]
 

@@ -12,7 +12,7 @@ import pytest
 
 from procrustean.cli.train import Train
 from procrustean.cli.tune import Tune
-from procrustean.config import ALSO_CALLED
+from procrustean.records.config import ALSO_CALLED
 
 Call = Callable[..., Any]
 Files = Callable[[Path], dict[str, bytes]]
@@ -226,7 +226,7 @@ def test_debug_shows_where_an_error_arose(npz: Path, call: Call) -> None:
         answer = call(*arguments)
         assert answer.code == 2
         assert "Traceback" in answer.err
-        assert "methods/__init__.py" in answer.err
+        assert "methods/make.py" in answer.err
 
 
 # Sources

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from procrustean.api import FinishedRun, fit
+from procrustean.runs import fit
+from procrustean.runs.train_api import FinishedRun
 
 SETTINGS: dict[str, Any] = {
     "classes": ("0", "1", "2", "3"), "imbalance": "step", "rho": 10, "epochs": 4, "batch_size": 64,

@@ -23,7 +23,7 @@ def add_example(package: Path) -> None:
     (code,) = (block.code for block in blocks(text, PAGE.name) if block.text == "my_methods.py")
     (line,) = LINE.findall(text)
     (package / "methods" / "label_smoothing.py").write_text(code)
-    table = package / "method_table.py"
+    table = package / "methods/table.py"
     table.write_text(table.read_text().removesuffix("}\n") + f"{line}\n}}\n")
 
 
@@ -31,7 +31,7 @@ def test_the_documented_method_passes_as_a_file_and_a_line_of_the_package(tmp_pa
     package = tmp_path / "procrustean"
     shutil.copytree(Path(procrustean.__file__).parent, package, ignore=shutil.ignore_patterns("__pycache__"))
     add_example(package)
-    tests = ["tests/contract/test_methods.py", "tests/unit/test_publications.py"]
+    tests = ["tests/contract/test_methods.py", "tests/data/test_publications.py"]
     first = f"{tests[0]}::TestTable::test_files_say_what_they_are[label_smoothing]"  # an error where there is none
     which = ["-k", "(label_smoothing or who_has_published) and not one_graph"]
     done = subprocess.run(

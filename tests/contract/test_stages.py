@@ -12,12 +12,12 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from procrustean import api
-from procrustean.api import Stopped, evaluate, fit, load_run, resume
-from procrustean.engine.run_directory import RunDirectory
-from procrustean.methods import METHODS, make_method
-from procrustean.methods.base import Method
-from procrustean.types import Problem
+from procrustean.balance import Problem
+from procrustean.methods import METHODS, Method, make_method
+from procrustean.records.run_directory import RunDirectory
+from procrustean.runs import evaluate, fit, load_run
+from procrustean.runs import train_api as api
+from procrustean.runs.train_api import Stopped, resume
 
 from .conftest import SETTINGS
 

@@ -11,13 +11,14 @@ import torch
 from torch import Tensor
 
 from procrustean import adjust, export, load_model
-from procrustean.api import FinishedRun, evaluate, fit, load_run
-from procrustean.calibration.kept import scores_of
-from procrustean.errors import ConfigError
-from procrustean.losses import Loss
-from procrustean.losses.stated import scale_of_scores, shifts_scores
+from procrustean.balance import Loss
+from procrustean.balance.losses.properties import scale_of_scores, shifts_scores
+from procrustean.base import ConfigError
+from procrustean.deploy.adjusted_scores import GRID
+from procrustean.engine.calibration.stored_calibration import scores_of
 from procrustean.methods import METHODS, make_method
-from procrustean.posthoc import GRID
+from procrustean.runs import evaluate, fit, load_run
+from procrustean.runs.train_api import FinishedRun
 
 from .test_methods import LABELS, PROBLEM, case_name, cases
 
@@ -27,10 +28,10 @@ COSINES = '''
 
 import torch.nn.functional as F
 
-from procrustean.losses import Loss
-from procrustean.methods.base import Method, Stage
+from procrustean.balance import Loss
+from procrustean.methods import Method, Stage
 from procrustean.nets.heads import CosineHead as Cosines
-from procrustean.objectives import Classify
+from procrustean.balance import Classify
 
 
 class Head(Cosines):

@@ -14,7 +14,7 @@ from torch.nn import functional as F
 from torch.utils.data import DataLoader, Dataset
 
 from missing_operators import declare_missing_operators
-from procrustean.samplers import ClassBalancedSampler
+from procrustean.balance import ClassBalancedSampler
 
 declare_missing_operators()  # of torchvision, which Lightning and transformers import
 

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from procrustean import MFW
-from procrustean.layers import suggest
+from procrustean.balance import suggest
 
 COUNTS = [500, 400, 20, 10]
 

@@ -15,13 +15,10 @@ from torch.nn import functional as F
 from torch.utils.data import DataLoader, TensorDataset
 
 from procrustean import DRW, MFW
-from procrustean.attaching import attachments
-from procrustean.errors import ConfigError, DataError, LayerError
-from procrustean.mixing import Mix
+from procrustean.balance import MFWCallback, Mix, attachments
+from procrustean.base import ConfigError, DataError, LayerError
 
 lightning = pytest.importorskip("lightning.pytorch")
-
-from procrustean.lightning import MFWCallback  # noqa: E402
 
 COUNTS = [500, 400, 20, 10]
 Make = Callable[[], nn.Module]

@@ -13,8 +13,8 @@ from torch.nn import functional as F
 from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
 from procrustean import DRW, MFW
-from procrustean.attaching import attachments
-from procrustean.errors import LayerError
+from procrustean.balance import attachments
+from procrustean.base import LayerError
 
 COUNTS = [500, 400, 20, 10]
 Batch = Callable[..., tuple[Tensor, Tensor]]
@@ -225,7 +225,7 @@ class TestCopies:
             return compute
 
         torch.testing.assert_close(gradient(twin, loss(twin, own)), gradient(model, loss(model, handle)))
-        with pytest.raises(LayerError, match=r"attached already.*attaching\.attachments\(model\)"):
+        with pytest.raises(LayerError, match=r"attached already.*balance\.attachments\(model\)"):
             MFW(COUNTS).attach(twin, "layer1")
         own.remove()
         assert not attachments(twin)

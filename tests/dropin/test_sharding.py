@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from procrustean.samplers import ClassBalancedSampler
+from procrustean.balance import ClassBalancedSampler
 
 for package in ("accelerate", "lightning", "transformers"):
     pytest.importorskip(package)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,13 +13,11 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from procrustean import DRW, MFW
-from procrustean.attaching import attachments
-from procrustean.errors import ConfigError, LayerError
-from procrustean.mixing import Mix
+from procrustean.balance import MFWTrainer, Mix, attachments
+from procrustean.base import ConfigError, LayerError
 
 transformers = pytest.importorskip("transformers")
-
-from procrustean.transformers import MFWTrainer, MFWTrainerMixin  # noqa: E402
+MFWTrainerMixin = importlib.import_module("procrustean.balance.transformers").MFWTrainerMixin
 
 COUNTS = [500, 400, 20, 10]
 LAYER = "vit.layers.0"

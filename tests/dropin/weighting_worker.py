@@ -16,7 +16,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from missing_operators import declare_missing_operators
 from procrustean import DRW
-from procrustean.weights import global_mean
+from procrustean.balance import global_mean
 
 declare_missing_operators()  # of torchvision, which transformers imports
 
@@ -67,7 +67,7 @@ def loops_of_ones_own() -> None:
 def hugging_face() -> None:
     import transformers
 
-    from procrustean.transformers import MFWTrainer
+    from procrustean.balance import MFWTrainer
 
     model, drw = Model(), DRW(COUNTS, 1, start=0.0)
     before = model.head.weight.detach().clone()

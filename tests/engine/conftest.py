@@ -16,15 +16,14 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from procrustean import api
-from procrustean.data.imageset import ImageSet, Splits
+from procrustean.balance import Classify, Problem
+from procrustean.data import ImageSet, Splits
 from procrustean.engine import capture
 from procrustean.engine.capture import EagerRunner
 from procrustean.engine.engines import Engine
-from procrustean.methods import METHODS, Entry
-from procrustean.methods.base import Method, Stage
-from procrustean.objectives import Classify
-from procrustean.types import Problem
+from procrustean.methods import METHODS, Method, Stage
+from procrustean.methods.make import Entry
+from procrustean.runs import train_api as api
 
 TRAIN_COUNTS = (24, 18, 12, 6)
 

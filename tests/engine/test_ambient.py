@@ -16,12 +16,12 @@ import pytest
 import torch
 
 from procrustean import RunConfig, adjust, evaluate, export, fit, load_model
-from procrustean.api import FinishedRun
-from procrustean.data.imageset import Splits
-from procrustean.diagnose import diagnose_run
+from procrustean.data import Splits
 from procrustean.engine.engines import timed_algorithms
-from procrustean.runs.ambient import undisturbed
-from procrustean.runs.many import fit_many
+from procrustean.report import diagnose_run
+from procrustean.runs import fit_many
+from procrustean.runs.torch_settings import undisturbed
+from procrustean.runs.train_api import FinishedRun
 
 
 @contextmanager
@@ -152,7 +152,7 @@ AFTER = ["", "b.fp32_precision = 'ieee'", "b.fp32_precision = 'tf32'", "b.fp32_p
 #: Reads the settings after both, without a run between them and with one, each in a process whose settings are fresh.
 COMPARE = """
 import itertools, json, os, sys, torch
-from procrustean.runs.ambient import undisturbed
+from procrustean.runs.torch_settings import undisturbed
 
 b = torch.backends
 before, after = json.loads(sys.argv[1])

@@ -13,11 +13,12 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from procrustean import RunConfig
-from procrustean.api import Stopped, evaluate, fit, resume
-from procrustean.data.imageset import Splits
-from procrustean.engine.stage import StageRun
+from procrustean.base import ConfigError, RunError
+from procrustean.data import Splits
+from procrustean.engine.stage_training import StageRun
 from procrustean.engine.step import TrainStep
-from procrustean.errors import ConfigError, RunError
+from procrustean.runs import evaluate, fit
+from procrustean.runs.train_api import Stopped, resume
 
 Same = Callable[[Path, Path], None]
 StopAfter = Callable[[int], None]
@@ -123,7 +124,7 @@ def test_they_are_there_when_the_last_checkpoint_is(
     """Killed after the last stage, when checkpoints hold the network alone."""
     whole = fit(splits, **tiny, average="both", run_dir=tmp_path / "whole").path
     with monkeypatch.context() as patched:
-        patched.setattr("procrustean.runs.ongoing_run.make_result", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+        patched.setattr("procrustean.runs.one_run.make_result", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
         with pytest.raises(KeyboardInterrupt):
             fit(splits, **tiny, average="both", run_dir=tmp_path / "run")
     again = resume(tmp_path / "run", splits=splits).path

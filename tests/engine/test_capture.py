@@ -11,19 +11,21 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor
 
-from procrustean.api import Stopped, fit, resume
-from procrustean.data.imageset import Splits
+from procrustean.balance import Classify, Problem
+from procrustean.base import ConfigError, RunError
+from procrustean.base.console import SilentReporter
+from procrustean.data import Splits
 from procrustean.engine.capture import EagerRunner, GraphRunner
 from procrustean.engine.device import Placement
 from procrustean.engine.engines import Engine, choose_engine
+from procrustean.engine.prepared import (
+    Prepared,
+)
 from procrustean.engine.step import TrainStep
-from procrustean.errors import ConfigError, RunError
-from procrustean.methods import METHODS, make_method, option_defaults
-from procrustean.methods.base import Method, Stage
-from procrustean.objectives import Classify
-from procrustean.progress.console import SilentReporter
-from procrustean.runs.preparing import Prepared
-from procrustean.types import Problem
+from procrustean.methods import METHODS, Method, Stage, make_method
+from procrustean.methods.make import option_defaults
+from procrustean.runs import fit
+from procrustean.runs.train_api import Stopped, resume
 
 Same = Callable[[Path, Path], None]
 PROBLEM = Problem(counts=(24, 18, 12, 6), kind="long_tailed", layers=("input", "group1", "group2", "group3"))

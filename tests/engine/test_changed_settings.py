@@ -10,10 +10,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from procrustean.api import Stopped, fit, resume
-from procrustean.engine.run_directory import RunDirectory
-from procrustean.errors import ProcrusteanError, RunError
-from procrustean.runs.differences import difference, image_counts_difference
+from procrustean.base import ProcrusteanError, RunError
+from procrustean.records.differences import difference, image_counts_difference
+from procrustean.records.run_directory import RunDirectory
+from procrustean.runs import fit
+from procrustean.runs.train_api import Stopped, resume
 
 
 @pytest.fixture

@@ -15,12 +15,14 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from procrustean import api
-from procrustean.api import Stopped, fit, resume
-from procrustean.data.imageset import Splits
-from procrustean.engine import checkpoint
-from procrustean.errors import CannotWrite, RunError
-from procrustean.files.whole_files import write_atomically
+from procrustean.base import RunError
+from procrustean.base.errors import CannotWrite
+from procrustean.base.whole_files import write_atomically
+from procrustean.data import Splits
+from procrustean.records import checkpoint
+from procrustean.runs import fit
+from procrustean.runs import train_api as api
+from procrustean.runs.train_api import Stopped, resume
 
 Same = Callable[[Path, Path], None]
 

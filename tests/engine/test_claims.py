@@ -20,17 +20,17 @@ import pytest
 from filelock._identity import host_name
 from filelock._marker import OwnerRecord, encode_marker
 
-from procrustean.api import Stopped, fit, resume
-from procrustean.config import RunConfig
-from procrustean.data.imageset import Splits
-from procrustean.engine import claims
-from procrustean.engine.claims import MARKER, Claim, RunInUse
-from procrustean.engine.run_directory import RunDirectory
-from procrustean.errors import RunError
-from procrustean.runs.many import fit_many
+from procrustean.base import Claim, RunError, RunInUse
+from procrustean.base import lease as claims
+from procrustean.base.lease import MARKER
+from procrustean.data import Splits
+from procrustean.records import RunConfig
+from procrustean.records.run_directory import RunDirectory
+from procrustean.runs import fit, fit_many
+from procrustean.runs.train_api import Stopped, resume
 
 HOLDER = (
-    "import sys; from pathlib import Path; from procrustean.engine.claims import Claim\n"
+    "import sys; from pathlib import Path; from procrustean.base import Claim\n"
     "claim = Claim(Path(sys.argv[1])); print('held', flush=True); sys.stdin.read()"
 )
 
@@ -127,7 +127,8 @@ def test_a_claim_without_a_sign_of_life_is_taken_over(
 
 
 def test_a_process_that_was_suspended_finds_that_it_holds_nothing(tmp_path: Path, impatient: None) -> None:
-    code = f"from procrustean.engine import claims; claims.PATIENCE, claims.BEAT = {claims.PATIENCE}, {claims.BEAT}\n"
+    code = "from procrustean.base import lease as claims\n"
+    code += f"claims.PATIENCE, claims.BEAT = {claims.PATIENCE}, {claims.BEAT}\n"
     code += HOLDER.replace("sys.stdin.read()", "sys.stdin.readline(); claim.check()")
     holder = subprocess.Popen(
         [sys.executable, "-c", code, tmp_path],

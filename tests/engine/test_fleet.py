@@ -13,14 +13,17 @@ import numpy as np
 import pytest
 import torch
 
-from procrustean.api import Stopped, fit
-from procrustean.config import RunConfig
-from procrustean.engine.fleet import Member, memory_allows, run_fleet
-from procrustean.errors import ConfigError, ImagesChanged, ProcrusteanError, RunError
-from procrustean.progress.console import PlainReporter, SilentReporter
-from procrustean.runs import loading, many
-from procrustean.runs.many import Outcome, fit_many
-from procrustean.runs.processes import fit_in_processes
+from procrustean.base import ConfigError, ProcrusteanError, RunError
+from procrustean.base.console import PlainReporter, SilentReporter
+from procrustean.base.errors import ImagesChanged
+from procrustean.engine.side_by_side import Member, memory_allows, run_fleet
+from procrustean.records import RunConfig
+from procrustean.runs import fit, fit_many
+from procrustean.runs import image_loading as loading
+from procrustean.runs import many_runs as many
+from procrustean.runs.many_runs import Outcome
+from procrustean.runs.run_processes import fit_in_processes
+from procrustean.runs.train_api import Stopped
 
 Same = Callable[[Path, Path], None]
 StopAfter = Callable[[int, ModuleType], None]

@@ -12,10 +12,11 @@ from typing import Any
 
 import pytest
 
-from procrustean.api import fit, resume
-from procrustean.data.imageset import Splits
-from procrustean.engine import checkpoint
-from procrustean.errors import RunError
+from procrustean.base import RunError
+from procrustean.data import Splits
+from procrustean.records import checkpoint
+from procrustean.runs import fit
+from procrustean.runs.train_api import resume
 
 Same = Callable[[Path, Path], None]
 SMALL_DISK = Path(__file__).parents[1] / "faults" / "small_disk.py"

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 import forked
-from procrustean.api import fit, resume
+from procrustean.runs import fit
+from procrustean.runs.train_api import resume
 
 Same = Callable[[Path, Path], None]
 resource = pytest.importorskip("resource")

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 import torch
 
-from procrustean.config import RunConfig
-from procrustean.data.imageset import Splits
-from procrustean.runs.many import fit_many
+from procrustean.data import Splits
+from procrustean.records import RunConfig
+from procrustean.runs import fit_many
 
 pytestmark = pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="counts what Linux shows in /proc")
 

@@ -13,18 +13,20 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from procrustean.api import Stopped, evaluate, fit, resume
-from procrustean.data.imageset import ImageSet, Splits
+from procrustean.balance import Batch, Clock, Problem
+from procrustean.base import ConfigError, RunError
+from procrustean.data import ImageSet, Splits
 from procrustean.engine.device import Placement
 from procrustean.engine.engines import choose_engine
-from procrustean.errors import ConfigError, RunError
 from procrustean.methods import make_method
-from procrustean.nets import NETS, build_net, layers_of
+from procrustean.nets import build_net
+from procrustean.nets.build import NETS, layers_of
 from procrustean.nets.densenet import DenseNet
 from procrustean.nets.resnet import Basic, Bottleneck, ResNet
 from procrustean.nets.resnet12 import ResNet12
+from procrustean.runs import evaluate, fit
 from procrustean.runs.preparing import prepare
-from procrustean.types import Batch, Clock, Problem
+from procrustean.runs.train_api import Stopped, resume
 
 #: The same networks, narrow and shallow.
 NARROW = {
@@ -205,7 +207,7 @@ class TestForeign:
         assert evaluate(run.path, splits=colours)["accuracy"] == run.metrics["accuracy"]
 
     def test_a_size_it_cannot_take(self, colours: Splits, tmp_path: Path, timm: ModuleType) -> None:
-        from procrustean.config import RunConfig
+        from procrustean.records import RunConfig
 
         config = RunConfig(source="colours", net="timm:test_convnext", epochs=1)
         with pytest.raises(ConfigError, match="timm:test_convnext cannot take images of 16 x 16 pixels"):

@@ -10,13 +10,12 @@ import torch
 from safetensors.torch import load_file
 from torch import nn
 
-from procrustean.api import fit
-from procrustean.config import RunConfig
-from procrustean.data.imageset import Splits
+from procrustean.base import RunError
+from procrustean.data import Splits
 from procrustean.engine.parameters import FlatBuffers, FlatParameters
 from procrustean.engine.sgd import SGD
-from procrustean.errors import RunError
-from procrustean.runs.many import fit_many
+from procrustean.records import RunConfig
+from procrustean.runs import fit, fit_many
 
 
 def optimiser(net: nn.Module, lr: float) -> SGD:

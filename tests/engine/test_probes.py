@@ -12,23 +12,22 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from procrustean.api import Stopped, fit, load_run, resume
-from procrustean.config import RunConfig
-from procrustean.data.imageset import ImageSet, Splits
-from procrustean.diagnose.curves import MEASURED, curves_of
-from procrustean.diagnose.finished import diagnose_run
-from procrustean.diagnose.kept_features import kept_epochs, load_features
-from procrustean.diagnose.probes import Probe, chosen_per_class
-from procrustean.diagnose.probing import Probing, default_spacing
+from procrustean.balance import Clock
+from procrustean.base import ConfigError, RunError, Stream
+from procrustean.data import ImageSet, Splits
 from procrustean.engine.evaluate import evaluation_batch
 from procrustean.engine.images import ImageStore
-from procrustean.engine.run_directory import RunDirectory
+from procrustean.engine.probe_schedule import Probing, default_spacing
+from procrustean.engine.probes import Probe, chosen_per_class
+from procrustean.engine.stored_features import kept_epochs, load_features
 from procrustean.engine.training import run_to_end
-from procrustean.errors import ConfigError, RunError
 from procrustean.methods import METHODS
-from procrustean.rng import Stream
-from procrustean.runs.many import fit_many
-from procrustean.types import Clock
+from procrustean.records import RunConfig, curves_of
+from procrustean.records.probe_curves import MEASURED
+from procrustean.records.run_directory import RunDirectory
+from procrustean.report import diagnose_run
+from procrustean.runs import fit, fit_many, load_run
+from procrustean.runs.train_api import Stopped, resume
 
 Same = Callable[[Path, Path], None]
 StopAfter = Callable[[int], None]

@@ -17,13 +17,14 @@ import pytest
 import yaml
 
 import forked
-from procrustean.config import RunConfig
-from procrustean.errors import ConfigError
-from procrustean.progress.console import SilentReporter
-from procrustean.runs import processes
-from procrustean.runs.loading import Sources
-from procrustean.runs.many import Outcome, fit_many, starting_cost
-from procrustean.runs.processes import fit_in_processes
+from procrustean.base import ConfigError
+from procrustean.base.console import SilentReporter
+from procrustean.records import RunConfig
+from procrustean.runs import fit_many
+from procrustean.runs import run_processes as processes
+from procrustean.runs.image_loading import Sources
+from procrustean.runs.many_runs import Outcome, starting_cost
+from procrustean.runs.run_processes import fit_in_processes
 
 Same = Callable[[Path, Path], None]
 PROJECT = Path(__file__).resolve().parents[2]
@@ -267,7 +268,7 @@ def test_at_least_one_process(number: int, grid: Callable[..., list[RunConfig]],
 def test_a_process_whose_program_was_killed_while_it_started_ends(tmp_path: Path) -> None:
     gone = subprocess.Popen([sys.executable, "-c", ""])
     gone.wait()
-    start = f"from procrustean.runs.processes import work; work({gone.pid})"
+    start = f"from procrustean.runs.run_processes import work; work({gone.pid})"
     worker = subprocess.Popen([sys.executable, "-c", start], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL)
     assert worker.wait(timeout=60) == -signal.SIGTERM  # though its pipe is open
     assert worker.stdin is not None

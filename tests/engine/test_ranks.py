@@ -9,12 +9,11 @@ from typing import Any
 
 import pytest
 
-from procrustean.api import fit, resume
-from procrustean.config import RunConfig
-from procrustean.errors import RunError
-from procrustean.runs.many import fit_many
-from procrustean.runs.processes import fit_in_processes
-from procrustean.tuning.tune import tune
+from procrustean.base import RunError
+from procrustean.records import RunConfig
+from procrustean.runs import fit, fit_many, tune
+from procrustean.runs.run_processes import fit_in_processes
+from procrustean.runs.train_api import resume
 
 CALLS: dict[str, Callable[[RunConfig], object]] = {
     "fit": fit,

@@ -11,11 +11,12 @@ from typing import Any
 import pytest
 import torch
 
-from procrustean.api import FinishedRun, evaluate, fit, load_run
-from procrustean.data.imageset import Splits
+from procrustean.balance.batch_statistics import batch_norms
+from procrustean.base import ConfigError
+from procrustean.data import Splits
 from procrustean.engine.recalibration import recompute_statistics, statistics_change
-from procrustean.errors import ConfigError
-from procrustean.normalisation import batch_norms
+from procrustean.runs import evaluate, fit, load_run
+from procrustean.runs.train_api import FinishedRun
 
 
 @pytest.fixture(scope="module")

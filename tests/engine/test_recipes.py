@@ -8,16 +8,17 @@ import numpy as np
 import pytest
 import torch
 
-from procrustean.data.imageset import ImageSet
+from procrustean.balance import Problem
+from procrustean.data import RECIPES, ImageSet, lr_table, recipe_for
+from procrustean.data.recipes import PAPER, Recipe
 from procrustean.engine.device import place
 from procrustean.engine.engines import Engine
+from procrustean.engine.image_stores import augmentation_of
 from procrustean.engine.images import ImageStore
-from procrustean.engine.stage import StageRun
-from procrustean.engine.stores import augmentation_of
+from procrustean.engine.stage_training import StageRun
 from procrustean.methods import make_method
-from procrustean.nets import build_net, layers_of
-from procrustean.recipes import PAPER, RECIPES, Recipe, lr_table, recipe_for
-from procrustean.types import Problem
+from procrustean.nets import build_net
+from procrustean.nets.build import layers_of
 
 CPU = torch.device("cpu")
 

@@ -18,18 +18,18 @@ import pytest
 import yaml
 
 import forked
-from procrustean.api import Stopped
-from procrustean.engine.claims import Claim
-from procrustean.progress.console import SilentReporter
-from procrustean.reproduce import work as work_module
-from procrustean.reproduce.definitions import Definitions
-from procrustean.reproduce.plan_text import plan_text
-from procrustean.reproduce.planning import Plan, make_plan
-from procrustean.reproduce.progress import Progress
-from procrustean.reproduce.reading import read_definitions
-from procrustean.reproduce.store import Store
-from procrustean.reproduce.work import Report, carry_out
-from procrustean.runs.loading import Sources
+from procrustean.base import Claim
+from procrustean.base.console import SilentReporter
+from procrustean.paper import train_plan as work_module
+from procrustean.paper.definitions import Definitions
+from procrustean.paper.plan_progress import Progress
+from procrustean.paper.plan_text import plan_text
+from procrustean.paper.planning import Plan, make_plan
+from procrustean.paper.result_store import Store
+from procrustean.paper.table_files import read_definitions
+from procrustean.paper.train_plan import Report, carry_out
+from procrustean.runs.image_loading import Sources
+from procrustean.runs.train_api import Stopped
 
 Same = Callable[[Path, Path], None]
 

@@ -15,13 +15,14 @@ import numpy as np
 import pytest
 
 import forked
-from procrustean.api import Stopped, evaluate, fit, resume
+from procrustean.base import ProcrusteanError, RunError
+from procrustean.base import stop_signals as stopping
+from procrustean.base.console import SilentReporter
 from procrustean.cli import main
-from procrustean.data.imageset import Splits
-from procrustean.engine import stopping
-from procrustean.engine.run_directory import RunDirectory
-from procrustean.errors import ProcrusteanError, RunError
-from procrustean.progress.console import SilentReporter
+from procrustean.data import Splits
+from procrustean.records.run_directory import RunDirectory
+from procrustean.runs import evaluate, fit
+from procrustean.runs.train_api import Stopped, resume
 
 STEPS = 12  # of the tiny run: three epochs of four
 Same = Callable[[Path, Path], None]
@@ -543,7 +544,7 @@ def test_killed_between_the_last_weights_and_the_result(
         raise Killed
 
     with monkeypatch.context() as patch:
-        patch.setattr("procrustean.runs.ongoing_run.make_result", kill)
+        patch.setattr("procrustean.runs.one_run.make_result", kill)
         with pytest.raises(Killed):
             fit(splits, **settings, run_dir=tmp_path / "run")
     resume(tmp_path / "run", splits=splits)

@@ -13,7 +13,8 @@ from typing import Any
 import pytest
 
 import forked
-from procrustean.api import fit, resume
+from procrustean.runs import fit
+from procrustean.runs.train_api import resume
 
 Same = Callable[[Path, Path], None]
 
@@ -25,7 +26,7 @@ def arguments(npz: Path, path: Path, epochs: int = 3) -> list[str | Path]:
 
 def hang_in_the_first_epoch(number: int) -> None:
     """Lets the process send itself a signal at the end of the first epoch and then wait in the system."""
-    from procrustean.progress.console import PlainReporter
+    from procrustean.base.console import PlainReporter
 
     def hang(self: PlainReporter, name: str, epoch: int, record: dict[str, Any]) -> None:
         os.kill(os.getpid(), number)

@@ -14,18 +14,17 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from procrustean.api import Stopped, fit, resume
-from procrustean.data.imageset import ImageSet, Splits
-from procrustean.engine import stage
+from procrustean.balance import Batch, Classify, Clock, Problem
+from procrustean.balance.samplers import in_turn
+from procrustean.base import Stream
+from procrustean.data import ImageSet, Splits
+from procrustean.engine import stage_training as stage
 from procrustean.engine.engines import Engine
 from procrustean.engine.parameters import FlatBuffers, FlatParameters
 from procrustean.engine.sgd import SGD
-from procrustean.methods.base import Method, Stage
-from procrustean.objectives import Classify
-from procrustean.rng import Stream
-from procrustean.runs import preparing
-from procrustean.samplers import in_turn
-from procrustean.types import Batch, Clock, Problem
+from procrustean.methods import Method, Stage
+from procrustean.runs import fit, preparing
+from procrustean.runs.train_api import Stopped, resume
 
 
 @pytest.fixture
@@ -176,7 +175,7 @@ def test_statistics_of_a_frozen_backbone(
 @pytest.fixture
 def compiling_ahead(monkeypatch: pytest.MonkeyPatch) -> None:
     """Runs take the way of those with kernels of their own, which are compiled before the first step."""
-    launching = ModuleType("procrustean.kernels.launching")
+    launching = ModuleType("procrustean.base.triton_launch")
     launching.compile_in_parallel = nullcontext  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, launching.__name__, launching)
     monkeypatch.setattr(stage, "use_fused_kernels", lambda net, on: None)

@@ -11,20 +11,19 @@ from typing import Any
 import numpy as np
 import pytest
 
-from procrustean.api import evaluate, load_run, resume
+from procrustean.base import DataError, RunError
 from procrustean.cli import main
 from procrustean.cli.config_file import read_config
-from procrustean.config import RunConfig
+from procrustean.data import load_source
 from procrustean.data.official.store import open_store, verify
-from procrustean.data.sources import load_source
-from procrustean.diagnose.kept_features import load_features
-from procrustean.engine.run_directory import RunDirectory
-from procrustean.errors import DataError, RunError
-from procrustean.predicting.loading import load_model
-from procrustean.report.chosen import chosen_run, compared_in
-from procrustean.report.results import load_result
-from procrustean.runs import auto
-from procrustean.tuning.tune import tune
+from procrustean.deploy import load_model
+from procrustean.engine.stored_features import load_features
+from procrustean.records import RunConfig, load_result
+from procrustean.records.auto_choice import chosen_run, compared_in
+from procrustean.records.run_directory import RunDirectory
+from procrustean.runs import auto_method as auto
+from procrustean.runs import evaluate, load_run, tune
+from procrustean.runs.train_api import resume
 
 FIXTURES = Path(__file__).parents[1] / "fixtures"
 

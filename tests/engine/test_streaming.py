@@ -11,20 +11,19 @@ import numpy as np
 import pytest
 import torch
 
-from procrustean import api
-from procrustean.api import fit, resume
-from procrustean.augment import make_augmentation
-from procrustean.augment.host import augment_batch
-from procrustean.data.imageset import ImageSet, Splits
-from procrustean.data.stored import StoredImages
-from procrustean.engine import stores
+from procrustean.base import ConfigError
+from procrustean.data import ImageSet, Splits, make_augmentation, recipe_for
+from procrustean.data.augment.in_workers import augment_batch
+from procrustean.data.mapped_images import StoredImages
+from procrustean.data.recipes import Recipe
+from procrustean.engine import image_stores as stores
 from procrustean.engine.device import place
+from procrustean.engine.image_stores import ImageStores
 from procrustean.engine.images import ImageStore
-from procrustean.engine.stores import ImageStores
 from procrustean.engine.streaming import StreamedImages
-from procrustean.errors import ConfigError
-from procrustean.recipes import Recipe, recipe_for
-from procrustean.runs import preparing
+from procrustean.runs import fit, preparing
+from procrustean.runs import train_api as api
+from procrustean.runs.train_api import resume
 
 SETTINGS: dict[str, Any] = {"net": "small", "epochs": 2, "batch_size": 16, "device": "cpu", "precision": "fp32"}
 CPU = torch.device("cpu")
@@ -157,7 +156,7 @@ def test_strong_batches_are_those_of_the_workers(colours: Splits) -> None:
     streamed = StreamedImages(
         colours.train, device=CPU, mean=(0.0,) * 3, std=(1 / 255,) * 3, augmentation=spec, threads=2
     )
-    from procrustean.data.plan import EpochPlanner
+    from procrustean.data import EpochPlanner
 
     plan = EpochPlanner(colours.train.labels, 16, spec).draw(0, 0, 0)
     feed = streamed.feed(16)
@@ -239,7 +238,7 @@ def test_a_crop_larger_than_the_images_is_refused_before_training(
 @pytest.mark.gpu
 @pytest.mark.parametrize("augment", ["pad_crop_flip", "random_resized_crop"])
 def test_batches_on_a_busy_gpu_are_those_of_the_resident_store(augment: str, from_file: Splits) -> None:
-    from procrustean.data.plan import EpochPlanner
+    from procrustean.data import EpochPlanner
 
     device = torch.device("cuda")
     padding = 2 if augment == "pad_crop_flip" else 0

@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 import torch
 
-from procrustean.api import fit
-from procrustean.data.imageset import Splits
+from procrustean.balance import Classify
+from procrustean.base.console import SilentReporter
+from procrustean.data import Splits
 from procrustean.engine.threads import sane_threads
-from procrustean.nets import NETS
-from procrustean.objectives import Classify
-from procrustean.progress.console import SilentReporter
+from procrustean.nets.build import NETS
+from procrustean.runs import fit
 
 
 def flushes() -> bool:

@@ -7,8 +7,8 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-from procrustean.config import RunConfig
-from procrustean.runs.many import fit_many
+from procrustean.records import RunConfig
+from procrustean.runs import fit_many
 
 Same = Callable[[Path, Path], None]
 

@@ -14,19 +14,22 @@ import torch
 from safetensors.torch import load_file
 from torch import nn
 
-from procrustean.api import Stopped, evaluate, fit, load_run, resume
-from procrustean.config import RunConfig
-from procrustean.data.imageset import ImageSet, Splits
+from procrustean.balance import Batch, Classify, Clock, Problem
+from procrustean.balance.objectives import Objective
+from procrustean.base import ConfigError, ProcrusteanError, RunError
+from procrustean.base.console import SilentReporter
+from procrustean.base.errors import CannotWrite, Diverged
+from procrustean.data import ImageSet, Splits, recipe_for
 from procrustean.engine import training
 from procrustean.engine.evaluate import evaluate_net
-from procrustean.engine.stages import stage_epochs
-from procrustean.errors import CannotWrite, ConfigError, Diverged, ProcrusteanError, RunError
-from procrustean.methods.base import Method, Stage
-from procrustean.objectives import Classify, Objective
-from procrustean.progress.console import SilentReporter
-from procrustean.recipes import recipe_for
-from procrustean.runs.preparing import Prepared
-from procrustean.types import Batch, Clock, Problem
+from procrustean.engine.prepared import (
+    Prepared,
+)
+from procrustean.engine.stage_order import stage_epochs
+from procrustean.methods import Method, Stage
+from procrustean.records import RunConfig
+from procrustean.runs import evaluate, fit, load_run
+from procrustean.runs.train_api import Stopped, resume
 
 Files = Callable[[Path], dict[str, bytes]]
 Same = Callable[[Path, Path], None]

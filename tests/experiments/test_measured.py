@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from procrustean.advice.measurements import measured
+from procrustean.runs.advice.measurements import measured
 
 from .scripts import PROJECT, script
 

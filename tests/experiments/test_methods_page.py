@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from procrustean.config import RunConfig
-from procrustean.errors import ConfigError, RunError
-from procrustean.method_labels import shown_label
+from procrustean.base import ConfigError, RunError
+from procrustean.methods.labels import shown_label
+from procrustean.records import RunConfig
 from procrustean.runs.preparing import recipe_of
 
 from .scripts import PROJECT, script

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from procrustean.errors import RunError
-from procrustean.runs.grids import expand
+from procrustean.base import RunError
+from procrustean.runs import expand
 
 from .scripts import PROJECT, script
 

@@ -11,9 +11,9 @@ from unittest.mock import patch
 import numpy as np
 import pytest
 
-from procrustean.augment import Augmentation
-from procrustean.data.plan import EpochPlanner
-from procrustean.weights import DeferredWeights
+from procrustean.balance.weights import DeferredWeights
+from procrustean.data import EpochPlanner
+from procrustean.data.augment import Augmentation
 
 from .scripts import script
 

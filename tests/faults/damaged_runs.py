@@ -14,10 +14,11 @@ from typing import Any
 from unittest import mock
 
 from comparing import differences
-from procrustean import api
-from procrustean.api import Stopped, fit, resume
-from procrustean.engine import checkpoint
-from procrustean.errors import ProcrusteanError, RunError
+from procrustean.base import ProcrusteanError, RunError
+from procrustean.records import checkpoint
+from procrustean.runs import fit
+from procrustean.runs import train_api as api
+from procrustean.runs.train_api import Stopped, resume
 from tally import Tally
 
 SETTINGS: dict[str, Any] = {

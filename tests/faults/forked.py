@@ -20,8 +20,8 @@ _CONTEXT.set_forkserver_preload(
         "forked",
         "procrustean.cli.commands",
         "procrustean.data.npz",
-        "procrustean.mfw",
-        "procrustean.runs.processes",
+        "procrustean.balance.mfw",
+        "procrustean.runs.run_processes",
         "procrustean.report.tables",
         "torch._dynamo",  # which torch imports when a network is first trained
     ]

@@ -13,7 +13,7 @@ from typing import Any
 from hypothesis import HealthCheck, Phase, given, seed, settings
 
 from damage import damaged, damages, with_other_value
-from procrustean.errors import ProcrusteanError
+from procrustean.base import ProcrusteanError
 from readers import READERS, Reader, write
 from tally import Tally
 

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import forked
 from comparing import differences, runs_below
+from procrustean.balance import Problem
 from procrustean.methods import METHODS, make_method
-from procrustean.types import Problem
 from tally import Tally
 
 #: What a process that was stopped in an orderly way exits with.

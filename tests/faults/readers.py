@@ -22,30 +22,27 @@ import yaml
 from PIL import Image
 from safetensors.torch import save
 
-from procrustean.calibration.kept import held_out_scores
-from procrustean.calibration.priors import read_prior
-from procrustean.calibration.scaling import Calibration
-from procrustean.config import RunConfig
-from procrustean.data import npm_mirror, restricted_pickle
+from procrustean.base.yaml_files import read_yaml
+from procrustean.data import load_source, npm_mirror, restricted_pickle
 from procrustean.data.cifar import CIFAR10, MAX_ARCHIVE_BYTES, _members
 from procrustean.data.official.listing import Problem
-from procrustean.data.official.lists import listing_of, read_lines
+from procrustean.data.official.path_lists import listing_of, read_lines
 from procrustean.data.official.store import content_digest, open_store, verify
-from procrustean.data.sources import load_source
-from procrustean.diagnose.kept_features import load_features
-from procrustean.engine import checkpoint
-from procrustean.engine.run_directory import RunDirectory
-from procrustean.files.plain_yaml import read_yaml
+from procrustean.deploy import load_model
+from procrustean.deploy.model import network_of
+from procrustean.deploy.model_spec import ModelSpec
+from procrustean.engine.calibration.priors import read_prior
+from procrustean.engine.calibration.scaling import Calibration
+from procrustean.engine.calibration.stored_calibration import held_out_scores
+from procrustean.engine.stored_features import load_features
 from procrustean.nets.pretrained import read_pretrained
-from procrustean.predicting.loading import load_model
-from procrustean.predicting.model import network_of
-from procrustean.predicting.spec import ModelSpec
-from procrustean.report.chosen import chosen_run, compared_in
+from procrustean.records import RunConfig, checkpoint, group_results, load_result
+from procrustean.records.auto_choice import chosen_run, compared_in
+from procrustean.records.ongoing_record import load_ongoing
+from procrustean.records.run_directory import RunDirectory
 from procrustean.report.curves import class_curves, overall_curves
-from procrustean.report.ongoing import load_ongoing
-from procrustean.report.results import group_results, load_result
-from procrustean.runs import auto
-from procrustean.runs.grids import expand
+from procrustean.runs import auto_method as auto
+from procrustean.runs import expand
 
 FIXTURES = Path(__file__).parents[1] / "fixtures" / "format-1"
 PER_BATCH = 2  # images of each sheet of the npm package made here

@@ -12,9 +12,10 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from procrustean.api import fit, resume
-from procrustean.errors import RunError
-from procrustean.progress.console import SilentReporter
+from procrustean.base import RunError
+from procrustean.base.console import SilentReporter
+from procrustean.runs import fit
+from procrustean.runs.train_api import resume
 
 SETTINGS: dict[str, Any] = {
     "net": "small",

@@ -13,9 +13,9 @@ from typing import Any
 from unittest import mock
 
 from comparing import differences
-from procrustean.config import RunConfig
-from procrustean.runs import processes
-from procrustean.runs.processes import fit_in_processes
+from procrustean.records import RunConfig
+from procrustean.runs import run_processes as processes
+from procrustean.runs.run_processes import fit_in_processes
 from tally import Tally
 
 METHODS = ("erm", "mfw", "ldam", "crt", "mixup", "balanced_softmax", "tau_norm", "focal")

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 
 from damage import damaged, damages, with_other_value
-from procrustean.errors import ProcrusteanError
+from procrustean.base import ProcrusteanError
 from readers import READERS, write
 
 EXAMPLES = 25

@@ -9,11 +9,8 @@ from pathlib import Path
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from procrustean.losses import Loss
-from procrustean.methods.base import Method, Stage
-from procrustean.objectives import Classify
-from procrustean.types import Batch, Clock, Problem
-from procrustean.weights import deferred
+from procrustean.balance import Batch, Classify, Clock, Loss, Problem, deferred
+from procrustean.methods import Method, Stage
 
 
 class SmoothedLoss(Loss):

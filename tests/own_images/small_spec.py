@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from procrustean.calibration.scaling import uncalibrated
-from procrustean.predicting.spec import ModelSpec
+from procrustean.deploy.model_spec import ModelSpec
+from procrustean.engine.calibration.scaling import uncalibrated
 
 
 def small_spec(height: int, width: int, channels: int = 3, **changes: Any) -> ModelSpec:

@@ -13,15 +13,15 @@ import pytest
 from PIL import Image
 
 from procrustean import export, fit, load_model
-from procrustean.advice import cost
-from procrustean.advice.methods import Choice
-from procrustean.advice.planning import planned
-from procrustean.api import evaluate
-from procrustean.config import RunConfig
-from procrustean.engine.claims import Claim, RunInUse
-from procrustean.errors import ConfigError, Diverged, RunError
-from procrustean.runs import auto
+from procrustean.base import Claim, ConfigError, RunError, RunInUse
+from procrustean.base.errors import Diverged
+from procrustean.records import RunConfig
+from procrustean.runs import auto_method as auto
+from procrustean.runs import evaluate
 from procrustean.runs import full_length as full_length_of
+from procrustean.runs.advice import cost
+from procrustean.runs.advice.method_advice import Choice
+from procrustean.runs.advice.plan_training import planned
 from procrustean.runs.auto_choice import Candidate, worth_of
 
 Call = Callable[..., Any]

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from procrustean.calibration.scaling import Calibration
-from procrustean.exporting.card import _probabilities
+from procrustean.deploy.exporting.model_card import _probabilities
+from procrustean.engine.calibration.scaling import Calibration
 from small_spec import small_spec
 
 

@@ -16,7 +16,7 @@ Call = Callable[..., Any]
 
 
 def test_train_with_nothing_else(colours: Path, call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from procrustean.advice import settings
+    from procrustean.runs.advice import settings
 
     monkeypatch.setattr(settings, "MOST_EPOCHS", 2)
     monkeypatch.setattr(settings, "FEWEST_EPOCHS", 1)

@@ -20,13 +20,13 @@ import torch
 from PIL import Image
 
 from procrustean import export, fit, load_model, predict
-from procrustean.data.sources import load_source
-from procrustean.errors import ConfigError, RunError
-from procrustean.exporting import formats
-from procrustean.exporting.deployable import Deployable
-from procrustean.predicting.loading import held_out_of
-from procrustean.predicting.model import Model
-from procrustean.predicting.thresholds import thresholds_of
+from procrustean.base import ConfigError, RunError
+from procrustean.data import load_source
+from procrustean.deploy.exporting import export_formats as formats
+from procrustean.deploy.exporting.deployable import Deployable
+from procrustean.deploy.model import Model
+from procrustean.deploy.model_loading import held_out_of
+from procrustean.deploy.threshold_table import thresholds_of
 
 Call = Callable[..., Any]
 

@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from procrustean import export, load_model
-from procrustean.engine.claims import MARKER, Claim
-from procrustean.errors import RunError
-from procrustean.exporting import export as exporting
-from procrustean.exporting import formats
+from procrustean.base import Claim, RunError
+from procrustean.base.lease import MARKER
+from procrustean.deploy.exporting import export_formats as formats
+from procrustean.deploy.exporting import export_model as exporting
 
 Call = Callable[..., Any]
 FULL = OSError(28, "No space left on device")

@@ -16,19 +16,18 @@ from PIL import Image
 from rich.cells import cell_len
 
 from procrustean import fit
-from procrustean.advice.cost import Machine
-from procrustean.advice.methods import advised, worth_comparing
-from procrustean.advice.planning import planned
-from procrustean.config import RunConfig
-from procrustean.data import duplicates
-from procrustean.data.imageset import ImageSet, Splits
+from procrustean.base.console import PlainReporter
+from procrustean.data import ImageSet, Splits, duplicates
+from procrustean.data.survey import _of_arrays, survey
 from procrustean.engine import slow_steps
-from procrustean.inspecting import inspect as inspecting
-from procrustean.inspecting import text as wording
-from procrustean.inspecting import timing
-from procrustean.inspecting.inspect import expectation, inspect_source
-from procrustean.inspecting.survey import _of_arrays, survey
-from procrustean.progress.console import PlainReporter
+from procrustean.records import RunConfig
+from procrustean.runs.advice.cost import Machine
+from procrustean.runs.advice.method_advice import advised, worth_comparing
+from procrustean.runs.advice.plan_training import planned
+from procrustean.runs.inspect import survey_text as wording
+from procrustean.runs.inspect import text_of_source as inspecting
+from procrustean.runs.inspect import timing
+from procrustean.runs.inspect.text_of_source import expectation, inspect_source
 from procrustean.runs.preparing import prepare
 
 from .conftest import write_folder

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from procrustean.errors import RunError
-from procrustean.predicting.loading import spec_of
-from procrustean.report.chosen import chosen_run
+from procrustean.base import RunError
+from procrustean.deploy.model_loading import spec_of
+from procrustean.records.auto_choice import chosen_run
 
 SPEC: dict[str, Any] = {
     "label": "ERM", "net": "small", "method": "erm", "options": {}, "seed": 0, "classes": ["cat", "dog"],

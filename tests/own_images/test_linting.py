@@ -11,19 +11,25 @@ from typing import Any
 import numpy as np
 import pytest
 
-from procrustean import fit, methods
-from procrustean.advice.methods import Choice
-from procrustean.advice.planning import planned
-from procrustean.config import RunConfig
-from procrustean.data.imageset import ImageSet, Splits
-from procrustean.linting import lint
-from procrustean.methods.base import Method, Stage
-from procrustean.objectives import Classify
-from procrustean.progress.console import SilentReporter
-from procrustean.runs import auto
-from procrustean.runs.many import fit_many
-from procrustean.runs.preparing import Prepared, prepare
-from procrustean.weights import FixedWeights, effective_number
+from procrustean import fit
+from procrustean.balance import Classify, effective_number
+from procrustean.balance.weights import FixedWeights
+from procrustean.base.console import SilentReporter
+from procrustean.data import ImageSet, Splits
+from procrustean.engine.prepared import (
+    Prepared,
+)
+from procrustean.methods import Method, Stage
+from procrustean.methods import make as methods
+from procrustean.records import RunConfig
+from procrustean.runs import auto_method as auto
+from procrustean.runs import fit_many
+from procrustean.runs.advice.method_advice import Choice
+from procrustean.runs.advice.plan_training import planned
+from procrustean.runs.lint import lint
+from procrustean.runs.preparing import (
+    prepare,
+)
 
 #: A stage of theirs has but a seventh or a twentieth of the epochs, and a schedule of its own.
 IN_STAGES = ("crt", "lws", "mislas")
@@ -342,7 +348,7 @@ def test_a_comparison_and_a_grid_warn_too(colours: Path, tmp_path: Path, monkeyp
     shutil.rmtree(root / "val")
     shutil.copytree(root / "test", root / "val")
     looked: list[int] = []
-    leaking = import_module("procrustean.linting.leaks")
+    leaking = import_module("procrustean.runs.lint.leaks")
     monkeypatch.setattr(leaking, "_FOUND", {})
     search = leaking.near_duplicates
     monkeypatch.setattr(leaking, "near_duplicates", lambda found: (looked.append(len(found)), search(found))[1])

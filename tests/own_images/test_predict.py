@@ -13,13 +13,13 @@ import pytest
 from PIL import Image
 
 from procrustean import evaluate, export, fit, load_model, predict
-from procrustean.api import load_run
-from procrustean.calibration.thresholds import Threshold
+from procrustean.base import ConfigError, DataError, RunError
 from procrustean.cli.thresholds import Thresholds
-from procrustean.data.sources import load_source
-from procrustean.errors import ConfigError, DataError, RunError
-from procrustean.predicting.loading import held_out_of
-from procrustean.predicting.thresholds import thresholds_of
+from procrustean.data import load_source
+from procrustean.deploy.calibration.class_thresholds import Threshold
+from procrustean.deploy.model_loading import held_out_of
+from procrustean.deploy.threshold_table import thresholds_of
+from procrustean.runs import load_run
 
 from .conftest import write_folder
 
@@ -46,7 +46,7 @@ def test_a_model_needs_neither_its_images_nor_its_place(run: Path, colours: Path
 def test_its_scores_are_those_of_the_run(run: Path) -> None:
     prepared, net = load_run(run)
     images = prepared.data.test.images
-    from procrustean.calibration.kept import scores_of
+    from procrustean.engine.calibration.stored_calibration import scores_of
 
     expected, _ = scores_of(prepared, net, prepared.data.test)
     assert load_model(run, device="cpu").scores(images) == pytest.approx(expected, abs=1e-3)
@@ -57,7 +57,7 @@ def test_methods_that_change_the_network_are_loaded_too(method: str, colours: Pa
     trained = fit(str(colours), method=method, epochs=4, net="resnet20", device="cpu", run_dir=str(tmp_path / "run"))
     images = load_source(str(colours)).test.images
     prepared, net = load_run(trained.path)
-    from procrustean.calibration.kept import scores_of
+    from procrustean.engine.calibration.stored_calibration import scores_of
 
     expected, _ = scores_of(prepared, net, prepared.data.test)
     found = load_model(trained.path, device="cpu").scores(images)
@@ -411,7 +411,7 @@ def test_thresholds_in_a_file(run: Path, call: Call) -> None:
 def test_a_file_that_cannot_be_written_is_refused_before_any_image_is_classified(
     run: Path, colours: Path, call: Call, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("procrustean.predicting.loading.load_model", pytest.fail)
+    monkeypatch.setattr("procrustean.deploy.model_loading.load_model", pytest.fail)
     answer = call("predict", run, colours, "--output", "nowhere/p.csv")
     assert (answer.code, answer.out) == (2, "")
     assert "cannot write nowhere/p.csv: there is no folder nowhere; choose another --output" in answer.err

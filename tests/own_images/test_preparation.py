@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 import torch
 
-from procrustean.augment import make_augmentation
-from procrustean.augment.device import DeviceAugmentation
-from procrustean.exporting.card import _preparation
-from procrustean.exporting.formats import Format, write
-from procrustean.predicting.model import Model, network_of
-from procrustean.predicting.preparation import Preparation
-from procrustean.predicting.spec import ModelSpec
+from procrustean.data import make_augmentation
+from procrustean.data.augment.on_device import DeviceAugmentation
+from procrustean.deploy.exporting.export_formats import Format, write
+from procrustean.deploy.exporting.model_card import _preparation
+from procrustean.deploy.model import Model, network_of
+from procrustean.deploy.model_spec import ModelSpec
+from procrustean.deploy.preparation import Preparation
 from small_spec import small_spec
 
 

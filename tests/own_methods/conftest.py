@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from procrustean.base import code_files as method_files
 from procrustean.methods import from_file
-from procrustean.own_methods import files as method_files
 
 Call = Callable[..., Any]
 
@@ -24,13 +24,13 @@ from typing import Literal
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from procrustean.errors import ConfigError
-from procrustean.losses import Loss
-from procrustean.methods.base import Method, Stage
+from procrustean.base import ConfigError
+from procrustean.balance import Loss
+from procrustean.methods import Method, Stage
 from procrustean.methods.mixup import mixup
-from procrustean.objectives import Classify
-from procrustean.types import Problem
-from procrustean.weights import deferred
+from procrustean.balance import Classify
+from procrustean.balance import Problem
+from procrustean.balance import deferred
 from shared_numbers import TEMPERATURE
 
 NUMBER = 3

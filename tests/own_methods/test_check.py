@@ -16,12 +16,13 @@ from typing import Literal
 import torch
 from torch import nn
 
-from procrustean.losses import Loss
-from procrustean.methods.base import Method, Stage
-from procrustean.mixing import Mix, inverse_permutation
-from procrustean.objectives import Classify, Mixer, Mixture
-from procrustean.types import Problem
-from procrustean.weights import FixedWeights
+from procrustean.balance import Loss
+from procrustean.methods import Method, Stage
+from procrustean.balance import Mix
+from procrustean.balance.mixing import inverse_permutation
+from procrustean.balance import Classify, Mixer, Mixture
+from procrustean.balance import Problem
+from procrustean.balance.weights import FixedWeights
 
 
 class Noisy(Loss):
@@ -240,7 +241,7 @@ def idle(problem: Problem, *, drw: bool = False) -> Method:
         ("idle", "drw=true: it trains the same network as without this option"),
         (
             "mixing",
-            "kind=backwards: the inverse in a Mix of Mixing (faulty.py) is not that of its partner, so that gra",
+            "kind=backwards: the inverse in a Mix of Mixing (faulty.py) is not that of its partner, so gra",
         ),
         ("mixing", "kind=turned: Mixing (faulty.py) mixes features with other partners than batch.partner"),
         ("below", "defaults: a class weight of Below (faulty.py) is not 0 or more"),

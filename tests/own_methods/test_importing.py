@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 from procrustean import make_method, use_file
-from procrustean.errors import ConfigError
-from procrustean.methods import checked_options, entry, factory, option_defaults
-from procrustean.methods.base import Method
-from procrustean.types import Problem
+from procrustean.balance import Problem
+from procrustean.base import ConfigError
+from procrustean.methods import Method
+from procrustean.methods.make import checked_options, entry, factory, option_defaults
 
 PROBLEM = Problem(counts=(50, 20, 5), kind="step", layers=("input", "group1", "group2"))
 
@@ -60,9 +60,9 @@ def test_what_builds_no_method_is_refused(function: str, message: str, work: Pat
 
 def refused_parts(work: Path, parts: str, message: str) -> None:
     (work / "parts.py").write_text(
-        "from procrustean.losses import CrossEntropy\n"
-        "from procrustean.methods.base import Method, Stage\n"
-        "from procrustean.objectives import Classify\n"
+        "from procrustean.balance import CrossEntropy\n"
+        "from procrustean.methods import Method, Stage\n"
+        "from procrustean.balance import Classify\n"
         "OBJECTIVE = Classify(loss=CrossEntropy(reduction='none'))\n"
         f"def parts(problem): return Method({parts})\n"
     )

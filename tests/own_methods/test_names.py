@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from procrustean.config import RunConfig
-from procrustean.errors import ConfigError
-from procrustean.own_methods.files import FileMethod, file_method, plain_name, read_code, short_identity
-from procrustean.report.results import Result
-from procrustean.report.settings import setting_of
+from procrustean.base import ConfigError
+from procrustean.base.code_files import FileMethod, file_method, plain_name, read_code, short_identity
+from procrustean.records import RunConfig
+from procrustean.records.groups import Result
+from procrustean.records.same_settings import setting_of
 
 
 def config(method: str, **settings: object) -> RunConfig:
@@ -159,5 +159,5 @@ def test_a_function_is_no_name(work: Path) -> None:
 
 
 def test_naming_a_file_does_not_load_torch(work: Path) -> None:
-    code = "import sys; from procrustean.config import RunConfig; RunConfig('digits', method='mine.py:tempered'); "
+    code = "import sys; from procrustean.records import RunConfig; RunConfig('digits', method='mine.py:tempered'); "
     subprocess.run([sys.executable, "-c", code + "assert 'torch' not in sys.modules"], check=True, cwd=work)

@@ -13,17 +13,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from procrustean import api
-from procrustean.api import Stopped, evaluate, fit, resume
-from procrustean.bench.method_costs import bench_methods
-from procrustean.config import RunConfig
-from procrustean.errors import ConfigError, RunError
-from procrustean.estimator.classifier import Classifier
-from procrustean.nets import NETS
-from procrustean.own_methods.files import read_code, use_file
-from procrustean.posthoc import adjust
-from procrustean.predicting.loading import load_model
-from procrustean.runs.processes import fit_in_processes
+from procrustean.base import ConfigError, RunError, use_file
+from procrustean.base.code_files import read_code
+from procrustean.cli.bench_tmp.method_costs import bench_methods
+from procrustean.deploy import Classifier, adjust, load_model
+from procrustean.nets.build import NETS
+from procrustean.records import RunConfig
+from procrustean.runs import evaluate, fit
+from procrustean.runs import train_api as api
+from procrustean.runs.run_processes import fit_in_processes
+from procrustean.runs.train_api import Stopped, resume
 
 NewProcess = Callable[[], None]
 NOT_NAMED = "no file is imported that you have not named yourself"
@@ -66,7 +65,7 @@ def test_a_loss_with_the_class_sizes_in_it_is_known_to_a_model(
 ) -> None:
     Path("sizes.py").write_text(
         "from procrustean.methods import base, balanced_softmax as own\n"
-        "from procrustean.types import Problem\n"
+        "from procrustean.balance import Problem\n"
         "def balanced(problem: Problem) -> base.Method:\n"
         "    return base.Method(stages=own.balanced_softmax(problem).stages, label='Balanced')\n"
     )

@@ -18,19 +18,18 @@ import pytest
 import torch
 from PIL import Image
 
-from procrustean import memory
+from procrustean.base import ConfigError, DataError, RunError, memory
+from procrustean.base.yaml_files import read_yaml
 from procrustean.cli import main
-from procrustean.config import RunConfig
-from procrustean.data import archives, npm_mirror, restricted_pickle, table_files
+from procrustean.data import archives, load_source, npm_mirror, restricted_pickle
+from procrustean.data import table_columns as table_files
 from procrustean.data.cifar import CIFAR10, load_cifar
 from procrustean.data.official.listing import Problem
-from procrustean.data.official.lists import Line, listing_of
-from procrustean.data.sources import load_source
-from procrustean.engine.run_directory import RunDirectory
-from procrustean.errors import ConfigError, DataError, RunError
-from procrustean.files.plain_yaml import read_yaml
+from procrustean.data.official.path_lists import Line, listing_of
 from procrustean.nets.pretrained import read_pretrained
-from procrustean.report.chosen import chosen_run
+from procrustean.records import RunConfig
+from procrustean.records.auto_choice import chosen_run
+from procrustean.records.run_directory import RunDirectory
 
 
 class Evil:

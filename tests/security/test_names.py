@@ -15,15 +15,15 @@ import pytest
 from PIL import Image
 from rich.console import Console
 
-from procrustean.api import fit
+from procrustean.base.console import PlainReporter, RichReporter
+from procrustean.base.escaping import printable, spreadsheet
+from procrustean.base.streams import notify, write_result
 from procrustean.cli import main
-from procrustean.data.imageset import ImageSet, Splits
-from procrustean.escaping import printable, spreadsheet
-from procrustean.exporting.export import export
-from procrustean.progress.console import PlainReporter, RichReporter
-from procrustean.progress.streams import notify, write_result
-from procrustean.report.figures import training_progress
-from procrustean.report.results import load_result
+from procrustean.data import ImageSet, Splits
+from procrustean.deploy import export
+from procrustean.records import load_result
+from procrustean.report import training_progress
+from procrustean.runs import fit
 
 HOSTILE = (
     "=cmd|' /C calc'!A1",

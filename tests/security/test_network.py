@@ -9,10 +9,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from procrustean.base import DataError
 from procrustean.cli import main
-from procrustean.data import npm_mirror
-from procrustean.data.sources import load_source
-from procrustean.errors import DataError
+from procrustean.data import load_source, npm_mirror
 
 FIXTURE = Path(__file__).parents[1] / "fixtures" / "format-1"
 

@@ -44,29 +44,26 @@ FORBIDDEN = {
 #: What may be used in the files named alone, each with the reason it is safe there.
 RESTRICTED = {
     "torch.export.load": {
-        "exporting/formats.py": "reads back what this process has just written, in a folder that nobody else has"
+        "deploy/exporting/export_formats.py": "reads back what this process has just written, in a folder of its own"
     },
     "importlib.import_module": {
-        "__init__.py": "names of this package",
-        "data/__init__.py": "names of this package",
         "data/official/layouts.py": "names of this package",
-        "data/workers.py": "a name that the program sends to its own process",
-        "diagnose/__init__.py": "names of this package",
-        "doctor/packages.py": "names of a list in the file",
-        "exporting/formats.py": "names of a list in the file",
-        "methods/__init__.py": "names of this package",
-        "model_names.py": "what a user has typed as the place of his own code, never what a file names",
+        "data/worker_processes.py": "a name that the program sends to its own process",
+        "cli/doctor/packages.py": "names of a list in the file",
+        "deploy/exporting/export_formats.py": "names of a list in the file",
+        "methods/make.py": "names of this package",
+        "methods/model_names.py": "what a user has typed as the place of his own code, never what a file names",
         "nets/foreign.py": "names of a list in the file",
-        "progress/tracking.py": "one of the three tools that --log takes",
+        "runs/loggers.py": "one of the three tools that --log takes",
     },
-    "pickle.load": {"data/workers.py": "what its own process has sent"},
-    "pickle.loads": {"data/workers.py": "what its own process has sent"},
+    "pickle.load": {"data/worker_processes.py": "what its own process has sent"},
+    "pickle.loads": {"data/worker_processes.py": "what its own process has sent"},
 }
 #: Modules whose import alone is forbidden outside the files named, each with the reason it is safe there.
 GUARDED = {
     "pickle": {
         "data/restricted_pickle.py": "reads nothing but numbers and text",
-        "data/workers.py": "between the program and its own processes, over a pipe that nobody else holds",
+        "data/worker_processes.py": "between the program and its own processes, over a pipe that nobody else holds",
         "nets/pretrained.py": "the name of an error",
     },
     "urllib.request": {"data/download.py": "https alone, with a checksum and a limit"},
@@ -279,5 +276,5 @@ def test_what_is_allowed_somewhere_is_used_there() -> None:
     for name, places in RESTRICTED.items():
         for file in places:
             assert name.rpartition(".")[2] in (SOURCE / file).read_text(), f"{file} does not use {name}"
-    assert list(faults("import torch; torch.export.load(path)", "predicting/loading.py"))
-    assert not list(faults("import torch; torch.export.load(path)", "exporting/formats.py"))
+    assert list(faults("import torch; torch.export.load(path)", "deploy/model_loading.py"))
+    assert not list(faults("import torch; torch.export.load(path)", "deploy/exporting/export_formats.py"))

@@ -12,10 +12,10 @@ import traceback
 import warnings
 from collections.abc import Sequence
 
-from ..errors import ProcrusteanError
-from ..own_methods.errors import failure_text
-from ..progress.console import PlainReporter
-from ..progress.streams import abandon, notify, write_result
+from procrustean.base.console import PlainReporter
+from procrustean.base.errors import ProcrusteanError
+from procrustean.base.errors_in_user_code import failure_text
+from procrustean.base.streams import abandon, notify, write_result
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -28,11 +28,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     warnings.showwarning = _show_warning
     try:
         if arguments == ["--version"]:
-            from .. import __version__
+            from procrustean.base.version import __version__
 
             write_result(f"procrustean {__version__}")
             return 0
-        from .commands import parse
+        from procrustean.cli.commands import parse
 
         return parse(arguments).run()
     except ProcrusteanError as error:

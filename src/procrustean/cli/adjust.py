@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
-from ..errors import ConfigError, RunError
-from .outputs import check_metrics_output
-from .tested import ABOUT_GROUPS, main_metrics, percent, write_tested
+from procrustean.base.errors import ConfigError, RunError
+from procrustean.cli.outputs import check_metrics_output
+from procrustean.cli.tested import ABOUT_GROUPS, main_metrics, percent, write_tested
 
 if TYPE_CHECKING:
-    from ..report.formats import Table
+    from procrustean.base.table_formats import Table
 
 
 @dataclass(frozen=True)
@@ -37,8 +37,8 @@ class Adjust:
     """Print all metrics as JSON, for other programs; of one run."""
 
     def run(self) -> int:
-        from ..own_methods.files import use_file
-        from .each_run import distinct_runs, for_each_run
+        from procrustean.base.code_files import use_file
+        from procrustean.cli.each_run import distinct_runs, for_each_run
 
         for method in self.method:
             use_file(method)
@@ -51,7 +51,7 @@ class Adjust:
         return 0
 
     def _adjust(self, run: Path) -> None:
-        from ..posthoc import adjust
+        from procrustean.deploy.adjusted_scores import adjust
 
         check_metrics_output(run, self.output)
         outcome = adjust(run, tau=self.tau)
@@ -66,7 +66,7 @@ def adjustment_table(outcome: dict[str, Any], name: str) -> Table:
         outcome: what `procrustean.adjust` returns.
         name: of the run.
     """
-    from ..report.formats import Cell, Column, Table
+    from procrustean.base.table_formats import Cell, Column, Table
 
     before, after = main_metrics(outcome["unadjusted"]), main_metrics(outcome["adjusted"])
     lines = {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from ..own_methods.files import file_method, named_code, use_file
+from procrustean.base.code_files import file_method, named_code, use_file
 
 
 def allow(files: Iterable[str], method: str = "", arguments: Sequence[str] = ()) -> None:

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import tyro
 
-from .outputs import check_folder
+from procrustean.cli.outputs import check_folder
 
 if TYPE_CHECKING:
-    from ..bench.data import Case
-    from ..report.formats import Table
+    from procrustean.base.table_formats import Table
+    from procrustean.cli.bench_tmp.data import Case
 
 Say = Callable[[str], None]
 Device = Literal["auto", "cpu", "cuda"]
@@ -40,8 +40,8 @@ class Speed:
     """Also write the numbers as JSON, after each measurement."""
 
     def run(self) -> int:
-        from ..bench.speed import bench_speed
-        from .bench_tables import speed_table
+        from procrustean.cli.bench_tables import speed_table
+        from procrustean.cli.bench_tmp.speed import bench_speed
 
         def measure(say: Say) -> Table:
             result = bench_speed(
@@ -75,8 +75,8 @@ class WholeRuns:
     """Also write the numbers as JSON, after each measurement."""
 
     def run(self) -> int:
-        from ..bench.whole_runs import bench_runs
-        from .bench_tables import runs_table
+        from procrustean.cli.bench_tables import runs_table
+        from procrustean.cli.bench_tmp.whole_runs import bench_runs
 
         def measure(say: Say) -> Table:
             keep = _keeper(self.output)
@@ -102,8 +102,8 @@ class MethodCosts:
     """Also write the numbers as JSON, after each measurement."""
 
     def run(self) -> int:
-        from ..bench.method_costs import bench_methods
-        from .bench_tables import costs_table
+        from procrustean.cli.bench_tables import costs_table
+        from procrustean.cli.bench_tmp.method_costs import bench_methods
 
         def measure(say: Say) -> Table:
             keep = _keeper(self.output)
@@ -151,8 +151,8 @@ class FeedSpeed:
     def run(self) -> int:
         from dataclasses import replace
 
-        from ..bench.data import CASES, bench_data
-        from .bench_tables import feed_table
+        from procrustean.cli.bench_tables import feed_table
+        from procrustean.cli.bench_tmp.data import CASES, bench_data
 
         changes: dict[str, Any] = {
             name: value for name in ("net", "images", "batch_size") if (value := getattr(self, name)) is not None
@@ -192,8 +192,8 @@ class Bench:
 
 def _shown(measure: Callable[[Say], Table]) -> int:
     """Measure with progress, then show the table."""
-    from ..progress.console import reporting
-    from ..progress.streams import write_result
+    from procrustean.base.console import reporting
+    from procrustean.base.streams import write_result
 
     with reporting() as reporter:
         table = measure(reporter.say)
@@ -207,7 +207,7 @@ def _keeper(output: Path | None) -> Callable[[dict[str, Any]], None]:
         check_folder(output.parent)
 
     def keep(result: dict[str, Any]) -> None:
-        from ..files.whole_files import write_json
+        from procrustean.base.whole_files import write_json
 
         if output is not None:
             output.parent.mkdir(parents=True, exist_ok=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..report.formats import Cell, Column, Table
+from procrustean.base.table_formats import Cell, Column, Table
 
 
 def speed_table(result: dict[str, Any]) -> Table:

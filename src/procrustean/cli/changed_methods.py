@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
-from ..own_methods.files import file_method
-from ..progress.streams import notify
-from ..runs.places import method_of, runs_in
+from procrustean.base.code_files import file_method
+from procrustean.base.streams import notify
+from procrustean.records.places import method_of, runs_in
 
 
 def say_changed(folder: Path, methods: Iterable[str]) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import tyro
 
-from .outcome import finished_results
+from procrustean.cli.outcome import finished_results
 
 
 @dataclass(frozen=True)
@@ -26,9 +26,9 @@ class Claims:
     """Put the table, and the pictures in figures/analysis beside it, into this page, between its marks."""
 
     def run(self) -> int:
-        from ..diagnose.claims import block_for, claims_table, coverage, replaced
-        from ..progress.streams import notify, write_result
-        from ..report.marked_page import read_page, replace_page
+        from procrustean.base.streams import notify, write_result
+        from procrustean.paper.claims import block_for, claims_table, coverage, replaced
+        from procrustean.report.marked_page import read_page, replace_page
 
         results, code = finished_results(self.runs)
         # Before the table, which is long and says of each claim alike that it was not measured where no run counts.

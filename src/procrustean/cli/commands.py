@@ -8,37 +8,37 @@ from typing import Annotated, Any, Protocol, Union
 
 import tyro
 
-from ..errors import suggestion
-from ..progress.streams import notify
-from .adjust import Adjust
-from .allowed_code import allow
-from .bench import Bench
-from .claims import Claims
-from .compare import Compare
-from .config_file import config_argument, read_config
-from .data import Data
-from .demo import Demo
-from .diagnose import Diagnose
-from .doctor import Doctor
-from .evaluate import Evaluate
-from .export import Export
-from .figures import Figures
-from .fleet import Fleet
-from .hints import hints
-from .inspect import Inspect
-from .layers import Layers
-from .methods import Methods
-from .nets import Nets
-from .predict import Predict
-from .recipes import Recipes
-from .report import Report
-from .reproduce import Reproduce
-from .resume import Resume
-from .thresholds import Thresholds
-from .toy import Toy
-from .train import Train
-from .tune import Tune
-from .values import values
+from procrustean.base.errors import suggestion
+from procrustean.base.streams import notify
+from procrustean.cli.adjust import Adjust
+from procrustean.cli.allowed_code import allow
+from procrustean.cli.bench import Bench
+from procrustean.cli.claims import Claims
+from procrustean.cli.compare import Compare
+from procrustean.cli.config_file import config_argument, read_config
+from procrustean.cli.data import Data
+from procrustean.cli.demo import Demo
+from procrustean.cli.diagnose import Diagnose
+from procrustean.cli.doctor_command import Doctor
+from procrustean.cli.evaluate import Evaluate
+from procrustean.cli.export import Export
+from procrustean.cli.figures import Figures
+from procrustean.cli.fleet import Fleet
+from procrustean.cli.hints import hints
+from procrustean.cli.inspect import Inspect
+from procrustean.cli.layers import Layers
+from procrustean.cli.methods import Methods
+from procrustean.cli.nets import Nets
+from procrustean.cli.predict import Predict
+from procrustean.cli.recipes import Recipes
+from procrustean.cli.report import Report
+from procrustean.cli.reproduce import Reproduce
+from procrustean.cli.resume import Resume
+from procrustean.cli.thresholds import Thresholds
+from procrustean.cli.toy import Toy
+from procrustean.cli.train import Train
+from procrustean.cli.tune import Tune
+from procrustean.cli.values import values
 
 DESCRIPTION = (
     "Train image classifiers on class-imbalanced data: Major Feature Weakening and the methods it is compared with. "

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import tyro
 
-from .outcome import Format, show
+from procrustean.cli.outcome import Format, show
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from typing import Any, Self
 
 import tyro
 
-from ..config import RunConfig
+from procrustean.records.config import RunConfig
 
 
 @dataclass(frozen=True)

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from ..config import RunConfig, typed_settings
-from ..files.plain_yaml import read_yaml as read_yaml
+from procrustean.base.yaml_files import read_yaml as read_yaml
+from procrustean.records.config import RunConfig, typed_settings
 
 
 def config_argument(arguments: Sequence[str]) -> Path | None:

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from ..progress.console import can_show_bars, duration_text
+from procrustean.base.console import can_show_bars, duration_text
 
 
 @contextmanager

@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 
 import tyro
 
-from .prepare import Prepare, Verify
+from procrustean.cli.prepare import Prepare, Verify
 
 
 @dataclass(frozen=True)
@@ -37,11 +37,11 @@ class Describe:
     """Where data sets are found or downloaded to; default $PROCRUSTEAN_DATA or the user's cache."""
 
     def run(self) -> int:
-        from ..data.description import describe
-        from ..data.imbalance import build
-        from ..data.sources import load_source
-        from ..progress.console import make_reporter
-        from ..progress.streams import write_result
+        from procrustean.base.console import make_reporter
+        from procrustean.base.streams import write_result
+        from procrustean.data.describe import describe
+        from procrustean.data.imbalance import build
+        from procrustean.data.sources import load_source
 
         reporter = make_reporter()
         splits = load_source(
@@ -62,8 +62,8 @@ class Sources:
     """List the data sets that can be named, and what is needed for each."""
 
     def run(self) -> int:
-        from ..data.sources import describe_sources
-        from ..progress.streams import write_result
+        from procrustean.base.streams import write_result
+        from procrustean.data.sources import describe_sources
 
         write_result("\n".join(f"{name:22} {text}" for name, text in describe_sources().items()))
         return 0

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from .outputs import check_folder
+from procrustean.cli.outputs import check_folder
 
 
 @dataclass(frozen=True)
@@ -22,9 +22,9 @@ class Demo:
     """No progress."""
 
     def run(self) -> int:
-        from ..demo import run_demo
-        from ..progress.console import reporting
-        from ..progress.streams import write_result
+        from procrustean.base.console import reporting
+        from procrustean.base.streams import write_result
+        from procrustean.cli.demo_run import run_demo
 
         check_folder(self.output)
         with reporting(quiet=self.quiet) as reporter:

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import tyro
 
-from ..errors import RunError
-from ..runs.places import RESULT_FILE
+from procrustean.base.errors import RunError
+from procrustean.records.places import RESULT_FILE
 
 if TYPE_CHECKING:
-    from ..diagnose.curves import Curves
-    from ..diagnose.findings import Finding
-    from ..diagnose.finished import Diagnosis
-    from ..report.formats import Table
+    from procrustean.base.table_formats import Table
+    from procrustean.records.probe_curves import Curves
+    from procrustean.report.diagnose.diagnose_run import Diagnosis
+    from procrustean.report.diagnose.findings import Finding
 
 
 @dataclass(frozen=True)
@@ -41,9 +41,9 @@ class Diagnose:
     """No progress."""
 
     def run(self) -> int:
-        from ..own_methods.files import use_file
-        from ..progress.console import reporting
-        from .each_run import for_each_run
+        from procrustean.base.code_files import use_file
+        from procrustean.base.console import reporting
+        from procrustean.cli.each_run import for_each_run
 
         for method in self.method:
             use_file(method)
@@ -61,9 +61,9 @@ class Diagnose:
 
     def _places(self) -> dict[Path, Path]:
         """Each run and the folder for what is written about it; a run that is given twice is one."""
-        from ..diagnose.diagnosed import DIAGNOSES
-        from .each_run import distinct_runs
-        from .outputs import refuse_inside
+        from procrustean.cli.each_run import distinct_runs
+        from procrustean.cli.outputs import refuse_inside
+        from procrustean.records.diagnosed import DIAGNOSES
 
         runs = distinct_runs(self.runs)
         if not runs:
@@ -84,8 +84,8 @@ class Diagnose:
         return places
 
     def _diagnose(self, run: Path, output: Path, say: Callable[[str], None]) -> Diagnosis:
-        from ..diagnose.finished import diagnose_run
-        from ..progress.streams import write_result
+        from procrustean.base.streams import write_result
+        from procrustean.report.diagnose.diagnose_run import diagnose_run
 
         diagnosis = diagnose_run(run, say=say)
         files = _written(diagnosis, run, output, self.all_classes)
@@ -101,11 +101,11 @@ def verdict_text(curves: Curves, findings: Sequence[Finding]) -> str:
 
 def write_together(diagnosed: Mapping[Path, Diagnosis]) -> None:
     """Write a verdict on the mean of finished runs that differ in their seeds alone."""
-    from ..diagnose.curves import curves_of, mean_curves
-    from ..diagnose.findings import verdict
-    from ..diagnose.repeats import repeats_of
-    from ..progress.streams import write_result
-    from ..report.results import Result
+    from procrustean.base.streams import write_result
+    from procrustean.records.groups import Result
+    from procrustean.records.probe_curves import curves_of, mean_curves
+    from procrustean.report.diagnose.findings import verdict
+    from procrustean.report.diagnose.repeats import repeats_of
 
     finished = {run: diagnosis for run, diagnosis in diagnosed.items() if (run / RESULT_FILE).exists()}
     for group in repeats_of([Result(diagnosis.record, run / RESULT_FILE) for run, diagnosis in finished.items()]):
@@ -121,7 +121,7 @@ def write_together(diagnosed: Mapping[Path, Diagnosis]) -> None:
 
 def class_table(curves: Curves) -> Table:
     """What was measured at the last epoch, one row per class."""
-    from ..report.formats import NOTHING, Cell, Column, Table
+    from procrustean.base.table_formats import NOTHING, Cell, Column, Table
 
     def number(value: float, form: str) -> Cell:
         return Cell(NOTHING if value != value else format(value, form))
@@ -154,11 +154,11 @@ def class_table(curves: Curves) -> Table:
 
 
 def _written(diagnosis: Diagnosis, run: Path, output: Path, all_classes: bool) -> list[Path]:
-    from ..diagnose.figures import bars, lines, plane
-    from ..diagnose.figures.canvas import save
-    from ..diagnose.figures.panels import Panel
-    from ..diagnose.kept_features import kept_epochs, load_features
-    from ..report.results import Group, Result, load_result
+    from procrustean.engine.stored_features import kept_epochs, load_features
+    from procrustean.records.groups import Group, Result, load_result
+    from procrustean.report.figures import bars, lines, plane
+    from procrustean.report.figures.canvas import save
+    from procrustean.report.figures.panels import Panel
 
     result = Result(diagnosis.record, (run / RESULT_FILE).resolve())
     panel = Panel(diagnosis.curves.label, Group((result,)), (diagnosis.curves,))
@@ -170,15 +170,15 @@ def _written(diagnosis: Diagnosis, run: Path, output: Path, all_classes: bool) -
         if load_features(run).train.shape[1] == 2 and (run / RESULT_FILE).exists():
             files += save(plane.toy(load_result(run)), output / "plane")
         else:
-            from ..diagnose.figures.embedding import tsne
+            from procrustean.report.figures.embedding import tsne
 
             files += save(tsne([panel]), output / "tsne")
     return files
 
 
 def _json_file(diagnosis: Diagnosis, output: Path) -> Path:
-    from ..diagnose.diagnosed import FILE
-    from ..files.whole_files import write_json
+    from procrustean.base.whole_files import write_json
+    from procrustean.records.diagnosed import FILE
 
     path, advice = output / FILE, "make room, or choose another --output"
     try:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from ..errors import ProcrusteanError, RunError
-from ..progress.streams import notify, write_result
-from ..runs.places import CONFIG_FILE
-from .outcome import runs_of
+from procrustean.base.errors import ProcrusteanError, RunError
+from procrustean.base.streams import notify, write_result
+from procrustean.cli.outcome import runs_of
+from procrustean.records.places import CONFIG_FILE
 
 
 def distinct_runs(paths: Sequence[Path]) -> list[Path]:

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import tyro
 
-from .outputs import check_metrics_output
-from .tested import ABOUT_GROUPS, main_metrics, percent, write_tested
+from procrustean.cli.outputs import check_metrics_output
+from procrustean.cli.tested import ABOUT_GROUPS, main_metrics, percent, write_tested
 
 if TYPE_CHECKING:
-    from ..report.formats import Table
+    from procrustean.base.table_formats import Table
 
 
 @dataclass(frozen=True)
@@ -36,8 +36,8 @@ class Evaluate:
     """Print all metrics as JSON, for other programs."""
 
     def run(self) -> int:
-        from ..api import evaluate
-        from ..own_methods.files import use_file
+        from procrustean.base.code_files import use_file
+        from procrustean.runs.train_api import evaluate
 
         if self.method is not None:
             use_file(self.method)
@@ -56,7 +56,7 @@ def evaluation_table(outcome: dict[str, Any], name: str) -> Table:
         outcome: what `procrustean.evaluate` returns, with the weights and the statistics it was called with.
         name: of the run.
     """
-    from ..report.formats import Cell, Column, Table
+    from procrustean.base.table_formats import Cell, Column, Table
 
     shown = main_metrics(outcome)
     tested = f"weights: {outcome['weights']}, statistics of batch normalisation: {outcome['statistics']}"

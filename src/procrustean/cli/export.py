@@ -30,12 +30,12 @@ class Export:
     """No progress."""
 
     def run(self) -> int:
-        from ..exporting.export import export
-        from ..own_methods.files import use_file
-        from ..progress.console import make_reporter
-        from ..progress.streams import write_result
-        from ..report.chosen import chosen_run
-        from .outputs import refuse_inside
+        from procrustean.base.code_files import use_file
+        from procrustean.base.console import make_reporter
+        from procrustean.base.streams import write_result
+        from procrustean.cli.outputs import refuse_inside
+        from procrustean.deploy.exporting.export_model import export
+        from procrustean.records.auto_choice import chosen_run
 
         if self.method is not None:
             use_file(self.method)

@@ -8,7 +8,7 @@ from typing import Literal
 
 import tyro
 
-from .outcome import finished_results
+from procrustean.cli.outcome import finished_results
 
 
 @dataclass(frozen=True)
@@ -44,10 +44,10 @@ class Figures:
     """Epochs that the toy shows; default 20, 60, 120 and 160 if they were kept, else all that were."""
 
     def run(self) -> int:
-        from ..diagnose.diagnosed import with_diagnosis
-        from ..diagnose.figures import draw
-        from ..progress.console import make_reporter
-        from ..progress.streams import write_result
+        from procrustean.base.console import make_reporter
+        from procrustean.base.streams import write_result
+        from procrustean.records.diagnosed import with_diagnosis
+        from procrustean.report.figures import draw
 
         results, code = finished_results(self.runs)
         files = draw(

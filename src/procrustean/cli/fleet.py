@@ -8,13 +8,13 @@ from typing import Literal
 
 import tyro
 
-from ..config import ADVISED, AUTO
-from ..errors import ConfigError
-from .allowed_code import allow, refuse_unnamed
-from .changed_methods import say_changed
-from .config_file import config_as_yaml, read_yaml
-from .outcome import show
-from .outputs import check_folder
+from procrustean.base.errors import ConfigError
+from procrustean.cli.allowed_code import allow, refuse_unnamed
+from procrustean.cli.changed_methods import say_changed
+from procrustean.cli.config_file import config_as_yaml, read_yaml
+from procrustean.cli.outcome import show
+from procrustean.cli.outputs import check_folder
+from procrustean.records.config import ADVISED, AUTO
 
 
 @dataclass(frozen=True)
@@ -46,11 +46,11 @@ class Fleet:
     def run(self) -> int:
         from dataclasses import replace
 
-        from ..own_methods.errors import failure_text
-        from ..progress.console import reporting
-        from ..progress.streams import notify, write_result
-        from ..runs.grids import expand
-        from ..runs.preparing import recipe_of
+        from procrustean.base.console import reporting
+        from procrustean.base.errors_in_user_code import failure_text
+        from procrustean.base.streams import notify, write_result
+        from procrustean.runs.grids import expand
+        from procrustean.runs.preparing import recipe_of
 
         configs = expand(read_yaml(self.grid, example="base: {source: digits}"), self.output, origin=str(self.grid))
         if self.data_dir is not None:
@@ -66,8 +66,8 @@ class Fleet:
             recipe_of(replace(config, method="mfw") if config.method == ADVISED else config)
         if self.processes is not None and self.width is not None:
             raise ConfigError("both --width and --processes received; every process trains one run at a time")
-        from ..runs.many import fit_many
-        from ..runs.processes import fit_in_processes
+        from procrustean.runs.many_runs import fit_many
+        from procrustean.runs.run_processes import fit_in_processes
 
         check_folder(self.output)
         say_changed(self.output, [config.method for config in configs])

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import fields
 from itertools import pairwise
 
-from ..config import ALSO_CALLED, RunConfig
+from procrustean.records.config import ALSO_CALLED, RunConfig
 
 #: Settings that take one value in a run, with the flags under which several are asked for.
 ONE_PER_RUN = {"seed": ("seed", "seeds"), "method": ("method", "methods")}
@@ -95,7 +95,10 @@ def _flags(arguments: Sequence[str]) -> list[tuple[str, list[str]]]:
 
 
 def _methods_by_option() -> dict[str, list[str]]:
-    from ..methods import METHODS, option_defaults  # imports torch, which no command line that is in order waits for
+    from procrustean.methods.make import (  # imports torch, which no command line that is in order waits for
+        METHODS,
+        option_defaults,
+    )
 
     found: dict[str, list[str]] = {}
     for method in METHODS:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
-from ..errors import ConfigError
+from procrustean.base.errors import ConfigError
 
 if TYPE_CHECKING:
-    from .reproduce import Reproduce
+    from procrustean.cli.reproduce import Reproduce
 
 #: A dry run takes all of these: it plans the very call that would train.
 OF_TRAINING = ("held_out", "minutes", "width", "data_dir", "download", "retry", "dry_run")

@@ -25,9 +25,9 @@ class Inspect:
     a kind."""
 
     def run(self) -> int:
-        from ..inspecting.inspect import inspect_source
-        from ..progress.console import make_reporter
-        from ..progress.streams import write_result
+        from procrustean.base.console import make_reporter
+        from procrustean.base.streams import write_result
+        from procrustean.runs.inspect.text_of_source import inspect_source
 
         reporter = make_reporter()
         text = inspect_source(self.source, device=self.device, on_bad_image=self.on_bad_image, say=reporter.say)

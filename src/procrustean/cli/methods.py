@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 import tyro
 
-from ..errors import ConfigError
-from .reflow import hanging, reflow
+from procrustean.base.errors import ConfigError
+from procrustean.cli.reflow import hanging, reflow
 
 
 @dataclass(frozen=True)
@@ -22,9 +22,9 @@ class Methods:
     """Try it on the digits, half a minute: whether it trains, repeats itself, and can be resumed and loaded."""
 
     def run(self) -> int:
-        from ..methods import METHODS
-        from ..own_methods.files import pinned_name, use_file
-        from ..progress.streams import terminal_width, write_result
+        from procrustean.base.code_files import pinned_name, use_file
+        from procrustean.base.streams import terminal_width, write_result
+        from procrustean.methods.make import METHODS
 
         width = terminal_width()
         if self.check:
@@ -40,9 +40,9 @@ class Methods:
         return 0
 
     def _tried(self) -> int:
-        from ..own_methods.files import pinned_name, use_file
-        from ..own_methods.trial import try_method
-        from ..progress.streams import write_result
+        from procrustean.base.code_files import pinned_name, use_file
+        from procrustean.base.streams import write_result
+        from procrustean.runs.method_trial import try_method
 
         if self.name is None:
             raise ConfigError("--check received without a method; name one: procrustean methods FILE.py:NAME --check")
@@ -59,8 +59,8 @@ class Methods:
 
 
 def _explained(name: str, width: int) -> str:
-    from ..methods import entry, factory, option_defaults
-    from ..own_methods.files import file_method, plain_name
+    from procrustean.base.code_files import file_method, plain_name
+    from procrustean.methods.make import entry, factory, option_defaults
 
     made, known = factory(name), entry(name)
     defaults = ", ".join(f"{k}={v!r}" for k, v in option_defaults(name).items())
@@ -77,6 +77,6 @@ def _explained(name: str, width: int) -> str:
 
 
 def _summary(name: str) -> str:
-    from ..methods import factory
+    from procrustean.methods.make import factory
 
     return (inspect.getdoc(factory(name)) or "").partition("\n")[0]

@@ -15,9 +15,9 @@ class Nets:
     """Network to show, timm:NAME and torchvision:NAME included; without it those of this library are listed."""
 
     def run(self) -> int:
-        from ..nets import NETS, layers_of
-        from ..progress.streams import write_result
-        from ..report.formats import Cell, Column, Table
+        from procrustean.base.streams import write_result
+        from procrustean.base.table_formats import Cell, Column, Table
+        from procrustean.nets.build import NETS, layers_of
 
         names = NETS if self.name is None else [self.name]
         rows = []

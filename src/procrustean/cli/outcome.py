@@ -7,14 +7,14 @@ from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from ..errors import RunError
-from ..progress.streams import notify
-from ..runs.places import CANDIDATES, RESULT_FILE, damaged_in, is_run, resume_command, runs_in
-from .outputs import check_output, write_table
+from procrustean.base.errors import RunError
+from procrustean.base.streams import notify
+from procrustean.cli.outputs import check_output, write_table
+from procrustean.records.places import CANDIDATES, RESULT_FILE, damaged_in, is_run, resume_command, runs_in
 
 if TYPE_CHECKING:
-    from ..report.formats import Table
-    from ..report.results import Result
+    from procrustean.base.table_formats import Table
+    from procrustean.records.groups import Result
 
 Format = Literal["table", "markdown", "csv", "latex"]
 
@@ -43,7 +43,7 @@ def readable_runs(paths: Sequence[Path]) -> tuple[dict[Path, Result], int]:
 
     A damaged one is named on stderr and left out, and the code is 1: without a word a seed would be missing.
     """
-    from ..report.results import load_result
+    from procrustean.records.groups import load_result
 
     found: dict[Path, Result] = {}
     code = 0
@@ -63,7 +63,7 @@ def finished_results(paths: Sequence[Path]) -> tuple[list[Result], int]:
 
     Copies that say the same count once, which is said.
     """
-    from ..report.copies import without_copies
+    from procrustean.records.copies import without_copies
 
     found, code = readable_runs(paths)
     return without_copies(found.values(), notify), code
@@ -111,8 +111,8 @@ def show(runs: Sequence[Path], *, form: Format = "table", by_class: bool = False
 
     A CSV file is one table, whose first columns tell them apart. Returns the exit code, as `readable_runs` does.
     """
-    from ..progress.streams import write_result
-    from ..report.formats import to_csv, to_latex, to_markdown
+    from procrustean.base.streams import write_result
+    from procrustean.base.table_formats import to_csv, to_latex, to_markdown
 
     if output is not None:
         check_output(output)
@@ -132,10 +132,10 @@ def show(runs: Sequence[Path], *, form: Format = "table", by_class: bool = False
 
 def comparisons_of(results: Sequence[Result], *, by_class: bool = False, in_one: bool = False) -> list[Table]:
     """Results as tables, one for each choice of classes unless they are wanted in one."""
-    from ..report.class_tables import per_class
-    from ..report.ordering import by_options
-    from ..report.results import group_results, split_by_choice_of_classes
-    from ..report.tables import comparison
+    from procrustean.records.groups import group_results, split_by_choice_of_classes
+    from procrustean.report.class_tables import per_class
+    from procrustean.report.ordering import by_options
+    from procrustean.report.tables import comparison
 
     groups = by_options(group_results(results))
     if by_class:

@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterable
 from pathlib import Path
 
-from ..errors import RunError
+from procrustean.base.errors import RunError
 
 #: Endings of files that a table, or a file of metrics, may replace.
 TABLES, METRICS = (".csv", ".tsv", ".md", ".tex", ".txt"), (".json",)
@@ -20,7 +20,7 @@ def write_table(output: Path, text: str, inputs: Iterable[str | Path] = ()) -> N
         text: the table.
         inputs: what was read for it.
     """
-    from ..files.whole_files import write_atomically
+    from procrustean.base.whole_files import write_atomically
 
     check_output(output, inputs)
     write_atomically(output, text.encode("utf-8", errors="surrogateescape"), "choose another --output")
@@ -39,7 +39,7 @@ def check_output(output: Path, inputs: Iterable[str | Path] = ()) -> None:
 
 def write_metrics(output: Path, text: str) -> None:
     """Write metrics as JSON into a new file, or in place of older ones."""
-    from ..files.whole_files import write_atomically
+    from procrustean.base.whole_files import write_atomically
 
     write_atomically(output, f"{text}\n".encode(), "choose another --output")
 

@@ -7,10 +7,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..progress.console import command_text
+from procrustean.base.console import command_text
 
 if TYPE_CHECKING:
-    from ..report.formats import Table
+    from procrustean.base.table_formats import Table
 
 #: With more classes the ones that are recognised worst are shown.
 MOST_CLASSES = 30
@@ -24,8 +24,8 @@ def show_own(result: dict[str, Any], kept: Path, say: Callable[[str], None]) -> 
         kept: the folder of the run, or of the comparison it was chosen by.
         say: called with what to do next.
     """
-    from ..data.sources import is_named
-    from ..progress.streams import write_result
+    from procrustean.base.streams import write_result
+    from procrustean.data.sources import is_named
 
     if is_named(result["config"]["source"]):
         return
@@ -40,8 +40,8 @@ def class_table(result: dict[str, Any]) -> Table:
     Args:
         result: what result.json holds.
     """
-    from ..report.class_tables import by_class
-    from ..report.results import Group, Result
+    from procrustean.records.groups import Group, Result
+    from procrustean.report.class_tables import by_class
 
     table = by_class(Group((Result(result),)))
     if len(table.rows) <= MOST_CLASSES:

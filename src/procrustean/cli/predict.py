@@ -9,7 +9,7 @@ from typing import Literal
 
 import tyro
 
-from .outputs import check_output, write_table
+from procrustean.cli.outputs import check_output, write_table
 
 
 @dataclass(frozen=True)
@@ -43,11 +43,11 @@ class Predict:
     """Where to compute."""
 
     def run(self) -> int:
-        from ..data.bad_files import NAMED
-        from ..own_methods.files import use_file
-        from ..predicting.loading import load_model, model_folder
-        from ..predicting.predict import predict, write_predictions
-        from ..progress.streams import ResultStream, notify
+        from procrustean.base.code_files import use_file
+        from procrustean.base.streams import ResultStream, notify
+        from procrustean.data.bad_files import NAMED
+        from procrustean.deploy.classify_images import predict, write_predictions
+        from procrustean.deploy.model_loading import load_model, model_folder
 
         if self.output is not None:
             given = [str(path) for path in (self.prior, self.thresholds) if path]

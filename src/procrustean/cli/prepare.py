@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal
 import tyro
 
 if TYPE_CHECKING:
-    from ..data.official.prepare import Plan
+    from procrustean.data.official.prepare import Plan
 
 Name = Literal["tiny-imagenet", "tiered-imagenet", "imagenet-lt", "inaturalist18"]
 
@@ -45,16 +45,16 @@ class Prepare:
     """Only check and estimate."""
 
     def run(self) -> int:
-        from ..data.cifar import data_roots
-        from ..data.official.fetch import command, fetch
-        from ..data.official.layouts import layout_of
-        from ..data.official.prepare import plan, prepare
-        from ..data.official.problems import told
-        from ..errors import ConfigError, DataError
-        from ..progress.console import command_text, make_reporter
-        from ..progress.streams import write_result
-        from .counting import counting
-        from .outputs import check_folder
+        from procrustean.base.console import command_text, make_reporter
+        from procrustean.base.errors import ConfigError, DataError
+        from procrustean.base.streams import write_result
+        from procrustean.cli.counting import counting
+        from procrustean.cli.outputs import check_folder
+        from procrustean.data.cifar import data_roots
+        from procrustean.data.official.fetch import command, fetch
+        from procrustean.data.official.layouts import layout_of
+        from procrustean.data.official.prepare import plan, prepare
+        from procrustean.data.official.problems import told
 
         layout, root = layout_of(self.name), data_roots(self.data_dir)[0]
         for name, value in (("size", self.size), ("workers", self.workers)):
@@ -108,11 +108,11 @@ class Verify:
     """Where the store is; default $PROCRUSTEAN_DATA or the user's cache."""
 
     def run(self) -> int:
-        from ..data.cifar import data_roots
-        from ..data.official.layouts import layout_of
-        from ..data.official.loading import found_store
-        from ..data.official.store import verify
-        from ..progress.streams import write_result
+        from procrustean.base.streams import write_result
+        from procrustean.data.cifar import data_roots
+        from procrustean.data.official.layouts import layout_of
+        from procrustean.data.official.loading import found_store
+        from procrustean.data.official.store import verify
 
         path = found_store(layout_of(self.name), data_roots(self.data_dir), self.size)
         images = verify(path)
@@ -121,7 +121,7 @@ class Verify:
 
 
 def _estimate(planned: Plan) -> str:
-    from ..progress.console import duration_text
+    from procrustean.base.console import duration_text
 
     return (
         f"{planned.layout.title}: {planned.images:,} images of {len(planned.listing.classes):,} classes, "

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import asdict, replace
 
-from ..config import ADVISED, AUTO, RunConfig
-from .config_file import config_as_yaml
+from procrustean.cli.config_file import config_as_yaml
+from procrustean.records.config import ADVISED, AUTO, RunConfig
 
 
 def settings_text(config: RunConfig, tuned: Collection[str] = ()) -> str:
@@ -16,14 +16,14 @@ def settings_text(config: RunConfig, tuned: Collection[str] = ()) -> str:
         config: the settings.
         tuned: options of the method that differ between runs with these settings.
     """
-    from ..advice.planning import planned, trained_on
-    from ..data.sources import is_named
-    from ..files.paths import expanded
-    from ..own_methods.files import plain_name
-    from ..recipes import RECIPES
-    from ..runs.preparing import recipe_of
-    from ..runs.training_sizes import training_counts
-    from .resolved import method_comments
+    from procrustean.base.code_files import plain_name
+    from procrustean.base.paths import expanded
+    from procrustean.cli.resolved import method_comments
+    from procrustean.data.recipes import RECIPES
+    from procrustean.data.sources import is_named
+    from procrustean.runs.advice.plan_training import planned, trained_on
+    from procrustean.runs.preparing import recipe_of
+    from procrustean.runs.training_sizes import training_counts
 
     def named(settings: RunConfig) -> RunConfig:
         return replace(settings, method="mfw") if settings.method in (ADVISED, AUTO) else settings

@@ -17,9 +17,9 @@ class Recipes:
     def run(self) -> int:
         import yaml
 
-        from ..errors import ConfigError, did_you_mean
-        from ..progress.streams import write_result
-        from ..recipes import OWN_IMAGES, PAPER, RECIPES
+        from procrustean.base.errors import ConfigError, did_you_mean
+        from procrustean.base.streams import write_result
+        from procrustean.data.recipes import OWN_IMAGES, PAPER, RECIPES
 
         if self.name is None:
             width = max(map(len, RECIPES))

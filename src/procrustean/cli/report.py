@@ -7,7 +7,7 @@ from pathlib import Path
 
 import tyro
 
-from ..errors import ConfigError, RunError
+from procrustean.base.errors import ConfigError, RunError
 
 DEFAULT_OUTPUT = Path("report.html")
 DEFAULT_EXAMPLES, DEFAULT_PORT = 5, 8723
@@ -68,10 +68,10 @@ class Report:
                 )
 
     def _serve(self) -> int:
-        from ..progress.console import make_reporter
-        from ..progress.streams import notify, write_result
-        from ..report.watch import Watched, serve
-        from ..runs.places import no_run_at
+        from procrustean.base.console import make_reporter
+        from procrustean.base.streams import notify, write_result
+        from procrustean.records.places import no_run_at
+        from procrustean.report.watch import Watched, serve
 
         for run in self.runs:
             if not run.exists():
@@ -88,11 +88,11 @@ class Report:
         return 0
 
     def _write(self) -> int:
-        from ..own_methods.files import use_file
-        from ..progress.console import make_reporter
-        from ..progress.streams import write_result
-        from ..report.html_page import write_report
-        from .outcome import readable_runs
+        from procrustean.base.code_files import use_file
+        from procrustean.base.console import make_reporter
+        from procrustean.base.streams import write_result
+        from procrustean.cli.outcome import readable_runs
+        from procrustean.report.html_page import write_report
 
         for method in self.method:
             use_file(method)

@@ -11,16 +11,16 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import tyro
 
-from ..errors import ConfigError, RunError, suggestion
-from .allowed_code import allow, refuse_unnamed
-from .idle_options import refuse_idle_options
-from .outputs import check_folder
+from procrustean.base.errors import ConfigError, RunError, suggestion
+from procrustean.cli.allowed_code import allow, refuse_unnamed
+from procrustean.cli.idle_options import refuse_idle_options
+from procrustean.cli.outputs import check_folder
 
 if TYPE_CHECKING:
-    from ..reproduce.definitions import Definitions, Part
-    from ..reproduce.planning import Plan
-    from ..reproduce.store import Store
-    from ..runs.loading import Sources
+    from procrustean.paper.definitions import Definitions, Part
+    from procrustean.paper.planning import Plan
+    from procrustean.paper.result_store import Store
+    from procrustean.runs.image_loading import Sources
 
 
 #: Training seeds of each cell, unless the user says how many.
@@ -84,8 +84,8 @@ class Reproduce:
         import time
 
         began = time.monotonic()
-        from ..progress.streams import notify, write_result
-        from ..reproduce.store import Store
+        from procrustean.base.streams import notify, write_result
+        from procrustean.paper.result_store import Store
 
         if not self.names:
             self._refuse_swallowed_names()
@@ -119,7 +119,7 @@ class Reproduce:
         if self.pages is not None:
             return self._write_pages(definitions, store)
         if not names:
-            from ..reproduce.overview import listing
+            from procrustean.paper.measured_overview import listing
 
             write_result(listing(definitions, store, data_seed=self.data_seed))
             return 0
@@ -153,9 +153,9 @@ class Reproduce:
                     raise ConfigError(f"{name!r} was taken for one of {option}; write the table before the options")
 
     def _definitions(self) -> Definitions:
-        from ..reproduce.availability import check_cell
-        from ..reproduce.reading import paper_definitions, read_definitions
-        from .config_file import read_yaml
+        from procrustean.cli.config_file import read_yaml
+        from procrustean.paper.availability import check_cell
+        from procrustean.paper.table_files import paper_definitions, read_definitions
 
         if not self.dry_run:
             allow(self.allow_code)
@@ -168,10 +168,10 @@ class Reproduce:
         return definitions
 
     def _plan(self, definitions: Definitions, parts: list[Part], store: Store, sources: Sources) -> Plan:
-        from ..reproduce.availability import absent_data
-        from ..reproduce.pace import machine_name
-        from ..reproduce.plan_text import blocked_lines
-        from ..reproduce.planning import make_plan
+        from procrustean.paper.availability import absent_data
+        from procrustean.paper.machine_speed import machine_name
+        from procrustean.paper.plan_text import blocked_lines
+        from procrustean.paper.planning import make_plan
 
         plan = make_plan(
             definitions,
@@ -194,7 +194,7 @@ class Reproduce:
 
     def _say_left_out(self, definitions: Definitions, parts: list[Part]) -> None:
         """Name the tables that were asked for and have none of the rows and columns."""
-        from ..progress.streams import notify
+        from procrustean.base.streams import notify
 
         kept = {part.table for part in parts}
         asked = dict.fromkeys(part.table for part in definitions.parts(self.names))
@@ -207,12 +207,12 @@ class Reproduce:
                 )
 
     def _train(self, definitions: Definitions, parts: list[Part], store: Store, began: float) -> int:
-        from ..progress.console import duration_text, make_reporter
-        from ..progress.streams import notify, write_result
-        from ..reproduce.pace import expected_rate, machine_name
-        from ..reproduce.plan_text import absence_lines, blocked_lines, held_out_lines, plan_table, plan_text
-        from ..reproduce.work import carry_out, default_width
-        from ..runs.loading import Sources
+        from procrustean.base.console import duration_text, make_reporter
+        from procrustean.base.streams import notify, write_result
+        from procrustean.paper.machine_speed import expected_rate, machine_name
+        from procrustean.paper.plan_text import absence_lines, blocked_lines, held_out_lines, plan_table, plan_text
+        from procrustean.paper.train_plan import carry_out, default_width
+        from procrustean.runs.image_loading import Sources
 
         reporter = make_reporter(quiet=self.quiet)
         sources = Sources(reporter.say)
@@ -272,8 +272,14 @@ class Reproduce:
         Args:
             begun: runs that this call has left unfinished.
         """
-        from ..progress.streams import write_result
-        from ..reproduce.overview import each_text_once, finished_tables, in_format, seeds_text, write_tables
+        from procrustean.base.streams import write_result
+        from procrustean.paper.measured_overview import (
+            each_text_once,
+            finished_tables,
+            in_format,
+            seeds_text,
+            write_tables,
+        )
 
         names, asked = list(dict.fromkeys(part.table for part in parts)), definitions.cells(parts)
         seen, only = store.with_seeds(self.seeds), set(asked)
@@ -295,10 +301,10 @@ class Reproduce:
             write_tables([definitions.tables[name] for name in names], store, self.output, data_seed=self.data_seed)
 
     def _write_pages(self, definitions: Definitions, store: Store) -> int:
-        from ..progress.streams import notify
-        from ..report.marked_page import read_page, replace_page
-        from ..reproduce.advice import advice_page
-        from ..reproduce.page import reproduction_page
+        from procrustean.base.streams import notify
+        from procrustean.paper.reproduction_page import reproduction_page
+        from procrustean.paper.which_method_page import advice_page
+        from procrustean.report.marked_page import read_page, replace_page
 
         assert self.pages is not None
         advice = "choose another --pages"

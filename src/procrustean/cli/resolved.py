@@ -6,19 +6,19 @@ import warnings
 from collections.abc import Collection, Sequence
 from typing import Any
 
-from ..config import RunConfig
-from ..counts import Kind, imbalance_kind
-from ..engine.stages import stage_epochs, stages_text
-from ..method_labels import shown_label
-from ..methods import make_method
-from ..methods.base import Method
-from ..nets import layers_of
-from ..nets.classifier import Backbone
-from ..own_methods.files import plain_name
-from ..recipes import Recipe, data_set
-from ..runs.preparing import effective_options
-from ..types import Problem
-from ..weights import DeferredWeights, first_deferred
+from procrustean.balance.count_facts import Kind, imbalance_kind
+from procrustean.balance.types import Problem
+from procrustean.balance.weights import DeferredWeights, first_deferred
+from procrustean.base.code_files import plain_name
+from procrustean.data.recipes import Recipe, data_set
+from procrustean.engine.stage_order import stage_epochs, stages_text
+from procrustean.methods.base import Method
+from procrustean.methods.labels import shown_label
+from procrustean.methods.make import make_method
+from procrustean.nets.build import layers_of
+from procrustean.nets.classifier import Backbone
+from procrustean.records.config import RunConfig
+from procrustean.runs.preparing import effective_options
 
 _KINDS: tuple[Kind, ...] = ("long_tailed", "step")
 #: For images whose counts are not known: what is the same with both, in number and ratio, does not depend on them.

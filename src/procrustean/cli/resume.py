@@ -25,11 +25,11 @@ class Resume:
     """No progress."""
 
     def run(self) -> int:
-        from ..api import resume
-        from ..own_methods.files import use_file
-        from ..progress.console import reporting
-        from .outcome import show
-        from .own_outcome import show_own
+        from procrustean.base.code_files import use_file
+        from procrustean.base.console import reporting
+        from procrustean.cli.outcome import show
+        from procrustean.cli.own_outcome import show_own
+        from procrustean.runs.train_api import resume
 
         if self.method is not None:
             use_file(self.method)

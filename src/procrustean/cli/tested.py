@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .outputs import write_metrics
+from procrustean.cli.outputs import write_metrics
 
 if TYPE_CHECKING:
-    from ..report.formats import Table
+    from procrustean.base.table_formats import Table
 
 #: Said below a table with groups.
 ABOUT_GROUPS = "groups of classes are mean recalls"
@@ -16,7 +16,7 @@ ABOUT_GROUPS = "groups of classes are mean recalls"
 
 def main_metrics(metrics: dict[str, Any]) -> dict[str, float]:
     """What a summary shows by its headings; groups of classes where they part the classes."""
-    from ..report.tables import FEWEST_CLASSES_FOR_MANY_MEDIUM_FEW
+    from procrustean.report.tables import FEWEST_CLASSES_FOR_MANY_MEDIUM_FEW
 
     found = {"accuracy": metrics["accuracy"], "balanced accuracy": metrics["balanced_accuracy"]}
     kinds: list[tuple[str, ...]] = [("major", "minor")]
@@ -42,7 +42,7 @@ def write_tested(table: Table, text: str, *, as_json: bool, output: Path | None)
         as_json: print them instead of the table.
         output: the file.
     """
-    from ..progress.streams import write_result
+    from procrustean.base.streams import write_result
 
     if output is not None:
         write_metrics(output, text)

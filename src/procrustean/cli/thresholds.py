@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 
 import tyro
 
-from .outputs import check_output, write_table
+from procrustean.cli.outputs import check_output, write_table
 
 if TYPE_CHECKING:
-    from ..calibration.thresholds import Threshold
+    from procrustean.deploy.calibration.class_thresholds import Threshold
 
 
 @dataclass(frozen=True)
@@ -36,9 +36,9 @@ class Thresholds:
     """CSV file to write as well, with unrounded numbers."""
 
     def run(self) -> int:
-        from ..predicting.thresholds import table_of, thresholds_of
-        from ..progress.streams import write_result
-        from ..report.formats import to_csv
+        from procrustean.base.streams import write_result
+        from procrustean.base.table_formats import to_csv
+        from procrustean.deploy.threshold_table import table_of, thresholds_of
 
         if self.output is not None:
             check_output(self.output, [self.prior] if self.prior else [])
@@ -52,11 +52,11 @@ class Thresholds:
 
     def _remarks(self, found: Sequence[Threshold]) -> Iterator[str]:
         """What to know before the numbers are used, and how to use them."""
-        from ..calibration.cautions import cautions, sentence
-        from ..calibration.priors import read_prior
-        from ..data.description import some_names
-        from ..metrics import FEW_TO_JUDGE
-        from ..predicting.loading import built_in_prior, model_folder, spec_of
+        from procrustean.balance.metrics import FEW_TO_JUDGE
+        from procrustean.data.describe import some_names
+        from procrustean.deploy.calibration.cautions import cautions, sentence
+        from procrustean.deploy.model_loading import built_in_prior, model_folder, spec_of
+        from procrustean.engine.calibration.priors import read_prior
 
         none = [t.name for t in found if t.images == 0]
         few = [t.name for t in found if 0 < t.images < FEW_TO_JUDGE]
@@ -90,7 +90,7 @@ class Thresholds:
 
     @property
     def _for_load_program(self) -> bool:
-        from ..predicting.loading import needs_load_program
+        from procrustean.deploy.model_loading import needs_load_program
 
         return needs_load_program(self.model)
 
@@ -104,7 +104,7 @@ class Thresholds:
 
     def _command(self) -> str:
         """What applies the thresholds of the file that was written."""
-        from ..progress.console import command_text
+        from procrustean.base.console import command_text
 
         if self._for_load_program:
             return shlex.join(["python", f"{self.model}/load.py", "--thresholds", str(self.output), "IMAGE"])

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from .outputs import check_folder
+from procrustean.cli.outputs import check_folder
 
 
 @dataclass(frozen=True)
@@ -37,9 +37,9 @@ class Toy:
     """No progress."""
 
     def run(self) -> int:
-        from ..progress.console import reporting
-        from ..progress.streams import write_result
-        from ..toy import run_toy
+        from procrustean.base.console import reporting
+        from procrustean.base.streams import write_result
+        from procrustean.paper.toy import run_toy
 
         check_folder(self.output)
         with reporting(quiet=self.quiet) as reporter:

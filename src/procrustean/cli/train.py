@@ -8,10 +8,10 @@ from typing import Annotated, Literal
 
 import tyro
 
-from ..config import RunConfig
-from .allowed_code import refuse_unnamed
-from .config_command import ConfigCommand
-from .printed_settings import settings_text
+from procrustean.cli.allowed_code import refuse_unnamed
+from procrustean.cli.config_command import ConfigCommand
+from procrustean.cli.printed_settings import settings_text
+from procrustean.records.config import RunConfig
 
 
 @dataclass(frozen=True)
@@ -50,15 +50,15 @@ class Train(ConfigCommand):
     def run(self) -> int:
         config = self.run_config()
         refuse_unnamed([config.method])
-        from ..progress.console import reporting
-        from ..progress.streams import write_result
+        from procrustean.base.console import reporting
+        from procrustean.base.streams import write_result
 
         if self.print_config:
             write_result(settings_text(config))
             return 0
-        from ..api import fit
-        from .outcome import show
-        from .own_outcome import show_own
+        from procrustean.cli.outcome import show
+        from procrustean.cli.own_outcome import show_own
+        from procrustean.runs.train_api import fit
 
         with reporting(quiet=self.quiet) as reporter:
             run = fit(config, reporter=reporter, minutes=self.minutes, log=self.log)

@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING, Annotated
 
 import tyro
 
-from ..config import RunConfig
-from .allowed_code import refuse_unnamed
-from .changed_methods import say_changed
-from .config_command import ConfigCommand
-from .outputs import check_folder
-from .printed_settings import settings_text
+from procrustean.cli.allowed_code import refuse_unnamed
+from procrustean.cli.changed_methods import say_changed
+from procrustean.cli.config_command import ConfigCommand
+from procrustean.cli.outputs import check_folder
+from procrustean.cli.printed_settings import settings_text
+from procrustean.records.config import RunConfig
 
 if TYPE_CHECKING:
-    from ..report.formats import Table
-    from ..tuning.spaces import Space
-    from ..tuning.tune import Tuned
+    from procrustean.base.table_formats import Table
+    from procrustean.runs.tuning.search import Tuned
+    from procrustean.runs.tuning.spaces import Space
 
 
 @dataclass(frozen=True)
@@ -65,16 +65,16 @@ class Tune(ConfigCommand):
         import time
 
         began = time.monotonic()
-        from ..progress.console import reporting
-        from ..progress.streams import write_result
-        from ..runs.preparing import recipe_of
-        from ..tuning.checking import check_options, check_space
-        from ..tuning.choosing import options_text
-        from ..tuning.one_search import refuse_another_search
-        from ..tuning.spaces import default_space, grid, read_space, samples
-        from ..tuning.tune import Budget, tune
-        from ..tuning.tuning_sets import candidate_settings, default_hold_out
-        from .outcome import comparisons_of, finished_results
+        from procrustean.base.console import reporting
+        from procrustean.base.streams import write_result
+        from procrustean.cli.outcome import comparisons_of, finished_results
+        from procrustean.runs.preparing import recipe_of
+        from procrustean.runs.tuning.checking import check_options, check_space
+        from procrustean.runs.tuning.choice import options_text
+        from procrustean.runs.tuning.one_search import refuse_another_search
+        from procrustean.runs.tuning.search import Budget, tune
+        from procrustean.runs.tuning.spaces import default_space, grid, read_space, samples
+        from procrustean.runs.tuning.tuning_sets import candidate_settings, default_hold_out
 
         reported = RunConfig(**{f.name: getattr(self, f.name) for f in fields(RunConfig) if f.name != "run_dir"})
         refuse_unnamed([reported.method])
@@ -109,8 +109,8 @@ class Tune(ConfigCommand):
 
     def _candidates(self, base: RunConfig, space: Space) -> str:
         """What would be tried, how it would be judged, and what would be trained in the end, as comments."""
-        from ..tuning.choosing import options_text
-        from ..tuning.spaces import grid, possible, space_texts
+        from procrustean.runs.tuning.choice import options_text
+        from procrustean.runs.tuning.spaces import grid, possible, space_texts
 
         judges = "held-out images" if base.hold_out else "the images of the validation split"
         seeds = f", {self.repeats} training seeds each" * (self.repeats > 1)
@@ -129,7 +129,7 @@ class Tune(ConfigCommand):
 
 
 def _table(tuned: Tuned, chosen_on: str | None) -> Table:
-    from ..report.formats import Cell, Column, Table
+    from procrustean.base.table_formats import Cell, Column, Table
 
     assert tuned.choice is not None
     rows = []

@@ -9,9 +9,9 @@ from typing import Any, Literal, Union, get_args, get_origin
 
 from tyro.constructors import ConstructorRegistry, PrimitiveConstructorSpec, PrimitiveTypeInfo
 
-from ..config import VALUES_ALSO_CALLED
-from ..errors import suggestion
-from ..files.plain_yaml import parse_yaml
+from procrustean.base.errors import suggestion
+from procrustean.base.yaml_files import parse_yaml
+from procrustean.records.config import VALUES_ALSO_CALLED
 
 Spec = PrimitiveConstructorSpec[Any]
 

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, cast
 
-from procrustean.errors import DataError
+from procrustean.base.errors import DataError
 
 
 class _Limited:

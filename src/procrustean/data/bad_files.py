@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from pathlib import PurePath
 
+from procrustean.base.console import command_text
+from procrustean.base.errors import DataError
 from procrustean.data.image_files import EMPTY_FILE, NOT_AN_IMAGE, SUFFIXES, Problems
-from procrustean.errors import DataError
-from procrustean.progress.console import command_text
 
 #: How many are named by training, which refuses them, and by `procrustean inspect`, which is there to find them.
 NAMED, NAMED_BY_INSPECT = 5, 200

@@ -15,12 +15,12 @@ from pathlib import Path
 
 import numpy as np
 
+from procrustean.base.errors import DataError
 from procrustean.data import npm_mirror, restricted_pickle
 from procrustean.data.archives import opened_tar
 from procrustean.data.download import Say
 from procrustean.data.download import download as fetch
 from procrustean.data.imageset import ImageSet, Splits
-from procrustean.errors import DataError
 
 MAX_FILE_BYTES = 200 << 20
 MAX_ARCHIVE_BYTES = 400 << 20

@@ -13,8 +13,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from procrustean.engine.claims import in_turn
-from procrustean.errors import DataError
+from procrustean.base.errors import DataError
+from procrustean.base.lease import in_turn
 
 Say = Callable[[str], None]
 

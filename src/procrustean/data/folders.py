@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from pathlib import Path
 
+from procrustean.base.errors import DataError
 from procrustean.data.bad_files import EMPTY_CLASS, NAMED, NESTED, OUTSIDE, refuse
 from procrustean.data.image_files import ImageFile, Problems, headers
-from procrustean.data.listed import SPLIT_NAMES, OnBadImage, check_classes, composed, not_trained
-from procrustean.errors import DataError
+from procrustean.data.image_lists import SPLIT_NAMES, OnBadImage, check_classes, composed, not_trained
 
 LAYOUT = "the layout is FOLDER/class/image or FOLDER/train/class/image"
 DEEPEST = 5  # how many folders that hold nothing but a folder are gone down to find the classes

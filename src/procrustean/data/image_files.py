@@ -17,11 +17,11 @@ from pathlib import Path
 import numpy as np
 from PIL import Image, ImageOps, UnidentifiedImageError
 
+from procrustean.base.errors import ConfigError, DataError
+from procrustean.base.memory import free_memory, most_unpacked
 from procrustean.data.bit_depth import NETPBM, BitDepth, is_16_bit_grey
-from procrustean.data.decoding_room import DecodingRoom
+from procrustean.data.decoding_memory import DecodingRoom
 from procrustean.data.imageset import Images
-from procrustean.errors import ConfigError, DataError
-from procrustean.memory import free_memory, most_unpacked
 
 #: Decoders that may be used; the name of a file says nothing about which.
 FORMATS = ("PNG", "JPEG", "WEBP", "BMP", "GIF", "TIFF", "PPM")

@@ -11,8 +11,8 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from procrustean.data.stored import StoredImages
-from procrustean.errors import ConfigError, DataError, did_you_mean
+from procrustean.base.errors import ConfigError, DataError, did_you_mean
+from procrustean.data.mapped_images import StoredImages
 
 Images = npt.NDArray[np.uint8]
 Labels = npt.NDArray[np.int64]

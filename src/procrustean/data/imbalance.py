@@ -12,11 +12,11 @@ from typing import Literal, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from procrustean.base.errors import ConfigError, DataError, did_you_mean
+from procrustean.data.by_class import positions_by_class
 from procrustean.data.duplicates import fingerprints, rule_text, too_dark
-from procrustean.data.grouping import positions_by_class
 from procrustean.data.imageset import ImageSet, Indices, Labels, Splits
-from procrustean.data.parting import groups_of, part, shares
-from procrustean.errors import ConfigError, DataError, did_you_mean
+from procrustean.data.take_away import groups_of, part, shares
 
 KINDS = ("long_tailed", "step", "natural")
 HOLD_OUT_STREAM = 0x401D  # keeps the hold-out's random numbers apart from those of `select`
@@ -108,7 +108,7 @@ def hold_out_share(images: ImageSet, share: float, seed: int = 0) -> HoldOut:
     """Take a share of each class away from training, near-duplicates only together.
 
     Small classes give up to a quarter, at most 10, and a class of fewer than 4 images nothing: see
-    `procrustean.data.parting.shares`. Classes that give nothing are named in `left_out`.
+    `procrustean.data.take_away.shares`. Classes that give nothing are named in `left_out`.
     """
     counts = shares(images.counts, share)
     key = np.random.SeedSequence([HOLD_OUT_STREAM, _checked_seed(seed)])

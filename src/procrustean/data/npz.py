@@ -7,10 +7,10 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
+from procrustean.base.errors import DataError, did_you_mean
 from procrustean.data.imageset import ImageSet, Splits
 from procrustean.data.plain_npz import Array, read_arrays
-from procrustean.data.set_aside import set_aside_test
-from procrustean.errors import DataError, did_you_mean
+from procrustean.data.test_split import set_aside_test
 
 SPLITS = ("train", "test", "val")
 KNOWN = (*(f"{split}_{part}" for split in SPLITS for part in ("images", "labels")), "classes")

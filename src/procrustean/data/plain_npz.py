@@ -11,8 +11,8 @@ from zipfile import ZipInfo
 import numpy as np
 import numpy.typing as npt
 
-from ..errors import DataError
-from ..memory import most_unpacked
+from procrustean.base.errors import DataError
+from procrustean.base.memory import most_unpacked
 
 Array = npt.NDArray[Any]
 

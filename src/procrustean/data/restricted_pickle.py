@@ -15,7 +15,7 @@ from typing import IO, Any
 import numpy as np
 import numpy.typing as npt
 
-from procrustean.errors import DataError
+from procrustean.base.errors import DataError
 
 NUMBERS = re.compile(r"b1|[iu][1248]|f[248]")
 PLAIN = (str, bytes, int)

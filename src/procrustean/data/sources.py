@@ -7,12 +7,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from procrustean.errors import ConfigError, DataError, suggestion
-from procrustean.files.paths import expanded
+from procrustean.base.errors import ConfigError, DataError, suggestion
+from procrustean.base.paths import expanded
 
 if TYPE_CHECKING:
+    from procrustean.data.image_lists import FileListing
     from procrustean.data.imageset import Splits
-    from procrustean.data.listed import FileListing
 
 NAMED = {
     "digits": "1797 hand-written digits, 8x8 grey, 10 classes; bundled with scikit-learn, no download",
@@ -117,7 +117,7 @@ def list_source(source: str, on_bad_image: Literal["error", "skip"] = "error") -
 
 
 def _listed(path: Path, on_bad_image: Literal["error", "skip"]) -> FileListing:
-    from procrustean.data.listed import FileListing
+    from procrustean.data.image_lists import FileListing
 
     bad, named = dict[str, str](), set[str]()
     if path.suffix.lower() in TABLES and not path.is_dir():
@@ -126,7 +126,7 @@ def _listed(path: Path, on_bad_image: Literal["error", "skip"]) -> FileListing:
         files = list_table(path, bad, named, on_bad_image)
         return FileListing(path.stem, str(path), files, bad, on_bad_image, named)
     from procrustean.data.folders import list_folder
-    from procrustean.data.hf_disk import is_hf_dataset, list_hf_dataset
+    from procrustean.data.huggingface_disk import is_hf_dataset, list_hf_dataset
 
     files = (list_hf_dataset if is_hf_dataset(path) else list_folder)(path, bad, named, on_bad_image)
     return FileListing(path.resolve().name, str(path), files, bad, on_bad_image, named)

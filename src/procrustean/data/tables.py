@@ -7,13 +7,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from procrustean.base.errors import DataError, did_you_mean
+from procrustean.base.paths import expanded
 from procrustean.data.bad_files import refuse
 from procrustean.data.image_files import ImageFile, Problems
-from procrustean.data.listed import SPLIT_NAMES as SIDES
-from procrustean.data.listed import OnBadImage, check_classes, composed
-from procrustean.data.table_files import read_csv, read_parquet
-from procrustean.errors import DataError, did_you_mean
-from procrustean.files.paths import expanded
+from procrustean.data.image_lists import SPLIT_NAMES as SIDES
+from procrustean.data.image_lists import OnBadImage, check_classes, composed
+from procrustean.data.table_columns import read_csv, read_parquet
 
 #: What columns may be called, in capitals or not.
 IMAGE_NAMES = ("path", "image", "file", "filename", "file_name", "filepath", "file_path", "image_path", "img")

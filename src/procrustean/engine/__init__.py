@@ -1,1 +1,5 @@
-"""The training engine: steps, stages, evaluation, checkpoints and records."""
+"""The training engine: steps, stages, evaluation, checkpoints, calibration."""
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -8,9 +8,9 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from ..objectives import Objective
-from ..weights import epochs_of_setting_in
-from .parameters import FlatBuffers, FlatParameters
+from procrustean.balance.objectives import Objective
+from procrustean.balance.weights import epochs_of_setting_in
+from procrustean.engine.parameters import FlatBuffers, FlatParameters
 
 AverageKind = Literal["none", "ema", "swa", "both"]
 SwaFrom = Literal["drw", "last_quarter"]

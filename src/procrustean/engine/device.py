@@ -11,7 +11,7 @@ from typing import Literal
 
 import torch
 
-from ..errors import ConfigError
+from procrustean.base.errors import ConfigError
 
 
 @dataclass(frozen=True)

@@ -11,12 +11,12 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from ..errors import ConfigError
-from ..methods.base import Method
-from ..nets.blocks import FusableUnit
-from .capture import EagerRunner, GraphRunner, Runner
-from .device import Placement
-from .step import TrainStep
+from procrustean.base.errors import ConfigError
+from procrustean.engine.capture import EagerRunner, GraphRunner, Runner
+from procrustean.engine.device import Placement
+from procrustean.engine.step import TrainStep
+from procrustean.methods.base import Method
+from procrustean.nets.blocks import FusableUnit
 
 EngineName = Literal["eager", "captured", "compiled"]
 

@@ -9,13 +9,15 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
-from ..metrics import LARGEST_STORED_CONFUSION, metrics_from_confusion, metrics_from_totals
-from .step import precision
-from .stores import AnyImages
+from procrustean.balance.metrics import LARGEST_STORED_CONFUSION, metrics_from_confusion, metrics_from_totals
+from procrustean.engine.image_stores import AnyImages
+from procrustean.engine.step import precision
 
 if TYPE_CHECKING:
-    from ..data.imageset import ImageSet
-    from ..runs.preparing import Prepared
+    from procrustean.data.imageset import ImageSet
+    from procrustean.engine.prepared import (
+        Prepared,
+    )
 
 #: Images larger than this are tested in smaller batches, which take the same memory.
 LARGEST_SIDE = 64

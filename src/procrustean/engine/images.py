@@ -10,11 +10,11 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from ..augment.device import DeviceAugmentation
-from ..augment.spec import Augmentation, make_augmentation
-from ..data.imageset import ImageSet
-from ..data.stored import StoredImages, read_images
-from ..types import PixelRange
+from procrustean.balance.types import PixelRange
+from procrustean.data.augment.on_device import DeviceAugmentation
+from procrustean.data.augment.settings import Augmentation, make_augmentation
+from procrustean.data.imageset import ImageSet
+from procrustean.data.mapped_images import StoredImages, read_images
 
 #: Images are brought to the device and measured in blocks of about this size.
 BLOCK_BYTES = 64 << 20

@@ -6,16 +6,18 @@ from typing import TYPE_CHECKING, Literal
 
 import torch
 
-from ..nets.classifier import Classifier
-from ..normalisation import averaged_statistics, batch_norms
-from .engines import Engine
-from .stage import StageRun
-from .stages import stage_epochs
-from .step import precision
-from .stores import AnyImages
+from procrustean.balance.batch_statistics import averaged_statistics, batch_norms
+from procrustean.engine.engines import Engine
+from procrustean.engine.image_stores import AnyImages
+from procrustean.engine.stage_order import stage_epochs
+from procrustean.engine.stage_training import StageRun
+from procrustean.engine.step import precision
+from procrustean.nets.classifier import Classifier
 
 if TYPE_CHECKING:
-    from ..runs.preparing import Prepared
+    from procrustean.engine.prepared import (
+        Prepared,
+    )
 
 #: "kept" are those of training; "mixed" and "clean" are recomputed, with the mixing of the method and without.
 Statistics = Literal["kept", "mixed", "clean"]

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
-from .parameters import FlatBuffers, FlatParameters
+from procrustean.engine.parameters import FlatBuffers, FlatParameters
 
 
 class SGD:

@@ -15,7 +15,7 @@ from functools import cache
 
 import torch
 
-from ..cores import others_compute
+from procrustean.base.cores import others_compute
 
 #: Seconds of steps whose speed is judged together.
 PATIENCE = 10.0

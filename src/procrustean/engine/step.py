@@ -10,15 +10,15 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from ..code_names import code_name, returned_text
-from ..data.plan import Arrays
-from ..errors import ConfigError, NoGradient
-from ..objectives import Objective
-from ..types import Batch, Clock, Images
-from .averages import WeightAverages
-from .images import ImageStore
-from .sgd import SGD
-from .streaming import BatchFeed
+from procrustean.balance.objectives import Objective
+from procrustean.balance.types import Batch, Clock, Images
+from procrustean.base.code_names import code_name, returned_text
+from procrustean.base.errors import ConfigError, NoGradient
+from procrustean.data.epoch_plan import Arrays
+from procrustean.engine.averages import WeightAverages
+from procrustean.engine.images import ImageStore
+from procrustean.engine.sgd import SGD
+from procrustean.engine.streaming import BatchFeed
 
 
 class StepInputs:

@@ -15,15 +15,15 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from ..augment.device import with_border
-from ..augment.host import NUMBERS
-from ..augment.spec import Arrays, Augmentation
-from ..data.imageset import ImageSet
-from ..data.prefetch import Job, Prefetcher
-from ..data.stored import read_images
-from ..data.workers import WorkerPool
-from .device import give_back, take_stream
-from .images import LabelledImages
+from procrustean.data.augment.in_workers import NUMBERS
+from procrustean.data.augment.on_device import with_border
+from procrustean.data.augment.settings import Arrays, Augmentation
+from procrustean.data.imageset import ImageSet
+from procrustean.data.mapped_images import read_images
+from procrustean.data.prefetch import Job, Prefetcher
+from procrustean.data.worker_processes import WorkerPool
+from procrustean.engine.device import give_back, take_stream
+from procrustean.engine.images import LabelledImages
 
 Indices = npt.NDArray[np.int64]
 
@@ -99,7 +99,9 @@ class BatchFeed:
         self._hand_over = HandOver(source.device, shape, self.slots)
         self._ahead: Prefetcher[Tensor] = Prefetcher(source.threads, self.slots)
         self._taken = 0
-        self._pool = WorkerPool("procrustean.augment.host:augment_batch") if source.augmentation.on_host else None
+        self._pool = (
+            WorkerPool("procrustean.data.augment.in_workers:augment_batch") if source.augmentation.on_host else None
+        )
 
     def begin(self, plan: Arrays, prefix: str, step: int) -> None:
         """Read ahead from a step of an epoch on.

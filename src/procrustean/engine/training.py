@@ -10,31 +10,31 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import torch
 from torch import Tensor
 
-from ..data.imbalance import Imbalanced
-from ..data.meta import meta_set
-from ..errors import Diverged, RunError
-from ..methods.base import Method
-from ..nets.classifier import Classifier
-from ..progress.console import Reporter
-from ..recipes import Recipe
-from ..types import Clock
-from ..weights import epochs_of_setting_in
-from .averages import AverageKind, SwaFrom
-from .checkpoint import check_tensors, cpu_copy
-from .device import Placement
-from .engines import Engine
-from .estimate import EarlyEstimate
-from .evaluate import evaluate_net
-from .pace import Pace
-from .run_directory import RunDirectory
-from .signs_of_life import SignsOfLife
-from .slow_steps import SlowSteps
-from .stage import MetaImages, NonFinite, StageRun
-from .stages import begin_stage, finished, reshape_for, stage_epochs
-from .stores import ImageStores
+from procrustean.balance.types import Clock
+from procrustean.balance.weights import epochs_of_setting_in
+from procrustean.base.console import Reporter
+from procrustean.base.errors import Diverged, RunError
+from procrustean.data.imbalance import Imbalanced
+from procrustean.data.meta_set import meta_set
+from procrustean.data.recipes import Recipe
+from procrustean.engine.averages import AverageKind, SwaFrom
+from procrustean.engine.device import Placement
+from procrustean.engine.engines import Engine
+from procrustean.engine.epoch_progress import SignsOfLife
+from procrustean.engine.evaluate import evaluate_net
+from procrustean.engine.image_stores import ImageStores
+from procrustean.engine.queue_ahead import Pace
+from procrustean.engine.slow_steps import SlowSteps
+from procrustean.engine.stage_order import begin_stage, finished, reshape_for, stage_epochs
+from procrustean.engine.stage_training import MetaImages, NonFinite, StageRun
+from procrustean.engine.time_left import EarlyEstimate
+from procrustean.methods.base import Method
+from procrustean.nets.classifier import Classifier
+from procrustean.records.checkpoint import check_tensors, cpu_copy
+from procrustean.records.run_directory import RunDirectory
 
 if TYPE_CHECKING:
-    from ..diagnose.probing import Probing
+    from procrustean.engine.probe_schedule import Probing
 
 Measured = TypeVar("Measured")
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from ..losses import BalancedSoftmax
-from ..objectives import Classify
-from ..publications import ldam_schedule, published
-from ..types import Problem
-from .base import Method, Stage
+from procrustean.balance.losses import BalancedSoftmax
+from procrustean.balance.objectives import Classify
+from procrustean.balance.types import Problem
+from procrustean.data.published_recipes import ldam_schedule, published
+from procrustean.methods.base import Method, Stage
 
 
 def balanced_softmax(problem: Problem) -> Method:

@@ -4,38 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal
 
-import numpy as np
-import numpy.typing as npt
 from torch import Tensor, nn
 
-from ..errors import ConfigError
-from ..objectives import Objective
-from ..recipe import Recipe
-from ..rng import Stream
+from procrustean.balance.objectives import Objective
+from procrustean.base.errors import ConfigError
+from procrustean.data.recipe import Recipe
+from procrustean.data.sampler_checks import Sampler
 
 if TYPE_CHECKING:
-    from ..nets.classifier import Classifier
+    from procrustean.nets.classifier import Classifier
 
 #: What a stage may change in the recipe. The images, the network and the number of epochs are settled before the first.
 CHANGED_IN_STAGES = (
     "batch_size", "lr", "momentum", "nesterov", "weight_decay", "schedule", "milestones", "decay", "warmup_epochs",
 )  # fmt: skip
-
-
-class Sampler(Protocol):
-    """Which training images an epoch shows; the draw uses nothing but the stream."""
-
-    def __call__(self, labels: npt.NDArray[np.int64], count: int, stream: Stream) -> npt.NDArray[np.int64]:
-        """Exactly `count` indices of images, in the order in which they are shown; one may be there several times.
-
-        Args:
-            labels: of the images that are drawn from.
-            count: images of an epoch, or of another draw that is measured.
-            stream: the random numbers of this draw.
-        """
-        ...
 
 
 #: Yields (images, labels) of the whole training set, not augmented, in order.

@@ -9,14 +9,14 @@ from typing import cast
 import torch
 from torch import Tensor, nn
 
-from ..losses import CrossEntropy
-from ..nets.bilateral import BilateralBackbone
-from ..nets.classifier import Classifier
-from ..objectives import Objective
-from ..publications import published
-from ..samplers import reversed_frequency
-from ..types import Batch, Clock, Problem
-from .base import Method, Stage
+from procrustean.balance.losses import CrossEntropy
+from procrustean.balance.objectives import Objective
+from procrustean.balance.samplers import reversed_frequency
+from procrustean.balance.types import Batch, Clock, Problem
+from procrustean.data.published_recipes import published
+from procrustean.methods.base import Method, Stage
+from procrustean.nets.bilateral import BilateralBackbone
+from procrustean.nets.classifier import Classifier
 
 #: On iNaturalist the authors stretch the move over more epochs than these trainings have.
 STRETCHED = {90: 100, 180: 200}

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from ..errors import ConfigError
-from ..losses import ClassBalanced
-from ..losses.class_balanced import Form
-from ..nets.heads import SigmoidHead
-from ..objectives import Classify, Reduction
-from ..publications import ldam_recipe
-from ..types import Problem
-from ..weights import DeferredWeights, FixedWeights
-from .base import Method, Stage
+from procrustean.balance.losses import ClassBalanced
+from procrustean.balance.losses.class_balanced import Form
+from procrustean.balance.objectives import Classify, Reduction
+from procrustean.balance.types import Problem
+from procrustean.balance.weights import DeferredWeights, FixedWeights
+from procrustean.base.errors import ConfigError
+from procrustean.data.published_recipes import ldam_recipe
+from procrustean.methods.base import Method, Stage
+from procrustean.nets.heads import SigmoidHead
 
 
 def class_balanced(

@@ -8,14 +8,14 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from ..errors import ConfigError
-from ..losses import BalancedSoftmax
-from ..objectives import Classify, Reduction
-from ..publications import ldam_schedule, published
-from ..samplers import class_balanced
-from ..types import Batch, Clock, Problem
-from ..weights import deferred
-from .base import Method, Stage
+from procrustean.balance.losses import BalancedSoftmax
+from procrustean.balance.objectives import Classify, Reduction
+from procrustean.balance.samplers import class_balanced
+from procrustean.balance.types import Batch, Clock, Problem
+from procrustean.balance.weights import deferred
+from procrustean.base.errors import ConfigError
+from procrustean.data.published_recipes import ldam_schedule, published
+from procrustean.methods.base import Method, Stage
 
 #: Epochs without pasting at the beginning and at the end.
 FIRST, LAST = 4, 3

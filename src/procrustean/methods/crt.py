@@ -6,12 +6,12 @@ from typing import Literal
 
 from torch import nn
 
-from ..nets.classifier import Classifier
-from ..objectives import Classify
-from ..publications import decoupling
-from ..samplers import class_aware
-from ..types import Problem
-from .base import Method, Stage
+from procrustean.balance.objectives import Classify
+from procrustean.balance.samplers import class_aware
+from procrustean.balance.types import Problem
+from procrustean.data.published_recipes import decoupling
+from procrustean.methods.base import Method, Stage
+from procrustean.nets.classifier import Classifier
 
 
 def crt(problem: Problem, *, bn_mode: Literal["train", "eval"] = "train") -> Method:

@@ -5,14 +5,14 @@ from __future__ import annotations
 import math
 from functools import partial
 
-from ..errors import ConfigError
-from ..nets.bilateral import BilateralBackbone
-from ..nets.classifier import Classifier
-from ..nets.heads import CausalHead
-from ..objectives import Classify
-from ..publications import decoupling_recipes, published
-from ..types import Problem
-from .base import Method, Stage
+from procrustean.balance.objectives import Classify
+from procrustean.balance.types import Problem
+from procrustean.base.errors import ConfigError
+from procrustean.data.published_recipes import decoupling_recipes, published
+from procrustean.methods.base import Method, Stage
+from procrustean.nets.bilateral import BilateralBackbone
+from procrustean.nets.classifier import Classifier
+from procrustean.nets.heads import CausalHead
 
 ALPHA = {"cifar10": 1.0, "cifar100": 1.5, "imagenet-lt": 3.0}
 

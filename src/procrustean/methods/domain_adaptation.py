@@ -6,15 +6,15 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ..errors import ConfigError
-from ..lookahead import effects
-from ..objectives import Objective
-from ..publications import published
-from ..recipes import whole_epochs
-from ..samplers import in_turn
-from ..types import Batch, Clock, Problem
-from ..weights import effective_number
-from .base import Method, Stage
+from procrustean.balance.objectives import Objective
+from procrustean.balance.samplers import in_turn
+from procrustean.balance.types import Batch, Clock, Problem
+from procrustean.balance.weights import effective_number
+from procrustean.base.epochs import whole_epochs
+from procrustean.base.errors import ConfigError
+from procrustean.data.published_recipes import published
+from procrustean.methods.base import Method, Stage
+from procrustean.methods.lookahead import effects
 
 
 class ConditionalWeights(Objective):

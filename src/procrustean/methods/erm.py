@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from ..objectives import Classify
-from ..publications import ldam_recipe
-from ..types import Problem
-from ..weights import deferred
-from .base import Method, Stage
+from procrustean.balance.objectives import Classify
+from procrustean.balance.types import Problem
+from procrustean.balance.weights import deferred
+from procrustean.data.published_recipes import ldam_recipe
+from procrustean.methods.base import Method, Stage
 
 
 def erm(problem: Problem, *, drw: bool = False) -> Method:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from ..losses import Focal
-from ..losses.focal import Form
-from ..nets.heads import SigmoidHead
-from ..objectives import Classify
-from ..publications import ldam_recipe
-from ..types import Problem
-from ..weights import deferred
-from .base import Method, Stage
+from procrustean.balance.losses import Focal
+from procrustean.balance.losses.focal import Form
+from procrustean.balance.objectives import Classify
+from procrustean.balance.types import Problem
+from procrustean.balance.weights import deferred
+from procrustean.data.published_recipes import ldam_recipe
+from procrustean.methods.base import Method, Stage
+from procrustean.nets.heads import SigmoidHead
 
 
 def focal(problem: Problem, *, gamma: float = 1.0, form: Form = "softmax", drw: bool = False) -> Method:

@@ -8,12 +8,12 @@ import typing
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from ..errors import ConfigError, ProcrusteanError, did_you_mean
-from ..own_methods.errors import error_in
-from ..own_methods.files import FileMethod, named_code
-from ..own_methods.importing import imported
-from ..types import Problem
-from .base import Method
+from procrustean.balance.types import Problem
+from procrustean.base.code_files import FileMethod, named_code
+from procrustean.base.errors import ConfigError, ProcrusteanError, did_you_mean
+from procrustean.base.errors_in_user_code import error_in
+from procrustean.base.import_file import imported
+from procrustean.methods.base import Method
 
 _POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 

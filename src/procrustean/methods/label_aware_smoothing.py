@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from ..losses import LabelAwareSmoothing
-from ..objectives import Classify
-from ..publications import ldam_schedule, nearest_published, published
-from ..types import Problem
-from ..weights import deferred
-from .base import Method, Stage
+from procrustean.balance.losses import LabelAwareSmoothing
+from procrustean.balance.objectives import Classify
+from procrustean.balance.types import Problem
+from procrustean.balance.weights import deferred
+from procrustean.data.published_recipes import ldam_schedule, nearest_published, published
+from procrustean.methods.base import Method, Stage
 
 #: (head, tail) by the ratio of the largest to the smallest class.
 PUBLISHED = {

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from ..losses import LDAM
-from ..nets.heads import CosineHead
-from ..objectives import Classify
-from ..publications import ldam_recipe
-from ..types import Problem
-from ..weights import deferred
-from .base import Method, Stage
+from procrustean.balance.losses import LDAM
+from procrustean.balance.objectives import Classify
+from procrustean.balance.types import Problem
+from procrustean.balance.weights import deferred
+from procrustean.data.published_recipes import ldam_recipe
+from procrustean.methods.base import Method, Stage
+from procrustean.nets.heads import CosineHead
 
 
 def ldam(problem: Problem, *, max_margin: float | None = None, scale: float = 30.0, drw: bool = False) -> Method:

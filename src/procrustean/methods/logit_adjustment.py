@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..losses import LogitAdjusted
-from ..objectives import Classify
-from ..publications import ldam_schedule, published
-from ..types import Problem
-from .base import Method, Stage
+from procrustean.balance.losses import LogitAdjusted
+from procrustean.balance.objectives import Classify
+from procrustean.balance.types import Problem
+from procrustean.data.published_recipes import ldam_schedule, published
+from procrustean.methods.base import Method, Stage
 
 #: The published code trains for 120,000 steps, which it counts in epochs: warm-up, three drops, end.
 SCHEDULES = {"cifar10": (20, (604, 926, 1128), 1241), "cifar100": (22, (691, 1059, 1290), 1419)}

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Literal
 
-from ..nets.heads import with_scales
-from ..objectives import Classify
-from ..publications import decoupling
-from ..samplers import class_aware
-from ..types import Problem
-from .base import Method, Stage
+from procrustean.balance.objectives import Classify
+from procrustean.balance.samplers import class_aware
+from procrustean.balance.types import Problem
+from procrustean.data.published_recipes import decoupling
+from procrustean.methods.base import Method, Stage
+from procrustean.nets.heads import with_scales
 
 
 def lws(problem: Problem, *, bn_mode: Literal["train", "eval"] = "train") -> Method:

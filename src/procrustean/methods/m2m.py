@@ -10,18 +10,19 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ..device_noise import scrambled
-from ..errors import ConfigError
-from ..losses import LDAM
-from ..nets import restart
-from ..nets.classifier import Classifier
-from ..nets.heads import CosineHead
-from ..objectives import Classify
-from ..publications import ldam_schedule, published
-from ..recipes import PAPER, whole_epochs
-from ..samplers import class_balanced
-from ..types import Batch, Clock, Problem
-from .base import Method, Stage
+from procrustean.balance.losses import LDAM
+from procrustean.balance.objectives import Classify
+from procrustean.balance.samplers import class_balanced
+from procrustean.balance.types import Batch, Clock, Problem
+from procrustean.base.device_noise import scrambled
+from procrustean.base.epochs import whole_epochs
+from procrustean.base.errors import ConfigError
+from procrustean.data.published_recipes import ldam_schedule, published
+from procrustean.data.recipes import PAPER
+from procrustean.methods.base import Method, Stage
+from procrustean.nets.build import restart
+from procrustean.nets.classifier import Classifier
+from procrustean.nets.heads import CosineHead
 
 #: Share of the epochs of f before it sees translated images; steps of a translation, their length; length of the noise.
 START, STEPS, LENGTH, NOISE = 0.8, 10, 0.1, 0.5

@@ -6,13 +6,13 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ..lookahead import effects
-from ..nets.classifier import Classifier
-from ..objectives import Objective
-from ..publications import published
-from ..samplers import in_turn
-from ..types import Batch, Clock, Problem
-from .base import Method, Stage
+from procrustean.balance.objectives import Objective
+from procrustean.balance.samplers import in_turn
+from procrustean.balance.types import Batch, Clock, Problem
+from procrustean.data.published_recipes import published
+from procrustean.methods.base import Method, Stage
+from procrustean.methods.lookahead import effects
+from procrustean.nets.classifier import Classifier
 
 #: SGD of the weighting network.
 RATE, MOMENTUM, DECAY = 1e-5, 0.9, 5e-4

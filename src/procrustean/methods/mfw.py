@@ -7,15 +7,15 @@ from typing import Literal
 
 import torch
 
-from ..counts import Spread
-from ..errors import ConfigError
-from ..metrics import class_groups
-from ..mfw import MFW
-from ..mixing import Mix
-from ..objectives import Classify, Mixer, Mixture, Reduction
-from ..types import Batch, Clock, Problem
-from ..weights import DeferredWeights, deferred
-from .base import Method, Stage
+from procrustean.balance.count_facts import Spread
+from procrustean.balance.metrics import class_groups
+from procrustean.balance.mfw import MFW
+from procrustean.balance.mixing import Mix
+from procrustean.balance.objectives import Classify, Mixer, Mixture, Reduction
+from procrustean.balance.types import Batch, Clock, Problem
+from procrustean.balance.weights import DeferredWeights, deferred
+from procrustean.base.errors import ConfigError
+from procrustean.methods.base import Method, Stage
 
 #: Best alpha of the paper's table where it differs from the general default: long-tailed CIFAR-100.
 ALPHA = {("cifar100", "long_tailed"): 0.2}

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import Literal
 
-from ..losses import LabelAwareSmoothing
-from ..nets.heads import with_scales
-from ..objectives import Classify
-from ..publications import ldam_schedule, nearest_published, published
-from ..samplers import class_aware
-from ..types import Problem
-from .base import Method, Stage
-from .label_aware_smoothing import PUBLISHED
-from .mixup import ImageMixing
+from procrustean.balance.losses import LabelAwareSmoothing
+from procrustean.balance.objectives import Classify
+from procrustean.balance.samplers import class_aware
+from procrustean.balance.types import Problem
+from procrustean.data.published_recipes import ldam_schedule, nearest_published, published
+from procrustean.methods.base import Method, Stage
+from procrustean.methods.label_aware_smoothing import PUBLISHED
+from procrustean.methods.mixup import ImageMixing
+from procrustean.nets.heads import with_scales
 
 #: Epochs of the two stages on CIFAR.
 EPOCHS = (200, 10)

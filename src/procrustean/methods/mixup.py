@@ -6,13 +6,13 @@ from collections.abc import Mapping
 
 from torch import Tensor
 
-from ..beta import beta_quantiles, from_uniform
-from ..mixing import Mix
-from ..objectives import Classify, Mixer, Mixture, Reduction
-from ..publications import ldam_schedule, published
-from ..types import Batch, Problem
-from ..weights import deferred
-from .base import Method, Stage
+from procrustean.balance.beta import beta_quantiles, from_uniform
+from procrustean.balance.mixing import Mix
+from procrustean.balance.objectives import Classify, Mixer, Mixture, Reduction
+from procrustean.balance.types import Batch, Problem
+from procrustean.balance.weights import deferred
+from procrustean.data.published_recipes import ldam_schedule, published
+from procrustean.methods.base import Method, Stage
 
 
 class ImageMixing(Mixer):

@@ -8,17 +8,17 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ..losses import CrossEntropy
-from ..nets.attended import AttendedBackbone
-from ..nets.classifier import Classifier
-from ..nets.memory import MemoryHead, squared_distances
-from ..objectives import Classify, Objective
-from ..publications import decoupling_recipes, is_large, ldam_schedule, published
-from ..recipes import PAPER
-from ..samplers import class_aware
-from ..types import Batch, Clock, Problem
-from ..widening import widened
-from .base import CleanBatches, Method, Stage
+from procrustean.balance.losses import CrossEntropy
+from procrustean.balance.objectives import Classify, Objective
+from procrustean.balance.precision import widened
+from procrustean.balance.samplers import class_aware
+from procrustean.balance.types import Batch, Clock, Problem
+from procrustean.data.published_recipes import decoupling_recipes, is_large, ldam_schedule, published
+from procrustean.data.recipes import PAPER
+from procrustean.methods.base import CleanBatches, Method, Stage
+from procrustean.nets.attended import AttendedBackbone
+from procrustean.nets.classifier import Classifier
+from procrustean.nets.memory import MemoryHead, squared_distances
 
 #: Epochs of the two stages: on ImageNet-LT as published, and elsewhere. Nothing is published for CIFAR, where 30 epochs
 #: are a tenth of the steps and leave the features half learnt (47 % on long-tailed CIFAR-10 at ratio 100): there the

@@ -9,14 +9,14 @@ from fractions import Fraction
 import torch
 from torch import Tensor
 
-from ..counts import checked_counts
-from ..errors import ConfigError
-from ..objectives import Classify, Reduction
-from ..publications import label_mixing_recipe
-from ..types import Problem
-from ..weights import deferred
-from .base import Method, Stage
-from .mixup import ImageMixing
+from procrustean.balance.count_facts import checked_counts
+from procrustean.balance.objectives import Classify, Reduction
+from procrustean.balance.types import Problem
+from procrustean.balance.weights import deferred
+from procrustean.base.errors import ConfigError
+from procrustean.data.published_recipes import label_mixing_recipe
+from procrustean.methods.base import Method, Stage
+from procrustean.methods.mixup import ImageMixing
 
 
 class Remixing(ImageMixing):

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from ..losses import SEQL
-from ..objectives import Classify
-from ..publications import ldam_schedule, published
-from ..types import Problem
-from ..weights import deferred
-from .base import Method, Stage
+from procrustean.balance.losses import SEQL
+from procrustean.balance.objectives import Classify
+from procrustean.balance.types import Problem
+from procrustean.balance.weights import deferred
+from procrustean.data.published_recipes import ldam_schedule, published
+from procrustean.methods.base import Method, Stage
 
 #: Where the publication's threshold is not half the share of an average class.
 LAM = {"imagenet-lt": 4.3e-4}

@@ -8,12 +8,12 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ..errors import ConfigError
-from ..nets.classifier import Classifier
-from ..objectives import Classify
-from ..publications import decoupling_recipes, ldam_schedule, published
-from ..types import Problem
-from .base import Judge, Method, Stage
+from procrustean.balance.objectives import Classify
+from procrustean.balance.types import Problem
+from procrustean.base.errors import ConfigError
+from procrustean.data.published_recipes import decoupling_recipes, ldam_schedule, published
+from procrustean.methods.base import Judge, Method, Stage
+from procrustean.nets.classifier import Classifier
 
 #: What tau is chosen from; of equally good ones the smallest, which changes least.
 GRID = tuple(tenths / 10 for tenths in range(21))

@@ -8,8 +8,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from .classifier import Backbone, refuse_closed
-from .projected import refuse_projected
+from procrustean.nets.classifier import Backbone, refuse_closed
+from procrustean.nets.projected import refuse_projected
 
 #: Side of the grid of positions that have weights, as published.
 GRID = 7

@@ -8,9 +8,9 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from .classifier import Backbone, refuse_closed
-from .noise import Noise
-from .projected import refuse_projected
+from procrustean.nets.classifier import Backbone, refuse_closed
+from procrustean.nets.noise import Noise
+from procrustean.nets.projected import refuse_projected
 
 Branch = Literal["conventional", "rebalancing"]
 

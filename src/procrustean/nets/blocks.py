@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 if TYPE_CHECKING:
-    from ..kernels.passes import Norm
+    from procrustean.nets.kernels.passes import Norm
 
 
 class BatchNorm(nn.BatchNorm2d):
@@ -81,12 +81,12 @@ class ConvNormReLU(FusableUnit):
         super().__init__(inputs, outputs, stride, BatchNorm(outputs))
 
     def covered(self, x: Tensor) -> bool:
-        from ..kernels.passes import supported
+        from procrustean.nets.kernels.passes import supported
 
         return supported(x, self.conv.weight, self.stride)
 
     def by_kernels(self, x: Tensor, residual: Tensor | None) -> Tensor:
-        from ..kernels.conv_bn_relu import ConvBnReLU
+        from procrustean.nets.kernels.conv_bn_relu import ConvBnReLU
 
         norm = self.norm
         out: Tensor = ConvBnReLU.apply(  # type: ignore[no-untyped-call]
@@ -96,7 +96,7 @@ class ConvNormReLU(FusableUnit):
 
     def kernel_norm(self) -> Norm:
         """What the kernels need of the normalisation."""
-        from ..kernels.passes import Norm
+        from procrustean.nets.kernels.passes import Norm
 
         norm = self.norm
         assert norm.running_mean is not None
@@ -116,12 +116,12 @@ class ConvGroupNormReLU(FusableUnit):
         super().__init__(inputs, outputs, stride, nn.GroupNorm(groups, outputs))
 
     def covered(self, x: Tensor) -> bool:
-        from ..kernels.conv_gn_relu import supported
+        from procrustean.nets.kernels.conv_gn_relu import supported
 
         return supported(x, self.conv.weight, self.stride)
 
     def by_kernels(self, x: Tensor, residual: Tensor | None) -> Tensor:
-        from ..kernels.conv_gn_relu import ConvGnReLU
+        from procrustean.nets.kernels.conv_gn_relu import ConvGnReLU
 
         norm = self.norm
         out: Tensor = ConvGnReLU.apply(  # type: ignore[no-untyped-call]

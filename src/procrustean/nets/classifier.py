@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from torch import Tensor, nn
 
-from ..errors import ConfigError
+from procrustean.base.errors import ConfigError
 
 
 class Backbone(nn.Module):

@@ -7,9 +7,9 @@ import re
 import torch
 from torch import Tensor, nn
 
-from .blocks import BatchNorm
-from .classifier import Backbone
-from .resnet import STEMS, Stem
+from procrustean.nets.blocks import BatchNorm
+from procrustean.nets.classifier import Backbone
+from procrustean.nets.resnet import STEMS, Stem
 
 
 class DenseLayer(nn.Module):

@@ -10,11 +10,11 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ..errors import ConfigError, LayerError, did_you_mean
-from ..extras import installing, why_not_imported
-from ..layers import suggest
-from .classifier import Backbone
-from .noise import Dropout, DropPath
+from procrustean.balance.layers import suggest
+from procrustean.base.errors import ConfigError, LayerError, did_you_mean
+from procrustean.base.optional_libraries import installing, why_not_imported
+from procrustean.nets.classifier import Backbone
+from procrustean.nets.noise import Dropout, DropPath
 
 LIBRARIES = ("timm", "torchvision")
 

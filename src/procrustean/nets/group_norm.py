@@ -6,9 +6,9 @@ from functools import partial
 
 from torch import Tensor, nn
 
-from .blocks import ConvGroupNormReLU
-from .classifier import Backbone, with_own_names
-from .resnet_cifar import Shortcut
+from procrustean.nets.blocks import ConvGroupNormReLU
+from procrustean.nets.classifier import Backbone, with_own_names
+from procrustean.nets.resnet_cifar import Shortcut
 
 #: In every layer, of 4 to 16 channels each.
 GROUPS = 4

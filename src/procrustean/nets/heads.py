@@ -9,11 +9,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ..errors import ConfigError
-from ..widening import widened
+from procrustean.balance.precision import widened
+from procrustean.base.errors import ConfigError
 
 if TYPE_CHECKING:
-    from .classifier import Classifier
+    from procrustean.nets.classifier import Classifier
 
 
 class CosineHead(nn.Module):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from .classifier import Backbone, with_own_names
+from procrustean.nets.classifier import Backbone, with_own_names
 
 
 class ChannelNorm(nn.LayerNorm):

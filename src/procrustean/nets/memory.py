@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ..widening import widened
+from procrustean.balance.precision import widened
 
 #: Numerator of the factor near the centroids, and factor of the cosines, as published.
 REACH, SCALE = 10.0, 16.0

@@ -12,10 +12,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..errors import ConfigError
-from .classifier import Backbone
-from .foreign import check_foreign, imported
-from .noise import Noise
+from procrustean.base.errors import ConfigError
+from procrustean.nets.classifier import Backbone
+from procrustean.nets.foreign import check_foreign, imported
+from procrustean.nets.noise import Noise
 
 #: What stands for the file that timm or torchvision has downloaded for the network.
 CACHE = "cache"

@@ -7,8 +7,8 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
-from ..errors import ConfigError
-from .classifier import Backbone
+from procrustean.base.errors import ConfigError
+from procrustean.nets.classifier import Backbone
 
 #: Width of the narrow feature.
 FEATURES = 2

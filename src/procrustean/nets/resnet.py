@@ -6,8 +6,8 @@ from typing import Literal
 
 from torch import Tensor, nn
 
-from .blocks import BatchNorm
-from .classifier import Backbone
+from procrustean.nets.blocks import BatchNorm
+from procrustean.nets.classifier import Backbone
 
 Stem = Literal["imagenet", "s2", "s1"]
 #: Kernel and stride of the first convolution, and whether a pooling layer halves the image once more.

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from torch import Tensor, nn
 
-from .blocks import BatchNorm
-from .classifier import Backbone
-from .noise import DropBlock, Dropout
-from .resnet import conv3x3, projection
+from procrustean.nets.blocks import BatchNorm
+from procrustean.nets.classifier import Backbone
+from procrustean.nets.noise import DropBlock, Dropout
+from procrustean.nets.resnet import conv3x3, projection
 
 
 class WideBlock(nn.Module):

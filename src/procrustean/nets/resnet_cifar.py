@@ -6,8 +6,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from .blocks import ConvNormReLU
-from .classifier import Backbone, with_own_names
+from procrustean.nets.blocks import ConvNormReLU
+from procrustean.nets.classifier import Backbone, with_own_names
 
 
 class Shortcut(nn.Module):
@@ -47,7 +47,7 @@ class BasicBlock(nn.Module):
         return self.first.can_fuse(x) and self.second.can_fuse(x)
 
     def _fused_forward(self, x: Tensor) -> Tensor:
-        from ..kernels.residual_block import ResidualBlock
+        from procrustean.nets.kernels.residual_block import ResidualBlock
 
         units = (self.first, self.second)
         parameters = [p for unit in units for p in (unit.conv.weight, unit.norm.weight, unit.norm.bias)]

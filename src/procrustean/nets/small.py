@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from torch import nn
 
-from .blocks import ConvNormReLU
-from .classifier import Backbone, with_own_names
+from procrustean.nets.blocks import ConvNormReLU
+from procrustean.nets.classifier import Backbone, with_own_names
 
 
 class SmallNet(Backbone):

@@ -5,20 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal
 
-from procrustean.errors import RunError
-from procrustean.metrics import FEW_BELOW, MANY_ABOVE, class_groups
-from procrustean.report.chosen import choices
-from procrustean.report.formats import NOTHING, Cell, Column, Table, measured_cell
-from procrustean.report.given import given_settings
-from procrustean.report.results import (
-    GROUP_METRICS,
-    Group,
-    Selection,
-    data_text,
-    distinct_labels,
-    split_by_data,
-)
-from procrustean.report.standing import SAME_IMAGES
+from procrustean.balance.metrics import FEW_BELOW, MANY_ABOVE, class_groups
+from procrustean.base.errors import RunError
+from procrustean.base.table_formats import NOTHING, Cell, Column, Table, measured_cell
+from procrustean.records.auto_choice import choices
+from procrustean.records.best_of_many import SAME_IMAGES
+from procrustean.records.groups import GROUP_METRICS, Group, Selection, data_text, distinct_labels, split_by_data
+from procrustean.report.given_settings import given_settings
 from procrustean.report.tables import SELECTIONS, at_least_one, measured_cells, repeats_note
 
 UNMARKED = " The best are not marked: the choice was made on the held-out images, and test results had no say."

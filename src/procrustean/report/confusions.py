@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from procrustean.report.results import Group, Selection
+from procrustean.records.groups import Group, Selection
 
 
 @dataclass(frozen=True)

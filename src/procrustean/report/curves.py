@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from procrustean.report.class_sizes import recall_by_size
-from procrustean.report.results import GROUP_METRICS, Group, Result
+from procrustean.records.class_sizes import recall_by_size
+from procrustean.records.groups import GROUP_METRICS, Group, Result
 
 ACCURACIES = ("test_accuracy", "test_balanced_accuracy", "held_out_balanced_accuracy")
 MOST_NUMBERS = 100_000  # of one quantity; with thousands of classes fewer epochs are kept

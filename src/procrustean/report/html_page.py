@@ -15,13 +15,13 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from procrustean import __version__
-from procrustean.errors import RunError
-from procrustean.escaping import one_line
-from procrustean.report.copies import without_copies
-from procrustean.report.examples import ExampleFinder
+from procrustean.base.errors import RunError
+from procrustean.base.escaping import one_line
+from procrustean.base.version import __version__
+from procrustean.records.copies import without_copies
+from procrustean.records.result_file import load_result
+from procrustean.report.mistake_pictures import ExampleFinder
 from procrustean.report.page_data import page_data
-from procrustean.report.result_file import load_result
 
 #: In the order in which they are put together: each uses only what stands before it.
 SCRIPTS = (
@@ -96,7 +96,7 @@ def write_report(
         data_dir: where data sets are found; default as in training.
         say: called with one line of progress at a time.
     """
-    from procrustean.diagnose.diagnosed import with_diagnosis
+    from procrustean.records.diagnosed import with_diagnosis
 
     results = [with_diagnosis(result) for result in without_copies(map(load_result, runs), say)]
     finder = ExampleFinder(examples, data_dir=data_dir, say=say) if examples else None

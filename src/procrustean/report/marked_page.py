@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from procrustean.errors import RunError
-from procrustean.files.whole_files import write_atomically
+from procrustean.base.errors import RunError
+from procrustean.base.whole_files import write_atomically
 
 
 def read_page(path: Path, advice: str) -> str:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from .results import Group
-from .settings import comparable, data_setting, setting_of
+from procrustean.records.groups import Group
+from procrustean.records.same_settings import comparable, data_setting, setting_of
 
 
 def by_options(groups: Sequence[Group]) -> list[Group]:

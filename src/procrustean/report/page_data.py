@@ -6,18 +6,10 @@ from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from procrustean import __version__
-from procrustean.metrics import class_groups
-from procrustean.report.calibrated import calibration_errors
-from procrustean.report.class_tables import by_class, by_class_size, per_class
-from procrustean.report.confusions import summed_confusion, worst_confusions
-from procrustean.report.curves import class_curves, gradient_layers, overall_curves, shown_percent
-from procrustean.report.examples import ExampleFinder
-from procrustean.report.formats import Table, readable, to_csv, to_latex
-from procrustean.report.ongoing import Ongoing
-from procrustean.report.ordering import by_options
-from procrustean.report.provenance import configuration, run_rows
-from procrustean.report.results import (
+from procrustean.balance.metrics import class_groups
+from procrustean.base.table_formats import Table, readable, to_csv, to_latex
+from procrustean.base.version import __version__
+from procrustean.records.groups import (
     Group,
     Result,
     Selection,
@@ -26,6 +18,14 @@ from procrustean.report.results import (
     group_results,
     split_by_data,
 )
+from procrustean.records.ongoing_record import Ongoing
+from procrustean.report.calibration_table import calibration_errors
+from procrustean.report.class_tables import by_class, by_class_size, per_class
+from procrustean.report.confusions import summed_confusion, worst_confusions
+from procrustean.report.curves import class_curves, gradient_layers, overall_curves, shown_percent
+from procrustean.report.mistake_pictures import ExampleFinder
+from procrustean.report.ordering import by_options
+from procrustean.report.provenance import configuration, run_rows
 from procrustean.report.tables import HEADLINES, SELECTIONS, comparison
 from procrustean.report.verdicts import Rivals, verdicts_of
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from procrustean.progress.console import duration_text
-from procrustean.report.results import Group, Result
+from procrustean.base.console import duration_text
+from procrustean.records.groups import Group, Result
 
 #: Settings that differ from run to run or only say where files are.
 NOT_SHOWN = frozenset({"seed", "run_dir", "data_dir", "options", "method", "imbalance", "recipe"})

@@ -5,32 +5,25 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from procrustean.counts import STEP_RATIO
-from procrustean.errors import RunError
-from procrustean.metrics import class_groups
-from procrustean.report.chosen import choices, held_out_accuracy, times_chosen, worth_of_choice
-from procrustean.report.formats import (
-    Cell,
-    Column,
-    Table,
-    measured_cell,
-    to_csv,
-    to_latex,
-    to_markdown,
-    to_rich,
+from procrustean.balance.count_facts import STEP_RATIO
+from procrustean.balance.metrics import class_groups
+from procrustean.base.errors import RunError
+from procrustean.base.statistics import (
+    Statistic,
 )
-from procrustean.report.given import given_settings, settings_text
-from procrustean.report.results import (
+from procrustean.base.table_formats import Cell, Column, Table, measured_cell, to_csv, to_latex, to_markdown, to_rich
+from procrustean.records.auto_choice import choices, held_out_accuracy, times_chosen, worth_of_choice
+from procrustean.records.best_of_many import Mean, about_bold, leader, rule_of
+from procrustean.records.groups import (
     Group,
     Selection,
-    Statistic,
     data_parts,
     distinct_labels,
     joined_data,
     some_classes,
     split_by_data,
 )
-from procrustean.report.standing import Mean, about_bold, leader, rule_of
+from procrustean.report.given_settings import given_settings, settings_text
 
 __all__ = [
     "Cell",

@@ -5,12 +5,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from procrustean.report.formats import measured_cell
-from procrustean.report.results import Group, Result, Statistic
+from procrustean.base.statistics import (
+    Statistic,
+)
+from procrustean.base.table_formats import measured_cell
+from procrustean.records.groups import (
+    Group,
+    Result,
+)
 
 if TYPE_CHECKING:
-    from procrustean.diagnose import Finding
-    from procrustean.diagnose.curves import Curves
+    from procrustean.records.probe_curves import Curves
+    from procrustean.report.diagnose.findings import (
+        Finding,
+    )
 
 #: Groups and what they are called.
 Rivals = Sequence[tuple[str, Group]]
@@ -37,8 +45,8 @@ def _together(group: Group, rivals: Rivals) -> tuple[list[str], list[str]] | Non
     records = [result.record for result in group.results]
     if len(records) < 2 or any("verdict" in record or not record.get("probes") for record in records):
         return None
-    from ..diagnose.curves import curves_of, mean_curves
-    from ..diagnose.repeats import judged_together
+    from procrustean.records.probe_curves import curves_of, mean_curves
+    from procrustean.report.diagnose.repeats import judged_together
 
     runs = [curves_of(record) for record in records]
     return _by_weight(mean_curves(runs), group, rivals) if judged_together(runs) else None
@@ -51,13 +59,17 @@ def _sentences(result: Result, group: Group, rivals: Rivals) -> tuple[list[str],
         return sentences[: len(WEIGHTIEST)], sentences[len(WEIGHTIEST) :]
     if not result.record.get("probes"):
         return [], []
-    from ..diagnose import curves_of
+    from procrustean.records.probe_curves import (
+        curves_of,
+    )
 
     return _by_weight(curves_of(result.record), group, rivals)
 
 
 def _by_weight(curves: Curves, group: Group, rivals: Rivals) -> tuple[list[str], list[str]]:
-    from ..diagnose import verdict
+    from procrustean.report.diagnose.findings import (
+        verdict,
+    )
 
     findings = verdict(curves)
     first = [next((f for f in findings if f.topic in topics), None) for topics in WEIGHTIEST]

@@ -13,13 +13,13 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
-from procrustean.errors import ConfigError, ProcrusteanError, RunError
-from procrustean.report.copies import without_copies
+from procrustean.base.errors import ConfigError, ProcrusteanError, RunError
+from procrustean.records.copies import without_copies
+from procrustean.records.ongoing_record import EPOCHS_FILE, Ongoing, load_ongoing
+from procrustean.records.places import CONFIG_FILE, RESULT_FILE, runs_in
+from procrustean.records.result_file import Result, load_result
 from procrustean.report.html_page import html_page, page_policy
-from procrustean.report.ongoing import EPOCHS_FILE, Ongoing, load_ongoing
 from procrustean.report.page_data import page_data
-from procrustean.report.result_file import Result, load_result
-from procrustean.runs.places import CONFIG_FILE, RESULT_FILE, runs_in
 
 HOST = "127.0.0.1"
 

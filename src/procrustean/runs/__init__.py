@@ -1,1 +1,5 @@
-"""Runs around the engine: settings made ready, one run or many to their end, where they are and what they cost."""
+"""From settings to finished runs: one or many, chosen methods, chosen options."""
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

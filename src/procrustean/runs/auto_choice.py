@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ..advice.methods import Choice
-from ..data.description import some_names
-from ..errors import RunError
-from ..tuning.choosing import held_out_counts, standard_error, worth_text
+from procrustean.base.errors import RunError
+from procrustean.data.describe import some_names
+from procrustean.runs.advice.method_advice import Choice
+from procrustean.runs.tuning.choice import held_out_counts, standard_error, worth_text
 
 
 @dataclass(frozen=True)

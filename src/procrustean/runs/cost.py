@@ -5,11 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from ..advice.cost import this_machine
-from ..config import RunConfig
-from .preparing import Prepared, recipe_of
-from .step_cost import Device, relative_to_erm
-from .training_sizes import training_images
+from procrustean.engine.prepared import (
+    Prepared,
+)
+from procrustean.records.config import RunConfig
+from procrustean.runs.advice.cost import this_machine
+from procrustean.runs.preparing import (
+    recipe_of,
+)
+from procrustean.runs.step_cost import Device, relative_to_erm
+from procrustean.runs.training_sizes import training_images
 
 #: Time per image relative to ResNet-32 on 32 x 32 images, on a GPU. That of DenseNet-121 is measured: in a fleet of
 #: twelve on an H200 two of it, 3,000 images a second each, took as much as 100,000 images a second of ResNet-32. The

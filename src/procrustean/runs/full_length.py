@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import fields, replace
 from typing import Any
 
-from ..advice.cost import this_machine
-from ..advice.planning import Plan, settings_at, size_to_load, trained_on
-from ..advice.settings import Settings
-from ..config import RunConfig
-from ..data.sources import list_source
-from ..progress.console import command_text
+from procrustean.base.console import command_text
+from procrustean.data.sources import list_source
+from procrustean.records.config import RunConfig
+from procrustean.runs.advice.cost import this_machine
+from procrustean.runs.advice.plan_training import Plan, settings_at, size_to_load, trained_on
+from procrustean.runs.advice.settings import Settings
 
 
 def full_length(asked: RunConfig, plan: Plan) -> Settings | None:

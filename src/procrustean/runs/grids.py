@@ -8,8 +8,8 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-from ..config import RunConfig
-from ..errors import ConfigError, did_you_mean
+from procrustean.base.errors import ConfigError, did_you_mean
+from procrustean.records.config import RunConfig
 
 _KEYS = ("base", "runs", "grid")
 

@@ -5,119 +5,38 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
 import torch
 
-from ..config import CHANGES_OF_RECIPE, RunConfig
-from ..counts import kind_for_methods
-from ..data.description import some_names
-from ..data.imageset import Splits
-from ..data.imbalance import Imbalanced, build
-from ..data.sources import load_source
-from ..engine.device import Placement, place
-from ..engine.engines import Engine, choose_engine
-from ..engine.images import channel_statistics
-from ..engine.record import identity_of
-from ..engine.stages import stage_epochs, stages_text
-from ..engine.stores import ImageStores, augmentation_of, free_bytes
-from ..errors import ConfigError, ImagesChanged, RunError
-from ..method_labels import shown_label
-from ..methods import checked_options, make_method, option_defaults
-from ..methods.base import Method
-from ..metrics import FEW_TO_JUDGE
-from ..nets import build_net, check_net, layers_of
-from ..nets.classifier import Classifier
-from ..nets.pretrained import Pretrained, read_pretrained
-from ..own_methods.files import plain_name
-from ..recipes import OWN_IMAGES, RECIPES, Recipe, chosen_recipe, data_set, recipe_label
-from ..types import Problem
-from .differences import difference, image_counts_difference
-from .fitting import check_fit
-from .loading import source_settings
+from procrustean.balance.count_facts import kind_for_methods
+from procrustean.balance.types import Problem
+from procrustean.base.code_files import plain_name
+from procrustean.base.errors import ConfigError, ImagesChanged, RunError
+from procrustean.data.imageset import Splits
+from procrustean.data.imbalance import Imbalanced, build
+from procrustean.data.recipes import OWN_IMAGES, RECIPES, Recipe, chosen_recipe, data_set
+from procrustean.data.sources import load_source
+from procrustean.engine.device import place
+from procrustean.engine.engines import choose_engine
+from procrustean.engine.image_stores import free_bytes
+from procrustean.engine.images import channel_statistics
+from procrustean.engine.prepared import Prepared, known_source
+from procrustean.engine.run_record import identity_of
+from procrustean.engine.stage_order import stage_epochs
+from procrustean.methods.base import Method
+from procrustean.methods.make import checked_options, make_method, option_defaults
+from procrustean.nets.build import check_net, layers_of
+from procrustean.nets.pretrained import read_pretrained
+from procrustean.records.config import CHANGES_OF_RECIPE, RunConfig
+from procrustean.records.differences import difference, image_counts_difference
+from procrustean.runs.image_loading import source_settings
+from procrustean.runs.method_fits import check_fit
 
 #: Networks so small that float32 is faster than bf16 on a CPU.
 _SMALL_NETS = ("small", "small-2d")
-
-
-@dataclass(frozen=True)
-class Prepared:
-    """A run whose settings are resolved and whose data are loaded."""
-
-    config: RunConfig
-    data: Imbalanced
-    splits: Splits
-    method: Method
-    options: dict[str, Any]
-    recipe: Recipe
-    placement: Placement
-    engine: Engine
-    pretrained: Pretrained | None = None
-
-    @property
-    def label(self) -> str:
-        """What its method is called in messages."""
-        return shown_label(self.method.label)
-
-    @property
-    def name(self) -> str:
-        """The run in progress messages; the runs of a grid differ in it."""
-        made = "" if self.config.rho is None else f", {self.config.imbalance.replace('_', '-')} {self.config.rho:g}"
-        return f"{self.label}{made}, seed {self.config.seed}"
-
-    def data_text(self) -> str:
-        """What is trained and tested on, in one line, with a warning where a class is hardly tested."""
-        counts, tested = self.data.counts, self.data.test.counts
-        text = (
-            f"{self.splits.name}: {sum(counts)} training images ({max(counts)} to {min(counts)} per class), "
-            f"{len(self.data.test)} test images"
-        )
-        # Of those without any, the linting says so.
-        hardly = [name for name, count in zip(self.data.test.classes, tested, strict=True) if 0 < count < FEW_TO_JUDGE]
-        if hardly:
-            text += f"; fewer than {FEW_TO_JUDGE} test images of {some_names(hardly)}: their results say little"
-        return text
-
-    @property
-    def source(self) -> str:
-        """The data set, if it is a known one."""
-        return known_source(self.splits.name, self.config)
-
-    @property
-    def recipe_name(self) -> str:
-        """The recipe in records and tables."""
-        return recipe_label(self.config.recipe, self.recipe, self.source)
-
-    def recipe_text(self) -> str:
-        """How training goes, in one line."""
-        recipe, name = self.recipe, self.recipe.name
-        whose = f"{name} as the method was published" if self.config.recipe == "own" else f"{name}, {RECIPES[name][1]}"
-        stages = stages_text(self.method, recipe.epochs)
-        return f"recipe {whose}: {recipe.text()}" + (f"; in stages: {stages}" if stages else "")
-
-    @property
-    def image_size(self) -> tuple[int, int]:
-        """Height and width of what the network is shown; refuses a crop that the images do not have."""
-        return augmentation_of(self.recipe, self.data.train).size
-
-    def stores(self) -> ImageStores:
-        """What keeps the images of the run, on the device or beside it."""
-        return ImageStores(self.recipe, self.placement, images=self.config.images, workers=self.config.workers)
-
-    def build_net(self) -> Classifier:
-        """The network with its initial weights."""
-        return build_net(
-            self.recipe.net,
-            channels=self.data.train.images.shape[3],
-            classes=len(self.data.train.classes),
-            seed=self.config.seed,
-            head=self.method.head,
-            size=self.image_size,
-            pretrained=self.pretrained,
-        )
 
 
 def prepare(
@@ -224,11 +143,6 @@ def recipe_of(config: RunConfig) -> Recipe:
     if config.net is not None:
         check_net(config.net)
     return _resolved(chosen_recipe(config.recipe, config.source), config, method)
-
-
-def known_source(name: str, config: RunConfig) -> str:
-    """The data set of this name, if it is a known one; a folder of the user's called cifar10 is not CIFAR-10."""
-    return name if name == config.source else ""
 
 
 def effective_options(config: RunConfig) -> dict[str, Any]:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Literal
 
-from ..config import RunConfig
-from ..methods import METHODS
+from procrustean.methods.make import METHODS
+from procrustean.records.config import RunConfig
 
 Device = Literal["cuda", "cpu"]
 

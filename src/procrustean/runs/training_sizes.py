@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..config import RunConfig
-from ..data.imbalance import long_tailed_counts, step_counts
-from ..data.label_counts import label_counts
-from ..data.parting import shares
+from procrustean.data.imbalance import long_tailed_counts, step_counts
+from procrustean.data.label_counts import label_counts
+from procrustean.data.take_away import shares
+from procrustean.records.config import RunConfig
 
 #: Classes, and training images of each, of sources that are made imbalanced.
 BALANCED = {

@@ -14,8 +14,8 @@ import numpy as np
 import numpy.typing as npt
 from PIL import Image
 
-from ...errors import DataError
-from ..image_files import FORMATS, convertible, reason
+from procrustean.base.errors import DataError
+from procrustean.data.image_files import FORMATS, convertible, reason
 
 Pixels = npt.NDArray[np.uint8]
 Resize = Literal["crop", "stretch"]

@@ -6,9 +6,9 @@ import tarfile
 import tempfile
 from pathlib import Path
 
-from ...errors import DataError
-from ..download import Say, download
-from .layouts import Archive, Layout
+from procrustean.base.errors import DataError
+from procrustean.data.download import Say, download
+from procrustean.data.official.layouts import Archive, Layout
 
 
 def fetch(layout: Layout, root: Path, say: Say) -> Path:

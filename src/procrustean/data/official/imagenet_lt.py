@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from ...errors import DataError
-from .listing import Listing, Problem
-from .lists import Line, folder_in, found_file, listing_of, majority, read_lines
+from procrustean.base.errors import DataError
+from procrustean.data.official.listing import Listing, Problem
+from procrustean.data.official.path_lists import Line, folder_in, found_file, listing_of, majority, read_lines
 
 SPLITS = ("train", "val", "test")
 

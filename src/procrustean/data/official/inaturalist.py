@@ -7,9 +7,17 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from ...errors import DataError
-from .listing import Listing, Problem
-from .lists import Line, folder_in, found_file, listing_of, majority, read_lines, read_text
+from procrustean.base.errors import DataError
+from procrustean.data.official.listing import Listing, Problem
+from procrustean.data.official.path_lists import (
+    Line,
+    folder_in,
+    found_file,
+    listing_of,
+    majority,
+    read_lines,
+    read_text,
+)
 
 #: Our splits, and what the publishers call them. The labels of the official test images are not published.
 SPLITS = {"train": "train", "test": "val"}

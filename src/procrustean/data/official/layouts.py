@@ -8,8 +8,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import Literal
 
-from ...errors import ConfigError, did_you_mean
-from .listing import Listing
+from procrustean.base.errors import ConfigError, did_you_mean
+from procrustean.data.official.listing import Listing
 
 Resize = Literal["crop", "stretch"]
 

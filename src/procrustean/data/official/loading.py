@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from ...errors import DataError
-from ..cifar import data_roots
-from ..imageset import Splits
-from .fetch import command
-from .layouts import LAYOUTS, Layout
-from .step_tiered import step_tiered
-from .store import Store, open_store, store_path
+from procrustean.base.errors import DataError
+from procrustean.data.cifar import data_roots
+from procrustean.data.imageset import Splits
+from procrustean.data.official.fetch import command
+from procrustean.data.official.layouts import LAYOUTS, Layout
+from procrustean.data.official.step_tiered import step_tiered
+from procrustean.data.official.store import Store, open_store, store_path
 
 TUNING = "-tuning"
 

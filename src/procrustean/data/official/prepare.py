@@ -11,15 +11,15 @@ from typing import Literal
 
 import numpy as np
 
-from ...errors import DataError
-from ..download import Say, one_process_at_a_time
-from .building import Building, Progress
-from .decode import decode
-from .known import Known, known_counts
-from .layouts import Layout, Resize
-from .listing import Listing, Problem
-from .problems import count_problems, told, write_list
-from .store import Store, open_store, store_path
+from procrustean.base.errors import DataError
+from procrustean.data.download import Say, one_process_at_a_time
+from procrustean.data.official.decode import decode
+from procrustean.data.official.layouts import Layout, Resize
+from procrustean.data.official.listing import Listing, Problem
+from procrustean.data.official.problems import count_problems, told, write_list
+from procrustean.data.official.published_counts import Known, known_counts
+from procrustean.data.official.store import Store, open_store, store_path
+from procrustean.data.official.store_writer import Building, Progress
 
 OnBadImage = Literal["error", "skip"]
 SAMPLE = 24

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from .known import Known
-from .listing import KINDS, Listing, Problem
+from procrustean.data.official.listing import KINDS, Listing, Problem
+from procrustean.data.official.published_counts import Known
 
 SHOWN = 5
 

@@ -12,10 +12,10 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from ...errors import DataError
-from ..grouping import positions_by_class
-from ..imageset import ImageSet
-from .store import Store
+from procrustean.base.errors import DataError
+from procrustean.data.by_class import positions_by_class
+from procrustean.data.imageset import ImageSet
+from procrustean.data.official.store import Store
 
 MINOR_IMAGES, VAL_IMAGES, TEST_IMAGES = 5, 3, 50
 Indices = npt.NDArray[np.int64]

@@ -18,9 +18,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ...errors import DataError
-from ..imageset import ImageSet
-from ..stored import StoredImages
+from procrustean.base.errors import DataError
+from procrustean.data.imageset import ImageSet
+from procrustean.data.mapped_images import StoredImages
 
 FORMAT = 1
 MANIFEST = "store.json"

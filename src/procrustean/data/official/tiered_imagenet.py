@@ -7,10 +7,10 @@ from pathlib import Path
 
 import numpy as np
 
-from ...errors import DataError
-from .known import tiered_classes
-from .listing import FileSources, Listing, Part, Problem, Tree, counted
-from .packed import packed_part
+from procrustean.base.errors import DataError
+from procrustean.data.official.listing import FileSources, Listing, Part, Problem, Tree, counted
+from procrustean.data.official.published_counts import tiered_classes
+from procrustean.data.official.tiered_packed import packed_part
 
 SPLITS = ("train", "val", "test")
 OF_CLASS = re.compile(r"(n\d{8})_\w+\.\w+")

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import numpy as np
 
-from ...errors import DataError
-from .listing import FileSources, Listing, Part, Problem, Tree, counted
-from .lists import read_text
+from procrustean.base.errors import DataError
+from procrustean.data.official.listing import FileSources, Listing, Part, Problem, Tree, counted
+from procrustean.data.official.path_lists import read_text
 
 FOLDER = "tiny-imagenet-200"
 PER_CLASS = 500

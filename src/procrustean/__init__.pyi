@@ -1,0 +1,35 @@
+from . import balance as balance
+from . import base as base
+from . import cli as cli
+from . import data as data
+from . import deploy as deploy
+from . import engine as engine
+from . import methods as methods
+from . import nets as nets
+from . import paper as paper
+from . import records as records
+from . import report as report
+from . import runs as runs
+from .balance import DRW as DRW
+from .balance import MFW as MFW
+from .balance import class_counts as class_counts
+from .balance import recalibrate as recalibrate
+from .base import ConfigError as ConfigError
+from .base import DataError as DataError
+from .base import LayerError as LayerError
+from .base import ProcrusteanError as ProcrusteanError
+from .base import RunError as RunError
+from .base import use_file as use_file
+from .data import ImageSet as ImageSet
+from .deploy import Classifier as Classifier
+from .deploy import adjust as adjust
+from .deploy import export as export
+from .deploy import load_model as load_model
+from .deploy import predict as predict
+from .methods import METHODS as METHODS
+from .methods import make_method as make_method
+from .records import RunConfig as RunConfig
+from .runs import evaluate as evaluate
+from .runs import fit as fit
+
+__version__: str

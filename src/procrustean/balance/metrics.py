@@ -1,0 +1,181 @@
+"""What a classifier got right, from counts alone: every number a result holds about one selection."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from procrustean.base.errors import DataError
+
+LARGEST_STORED_CONFUSION = 1000  # classes; 8142 x 8142 numbers do not belong in a JSON file
+#: Training images of a class: with more than the first it is `many`, with fewer than the second `few`.
+MANY_ABOVE, FEW_BELOW = 100, 20
+#: Below so many images of a class, what is counted on them says little about it: a single one is more than 3 points.
+FEW_TO_JUDGE = 30
+
+Counts = NDArray[np.int64]
+
+
+def class_groups(train_counts: ArrayLike) -> dict[str, NDArray[np.bool_]]:
+    """Which classes are in which group, as one mask over the classes per group.
+
+    `many`, `medium`, `few` follow Kang et al. 2020: more than 100, 20 to 100, fewer than 20 training images.
+    `major` and `minor` are relative: a class is major if its count is at least the geometric mean of the
+    counts. Equal counts are all major, and step imbalance falls into its two levels. A class without training
+    images is few and minor, and is left out of the geometric mean.
+
+    Args:
+        train_counts: training images per class, [C].
+
+    >>> class_groups([500, 50, 5])["major"].tolist()
+    [True, True, False]
+    """
+    counts = _counts("train_counts", train_counts)
+    if not counts.any():
+        raise DataError("train_counts are all zero: at least one class needs training images.")
+    has_images = counts > 0
+    logs = np.log(np.maximum(counts, 1))
+    # The slack absorbs the rounding of the mean; counts that truly differ from it are much further away.
+    major = has_images & (logs >= logs[has_images].mean() - 1e-12)
+    many, few = counts > MANY_ABOVE, counts < FEW_BELOW
+    return {"many": many, "medium": ~many & ~few, "few": few, "major": major, "minor": ~major}
+
+
+def metrics_from_totals(
+    correct_per_class: ArrayLike,
+    true_per_class: ArrayLike,
+    predicted_per_class: ArrayLike,
+    train_counts: ArrayLike,
+    *,
+    top5_correct: int | None = None,
+) -> dict[str, Any]:
+    """The metrics of one test set from three totals per class; it needs no confusion matrix.
+
+    All values are fractions 0..1, `None` where undefined. Balanced accuracy, macro-F1 and the groups average
+    over the classes that have test images; macro-F1 equals scikit-learn's
+    `f1_score(average="macro", labels=classes_with_test_images, zero_division=0)`. `headline` names the number
+    to quote: accuracy when every class has the same number of test images, else balanced accuracy.
+
+    Args:
+        correct_per_class: test images of each class predicted as that class, [C].
+        true_per_class: test images of each class, [C].
+        predicted_per_class: test images predicted as each class, [C].
+        train_counts: training images of each class, [C]; they define the groups.
+        top5_correct: test images whose class is among the five largest outputs; ignored when C <= 5.
+
+    >>> metrics_from_totals([3, 1], [4, 4], [6, 2], [100, 10])["accuracy"]
+    0.5
+    """
+    correct = _counts("correct_per_class", correct_per_class)
+    true = _counts("true_per_class", true_per_class)
+    predicted = _counts("predicted_per_class", predicted_per_class)
+    train = _counts("train_counts", train_counts)
+    _check_totals(correct, true, predicted, train, top5_correct)
+
+    images = int(true.sum())
+    tested = true > 0
+    recall = correct / np.maximum(true, 1)
+    precision = correct / np.maximum(predicted, 1)
+    f1 = 2 * correct / np.maximum(true + predicted, 1)
+    groups = class_groups(train)
+    return {
+        "headline": "accuracy" if (true == true[0]).all() else "balanced_accuracy",
+        "accuracy": int(correct.sum()) / images,
+        "balanced_accuracy": _mean(recall[tested]),
+        "macro_f1": _mean(f1[tested]),
+        "top5": None if top5_correct is None or len(true) <= 5 else int(top5_correct) / images,
+        "recall": _with_gaps(recall, tested),
+        # Without test images of a class all that is taken for it is wrong, however well the network knows it.
+        "precision": _with_gaps(precision, (predicted > 0) & tested),
+        "groups": {name: _mean(recall[members & tested]) for name, members in groups.items()},
+        "confusion": None,
+        "images": images,
+    }
+
+
+def metrics_from_confusion(
+    confusion: ArrayLike, train_counts: ArrayLike, *, top5_correct: int | None = None
+) -> dict[str, Any]:
+    """The metrics of one test set from its confusion matrix; see `metrics_from_totals` for what they are.
+
+    Args:
+        confusion: number of test images, rows true class, columns predicted class, [C, C]. The result keeps
+            it up to 1000 classes.
+        train_counts: training images of each class, [C].
+        top5_correct: test images whose class is among the five largest outputs; ignored when C <= 5.
+
+    >>> metrics_from_confusion([[3, 1], [3, 1]], [100, 10])["recall"]
+    [0.75, 0.25]
+    """
+    matrix = np.asarray(confusion)
+    if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1]:
+        raise DataError(f"A confusion matrix is square, [C, C]; received shape {list(matrix.shape)}.")
+    flat = _counts("confusion", matrix.reshape(-1))
+    matrix = flat.reshape(matrix.shape)
+    metrics = metrics_from_totals(
+        np.diagonal(matrix), matrix.sum(axis=1), matrix.sum(axis=0), train_counts, top5_correct=top5_correct
+    )
+    if len(matrix) <= LARGEST_STORED_CONFUSION:
+        metrics["confusion"] = matrix.tolist()
+    return metrics
+
+
+def headline(metrics: dict[str, Any]) -> tuple[str, float]:
+    """Name and value of the number to quote first.
+
+    >>> headline(metrics_from_totals([3, 1], [4, 2], [4, 2], [100, 10]))
+    ('balanced_accuracy', 0.625)
+    """
+    name: str = metrics["headline"]
+    return name, metrics[name]
+
+
+def _counts(name: str, values: ArrayLike) -> Counts:
+    array = np.asarray(values)
+    if array.ndim != 1 or array.size == 0:
+        raise DataError(f"{name} must be a list with one number per class; received shape {list(array.shape)}.")
+    if array.dtype.kind not in "iuf" or not np.isfinite(array).all() or (array != np.floor(array)).any():
+        raise DataError(f"{name} must be whole numbers; received {array.dtype} values such as {array[:3].tolist()}.")
+    if (array < 0).any():
+        raise DataError(f"{name} must not be negative; received {array.min()}.")
+    return array.astype(np.int64)
+
+
+def _check_totals(correct: Counts, true: Counts, predicted: Counts, train: Counts, top5: int | None) -> None:
+    lengths = {
+        "correct_per_class": len(correct),
+        "true_per_class": len(true),
+        "predicted_per_class": len(predicted),
+        "train_counts": len(train),
+    }
+    if len(set(lengths.values())) > 1:
+        found = ", ".join(f"{name} {length}" for name, length in lengths.items())
+        raise DataError(f"All totals need one entry per class; received {found}.")
+    images = int(true.sum())
+    if images == 0:
+        raise DataError("There are no test images, so nothing can be measured.")
+    if (correct > np.minimum(true, predicted)).any():
+        worst = int(np.argmax(correct - np.minimum(true, predicted)))
+        raise DataError(
+            f"Class {worst} has {correct[worst]} correct images but {true[worst]} test images and "
+            f"{predicted[worst]} predictions; correct may exceed neither."
+        )
+    if int(predicted.sum()) != images:
+        raise DataError(
+            f"{images} test images but {int(predicted.sum())} predictions; each image has exactly one prediction."
+        )
+    if top5 is not None and len(true) > 5 and not int(correct.sum()) <= top5 <= images:
+        raise DataError(
+            f"top5_correct is {top5}, but {int(correct.sum())} of {images} images are correct at the first "
+            "guess; it must lie between the two."
+        )
+
+
+def _mean(values: NDArray[np.float64]) -> float | None:
+    return float(values.mean()) if values.size else None
+
+
+def _with_gaps(values: NDArray[np.float64], defined: NDArray[np.bool_]) -> list[float | None]:
+    return [float(value) if known else None for value, known in zip(values, defined, strict=True)]

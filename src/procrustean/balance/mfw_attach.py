@@ -1,0 +1,296 @@
+"""MFW on a layer of somebody's model: who hands over the labels, and what is refused instead of going wrong."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import torch
+from torch import Tensor, nn
+
+from procrustean.balance.labels_of_call import WRITE, LabelsOfCall
+from procrustean.balance.layer_places import LayerPlace
+from procrustean.balance.mixing import Mix, MixPoint, feature_of
+from procrustean.balance.recomputation import recomputes
+from procrustean.base.errors import LayerError
+
+if TYPE_CHECKING:
+    from procrustean.balance.mfw import MFW
+
+DATA_PARALLEL = (
+    "nn.DataParallel splits the batch behind the loop's back: labels would not match features; use "
+    "torch.nn.parallel.DistributedDataParallel (torchrun) and attach to the model before wrapping it"
+)
+REPLICATE = "_replicate_for_data_parallel"  # how nn.DataParallel copies a layer for each device, before it runs
+
+
+class Attachment(MixPoint):
+    """MFW on one layer of a model: `with handle(labels): logits = model(images)`."""
+
+    def __init__(self, mfw: MFW, model: nn.Module, module: nn.Module, name: str) -> None:
+        super().__init__(module, name)
+        self.mfw = mfw
+        self.module = module
+        # Weakly: a copy of the layer alone should not have the whole model in it.
+        self._model: weakref.ref[nn.Module] | None = weakref.ref(model)
+        self._place: LayerPlace | None = LayerPlace(model, module)
+        self.open = False
+        self.called = False  # whether the layer has run since the labels came
+        self.advice: str | None = None  # what to do where labels are missing, of who hands them over in its own way
+        self.idle = False  # leaves the layer alone, and asks for no labels
+        self.removed = False
+        self._recent: list[Mix] = []
+        self._replayed = False
+        self._left_unmixed = False  # whether a pass with gradients was, of which a recomputation knows nothing
+        self._labels: LabelsOfCall | None = None
+        self._number: int | None = None  # of labels that a mix was to be drawn for; None in evaluation mode
+        self._trains = False  # whether gradients were on when the labels came
+        _set_apart(module)
+        module.__dict__[REPLICATE] = _refuse_replicas
+
+    def __call__(
+        self, labels: Tensor | None = None, generator: torch.Generator | None = None
+    ) -> AbstractContextManager[None]:
+        """The context in which the model sees these labels; entering it draws the random numbers."""
+        if labels is None:
+            raise LayerError(f"layer {self.name!r} has MFW attached, but its handle was called without labels; {WRITE}")
+        return _Labelled(self, labels, generator)
+
+    def __enter__(self) -> None:
+        raise LayerError(f"layer {self.name!r} has MFW attached, but its handle was entered without labels; {WRITE}")
+
+    def __exit__(self, *error: object) -> None:
+        """Never reached; Python wants it beside __enter__."""
+
+    def __repr__(self) -> str:
+        return f"<MFW at layer {self.name!r} ({type(self.module).__name__}): {self._state()}>"
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Without the batch, which belongs to this model and not to a copy of it, or to what is kept of it."""
+        of_this_model = ("mix", "_number", "_model", "_place")
+        of_its_batches = ("open", "called", "_replayed", "_left_unmixed", "_trains")
+        return {**self.__dict__, **dict.fromkeys(of_this_model), **dict.fromkeys(of_its_batches, False), "_recent": []}
+
+    def take_labels(self, model: nn.Module, argument: str) -> None:
+        """From now on the labels are those that `model` is called with."""
+        self._labels = LabelsOfCall(self, model, argument)
+
+    @property
+    def labels_argument(self) -> str | None:
+        """The argument by which the model is called with its labels; None where `with handle(labels)` has them."""
+        return None if self._labels is None else self._labels.argument
+
+    @contextmanager
+    def suspended(self) -> Iterator[None]:
+        """In it the layer is left alone, in training mode too, unless `with handle(labels)` asks for mixing."""
+        before, self.idle = self.idle, True
+        try:
+            yield
+        finally:
+            self.idle = before
+
+    def begin(self, labels: Tensor, generator: torch.Generator | None = None) -> None:
+        """Draw for a batch; the hook then only gathers and blends."""
+        self._trains = torch.is_grad_enabled()
+        if self.removed and (self._trains or self.module.training):
+            raise LayerError(
+                f"the handle of layer {self.name!r} was removed, so nothing would be mixed; attach MFW again, or leave "
+                "`with handle(labels)` out"
+            )
+        if self.module.training:
+            self._check_place()
+        self.mix = self.mfw.sample(labels, generator) if self.module.training else None
+        self._number = len(labels) if self.module.training else None
+        if self.module.training:
+            self.mfw.watch_order(labels)
+        self.open, self.called = True, False
+        # A batch without a mix is not kept: its recomputation may end before it comes to this layer.
+        if self.mix is not None and self._trains:
+            if self._replayed:
+                self._recent, self._replayed = [], False
+            self._recent = [*self._recent[-1:], self.mix]
+
+    def end(self) -> None:
+        """Forget the batch."""
+        self.mix, self.open = None, False
+
+    def finish(self) -> None:
+        """Forget the batch; an error if its forward pass has not come by."""
+        self.end()
+        if not self.called and (self._trains or self.module.training):
+            raise LayerError(
+                f"layer {self.name!r} has MFW attached but was not called while it had its labels, so nothing was "
+                "mixed; call the model inside `with handle(labels):`, attach to a layer that its forward pass calls "
+                "(procrustean.balance.suggest lists them), and attach before torch.compile. What is exported or traced "
+                "of the model, or was copied before MFW was attached, trains without it"
+            )
+
+    def current(self, module: nn.Module, output: Any) -> Mix | None:
+        if not module.training:
+            if self.open:
+                self._evaluated()
+            return None
+        self.called = True
+        # Backward may run inside the context too; it need not belong to the batch of the context.
+        if recomputes():
+            return self._recomputed(output)
+        if self.open:
+            return self._of_the_batch(output)
+        if self.idle:
+            if not torch.compiler.is_compiling():
+                self._left_unmixed |= torch.is_grad_enabled()
+            return None
+        raise LayerError(f"layer {self.name!r} has MFW attached but got no labels{self._remedy()}")
+
+    def remove(self) -> None:
+        """Take the hooks off the model."""
+        super().remove()
+        if not self.removed:
+            _no_longer_apart(self.module)
+            self.module.__dict__.pop(REPLICATE, None)
+        self.removed = True
+        if self._labels is not None:
+            self._labels.remove()
+            self._labels = None
+
+    def _state(self) -> str:
+        if self.removed:
+            return "removed"
+        if not self.module.training:
+            return "in evaluation mode, changes nothing"
+        return "has labels" if self.open else "waits for labels"
+
+    def _check_place(self) -> None:
+        newcomer = None if self._place is None else self._place.newcomer()
+        if newcomer is not None:
+            kind = type(newcomer)
+            raise LayerError(
+                f"layer {self.name!r} was wrapped or replaced after MFW was attached: "
+                f"{kind.__module__}.{kind.__name__}, which stands there now, has weights of its own (LoRA, an "
+                "adapter?), and their part would not be mixed; call remove() on this handle, and attach MFW again now"
+            )
+
+    def _model_trains(self) -> bool:
+        model = None if self._model is None else self._model()
+        return model is not None and model.training
+
+    def _evaluated(self) -> None:
+        """Nothing is to be mixed if nothing trains: a pass without gradients, of a model that is not in training."""
+        if torch.is_grad_enabled() or (self._trains and self._model_trains()):
+            raise self._in_evaluation_mode()
+        self.called = True
+
+    def _of_the_batch(self, output: Any) -> Mix | None:
+        """The mix of the labels that have come; None where they leave nothing to mix, as those of one sample do."""
+        if self.mix is not None:
+            return self.mix
+        if self._number is None:
+            raise LayerError(
+                f"layer {self.name!r} was in evaluation mode when its labels came and is in training mode now, so "
+                "nothing was drawn for it; call model.train() before `with handle(labels)`"
+            )
+        if not self.mfw.idle:
+            self.checked(output, self._number)
+        return None
+
+    def _in_evaluation_mode(self) -> LayerError:
+        return LayerError(
+            f"layer {self.name!r} is in evaluation mode, where MFW changes nothing, but has labels and gradients as in "
+            "training; to train, call model.train() first and attach to a layer that is not frozen in evaluation mode; "
+            "to evaluate, call model.eval() on the whole model and use torch.no_grad(), or leave handle(labels) out"
+        )
+
+    def _remedy(self) -> str:
+        if self.advice is not None:
+            return f"; {self.advice}"
+        if not torch.is_grad_enabled():
+            return (
+                ", in training mode and without gradients. To evaluate, call model.eval(); for the predictions of a "
+                "teacher or for pseudo-labels, write `with handle.suspended()` (the handle of a copied model: "
+                "procrustean.balance.attachments(model)). If this is torch.optim.swa_utils.update_bn, its statistics "
+                "of unmixed batches would undo what MFW has trained: call procrustean.recalibrate(model, "
+                "loader) in its place, also if update_bn has reset the statistics by now"
+            )
+        if self._labels is not None:
+            return (
+                f"; its labels are those that {self._labels.model} is called with as {self._labels.argument}=, "
+                "so call that one, not a part of it, or call model.eval() to evaluate"
+            )
+        return f"; {WRITE}, call model.eval() to evaluate, or leave a pass unmixed by `with handle.suspended()`"
+
+    def _recomputed(self, output: Any) -> Mix | None:
+        # Gradient checkpointing runs the forward pass again inside backward, usually after the context.
+        feature = feature_of(output)
+        alone = feature is not None and feature.dim() > 0 and len(feature) == 1
+        if alone or self.mfw.idle:  # a batch that nothing was drawn for
+            return None
+        self._replayed = True
+        if self._left_unmixed:
+            raise LayerError(
+                f"gradient checkpointing recomputes layer {self.name!r}, and cannot tell passes inside "
+                "`with handle.suspended()`, now or earlier, from the others; do without one of the two, and put "
+                "torch.no_grad() around passes that need no gradients. Attaching anew forgets earlier ones"
+            )
+        if len(self._recent) != 1:
+            raise LayerError(
+                "gradient checkpointing recomputes this layer, but several batches went forward since the "
+                "last backward; call backward once for each `with handle(labels)`, or inside it"
+            )
+        return self._recent[0]
+
+
+class _Labelled:
+    def __init__(self, handle: Attachment, labels: Tensor, generator: torch.Generator | None) -> None:
+        self.handle, self.labels, self.generator = handle, labels, generator
+
+    def __enter__(self) -> None:
+        self.handle.begin(self.labels, self.generator)
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if kind is None:
+            self.handle.finish()
+        else:
+            self.handle.end()
+
+
+def attachments(model: nn.Module) -> dict[str, Attachment]:
+    """The handles of every MFW on a model, by the path of its layer; a copied model has handles of its own.
+
+    >>> import copy
+    >>> from procrustean import MFW
+    >>> model = nn.Sequential(nn.Linear(4, 4), nn.ReLU())
+    >>> handle = MFW([50, 5]).attach(model, "0")
+    >>> attachments(model)["0"] is handle, attachments(copy.deepcopy(model))["0"] is handle
+    (True, False)
+    """
+    return {
+        path: hook.__self__
+        for path, module in model.named_modules()
+        for hook in module._forward_hooks.values()
+        if isinstance(getattr(hook, "__self__", None), Attachment)
+    }
+
+
+def _refuse_replicas() -> NoReturn:
+    raise LayerError(DATA_PARALLEL)
+
+
+def _set_apart(module: nn.Module) -> None:
+    """Let compiled code tell a layer with MFW from one without, which it does not by their hooks.
+
+    torch.compile runs the code of an equal model that it has compiled before, with MFW on it or not. What it does look
+    at is whether a layer has a `forward` of its own; the one put here is that of its class.
+    """
+    if not isinstance(module, torch.jit.ScriptModule):
+        module.__dict__.setdefault("forward", module.forward)
+
+
+def _no_longer_apart(module: nn.Module) -> None:
+    own = module.__dict__.get("forward")
+    if own is not None and getattr(own, "__func__", None) is type(module).forward:  # not one that somebody else has put
+        del module.__dict__["forward"]

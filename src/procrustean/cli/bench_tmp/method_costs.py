@@ -1,0 +1,119 @@
+"""What each method costs: the time of its steps relative to ERM's, measured one after the other in one process."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from typing import Any
+
+import torch
+
+from procrustean.base.code_files import use_file
+from procrustean.cli.bench_tmp import speed
+from procrustean.data.meta_set import meta_set
+from procrustean.engine.device import own_stream
+from procrustean.engine.prepared import (
+    Prepared,
+)
+from procrustean.engine.stage_order import begin_stage, reshape_for, stage_epochs
+from procrustean.engine.stage_training import MetaImages, StageRun
+from procrustean.methods.make import METHODS
+from procrustean.records.config import RunConfig
+from procrustean.runs.preparing import (
+    prepare,
+)
+
+
+def bench_methods(
+    *,
+    device: str = "auto",
+    methods: Sequence[str] = tuple(METHODS),
+    steps: int = 60,
+    repeats: int = 3,
+    say: Callable[[str], None] = lambda text: None,
+    keep: Callable[[dict[str, Any]], None] = lambda result: None,
+) -> dict[str, Any]:
+    """Time per image of every stage and phase of each method, and of a whole training, relative to ERM.
+
+    All with ResNet-32 in batches of 128 on CIFAR-10 LT100 in shape, and with as many epochs as the method is given by
+    the paper's recipe, so that the ratio is the price of the step alone.
+    """
+    splits = speed.synthetic_cifar()
+
+    def prepared_for(name: str) -> Prepared:
+        config = RunConfig(source="cifar10", imbalance="long_tailed", rho=100.0, device=device, method=name)  # type: ignore[arg-type]
+        use_file(config.method)
+        return prepare(config, splits=splits)
+
+    erm_run = prepared_for("erm")
+    result = speed.blank_record(erm_run.placement.device) | {"methods": []}
+    # The first run of a process is up to a tenth faster than the same run later, so it does not count.
+    list(_timed_parts(erm_run, steps, 1))
+    for name in dict.fromkeys(["erm", *methods]):
+        prepared = prepared_for(name)
+        parts = list(_timed_parts(prepared, steps, repeats))
+        whole = sum(part["share"] * part["microseconds_per_image"] for part in parts)
+        erm = result["methods"][0]["microseconds_per_image"] if result["methods"] else whole
+        row = {
+            "method": name,
+            "engine": prepared.engine.name,
+            "microseconds_per_image": whole,
+            "relative_to_erm": whole / erm,
+            "parts": parts,
+            "memory_gib": speed.memory(prepared.placement.device),
+        }
+        result["methods"].append(row)
+        keep(result)
+        say(f"{name}: {row['relative_to_erm']:.2f} times ERM ({row['engine']})")
+    return result
+
+
+def _timed_parts(prepared: Prepared, steps: int, repeats: int) -> Iterator[dict[str, Any]]:
+    """Every stage and phase of a method, with its share of the epochs and its time per image."""
+    device, recipe, method = prepared.placement.device, prepared.recipe, prepared.method
+    speed.clear_memory()
+    stores = prepared.stores()
+    images = stores.training(prepared.data.train)
+    net = prepared.build_net()
+    lengths = stage_epochs(method, recipe.epochs)
+    with own_stream(device):
+        for number, (stage, epochs) in enumerate(zip(method.stages, lengths, strict=True)):
+            reshape_for(net, method, number, prepared.config.seed)
+            net.to(device, memory_format=torch.channels_last)  # type: ignore[call-overload]
+            begin_stage(net, method, number, prepared.config.seed, partial(images.clean_batches, 500))
+            meta = None
+            if stage.extra_from == "meta":
+                chosen = meta_set(prepared.data, stage.meta_per_class, 0)
+                meta = MetaImages(chosen, stores.training(chosen.images, "meta"))
+            run = StageRun(
+                stage, number, net=net, train=prepared.data.train, images=images, recipe=recipe, epochs=epochs,
+                seed=0, placement=prepared.placement, engine=prepared.engine, meta=meta,
+            )  # fmt: skip
+            phases = [stage.objective.phase_at(epoch, epochs) for epoch in range(epochs)]
+            for phase in dict.fromkeys(phases):
+                seconds = _seconds(run, phases.index(phase), steps, repeats)
+                yield {
+                    "stage": stage.name,
+                    "phase": phase,
+                    "share": phases.count(phase) / recipe.epochs,
+                    "microseconds_per_image": 1e6 * seconds / run.planner.batch_size,
+                }
+            run.finish()
+
+
+def _seconds(run: StageRun, epoch: int, steps: int, repeats: int) -> float:
+    """Median seconds of a step of a whole batch in the phase of an epoch."""
+    steps = min(steps, run.planner.full_steps)
+    run.begin_epoch(epoch)
+    run.advance(0, 1)  # captures
+    times = []
+    for _ in range(repeats):
+        run.begin_epoch(epoch)
+        speed.wait(run.device)
+        began = time.perf_counter()
+        run.advance(0, steps)
+        speed.wait(run.device)
+        times.append((time.perf_counter() - began) / steps)
+    return statistics.median(times)

@@ -1,0 +1,1 @@
+"""Is this machine ready: what works, what is missing, what to do."""

@@ -1,0 +1,16 @@
+from .augment import make_augmentation as make_augmentation
+from .epoch_plan import EpochPlanner as EpochPlanner
+from .imageset import ImageSet as ImageSet
+from .imageset import Splits as Splits
+from .imbalance import HoldOut as HoldOut
+from .imbalance import Imbalanced as Imbalanced
+from .imbalance import build as build
+from .imbalance import hold_out as hold_out
+from .imbalance import long_tailed_counts as long_tailed_counts
+from .imbalance import select as select
+from .imbalance import step_counts as step_counts
+from .recipes import RECIPES as RECIPES
+from .recipes import lr_table as lr_table
+from .recipes import recipe_for as recipe_for
+from .sources import describe_sources as describe_sources
+from .sources import load_source as load_source

@@ -1,0 +1,152 @@
+"""From a list of image files with labels and splits to image sets."""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Literal
+
+import numpy as np
+
+from procrustean.base.errors import DataError, did_you_mean, suggestion
+from procrustean.data.bad_files import NAMED, NOT_TRAINED, refuse
+from procrustean.data.bit_depth import BitDepth
+from procrustean.data.image_files import Header, ImageFile, Problems, common_size, decoded, headers
+from procrustean.data.imageset import Images, ImageSet, Splits
+from procrustean.data.test_split import set_aside_test
+
+#: Whether files that are no complete images are refused or left out.
+OnBadImage = Literal["error", "skip"]
+#: What splits are called, in capitals or not, as folders and in tables.
+SPLIT_NAMES = {
+    **dict.fromkeys(("train", "training"), "train"),
+    **dict.fromkeys(("val", "valid", "validation", "dev"), "val"),
+    **dict.fromkeys(("test", "testing"), "test"),
+}
+
+
+def split_name(given: str, where: str) -> str:
+    """train, val or test, from one of their usual names."""
+    if given.lower() not in SPLIT_NAMES:
+        raise DataError(f"{where}: unknown split {given!r}. {did_you_mean(given, SPLIT_NAMES)}")
+    return SPLIT_NAMES[given.lower()]
+
+
+def composed(name: str) -> str:
+    """A class name in Unicode's composed form, as which most systems store it: the same word is the same class."""
+    return unicodedata.normalize("NFC", name)
+
+
+@dataclass(frozen=True)
+class FileListing:
+    """Images of a source that are not decoded yet: their files, what their headers say, and what is wrong so far."""
+
+    name: str  # of the data set
+    where: str  # the source in messages
+    files: Sequence[ImageFile]
+    bad: Problems
+    on_bad_image: OnBadImage = "error"
+    named: Collection[str] = ()  # splits of which the source has a folder or a row, with an image or without
+
+    @cached_property
+    def headers(self) -> dict[str, Header]:
+        """By the name of the file; files without one go to `bad`."""
+        return headers(self.files, self.bad)
+
+    def load(self, image_size: int | None = None) -> Splits:
+        """Decode the images; without test images a fifth of each class is set aside.
+
+        All images get one square size: `image_size`, else the one they share, else 64. A file that is not a complete
+        image is an error that names it; or such files are left out, and classes without training images with them,
+        the classes counted again, and it is said.
+        """
+        size, notes = common_size(self.files, self.headers, image_size)
+        bad = dict(self.bad)
+        readable = [file for file in self.files if file.name in self.headers]
+        depth = BitDepth()
+        pixels = decoded(readable, (size, size, 3), bad, depth)
+        if self.on_bad_image == "error":
+            refuse(bad, self.where)
+        good = [row for row, file in enumerate(readable) if file.name not in bad]
+        classes = tuple(sorted({readable[row].label for row in good if readable[row].split == "train"}))
+        good = [row for row in good if readable[row].label in classes]
+        kept = [readable[row] for row in good]
+        if bad or len(kept) < len(self.files):
+            notes.append(_told(bad, sorted({file.label for file in self.files} - set(classes))))
+            pixels = pixels[good]
+        if moving := sum(self.headers[file.name].frames > 1 for file in kept):
+            notes.append(f"{moving} image{'s' * (moving > 1)} with several frames or pages: the first one is used")
+        shallow = depth.text()
+        if not shallow:
+            return self.in_splits(kept, pixels, notes)
+        try:
+            splits = self.in_splits(kept, pixels, notes)
+        except DataError as error:
+            raise DataError(f"{error}\n{shallow}") from error
+        return replace(splits, note=f"{splits.note}\nwarning: {shallow}".lstrip())
+
+    def in_splits(self, kept: Sequence[ImageFile], pixels: Images, notes: Sequence[str] = ()) -> Splits:
+        """The splits of decoded images of this listing, a test set set aside if none was given.
+
+        Args:
+            kept: the files that are used, all of classes with training images.
+            pixels: their images, [N, height, width, channels].
+            notes: what there is to say about them.
+        """
+        check_classes(kept, self.where)
+        self._refuse_empty_splits(kept)
+        classes = tuple(sorted({file.label for file in kept}))
+        present = dict.fromkeys(file.split for file in kept)
+        splits = {split: _image_set(kept, pixels, split, classes) for split in present}
+        train, test, aside = splits["train"], splits.get("test"), None
+        if test is None:
+            train, test, aside, note = set_aside_test(train, self.where)
+            notes = [*notes, note]
+        return Splits(self.name, train, test, splits.get("val"), "; ".join(notes), aside)
+
+    def _refuse_empty_splits(self, kept: Sequence[ImageFile]) -> None:
+        empty = {*self.named, *(file.split for file in self.files)} - {file.split for file in kept}
+        if empty:
+            raise DataError(
+                f"{self.where}: no image of the {min(empty)} split can be used; replace them or remove the split"
+            )
+
+
+def not_trained(label: str, split: str, only_trained: Collection[str]) -> str:
+    """What to say of a class that is tested but not trained on; it may be spelt otherwise there."""
+    near = suggestion(label, only_trained, limit=1)
+    text = f"class {label!r} is in the {split} split {NOT_TRAINED}; add training images or remove it"
+    return f"{text}. {near}" if near else text
+
+
+def check_classes(files: Sequence[ImageFile], where: str, hint: str = "add some") -> None:
+    """DataError for fewer than two classes, or classes that are tested but not trained on."""
+    classes = {split: {file.label for file in files if file.split == split} for split in SPLIT_NAMES.values()}
+    for split in ("test", "val"):
+        extra = sorted(classes[split] - classes["train"])
+        if extra and classes["train"]:
+            raise DataError(f"{where}: {not_trained(extra[0], split, classes['train'] - classes[split])}")
+    if len(classes["train"]) < 2:
+        raise DataError(
+            f"{where}: at least two classes with training images are needed, found {len(classes['train'])}; {hint}"
+        )
+
+
+def _told(bad: Problems, left_out: Sequence[str]) -> str:
+    named = [f"{name} ({bad[name]})" for name in sorted(bad)[:NAMED]]
+    if len(bad) > NAMED:
+        named.append(f"{len(bad) - NAMED} more, which procrustean inspect names")
+    parts = [f"{len(bad)} left out that cannot be used: {', '.join(named)}"] if bad else []
+    if left_out:
+        parts.append(f"classes left out for want of training images: {', '.join(left_out)}")
+    return "; ".join([*parts, "classes counted again"])
+
+
+def _image_set(files: Sequence[ImageFile], pixels: Images, split: str, classes: tuple[str, ...]) -> ImageSet:
+    rows = [row for row, file in enumerate(files) if file.split == split]
+    labels = {name: label for label, name in enumerate(classes)}
+    chosen = [files[row] for row in rows]
+    names = tuple(file.name for file in chosen)
+    return ImageSet(pixels[rows], np.array([labels[file.label] for file in chosen], np.int64), classes, names)

@@ -1,0 +1,142 @@
+"""What a recipe is: the numbers around a method. Those of the data sets are in `recipes`."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields, replace
+from typing import Any, Literal, get_args
+
+from procrustean.base.epochs import whole_epochs
+from procrustean.base.errors import ConfigError, did_you_mean
+
+#: How training images are changed: cropped after zero pixels are added on each side and mirrored; a part of random
+#: size and shape, mirrored; the first with AutoAugment's policy for CIFAR and Cutout; mirrored; not at all.
+Augment = Literal["pad_crop_flip", "random_resized_crop", "strong", "flip", "none"]
+#: What some of them leave no choice about.
+_IMPLIED: dict[str, dict[str, Any]] = {
+    "random_resized_crop": {"padding": 0},
+    "flip": {"padding": 0, "flip": True},
+    "none": {"padding": 0, "flip": False},
+}
+#: Of the numbers of training, which has 32 bits for each.
+LARGEST = 2.0**127
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """Everything about training that is neither data nor method."""
+
+    name: str  # of the recipe this one is, or was changed from
+    net: str
+    epochs: int
+    batch_size: int
+    lr: float
+    momentum: float
+    nesterov: bool
+    weight_decay: float
+    schedule: Literal["cosine", "steps", "constant"]
+    milestones: tuple[float, ...]  # shares of the epochs after which "steps" multiplies the rate by `decay`
+    decay: float
+    warmup_epochs: int  # linear, ending at `lr`
+    augment: Augment
+    crop: int | None  # side of what the network is shown while training; None: that of the image
+    evaluation_crop: int | None  # side of the middle part that it is tested on; None: the whole image
+    padding: int  # zero pixels added on each side before the crop
+    flip: bool  # random horizontal flip
+    colour_jitter: float  # largest relative change of brightness, contrast and saturation
+    mean: tuple[float, ...] | None  # per channel, of pixels scaled to 0..1; None: measured on the training images
+    std: tuple[float, ...] | None
+
+    def changed(self, changes: Mapping[str, Any]) -> Recipe:
+        """The recipe with some numbers replaced; another way to augment brings what it implies."""
+        known = [f.name for f in fields(self)]
+        for name in changes:
+            if name not in known:
+                raise ConfigError(f"a recipe has no {name!r}. {did_you_mean(name, known)}")
+        return replace(self, **{**_IMPLIED.get(changes.get("augment", ""), {}), **changes}).checked()
+
+    def checked(self) -> Recipe:
+        """Itself, or a ConfigError naming the number that cannot be."""
+        schedules, augments = ("cosine", "steps", "constant"), get_args(Augment)
+        rules: dict[str, tuple[bool, str]] = {
+            "epochs": (self.epochs >= 1, "at least 1"),
+            "batch_size": (self.batch_size >= 1, "at least 1"),
+            "lr": (0 < self.lr <= LARGEST, f"above 0, and at most {LARGEST:.2g}"),
+            "momentum": (0 <= self.momentum < 1, "from 0 to below 1"),
+            "weight_decay": (0 <= self.weight_decay <= LARGEST, f"0 or more, and at most {LARGEST:.2g}"),
+            "schedule": (self.schedule in schedules, "one of " + ", ".join(schedules)),
+            "warmup_epochs": (self.warmup_epochs >= 0, "0 or more"),
+            "augment": (self.augment in augments, "one of " + ", ".join(augments)),
+            "crop": (self.crop is None or self.crop >= 1, "at least 1"),
+            "evaluation_crop": (self.evaluation_crop is None or self.evaluation_crop >= 1, "at least 1"),
+            "padding": (self.padding >= 0, "0 or more"),
+            "colour_jitter": (0 <= self.colour_jitter <= 1, "from 0 to 1"),
+        }
+        for name, value in _IMPLIED.get(self.augment, {}).items():
+            rules[name] = (getattr(self, name) == value, f"{value} with augment {self.augment!r}")
+        for name, (fine, wanted) in rules.items():
+            if not fine:
+                raise ConfigError(f"{name} = {getattr(self, name)!r} received; it has to be {wanted}")
+        return self
+
+    @property
+    def normalisation(self) -> tuple[tuple[float, ...], tuple[float, ...]]:
+        """Mean and standard deviation per channel, once they are known."""
+        if self.mean is None or self.std is None:
+            raise ConfigError("the recipe leaves mean and std to the data, and they have not been measured yet")
+        return self.mean, self.std
+
+    def text(self) -> str:
+        """The most important numbers in a line."""
+        falls = {
+            "cosine": "cosine to 0",
+            "constant": "constant",
+            "steps": f"times {self.decay:g} after {' and '.join(f'{100 * m:.0f} %' for m in self.milestones)}",
+        }[self.schedule]
+        warm = f" after {self.warmup_epochs} of warm-up" if self.warmup_epochs else ""
+        epochs = f"{self.epochs} epoch{'s' * (self.epochs > 1)}"
+        return (
+            f"{self.net}, {epochs}, batch {self.batch_size}, rate {self.lr:g} {falls}{warm}, "
+            f"weight decay {self.weight_decay:g}, {self.augment_text()}"
+        )
+
+    def augment_text(self) -> str:
+        """What is done to training images, in words: a name such as pad_crop_flip says only what may be done."""
+        side = f" of {self.crop} pixels" if self.crop else ""
+        padding = f" after padding by {self.padding}" if self.padding else ""
+        windows = self.augment in ("pad_crop_flip", "strong") and (side or padding)
+        done = {
+            f"random crops{side}{padding}": windows,
+            f"random resized crops{side}": self.augment == "random_resized_crop",
+            "random flips": self.flip,
+            "AutoAugment": self.augment == "strong",
+            "Cutout": self.augment == "strong",
+            f"colours changed by up to {100 * self.colour_jitter:g} %": self.colour_jitter,
+        }
+        return ", ".join(text for text, is_done in done.items() if is_done) or "images not augmented"
+
+    def to_json(self) -> dict[str, Any]:
+        """As JSON gives it back, with lists for tuples."""
+        return {name: list(value) if isinstance(value, tuple) else value for name, value in asdict(self).items()}
+
+
+def lr_table(recipe: Recipe, epochs: int) -> list[float]:
+    """The learning rate of every epoch: linear warm-up, then the schedule over the rest.
+
+    Cosine falls to 0 over the epochs after the warm-up. Steps count their milestones over all epochs, as Cao
+    et al. do: milestones (0.8, 0.9) of 200 epochs keep the full rate for epochs 1 to 160.
+    """
+    warm = min(recipe.warmup_epochs, epochs - 1)
+    rates = []
+    for epoch in range(epochs):
+        if epoch < warm:
+            factor = (epoch + 1) / warm
+        elif recipe.schedule == "cosine":
+            factor = 0.5 * (1 + math.cos(math.pi * (epoch - warm) / (epochs - warm)))
+        elif recipe.schedule == "steps":
+            factor = recipe.decay ** sum(epoch >= whole_epochs(m, epochs) for m in recipe.milestones)
+        else:
+            factor = 1.0
+        rates.append(recipe.lr * factor)
+    return rates

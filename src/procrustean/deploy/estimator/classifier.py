@@ -1,0 +1,233 @@
+"""`procrustean.Classifier`: fit, predict and predict_proba on arrays, pictures or paths."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.utils import check_array, check_random_state, column_or_1d
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from procrustean.base.code_files import folder_name
+from procrustean.base.errors import ConfigError, DataError
+from procrustean.data.imageset import NO_TEST, Images, ImageSet, Splits
+from procrustean.data.imbalance import hold_out_share
+from procrustean.deploy.estimator.estimator_images import files_among, pixels_of_files, pixels_of_numbers, scale_of
+from procrustean.deploy.model import Model
+from procrustean.engine.calibration.priors import prior_of, read_prior
+from procrustean.engine.calibration.scaling import Prior
+from procrustean.records.config import ADVISED, AUTO
+from procrustean.runs.advice.method_advice import Choice
+
+
+class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+    """An image classifier for imbalanced classes with scikit-learn's interface.
+
+    What is left open is chosen for the images and the device, as `procrustean train` does. Images are arrays [N, H, W]
+    or [N, H, W, channels] (bytes, or numbers from 0 to 1 or 255), rows of numbers with `image_shape`, pictures of
+    Pillow, or paths.
+
+    Args:
+        method: a training method, "advised" for the one that is advised for the class counts, or "auto" to compare.
+        drw: deferred re-weighting, with methods that are named.
+        options: of the method.
+        net, epochs, batch_size, lr, pretrained: of the training; None to have them chosen.
+        image_size: side to which files are resized; default the one they share, else 64.
+        image_shape: (H, W) or (H, W, channels) of images that come as rows of numbers.
+        hold_out: share of each class that is not trained on but calibrated with; 0 trains on all.
+        prior: class frequencies of the images to be classified: "balanced", "train" or a mapping from class to
+            frequency; None leaves the classes as the network ranks them.
+        minutes: what method="auto" may take.
+        device: "auto", "cpu" or "cuda".
+        random_state: seed, generator or None.
+        run_dir: where to keep the run; by default it is not kept. `fit` goes on with a run that was cut short there.
+
+    Attributes:
+        classes_: the labels, sorted.
+        method_: the method that was trained with, "-drw" behind it with deferred re-weighting: what was advised or
+            found best, if none was named.
+        model_: the trained network.
+
+    >>> classifier = Classifier(method="mfw", epochs=30)
+    >>> classifier.fit(images, labels).predict(images)  # doctest: +SKIP
+    """
+
+    def __init__(
+        self,
+        method: str = ADVISED,
+        *,
+        drw: bool = False,
+        options: Mapping[str, Any] | None = None,
+        net: str | None = None,
+        epochs: int | None = None,
+        batch_size: int | None = None,
+        lr: float | None = None,
+        pretrained: str | None = None,
+        image_size: int | None = None,
+        image_shape: tuple[int, ...] | None = None,
+        hold_out: float = 0.15,
+        prior: str | Mapping[Any, float] | None = None,
+        minutes: float | None = None,
+        device: str = "auto",
+        random_state: Any = 0,
+        run_dir: str | Path | None = None,
+    ) -> None:
+        self.method = method
+        self.drw = drw
+        self.options = options
+        self.net = net
+        self.epochs = epochs
+        self.batch_size = batch_size
+        self.lr = lr
+        self.pretrained = pretrained
+        self.image_size = image_size
+        self.image_shape = image_shape
+        self.hold_out = hold_out
+        self.prior = prior
+        self.minutes = minutes
+        self.device = device
+        self.random_state = random_state
+        self.run_dir = run_dir
+
+    def fit(self, X: Any, y: Any) -> Classifier:
+        """Train on images X with labels y of any kind."""
+        pixels = self._pixels(X, fitting=True)
+        labels = self._labels(y, len(pixels))
+        self.classes_, encoded = np.unique(labels, return_inverse=True)
+        if len(self.classes_) < 2:
+            raise ValueError(
+                f"y holds {len(self.classes_)} class ({self.classes_[:1]}); at least two classes are needed"
+            )
+        # What is wrong with it is said before the training, though it is used after.
+        self._prior([str(position) for position in range(len(self.classes_))], np.bincount(encoded).tolist())
+        with tempfile.TemporaryDirectory(prefix="procrustean-") as scratch:
+            folder = Path(scratch) / "run" if self.run_dir is None else Path(self.run_dir)
+            self.model_: Model = self._trained(self._splits(pixels, encoded.astype(np.int64)), folder)
+        return self
+
+    def predict(self, X: Any) -> npt.NDArray[Any]:
+        """The most probable class of each image."""
+        best = self.predict_proba(X).argmax(axis=1)
+        return np.asarray(self.classes_[best])
+
+    def predict_proba(self, X: Any) -> npt.NDArray[np.float64]:
+        """Calibrated probabilities, [N, C], columns in the order of `classes_`."""
+        check_is_fitted(self, "model_")
+        prior = self._prior(self.model_.classes, self.model_.spec.calibration.counts)
+        found = self.model_.probabilities(self._pixels(X, fitting=False), prior)
+        # The trainer orders the classes by size, and knows them by their position in `classes_`.
+        return np.asarray(found[:, np.argsort([int(name) for name in self.model_.classes])])
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.two_d_array = self.image_shape is not None
+        tags.input_tags.three_d_array = True
+        tags.input_tags.positive_only = True
+        tags.classifier_tags.poor_score = True  # on data that are no images
+        return tags
+
+    def _labels(self, y: Any, images: int) -> npt.NDArray[Any]:
+        if y is None:
+            raise ValueError("requires y to be passed, but the target y is None: give the label of each image")
+        labels = column_or_1d(y, warn=True)
+        check_classification_targets(labels)
+        if len(labels) != images:
+            raise ValueError(f"Found input variables with inconsistent numbers of samples: [{images}, {len(labels)}]")
+        return np.asarray(labels)
+
+    def _pixels(self, X: Any, *, fitting: bool) -> Images:
+        if not fitting:
+            check_is_fitted(self, "model_")
+        known = None if fitting else self.model_.spec.image_shape
+        if (files := files_among(X)) is not None:
+            if fitting:
+                self.scale_ = 1.0
+            return pixels_of_files(files, known, self.image_size)
+        if self.image_shape is not None:
+            numbers = validate_data(self, X, reset=fitting, dtype="numeric", allow_nd=True, ensure_min_samples=1)
+        else:
+            numbers = check_array(X, dtype="numeric", allow_nd=True, ensure_2d=False, estimator=self)
+        if numbers.min() < 0:
+            raise DataError(  # begun as scikit-learn wants it
+                f"Negative values in data: pixel values from {numbers.min():g} to {numbers.max():g} received; scale "
+                "them to 0..255, or to 0..1"
+            )
+        if fitting:
+            self.scale_ = scale_of(numbers)
+        pixels = pixels_of_numbers(numbers, self.image_shape, self.scale_)
+        if known is not None and pixels.shape[1:] != known:
+            single = "; for a single image write [image]" * (numbers.shape in (known, known[:2]))
+            raise ValueError(f"images of shape {pixels.shape[1:]} received, but it was fitted on {known}{single}")
+        return pixels
+
+    def _splits(self, pixels: Images, labels: npt.NDArray[np.int64]) -> Splits:
+        names = tuple(str(position) for position in range(len(self.classes_)))
+        every = ImageSet(np.ascontiguousarray(pixels), labels, names)
+        if not 0 <= self.hold_out < 1:
+            raise ConfigError(f"hold_out = {self.hold_out} received; it is a share from 0 to below 1")
+        if self.hold_out and (every.counts >= 4).sum() >= 2:
+            kept, held, _ = hold_out_share(every, self.hold_out)
+            # The trainer wants test images, and there are none here: it is shown the held-out ones.
+            note = f"{NO_TEST}: these are the held-out ones, which it was calibrated on"
+            return Splits("images", every.subset(kept), every.subset(held), every.subset(held), note)
+        note = f"{NO_TEST}: these are training images"
+        return Splits("images", every, every.subset(np.unique(labels, return_index=True)[1]), note=note)
+
+    def _trained(self, splits: Splits, folder: Path) -> Model:
+        from procrustean.deploy.model_loading import load_model
+        from procrustean.records.run_directory import RunUnfinished
+        from procrustean.runs.train_api import fit, resume
+
+        seed = self.random_state
+        if not isinstance(seed, int | np.integer):
+            seed = check_random_state(seed).randint(2**31 - 1)
+        settings: dict[str, Any] = {
+            "drw": self.drw,
+            "options": dict(self.options or {}),
+            "net": self.net,
+            "epochs": self.epochs,
+            "batch_size": self.batch_size,
+            "lr": self.lr,
+            "pretrained": self.pretrained,
+            "device": self.device,
+            "seed": int(seed),
+            "run_dir": str(folder),
+        }
+        if self.hold_out == 0:  # left open, the trainer would hold out some
+            settings["hold_out"] = 0
+        minutes = self.minutes if self.method == AUTO else None
+        try:
+            run = fit(splits, method=self.method, minutes=minutes, **settings)
+        except RunUnfinished:  # the same settings, cut short: it goes on, unless the images are others
+            run = resume(folder, splits=splits)
+        trained: dict[str, Any] = run.result["config"]
+        self.method_ = Choice(folder_name(trained["method"]), trained["drw"]).name
+        return load_model(run.path, device=self.device)
+
+    def _prior(self, names: Sequence[str], counts: Sequence[int]) -> Prior | None:
+        """The class frequencies that were asked for, or a ConfigError.
+
+        Args:
+            names: positions in `classes_`, in the order wanted.
+            counts: training images of these classes.
+        """
+        if self.prior is None or (isinstance(self.prior, str) and self.prior in ("balanced", "train")):
+            return read_prior(self.prior, names, counts)
+        if not isinstance(self.prior, Mapping):
+            raise ConfigError(f"prior = {self.prior!r:.80} received; accepted: 'balanced', 'train', a mapping or None")
+        known = self.classes_.tolist()
+        unknown = [label for label in self.prior if label not in known]
+        missing = [label for label in known if label not in self.prior]
+        if unknown or missing:
+            raise ConfigError(
+                f"prior for {', '.join(repr(label) for label in list(self.prior)[:10])} received, but the classes are "
+                f"{', '.join(repr(label) for label in known[:10])}{' ...' * (len(known) > 10)}; give a number "
+                "for each, 0 for a class that does not occur"
+            )
+        return prior_of({str(position): self.prior[label] for position, label in enumerate(known)}, names)

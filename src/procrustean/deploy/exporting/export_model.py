@@ -1,0 +1,97 @@
+"""Put a trained network into a folder that can be handed on."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from procrustean.base.errors import ConfigError, RunError
+from procrustean.base.json_files import FORMAT
+from procrustean.deploy.calibration.cautions import cautions
+from procrustean.deploy.exporting.example_program import load_example
+from procrustean.deploy.exporting.export_formats import FILES, Format, write
+from procrustean.deploy.exporting.model_card import model_card
+from procrustean.deploy.exporting.whole_folder import new_folder
+from procrustean.deploy.model_loading import SPEC, load_model, model_folder, why_no_model
+from procrustean.engine.calibration.priors import read_prior
+from procrustean.engine.calibration.stored_calibration import HELD_OUT_SCORES, held_out_scores
+from procrustean.records.auto_choice import compared_in, worth_in
+from procrustean.records.places import CONFIG_FILE, RESULT_FILE
+from procrustean.records.run_directory import RunDirectory
+from procrustean.runs.torch_settings import undisturbed
+
+
+@dataclass(frozen=True)
+class Exported:
+    """What was written."""
+
+    folder: Path
+    files: tuple[str, ...]
+    difference: float  # largest difference of a probability between the network and what was written
+
+
+@undisturbed()
+def export(
+    model: str | Path,
+    *,
+    form: Format = "safetensors",
+    output: str | Path | None = None,
+    prior: str | None = None,
+    say: Callable[[str], None] = lambda text: None,
+) -> Exported:
+    """Write weights, classes, preparation, model card and a program that loads them into a new folder.
+
+    Args:
+        model: folder of a run, or of a comparison by `--method auto`.
+        form: "safetensors" (loaded by this library), "torch" (torch.export, needs torch alone) or "onnx".
+        output: the new folder; default the run's name with the format behind it.
+        prior: class frequencies of the use, built into the exported network: "balanced", "train" or a file.
+        say: told what is worth knowing about the probabilities.
+    """
+    if form not in FILES:
+        raise ConfigError(f"form = {form!r} received; accepted: {', '.join(map(repr, FILES))}")
+    source = model_folder(model)
+    if not (source / RESULT_FILE).is_file():
+        raise RunError(
+            f"{source} is not the folder of a finished run, so it cannot be exported: {why_no_model(source)}"
+        )
+    folder = Path(output) if output is not None else Path(f"{Path(model).resolve().name}-{form}")
+    loaded = load_model(source, device="cpu")
+    frequencies = read_prior(prior, loaded.classes, loaded.spec.calibration.counts)
+    for warning in cautions(loaded.spec.calibration, loaded.classes, frequencies):
+        say(warning)
+    with new_folder(folder) as draft:
+        difference = write(form, loaded, frequencies, draft)
+        result = RunDirectory(source).read(RESULT_FILE)
+        why: list[str] = RunDirectory(source).read(CONFIG_FILE).get("why", [])
+        card = model_card(
+            loaded.spec,
+            result,
+            form=form,
+            prior=prior,
+            frequencies=frequencies,
+            held_out=held_out_scores(RunDirectory(source)) if (source / HELD_OUT_SCORES).is_file() else None,
+            difference=difference,
+            why=why,
+            compared=compared_in(Path(model)),
+            worth=worth_in(Path(model)),
+        )
+        used = loaded.spec.calibration.frequencies(frequencies)
+        record = {
+            "format": FORMAT,
+            "classes": list(loaded.classes),
+            "input": {"name": "pixels", "dtype": "uint8", "shape": ["N", *loaded.spec.input_shape]},
+            "prior": None if frequencies is None else dict(zip(loaded.classes, frequencies.tolist(), strict=True)),
+            # What the probabilities are for, built in or not; load.py holds thresholds against it.
+            "frequencies": dict(zip(loaded.classes, used.tolist(), strict=True)),
+            "spec": loaded.spec.to_json(),
+        }
+        (draft / SPEC).write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+        (draft / "README.md").write_text(card, encoding="utf-8")
+        (draft / "load.py").write_text(load_example(form, loaded.spec), encoding="utf-8")
+        if (source / HELD_OUT_SCORES).is_file():
+            shutil.copyfile(source / HELD_OUT_SCORES, draft / HELD_OUT_SCORES)
+    return Exported(folder, tuple(sorted(path.name for path in folder.iterdir())), difference)

@@ -1,0 +1,225 @@
+"""The model card: data, counts, method, results per class, limits, in words for whoever is handed the model."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from procrustean.balance.metrics import FEW_TO_JUDGE
+from procrustean.base.escaping import markdown
+from procrustean.data.imageset import NO_TEST
+from procrustean.deploy.calibration.cautions import (
+    UNMEASURED,
+    cautions,
+    frequencies_unknown,
+    never_held_out,
+    sentence,
+)
+from procrustean.deploy.exporting.calibration_text import calibration_text
+from procrustean.deploy.exporting.example_program import USE
+from procrustean.deploy.exporting.export_formats import FILES, Format
+from procrustean.deploy.exporting.prior_results import HeldOut, results_with_prior
+from procrustean.deploy.model_spec import ModelSpec
+from procrustean.engine.calibration.scaling import Prior
+
+FEW_TRAINED = 20
+
+
+def model_card(
+    spec: ModelSpec,
+    result: dict[str, Any],
+    *,
+    form: Format,
+    prior: str | None,
+    frequencies: Prior | None,
+    held_out: HeldOut | None,
+    difference: float,
+    why: list[str],
+    compared: list[dict[str, Any]],
+    worth: str,
+) -> str:
+    """Markdown.
+
+    Args:
+        spec: the model.
+        result: of its run.
+        form: in which it is exported.
+        prior: name of the class frequencies built in, if any.
+        frequencies: these themselves, [C].
+        held_out: scores and labels of the held-out images, if they were kept.
+        difference: largest difference of a probability that the check of the export found.
+        why: reasons for settings that were chosen automatically.
+        compared: methods that were compared on the held-out images, if any.
+        worth: how far these images tell the methods apart.
+    """
+    data, environment = result["data"], result["environment"]
+    sections = [
+        f"# {markdown(data['source'])}: {len(spec.classes)} classes, {markdown(spec.label)}",
+        f"An image classifier, {markdown(spec.net)} with {result['method']['parameters']:,} parameters, trained by "
+        f"procrustean {markdown(environment['procrustean'])} on {data['train']} images. On export its probabilities "
+        f"differed from those of the trained network by at most {difference:.1e}.",
+        "## Use",
+        _use(form),
+        "## Results",
+        _results(spec, result),
+        ""
+        if frequencies is None
+        else results_with_prior(
+            spec.calibration, [markdown(name) for name in spec.classes], frequencies, held_out, _percent
+        ),
+        "## Data",
+        f"{data['train']} training, {data['held_out']} held-out and {data['test']} test images of "
+        f"{markdown(data['source'])}; ratio of the largest to the smallest class "
+        f"{max(data['counts']) / min(data['counts']):.4g}. Hash of the images {markdown(data['source_hash'][:16])}, of "
+        f"the split {markdown(data['split_hash'][:16])}.",
+        "## Training",
+        _training(spec, result),
+        _compared(compared, worth),
+        "\n".join(f"- {markdown(reason)}" for reason in why),
+        "## Images and probabilities",
+        _preparation(spec, form),
+        _probabilities(spec, result, prior),
+        "## Limits",
+        "\n".join(f"- {limit}" for limit in _limits(spec, result, frequencies)),
+    ]
+    return "\n\n".join(section for section in sections if section) + "\n"
+
+
+def _use(form: Format) -> str:
+    kinds = {
+        "torch": " The program in it was exported as it is used: it needs no `eval()`, and raises an error on it.",
+    }
+    return (
+        f"`python load.py IMAGE ...` classifies images with `{FILES[form]}`.{kinds.get(form, '')} From Python, where "
+        f"this folder is the current one or on the path, images being paths or Pillow images:\n\n```python\n{USE}```"
+        "\n\n`python load.py --thresholds FILE IMAGE ...` also names the classes whose probability reaches their "
+        "number in a file that `procrustean thresholds FOLDER --precision 0.95 --output FILE` made from this folder."
+    )
+
+
+def _training(spec: ModelSpec, result: dict[str, Any]) -> str:
+    recipe = result["recipe"]
+    return (
+        f"{markdown(spec.label)}, {recipe['epochs']} epochs in batches of {recipe['batch_size']}, learning rate "
+        f"{recipe['lr']:g}, {markdown(recipe['augment'])}, seed {spec.seed}, on "
+        f"{markdown(result['environment']['machine'])}. These are the weights of the last epoch."
+    )
+
+
+def _preparation(spec: ModelSpec, form: Format) -> str:
+    height, width, channels = spec.image_shape
+    seen, side = "", spec.evaluation_crop
+    if spec.enlarged is not None:
+        seen = f", which are enlarged to {side} x {side}"
+    elif side is not None:
+        seen = f", of which the middle {side} x {side} are shown to it"
+    latter = "the latter" if spec.enlarged is None else "all from the enlarging on"
+    by_itself = "" if form == "safetensors" else f"; the exported network does {latter} itself"
+    return (
+        f"Images are turned upright, converted to {'RGB' if channels == 3 else 'grey'} and resized to {width} x "
+        f"{height} pixels{seen}. Pixels are divided by 255, less the mean {_numbers(spec.mean)}, divided by "
+        f"{_numbers(spec.std)}{by_itself}."
+    )
+
+
+def _results(spec: ModelSpec, result: dict[str, Any]) -> str:
+    metrics, counts = result["selections"]["last"]["metrics"], result["data"]["counts"]
+    tested, note = _tested(metrics, len(counts)), result["data"].get("note") or ""
+    no_test = f"images. **This is not a test**: {markdown(note)}."
+    which = no_test if note.startswith(NO_TEST) else "test images that were neither trained on nor chosen on."
+    lines = [
+        f"Balanced accuracy {100 * metrics['balanced_accuracy']:.1f} %, accuracy {100 * metrics['accuracy']:.1f} % on "
+        f"{metrics['images']} {which}{_untested(spec.classes, metrics)}\n",
+        "| class | training images | test images | recall % | precision % |",
+        "|---|---:|---:|---:|---:|",
+    ]
+    for c, name in enumerate(spec.classes):
+        shown = [_percent(metrics["recall"][c]), _percent(metrics["precision"][c])]
+        lines.append(f"| {markdown(name)} | {counts[c]} | {tested[c]} | {' | '.join(shown)} |")
+    return "\n".join(lines)
+
+
+def _untested(classes: Sequence[str], metrics: dict[str, Any]) -> str:
+    """A sentence about classes without test images, of which the balanced accuracy says nothing."""
+    names = [markdown(name) for name, recall in zip(classes, metrics["recall"], strict=True) if recall is None]
+    return f" There are none of {', '.join(names)}, so the balanced accuracy is of the other classes." if names else ""
+
+
+def _tested(metrics: dict[str, Any], classes: int) -> list[str]:
+    confusion = metrics["confusion"]
+    return ["?"] * classes if confusion is None else [str(sum(row)) for row in confusion]
+
+
+def _compared(compared: list[dict[str, Any]], worth: str) -> str:
+    if not compared:
+        return ""
+    values = ((markdown(c["name"]), c["held_out_balanced_accuracy"]) for c in compared)
+    shown = "; ".join(f"{name} {'not in time' if v is None else f'{100 * v:.1f} %'}" for name, v in values)
+    return (
+        f"The method was chosen by balanced accuracy on the held-out images: {shown}."
+        + f" {markdown(worth)}" * bool(worth)
+    )
+
+
+def _probabilities(spec: ModelSpec, result: dict[str, Any], prior: str | None) -> str:
+    found, kept = spec.calibration, result.get("calibration")
+    if not found.images or kept is None:
+        text = "Probabilities are **not calibrated**: no images of at least two classes were held out. "
+        if prior is not None and frequencies_unknown(found):
+            text += sentence(UNMEASURED)
+        else:
+            text += "Their order counts, not their size."
+    else:
+        unseen = never_held_out(found, spec.classes)
+        text = (
+            f"Probabilities are calibrated on {found.images} held-out images"
+            f"{f', none of them of {_names(unseen)}' * bool(unseen)} (temperature {1 / found.scale:.3f}, tau "
+            f"{found.tau:.2f}). {calibration_text(kept['test'], _percent)}"
+        )
+    shares = list(zip(spec.classes, found.own_prior, strict=True))
+    own = ", ".join(f"{markdown(name)} {100 * q:.1f} %" for name, q in shares[:10])
+    own += f" and {len(shares) - 10} more" * (len(shares) > 10)
+    if frequencies_unknown(found):
+        own = f"which are not known, between those of the training images ({own}) and equal ones"
+    used = {
+        None: "The predicted classes are those of the network, and the probabilities are for the class frequencies "
+        f"that its scores stand for, {own}.",
+        "balanced": "Those of this export are for a use in which all classes are equally frequent.",
+        "train": "Those of this export are for a use in which classes are as frequent as among the training images.",
+    }.get(prior, f"Those of this export are for the class frequencies of {markdown(prior or '')}.")
+    return f"{text} {used}"
+
+
+def _limits(spec: ModelSpec, result: dict[str, Any], prior: Prior | None) -> list[str]:
+    counts, metrics = result["data"]["counts"], result["selections"]["last"]["metrics"]
+    tested = _tested(metrics, len(counts))
+    rare = [n for n, count in zip(spec.classes, counts, strict=True) if count < FEW_TRAINED]
+    known = [(name, int(count)) for name, count in zip(spec.classes, tested, strict=True) if count != "?"]
+    hardly = [name for name, count in known if 0 < count < FEW_TO_JUDGE]  # those of 0 are named with the results
+    weak = [n for n, recall in zip(spec.classes, metrics["recall"], strict=True) if recall is not None and recall < 0.5]
+    limits = [
+        "It knows these classes only: an image of anything else gets one of them, often with confidence.",
+        "It was tested on images of the same source. Another camera, staining, site or year has not been tried.",
+    ]
+    if rare:
+        limits.append(f"Fewer than {FEW_TRAINED} training images: {_names(rare)}.")
+    if hardly:
+        limits.append(f"Fewer than {FEW_TO_JUDGE} test images, so that the results say little: {_names(hardly)}.")
+    if weak:
+        limits.append(f"Less than half of the images are recognised: {_names(weak)}.")
+    if spec.calibration.images:  # that there is no calibration is said with the probabilities
+        limits += map(sentence, cautions(spec.calibration, [markdown(name) for name in spec.classes], prior))
+    limits.append("One training with one seed; another seed gives somewhat different numbers.")
+    return limits
+
+
+def _names(names: list[str]) -> str:
+    return ", ".join(markdown(n) for n in names[:10]) + (f" and {len(names) - 10} more" if len(names) > 10 else "")
+
+
+def _percent(value: float | None) -> str:
+    return "-" if value is None else f"{100 * value:.1f}"
+
+
+def _numbers(values: tuple[float, ...]) -> str:
+    return ", ".join(f"{value:.4f}" for value in values)

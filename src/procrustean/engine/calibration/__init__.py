@@ -1,0 +1,1 @@
+"""Probabilities that can be believed: scaled on held-out images."""

@@ -1,0 +1,209 @@
+"""The paper's measurements of a network in training: progress, classification ratio, gradients, feature deviation."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Generator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from procrustean.balance.layers import find_layer
+from procrustean.balance.mixing import Mix
+from procrustean.balance.objectives import Classify, Mixer
+from procrustean.balance.types import Batch, Clock
+from procrustean.base.random_numbers import Stream, torch_seed
+from procrustean.data.by_class import positions_by_class
+from procrustean.data.sampler_checks import sampled
+from procrustean.engine.deviation import feature_deviation
+from procrustean.engine.evaluate import evaluation_batch, evaluation_mode
+from procrustean.engine.feature_gradients import gradient_norms_at, mean_per_class
+from procrustean.engine.image_stores import AnyImages
+from procrustean.engine.ratio import classification_ratio
+from procrustean.engine.step import precision
+from procrustean.methods.base import Stage
+from procrustean.nets.classifier import Classifier
+
+#: Most images per class whose gradients are computed; draws of training images in the feature deviation.
+GRADIENT_IMAGES, ROUNDS = 256, 1000
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """What a probe found, per class, largest class first."""
+
+    values: dict[str, Any]  # for JSON
+    train_features: Tensor  # [N, d], in the order of the training set
+    test_features: Tensor  # [M, d]
+
+
+class Probe:
+    """Measures networks on the images of one run.
+
+    What it finds is a function of the weights, the images and the seed: it draws from streams of its own and always
+    the same numbers, and it leaves the network as it was. So a run with probes is the same run as one without, and
+    weights that were kept can be measured later.
+
+    Args:
+        train: training images.
+        test: test images.
+        classes: C.
+        seed: that of the run; chooses the images whose gradients are computed, and whom they are mixed with.
+        low_precision: format of the network's arithmetic, None for float32.
+    """
+
+    def __init__(
+        self, *, train: AnyImages, test: AnyImages, classes: int, seed: int, low_precision: torch.dtype | None
+    ) -> None:
+        self.train, self.test, self.classes = train, test, classes
+        self.seed, self.low_precision = seed, low_precision
+        self.device = train.labels.device
+        self.labels = train.labels.cpu().numpy()
+        self.chosen = chosen_per_class(self.labels, classes, GRADIENT_IMAGES, seed)
+        # A GPU is filled by batches of about a thousand small images, of which half are companions.
+        largest = 512 if self.device.type == "cuda" else 128
+        self.batch_size = min(largest, max(8, (1 << 19) // math.prod(train.augmentation.tested)))
+
+    def measure(self, net: Classifier, stage: Stage, clock: Clock) -> Generator[None, None, Measurement]:
+        """Measure a network as it stands in a stage; yields between batches, so that other runs can take turns.
+
+        Args:
+            net: the network.
+            stage: how it is trained.
+            clock: at the epoch it was trained in last, for stages that mix in some epochs only.
+        """
+        train_features, train_predicted = yield from self.features(net, self.train)
+        test_features, test_predicted = yield from self.features(net, self.test)
+        layer = gradient_layer(net, stage)
+        values: dict[str, Any] = {
+            "layer": layer,
+            "train_recall": self.recall(train_predicted, self.train.labels),
+            "test_recall": self.recall(test_predicted, self.test.labels),
+            "classification_ratio": plain(classification_ratio(train_predicted, self.train.labels, self.classes)),
+            "gradient_norm": (yield from self.gradient_norms(net, stage, layer, None)),
+            "gradient_norm_mixed": None,
+        }
+        if _mixer(stage) is not None:
+            values["gradient_norm_mixed"] = yield from self.gradient_norms(net, stage, layer, clock)
+        generator = torch.Generator(self.device).manual_seed(torch_seed(self.seed, "probe.deviation"))
+        deviation = feature_deviation(
+            train_features, self.train.labels, test_features, self.test.labels, ROUNDS, None, generator
+        )
+        values["feature_deviation"] = plain(F.pad(deviation, (0, self.classes - len(deviation)), value=math.nan))
+        return Measurement(values, train_features, test_features)
+
+    def features(self, net: Classifier, images: AnyImages) -> Generator[None, None, tuple[Tensor, Tensor]]:
+        """Features [n, d] before the last layer and predicted classes [n] of clean images."""
+        features, predicted = [], []
+        for x, _ in images.clean_batches(evaluation_batch(images)):
+            with evaluation_mode(net), torch.no_grad(), precision(self.device, self.low_precision):
+                f = net.backbone(x)
+                predicted.append(net.head(f).argmax(1))
+            features.append(f.float())
+            yield
+        return torch.cat(features), torch.cat(predicted)
+
+    def recall(self, predicted: Tensor, labels: Tensor) -> list[float | None]:
+        """Share of the images of each class that are classified correctly."""
+        return plain(mean_per_class((predicted == labels).double(), labels, self.classes))
+
+    def gradient_norms(
+        self, net: Classifier, stage: Stage, layer: str, clock: Clock | None
+    ) -> Generator[None, None, list[float | None]]:
+        """Mean length of the gradient at the layer for each class, mixed as training does then or not at all."""
+        norms = []
+        for number, start in enumerate(range(0, len(self.chosen), self.batch_size)):
+            batch = self._batch(self.chosen[start : start + self.batch_size], number, stage)
+            if clock is None:
+                norms.append(_norms(net, stage, layer, None, _every_second(batch), self.low_precision))
+            else:
+                norms.append(_norms(net, stage, layer, clock, batch, self.low_precision)[::2])
+            yield
+        labels = self.train.labels[torch.from_numpy(self.chosen).to(self.device)]
+        return plain(mean_per_class(torch.cat(norms), labels, self.classes))
+
+    def _batch(self, chosen: npt.NDArray[np.int64], number: int, stage: Stage) -> Batch:
+        """Chosen images, each followed by a companion drawn as training draws images; everybody's partner is the next.
+
+        A chosen image is then mixed with one companion and into another: its gradient has the parts it has in a batch
+        of the training, where most partners are of large classes. Partners among the chosen alone would not be.
+        """
+        n = 2 * len(chosen)
+        stream = Stream(self.seed, "probe.companions", number)
+        if stage.sampler is None:
+            companions = stream.integers(len(self.labels), len(chosen))
+        else:
+            companions = sampled(stage.sampler, self.labels, len(chosen), stream)
+        index = torch.from_numpy(np.stack([chosen, companions], axis=1).reshape(-1)).to(self.device)
+        order = torch.arange(n, device=self.device)
+        u = {
+            name: torch.from_numpy(Stream(self.seed, "probe.u", name, number).uniforms(n, *shape)).to(self.device)
+            for name, shape in stage.objective.draws.items()
+        }
+        x = self.train.clean_at(index)
+        x = x if self.low_precision is None else x.to(self.low_precision)
+        return Batch(x, self.train.labels[index], order.roll(-1), order.roll(1), u)
+
+
+def gradient_layer(net: Classifier, stage: Stage) -> str:
+    """Where gradients are measured: where the method mixes, if that is one layer, else the paper's second group."""
+    mixer = _mixer(stage)
+    return mixer.at[0] if mixer is not None and len(mixer.at) == 1 else net.second_group
+
+
+def _mixer(stage: Stage) -> Mixer | None:
+    return stage.objective.mixer if isinstance(stage.objective, Classify) else None
+
+
+def chosen_per_class(
+    labels: npt.NDArray[np.int64], classes: int, most: int, seed: int, purpose: str = "probe.images"
+) -> npt.NDArray[np.int64]:
+    """Positions of at most `most` images of each class in random order, the same ones whenever it is asked."""
+    order = Stream(seed, purpose).permutation(len(labels))
+    first = np.concatenate([order[found[:most]] for found in positions_by_class(labels[order], classes)])
+    return order[np.isin(order, first)]
+
+
+def plain(values: Tensor) -> list[float | None]:
+    """Numbers for JSON, six digits each; None for those that are undefined."""
+    return [None if math.isnan(value) else float(f"{value:.6g}") for value in values.tolist()]
+
+
+def _norms(
+    net: Classifier, stage: Stage, layer: str, clock: Clock | None, batch: Batch, low_precision: torch.dtype | None
+) -> Tensor:
+    objective = stage.objective
+    mixes: tuple[tuple[nn.Module, Mix], ...] = ()
+    label_weight: Tensor | None = None
+    if clock is not None and isinstance(objective, Classify) and objective.mixer is not None:
+        mixture = objective.mixture(batch, clock)
+        assert mixture is not None
+        label_weight = mixture.label_weight
+        places = zip(objective.mixer.at, mixture.mixes, strict=True)
+        mixes = tuple((find_layer(net, name), mix) for name, mix in places)
+
+    def per_sample(scores: Tensor, y: Tensor) -> Tensor:
+        if isinstance(objective, Classify):
+            return objective.sample_loss(scores, y, batch)
+        return F.cross_entropy(scores.float(), y, reduction="none")
+
+    def summed(scores: Tensor) -> Tensor:
+        own = per_sample(scores, batch.y)
+        if label_weight is None:
+            return own.sum()
+        return ((1 - label_weight) * own + label_weight * per_sample(scores, batch.y[batch.partner])).sum()
+
+    forward = precision(batch.x.device, low_precision)
+    return gradient_norms_at(net, find_layer(net, layer), batch.x, summed, mixes, forward)
+
+
+def _every_second(batch: Batch) -> Batch:
+    """The chosen images of a batch without their companions."""
+    u = {name: values[::2] for name, values in batch.u.items()}
+    order = torch.arange(len(batch.y) // 2, device=batch.y.device)
+    return Batch(batch.x[::2], batch.y[::2], order, order, u)

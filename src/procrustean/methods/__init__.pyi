@@ -1,0 +1,4 @@
+from .base import Method as Method
+from .base import Stage as Stage
+from .make import METHODS as METHODS
+from .make import make_method as make_method

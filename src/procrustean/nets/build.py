@@ -1,0 +1,146 @@
+"""The table of networks, and how one is built and initialised."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING
+
+import torch
+from torch import nn
+
+from procrustean.base.errors import ConfigError, did_you_mean
+from procrustean.base.random_numbers import torch_seed
+from procrustean.nets.classifier import Backbone, Classifier
+from procrustean.nets.densenet import DenseNet
+from procrustean.nets.group_norm import GroupNormResNet
+from procrustean.nets.layer_norm import LayerNormNet
+from procrustean.nets.noise import Noise
+from procrustean.nets.projected import Projected
+from procrustean.nets.resnet import Basic, Bottleneck, ResNet, Stem
+from procrustean.nets.resnet12 import ResNet12
+from procrustean.nets.resnet_cifar import ResNetCifar
+from procrustean.nets.small import SmallNet
+
+if TYPE_CHECKING:
+    from procrustean.nets.pretrained import Pretrained
+
+#: Networks with a choice of stem. Behind their names, -s1 and -s2 stand for the stems for small images.
+_WITH_STEMS: dict[str, Callable[..., Backbone]] = {
+    "resnet10": partial(ResNet, block=Basic, blocks=(1, 1, 1, 1)),
+    "resnet18": partial(ResNet, block=Basic, blocks=(2, 2, 2, 2)),
+    "resnet50": partial(ResNet, block=Bottleneck, blocks=(3, 4, 6, 3)),
+    "resnext50": partial(ResNet, block=Bottleneck, blocks=(3, 4, 6, 3), cardinality=32, group_width=4),
+    "densenet121": partial(DenseNet, blocks=(6, 12, 24, 16)),
+}
+_STEMS: dict[str, Stem] = {"": "imagenet", "-s2": "s2", "-s1": "s1"}
+
+#: name -> backbone factory; each takes `channels`, the number of colour channels.
+NETS: dict[str, Callable[..., Backbone]] = {
+    "resnet20": partial(ResNetCifar, blocks=3),
+    "resnet32": partial(ResNetCifar, blocks=5),
+    "resnet44": partial(ResNetCifar, blocks=7),
+    "resnet56": partial(ResNetCifar, blocks=9),
+    "resnet20-gn": partial(GroupNormResNet, blocks=3),
+    "resnet32-gn": partial(GroupNormResNet, blocks=5),
+    "convnet-ln": LayerNormNet,
+    "small": SmallNet,
+    "resnet12": ResNet12,
+    "resnet12-plain": partial(ResNet12, drops=False),
+    **{
+        name + suffix: partial(make, stem=stem) for name, make in _WITH_STEMS.items() for suffix, stem in _STEMS.items()
+    },
+    # With features of width 2, as in the paper's illustration.
+    "resnet32-2d": Projected(partial(ResNetCifar, blocks=5)),
+    "small-2d": Projected(SmallNet),
+}
+
+
+def build_net(
+    name: str,
+    *,
+    channels: int,
+    classes: int,
+    seed: int,
+    head: Callable[[int, int], nn.Module] | None = None,
+    size: tuple[int, int] | None = None,
+    pretrained: Pretrained | None = None,
+) -> Classifier:
+    """A network with its initial weights, a function of the seed alone; no global generator is changed.
+
+    Args:
+        name: one of `NETS`, "timm:NAME" or "torchvision:NAME".
+        channels, classes: of the images.
+        seed: of the weights.
+        head: builds the head from (features, classes); a linear layer by default.
+        size: height and width of the images, which some networks of timm are made for.
+        pretrained: weights for the backbone; the head starts anew.
+    """
+    check_net(name)
+    with torch.random.fork_rng(devices=[]):
+        # torch.manual_seed would also reseed the generators of all GPUs.
+        torch.default_generator.manual_seed(torch_seed(seed, "weights"))
+        backbone = build_backbone(name, channels=channels, size=size)
+        state = None if pretrained is None else pretrained.state
+        net = Classifier(backbone, (head or nn.Linear)(backbone.features, classes), state)
+        backbone.initialise(net)
+        _take_pretrained(net)
+    return net
+
+
+def build_backbone(name: str, *, channels: int = 3, size: tuple[int, int] | None = None) -> Backbone:
+    """A network up to its features, with PyTorch's initial values from torch's generator."""
+    if ":" not in name:
+        return NETS[name](channels=channels)
+    from procrustean.nets.foreign import foreign_backbone
+
+    return foreign_backbone(name, channels=channels, size=size)
+
+
+def layers_of(name: str) -> Backbone:
+    """A network that shows its mixable layers and sizes, and has no weights worth using."""
+    check_net(name)
+    if ":" not in name:
+        with torch.device("meta"):
+            return build_backbone(name)
+    with torch.random.fork_rng(devices=[]):
+        return build_backbone(name)
+
+
+def check_net(name: str) -> None:
+    """ConfigError for a network that is not there."""
+    if ":" in name:
+        from procrustean.nets.foreign import check_foreign
+
+        check_foreign(name)
+    elif name not in NETS:
+        raise ConfigError(
+            f"there is no network {name!r}. {did_you_mean(name, NETS)} Those of other libraries are called "
+            "timm:NAME and torchvision:NAME"
+        )
+
+
+@torch.no_grad()
+def restart(net: Classifier) -> None:
+    """Initial weights and statistics once more, from torch's generator; heads that are no linear layers stay."""
+    fresh = net.backbone.rebuilt()
+    if fresh is not None:
+        net.backbone.load_state_dict(fresh.state_dict())
+    for module in (net if fresh is None else net.head).modules():
+        if isinstance(module, nn.BatchNorm2d):
+            module.weight.fill_(1)
+            module.bias.zero_()
+            if module.running_mean is not None and module.running_var is not None:
+                module.running_mean.zero_()
+                module.running_var.fill_(1)
+        elif isinstance(module, nn.Conv2d | nn.Linear | nn.GroupNorm | nn.LayerNorm | Noise):
+            module.reset_parameters()
+    net.backbone.initialise(net)
+    _take_pretrained(net)
+
+
+def _take_pretrained(net: Classifier) -> None:
+    if net.pretrained is not None:
+        from procrustean.nets.pretrained import load_pretrained
+
+        load_pretrained(net.backbone, net.pretrained)

@@ -1,0 +1,81 @@
+"""A finished run among others: which of them are repeats of one another, and which of two counts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from datetime import datetime
+from functools import cached_property
+from pathlib import Path
+
+from procrustean.data.sources import is_named
+from procrustean.records.config import RunConfig
+from procrustean.records.groups import Result
+from procrustean.runs.image_loading import source_settings
+
+OTHER_IMAGES = "was trained on other images than"
+
+
+@dataclass(frozen=True)
+class Stored:
+    """A finished run and its settings in the form by which runs are told apart."""
+
+    config: RunConfig
+    result: Result
+
+    @property
+    def source_hash(self) -> str | None:
+        """Of the images that the source held; early records do not have it."""
+        return self.result.data.get("source_hash")
+
+    @cached_property
+    def written(self) -> float:
+        """When the run was finished, in seconds; of early records, which do not say it, when the file was written."""
+        told = self.result.record.get("finished_at")
+        return path_of(self).stat().st_mtime if told is None else datetime.fromisoformat(told).timestamp()
+
+
+def whatever_the_seed(config: RunConfig) -> str:
+    """What the runs of one setting have in common, of settings in the form by which runs are told apart."""
+    return replace(config, seed=0).hash
+
+
+def path_of(stored: Stored) -> Path:
+    """The file of a result."""
+    assert stored.result.path is not None
+    return stored.result.path
+
+
+def other_images(one: Stored, other: Stored) -> bool:
+    """Whether two runs were trained on different images of their source, as far as is known."""
+    return None not in (one.source_hash, other.source_hash) and one.source_hash != other.source_hash
+
+
+def counts_before(one: Stored, other: Stored) -> bool:
+    """Which of two results of the same run counts: of different images the newer, else the one named after the run."""
+    if other_images(one, other):
+        return one.written > other.written
+    return _is_named_after_the_run(one) > _is_named_after_the_run(other)
+
+
+def _is_named_after_the_run(stored: Stored) -> bool:
+    return path_of(stored).stem.startswith(stored.config.slug)
+
+
+def on_newest_images(stored: Stored, among: Iterable[Stored]) -> Stored:
+    """The newest of the runs whose images were loaded as those of this one, which is one of them.
+
+    Images of the user's own may be changed between two runs. Those of known data sets are what they are, and which of
+    their classes are taken is a matter of the settings.
+    """
+    if is_named(stored.config.source):
+        return stored
+    return max((other for other in among if _loaded_as(other) == _loaded_as(stored)), key=lambda other: other.written)
+
+
+def _loaded_as(stored: Stored) -> dict[str, object]:
+    return {**source_settings(stored.config), "data_dir": None, "classes": stored.config.classes}
+
+
+def older_text(stored: Stored, newest: Stored) -> str:
+    return f"left out: {path_of(stored)} {OTHER_IMAGES} {path_of(newest)}, which is newer"

@@ -1,0 +1,140 @@
+"""A plan in words and as a table."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from procrustean.base.console import duration_text
+from procrustean.base.table_formats import Cell, Column, Table
+from procrustean.paper.availability import absent_data
+from procrustean.paper.definitions import Cell as Place
+from procrustean.paper.held_out import held_out_variant
+from procrustean.paper.planning import Plan, PlannedRun
+from procrustean.runs.cost import FIRST_GUESS, GUESSED_IMAGES, predicted_cost, predicted_seconds
+from procrustean.runs.training_sizes import BALANCED
+
+_STATE = {"done": "done", "begun": "begun", "waiting": "to do", "failed": "failed"}
+
+
+def plan_table(plan: Plan) -> Table:
+    """A line per cell: its seeds with their state, or the cell whose runs it shares, and the images of a run."""
+    groups: dict[tuple[Place, str], list[PlannedRun]] = {}
+    for run in plan.runs:
+        for cell in run.cells:
+            groups.setdefault((cell, run.held_out), []).append(run)
+    rows = []
+    for (cell, held_out), runs in groups.items():
+        images = "unknown" if runs[0].images is None else images_text(runs[0].images)
+        texts = (cell.table, cell.row + held_out, cell.column, _seeds_text(cell, runs), images)
+        rows.append(tuple(map(Cell, texts)))
+    headings = ("table", "row", "column", "seeds")
+    columns = (
+        *(Column(name, name, numeric=False) for name in headings),
+        Column("images", "images a run"),
+    )
+    seeds = {run.config.seed for run in plan.runs}
+    order = "within a table seed by seed, cells in this order" if len(seeds) > 1 else "in the order of training"
+    return Table(f"Plan, {order}", columns, tuple(rows))
+
+
+def _seeds_text(cell: Place, runs: Sequence[PlannedRun]) -> str:
+    """The seeds with their state, told once of cells that have their runs in common."""
+    first = runs[0].cells[0]
+    if cell == first:
+        return ", ".join(f"{run.config.seed} {_STATE[run.state]}" for run in runs)
+    beside = (cell.table, cell.column) == (first.table, first.column)
+    return f"same run{'s' * (len(runs) > 1)} as {first.row if beside else first.place}"
+
+
+def images_text(images: int) -> str:
+    """A number of images, in millions where there are any.
+
+    >>> images_text(11_165_400), images_text(21_600)
+    ('11.2 million', '21,600')
+    """
+    return f"{images:,}" if images < 1e6 else f"{images / 1e6:,.1f} million"
+
+
+def plan_text(plan: Plan, *, rate: float, width: int, machine: str, minutes: float | None = None) -> str:
+    """What is left of the plan and what it comes to, how much of it fits into a time, and which runs have failed."""
+    remaining = plan.remaining
+    done, begun, failed = (len(plan.in_state(state)) for state in ("done", "begun", "failed"))
+    runs = f"{len(plan.runs)} run{'s' * (len(plan.runs) != 1)}"
+    lines = [
+        f"{runs}: {done} done, {begun} begun, {len(plan.in_state('waiting'))} to do"
+        + (f", {failed} failed (--retry tries them again)" if failed else "")
+    ]
+    if remaining:
+        lines.append(_time_text(remaining, rate=rate, width=width, machine=machine))
+        if minutes is not None:
+            lines.append(_fitting_text(remaining, minutes, rate=rate, width=width))
+        if machine == "cpu":
+            there = [predicted_cost(run.config, "cuda") * run.to_do for run in remaining]
+            seconds = predicted_seconds(there, FIRST_GUESS["cuda"], 8)
+            lines += [f"about {duration_text(seconds)} on an H200, 8 at a time"] * (seconds >= 60)
+    for run in plan.in_state("failed"):
+        lines.append(f"failed: {plan.errors[run.config.hash]}")
+    return "\n".join(lines)
+
+
+def _time_text(runs: Sequence[PlannedRun], *, rate: float, width: int, machine: str) -> str:
+    here = duration_text(predicted_seconds(_costs(runs), rate, width))
+    return f"{_images_to_train_on(runs)}, about {here} here ({machine}, {width} at a time)"
+
+
+def _fitting_text(runs: Sequence[PlannedRun], minutes: float, *, rate: float, width: int) -> str:
+    """How many of the runs a time is enough for, in the order in which they are trained."""
+    costs = _costs(runs)
+    ends = [predicted_seconds(costs[: number + 1], rate, width) for number in range(len(costs))]
+    fitting = sum(end <= 60 * minutes for end in ends)
+    if fitting == len(runs):
+        return f"{minutes:g} minutes are enough for all of it"
+    return f"{minutes:g} minutes are enough for about {fitting} of them; the same command goes on with the others"
+
+
+def _costs(runs: Sequence[PlannedRun]) -> list[float]:
+    return [run.cost * run.to_do for run in runs]
+
+
+def _images_to_train_on(runs: Sequence[PlannedRun]) -> str:
+    known = [round(run.images * run.to_do) for run in runs if run.images is not None]
+    unknown = len(runs) - len(known)
+    guessed = (
+        f"{unknown} run{'s' * (unknown != 1)} on an unknown number of images, taken for {GUESSED_IMAGES:,} an epoch"
+    )
+    parts = [f"{images_text(sum(known))} images to train on"] * bool(known) + [guessed] * bool(unknown)
+    return " and ".join(parts)
+
+
+def absence_lines(plan: Plan, data_dir: Path | None, *, rate: float, width: int, machine: str) -> list[str]:
+    """Data sets of the plan that are not on this machine, and what can be trained without them."""
+    sources = dict.fromkeys(run.config.source for run in plan.remaining)
+    absent = {source: reason for source in sources if (reason := absent_data(source, data_dir)) is not None}
+    here = [run for run in plan.remaining if run.config.source not in absent]
+    without = f"without {' and '.join(absent)}: {len(here)} of {len(plan.remaining)} runs, "
+    if absent and here:
+        return [*absent.values(), without + _time_text(here, rate=rate, width=width, machine=machine)]
+    return list(absent.values())
+
+
+def held_out_lines(plan: Plan) -> list[str]:
+    """Columns that runs with held-out images were asked for, and that get none."""
+    without = [run for run in plan.runs if not run.config.hold_out and held_out_variant(run.config) is None]
+    columns = dict.fromkeys(cell.column for run in without for cell in run.cells)
+    if not columns:
+        return []
+    return [
+        f"--held-out trains nothing more for {', '.join(columns)}: it cuts images from {', '.join(BALANCED)} before "
+        "they are made imbalanced. In a table of your own, hold_out: 3 among the settings holds images of other "
+        "sources out"
+    ]
+
+
+def blocked_lines(plan: Plan) -> list[str]:
+    """What cannot be trained here, and why."""
+    lines = []
+    for reason, cells in plan.blocked.items():
+        tables = ", ".join(dict.fromkeys(cell.table for cell in cells))
+        lines.append(f"left out: {len(cells)} cell{'s' * (len(cells) != 1)} of {tables}: {reason}")
+    return lines

@@ -1,0 +1,145 @@
+"""Tables of our numbers beside the paper's."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from procrustean.base.table_formats import NOTHING, Cell, Column, Table, measured_cell
+from procrustean.paper.comparison import SIGNS, STAND_IN, Beside
+from procrustean.paper.definitions import TableSpec
+from procrustean.records.best_of_many import Mean, about_bold
+from procrustean.report.tables import best_marks
+
+_OURS = (
+    "Accuracies in % (balanced accuracies where the test set is not balanced), mean ± standard deviation over the "
+    "training seeds, all on {images}; runs on other choices of the images are not among them. Last: the last epoch, "
+    "the headline.{held_out} Oracle: the best of the tested epochs on the test set; no fair estimate"
+)
+_HELD_OUT = " Held-out: the epoch chosen on held-out images, by runs that train without them."
+_BESIDE_THE_PAPER = (
+    ", but what the codes behind published numbers report, so the difference is oracle minus paper. ✓ within 1 point "
+    "of the paper; ≈ further off, but no more than two standard deviations of our runs; ▲ higher; ▼ lower; △ ▽ higher "
+    "and lower by a single run, which has none; · the paper has no number. By: whether the authors ran the method "
+    "(ran), took the number over (copied), or do not say (?)"
+)
+_METRICS = {"top1": "top-1", "top5": "top-5"}
+
+
+def legend(data_seed: int = 0, *, paper: bool = True, held_out: bool = True) -> str:
+    """How to read the tables of the runs with one data seed.
+
+    Args:
+        data_seed: which images of a class were kept.
+        paper: whether the tables have the paper's numbers; those of one's own have not.
+        held_out: whether they have a held-out column.
+    """
+    published = "the published sets (data seed 0)" if paper else "the sets of data seed 0"
+    images = published if data_seed == 0 else f"the sets of data seed {data_seed}"
+    return _OURS.format(images=images, held_out=_HELD_OUT * held_out) + (_BESIDE_THE_PAPER if paper else "") + "."
+
+
+def column_table(
+    spec: TableSpec, column: str, cells: Sequence[Beside], *, paper: bool = True, held_out: bool = True
+) -> Table:
+    """One column of a table in full: a line per row that has been measured or that the paper has.
+
+    Args:
+        spec: the table.
+        column: which of its columns.
+        cells: those of the column.
+        paper: whether to show the paper's numbers and what they say about ours. Without them our best are marked, which
+            beside the paper's would be taken for a verdict on the methods, and the note says what that is worth.
+        held_out: whether to show a column for epochs chosen on held-out images.
+    """
+    metric = cells[0].metric
+    columns: tuple[Column, ...] = (
+        Column("row", "method", numeric=False),
+        Column("epochs", "epochs"),
+        Column("seeds", "seeds"),
+        Column("last", "last", measured=True),
+        Column("held_out", "held-out", measured=True, csv_only=not held_out),
+        Column("oracle", "oracle", measured=True),
+    )
+    if paper:
+        columns += (
+            Column("paper", "paper"),
+            Column("origin", "by", numeric=False),
+            Column("difference", "difference"),
+            Column("mark", "", numeric=False),
+        )
+    title = f"{spec.title}: {column}" + (f", {_METRICS[metric]}" if len(spec.metrics) > 1 else "")
+    rows = [_line(cell)[: len(columns)] for cell in cells]
+    if paper:
+        return Table(title, columns, tuple(rows))
+    return Table(title, columns, tuple(_with_best(rows)), note=about_bold(rivals_of(cells), "Last"))
+
+
+def rivals_of(cells: Sequence[Beside]) -> dict[str, dict[str, Mean]]:
+    """The rows of one column by the last epoch, to be held against one another."""
+    return {"": {cell.cell.row: Mean.of(cell.last) for cell in cells if cell.last is not None}}
+
+
+def _with_best(rows: Sequence[tuple[Cell, ...]]) -> list[tuple[Cell, ...]]:
+    """The rows with the highest number of each column marked."""
+    marked = []
+    for cells in zip(*rows, strict=True):
+        best = best_marks([cell.statistic for cell in cells], [""] * len(cells))
+        marked.append([replace(cell, best=is_best) for cell, is_best in zip(cells, best, strict=True)])
+    return list(zip(*marked, strict=True))
+
+
+def _line(cell: Beside) -> tuple[Cell, ...]:
+    paper, difference = cell.paper, cell.difference
+    return (
+        Cell(cell.cell.row),
+        Cell(cell.length or NOTHING),
+        Cell(str(cell.seeds) if cell.seeds else NOTHING),
+        measured_cell(cell.last, runs=cell.seeds),
+        _held_out_cell(cell),
+        measured_cell(cell.oracle, runs=cell.seeds),
+        Cell(NOTHING if paper is None else paper.text),
+        Cell("" if paper is None else {"unstated": "?"}.get(paper.origin, paper.origin)),
+        Cell(NOTHING if difference is None else f"{difference:+.1f}"),
+        Cell(SIGNS[cell.mark]),
+    )
+
+
+def _held_out_cell(cell: Beside) -> Cell:
+    shown = measured_cell(cell.held_out, runs=cell.seeds)
+    return replace(shown, text=f"{shown.text} {STAND_IN}") if cell.held_out_by.stand_in else shown
+
+
+def overview_table(spec: TableSpec, cells: Sequence[Beside]) -> Table:
+    """Rows and columns of the table at a glance: our oracle, the paper's number, the mark."""
+    measured = [column for column in spec.columns if any(c.cell.column == column and c.seeds for c in cells)]
+    by_place = {(c.cell.row, c.cell.column): c for c in cells}
+    rows = []
+    for row in spec.rows:
+        found = [by_place.get((row.name, column)) for column in measured]
+        if any(c is not None and c.seeds for c in found):
+            rows.append((Cell(row.name), *(Cell(_short(c)) for c in found)))
+    columns = (Column("row", "oracle / paper", numeric=False), *(Column(name, name) for name in measured))
+    return Table(spec.title, columns, tuple(rows))
+
+
+def _short(cell: Beside | None) -> str:
+    if cell is None or (cell.paper is None and cell.oracle is None):
+        return NOTHING
+    ours = NOTHING if cell.oracle is None else f"{100 * cell.oracle.mean:.1f}"
+    if cell.paper is None:
+        return ours
+    return f"{ours} / {cell.paper.text} {SIGNS[cell.mark]}".rstrip()
+
+
+def measured_columns(spec: TableSpec, cells: Sequence[Beside]) -> dict[str, list[Beside]]:
+    """The cells of each column in which something has been measured: those with numbers, ours or the paper's.
+
+    Of the user's own tables all cells of such a column: a row without a number stays, with a dash.
+    """
+    found = {}
+    for column in spec.columns:
+        inside = [c for c in cells if c.cell.column == column]
+        if any(c.seeds or c.edited for c in inside):
+            found[column] = [c for c in inside if c.seeds or c.paper is not None or not spec.published]
+    return found

@@ -1,1 +1,0 @@
-"""What a user sees while runs go on, and where the program writes."""

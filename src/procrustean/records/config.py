@@ -1,0 +1,368 @@
+"""The settings of a run: one frozen record that the command line, YAML files and Python share."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import os
+from collections.abc import Mapping
+from copy import deepcopy
+from dataclasses import dataclass, field, fields
+from numbers import Integral, Real
+from pathlib import Path
+from types import NoneType
+from typing import Any, Literal, get_args, get_origin, get_type_hints
+
+from procrustean.base.code_files import file_method, folder_name, method_identity, pinned_name
+from procrustean.base.errors import ConfigError, did_you_mean
+from procrustean.base.yaml_files import fits
+from procrustean.data.recipes import Augment, check_recipe
+
+#: Settings that say where and how a run is carried out, not what it computes.
+CARRIED_OUT = (
+    "run_dir",
+    "data_dir",
+    "device",
+    "engine",
+    "kernels",
+    "images",
+    "workers",
+    "checkpoint_every",
+    "on_bad_image",
+)
+#: Settings that change the recipe. Left open, their values are the recipe's.
+CHANGES_OF_RECIPE = ("net", "epochs", "batch_size", "lr", "weight_decay", "augment")
+#: Settings that came later, with the value that stands for how runs were before: those keep their names.
+CAME_LATER: dict[str, Any] = {
+    "pretrained": None,
+    "augment": None,
+    "classes": [],
+    "probes": False,
+    "probe_every": None,
+    "features_at": [],
+    "keep_weights_every": None,
+    "hold_out_from": "training",
+    "average": "none",
+    "swa_from": "last_quarter",
+}
+#: What settings are called elsewhere, where people look for them first.
+ALSO_CALLED = {
+    **dict.fromkeys(("model", "arch", "architecture", "network", "backbone"), "net"),
+    **dict.fromkeys(("learning_rate", "base_lr"), "lr"),
+    **dict.fromkeys(("wd", "l2"), "weight_decay"),
+    **dict.fromkeys(("out", "output", "output_dir", "out_dir", "save", "save_dir", "name"), "run_dir"),
+    **dict.fromkeys(("ratio", "imbalance_ratio", "imb_ratio", "imb_factor"), "rho"),
+    **dict.fromkeys(("imb_type", "imbalance_type"), "imbalance"),
+    **dict.fromkeys(("val", "val_size", "val_split", "validation_split"), "hold_out"),
+    **dict.fromkeys(("amp", "fp16", "bf16", "dtype"), "precision"),
+    **dict.fromkeys(("gpu", "cuda"), "device"),
+    **dict.fromkeys(("random_state", "random_seed"), "seed"),
+    **dict.fromkeys(("ema", "swa"), "average"),
+    **dict.fromkeys(("loss", "criterion"), "method"),
+}
+#: And values of them.
+VALUES_ALSO_CALLED = {"gpu": "cuda", "exp": "long_tailed", "lt": "long_tailed", "float32": "fp32", "bfloat16": "bf16"}
+#: What stands for a method that is chosen from the measurements, and for one that is chosen by comparing.
+ADVISED, AUTO = "advised", "auto"
+#: Characters of a source's or a method's name in the name of a run's folder: systems allow 255 bytes in all.
+LONGEST_NAME = 40
+
+
+@dataclass(frozen=True)
+class RunConfig:
+    """Everything that determines a training run. None means: taken from the recipe or decided from the data."""
+
+    source: str
+    """Data set: a name of `procrustean data sources`, a folder of images (one folder per class), a .csv, .parquet or
+    .npz file."""
+    imbalance: Literal["natural", "long_tailed", "step"] = "natural"
+    """Make the training set imbalanced: long_tailed, step, or natural to take it as it is."""
+    rho: float | None = None
+    """Imbalance ratio, largest over smallest class; needed with long_tailed and step."""
+    classes: tuple[str, ...] = ()
+    """Use only these classes of the data set, in this order; all of them by default."""
+    method: str = "mfw"
+    """Training method; `procrustean methods` lists them. One of your own: FILE.py:NAME."""
+    options: dict[str, Any] = field(default_factory=dict)
+    """Options of the method, as KEY=VALUE; `procrustean methods NAME` explains them."""
+    drw: bool = False
+    """Deferred re-weighting: weight the classes by effective numbers in the last 20 % of the epochs."""
+    recipe: str = "auto"
+    """Numbers of training: auto (the data set's), paper, own (the method's) or a name; see `procrustean recipes`."""
+    net: str | None = None
+    """Network: resnet32, resnet18-s1, resnet50, timm:NAME, torchvision:NAME, ...; `procrustean nets` lists them."""
+    pretrained: str | None = None
+    """Weights to start from: a file with a state dict, or cache for what timm or torchvision has downloaded."""
+    epochs: int | None = None
+    """Passes over the training data; default the recipe's."""
+    batch_size: int | None = None
+    """Images per step; default the recipe's."""
+    lr: float | None = None
+    """Peak learning rate; default the recipe's."""
+    weight_decay: float | None = None
+    """L2 penalty; default the recipe's."""
+    augment: Augment | None = None
+    """How training images are changed at random; default the recipe's."""
+    seed: int = 0
+    """Seed of the training: weights, order, augmentation, mixing."""
+    data_seed: int = 0
+    """Seed of the data: which images of a class are kept and held out."""
+    hold_out: float | None = None
+    """Training images per class set aside to choose and calibrate on, or below 1 their share; 0, the default of methods
+    that are named, trains on all."""
+    hold_out_from: Literal["training", "source"] = "training"
+    """Set them aside from the imbalanced training set, or from the source before it is made imbalanced."""
+    image_size: int | None = None
+    """Side length to which images of a folder are resized, or at which a data set was prepared."""
+    on_bad_image: Literal["error", "skip"] = "error"
+    """Refuse a folder with files that are no complete images, or leave them out and count the classes again."""
+    evaluate_every: int | None = None
+    """Epochs between evaluations; by default about a hundred evaluations in all."""
+    average: Literal["none", "ema", "swa", "both"] = "none"
+    """Also keep averaged weights: ema along all steps, swa over the last quarter of the epochs, or both."""
+    swa_from: Literal["drw", "last_quarter"] = "drw"
+    """Whether swa waits for deferred re-weighting, where that is on, or begins with the last quarter all the same."""
+    track_training: bool = False
+    """Also measure the accuracy on clean training images per class at every evaluation."""
+    probes: bool = False
+    """Measure progress, classification ratio, gradient norms and feature deviation per class; `diagnose` shows them."""
+    probe_every: int | None = None
+    """Epochs between these measurements; implies --probes. Default: so many that they take under 10 % of the time."""
+    features_at: tuple[int, ...] = ()
+    """Epochs, from 1, after which features of up to 250 images per class are kept, for pictures."""
+    keep_weights_every: int | None = None
+    """Epochs between weights that are kept, for `diagnose`; by default only the last ones are."""
+    device: Literal["auto", "cpu", "cuda"] = "auto"
+    """Where to train."""
+    precision: Literal["auto", "fp32", "bf16"] = "auto"
+    """Number format of the network; auto takes bf16 where the hardware computes in it."""
+    engine: Literal["auto", "eager", "captured", "compiled"] = "auto"
+    """How steps are carried out: one by one, as a captured CUDA graph, or compiled and captured."""
+    kernels: Literal["auto", "on", "off"] = "auto"
+    """Hand-written GPU kernels for small residual networks; auto uses them where they apply."""
+    images: Literal["auto", "resident", "streamed"] = "auto"
+    """Where the images are: resident on the device, or streamed to it; auto keeps them there while there is room."""
+    workers: int | None = None
+    """Threads and processes that feed streamed images; default all cores but one."""
+    data_dir: Path | None = None
+    """Where data sets are found or downloaded to; default $PROCRUSTEAN_DATA or the user's cache."""
+    run_dir: Path | None = None
+    """Where the run is kept; default runs/ with a name made from the settings."""
+    checkpoint_every: float = 30.0
+    """Seconds between checkpoints."""
+
+    def __post_init__(self) -> None:
+        if isinstance(self.source, os.PathLike):
+            object.__setattr__(self, "source", os.fspath(self.source))
+        if self.rho is not None:
+            # 100 and 100.0 are the same setting and must have the same hash.
+            object.__setattr__(self, "rho", float(self.rho))
+        if self.hold_out is not None and float(self.hold_out).is_integer():
+            object.__setattr__(self, "hold_out", int(self.hold_out))
+        object.__setattr__(self, "options", {name: _plain_option(value) for name, value in self.options.items()})
+        self.check()
+        self.settle()
+
+    def settle(self) -> None:
+        """Say what is held out with a named method, and which code one of one's own is: its file may be edited."""
+        if self.hold_out is None and self.method not in (ADVISED, AUTO):
+            object.__setattr__(self, "hold_out", 0)
+        object.__setattr__(self, "method", pinned_name(self.method))
+
+    def check(self) -> None:
+        """ConfigError for settings that contradict each other or cannot be."""
+        if self.imbalance == "natural" and self.rho is not None:
+            raise ConfigError(
+                f"rho = {self.rho} received with imbalance 'natural', which keeps the images as they are; "
+                "choose --imbalance long_tailed or step, or leave rho out"
+            )
+        if self.imbalance != "natural" and self.rho is None:
+            raise ConfigError(f"imbalance {self.imbalance!r} needs its ratio: give rho, for example --rho 100")
+        check_recipe(self.recipe)
+        for name, kind in _KINDS.items():
+            value = getattr(self, name)
+            if kind is int and value is not None and not fits(value):
+                raise ConfigError(f"{name} of {value.bit_length()} bits received; whole numbers have at most 64")
+            if isinstance(value, str | Path) and "\0" in str(value):
+                raise ConfigError(f"{name} = {str(value)!r:.80} received; no name or path has a null character in it")
+        for name, least in (
+            ("hold_out", 0),
+            ("evaluate_every", 1),
+            ("checkpoint_every", 0),
+            ("image_size", 1),
+            ("workers", 1),
+            ("probe_every", 1),
+            ("keep_weights_every", 1),
+        ):
+            value = getattr(self, name)
+            if value is not None and not least <= value < math.inf:
+                raise ConfigError(f"{name} = {value} received; it has to be at least {least}, and finite")
+        if self.hold_out is not None and self.hold_out >= 1 and not isinstance(self.hold_out, int):
+            raise ConfigError(
+                f"hold_out = {self.hold_out} received; it has to be a whole number of images per class, or a share "
+                "below 1, for example 0.15"
+            )
+        if not 0 <= self.data_seed < 2**32:
+            raise ConfigError(f"data_seed = {self.data_seed} received; it lies in 0..{2**32 - 1}")
+        if any(epoch < 1 for epoch in self.features_at):
+            raise ConfigError(f"features_at = {list(self.features_at)} received; epochs count from 1")
+
+    @property
+    def probing(self) -> bool:
+        """Whether the run is measured on its way: asked for by itself, or by saying when."""
+        return self.probes or self.probe_every is not None or bool(self.features_at)
+
+    @property
+    def computed(self) -> dict[str, Any]:
+        """The settings that say what the run computes, as plain data."""
+        return {k: v for k, v in without_idle(self.to_json()).items() if k not in CARRIED_OUT}
+
+    @property
+    def hash(self) -> str:
+        """Twelve hexadecimal digits that name what the run computes."""
+        kept = {k: v for k, v in self.computed.items() if v != CAME_LATER.get(k, ...)}
+        kept["method"] = method_identity(self.method)
+        kept["hold_out"] = self.hold_out or 0  # open, it has the name it had before it could be
+        # The recipe of a data set is the paper's where there is one: two names for the same computation.
+        kept["recipe"] = "paper" if self.recipe == "auto" else self.recipe
+        return hashlib.sha256(json.dumps(kept, sort_keys=True).encode()).hexdigest()[:12]
+
+    @property
+    def slug(self) -> str:
+        """A readable, unique folder name."""
+        name = Path(self.source).stem[:LONGEST_NAME] or "images"
+        setting = self.imbalance if self.rho is None else f"{self.imbalance}{self.rho:g}"
+        return (
+            f"{name}-{setting}-{folder_name(self.method)[:LONGEST_NAME]}{'-drw' * self.drw}-seed{self.seed}-{self.hash}"
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain data for JSON and YAML."""
+
+        def plain(value: Any) -> Any:
+            if isinstance(value, Path):
+                return str(value)
+            if isinstance(value, tuple):
+                return list(value)
+            return deepcopy(value) if isinstance(value, dict) else value
+
+        # `asdict` would search every number and text for what may be inside; tables ask for thousands of these.
+        return {f.name: plain(getattr(self, f.name)) for f in fields(self)}
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any], *, origin: str = "the configuration") -> RunConfig:
+        """The reverse of `to_json`; refuses unknown keys and wrong types by name."""
+        source = data.get("source") if isinstance(data, Mapping) else None
+        if source is not None and not isinstance(source, str | os.PathLike):
+            raise ConfigError(
+                f"{origin}: source of type {type(source).__name__} received; give a data set's name or a path. Images "
+                "in memory are for procrustean.Classifier().fit(images, labels)"
+            )
+        if source is None:
+            raise ConfigError(f"{origin} names no data set; add source, for example `source: digits`")
+        return cls(**typed_settings(data, origin=origin))
+
+    @classmethod
+    def from_record(cls, data: Mapping[str, Any], *, origin: str) -> RunConfig:
+        """The same for settings that a run has kept: what came after it stands for how it was then."""
+        return cls.from_json({**CAME_LATER, **data} if isinstance(data, Mapping) else data, origin=origin)
+
+
+def _plain_option(value: Any) -> Any:
+    """The value of an option as JSON holds it, with whole numbers like all others: 1 and 1.0 have the same hash."""
+    if hasattr(value, "item") and getattr(value, "ndim", 1) == 0:  # a number of numpy or torch
+        value = value.item()
+    return float(value) if isinstance(value, int) and not isinstance(value, bool) else value
+
+
+def without_idle(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings of a run without those that make no difference beside the others.
+
+    >>> settings = {"method": "mfw", "drw": True, "average": "swa", "swa_from": "drw"}
+    >>> without_idle(settings) == settings, without_idle({**settings, "drw": False})
+    (True, {'method': 'mfw', 'drw': False, 'average': 'swa'})
+    """
+    swa_waits = settings.get("average") in ("swa", "both") and _may_defer(settings)
+    return {name: value for name, value in settings.items() if name != "swa_from" or swa_waits}
+
+
+def _may_defer(settings: Mapping[str, Any]) -> bool:
+    """Whether class weights may set in late; a method of one's own need not be told to do so."""
+    options = settings.get("options") or {}
+    return bool(settings.get("drw") or options.get("drw")) or file_method(str(settings.get("method", ""))) is not None
+
+
+def typed_settings(data: Mapping[str, Any], *, origin: str) -> dict[str, Any]:
+    """Settings with the types of `RunConfig`; unknown or ill-typed ones are refused by name."""
+    known = [f.name for f in fields(RunConfig)]
+    for key in data:
+        if key not in known:
+            meant = ALSO_CALLED.get(str(key).lower(), str(key))
+            near = did_you_mean(meant, [meant] if meant in known else known)
+            raise ConfigError(f"{origin} has an unknown setting {key!r}. {near}")
+    return {key: _typed(key, value, origin) for key, value in data.items()}
+
+
+def _kind_of(hint: Any) -> Any:
+    """A type without the None of settings that may be left open."""
+    given = [kind for kind in get_args(hint) if kind is not NoneType]
+    return given[0] if NoneType in get_args(hint) else hint
+
+
+# What RunConfig says about each setting: its type, and whether it may be None.
+_HINTS = get_type_hints(RunConfig)
+_KINDS = {name: _kind_of(hint) for name, hint in _HINTS.items()}
+#: Settings that may be left open; a file need not name the source, which the command line may.
+_OPEN = {"source", *(name for name, hint in _HINTS.items() if NoneType in get_args(hint))}
+
+
+def _read_as_text(value: Any) -> str:
+    """How to write a number that YAML takes for a text, such as 1e-1; empty for what is none."""
+    try:
+        number = repr(float(value)) if isinstance(value, str) else ""
+    except ValueError:
+        return ""
+    if "." not in number:  # of numbers with an exponent YAML knows those with a point alone
+        number = number.replace("e", ".0e")
+    return f"; YAML reads it as a text, so write {number}" if number else ""
+
+
+def _typed(key: str, value: Any, origin: str) -> Any:
+    def refuse(wanted: str) -> ConfigError:
+        return ConfigError(f"{origin}: {key} = {value!r} received; it has to be {wanted}")
+
+    kind = _KINDS[key]
+    if value is None and key in _OPEN:
+        return None
+    if kind is int:
+        if isinstance(value, bool) or not isinstance(value, Integral):  # numpy's are such, too
+            raise refuse("a whole number")
+        return int(value)
+    elif kind is float:
+        if isinstance(value, bool) or not isinstance(value, Real):
+            raise refuse("a number" + _read_as_text(value))
+        return float(value)
+    elif get_origin(kind) is Literal:
+        if value not in get_args(kind):
+            meant = VALUES_ALSO_CALLED.get(str(value).lower())
+            near = f"; {value} is {meant} here" if meant in get_args(kind) else ""
+            raise refuse("one of " + ", ".join(get_args(kind)) + near)
+    elif kind is bool:
+        if not isinstance(value, bool):
+            raise refuse("true or false")
+    elif get_origin(kind) is tuple:
+        member = get_args(kind)[0]
+        given = Integral if member is int else member
+        listed = isinstance(value, list | tuple)
+        if not listed or not all(isinstance(v, given) and not isinstance(v, bool) for v in value):
+            raise refuse("a list of " + ("names" if member is str else "whole numbers"))
+        return tuple(member(v) for v in value)
+    elif key == "options":
+        if not isinstance(value, dict) or not all(isinstance(k, str) for k in value):
+            raise refuse("a mapping of option names to values")
+    elif key == "method" and callable(value):
+        raise refuse("the name of a method, which a record can keep; of one of your own 'FILE.py:NAME'")
+    elif not isinstance(value, str | Path):
+        raise refuse("a text")
+    return Path(value) if kind is Path else value

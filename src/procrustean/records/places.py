@@ -1,0 +1,165 @@
+"""Where runs are: what a path that is given for runs stands for, and what to say where there is none."""
+
+from __future__ import annotations
+
+import os
+import re
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any
+
+from procrustean.base.console import command_text
+from procrustean.base.errors import RunError
+from procrustean.base.json_files import parse_json
+from procrustean.methods.table import METHODS
+
+CONFIG_FILE, RESULT_FILE = "config.json", "result.json"
+CANDIDATES = "candidates"  # the folder in which `tune` keeps the runs that it chooses by
+#: What results are called: in the folder of a run, and where copies are kept of them, after the run (`RunConfig.slug`).
+NAMED_AS_RESULT = re.compile(r"result|.+-seed\d+-[0-9a-f]{12}(-\d+)?")
+DEPTH = 3  # how many folders deep runs are looked for: `tune` in a folder of runs keeps its own so deep
+
+
+def runs_in(path: Path) -> list[Path]:
+    """A run, by its folder or its result file, stands for itself; a folder for the runs and result files in it.
+
+    Those are looked for up to DEPTH folders deep, and those of one folder come in the order in which the library lists
+    their methods: names of folders have none. A folder without any stands for itself.
+
+    Raises:
+        RunError: when there is nothing at the path.
+    """
+    if not os.path.exists(path):  # noqa: PTH110  that of pathlib raises where names are too long
+        raise no_run_at(path)
+    if path.is_file() or is_run(path):
+        return [path]
+    by_folder: dict[Path, list[Path]] = {}  # whose runs need not lie side by side: a folder may stand between them
+    for run in _runs_below(path, DEPTH):
+        by_folder.setdefault(run.parent, []).append(run)
+    return [run for runs in by_folder.values() for run in sorted(runs, key=_place_of_method)] or [path]
+
+
+def is_run(folder: Path) -> bool:
+    """Whether a folder is that of a run, finished or not."""
+    # A run that was copied for its record alone has a result and nothing else.
+    return any((folder / name).exists() for name in (CONFIG_FILE, RESULT_FILE))
+
+
+def is_result_file(path: Path) -> bool:
+    """Whether a file looks like the result of a run; other JSON may lie beside them."""
+    return _is_result(_content(path))
+
+
+def is_damaged(path: Path) -> bool:
+    """Whether a file may have been the result of a run: it is called JSON and holds none, or called like a result and
+    holds something else."""
+    content = _content(path)
+    if content is None:
+        return True
+    if _is_result(content) or not NAMED_AS_RESULT.fullmatch(path.stem):
+        return False
+    # A study may keep a record of another kind by the name of the run that it is about.
+    return not isinstance(content, dict) or "config" not in content or bool({"status", "selections"} & set(content))
+
+
+def damaged_in(path: Path) -> list[Path]:
+    """The damaged files where `runs_in` looks for results."""
+    if path.is_file() or is_run(path):
+        return []
+    below = [entry for entry in _entries_below(path, DEPTH) if entry.suffix == ".json" and entry.is_file()]
+    return [file for file in below if is_damaged(file)]
+
+
+def _is_result(content: Any) -> bool:
+    return isinstance(content, dict) and {"format", "status", "config", "selections"} <= set(content)
+
+
+def _content(path: Path) -> Any:
+    """What a JSON file holds; None where that cannot be read."""
+    try:
+        return parse_json(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError):
+        return None
+
+
+def resume_command(run: Path, source: str | os.PathLike[str] | None = None) -> str:
+    """The command that goes on with a run; the file of a method of the user's own has to be named again.
+
+    Args:
+        run: run directory.
+        source: where its images have moved, if they have.
+    """
+    from procrustean.base.code_files import file_method
+
+    own = file_method(method_of(run))
+    moved = () if source is None else ("--source", source)
+    return command_text("resume", run, *(() if own is None else ("--method", own.path)), *moved)
+
+
+def method_of(run: Path) -> str:
+    """The method that the settings of a run directory name; empty where there are none to be read."""
+    return str(_settings_in(run / CONFIG_FILE).get("method", ""))
+
+
+def _place_of_method(run: Path) -> tuple[int, bool]:
+    """Where a run stands by its method: as in the library's table, with DRW after without; those of the user's last."""
+    kept = [run] if run.is_file() else [run / CONFIG_FILE, run / RESULT_FILE]
+    settings = next(filter(None, map(_settings_in, kept)), {})
+    names, method = list(METHODS), settings.get("method")
+    return names.index(method) if method in names else len(names), bool(settings.get("drw"))
+
+
+def _settings_in(file: Path) -> dict[str, Any]:
+    """The settings that a file of a run holds; none where they cannot be read."""
+    record = _content(file)
+    settings = record.get("config") if isinstance(record, dict) else None
+    return settings if isinstance(settings, dict) else {}
+
+
+def no_run_at(path: Path, what: str = "run", *, lacks: str = CONFIG_FILE) -> RunError:
+    """The error for a path that holds no run, with the run that was probably meant.
+
+    Args:
+        path: what was given.
+        what: what it could have been, in words.
+        lacks: the file of a run that a folder there does not have.
+    """
+    if not os.path.lexists(path):
+        near = _nearest_run(path)
+        return RunError(f"There is no {what} at {path}. " + (f"Did you mean {near}?" if near else "Mend the path."))
+    inside = _runs_below(path, depth=1) if path.is_dir() else []
+    hint = f". Runs are in it: give one of them, for example {inside[0]}" if inside else ""
+    return RunError(f"{path} is not a run directory: it has no {lacks}{hint}")
+
+
+def _nearest_run(path: Path) -> Path | None:
+    """The folder beside a missing one that is called almost like it and is a run, or holds some."""
+    try:
+        beside = [entry.name for entry in path.parent.iterdir() if entry.is_dir()]
+        near = [path.parent / name for name in get_close_matches(path.name, beside, cutoff=0.5)]
+        return next((folder for folder in near if is_run(folder) or _runs_below(folder, depth=1)), None)
+    except (OSError, RunError):
+        return None
+
+
+def _runs_below(folder: Path, depth: int) -> list[Path]:
+    return [
+        entry
+        for entry in _entries_below(folder, depth)
+        if entry.is_dir() or (entry.suffix == ".json" and is_result_file(entry))
+    ]
+
+
+def _entries_below(folder: Path, depth: int) -> list[Path]:
+    """The runs and the files of a folder, and of those in it that are no runs."""
+    try:
+        entries = sorted(folder.iterdir())
+    except OSError as error:
+        raise RunError(f"{folder} cannot be searched for runs: {error.strerror or error}.") from error
+    found = []
+    for entry in entries:
+        if not entry.is_dir() or is_run(entry):
+            found.append(entry)
+        elif depth > 1:
+            found += _entries_below(entry, depth - 1)
+    return found

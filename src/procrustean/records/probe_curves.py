@@ -1,0 +1,143 @@
+"""What was measured along a training, as arrays; read from a run's record, without torch."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from procrustean.balance.metrics import class_groups
+from procrustean.base.errors import RunError
+from procrustean.methods.labels import shown_label
+
+Rows = npt.NDArray[np.float64]  # [measured epochs, C], nan where undefined
+
+MEASURED = ("train_recall", "test_recall", "classification_ratio", "gradient_norm", "feature_deviation")
+
+
+@dataclass(frozen=True, eq=False)
+class Curves:
+    """The measurements of one run, classes as in the run: largest first."""
+
+    label: str  # of the method, as in tables
+    method: str
+    options: Mapping[str, Any]
+    classes: tuple[str, ...]
+    counts: tuple[int, ...]  # training images
+    epochs: int  # length of the training
+    at: tuple[int, ...]  # epochs after which it was measured, counted from 1
+    layers: tuple[str, ...]  # where gradients were measured then: stages may mix at different ones
+    train_recall: Rows
+    test_recall: Rows
+    classification_ratio: Rows
+    gradient_norm: Rows  # nothing mixed
+    gradient_norm_mixed: Rows | None  # mixed as in training, nan in epochs that do not mix; None if none does
+    feature_deviation: Rows
+
+    @property
+    def mixes(self) -> npt.NDArray[np.bool_]:
+        """Whether the training mixes in each of the measured epochs, [measured epochs]."""
+        if self.gradient_norm_mixed is None:
+            return np.zeros(len(self.at), dtype=bool)
+        return np.array([not np.isnan(row).all() for row in self.gradient_norm_mixed])
+
+    @property
+    def gradient_norm_trained(self) -> Rows:
+        """The gradient norms that training has: mixed in the epochs that mix."""
+        if self.gradient_norm_mixed is None:
+            return self.gradient_norm
+        return np.where(self.mixes[:, None], self.gradient_norm_mixed, self.gradient_norm)
+
+    def until(self, epoch: int) -> Curves:
+        """What was measured up to an epoch."""
+        return self.where([at <= epoch for at in self.at])
+
+    def at_layer(self, layer: str) -> Curves:
+        """What was measured after the epochs whose gradients are those at a layer."""
+        return self.where([own == layer for own in self.layers])
+
+    def where(self, kept: Sequence[bool]) -> Curves:
+        """What was measured after some of the epochs, by whether each of them is kept."""
+        chosen, mixed = np.flatnonzero(kept), self.gradient_norm_mixed
+        fewer: dict[str, Any] = {name: getattr(self, name)[chosen] for name in MEASURED}
+        for name in ("at", "layers"):
+            fewer[name] = tuple(getattr(self, name)[number] for number in chosen)
+        return replace(self, gradient_norm_mixed=None if mixed is None else mixed[chosen], **fewer)
+
+    @property
+    def ended(self) -> bool:
+        """Whether the end of the training was measured; of one in progress it was not yet."""
+        return self.at[-1] >= self.epochs
+
+    @property
+    def groups(self) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.bool_]]:
+        """Which classes are major, at least the geometric mean of the counts, and which minor; [C] each."""
+        groups = class_groups(self.counts)
+        return groups["major"], groups["minor"]
+
+    @property
+    def extremes(self) -> tuple[int, int]:
+        """The largest class, the first of equals, and the smallest, the last of equals."""
+        counts = np.array(self.counts)
+        return int(counts.argmax()), int(len(counts) - 1 - counts[::-1].argmin())
+
+
+def curves_of(record: Mapping[str, Any], *, place: str = "the run") -> Curves:
+    """The measurements in the content of a result.json.
+
+    Raises:
+        RunError: if the run was trained without probes.
+    """
+    probes = record.get("probes")
+    if not probes:
+        raise RunError(
+            f"{place} was not measured while it was trained. Train it with --probes, or measure the weights it has "
+            "kept, from this folder: procrustean diagnose RUN (the last weights alone are a point and no curve; "
+            "--keep-weights-every keeps more)"
+        )
+    missing = [name for name in ("epochs", "layer", *MEASURED) if name not in probes]
+    if missing:
+        raise RunError(f"the probes of {place} are incomplete: they lack {', '.join(missing)}")
+    classes = tuple(map(str, record["data"]["classes"]))
+    mixed = probes.get("gradient_norm_mixed") or []
+    return Curves(
+        label=shown_label(str(record["label"])),
+        method=str(record["method"]["name"]),
+        options=dict(record["method"].get("options") or {}),
+        classes=classes,
+        counts=tuple(map(int, record["data"]["counts"])),
+        epochs=int(record["recipe"]["epochs"]),
+        at=tuple(int(epoch) + 1 for epoch in probes["epochs"]),
+        layers=tuple(map(str, probes["layer"])),
+        **{name: rows(probes[name]) for name in MEASURED},
+        # A method may mix in one of its stages only.
+        gradient_norm_mixed=rows([row or [None] * len(classes) for row in mixed]) if any(mixed) else None,
+    )
+
+
+def common_epochs(runs: Sequence[Curves]) -> tuple[int, ...]:
+    """Those that all of several runs have measured."""
+    return tuple(sorted(set.intersection(*(set(curves.at) for curves in runs))))
+
+
+def stacked(runs: Sequence[Curves], name: str) -> npt.NDArray[np.float64]:
+    """A curve of several runs at the epochs that all have measured, [runs, epochs, C]."""
+    at = common_epochs(runs)
+    return np.array([getattr(curves, name)[[curves.at.index(epoch) for epoch in at]] for curves in runs])
+
+
+def mean_curves(runs: Sequence[Curves]) -> Curves:
+    """The mean of what was measured of runs that differ in their seeds alone."""
+    common = common_epochs(runs)
+    mixes = all(curves.gradient_norm_mixed is not None for curves in runs)
+    means = {name: stacked(runs, name).mean(axis=0) for name in (*MEASURED, *["gradient_norm_mixed"] * mixes)}
+    first = runs[0].where([epoch in common for epoch in runs[0].at])
+    return replace(first, **{"gradient_norm_mixed": None, **means})
+
+
+def rows(values: Sequence[Sequence[float | None]]) -> Rows:
+    """Numbers of a JSON file as an array, null as nan."""
+    return np.array([[np.nan if value is None else value for value in row] for row in values], dtype=np.float64)

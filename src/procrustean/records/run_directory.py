@@ -1,0 +1,301 @@
+"""The folder of a run: config.json, epochs.jsonl, checkpoints, model.safetensors, result.json."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file
+from torch import Tensor
+
+from procrustean.base.code_files import file_method, short_identity
+from procrustean.base.console import command_text
+from procrustean.base.errors import CannotWrite, RunError
+from procrustean.base.json_files import parse_json
+from procrustean.base.lease import MARKER, Claim
+from procrustean.base.whole_files import OF_A_RUN, drop, remove_half_written, write_atomically
+from procrustean.data.sources import place_of
+from procrustean.records import checkpoint
+from procrustean.records.config import RunConfig
+from procrustean.records.places import CONFIG_FILE, RESULT_FILE, no_run_at, resume_command
+
+FORMAT = 1
+RECORDS = "records"  # the epochs so far, as bytes, among the tensors of a checkpoint
+
+
+class RunUnfinished(RunError):
+    """The folder holds a run with these very settings, which has not come to its end."""
+
+
+class RunDirectory:
+    """Reads and writes a run's files. Nothing in it is ever overwritten by another run."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._number = 0
+        self._claim: Claim | None = None
+        self._recorded = bytearray()  # what epochs.jsonl holds
+        self._saved: bytes | None = None  # what it held when the checkpoint was saved
+
+    @classmethod
+    def create(
+        cls, path: Path, config: RunConfig, identity: Mapping[str, Any], why: Sequence[str] = ()
+    ) -> RunDirectory:
+        """Start a new run and claim it; refuses a folder that holds one already, or anything else.
+
+        Args:
+            path: of the folder.
+            config, identity: the settings, and what must not change.
+            why: reasons for settings that were chosen for the user.
+        """
+        directory = cls(path)
+        record = {"format": FORMAT, "hash": config.hash, "config": config.to_json(), "identity": dict(identity)}
+        if why:
+            record["why"] = list(why)
+        place = place_of(config.source)
+        if place is not None:
+            # Where the images are, whatever the current folder will be when the run is used again.
+            record["source_path"] = place
+        try:
+            directory._take(config)
+            directory._write(CONFIG_FILE, _json(record))
+        except BaseException:
+            directory.release()
+            raise
+        return directory
+
+    def _take(self, config: RunConfig) -> None:
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+            self.claim()
+            if self.file(CONFIG_FILE).exists():
+                self.refuse_reuse(config)
+            # What a kill left of the first file that is written does not stand in the way of a second attempt.
+            if not all(map(checkpoint.is_leftover, self.path.iterdir())):
+                raise RunError(f"{self.path} exists and is not an empty folder; choose another --run-dir")
+            remove_half_written(self.path)
+        except OSError as error:
+            raise CannotWrite(
+                f"cannot create the run directory {self.path} ({error.strerror}); choose another --run-dir"
+            ) from error
+
+    @classmethod
+    def open(cls, path: Path) -> tuple[RunDirectory, RunConfig, dict[str, Any]]:
+        """An existing run with its settings and identity."""
+        directory = cls(path)
+        record = directory.read(CONFIG_FILE)
+        if not isinstance(record, dict) or "format" not in record:
+            raise RunError(f"{path}/config.json is not the configuration of a run; {directory._remedy}")
+        if record["format"] != FORMAT:
+            raise RunError(
+                f"{path}/config.json has format {record['format']!r:.20}; this version of procrustean reads format "
+                f"{FORMAT}. Use the version that wrote it, or a newer one"
+            )
+        identity = record.get("identity")
+        if not isinstance(record.get("config"), dict) or not isinstance(identity, dict):
+            raise RunError(f"{path}/config.json is damaged: it lacks config or identity; {directory._remedy}")
+        for name, value, kind in (
+            ("recipe", identity.get("recipe", {}), dict),
+            ("source_path", record.get("source_path", ""), str),
+            ("why", record.get("why", []), list),
+        ):
+            if not isinstance(value, kind):
+                raise RunError(f"{path}/config.json is damaged: {name} = {value!r:.60}; {directory._remedy}")
+        own = file_method(str(record["config"].get("method", "")))
+        if own is not None and not own.sha256:  # settings of a user's stand for the file as it is, records do not
+            raise RunError(
+                f"{path}/config.json is damaged: it names the method {own.plain} without the hash of its code; "
+                f"{directory._remedy}"
+            )
+        config = RunConfig.from_record(record["config"], origin=f"{path}/config.json")
+        if record.get("hash", config.hash) != config.hash:
+            raise RunError(
+                f"{path}/config.json has been changed or damaged since the run began: its settings have the hash "
+                f"{config.hash}, not {record['hash']!r:.20}. Put it back, or start a new run with these settings"
+            )
+        return directory, config, record["identity"]
+
+    def claim(self) -> None:
+        """Keep other processes from training this run until `release`, or until this process ends.
+
+        A finished run is not trained by any, and may be where nothing can be written.
+        """
+        if not self.finished:
+            self._claim = self._claim or Claim(self.path)
+
+    def _check(self) -> None:
+        """RunInUse if another process has taken over the run that this one has claimed."""
+        if self._claim is not None:
+            self._claim.check()
+
+    def _write(self, name: str, content: bytes) -> None:
+        write_atomically(self.file(name), content, OF_A_RUN, self._check)
+
+    def release(self) -> None:
+        if self._claim is not None:
+            self._claim.release()
+            self._claim = None
+
+    def source_path(self) -> str | None:
+        """Where the images were when the run was last trained, if they are files of the user's."""
+        path: str | None = self.read(CONFIG_FILE).get("source_path")
+        return path
+
+    def remember_source(self, source: str) -> None:
+        """Keep where the images have moved, for whatever uses the run later; its settings and their hash stay."""
+        record, place = self.read(CONFIG_FILE), place_of(source)
+        if place is not None and place != record.get("source_path"):
+            self._write(CONFIG_FILE, _json({**record, "source_path": place}))
+
+    def refuse_reuse(self, config: RunConfig) -> None:
+        """Say why an existing run directory cannot take this run."""
+        _, existing, _ = RunDirectory.open(self.path)
+        config = spelt_as(existing, self.source_path(), config)
+        if existing.hash != config.hash:
+            before, now = existing.computed, config.computed
+            before["method"], now["method"] = short_identity(existing.method), short_identity(config.method)
+            changed = ", ".join(
+                f"{k}: {before.get(k)!r} there, {now[k]!r} here" for k in now if before.get(k) != now[k]
+            )
+            raise RunError(f"{self.path} holds a run with other settings ({changed}); choose another --run-dir")
+        if self.finished:
+            raise RunError(f"{self.path} holds this very run, finished; see: {command_text('compare', self.path)}")
+        raise RunUnfinished(f"{self.path} holds this very run, unfinished; go on with: {resume_command(self.path)}")
+
+    def file(self, name: str) -> Path:
+        return self.path / name
+
+    def read(self, name: str) -> dict[str, Any]:
+        """A JSON file of the run, or a RunError."""
+        path = self.file(name)
+        try:
+            content: dict[str, Any] = parse_json(path.read_text(encoding="utf-8"))
+        except (FileNotFoundError, NotADirectoryError):
+            raise no_run_at(self.path, lacks=name) from None
+        except OSError as error:
+            raise RunError(f"cannot read {path} ({error.strerror})") from error
+        except (ValueError, RecursionError) as error:
+            raise RunError(f"{path} is damaged ({error}); {self._remedy}") from error
+        return content
+
+    @property
+    def _remedy(self) -> str:
+        return f"restore it, or remove {self.path} to train the run again"
+
+    @property
+    def finished(self) -> bool:
+        return self.file(RESULT_FILE).exists()
+
+    def records(self) -> list[dict[str, Any]]:
+        """The epochs so far; a last line cut short by a kill does not count."""
+        path = self.file("epochs.jsonl")
+        if not path.exists():
+            return []
+        try:
+            records = [parse_json(line) for line in path.read_bytes().split(b"\n")[:-1]]
+            if not all(isinstance(record, dict) for record in records):
+                raise ValueError("a line is no record of an epoch")
+        except (OSError, ValueError, RecursionError) as error:
+            raise RunError(f"{path} is damaged ({error}); start the run again in a new folder") from error
+        return records
+
+    def keep_records(self, count: int) -> None:
+        """Drop the epochs after the checkpoint that training goes on from; they are about to be trained again.
+
+        A file that does not hold the epochs before it any more is put right.
+        """
+        path = self.file("epochs.jsonl")
+        if count and self._saved is None:  # the first release kept them in this file alone
+            content = b"".join(_json_line(record) for record in self.records()[:count])
+        else:
+            content = self._saved or b""
+        if self._saved and not (path.exists() and path.read_bytes().startswith(content)):
+            warnings.warn(f"{path} is missing or damaged; restored from the checkpoint", stacklevel=2)
+        self._write(path.name, content)
+        self._recorded = bytearray(content)
+
+    def append(self, record: Mapping[str, Any]) -> None:
+        """Add an epoch."""
+        line = _json_line(record)
+        self._check()
+        try:
+            with open(self.file("epochs.jsonl"), "ab") as file:
+                file.write(line)
+                file.flush()
+                # A checkpoint that counts this epoch must not outlive it.
+                os.fsync(file.fileno())
+        except OSError as error:
+            raise CannotWrite(
+                f"cannot write {self.file('epochs.jsonl')} ({error.strerror or error}); {OF_A_RUN}"
+            ) from error
+        self._recorded += line
+
+    @property
+    def has_checkpoint(self) -> bool:
+        """Whether one has been saved or gone on from since the run was opened."""
+        return self._number > 0
+
+    def save_checkpoint(self, tensors: Mapping[str, Tensor], position: Mapping[str, Any]) -> None:
+        self._number += 1
+        recorded = torch.from_numpy(np.frombuffer(bytes(self._recorded), np.uint8).copy())
+        checkpoint.save_checkpoint(self.path, self._number, {**tensors, RECORDS: recorded}, position, self._check)
+
+    def load_checkpoint(self) -> tuple[dict[str, Tensor], dict[str, Any]] | None:
+        remove_half_written(self.path)
+        loaded = checkpoint.load_checkpoint(self.path)
+        if loaded is None:
+            return None
+        tensors, position, self._number = loaded
+        recorded = tensors.pop(RECORDS, None)
+        self._saved = None if recorded is None else bytes(recorded.to(torch.uint8).numpy())
+        return tensors, position
+
+    def save_arrays(self, name: str, arrays: Mapping[str, npt.NDArray[Any]]) -> None:
+        """Write numpy arrays as one compressed file."""
+        content = io.BytesIO()
+        np.savez_compressed(content, allow_pickle=False, **arrays)
+        self._write(name, content.getvalue())
+
+    def save_weights(self, name: str, weights: Mapping[str, Tensor]) -> None:
+        checkpoint.save_tensors(self.file(name), weights, self._check)
+
+    def load_weights(self, name: str) -> dict[str, Tensor]:
+        """Tensors of a file of this run, or a RunError."""
+        try:
+            return load_file(self.file(name))
+        except (OSError, SafetensorError) as error:
+            raise RunError(f"{self.file(name)} is missing or damaged ({error})") from error
+
+    def clear(self) -> None:
+        """Remove what a finished run does not need; a kill right after its result was written has left it."""
+        checkpoint.remove_checkpoints(self.path)
+        drop(self.file(MARKER))
+
+    def finish(self, result: Mapping[str, Any]) -> None:
+        """Write the result; from now on the run is complete and needs its checkpoints no more."""
+        self._write(RESULT_FILE, _json(result))
+        checkpoint.remove_checkpoints(self.path)
+
+
+def spelt_as(existing: RunConfig, source_path: str | None, config: RunConfig) -> RunConfig:
+    """Settings with the source as an existing run spells it, if it is the same place: `images/` is `images`."""
+    place = place_of(config.source)
+    return replace(config, source=existing.source) if place is not None and place == source_path else config
+
+
+def _json(content: Mapping[str, Any]) -> bytes:
+    return (json.dumps(content, indent=1, allow_nan=False) + "\n").encode()
+
+
+def _json_line(content: Mapping[str, Any]) -> bytes:
+    return (json.dumps(content, allow_nan=False) + "\n").encode()

@@ -1,0 +1,217 @@
+"""Diagnose a run: what was measured on its way, and what its weights still tell."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+from itertools import accumulate
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError
+from torch import Tensor
+
+from procrustean.balance.types import Clock
+from procrustean.base.errors import RunError
+from procrustean.data.imageset import Splits
+from procrustean.engine.prepared import (
+    Prepared,
+)
+from procrustean.engine.probes import Probe
+from procrustean.engine.stage_order import reshape_for, stage_epochs
+from procrustean.engine.training import HELD_OUT_WEIGHTS, run_to_end
+from procrustean.records.checkpoint import kept_checkpoints
+from procrustean.records.epoch_curves import probes_of
+from procrustean.records.probe_curves import Curves, curves_of
+from procrustean.records.result_file import load_result
+from procrustean.records.run_directory import RunDirectory
+from procrustean.report.diagnose.findings import Finding, verdict
+from procrustean.runs.preparing import (
+    check_identity,
+)
+from procrustean.runs.torch_settings import undisturbed
+from procrustean.runs.train_api import prepare_again
+
+
+@dataclass(frozen=True)
+class Diagnosis:
+    """The measurements of a run and what they say."""
+
+    record: dict[str, Any]  # label, data, method, recipe and probes, as in result.json
+    curves: Curves
+    findings: list[Finding]
+    measured_now: dict[int, str]  # epoch, counted from 1 -> the file whose weights were measured
+
+    def to_json(self) -> dict[str, Any]:
+        """All of it as plain data."""
+        return {
+            **{name: self.record[name] for name in ("label", "method", "data", "recipe", "probes")},
+            "config": self.record.get("config"),  # tells runs of one name apart; a run in progress has none yet
+            "measured_now": {str(epoch): name for epoch, name in self.measured_now.items()},
+            "findings": [
+                {**asdict(finding), "numbers": {name: _plain(value) for name, value in finding.numbers.items()}}
+                for finding in self.findings
+            ],
+        }
+
+
+def _plain(number: Any) -> Any:
+    """For JSON, which has no nan: None for what is undefined."""
+    return None if isinstance(number, float) and math.isnan(number) else number
+
+
+@dataclass(frozen=True)
+class Weights:
+    """Weights that a run directory holds."""
+
+    path: Path
+    epoch: int  # epochs trained when they were saved; one in progress counts
+    stage: int
+    prefix: str = ""  # of their names in the file
+
+    def load(self) -> dict[str, Tensor]:
+        tensors = RunDirectory(self.path.parent).load_weights(self.path.name)
+        return {name[len(self.prefix) :]: t for name, t in tensors.items() if name.startswith(self.prefix)}
+
+
+@undisturbed()
+def diagnose_run(
+    run: str | Path, *, splits: Splits | None = None, say: Callable[[str], None] = lambda text: None
+) -> Diagnosis:
+    """Bring together what a run has measured and what can be measured on the weights it holds.
+
+    A finished run holds its last weights, those chosen on held-out images if it has some, and those kept by
+    `keep_weights_every`; an unfinished one its last two checkpoints instead of its last weights. Epochs that were
+    measured during the training are not measured again.
+
+    Args:
+        run: run directory.
+        splits: the data, for a run that was trained on a `Splits`.
+        say: told what is being measured.
+    """
+    directory, config, identity = RunDirectory.open(Path(run))
+    record = load_result(directory.path).record if directory.finished else None
+    recorded = _recorded(directory, record)
+    new: dict[int, Weights] = {}
+    if record is not None:
+        new = _new(_weights_of_finished(directory, record), recorded)
+        if not new:  # then neither the images nor the network are needed
+            return _diagnosis(record, recorded, {})
+    prepared = prepare_again(directory, config, identity, splits, say)
+    check_identity(Path(run), identity, prepared, "be diagnosed")
+    if record is None:
+        new = _new(_weights_of_unfinished(directory, prepared), recorded)
+    if not recorded and not new:
+        raise RunError(f"{run} holds neither measurements nor weights yet; let it train until its first checkpoint")
+    probe = _probe(prepared)
+    for epoch, weights in new.items():
+        say(f"measuring {weights.path.name} (epoch {epoch})")
+        recorded[epoch] = _measured(prepared, probe, weights)
+    return _diagnosis(record or _begun(prepared), recorded, {epoch: w.path.name for epoch, w in new.items()})
+
+
+def _new(held: list[Weights], recorded: Mapping[int, Any]) -> dict[int, Weights]:
+    """The weights of epochs that are not recorded, by epoch; of several of one epoch the last counts."""
+    by_epoch = {weights.epoch: weights for weights in held}
+    return {epoch: by_epoch[epoch] for epoch in sorted(by_epoch) if epoch not in recorded}
+
+
+def _diagnosis(record: Mapping[str, Any], recorded: Mapping[int, Any], measured_now: dict[int, str]) -> Diagnosis:
+    probes = probes_of([{"epoch": epoch - 1, "probe": recorded[epoch]} for epoch in sorted(recorded)])
+    complete = {**record, "probes": probes}
+    curves = curves_of(complete)
+    return Diagnosis(complete, curves, verdict(curves), measured_now)
+
+
+def _recorded(directory: RunDirectory, record: Mapping[str, Any] | None) -> dict[int, Any]:
+    """What was measured during the training: epoch, counted from 1 -> values."""
+    if record is None:
+        return {line["epoch"] + 1: line["probe"] for line in directory.records() if "probe" in line}
+    probes = record.get("probes") or {"epochs": []}
+    names = [name for name in probes if name != "epochs"]
+    return {epoch + 1: {name: probes[name][row] for name in names} for row, epoch in enumerate(probes["epochs"])}
+
+
+def _begun(prepared: Prepared) -> dict[str, Any]:
+    """What the record of a run in progress can say already."""
+    data = prepared.data
+    return {
+        "label": prepared.method.label,
+        "method": {"name": prepared.config.method, "options": prepared.options},
+        "data": {
+            "source": prepared.splits.name,
+            "classes": list(data.train.classes),
+            "counts": [int(n) for n in data.counts],
+            "kind": data.kind,
+            "rho": float(data.rho),
+        },
+        "recipe": {"epochs": prepared.recipe.epochs, "net": prepared.recipe.net},
+    }
+
+
+def _weights_of_finished(directory: RunDirectory, record: Mapping[str, Any]) -> list[Weights]:
+    stages = record["method"].get("stages")
+    if not stages:
+        raise RunError(f"{directory.path}/result.json is damaged: it names no stages. Run the training again.")
+    ends = list(accumulate(int(stage["epochs"]) for stage in stages))
+    found, chosen = _kept(directory, ends), record["selections"]["held_out"]
+    files = {directory.file("model.safetensors"): ends[-1]}
+    if chosen is not None:
+        files = {directory.file(HELD_OUT_WEIGHTS): chosen["epoch"] + 1, **files}
+    # Of a run that was copied without its weights, what it measured is all there is.
+    return [*found, *(_of_file(path, epoch, ends) for path, epoch in files.items() if path.exists())]
+
+
+def _weights_of_unfinished(directory: RunDirectory, prepared: Prepared) -> list[Weights]:
+    found = _kept(directory, list(accumulate(stage_epochs(prepared.method, prepared.recipe.epochs))))
+    for entry in kept_checkpoints(directory.path):
+        position = entry["position"]
+        between_stages = position["epoch"] == 0 and position["step"] == 0
+        epoch = position["records"] + (position["step"] > 0)
+        if epoch:
+            path = directory.path / entry["file"]
+            found.append(Weights(path, epoch, position["stage"] - between_stages, prefix="net."))
+    return found
+
+
+def _kept(directory: RunDirectory, ends: list[int]) -> list[Weights]:
+    paths = sorted(directory.path.glob("weights-*.safetensors"))
+    named = [(path, re.fullmatch(r"weights-(\d{6})", path.stem)) for path in paths]
+    return [_of_file(path, int(name[1]), ends) for path, name in named if name]
+
+
+def _of_file(path: Path, epoch: int, ends: list[int]) -> Weights:
+    if not 1 <= epoch <= ends[-1]:
+        raise RunError(f"{path} is named after epoch {epoch}, but the run has {ends[-1]}; remove it")
+    return Weights(path, epoch, next(number for number, end in enumerate(ends) if epoch <= end))
+
+
+def _probe(prepared: Prepared) -> Probe:
+    placement, data, stores = prepared.placement, prepared.data, prepared.stores()
+    return Probe(
+        train=stores.training(data.train),
+        test=stores.evaluation(data.test),
+        classes=len(data.train.classes),
+        seed=prepared.config.seed,
+        low_precision=placement.low_precision,
+    )
+
+
+def _measured(prepared: Prepared, probe: Probe, weights: Weights) -> dict[str, Any]:
+    net = prepared.build_net()
+    for number in range(weights.stage + 1):
+        reshape_for(net, prepared.method, number, prepared.config.seed)
+    try:
+        net.load_state_dict(weights.load())
+    except (OSError, SafetensorError, RuntimeError) as error:
+        raise RunError(f"{weights.path} is damaged or of another network ({error})") from error
+    lengths = stage_epochs(prepared.method, prepared.recipe.epochs)
+    epoch = weights.epoch - 1 - sum(lengths[: weights.stage])
+    clock = Clock.at(epoch, lengths[weights.stage], prepared.placement.device)
+    stage = prepared.method.stages[weights.stage]
+    stage.objective.to(prepared.placement.device)
+    net = net.to(prepared.placement.device, memory_format=torch.channels_last)  # type: ignore[call-overload]
+    return run_to_end(probe.measure(net, stage, clock)).values

@@ -1,0 +1,176 @@
+"""Accuracy along MFW's alpha, and along beta under both readings of its standard deviation (supplement)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from procrustean.records.groups import Result
+from procrustean.report.diagnose.mfw_settings import Option
+from procrustean.report.diagnose.option_lines import SPREADS, Line, lines_along
+from procrustean.report.figures.canvas import (
+    axis_labels,
+    legend,
+    line_handle,
+    line_with_spread,
+    sheet,
+    title,
+    value_axis,
+)
+from procrustean.report.figures.panels import accuracy_name
+from procrustean.report.page_figures import INK, MUTED
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+#: Test accuracy in % of the paper's table of alpha, at ratio 100: (source, kind) -> alpha -> accuracy.
+PAPER_ALPHA = {
+    ("cifar10", "long_tailed"): {0.1: 75.9, 0.2: 76.8, 0.5: 77.1, 1.0: 78.5, 5.0: 77.4},
+    ("cifar10", "step"): {0.1: 73.3, 0.2: 74.3, 0.5: 75.2, 1.0: 77.6, 5.0: 80.1},
+    ("cifar100", "long_tailed"): {0.1: 43.1, 0.2: 44.7, 0.5: 43.6, 1.0: 42.1, 5.0: 41.2},
+    ("cifar100", "step"): {0.1: 40.8, 0.2: 42.6, 0.5: 44.0, 1.0: 46.5, 5.0: 46.9},
+}
+#: What the markers are that are not filled.
+SHARED = "same strengths, hence the same runs, as a filled marker"
+
+
+def _names(lines: Sequence[Line], *, by_std: bool = True) -> list[str]:
+    """What each line is called: its data, with ratio and standard deviation where lines of the same data differ."""
+    names = []
+    for line in lines:
+        twins = [other for other in lines if other.name == line.name]
+        ratio = f" \N{GREEK SMALL LETTER RHO}={line.rho:g}" if len({twin.rho for twin in twins}) > 1 else ""
+        std = f", {line.std} std" * (by_std and len({twin.std for twin in twins}) > 1)
+        names.append(line.name + ratio + std)
+    return names
+
+
+def remarks(results: Sequence[Result], option: Option) -> list[str]:
+    """What is missing for lines, and how to have it measured; lines that are flat because they are one setting."""
+    from procrustean.methods.equal_settings import SAME_POINT
+
+    lines = lines_along(results, option)
+    said = []
+    for line, name in zip(lines, _names(lines), strict=True):
+        first, last = line.points[0].value, line.points[-1].value
+        if len(line.points) == 1:
+            said.append(
+                f"{name}: all runs have {option} = {first:g}, so there is a point and no line; train MFW with other "
+                f"values too: --options {option}=..."
+            )
+        elif line.is_one_setting:
+            said.append(
+                f"{name}: one setting stands for every {option} from {first:g} to {last:g}, since the strengths of "
+                f"the classes are the same to {SAME_POINT:g}"
+            )
+    return said
+
+
+def alpha(results: Sequence[Result]) -> Figure:
+    """Test accuracy of the last epoch along alpha; the paper's numbers dotted where it has some."""
+    from matplotlib.lines import Line2D
+
+    lines = lines_along(results, "alpha")
+    figure, ((axis,),) = sheet(1, 1, width=4.6, height=3.1)
+    handles, names = [], _names(lines)
+    for number, line in enumerate(lines):
+        colour = _draw(axis, line, number)
+        handles.append(line_handle(number))
+        if published := _published(line):
+            axis.plot(*zip(*published.items(), strict=True), color=colour, linestyle=(0, (1, 2)), linewidth=1.4)
+    if any(_published(line) for line in lines):
+        handles.append(Line2D([], [], color=INK, linestyle=(0, (1, 2)), linewidth=1.4))
+        names.append("as published, its epoch unknown")
+    value_axis(axis, sorted({point.value for line in lines for point in line.points}))
+    axis_labels(axis, r"$\alpha$", accuracy_name([point.group for line in lines for point in line.points]))
+    legend(figure, handles, names, columns=2)
+    return figure
+
+
+def beta(results: Sequence[Result]) -> Figure:
+    """The weight function s(N) for each beta above, the accuracy along beta below; one column per reading of gamma."""
+    from matplotlib.lines import Line2D
+
+    lines = lines_along(results, "beta")
+    columns = [std for std in SPREADS if any(line.std == std for line in lines)]
+    figure, axes = sheet(2, len(columns), width=3.4, height=2.5)
+    named = {
+        (line.source, line.kind, line.rho): name for line, name in zip(lines, _names(lines, by_std=False), strict=True)
+    }
+    kinds = sorted(named)
+    values = sorted({point.value for line in lines for point in line.points})
+    for column, std in enumerate(columns):
+        mine = [line for line in lines if line.std == std]
+        title(axes[0][column], f"{std} standard deviation")
+        _weight_function(axes[0][column], mine, values)
+        for line in mine:
+            _draw(axes[1][column], line, kinds.index((line.source, line.kind, line.rho)))
+        value_axis(axes[1][column], values)
+        axis_labels(axes[1][column], r"$\beta$")
+    axis_labels(axes[0][0], y="strength s(N)")
+    axis_labels(axes[1][0], y=accuracy_name([point.group for line in lines for point in line.points]))
+    handles = [line_handle(number) for number in range(len(kinds))]
+    names = [named[kind] for kind in kinds]
+    if any(not point.trained for line in lines for point in line.points):
+        handles.append(Line2D([], [], color=MUTED, marker="o", markerfacecolor="white", linestyle="none"))
+        names.append(SHARED)
+    legend(figure, handles, names, columns=2)
+    return figure
+
+
+def _published(line: Line) -> dict[float, float]:
+    """The paper's accuracies along alpha for the data of a line."""
+    return PAPER_ALPHA.get((line.source, line.kind), {}) if line.rho == 100 else {}
+
+
+def _draw(axis: Axes, line: Line, number: int) -> str:
+    """Draw a line with the spread over the seeds; returns its colour. Points without a run of their own are hollow."""
+    values, means = [point.value for point in line.points], [point.mean for point in line.points]
+    spreads = [point.sd if point.trained and point.sd is not None else float("nan") for point in line.points]
+    colour, marker = line_with_spread(axis, values, means, spreads, number)
+    shared = [point for point in line.points if not point.trained]
+    axis.plot(
+        [point.value for point in shared],
+        [point.mean for point in shared],
+        color=colour,
+        marker=marker,
+        markerfacecolor="white",
+        markersize=5,
+        linestyle="none",
+        zorder=4,
+    )
+    return colour
+
+
+def _weight_function(axis: Axes, lines: Sequence[Line], values: Sequence[float]) -> None:
+    """s of Eq. 7 over the class sizes of a long-tailed setting, if there is one; a curve per beta."""
+    from matplotlib import colormaps
+
+    from procrustean.balance.mfw import strength_of
+    from procrustean.methods.equal_settings import SAME_POINT, furthest_apart
+
+    line = next((line for line in lines if line.kind == "long_tailed"), lines[0])
+    shades = colormaps["viridis"]
+    for number, value in enumerate(values):
+        colour = shades(0.85 * number / max(len(values) - 1, 1))
+        strengths = strength_of(line.counts, beta=value, std=line.std)
+        axis.plot(line.counts, strengths, color=colour, marker=".", linewidth=1.3, label=f"β = {value:g}")
+    axis.set_xscale("log")
+    axis.xaxis.set_major_formatter("{x:,.0f}")
+    axis.minorticks_off()
+    axis.set_ylim(-0.02, 0.55)
+    axis_labels(axis, f"training images N of a class ({line.name})")
+    same = all(furthest_apart(line.counts, (line.std, values[0]), (line.std, value)) < SAME_POINT for value in values)
+    # Curves that lie upon one another look like a single one.
+    made = axis.legend(
+        title=f"all the same to {SAME_POINT:g}" if same and len(values) > 1 else None,
+        title_fontproperties={"size": 7.5},
+        frameon=False,
+        fontsize=7.5,
+        labelcolor=MUTED,
+        loc="upper left",
+        alignment="left",
+        handlelength=1.2,
+    )
+    made.get_title().set_color(MUTED)

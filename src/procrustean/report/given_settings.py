@@ -1,0 +1,114 @@
+"""Settings that runs were given beside their recipe, where rows of a table differ in them or all share them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import MISSING, dataclass, fields
+from typing import Any
+
+from procrustean.records.config import CAME_LATER, CHANGES_OF_RECIPE, RunConfig
+from procrustean.records.groups import Group, data_text, named_settings
+from procrustean.records.same_settings import WHERE_NUMBERS_ARE_FROM, comparable, setting_of
+
+#: Settings that a table tells by itself: the data by their text, the method by its label.
+TOLD = frozenset({"method", "imbalance", "rho", "hold_out", "recipe", "drw"})
+#: Says how often results were looked at; in a title it would only be in the way.
+NOT_IN_TITLES = frozenset({"evaluate_every"})
+
+_DEFAULTS = {field.name: field.default for field in fields(RunConfig) if field.default is not MISSING}
+
+
+@dataclass(frozen=True)
+class GivenSettings:
+    """What the rows of a table were given.
+
+    Args:
+        differing: the value that each row was trained with, in settings that some rows were given and others not, or
+            given otherwise; None where it is not known.
+        shared: what all rows were given alike.
+        remark: a sentence that names the differing settings of each row, but for those that its label names.
+        changes_recipe: whether a remark names a number of the recipe.
+    """
+
+    differing: dict[str, list[Any]]
+    shared: dict[str, Any]
+    remark: str
+    changes_recipe: bool
+
+
+def given_settings(
+    groups: Sequence[Group], labels: Sequence[str], *, shown_beside: Collection[str] = ()
+) -> GivenSettings:
+    """What was given to the groups of a table.
+
+    Args:
+        groups: the rows.
+        labels: what they are called; a label names a setting as `lr=0.1`.
+        shown_beside: settings that have a column of their own, or are in the title.
+    """
+    given = [_given(group) for group in groups]
+    used = [named_settings(group) for group in groups]
+    recipes = {comparable([group.recipe, _numbers_from(group)]) for group in groups}
+    names = [name for name in dict.fromkeys(name for one in given for name in one) if name not in shown_beside]
+    differing, shared = {}, {}
+    for name in names:
+        values = [own.get(name, one.get(name)) for own, one in zip(used, given, strict=True)]
+        if len({comparable(one.get(name)) for one in given}) == 1:
+            if name not in NOT_IN_TITLES and name != "precision":
+                shared[name] = given[0][name]
+        # Given or left to one and the same recipe, it comes to the same.
+        elif len({comparable(value) for value in values}) > 1 or len(recipes) > 1:
+            differing[name] = values
+    unnamed = [
+        {name: one[name] for name in differing if name in one and f"{name}=" not in label}
+        for one, label in zip(given, labels, strict=True)
+    ]
+    return GivenSettings(
+        differing,
+        shared,
+        _remark(groups, labels, [settings_text(one) for one in unnamed]),
+        any(name in one for name in CHANGES_OF_RECIPE for one in unnamed),
+    )
+
+
+def settings_text(settings: dict[str, Any]) -> str:
+    """Settings as they are written in labels and notes.
+
+    >>> settings_text({"lr": 0.2, "augment": "none"})
+    'lr=0.2, augment=none'
+    """
+    return ", ".join(f"{name}={value}" for name, value in settings.items())
+
+
+def _given(group: Group) -> dict[str, Any]:
+    """The settings of a group that are not what they are where nobody says anything."""
+    config, setting = group.config, setting_of(group.results[0])
+    found = {name: config[name] for name in CHANGES_OF_RECIPE if config.get(name) is not None}
+    for name, value in setting["config"].items():
+        if name in TOLD or name in CHANGES_OF_RECIPE or value in (None, _DEFAULTS.get(name), CAME_LATER.get(name)):
+            continue
+        if name != "hold_out_from" or config.get("hold_out"):
+            found[name] = value
+    if config.get("drw") and "DRW" not in group.label:  # methods of one's own are called what their file says
+        found["drw"] = True
+    if config.get("recipe") not in (None, "auto"):
+        found["recipe"] = group.recipe
+    if setting["precision"] is not None:  # chosen by the machine where it was left open, and it counts all the same
+        found["precision"] = setting["precision"]
+    return found
+
+
+def _numbers_from(group: Group) -> Any:
+    return group.results[0].record["recipe"].get(WHERE_NUMBERS_ARE_FROM)
+
+
+def _remark(groups: Sequence[Group], labels: Sequence[str], texts: Sequence[str]) -> str:
+    """Which rows have which settings; rows with the same ones are named together."""
+    rows: dict[str, dict[str, None]] = {}
+    for group, label, text in zip(groups, labels, texts, strict=True):
+        alike = {other for other, named in zip(texts, labels, strict=True) if named == label}
+        if text:
+            name = label if len(alike) == 1 else f"{label} ({data_text(group)})"
+            rows.setdefault(text, {})[name] = None
+    listed = "; ".join(f"{', '.join(names)} with {text}" for text, names in rows.items())
+    return f" Settings that differ: {listed}." if listed else ""

@@ -1,0 +1,138 @@
+"""Test images that a finished run takes for another class, as small pictures for a page."""
+
+from __future__ import annotations
+
+import base64
+import io
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from procrustean.base.errors import ProcrusteanError
+from procrustean.records.groups import Group, Result
+from procrustean.records.places import CONFIG_FILE
+from procrustean.report.confusions import Confusion
+
+if TYPE_CHECKING:
+    from procrustean.data.imageset import ImageSet, Splits
+    from procrustean.engine.prepared import (
+        Prepared,
+    )
+    from procrustean.nets.classifier import Classifier
+
+LARGEST_SIDE = 96  # pixels
+BATCH = 250
+
+Pair = tuple[int, int]  # true and predicted class
+
+
+@dataclass(frozen=True)
+class Examples:
+    """Pictures by pair of classes, as data URIs, and the runs they are from; or the reason why there are none."""
+
+    pictures: dict[Pair, list[str]] = field(default_factory=dict)
+    runs: tuple[str, ...] = ()
+    reason: str = ""
+
+
+class ExampleFinder:
+    """Finds examples of confusions with the trained networks; data sets are loaded once, and never downloaded.
+
+    Args:
+        number: pictures per confusion.
+        data_dir: where data sets are found; default as in training.
+        say: called with one line of progress at a time.
+    """
+
+    def __init__(
+        self, number: int, *, data_dir: Path | None = None, say: Callable[[str], None] = lambda text: None
+    ) -> None:
+        self.number, self.data_dir, self.say = number, data_dir, say
+        self._load = lru_cache(maxsize=2)(_load_without_download)
+
+    def find(self, group: Group, confusions: Sequence[Confusion]) -> Examples:
+        """Examples from the first run of the group, and from the others where it has too few."""
+        folders = [folder for result in group.results if (folder := _run_directory(result)) is not None]
+        if not folders:
+            return Examples(
+                reason="The trained network is not beside the result, so which images were confused is not known."
+            )
+        found: dict[Pair, list[int]] = {(confusion.true, confusion.predicted): [] for confusion in confusions}
+        used: list[str] = []
+        for folder in folders:
+            missing = {pair: known for pair, known in found.items() if len(known) < self.number}
+            if not missing:
+                break
+            self.say(f"{group.label}: looking for examples with the network of {folder}")
+            try:
+                prepared, net = self._network(folder)
+            except ProcrusteanError as error:
+                return Examples(reason=f"The test images or the network of {folder.name} cannot be used: {error}")
+            _add_confused(missing, net, prepared, self.number)
+            used.append(folder.name)
+        images = prepared.data.test.images if used else None
+        pictures = {pair: [] if images is None else [picture(images[i]) for i in at] for pair, at in found.items()}
+        return Examples(pictures, tuple(used))
+
+    def _network(self, folder: Path) -> tuple[Prepared, Classifier]:
+        from procrustean.records.run_directory import RunDirectory
+        from procrustean.runs.image_loading import source_settings
+        from procrustean.runs.train_api import load_run
+
+        directory, config, _ = RunDirectory.open(folder)
+        found_at = {"source": directory.source_path() or config.source, "data_dir": self.data_dir or config.data_dir}
+        splits = self._load(**{**source_settings(config), **found_at})
+        return load_run(folder, splits=splits, anywhere=True, network_alone=True)
+
+
+def picture(pixels: NDArray[np.uint8]) -> str:
+    """An image [H, W, 1 or 3 channels] as a PNG in a data URI; large ones are made smaller."""
+    from PIL import Image
+
+    image = Image.fromarray(pixels[:, :, 0] if pixels.shape[2] == 1 else pixels)
+    image.thumbnail((LARGEST_SIDE, LARGEST_SIDE))
+    out = io.BytesIO()
+    image.save(out, format="PNG", optimize=True)
+    return "data:image/png;base64," + base64.b64encode(out.getvalue()).decode("ascii")
+
+
+def _run_directory(result: Result) -> Path | None:
+    if result.path is None or result.unfinished:
+        return None
+    folder = result.path.parent
+    return folder if all((folder / name).exists() for name in (CONFIG_FILE, "model.safetensors")) else None
+
+
+def _load_without_download(**settings: Any) -> Splits:
+    from procrustean.data.sources import load_source
+
+    return load_source(**settings, download=False)
+
+
+def _add_confused(found: dict[Pair, list[int]], net: Classifier, prepared: Prepared, number: int) -> None:
+    """Add positions in the test set up to `number` of each pair; only images of their true classes are looked at."""
+    test = prepared.data.test
+    for true in dict.fromkeys(true for true, _ in found):
+        wanted = [known for pair, known in found.items() if pair[0] == true]
+        positions = np.flatnonzero(test.labels == true)
+        for start in range(0, len(positions), BATCH):
+            batch = [int(position) for position in positions[start : start + BATCH]]
+            for position, predicted in zip(batch, _predicted(net, prepared, test.subset(batch)), strict=True):
+                known = found.get((true, predicted))
+                if known is not None and len(known) < number and position not in known:
+                    known.append(position)
+            if all(len(known) == number for known in wanted):
+                break
+
+
+def _predicted(net: Classifier, prepared: Prepared, images: ImageSet) -> list[int]:
+    from procrustean.engine.evaluate import predictions
+
+    store = prepared.stores().evaluation(images)
+    # In float32 everywhere: the run may have been trained in a format that this machine computes slowly in.
+    return [int(label) for scores, _ in predictions(net, store, None) for label in scores.argmax(1)]

@@ -1,0 +1,213 @@
+"""`--method auto`: train a few methods within a time, keep the one that is best on the held-out images."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from procrustean.base.console import Reporter, held_out_text
+from procrustean.base.errors import ConfigError, Diverged, RunError
+from procrustean.base.json_files import FORMAT
+from procrustean.base.lease import Claim
+from procrustean.base.stop_signals import stop_on_signal
+from procrustean.base.whole_files import remove_half_written, write_json
+from procrustean.data.imageset import Splits
+from procrustean.data.sources import place_of
+from procrustean.engine.prepared import (
+    Prepared,
+)
+from procrustean.engine.training import Interrupted
+from procrustean.records.auto_choice import COMPARISON, last_held_out, read_comparison
+from procrustean.records.checkpoint import is_leftover
+from procrustean.records.config import RunConfig
+from procrustean.records.places import RESULT_FILE
+from procrustean.records.run_directory import RunDirectory, spelt_as
+from procrustean.runs.advice.cost import this_machine
+from procrustean.runs.advice.method_advice import Choice, worth_comparing
+from procrustean.runs.advice.plan_training import Plan, load_images, planned
+from procrustean.runs.auto_choice import Candidate, Worth, best_of, worth_of
+from procrustean.runs.full_length import full_length, full_text, shortened_text, train_command
+from procrustean.runs.lint import lint
+from procrustean.runs.loggers import Tool
+from procrustean.runs.one_run import FinishedRun, begin_or_go_on
+from procrustean.runs.preparing import (
+    prepare,
+)
+from procrustean.runs.train_api import STOPPED_AMONG_MANY, Stopped, load_run, run_directory_of
+from procrustean.runs.tuning.checking import check_held_out
+
+MINUTES = 30.0
+#: How many methods the epochs that are planned leave time for, by the reckoning of `advice.cost`.
+FEWEST_COMPARED = 4
+
+
+def fit_auto(
+    config: RunConfig,
+    *,
+    splits: Splits | None = None,
+    minutes: float | None = None,
+    reporter: Reporter,
+    log: Tool | None = None,
+) -> FinishedRun:
+    """Compare methods on the held-out images and return the run of the best.
+
+    Each method is a run of its own in the folder of the whole. A call that was stopped goes on where it was, and what
+    is finished is not trained again.
+
+    Args:
+        config: settings with the method "auto".
+        splits: the images, where the user has handed them over.
+        minutes: what it may take; default 30.
+        reporter: where progress goes.
+        log: tool that is handed the numbers of every epoch of each method.
+    """
+    minutes = MINUTES if minutes is None else minutes
+    if not 0 < minutes < math.inf:
+        raise ConfigError(f"minutes = {minutes:g} received; comparing methods takes a time above 0")
+    if config.drw:
+        raise ConfigError("method 'auto' tries methods with and without drw; leave it out")
+    folder = run_directory_of(config)
+    machine = this_machine(config.device, 60 * minutes / FEWEST_COMPARED, config.precision)
+    load = partial(load_images, say=reporter.say)
+    plan = planned(_agreed(folder, config), splits=splits, machine=machine, load=load)
+    full = full_length(config, plan)
+    if full is not None and plan.why:  # nothing is left to plan, and to explain, for a comparison that goes on
+        plan = replace(plan, why=(*plan.why, shortened_text(plan.config, full, minutes)))
+    prepared = _comparable(plan)  # what is refused leaves no folder that another call would find taken
+    _begin(folder, config, plan.config)
+    claim = Claim(folder)
+    try:
+        run, best = _compare(plan, prepared, folder, minutes, reporter, log)
+    finally:
+        claim.release()
+    if full is not None:
+        length = f"{best.name} at full length, {full_text(plan.config, full)}"
+        reporter.say(f"{length}: {_full_command(config, plan, best, folder, handed_over=splits is not None)}")
+    return run
+
+
+def _full_command(config: RunConfig, plan: Plan, best: Choice, folder: Path, *, handed_over: bool) -> str:
+    if handed_over:
+        return f"name the method {best.method}, and no time"
+    chosen = replace(config, method=best.method, drw=best.drw, options=dict(best.options))
+    return train_command(replace(chosen, hold_out=plan.config.hold_out, run_dir=Path(f"{folder}-full")))
+
+
+def _comparable(plan: Plan) -> Prepared:
+    """The images and the schedule, which the methods share; ConfigError where there are no images to compare on."""
+    prepared = prepare(replace(plan.config, method="erm"), splits=plan.splits)
+    if prepared.data.held_out is None:
+        raise ConfigError(f"{plan.config.source}: there are no held-out images to compare on; give --hold-out 0.15")
+    check_held_out(prepared)
+    return prepared
+
+
+def _compare(
+    plan: Plan, prepared: Prepared, folder: Path, minutes: float, reporter: Reporter, log: Tool | None
+) -> tuple[FinishedRun, Choice]:
+    for line in plan.why:
+        reporter.say_once(line)
+    end = time.monotonic() + 60 * minutes
+    for finding in lint(prepared):
+        reporter.warn(finding)
+    choices = worth_comparing([int(n) for n in prepared.data.counts])
+    reporter.say(
+        f"comparing up to {len(choices)} candidates within {minutes:g} min: {', '.join(c.name for c in choices)}"
+    )
+    tried: list[Candidate] = []
+    longest = 0.0
+    with stop_on_signal(reporter.say) as stop:
+        for choice in choices:
+            began = time.monotonic()
+            path = folder / choice.name
+            if tried and began + longest > end and not (path / RESULT_FILE).exists():
+                tried.append(Candidate(choice, path, None))
+                continue
+            try:
+                done = _candidate(plan, choice, path, reporter, lambda: stop() or time.monotonic() > end, log)
+            except Diverged as error:
+                tried.append(Candidate(choice, path, None, str(error)))
+                continue
+            if not done and stop():
+                raise Stopped(STOPPED_AMONG_MANY, stop.exit_code)
+            held_out = last_held_out(RunDirectory(path).read(RESULT_FILE)) if done else None
+            tried.append(Candidate(choice, path, held_out))
+            longest = max(longest, time.monotonic() - began)
+    reporter.close()  # bars of runs that were cut short
+    best = best_of(tried, folder, minutes)
+    result = RunDirectory(best.path).read(RESULT_FILE)
+    _tell(tried, best, worth_of(tried, best, result), folder, reporter)
+    _, net = load_run(best.path, splits=plan.splits)
+    return FinishedRun(best.path, result, net), best.choice
+
+
+def _agreed(folder: Path, asked: RunConfig) -> RunConfig:
+    """The settings to go on with: what was asked for, filled in by the first call if this is not it."""
+    record = folder / COMPARISON
+    if not record.is_file():
+        return asked
+    kept = read_comparison(folder)
+    if not {"asked", "config"} <= set(kept):
+        raise RunError(f"{record} is damaged: it lacks the settings of the comparison; choose another --run-dir")
+    before = RunConfig.from_record(kept["asked"], origin=str(record))
+    if before.hash != spelt_as(before, kept.get("source_path"), asked).hash:
+        raise RunError(f"{folder} holds a comparison with other settings; choose another --run-dir")
+    # The images by today's path: the one of the first call may be relative to another folder.
+    return replace(RunConfig.from_record(kept["config"], origin=str(record)), source=asked.source)
+
+
+def _begin(folder: Path, asked: RunConfig, config: RunConfig) -> None:
+    """Begin a comparison in an empty folder, or go on with the one that is there."""
+    if (folder / COMPARISON).is_file():
+        return
+    if folder.exists() and (not folder.is_dir() or not all(map(is_leftover, folder.iterdir()))):
+        raise RunError(f"{folder} exists and is not an empty folder; choose another --run-dir")
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise RunError(f"cannot create the folder {folder} ({error.strerror}); choose another --run-dir") from error
+    remove_half_written(folder)
+    record = {"format": FORMAT, "asked": asked.to_json(), "config": config.to_json(), "chosen": None}
+    record["source_path"] = place_of(asked.source)
+    write_json(folder / COMPARISON, record)
+
+
+def _candidate(
+    plan: Plan, choice: Choice, path: Path, reporter: Reporter, stop: Callable[[], bool], log: Tool | None
+) -> bool:
+    """Train a method to the end; False if it was stopped before."""
+    config = replace(plan.config, method=choice.method, drw=choice.drw, options=dict(choice.options), run_dir=path)
+
+    def prepared(began: Mapping[str, Any]) -> Prepared:
+        return prepare(config, splits=plan.splits, began=began)
+
+    own = replace(plan, config=config)
+    run = begin_or_go_on(own, path, prepared, reporter, stop=stop, log=log, show="held_out")
+    if run is None:
+        return True
+    try:
+        run.to_end()
+    except Interrupted:
+        return False
+    return True
+
+
+def _tell(tried: list[Candidate], best: Candidate, worth: Worth, folder: Path, reporter: Reporter) -> None:
+    for candidate in tried:
+        value = candidate.held_out
+        text = candidate.failed or "no time left"
+        if value is not None:
+            text = held_out_text(value)
+        reporter.say(f"{candidate.choice.name}: {text}{', chosen' * (candidate is best)}")
+    reporter.say(f"{best.choice.name} was chosen on {worth.images} held-out images. {worth.text()}")
+    record = read_comparison(folder)
+    compared = [
+        {"name": c.choice.name, "held_out_balanced_accuracy": c.held_out, **({"failed": c.failed} if c.failed else {})}
+        for c in tried
+    ]
+    write_json(folder / COMPARISON, {**record, "chosen": best.choice.name, "compared": compared, **worth.to_json()})

@@ -1,0 +1,51 @@
+"""The images that the settings of a run name, loaded once for all runs that name the same."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import Any
+
+from procrustean.base.errors import ProcrusteanError
+from procrustean.data.imageset import Splits
+from procrustean.data.sources import load_source
+from procrustean.records.config import RunConfig
+
+#: Sources that are kept in memory.
+KEPT = 4
+
+
+def source_settings(config: RunConfig) -> dict[str, Any]:
+    """The settings that decide what is loaded, as arguments of `load_source`."""
+    return {
+        "source": config.source,
+        "data_dir": config.data_dir,
+        "image_size": config.image_size,
+        "data_seed": config.data_seed,
+        "on_bad_image": config.on_bad_image,
+    }
+
+
+class Sources:
+    """Loads the images of runs; those loaded last are kept, and so are all reasons why some could not be loaded."""
+
+    def __init__(self, say: Callable[[str], None] = lambda text: None) -> None:
+        self._say = say
+        self._kept: OrderedDict[tuple[Any, ...], Splits] = OrderedDict()
+        self._failed: dict[tuple[Any, ...], ProcrusteanError] = {}
+
+    def __call__(self, config: RunConfig) -> Splits:
+        settings = source_settings(config)
+        key = tuple(settings.values())
+        if key in self._failed:
+            raise self._failed[key]
+        if key not in self._kept:
+            try:
+                self._kept[key] = load_source(**settings, say=self._say)
+            except ProcrusteanError as error:  # the next run is not to try a failed download again
+                self._failed[key] = error
+                raise
+            if len(self._kept) > KEPT:
+                self._kept.popitem(last=False)
+        self._kept.move_to_end(key)
+        return self._kept[key]

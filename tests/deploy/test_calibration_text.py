@@ -1,0 +1,32 @@
+"""What the model card says of the calibration."""
+
+from __future__ import annotations
+
+from procrustean.deploy.exporting.calibration_text import calibration_text
+
+ERRORS = {"ece_before": 0.021, "ece": 0.02, "ece_balanced_before": 0.04, "ece_balanced": 0.03}
+
+
+def percent(value: float) -> str:
+    return f"{100 * value:.1f}"
+
+
+def test_all_errors_that_were_recorded_are_told() -> None:
+    whole = calibration_text({**ERRORS, "ece_default": 0.019}, percent)
+    assert whole == (
+        "Expected calibration error on the test images: 2.1 % before, 1.9 % after for the class frequencies that the "
+        "scores stand for, 2.0 % after for those of the held-out images; with classes weighted equally 4.0 % before, "
+        "3.0 % after for equally frequent classes."
+    )
+    early = calibration_text({"ece_before": 0.021, "ece": 0.02}, percent)
+    assert early.endswith("2.1 % before, 2.0 % after for those of the held-out images.")
+
+
+def test_that_calibration_has_made_an_error_larger_is_said() -> None:
+    larger = calibration_text({**ERRORS, "ece_default": 0.05, "ece_balanced": 0.06}, percent)
+    assert (
+        "For the class frequencies that the scores stand for and for equally frequent classes, calibration has made it "
+        "larger" in larger
+    )
+    equal = calibration_text({**ERRORS, "ece_default": 0.02104}, percent)  # both are shown as 2.1 %
+    assert "larger" not in equal

@@ -1,0 +1,513 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+import xml.etree.ElementTree as ET
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from matplotlib.colors import to_hex
+from PIL import Image
+
+from procrustean.base import ConfigError, RunError
+from procrustean.engine.stored_features import KeptFeatures, load_features
+from procrustean.records.groups import Result
+from procrustean.report.figures import FIGURES, draw
+from procrustean.report.figures.ablation import PAPER_ALPHA, SHARED, alpha, beta
+from procrustean.report.figures.bars import bars
+from procrustean.report.figures.canvas import LARGEST, SMALLEST
+from procrustean.report.figures.embedding import embedded, tsne
+from procrustean.report.figures.lines import deviation, gradients, progress
+from procrustean.report.figures.panels import panels_of
+from procrustean.report.figures.plane import regions, toy
+
+Make = Callable[..., Result]
+
+CURVE = np.linspace(0.2, 0.9, 5)[:, None] * np.array([1.0, 0.9, 0.5, 0.3])
+
+
+def features(classes: int = 4, width: int = 2, seed: int = 0, per_class: int = 8) -> dict[str, Any]:
+    random = np.random.RandomState(seed)
+    labels = np.repeat(np.arange(classes), per_class)
+    arrays: dict[str, Any] = {}
+    for split in ("train", "test"):
+        centres = 5 * np.eye(max(classes, width))[:classes, :width] if width > 2 else 4 * _corners(classes)
+        arrays[f"{split}_features"] = (centres[labels] + random.randn(len(labels), width)).astype(np.float32)
+        arrays[f"{split}_labels"] = labels
+    arrays["head_weight"], arrays["head_bias"] = random.randn(classes, width), random.randn(classes)
+    return arrays
+
+
+def _corners(classes: int) -> np.ndarray:
+    angles = 2 * np.pi * np.arange(classes) / classes
+    return np.stack([np.cos(angles), np.sin(angles)], axis=1)
+
+
+def texts(figure: Any) -> list[str]:
+    return [text.get_text() for text in figure.legends[0].get_texts()]
+
+
+def titles(figure: Any) -> list[str]:
+    return [axes.get_title(loc="left") for axes in figure.axes if axes.get_title(loc="left")]
+
+
+@pytest.fixture
+def pair(result: Make) -> list[Result]:
+    return [
+        result(label="ERM", train=CURVE, ratio=CURVE + 0.2, gradient=CURVE, deviation=CURVE / 2),
+        result(
+            label="MFW",
+            method="mfw",
+            train=CURVE,
+            gradient=CURVE,
+            mixed=2 * CURVE,
+            epochs=300,
+            at=(30, 60, 90, 200, 300),
+        ),
+    ]
+
+
+def test_progress_shows_accuracy_above_ratio_of_the_two_extreme_classes(pair: list[Result]) -> None:
+    figure = progress(panels_of(pair))
+    assert titles(figure) == ["ERM", "MFW"]
+    assert texts(figure) == ["class 0 (100 images)", "class 3 (5 images)"]
+    top, _, bottom, _ = figure.axes
+    assert top.get_ylabel() == "training set accuracy (%)"
+    assert bottom.get_ylabel() == "classification ratio (%)"
+    assert bottom.get_xlabel() == "epoch"
+    for axes, expected in ((top, 100 * CURVE), (bottom, 100 * CURVE + 20)):
+        assert [to_hex(line.get_color()) for line in axes.lines[:2]] == [LARGEST, SMALLEST]
+        assert axes.lines[0].get_xdata().tolist() == [10, 20, 40, 80, 100]
+        assert axes.lines[0].get_ydata() == pytest.approx(expected[:, 0])
+        assert axes.lines[1].get_ydata() == pytest.approx(expected[:, 3])
+    assert len(top.lines) == 2
+    assert bottom.lines[2].get_ydata() == [100, 100]  # balanced
+    assert figure.axes[1].get_xlim() == (0, 300)
+    assert top.get_ylim() == figure.axes[1].get_ylim()
+
+
+def test_gradients_show_those_of_the_training_and_the_unmixed_ones_dashed(pair: list[Result]) -> None:
+    figure = gradients(panels_of(pair))
+    erm, mfw = figure.axes
+    assert len(erm.lines) == 2
+    assert len(mfw.lines) == 4
+    assert mfw.lines[0].get_ydata() == pytest.approx(2 * CURVE[:, 0])
+    assert mfw.lines[2].get_ydata() == pytest.approx(CURVE[:, 0])
+    assert mfw.lines[0].get_linestyle() == "-"
+    assert mfw.lines[2].get_linestyle() == "--"
+    assert texts(figure)[-1] == "same weights, nothing mixed"
+    assert erm.get_ylim() == mfw.get_ylim()
+    assert mfw.get_ylim()[1] > 2 * CURVE.max()  # nothing is cut off
+    assert erm.get_title(loc="right") == "at group2"
+    assert texts(gradients(panels_of(pair[:1]))) == ["class 0 (100 images)", "class 3 (5 images)"]
+
+
+def test_gradients_at_different_layers_have_panels_and_scales_of_their_own(pair: list[Result], result: Make) -> None:
+    mixed = np.where(np.arange(5)[:, None] < 4, 9 * CURVE, np.nan)
+    layers = ("input",) * 4 + ("group2",)
+    staged = result(label="MiSLAS", method="mislas", gradient=CURVE, mixed=mixed, layers=layers)
+    figure = gradients(panels_of([pair[0], staged]))
+    assert titles(figure) == ["ERM", "MiSLAS", "MiSLAS"]
+    erm, first, second = figure.axes
+    assert [axes.get_title(loc="right") for axes in figure.axes] == [
+        "at group2",
+        "at input",
+        "at group2, only epoch 100",
+    ]
+    assert first.lines[0].get_xdata().tolist() == [10, 20, 40, 80]
+    assert first.lines[0].get_ydata() == pytest.approx(9 * CURVE[:4, 0])
+    assert first.lines[2].get_linestyle() == "--"
+    assert len(second.lines) == 2
+    assert second.lines[0].get_ydata() == pytest.approx(CURVE[4:, 0])
+    assert erm.get_ylim() == second.get_ylim()
+    assert first.get_ylim()[1] > 5 * second.get_ylim()[1]
+
+
+def test_deviation_of_several_data_settings_is_titled_as_in_the_paper(result: Make) -> None:
+    runs = [
+        result(label=label, method=label.lower(), kind=kind, counts=counts, deviation=CURVE)
+        for kind, counts in (("long_tailed", [100, 50, 20, 5]), ("step", [100, 100, 5, 5]))
+        for label in ("ERM", "MFW")
+    ]
+    figure = deviation(panels_of(runs))
+    assert titles(figure) == ["Long-tailed (ERM)", "Long-tailed (MFW)", "Step (ERM)", "Step (MFW)"]
+    assert [axes.get_xlabel() for axes in figure.axes] == ["epoch"] * 4
+    assert figure.axes[0].get_ylabel() == "feature deviation"
+    assert texts(figure) == ["class 0 (100 images)", "class 3 (5 images)"]
+    runs[0] = result(label="ERM", kind="long_tailed", counts=[90, 50, 20, 4], deviation=CURVE)
+    assert texts(deviation(panels_of(runs))) == ["largest class", "smallest class"]
+
+
+def test_seeds_are_drawn_as_mean_and_band(result: Make) -> None:
+    runs = [result(seed=seed, deviation=CURVE * (1 + seed)) for seed in (0, 1)]
+    (axes,) = deviation(panels_of(runs)).axes
+    assert axes.lines[0].get_ydata() == pytest.approx(1.5 * CURVE[:, 0])
+    assert len(axes.collections) == 2
+    assert axes.get_title(loc="right") == "2 seeds"
+    band = axes.collections[0].get_paths()[0].vertices[:, 1]
+    assert band.max() == pytest.approx(1.5 * CURVE[-1, 0] + CURVE[-1, 0] * np.std([1, 2], ddof=1))
+
+
+def test_bands_and_whiskers_end_where_accuracies_do(result: Make) -> None:
+    """Two seeds far apart, around the ends of the scale."""
+    runs = [
+        result(seed=seed, train=[high, high, low, low]) for seed, (high, low) in enumerate(((1.0, 0.0), (0.7, 0.3)))
+    ]
+    accuracies = progress(panels_of(runs)).axes[0]
+    bands = np.concatenate([band.get_paths()[0].vertices[:, 1] for band in accuracies.collections])
+    assert (bands.min(), bands.max()) == (0, 100)
+    (axes,) = bars(panels_of(runs)).axes
+    ends = np.concatenate(
+        [
+            line[:, 1]
+            for drawn in axes.containers
+            if hasattr(drawn, "errorbar")
+            for line in drawn.errorbar.lines[2][0].get_segments()
+        ]
+    )
+    assert (ends.min(), ends.max()) == (0, 100)
+
+
+def test_every_number_of_the_bars_is_inside_its_panel(result: Make) -> None:
+    runs = [result(seed=seed, train=1.0 - 0.6 * (seed == 2), test=0.99 - 0.98 * (seed == 1)) for seed in range(3)]
+    figure = bars(panels_of(runs))
+    figure.canvas.draw()
+    (axes,) = figure.axes
+    inside = axes.get_window_extent()
+    numbers = [text.get_window_extent() for text in axes.texts]
+    assert len(numbers) == 8
+    assert all(inside.y0 <= number.y0 and number.y1 <= inside.y1 for number in numbers)
+
+
+def test_all_classes_on_request(pair: list[Result], result: Make) -> None:
+    figure = deviation(panels_of(pair[:1]), all_classes=True)
+    assert len(figure.axes[0].lines) == 4
+    assert texts(figure) == [f"class {c} ({n} images)" for c, n in enumerate((100, 80, 10, 5))]
+    many = result(counts=list(range(40, 0, -1)), deviation=0.1)
+    assert texts(deviation(panels_of([many]), all_classes=True)) == [
+        "class 0 (40 images), of 40 classes by size",
+        "class 39 (1 images), of 40 classes by size",
+    ]
+
+
+def test_bars_show_training_and_test_accuracy_of_every_class(result: Make) -> None:
+    runs = [
+        result(label=label, train=1.0, test=np.array([0.9, 0.8, 0.4, value]))
+        for label, value in (("ERM", 0.2), ("MFW", 0.6))
+    ]
+    figure = bars(panels_of(runs))
+    assert titles(figure) == ["ERM", "MFW"]
+    assert texts(figure) == ["training set", "test set"]
+    for axes, value in zip(figure.axes, (20, 60), strict=True):
+        heights = [bar.get_height() for bar in axes.patches]
+        assert heights == pytest.approx([100] * 4 + [90, 80, 40, value])
+        assert [label.get_text() for label in axes.get_xticklabels()][-1] == "class 3\n5"
+    many = bars(panels_of([result(counts=list(range(60, 0, -1)), test=0.5)]))
+    assert len(many.axes[0].patches) == 120
+    assert many.axes[0].get_xlabel() == "class, from the largest to the smallest"
+
+
+def test_tsne_keeps_apart_what_is_apart_and_marks_train_and_test(saved: Callable[..., Result]) -> None:
+    run = saved("run", {100: features(width=8)}, label="ERM")
+    kept = load_features(run.path.parent)
+    places, labels, trained = embedded(kept, (0, 3))
+    assert len(places) == 32
+    assert set(labels) == {0, 3}
+    assert trained.sum() == 16
+    centres = [places[labels == label].mean(0) for label in (0, 3)]
+    own = max(
+        np.linalg.norm(places[labels == label] - c, axis=1).mean() for label, c in zip((0, 3), centres, strict=True)
+    )
+    assert np.linalg.norm(centres[0] - centres[1]) > 2 * own
+    again, _, _ = embedded(kept, (0, 3))
+    assert np.array_equal(places, again)
+    figure = tsne(panels_of([run]))
+    assert texts(figure) == ["class 0 (100 images)", "class 3 (5 images)", "training", "test"]
+    assert [len(points.get_offsets()) for points in figure.axes[0].collections] == [8, 8, 8, 8]
+    assert figure.axes[0].get_title(loc="right") == "epoch 100"
+
+
+def test_too_few_points_for_tsne_are_refused() -> None:
+    kept = KeptFeatures(1, np.zeros((2, 3)), np.array([0, 1]), np.zeros((2, 3)), np.array([0, 1]), None, None)
+    with pytest.raises(RunError, match="only 4 features"):
+        embedded(kept, (0, 1))
+
+
+@pytest.fixture
+def planar(saved: Callable[..., Result]) -> Result:
+    epochs = {epoch: features(seed=epoch, per_class=70) for epoch in (20, 60, 120, 160, 200)}
+    return saved("planar", epochs, label="ERM", epochs=200, at=(200,), accuracy=0.783)
+
+
+def test_the_toy_shows_the_papers_epochs_training_above_test(planar: Result) -> None:
+    figure = toy(planar)
+    assert len(figure.axes) == 8
+    assert [axes.get_title() for axes in figure.axes[:4]] == ["Epoch 20", "Epoch 60", "Epoch 120", "Epoch 160"]
+    assert [figure.axes[0].get_ylabel(), figure.axes[4].get_ylabel()] == ["training", "test"]
+    assert figure._suptitle.get_text() == "ERM: test accuracy 78.3 % after all 200 epochs"
+    planar.record["selections"]["last"]["metrics"]["headline"] = "balanced_accuracy"
+    assert toy(planar)._suptitle.get_text().startswith("ERM: test balanced accuracy 78.3 %")
+    assert len(texts(figure)) == 4
+    for above, below in zip(figure.axes[:4], figure.axes[4:], strict=True):
+        assert above.get_xlim() == below.get_xlim()
+        assert len(above.collections) == 4
+        assert all(len(points.get_offsets()) == 50 for points in above.collections)  # thinned out
+        assert not np.array_equal(above.collections[0].get_offsets(), below.collections[0].get_offsets())
+        assert np.array_equal(above.images[0].get_array(), below.images[0].get_array())
+    assert len(toy(planar, epochs=(60, 200)).axes) == 4
+
+
+def test_regions_are_those_of_the_linear_layer(planar: Result) -> None:
+    kept = load_features(planar.path.parent, 60)
+    grid = regions(kept, (-3.0, 5.0, -2.0, 2.0), steps=9)
+    for row, y in enumerate(np.linspace(-2, 2, 9)):
+        for column, x in enumerate(np.linspace(-3, 5, 9)):
+            scores = [w[0] * x + w[1] * y + b for w, b in zip(kept.head_weight, kept.head_bias, strict=True)]
+            assert grid[row, column] == scores.index(max(scores))
+
+
+def test_runs_that_cannot_be_drawn_in_the_plane_are_refused(saved: Callable[..., Result], planar: Result) -> None:
+    with pytest.raises(RunError, match=r"width 8, not 2.*resnet32-2d"):
+        toy(saved("wide", {5: features(width=8)}))
+    with pytest.raises(RunError, match=r"kept no features.*--probes"):
+        toy(saved("none"))
+    with pytest.raises(RunError, match=r"no features of epoch 7, only of 20, 60, 120, 160, 200.*--features-at 7"):
+        toy(planar, epochs=(7,))
+    (planar.path.parent / "features-000020.npz").write_bytes(b"PK nonsense")
+    with pytest.raises(RunError, match="is damaged"):
+        toy(planar)
+
+
+@pytest.fixture
+def ablation(result: Make) -> Callable[..., list[Result]]:
+    def make(option: str, **fields: Any) -> list[Result]:
+        return [
+            result(
+                label="MFW", method="mfw", kind=kind, seed=seed, source="cifar10", rho=100.0,
+                counts=[500, 100, 20, 5] if kind == "long_tailed" else [500, 500, 5, 5],
+                options={"alpha": None, "beta": None, "std": std, option: value},
+                accuracy=0.7 + 0.001 * seed + (0.01 if value > 1 else 0), **fields,
+            )
+            for kind in ("long_tailed", "step")
+            for std in (("geometric", "arithmetic") if option == "beta" else ("geometric",))
+            for value in (0.1, 1.0, 5.0)
+            for seed in (0, 1)
+        ]  # fmt: skip
+
+    return make
+
+
+def test_alpha_is_drawn_with_the_published_numbers(ablation: Callable[..., list[Result]]) -> None:
+    runs = ablation("alpha")
+    figure = alpha(runs)
+    (axes,) = figure.axes
+    assert axes.get_xscale() == "log"
+    assert [label.get_text() for label in axes.get_xticklabels()] == ["0.1", "1", "5"]
+    assert texts(figure) == ["CIFAR-10, long-tailed", "CIFAR-10, step", "as published, its epoch unknown"]
+    measured = [container.lines[0] for container in axes.containers]
+    assert [line.get_ydata().tolist() for line in measured] == [pytest.approx([70.05, 70.05, 71.05])] * 2
+    dotted = [line for line in axes.lines if line.get_linestyle() == "--"]
+    assert [list(line.get_ydata()) for line in dotted] == [
+        list(PAPER_ALPHA["cifar10", kind].values()) for kind in ("long_tailed", "step")
+    ]
+
+
+def test_published_numbers_are_those_of_the_papers_table(shared_dir: Path) -> None:
+    text = (shared_dir / "paper.tex").read_text()
+    table = text[text.index("label{tab:mix_alpha}") - 700 : text.index("label{tab:mix_alpha}")]
+    for line in table.splitlines():
+        cells = [cell.strip(" \\\t") for cell in line.split("&")]
+        if len(cells) == 5 and cells[0].replace(".", "").isdigit():
+            settings = [
+                ("cifar10", "long_tailed"),
+                ("cifar10", "step"),
+                ("cifar100", "long_tailed"),
+                ("cifar100", "step"),
+            ]
+            assert [PAPER_ALPHA[s][float(cells[0])] for s in settings] == [float(cell) for cell in cells[1:]]
+
+
+def test_the_accuracy_along_an_option_is_named(ablation: Callable[..., list[Result]], unevenly_tested: Any) -> None:
+    for option, draw_it in (("alpha", alpha), ("beta", beta)):
+        runs = ablation(option)
+        assert [axes.get_ylabel() for axes in draw_it(runs).axes if axes.get_ylabel()][-1] == "test accuracy (%)"
+        figure = draw_it([unevenly_tested(run) for run in runs])
+        assert [axes.get_ylabel() for axes in figure.axes if axes.get_ylabel()][-1] == "test balanced accuracy (%)"
+
+
+def test_beta_is_drawn_under_both_standard_deviations(ablation: Callable[..., list[Result]]) -> None:
+    figure = beta(ablation("beta"))
+    assert titles(figure) == ["geometric standard deviation", "arithmetic standard deviation"]
+    assert texts(figure) == ["CIFAR-10, long-tailed", "CIFAR-10, step", SHARED]
+    weights, _, accuracy, _ = figure.axes
+    values = ["0.01", "0.1", "1", "5"]  # the first is a default, of which the next has the strengths
+    assert [text.get_text() for text in weights.get_legend().get_texts()] == [f"β = {value}" for value in values]
+    assert [label.get_text() for label in accuracy.get_xticklabels()] == values
+    from procrustean.balance.mfw import strength_of
+
+    assert weights.lines[2].get_ydata() == pytest.approx(strength_of((500, 100, 20, 5), beta=1.0))
+    assert len(accuracy.containers) == 2
+
+
+def hollow(axes: Any) -> list[list[float]]:
+    """Where the lines of a panel have markers that are not filled."""
+    drawn = [line for line in axes.lines if line.get_linestyle() == "None" and line.get_markerfacecolor() == "white"]
+    return [list(line.get_xdata()) for line in drawn]
+
+
+def test_points_that_share_a_run_are_hollow(result: Make, tmp_path: Path) -> None:
+    common: dict[str, Any] = {"label": "MFW", "method": "mfw", "source": "cifar10", "rho": 100.0, "hold_out": 500}
+    counts = {
+        "long_tailed": [4500, 2697, 1617, 969, 581, 348, 208, 125, 75, 45],
+        "step": [4500] * 5 + [45] * 5,
+    }
+    runs = [
+        result(kind=kind, counts=counts[kind], options=options, accuracy=0.7 + 0.01 * seed, seed=seed, **common)
+        for kind in counts
+        for options in ({}, {"std": "arithmetic", "beta": 1.0}, {"std": "arithmetic", "beta": 5.0})
+        for seed in (0, 1)
+    ]
+    figure = beta(runs)
+    geometric, arithmetic = figure.axes[2:]
+    assert hollow(geometric) == [[0.01, 1, 5], [1, 2, 5]]  # filled at the defaults, 2 and 0.01
+    assert hollow(arithmetic) == [[0.01], [0.01]]
+    flat = geometric.containers[0]
+    assert set(flat.lines[0].get_ydata()) == {70.5}
+    bars = [segment for segment in flat.lines[2][0].get_segments() if len(segment)]
+    assert [segment[0][0] for segment in bars] == [2]  # the spread is that of the runs, shown where they are
+    assert figure.axes[0].get_legend().get_title().get_text() == "all the same to 0.005"
+    assert figure.axes[1].get_legend().get_title().get_text() == ""
+    said: list[str] = []
+    draw("beta", runs, tmp_path, say=said.append)
+    assert said == [
+        f"CIFAR-10, {kind}, geometric std: one setting stands for every beta from 0.01 to 5, since the strengths of "
+        "the classes are the same to 0.005"
+        for kind in ("long-tailed", "step")
+    ]
+
+
+def test_without_shared_runs_all_markers_are_filled(result: Make) -> None:
+    runs = [
+        result(method="mfw", label="MFW", accuracy=0.5, options={"std": "arithmetic", "beta": value})
+        for value in (0.01, 1.0, 2.0)
+    ]
+    figure = beta(runs)
+    assert texts(figure) == ["digits, step"]
+    assert [points for axes in figure.axes for points in hollow(axes)] == [[]]
+
+
+def test_lines_are_told_apart_by_what_they_differ_in(result: Make) -> None:
+    def runs(option: str, *settings: tuple[float, str]) -> list[Result]:
+        return [
+            result(method="mfw", label="MFW", rho=rho, options={"std": std, option: value}, accuracy=0.5)
+            for rho, std in settings
+            for value in (0.1, 1.0)
+        ]
+
+    ratios = ["digits, step ρ=20", "digits, step ρ=100"]
+    assert texts(alpha(runs("alpha", (20, "geometric"), (100, "geometric")))) == ratios
+    readings = ["digits, step, geometric std", "digits, step, arithmetic std"]
+    assert texts(alpha(runs("alpha", (20, "geometric"), (20, "arithmetic")))) == readings
+    both = beta(runs("beta", (20, "geometric"), (100, "geometric"), (20, "arithmetic")))
+    assert texts(both) == [*ratios, SHARED]  # the columns tell the readings apart
+    drawn = [container.lines[0].get_color() for container in both.axes[2].containers]
+    assert len(set(drawn)) == 2
+
+
+@pytest.mark.parametrize("name", FIGURES)
+def test_every_figure_is_written_as_png_and_svg(
+    name: str, saved: Callable[..., Result], ablation: Callable[..., list[Result]], tmp_path: Path
+) -> None:
+    over = "alpha" if name == "option" else None
+    runs = (
+        ablation("alpha" if over else name)
+        if name in ("alpha", "beta", "option")
+        else [saved("run", {100: features(width=2 if name == "toy" else 8)})]
+    )
+    files = draw(name, runs, tmp_path / "figures", stem="mine", over=over)
+    stem = "mine-erm" if name == "toy" else "mine"
+    assert [path.name for path in files] == [f"{stem}.png", f"{stem}.svg"]
+    with Image.open(files[0]) as image:
+        colours = image.convert("RGB").getcolors(maxcolors=image.width * image.height)
+        assert image.width > 500
+    assert colours is not None
+    assert len(colours) > 20
+    assert ET.parse(files[1]).getroot().tag.endswith("svg")
+
+
+def test_the_same_figure_is_the_same_file(pair: list[Result], tmp_path: Path) -> None:
+    first, second = (draw("progress", pair, tmp_path / name)[1].read_bytes() for name in ("a", "b"))
+    assert first == second
+
+
+@pytest.mark.filterwarnings("error")
+def test_odd_names_and_single_points_draw_without_warnings(saved: Callable[..., Result], tmp_path: Path) -> None:
+    names = ["$x^$", "_hidden\nname", "long " * 30, "<b>"]
+    run = saved("odd", {100: features(width=8)}, classes=names, label="$\\frac$", at=(100,))
+    for name in ("progress", "gradients", "deviation", "bars", "tsne"):
+        assert draw(name, [run], tmp_path / "figures")
+
+
+@pytest.mark.parametrize("name", ["progress", "gradients", "deviation"])
+def test_a_single_epoch_is_drawn_as_whole_points_and_said(name: str, result: Make, tmp_path: Path) -> None:
+    runs = [result(label="ERM", at=(30,)), result(label="MFW", method="mfw", mixed=0.2, at=(30,)), result(label="LDAM")]
+    figure = {"progress": progress, "gradients": gradients, "deviation": deviation}[name](panels_of(runs))
+    alone, many = figure.axes[1], figure.axes[2]
+    assert [axes.get_title(loc="right").split(", ")[-1] for axes in (alone, many)] == [
+        "only epoch 30",
+        "at group2" if name == "gradients" else "",
+    ]
+    left, right = alone.get_xlim()
+    assert left < 30 < right
+    for line in alone.lines:
+        if list(line.get_xdata()) == [30]:  # not the level of the ratio
+            assert line.get_marker() in ("o", "D")
+            assert not line.get_clip_on()
+    assert {line.get_marker() for line in many.lines} == {"None"}
+    said: list[str] = []
+    draw(name, runs, tmp_path, say=said.append)
+    assert [text.split(",")[0] for text in said] == [f"{label}: only epoch 30 was measured" for label in ("ERM", "MFW")]
+    assert all("a smaller --probe-every" in text for text in said)
+
+
+def test_a_single_value_of_an_option_is_said(ablation: Callable[..., list[Result]], tmp_path: Path) -> None:
+    said: list[str] = []
+    runs = [r for r in ablation("alpha") if r.data["kind"] == "step" or r.record["method"]["options"]["alpha"] == 1]
+    draw("alpha", runs, tmp_path, say=said.append)
+    (text,) = said
+    assert text.startswith("CIFAR-10, long-tailed: all runs have alpha = 1, so there is a point and no line")
+    assert "--options alpha=..." in text
+
+
+def test_wrong_requests_are_refused(result: Make, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"no figure 'progres'.*progress"):
+        draw("progres", [result()], tmp_path)
+    with pytest.raises(RunError, match="no results"):
+        draw("bars", [], tmp_path)
+    with pytest.raises(RunError, match="never saved"):
+        draw("tsne", [result()], tmp_path)
+    (tmp_path / "file").write_text("")
+    with pytest.raises(RunError, match="cannot be written"):
+        draw("bars", [result()], tmp_path / "file")
+
+
+def test_neither_pyplot_nor_global_settings_are_touched(saved: Callable[..., Result], tmp_path: Path) -> None:
+    run = saved("run")
+    code = (
+        "import sys, matplotlib\n"
+        "from pathlib import Path\n"
+        "from procrustean.report.figures import draw\n"
+        "from procrustean.records import load_result\n"
+        "before = dict(matplotlib.rcParams)\n"
+        "draw('progress', [load_result(sys.argv[1])], Path(sys.argv[2]))\n"
+        "print('matplotlib.pyplot' in sys.modules, 'torch' in sys.modules, dict(matplotlib.rcParams) == before)"
+    )
+    arguments = [sys.executable, "-c", code, str(run.path.parent), str(tmp_path / "figures")]
+    assert subprocess.run(arguments, capture_output=True, text=True, check=True).stdout.split() == [
+        "False",
+        "False",
+        "True",
+    ]

@@ -1,0 +1,93 @@
+"""What a path that is given for runs stands for."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from procrustean.base import RunError
+from procrustean.deploy.model_loading import model_folder
+from procrustean.records.places import no_run_at, runs_in
+from procrustean.records.result_file import load_result
+from procrustean.records.run_directory import RunDirectory
+
+RECORD = json.dumps({"format": 1, "status": "complete", "config": {}, "selections": {}})
+
+
+def a_run(path: Path, *files: str) -> Path:
+    path.mkdir(parents=True)
+    for name in files or ("config.json",):
+        (path / name).write_text("{}")
+    return path
+
+
+def test_a_folder_of_runs_stands_for_those_in_it(tmp_path: Path) -> None:
+    for name, file in (("b", "config.json"), ("a", "config.json"), ("a", "result.json"), ("copied", "result.json")):
+        (tmp_path / name).mkdir(exist_ok=True)
+        (tmp_path / name / file).write_text("{}")
+    (tmp_path / "notes").mkdir()
+    assert [run.name for run in runs_in(tmp_path)] == ["a", "b", "copied"]
+    assert runs_in(tmp_path / "a") == [tmp_path / "a"]
+    assert runs_in(tmp_path / "a" / "result.json") == [tmp_path / "a" / "result.json"]
+    assert runs_in(tmp_path / "notes") == [tmp_path / "notes"]
+    with pytest.raises(RunError, match="no run at"):
+        runs_in(tmp_path / "nowhere")
+
+
+def test_a_folder_of_result_files_stands_for_them(tmp_path: Path) -> None:
+    for name in ("b.json", "a.json"):
+        (tmp_path / name).write_text(RECORD)
+    (tmp_path / "times.json").write_text('{"format": 1}')
+    (tmp_path / "notes.json").write_text("no JSON")
+    run = a_run(tmp_path / "more" / "run", "result.json")
+    assert runs_in(tmp_path) == [tmp_path / "a.json", tmp_path / "b.json", run]
+
+
+def test_runs_of_a_folder_come_as_the_library_lists_their_methods(tmp_path: Path) -> None:
+    """Of a copy of the record alone too; the order of names would be ERM, Smoothing, LDAM, MFW with DRW and without."""
+    names = ["a-erm", "b-mine", "c-ldam", "d-mfw-drw", "e-mfw", "f-mfw"]
+    methods = ["erm", "mine.py:smoothing@0123", "ldam", "mfw", "mfw", "mfw"]
+    for name, method in zip(names, methods, strict=True):
+        settings = {"config": {"method": method, "drw": "drw" in name}}
+        run = a_run(tmp_path / "fleet" / name, file := "result.json" if name == "e-mfw" else "config.json")
+        (run / file).write_text(json.dumps(settings))
+    found = [run.name for run in runs_in(tmp_path / "fleet")]
+    assert found == ["a-erm", "c-ldam", "e-mfw", "f-mfw", "d-mfw-drw", "b-mine"]
+    a_run(tmp_path / "earlier")
+    assert [run.name for run in runs_in(tmp_path)] == ["earlier", *found]
+
+
+def test_a_folder_between_two_runs_does_not_change_their_order(tmp_path: Path) -> None:
+    for name, method in (("a-mfw", "mfw"), ("b/x", "ldam"), ("c-erm", "erm")):
+        (a_run(tmp_path / name) / "config.json").write_text(json.dumps({"config": {"method": method}}))
+    assert [run.name for run in runs_in(tmp_path)] == ["c-erm", "a-mfw", "x"]
+
+
+def test_one_message_for_a_run_that_is_not_there(tmp_path: Path) -> None:
+    a_run(tmp_path / "runs" / "erm")
+    a_run(tmp_path / "runs" / "something-else")
+    missing = tmp_path / "runs" / "emr"
+    said = f"There is no run at {missing}. Did you mean {tmp_path / 'runs' / 'erm'}?"
+    for ask in (runs_in, load_result, RunDirectory.open):
+        with pytest.raises(RunError) as raised:
+            ask(missing)
+        assert str(raised.value) == said
+    with pytest.raises(RunError, match=r"There is no run or export at .*emr\. Did you mean .*erm\?"):
+        model_folder(missing)
+
+
+def test_only_runs_are_suggested(tmp_path: Path) -> None:
+    (tmp_path / "run-a").mkdir()
+    assert str(no_run_at(tmp_path / "run-b")).endswith("run-b. Mend the path.")
+    assert str(no_run_at(tmp_path / "no" / "such" / "folder")).endswith("folder. Mend the path.")
+    a_run(tmp_path / "run-a" / "inside")  # a folder of runs is one of the things that can be given
+    assert str(no_run_at(tmp_path / "run-b")).endswith(f"Did you mean {tmp_path / 'run-a'}?")
+    assert str(no_run_at(tmp_path / ("long" * 200))).endswith("Mend the path.")
+
+
+def test_a_folder_of_runs_is_no_run_but_names_one(tmp_path: Path) -> None:
+    run = a_run(tmp_path / "runs" / "erm")
+    with pytest.raises(RunError, match=f"runs is not a run directory: it has no config.json. .* for example {run}"):
+        RunDirectory.open(tmp_path / "runs")
