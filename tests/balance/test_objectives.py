@@ -12,9 +12,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from procrustean.balance import Batch, Classify, Clock, CrossEntropy, Focal, Mix, Mixer, Mixture, blend
+from procrustean.balance import Batch, Classify, Clock, CrossEntropy, Focal, Mix, Mixer, Mixture, Objective, blend
 from procrustean.balance.mixing import inverse_permutation
-from procrustean.balance.objectives import Objective
 from procrustean.balance.weights import DeferredWeights, FixedWeights
 from procrustean.base import ConfigError, LayerError
 from procrustean.nets import build_net
@@ -318,7 +317,7 @@ def mixed(batch: Batch, label_weight: Any = None, **changes: Any) -> Mixture:
             lambda batch: batch.x,
             "the shape (6, 1, 8, 8); return Mixture(mixes, label_weight), from procrustean.balance",
         ),
-        (lambda batch: None, "NoneType; return Mixture(mixes, label_weight), from procrustean.balance.objectives"),
+        (lambda batch: None, "NoneType; return Mixture(mixes, label_weight), from procrustean.balance"),
     ],
 )
 def test_a_mixer_that_returns_something_else_is_refused(mixture: Any, message: str) -> None:

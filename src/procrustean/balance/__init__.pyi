@@ -23,6 +23,7 @@ from .mixing import blend as blend
 from .objectives import Classify as Classify
 from .objectives import Mixer as Mixer
 from .objectives import Mixture as Mixture
+from .objectives import Objective as Objective
 from .samplers import ClassBalancedSampler as ClassBalancedSampler
 from .samplers import class_balanced as class_balanced
 from .transformers import MFWTrainer as MFWTrainer

@@ -1,2 +1,2 @@
-from .paper_numbers import paper_number as paper_number
-from .paper_numbers import paper_numbers as paper_numbers
+from .printed_numbers import paper_number as paper_number
+from .printed_numbers import paper_numbers as paper_numbers
