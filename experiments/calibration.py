@@ -27,7 +27,7 @@ from procrustean import __version__, fit
 from procrustean.balance.losses.properties import scale_of_scores, shifts_scores
 from procrustean.engine.calibration.scaling import Calibration, Labels, Scores, calibrate, log_loss
 from procrustean.engine.calibration.stored_calibration import held_out_scores
-from procrustean.records.run_directory import RunDirectory
+from procrustean.records.run_folder import RunFolder
 from procrustean.runs import load_run
 
 METHODS: tuple[dict[str, Any], ...] = (
@@ -106,7 +106,7 @@ class Calibrated:
     """The held-out images of a run, for calibrating on a part of them and judging on others."""
 
     def __init__(self, folder: Path) -> None:
-        directory, _, _ = RunDirectory.open(folder)
+        directory, _, _ = RunFolder.open(folder)
         result = directory.read("result.json")
         self.counts: list[int] = result["data"]["counts"]
         self.scores, self.labels = held_out_scores(directory)

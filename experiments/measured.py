@@ -19,7 +19,7 @@ from procrustean.paper.table_files import paper_definitions
 from procrustean.paper.which_method_page import Ranking, rankings
 from procrustean.records import group_results
 from procrustean.records.groups import Group
-from procrustean.records.result_file import load_result
+from procrustean.records.run_record import load_result
 
 PROJECT = Path(__file__).resolve().parents[1]
 #: What docs/which-method.md calls the data in its headings, as people call them.

@@ -29,7 +29,7 @@ from procrustean.methods.labels import shown_label
 from procrustean.paper import paper_number
 from procrustean.paper.canonical_settings import canonical
 from procrustean.paper.result_store import Store
-from procrustean.records import RunConfig
+from procrustean.records import RunSpec
 from procrustean.records.groups import (
     Result,
     summarise,
@@ -121,16 +121,16 @@ def summary_of(page: Page, say: Any = lambda text: None) -> dict[str, Any]:
     }
 
 
-def rows_of(grid: Path) -> list[RunConfig]:
+def rows_of(grid: Path) -> list[RunSpec]:
     """The kinds of runs in a grid, whatever their training seeds, in its order."""
-    kinds: dict[str, RunConfig] = {}
+    kinds: dict[str, RunSpec] = {}
     for config in expand(read_yaml(grid), Path("runs"), origin=str(grid)):
         one = replace(config, seed=0)
         kinds.setdefault(canonical(one).hash, one)
     return list(kinds.values())
 
 
-def runs_of(config: RunConfig, store: Store) -> list[Result]:
+def runs_of(config: RunSpec, store: Store) -> list[Result]:
     """The runs of a row with any seed; where its own recipe is the paper's, as MFW's is, those by that name if more."""
     found, by_paper = store.repeats(config), replace(config, recipe="paper")
     if recipe_of(by_paper) == recipe_of(config):
@@ -138,7 +138,7 @@ def runs_of(config: RunConfig, store: Store) -> list[Result]:
     return found
 
 
-def settings(config: RunConfig) -> str:
+def settings(config: RunSpec) -> str:
     """What a row adds to the settings of all, as one would write it on the command line."""
     words = [config.method]
     if config.options:
@@ -153,16 +153,14 @@ def _word(value: Any) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def label_of(config: RunConfig) -> str:
+def label_of(config: RunSpec) -> str:
     """The name of the method in tables; it depends on the options alone."""
     problem = Problem(counts=(2, 1), kind="long_tailed", source=config.source)
     made = make_method(config.method, problem, {**config.options, **({"drw": True} if config.drw else {})})
     return OTHER_NAMES.get(settings(config)) or shown_label(made.label)
 
 
-def reference_rows(
-    references: Mapping[str, Any], known: Mapping[str, RunConfig]
-) -> Iterator[tuple[str, dict[str, Any]]]:
+def reference_rows(references: Mapping[str, Any], known: Mapping[str, RunSpec]) -> Iterator[tuple[str, dict[str, Any]]]:
     """What rows of the grid are compared with, by their settings."""
     for line in references["rows"]:
         wanted = (line["method"], line.get("options") or {}, line.get("drw", False))
@@ -192,7 +190,7 @@ def cost_by_method(path: Path) -> dict[str, float]:
 
 def _time_per_image(row: Mapping[str, Any]) -> float:
     """Mean over a training of the times that were measured for every stage and phase of a method."""
-    config = RunConfig("cifar10", "long_tailed", 100, method=row["method"])
+    config = RunSpec("cifar10", "long_tailed", 100, method=row["method"])
     method = make_method(config.method, Problem(counts=(2, 1), kind="long_tailed", source=config.source))
     lengths = stage_epochs(method, recipe_of(config).epochs)
     measured = {(part["stage"], part["phase"]): part["microseconds_per_image"] for part in row["parts"]}
@@ -206,7 +204,7 @@ def _time_per_image(row: Mapping[str, Any]) -> float:
 
 def measured_row(
     page: Page,
-    config: RunConfig,
+    config: RunSpec,
     results: Sequence[Result],
     compared: Mapping[str, Any] | None,
     costs: Mapping[str, float],

@@ -30,9 +30,9 @@ from procrustean.data import Splits, load_source
 from procrustean.engine.evaluate import evaluate_net
 from procrustean.engine.recalibration import recompute_statistics, statistics_change
 from procrustean.nets import Classifier
-from procrustean.records import RunConfig
-from procrustean.records.checkpoint import write_atomically
-from procrustean.records.run_directory import RunDirectory
+from procrustean.records import RunSpec
+from procrustean.records.checkpoints import write_atomically
+from procrustean.records.run_folder import RunFolder
 from procrustean.runs import expand, fit_many, load_run
 
 HERE = Path(__file__).parent
@@ -86,7 +86,7 @@ def main(study: Study) -> int:
     for outcome in outcomes:
         if outcome.error is not None:
             sys.stderr.write(f"{outcome.path} failed: {outcome.error}\n")
-    finished = [config for config in open_ones if RunDirectory(run_folder(config)).finished]
+    finished = [config for config in open_ones if RunFolder(run_folder(config)).finished]
     test_runs(finished, study.results, time_up=lambda: used() > 1)
     left = sum(not result_file(study.results, config).exists() for config in every)
     sys.stderr.write(f"{len(every) - left} of {len(every)} runs are in {study.results}\n")
@@ -95,7 +95,7 @@ def main(study: Study) -> int:
     return 3 if left else 0
 
 
-def test_runs(configs: list[RunConfig], results: Path, time_up: Callable[[], bool]) -> None:
+def test_runs(configs: list[RunSpec], results: Path, time_up: Callable[[], bool]) -> None:
     """Test the networks of finished runs, each of which leaves its file at once."""
     results.mkdir(parents=True, exist_ok=True)
     load = lru_cache(maxsize=1)(load_source)
@@ -107,10 +107,10 @@ def test_runs(configs: list[RunConfig], results: Path, time_up: Callable[[], boo
         write_atomically(result_file(results, config), (json.dumps(record, indent=1) + "\n").encode())
 
 
-def tested(config: RunConfig, splits: Splits) -> dict[str, Any]:
+def tested(config: RunSpec, splits: Splits) -> dict[str, Any]:
     """What the study keeps of a run."""
     path = run_folder(config)
-    result = RunDirectory(path).read("result.json")
+    result = RunFolder(path).read("result.json")
     prepared, net = load_run(path, splits=splits)
     stores = prepared.stores()
     shown, trained = stores.evaluation(prepared.data.test), stores.training(prepared.data.train)
@@ -145,11 +145,11 @@ def tested(config: RunConfig, splits: Splits) -> dict[str, Any]:
     }
 
 
-def result_file(results: Path, config: RunConfig) -> Path:
+def result_file(results: Path, config: RunSpec) -> Path:
     return results / f"{config.slug}.json"
 
 
-def run_folder(config: RunConfig) -> Path:
+def run_folder(config: RunSpec) -> Path:
     assert config.run_dir is not None
     return config.run_dir
 

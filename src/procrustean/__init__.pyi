@@ -28,7 +28,7 @@ from .deploy import load_model as load_model
 from .deploy import predict as predict
 from .methods import METHODS as METHODS
 from .methods import make_method as make_method
-from .records import RunConfig as RunConfig
+from .records import RunSpec as RunSpec
 from .runs import evaluate as evaluate
 from .runs import fit as fit
 

@@ -12,7 +12,7 @@ import yaml
 from procrustean.cli.commands import parse
 from procrustean.methods import METHODS
 from procrustean.methods.make import option_defaults
-from procrustean.records import RunConfig
+from procrustean.records import RunSpec
 
 Call = Callable[..., Any]
 
@@ -29,8 +29,8 @@ FLAGS: dict[str, list[str]] = {
 }
 
 
-def config_of(*arguments: str) -> RunConfig:
-    config: RunConfig = parse(arguments).run_config()  # type: ignore[attr-defined]
+def config_of(*arguments: str) -> RunSpec:
+    config: RunSpec = parse(arguments).run_config()  # type: ignore[attr-defined]
     return config
 
 
@@ -174,7 +174,7 @@ WRONG: dict[str, tuple[str, str]] = {
     ),
     "not YAML": ("source: [digits", r"is not valid YAML"),
     "an object": ("source: !!python/object/apply:os.system ['touch touched']", r"is not valid YAML .*python/object"),
-    "another object": ("!!python/object:procrustean.records.config.RunConfig {source: digits}", r"is not valid YAML"),
+    "another object": ("!!python/object:procrustean.records.run_spec.RunSpec {source: digits}", r"is not valid YAML"),
     "natural with a ratio": ("source: digits\nrho: 3", r"rho = 3\.0 received with imbalance 'natural'"),
     "a ratio is missing": ("source: digits\nimbalance: step", r"imbalance 'step' needs its ratio"),
 }

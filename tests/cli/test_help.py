@@ -94,10 +94,10 @@ def test_help_loads_nothing_heavy(command: str, answers: dict[str, Any]) -> None
 def test_every_setting_of_a_run_has_a_flag_with_an_explanation(answers: dict[str, Any]) -> None:
     from dataclasses import fields
 
-    from procrustean.records import RunConfig
+    from procrustean.records import RunSpec
 
     text = answers["train"][1]
-    for field in fields(RunConfig):
+    for field in fields(RunSpec):
         if field.name != "source":
             assert f"--{field.name.replace('_', '-')} " in text.replace("│", " "), field.name
 

@@ -13,7 +13,7 @@ import pytest
 
 from procrustean.base import RunError
 from procrustean.cli.outcome import finished_runs, runs_of
-from procrustean.records.result_file import load_result
+from procrustean.records.run_record import load_result
 
 FINISHED = Path(__file__).parents[1] / "fixtures/format-1/finished"
 

@@ -12,7 +12,7 @@ import yaml
 
 from procrustean.data import RECIPES
 from procrustean.nets.build import NETS
-from procrustean.records import RunConfig
+from procrustean.records import RunSpec
 
 from .conftest import Call
 
@@ -130,12 +130,12 @@ class TestRuns:
 
 class TestHash:
     def test_the_papers_recipe_has_two_names(self) -> None:
-        auto, paper, own = (RunConfig("cifar10", recipe=name) for name in ("auto", "paper", "own"))
+        auto, paper, own = (RunSpec("cifar10", recipe=name) for name in ("auto", "paper", "own"))
         assert auto.hash == paper.hash != own.hash
 
     def test_later_settings_count_once_they_are_set(self) -> None:
-        plain = RunConfig("cifar10")
-        assert RunConfig("cifar10", augment="none").hash != plain.hash
-        assert RunConfig("cifar10", pretrained="x.pth").hash != plain.hash
+        plain = RunSpec("cifar10")
+        assert RunSpec("cifar10", augment="none").hash != plain.hash
+        assert RunSpec("cifar10", pretrained="x.pth").hash != plain.hash
         # The hash of these settings in version 0.1, which folders of runs are named after.
-        assert RunConfig("cifar10", imbalance="step", rho=100, method="mfw", drw=True).hash == "2e8e23499afb"
+        assert RunSpec("cifar10", imbalance="step", rho=100, method="mfw", drw=True).hash == "2e8e23499afb"

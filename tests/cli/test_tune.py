@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import yaml
 
-from procrustean import RunConfig
+from procrustean import RunSpec
 from procrustean.base import Claim
 from procrustean.base.console import SilentReporter
 from procrustean.runs import Budget
@@ -180,7 +180,7 @@ def test_every_epoch_of_a_candidate_is_told_of_by_its_held_out_images(npz: Path)
         def epoch_done(self, name: str, epoch: int, record: dict[str, Any]) -> None:
             self.records.append(record)
 
-    base = RunConfig(str(npz), method="mfw", net="small", epochs=2, batch_size=16, device="cpu", hold_out=2)
+    base = RunSpec(str(npz), method="mfw", net="small", epochs=2, batch_size=16, device="cpu", hold_out=2)
     run_tune(base, {"alpha": (0.5, 2.0)}, Path("t"), reporter=Told())
     assert [("test" in record, "held_out" in record) for record in Told.records] == [(False, True)] * 4 + [
         (True, False)
@@ -260,7 +260,7 @@ def test_a_search_has_its_folder_from_its_beginning(tune: Call) -> None:
 @pytest.mark.parametrize(("passed", "trained"), [(50.0, 3), (55.0, 0)])
 def test_of_its_minutes_some_seconds_are_kept_back_to_save(passed: float, trained: int, npz: Path) -> None:
     times = iter([0.0])
-    base = RunConfig(str(npz), method="mfw", net="small", epochs=1, batch_size=16, device="cpu", hold_out=2)
+    base = RunSpec(str(npz), method="mfw", net="small", epochs=1, batch_size=16, device="cpu", hold_out=2)
     run_tune(base, {"alpha": (0.5, 2.0)}, Path("t"), budget=Budget(minutes=1), clock=lambda: next(times, passed))
     assert len(list(Path("t").glob("*/*/result.json"))) == trained
 

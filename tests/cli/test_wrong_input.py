@@ -12,7 +12,7 @@ import pytest
 
 from procrustean.cli.train import Train
 from procrustean.cli.tune import Tune
-from procrustean.records.config import ALSO_CALLED
+from procrustean.records.run_spec import ALSO_CALLED
 
 Call = Callable[..., Any]
 Files = Callable[[Path], dict[str, bytes]]

@@ -14,7 +14,7 @@ from safetensors.torch import load_file
 
 from procrustean.balance import Problem
 from procrustean.methods import METHODS, Method, make_method
-from procrustean.records.run_directory import RunDirectory
+from procrustean.records.run_folder import RunFolder
 from procrustean.runs import evaluate, fit, load_run
 from procrustean.runs import train_api as api
 from procrustean.runs.train_api import Stopped, resume
@@ -92,19 +92,19 @@ def test_a_run_killed_between_stages_resumes_to_the_same_end(
     name: str, wholes: dict[str, api.FinishedRun], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     whole = wholes[name]
-    save = RunDirectory.save_checkpoint
+    save = RunFolder.save_checkpoint
     for number in range(1, len(whole.result["method"]["stages"]) + 1):
         path = tmp_path / str(number)
 
-        def killed(self: RunDirectory, tensors: Any, position: dict[str, Any], at: int = number) -> None:
+        def killed(self: RunFolder, tensors: Any, position: dict[str, Any], at: int = number) -> None:
             save(self, tensors, position)
             if position["stage"] == at and position["epoch"] == position["step"] == 0:
                 raise KeyboardInterrupt
 
-        monkeypatch.setattr(RunDirectory, "save_checkpoint", killed)
+        monkeypatch.setattr(RunFolder, "save_checkpoint", killed)
         with pytest.raises(KeyboardInterrupt):
             fit("digits", **SETTINGS, method=name, run_dir=path)
-        monkeypatch.setattr(RunDirectory, "save_checkpoint", save)
+        monkeypatch.setattr(RunFolder, "save_checkpoint", save)
         assert_same(resume(path).path, whole.path)
 
 

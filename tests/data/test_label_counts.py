@@ -10,7 +10,7 @@ import pytest
 
 from procrustean.data import load_source
 from procrustean.data.label_counts import label_counts
-from procrustean.records import RunConfig
+from procrustean.records import RunSpec
 from procrustean.runs.cost import predicted_cost, trained_images
 from procrustean.runs.preparing import prepare
 from procrustean.runs.training_sizes import training_images
@@ -39,7 +39,7 @@ def test_what_cannot_be_told_without_loading_is_unknown(tmp_path: Path) -> None:
     damaged.write_bytes(b"no arrays")
     for source in (str(damaged), str(tmp_path / "nowhere.npz"), "cifar10"):
         assert label_counts(source) is None
-    config = RunConfig(str(damaged), method="erm", recipe="images", epochs=3)
+    config = RunSpec(str(damaged), method="erm", recipe="images", epochs=3)
     assert trained_images(config) is None
     assert predicted_cost(config) > 0
 
@@ -57,5 +57,5 @@ def test_what_cannot_be_told_without_loading_is_unknown(tmp_path: Path) -> None:
 )
 def test_as_many_as_a_run_trains_on(settings: dict[str, Any], tmp_path: Path) -> None:
     path = saved(tmp_path / "own.npz", (40, 20, 10))
-    config = replace(RunConfig(str(path), method="erm", recipe="images", device="cpu", net="small"), **settings)
+    config = replace(RunSpec(str(path), method="erm", recipe="images", device="cpu", net="small"), **settings)
     assert training_images(config) == len(prepare(config).data.train)

@@ -13,7 +13,7 @@ from procrustean.data.published_recipes import decoupling_recipes, published
 from procrustean.data.recipes import PAPER
 from procrustean.engine.stage_order import stage_epochs
 from procrustean.methods import METHODS, Method, deconfound, make_method, mfw, mislas, seql
-from procrustean.records import RunConfig
+from procrustean.records import RunSpec
 from procrustean.runs.preparing import recipe_of
 
 LARGE = ("tiny-imagenet", "tiered-imagenet", "imagenet-lt", "inaturalist18")
@@ -72,13 +72,13 @@ class TestDecoupling:
     )
     def test_epochs(self, method: str, source: str, own: list[int] | None, paper: list[int]) -> None:
         found = made(method, source)
-        assert stage_epochs(found, recipe_of(RunConfig(source, method=method)).epochs) == paper
+        assert stage_epochs(found, recipe_of(RunSpec(source, method=method)).epochs) == paper
         assert (found.own is None) == (own is None)
         if found.own is not None:
             assert stage_epochs(found, recipe_for(source).changed(found.own).epochs) == own
 
     def test_the_classifier_comes_on_top_of_a_longer_recipe_too(self) -> None:
-        recipe = recipe_of(RunConfig("inaturalist18", method="crt", recipe="inaturalist18-180"))
+        recipe = recipe_of(RunSpec("inaturalist18", method="crt", recipe="inaturalist18-180"))
         assert stage_epochs(made("crt", "inaturalist18"), recipe.epochs) == [180, 60]
 
     def test_numbers(self) -> None:
@@ -110,14 +110,14 @@ def test_others_on_large_data_sets() -> None:
     ldam = recipe_for("tiny-imagenet").changed(made("ldam", "tiny-imagenet").own or {})
     assert lr_table(ldam, ldam.epochs) == pytest.approx([0.1] * 90 + [0.01] * 30)
     for source in PAPER:
-        assert recipe_of(RunConfig(source, method="m2m")).epochs == 2 * recipe_for(source).epochs
+        assert recipe_of(RunSpec(source, method="m2m")).epochs == 2 * recipe_for(source).epochs
 
 
 @pytest.mark.parametrize("method", METHODS)
 def test_options_are_tuned_by_the_recipe_that_is_reported(method: str) -> None:
     for recipe in ("auto", "paper"):
         tuned, reported = (
-            recipe_of(RunConfig(source, method=method, recipe=recipe))
+            recipe_of(RunSpec(source, method=method, recipe=recipe))
             for source in ("tiered-imagenet-tuning", "tiered-imagenet")
         )
         assert tuned == reported
@@ -126,7 +126,7 @@ def test_options_are_tuned_by_the_recipe_that_is_reported(method: str) -> None:
 def test_own_recipes_are_refused_on_the_tuning_classes_as_on_the_others() -> None:
     for source in ("tiered-imagenet-tuning", "tiered-imagenet"):
         with pytest.raises(ConfigError, match=f"crt was not published on {source}"):
-            recipe_of(RunConfig(source, method="crt", recipe="own"))
+            recipe_of(RunSpec(source, method="crt", recipe="own"))
 
 
 def test_constants_of_methods_belong_to_data_sets_that_there_are() -> None:

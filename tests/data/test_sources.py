@@ -11,7 +11,7 @@ from PIL import Image
 from procrustean.base import ConfigError, DataError
 from procrustean.data import describe_sources, load_source
 from procrustean.data.sources import VALIDATED, has_validation
-from procrustean.records import RunConfig
+from procrustean.records import RunSpec
 
 
 def test_unknown_names_get_a_hint(tmp_path, monkeypatch):
@@ -57,9 +57,9 @@ def test_a_path_is_as_good_as_its_text(tmp_path):
     images, labels = np.arange(0, 160, 10, np.uint8).reshape(4, 2, 2), np.array([0, 0, 1, 1])
     np.savez(tmp_path / "toy.npz", train_images=images, train_labels=labels)
     assert load_source(tmp_path / "toy.npz").name == "toy"
-    text, path = RunConfig(str(tmp_path / "toy.npz")), RunConfig(tmp_path / "toy.npz")
+    text, path = RunSpec(str(tmp_path / "toy.npz")), RunSpec(tmp_path / "toy.npz")
     assert (path, path.hash) == (text, text.hash)
-    assert RunConfig.from_json({"source": tmp_path / "toy.npz"}) == text
+    assert RunSpec.from_json({"source": tmp_path / "toy.npz"}) == text
 
 
 def test_whether_there_is_a_validation_split_is_told_without_reading_an_image(tmp_path):

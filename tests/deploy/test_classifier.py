@@ -22,7 +22,7 @@ from procrustean import Classifier, export
 from procrustean.base import ConfigError, DataError, RunError
 from procrustean.deploy.estimator import classifier as module
 from procrustean.deploy.estimator.estimator_images import scale_of
-from procrustean.records.run_directory import RunDirectory
+from procrustean.records.run_folder import RunFolder
 
 
 @pytest.fixture(scope="module")
@@ -174,15 +174,15 @@ class Killed(BaseException):
 def test_a_run_that_was_killed_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     images, labels = stripes()
     whole = quick(epochs=4).fit(images, labels).predict_proba(images)
-    append, epochs = RunDirectory.append, []
+    append, epochs = RunFolder.append, []
 
-    def killed(directory: RunDirectory, record: Any) -> None:
+    def killed(directory: RunFolder, record: Any) -> None:
         epochs.append(record)
         if len(epochs) == 3:
             raise Killed
         append(directory, record)
 
-    monkeypatch.setattr(RunDirectory, "append", killed)
+    monkeypatch.setattr(RunFolder, "append", killed)
     classifier = quick(epochs=4, run_dir=tmp_path / "run")
     with pytest.raises(Killed):
         classifier.fit(images, labels)

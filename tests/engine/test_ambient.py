@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 import torch
 
-from procrustean import RunConfig, adjust, evaluate, export, fit, load_model
+from procrustean import RunSpec, adjust, evaluate, export, fit, load_model
 from procrustean.data import Splits
 from procrustean.engine.engines import timed_algorithms
 from procrustean.report import diagnose_run
@@ -72,7 +72,7 @@ def test_training_computes_the_same(
     with ambient:
         run = fit(splits, **{**tiny, "method": "mfw"}, run_dir=tmp_path / "run")
         (one_of_many,) = fit_many(
-            [RunConfig.from_json({"source": splits.name, **tiny, "method": "mfw", "run_dir": tmp_path / "many"})],
+            [RunSpec.from_json({"source": splits.name, **tiny, "method": "mfw", "run_dir": tmp_path / "many"})],
             splits=splits,
         )
     weights = "model.safetensors"

@@ -12,7 +12,7 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor
 
-from procrustean import RunConfig
+from procrustean import RunSpec
 from procrustean.base import ConfigError, RunError
 from procrustean.data import Splits
 from procrustean.engine.stage_training import StageRun
@@ -149,17 +149,17 @@ def test_methods_whose_average_means_nothing(splits: Splits, tiny: dict[str, Any
 
 
 def test_runs_without_keep_their_names() -> None:
-    plain = RunConfig("digits", seed=3)
-    assert plain.hash == RunConfig.from_json({"source": "digits", "seed": 3}).hash == "e309f6ccc275"
-    assert plain.hash == RunConfig("digits", seed=3, average="none").hash
-    assert plain.hash != RunConfig("digits", seed=3, average="ema").hash
+    plain = RunSpec("digits", seed=3)
+    assert plain.hash == RunSpec.from_json({"source": "digits", "seed": 3}).hash == "e309f6ccc275"
+    assert plain.hash == RunSpec("digits", seed=3, average="none").hash
+    assert plain.hash != RunSpec("digits", seed=3, average="ema").hash
 
 
 def test_where_the_mean_begins_tells_runs_apart_where_it_matters() -> None:
     def name(**settings: Any) -> str:
-        return RunConfig("digits", **settings).hash
+        return RunSpec("digits", **settings).hash
 
-    before = RunConfig.from_record({"source": "digits", "drw": True, "average": "both"}, origin="a record").hash
+    before = RunSpec.from_record({"source": "digits", "drw": True, "average": "both"}, origin="a record").hash
     assert before == name(drw=True, average="both", swa_from="last_quarter") == "3bd5465e1bb2"
     assert before != name(drw=True, average="both")
     assert name(options={"drw": True}, average="swa") != name(

@@ -12,7 +12,7 @@ import pytest
 
 from procrustean.base import ProcrusteanError, RunError
 from procrustean.records.differences import difference, image_counts_difference
-from procrustean.records.run_directory import RunDirectory
+from procrustean.records.run_folder import RunFolder
 from procrustean.runs import fit
 from procrustean.runs.train_api import Stopped, resume
 
@@ -83,14 +83,14 @@ def test_settings_of_where_and_how_may_change(stopped: Path) -> None:
 def test_one_bit_of_the_configuration(stopped: Path) -> None:
     """Whatever a flipped bit makes of the settings, the run does not go on with others unnoticed."""
     path = stopped / "config.json"
-    content, (_, config, _) = path.read_bytes(), RunDirectory.open(stopped)
+    content, (_, config, _) = path.read_bytes(), RunFolder.open(stopped)
     refused = 0
     for place in range(0, content.index(b'"identity"'), 11):
         flipped = bytearray(content)
         flipped[place] ^= 1
         path.write_bytes(flipped)
         try:
-            _, found, _ = RunDirectory.open(stopped)
+            _, found, _ = RunFolder.open(stopped)
         except ProcrusteanError:
             refused += 1
         else:

@@ -19,7 +19,7 @@ from procrustean.base import RunError
 from procrustean.base.errors import CannotWrite
 from procrustean.base.whole_files import write_atomically
 from procrustean.data import Splits
-from procrustean.records import checkpoint
+from procrustean.records import checkpoints as checkpoint
 from procrustean.runs import fit
 from procrustean.runs import train_api as api
 from procrustean.runs.train_api import Stopped, resume

@@ -24,8 +24,8 @@ from procrustean.base import Claim, RunError, RunInUse
 from procrustean.base import lease as claims
 from procrustean.base.lease import MARKER
 from procrustean.data import Splits
-from procrustean.records import RunConfig
-from procrustean.records.run_directory import RunDirectory
+from procrustean.records import RunSpec
+from procrustean.records.run_folder import RunFolder
 from procrustean.runs import fit, fit_many
 from procrustean.runs.train_api import Stopped, resume
 
@@ -54,7 +54,7 @@ def test_a_run_in_progress_is_not_touched(
 
 
 def test_a_run_in_use_does_not_keep_the_others_of_a_grid(npz: Path, tiny: dict[str, Any], tmp_path: Path) -> None:
-    configs = [RunConfig(source=str(npz), **tiny, seed=seed, run_dir=tmp_path / str(seed)) for seed in range(3)]
+    configs = [RunSpec(source=str(npz), **tiny, seed=seed, run_dir=tmp_path / str(seed)) for seed in range(3)]
     (tmp_path / "1").mkdir()
     claim = Claim(tmp_path / "1")
     outcomes = fit_many(configs)
@@ -190,7 +190,7 @@ def test_a_finished_run_is_claimed_by_nobody(splits: Splits, tiny: dict[str, Any
 def test_a_forgotten_claim_leaves_no_handle_open(tmp_path: Path) -> None:
     before = len([*Path("/proc/self/fd").iterdir()])
     for _ in range(5):
-        directory = RunDirectory(tmp_path)
+        directory = RunFolder(tmp_path)
         directory.claim()
         del directory
     gc.collect()

@@ -17,7 +17,7 @@ from procrustean.base import ConfigError, ProcrusteanError, RunError
 from procrustean.base.console import PlainReporter, SilentReporter
 from procrustean.base.errors import ImagesChanged
 from procrustean.engine.side_by_side import Member, memory_allows, run_fleet
-from procrustean.records import RunConfig
+from procrustean.records import RunSpec
 from procrustean.runs import fit, fit_many
 from procrustean.runs import image_loading as loading
 from procrustean.runs import many_runs as many
@@ -52,24 +52,24 @@ class Recorder(SilentReporter):
 
 
 @pytest.fixture
-def config(npz: Path, tiny: dict[str, Any], tmp_path: Path) -> Callable[..., RunConfig]:
+def config(npz: Path, tiny: dict[str, Any], tmp_path: Path) -> Callable[..., RunSpec]:
     """`config(name, **settings)`: a tiny run kept in a folder of that name."""
 
-    def make(name: str, **settings: Any) -> RunConfig:
+    def make(name: str, **settings: Any) -> RunSpec:
         place = {"source": str(npz), "run_dir": tmp_path / name}
         # Nothing is left open: torch would import its compiler in every process to reckon the work of the network.
-        return RunConfig.from_json({**tiny, "lr": 0.05, "evaluate_every": 1, **place, **settings})
+        return RunSpec.from_json({**tiny, "lr": 0.05, "evaluate_every": 1, **place, **settings})
 
     return make
 
 
 @pytest.fixture
-def fleet(config: Callable[..., RunConfig]) -> list[RunConfig]:
+def fleet(config: Callable[..., RunSpec]) -> list[RunSpec]:
     return [config(f"fleet/{kind['method']}", **kind) for kind in METHODS]
 
 
 @pytest.fixture
-def alone(config: Callable[..., RunConfig], tmp_path: Path) -> Callable[[str], Path]:
+def alone(config: Callable[..., RunSpec], tmp_path: Path) -> Callable[[str], Path]:
     """The same run by itself, by the name of its method."""
 
     def run(method: str) -> Path:
@@ -84,7 +84,7 @@ def alone(config: Callable[..., RunConfig], tmp_path: Path) -> Callable[[str], P
 
 @pytest.mark.parametrize("width", [1, 3])
 def test_runs_side_by_side_equal_runs_alone(
-    width: int, fleet: list[RunConfig], alone: Callable[[str], Path], same_run: Same
+    width: int, fleet: list[RunSpec], alone: Callable[[str], Path], same_run: Same
 ) -> None:
     outcomes = fit_many(fleet, width=width)
     assert [outcome.path for outcome in outcomes] == [config.run_dir for config in fleet]
@@ -109,8 +109,8 @@ def test_a_failing_run_does_not_touch_the_others(
     wrong: dict[str, Any],
     error: type[Exception],
     message: str,
-    config: Callable[..., RunConfig],
-    fleet: list[RunConfig],
+    config: Callable[..., RunSpec],
+    fleet: list[RunSpec],
     alone: Callable[[str], Path],
     same_run: Same,
 ) -> None:
@@ -124,7 +124,7 @@ def test_a_failing_run_does_not_touch_the_others(
 
 
 def test_a_defect_of_one_run_does_not_touch_the_others(
-    config: Callable[..., RunConfig], register: Callable[..., None], fleet: list[RunConfig]
+    config: Callable[..., RunSpec], register: Callable[..., None], fleet: list[RunSpec]
 ) -> None:
     """Not only errors with a message of ours: a method with a mistake in it is kept apart too."""
 
@@ -142,7 +142,7 @@ def test_a_defect_of_one_run_does_not_touch_the_others(
 
 @pytest.mark.parametrize("train", [fit_many, partial(fit_in_processes, processes=1)])
 def test_a_damaged_result_does_not_touch_the_others(
-    train: Callable[[list[RunConfig]], list[Outcome]], fleet: list[RunConfig]
+    train: Callable[[list[RunSpec]], list[Outcome]], fleet: list[RunSpec]
 ) -> None:
     paths = [outcome.path for outcome in fit_many(fleet)]
     (paths[1] / "result.json").write_text('{"cut":')
@@ -156,7 +156,7 @@ def test_a_damaged_result_does_not_touch_the_others(
 @pytest.mark.parametrize("width", [1, 3])
 def test_an_interrupted_fleet_goes_on_and_repeats_nothing(
     width: int,
-    fleet: list[RunConfig],
+    fleet: list[RunSpec],
     alone: Callable[[str], Path],
     same_run: Same,
     stop_after: StopAfter,
@@ -183,11 +183,11 @@ def test_an_interrupted_fleet_goes_on_and_repeats_nothing(
 
 
 def test_a_run_that_another_process_finishes_meanwhile_is_no_failure(
-    fleet: list[RunConfig], monkeypatch: pytest.MonkeyPatch
+    fleet: list[RunSpec], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     prepare = many.prepare
 
-    def overtaken(config: RunConfig, **settings: Any) -> Any:
+    def overtaken(config: RunSpec, **settings: Any) -> Any:
         ready = prepare(config, **settings)
         if not (config.run_dir / "config.json").exists():
             fit(config)
@@ -201,7 +201,7 @@ def test_a_run_that_another_process_finishes_meanwhile_is_no_failure(
     assert not recorder.begun
 
 
-def test_a_stopped_fleet_begins_no_further_run(fleet: list[RunConfig], stop_after: StopAfter) -> None:
+def test_a_stopped_fleet_begins_no_further_run(fleet: list[RunSpec], stop_after: StopAfter) -> None:
     stop_after(2, many)
     with pytest.raises(Stopped):
         fit_many(fleet, width=1)
@@ -209,7 +209,7 @@ def test_a_stopped_fleet_begins_no_further_run(fleet: list[RunConfig], stop_afte
 
 
 def test_a_folder_of_another_run_is_not_overwritten(
-    config: Callable[..., RunConfig], files_of: Callable[[Path], dict[str, bytes]]
+    config: Callable[..., RunSpec], files_of: Callable[[Path], dict[str, bytes]]
 ) -> None:
     path = fit(config("run")).path
     before = files_of(path)
@@ -221,7 +221,7 @@ def test_a_folder_of_another_run_is_not_overwritten(
 
 
 def test_changed_data_are_refused(
-    config: Callable[..., RunConfig], npz: Path, stop_after: StopAfter, monkeypatch: pytest.MonkeyPatch
+    config: Callable[..., RunSpec], npz: Path, stop_after: StopAfter, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     import numpy as np
 
@@ -238,7 +238,7 @@ def test_changed_data_are_refused(
 
 def test_a_whole_number_as_ratio_is_the_same_run_when_continued(npz: Path, tmp_path: Path) -> None:
     settings: dict[str, Any] = {"imbalance": "step", "rho": 2, "net": "small", "epochs": 1, "device": "cpu"}
-    runs = [RunConfig(str(npz), **settings, method="erm", run_dir=tmp_path / "run")]
+    runs = [RunSpec(str(npz), **settings, method="erm", run_dir=tmp_path / "run")]
     assert fit_many(runs)[0].error is None
     assert fit_many(runs)[0].error is None
 
@@ -246,7 +246,7 @@ def test_a_whole_number_as_ratio_is_the_same_run_when_continued(npz: Path, tmp_p
 # What is refused before anything is trained
 
 
-def test_two_runs_in_one_folder_are_refused(config: Callable[..., RunConfig], tmp_path: Path) -> None:
+def test_two_runs_in_one_folder_are_refused(config: Callable[..., RunSpec], tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"two runs would be kept in .*same"):
         fit_many([config("same"), config("other"), config("same", seed=1)])
     assert not (tmp_path / "other").exists()
@@ -255,11 +255,11 @@ def test_two_runs_in_one_folder_are_refused(config: Callable[..., RunConfig], tm
 def test_equal_runs_without_a_folder_are_refused(npz: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.chdir(tmp_path)
     with pytest.raises(ConfigError, match="two runs would be kept in runs/stripes-natural-mfw-seed0"):
-        fit_many([RunConfig(str(npz)), RunConfig(str(npz))])
+        fit_many([RunSpec(str(npz)), RunSpec(str(npz))])
 
 
 def test_one_folder_by_two_names_is_refused(
-    config: Callable[..., RunConfig], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    config: Callable[..., RunSpec], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.chdir(tmp_path)
     with pytest.raises(ConfigError, match="two runs would be kept in"):
@@ -268,7 +268,7 @@ def test_one_folder_by_two_names_is_refused(
 
 @pytest.mark.parametrize("width", [-1, 0])
 def test_a_fleet_is_at_least_one_run_wide(
-    width: int, config: Callable[..., RunConfig], monkeypatch: pytest.MonkeyPatch
+    width: int, config: Callable[..., RunSpec], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(many, "run_fleet", lambda *arguments, **more: None)
     with pytest.raises(ConfigError, match="width"):
@@ -282,7 +282,7 @@ def test_no_runs_are_no_error() -> None:
 # What the caller decides
 
 
-def test_the_order_may_be_given(config: Callable[..., RunConfig]) -> None:
+def test_the_order_may_be_given(config: Callable[..., RunSpec]) -> None:
     recorder = Recorder()
     runs = [config("a", method="erm", epochs=1), config("b", method="focal", epochs=3), config("c", method="ldam")]
     fit_many(runs, reporter=recorder, costs=[3.0, 2.0, 1.0])
@@ -290,7 +290,7 @@ def test_the_order_may_be_given(config: Callable[..., RunConfig]) -> None:
 
 
 def test_when_the_time_is_up_runs_save_themselves_and_go_on_later(
-    fleet: list[RunConfig], alone: Callable[[str], Path], same_run: Same
+    fleet: list[RunSpec], alone: Callable[[str], Path], same_run: Same
 ) -> None:
     asked = 0
 
@@ -311,10 +311,10 @@ def test_when_the_time_is_up_runs_save_themselves_and_go_on_later(
     assert any(epochs > 0 for _, epochs in recorder.begun)
 
 
-def test_each_result_is_announced_as_soon_as_it_is_there(fleet: list[RunConfig]) -> None:
+def test_each_result_is_announced_as_soon_as_it_is_there(fleet: list[RunSpec]) -> None:
     seen: list[tuple[str, int]] = []
 
-    def finished(config: RunConfig, path: Path) -> None:
+    def finished(config: RunSpec, path: Path) -> None:
         assert (path / "result.json").exists()
         seen.append((config.method, sum((c.run_dir / "result.json").exists() for c in fleet if c.run_dir)))
 
@@ -323,14 +323,14 @@ def test_each_result_is_announced_as_soon_as_it_is_there(fleet: list[RunConfig])
     assert [number for _, number in seen] == [1, 2, 3, 4]
 
 
-def test_each_run_may_have_a_reporter_of_its_own(fleet: list[RunConfig]) -> None:
+def test_each_run_may_have_a_reporter_of_its_own(fleet: list[RunSpec]) -> None:
     recorders = {config.method: Recorder() for config in fleet}
     fit_many(fleet, reporter_of=lambda config: recorders[config.method])
     assert [len(recorder.begun) for recorder in recorders.values()] == [1] * 4
 
 
 def test_runs_of_one_name_are_told_apart_and_do_not_disturb_each_other(
-    config: Callable[..., RunConfig], capsys: pytest.CaptureFixture[str]
+    config: Callable[..., RunSpec], capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Two runs of one method whose options differ; the shorter one ends first."""
     runs = [config(f"mfw{a}", method="mfw", options={"alpha": a}, epochs=n) for a, n in ((0.5, 1), (2.0, 3))]
@@ -363,7 +363,7 @@ def test_the_most_expensive_run_starts_first() -> None:
     assert all(member.done and member.error is None for member in members)
 
 
-def test_longer_runs_of_a_fleet_start_first(config: Callable[..., RunConfig]) -> None:
+def test_longer_runs_of_a_fleet_start_first(config: Callable[..., RunSpec]) -> None:
     recorder = Recorder()
     fit_many(
         [config("a", method="erm", epochs=1), config("b", method="focal", epochs=3), config("c", method="ldam")],
@@ -376,7 +376,7 @@ def test_epochs_of_the_recipe_count_as_well(npz: Path, monkeypatch: pytest.Monke
     costs: list[float] = []
     monkeypatch.setattr(many, "run_fleet", lambda members, **more: costs.extend(m.cost for m in members))
     # 100 epochs by the recipe for images of a user.
-    fit_many([RunConfig(str(npz)), RunConfig(str(npz), epochs=5)])
+    fit_many([RunSpec(str(npz)), RunSpec(str(npz), epochs=5)])
     assert costs[0] > costs[1]
 
 
@@ -396,7 +396,7 @@ def test_what_methods_change_in_the_recipe_counts_as_well(monkeypatch: pytest.Mo
         {"method": "erm", "epochs": 250},
         {"method": "ldam", "options": {"scale": 0.0}},  # cannot be, as is seen when its turn comes
     ]
-    runs = [RunConfig(**settings, **change) for change in changes]
+    runs = [RunSpec(**settings, **change) for change in changes]
     fit_many(runs)
     assert begun == [runs[number].slug for number in (2, 1, 4, 3, 0, 5)]
 
@@ -404,7 +404,7 @@ def test_what_methods_change_in_the_recipe_counts_as_well(monkeypatch: pytest.Mo
 def test_a_method_that_is_still_to_be_chosen_has_a_cost() -> None:
     settings: dict[str, Any] = {"source": "cifar10", "imbalance": "step", "rho": 100, "epochs": 10}
     methods = ("erm", "advised", "auto", "mfw")
-    erm, *others = (many.starting_cost(RunConfig(**settings, method=method), "cuda") for method in methods)
+    erm, *others = (many.starting_cost(RunSpec(**settings, method=method), "cuda") for method in methods)
     assert others == [erm] * 3
 
 
@@ -538,7 +538,7 @@ def test_a_cpu_has_no_memory_of_its_own_to_ask_for() -> None:
 
 @pytest.mark.gpu
 @pytest.mark.usefixtures("deterministic")
-def test_runs_side_by_side_on_a_gpu_equal_runs_alone(config: Callable[..., RunConfig], same_run: Same) -> None:
+def test_runs_side_by_side_on_a_gpu_equal_runs_alone(config: Callable[..., RunSpec], same_run: Same) -> None:
     kinds = [{**kind, "device": "cuda"} for kind in METHODS]
     outcomes = fit_many([config(f"fleet/{kind['method']}", **kind) for kind in kinds], width=3)
     for kind, outcome in zip(kinds, outcomes, strict=True):
@@ -547,7 +547,7 @@ def test_runs_side_by_side_on_a_gpu_equal_runs_alone(config: Callable[..., RunCo
 
 
 def test_a_source_that_cannot_be_loaded_is_tried_once(
-    config: Callable[..., RunConfig], monkeypatch: pytest.MonkeyPatch
+    config: Callable[..., RunSpec], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tried = []
 
@@ -563,7 +563,7 @@ def test_a_source_that_cannot_be_loaded_is_tried_once(
 
 @pytest.mark.parametrize("classes", [(), ("class1", "class0")])
 def test_a_finished_run_of_other_images_is_told(
-    classes: tuple[str, ...], npz: Path, config: Callable[..., RunConfig]
+    classes: tuple[str, ...], npz: Path, config: Callable[..., RunSpec]
 ) -> None:
     runs = [config("one", epochs=1, classes=classes), config("two", epochs=1, classes=classes, seed=1)]
     fit_many(runs)

@@ -14,7 +14,7 @@ import pytest
 
 from procrustean.base import RunError
 from procrustean.data import Splits
-from procrustean.records import checkpoint
+from procrustean.records import checkpoints as checkpoint
 from procrustean.runs import fit
 from procrustean.runs.train_api import resume
 

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from procrustean.data import Splits
-from procrustean.records import RunConfig
+from procrustean.records import RunSpec
 from procrustean.runs import fit_many
 
 pytestmark = pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="counts what Linux shows in /proc")
@@ -34,7 +34,7 @@ def test_neither_memory_nor_handles_nor_threads_grow(splits: Splits, tiny: dict[
     def train(first: int, last: int) -> None:
         methods = ("erm", "mfw", "crt")
         configs = [
-            RunConfig("stripes", **{**tiny, "method": methods[n % 3]}, run_dir=tmp_path / str(n))
+            RunSpec("stripes", **{**tiny, "method": methods[n % 3]}, run_dir=tmp_path / str(n))
             for n in range(first, last)
         ]
         outcomes = fit_many(configs, splits=splits)

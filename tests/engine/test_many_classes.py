@@ -81,11 +81,11 @@ def named(classes: int) -> Splits:
 
 def test_thousands_of_names_do_not_fill_the_screen(tmp_path: Any) -> None:
     from procrustean.data.describe import describe
-    from procrustean.records import RunConfig
+    from procrustean.records import RunSpec
     from procrustean.runs.preparing import prepare
 
     splits = named(3000)
-    prepared = prepare(RunConfig(source="many", method="erm", net="small", device="cpu"), splits=splits)
+    prepared = prepare(RunSpec(source="many", method="erm", net="small", device="cpu"), splits=splits)
     assert "(3,000 in all)" in prepared.data_text()
     assert len(prepared.data_text()) < 400
     text = describe(splits, build(splits, imbalance="natural"))

@@ -207,9 +207,9 @@ class TestForeign:
         assert evaluate(run.path, splits=colours)["accuracy"] == run.metrics["accuracy"]
 
     def test_a_size_it_cannot_take(self, colours: Splits, tmp_path: Path, timm: ModuleType) -> None:
-        from procrustean.records import RunConfig
+        from procrustean.records import RunSpec
 
-        config = RunConfig(source="colours", net="timm:test_convnext", epochs=1)
+        config = RunSpec(source="colours", net="timm:test_convnext", epochs=1)
         with pytest.raises(ConfigError, match="timm:test_convnext cannot take images of 16 x 16 pixels"):
             prepare(config, splits=colours)
 

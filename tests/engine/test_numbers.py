@@ -14,7 +14,7 @@ from procrustean.base import RunError
 from procrustean.data import Splits
 from procrustean.engine.parameters import FlatBuffers, FlatParameters
 from procrustean.engine.sgd import SGD
-from procrustean.records import RunConfig
+from procrustean.records import RunSpec
 from procrustean.runs import fit, fit_many
 
 
@@ -89,7 +89,7 @@ def test_no_checkpoint_ever_holds_a_weight_that_is_no_number(
 
 def test_in_a_grid_the_others_go_on(npz: Path, tiny: dict[str, Any], tmp_path: Path) -> None:
     rates = {"good": 0.05, "bad": 1e38, "also good": 0.1}
-    configs = [RunConfig(source=str(npz), **tiny, lr=lr, run_dir=tmp_path / name) for name, lr in rates.items()]
+    configs = [RunSpec(source=str(npz), **tiny, lr=lr, run_dir=tmp_path / name) for name, lr in rates.items()]
     good, bad, also_good = fit_many(configs, width=3)
     assert good.error is None
     assert also_good.error is None

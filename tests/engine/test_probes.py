@@ -22,9 +22,9 @@ from procrustean.engine.probes import Probe, chosen_per_class
 from procrustean.engine.stored_features import kept_epochs, load_features
 from procrustean.engine.training import run_to_end
 from procrustean.methods import METHODS
-from procrustean.records import RunConfig, curves_of
-from procrustean.records.probe_curves import MEASURED
-from procrustean.records.run_directory import RunDirectory
+from procrustean.records import RunSpec, curves_of
+from procrustean.records.class_curves import MEASURED
+from procrustean.records.run_folder import RunFolder
 from procrustean.report import diagnose_run
 from procrustean.runs import fit, fit_many, load_run
 from procrustean.runs.train_api import Stopped, resume
@@ -102,8 +102,8 @@ def test_a_resumed_run_has_the_same_probes(
 
 def test_a_run_of_a_fleet_has_the_same_probes(npz: Path, tiny: dict[str, Any], tmp_path: Path, same_run: Same) -> None:
     settings = {**tiny, "source": str(npz), "method": "mfw", "probe_every": 1}
-    alone = fit(RunConfig.from_json({**settings, "run_dir": tmp_path / "alone"}))
-    configs = [RunConfig.from_json({**settings, "seed": seed, "run_dir": tmp_path / f"fleet{seed}"}) for seed in (0, 1)]
+    alone = fit(RunSpec.from_json({**settings, "run_dir": tmp_path / "alone"}))
+    configs = [RunSpec.from_json({**settings, "seed": seed, "run_dir": tmp_path / f"fleet{seed}"}) for seed in (0, 1)]
     outcomes = fit_many(configs, width=2)
     assert [outcome.error for outcome in outcomes] == [None, None]
     same_run(outcomes[0].path, alone.path)
@@ -250,7 +250,7 @@ def test_the_default_spacing_is_a_function_of_the_images() -> None:
 
 
 def test_epochs_that_are_due(tmp_path: Path) -> None:
-    probing = Probing(None, every=3, features_at=(2,), directory=RunDirectory(tmp_path))  # type: ignore[arg-type]
+    probing = Probing(None, every=3, features_at=(2,), directory=RunFolder(tmp_path))  # type: ignore[arg-type]
     assert [epoch + 1 for epoch in range(8) if probing.due(epoch, last=epoch == 7)] == [2, 3, 6, 8]
 
 
@@ -281,11 +281,11 @@ def test_features_of_epochs_beyond_the_run_are_refused(splits: Splits, tiny: dic
 
 
 def test_settings_that_are_not_used_leave_the_names_of_runs_alone() -> None:
-    erm = RunConfig("cifar10", imbalance="long_tailed", rho=100, method="erm", evaluate_every=4)
+    erm = RunSpec("cifar10", imbalance="long_tailed", rho=100, method="erm", evaluate_every=4)
     assert erm.slug == "cifar10-long_tailed100-erm-seed0-7c9e42d36cdc"  # a record in results/
     used = {"probes": True, "probe_every": 3, "features_at": (2,), "keep_weights_every": 1, "classes": ("a", "b")}
-    hashes = {RunConfig("digits", **{name: value}).hash for name, value in used.items()}  # type: ignore[arg-type]
-    assert len(hashes | {RunConfig("digits").hash}) == 6
+    hashes = {RunSpec("digits", **{name: value}).hash for name, value in used.items()}  # type: ignore[arg-type]
+    assert len(hashes | {RunSpec("digits").hash}) == 6
 
 
 @pytest.mark.alone

@@ -19,7 +19,7 @@ import yaml
 import forked
 from procrustean.base import ConfigError
 from procrustean.base.console import SilentReporter
-from procrustean.records import RunConfig
+from procrustean.records import RunSpec
 from procrustean.runs import fit_many
 from procrustean.runs import run_processes as processes
 from procrustean.runs.image_loading import Sources
@@ -39,11 +39,11 @@ class Listening(SilentReporter):
 
 
 @pytest.fixture
-def grid(npz: Path, tiny: dict[str, Any]) -> Callable[[Path], list[RunConfig]]:
-    def configs(folder: Path, runs: int = 4, epochs: int = 3) -> list[RunConfig]:
+def grid(npz: Path, tiny: dict[str, Any]) -> Callable[[Path], list[RunSpec]]:
+    def configs(folder: Path, runs: int = 4, epochs: int = 3) -> list[RunSpec]:
         # Nothing is left open: torch would import its compiler in every process to reckon the work of the network.
         settings = {**tiny, "lr": 0.05, "evaluate_every": 1, "epochs": epochs, "checkpoint_every": 0.0}
-        return [RunConfig(source=str(npz), **settings, seed=seed, run_dir=folder / str(seed)) for seed in range(runs)]
+        return [RunSpec(source=str(npz), **settings, seed=seed, run_dir=folder / str(seed)) for seed in range(runs)]
 
     return configs
 
@@ -67,7 +67,7 @@ class Watching(Listening):
 
 
 @pytest.mark.slow
-def test_the_progress_inside_every_run_is_shown(grid: Callable[..., list[RunConfig]], tmp_path: Path) -> None:
+def test_the_progress_inside_every_run_is_shown(grid: Callable[..., list[RunSpec]], tmp_path: Path) -> None:
     configs = grid(tmp_path / "many", 2, 12)
     configs[1] = replace(configs[1], seed=0, batch_size=8)  # of the same name but for this
     reporter = Watching()
@@ -92,7 +92,7 @@ def test_the_progress_inside_every_run_is_shown(grid: Callable[..., list[RunConf
 
 @pytest.mark.slow
 def test_a_killed_process_is_replaced_and_its_run_goes_on(
-    grid: Callable[..., list[RunConfig]], tmp_path: Path, same_run: Same, monkeypatch: pytest.MonkeyPatch
+    grid: Callable[..., list[RunSpec]], tmp_path: Path, same_run: Same, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fit_many(grid(tmp_path / "one", 2, 20))
     killed: list[str] = []
@@ -116,9 +116,7 @@ def test_a_killed_process_is_replaced_and_its_run_goes_on(
 
 
 @pytest.mark.slow
-def test_processes_end_with_the_program_and_save(
-    grid: Callable[..., list[RunConfig]], npz: Path, tmp_path: Path
-) -> None:
+def test_processes_end_with_the_program_and_save(grid: Callable[..., list[RunSpec]], npz: Path, tmp_path: Path) -> None:
     """The program is killed: nobody is left to tell its processes."""
     base = {name: value for name, value in grid(tmp_path)[0].to_json().items() if name not in ("run_dir", "seed")}
     (tmp_path / "grid.yaml").write_text(yaml.safe_dump({"base": {**base, "epochs": 3000}, "grid": {"seed": [0]}}))
@@ -153,7 +151,7 @@ def ended() -> Iterator[list[int]]:
 
 
 def test_a_process_that_saves_is_not_ended_by_a_second_signal(
-    grid: Callable[..., list[RunConfig]], tmp_path: Path, ended: list[int]
+    grid: Callable[..., list[RunSpec]], tmp_path: Path, ended: list[int]
 ) -> None:
     """Of a scheduler that signals all processes, and of the program that asks its own to stop."""
 
@@ -170,7 +168,7 @@ def test_a_process_that_saves_is_not_ended_by_a_second_signal(
 
 
 def test_a_signal_before_the_run_begins_stops_it(
-    grid: Callable[..., list[RunConfig]], tmp_path: Path, ended: list[int], monkeypatch: pytest.MonkeyPatch
+    grid: Callable[..., list[RunSpec]], tmp_path: Path, ended: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def signalled(*args: Any, **settings: Any) -> list[Outcome]:
         signal.raise_signal(signal.SIGTERM)
@@ -231,7 +229,7 @@ def scripted(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Any]]:
 
 
 def test_a_run_that_ends_every_process_is_given_up_and_the_others_go_on(
-    grid: Callable[..., list[RunConfig]], tmp_path: Path, scripted: list[Any]
+    grid: Callable[..., list[RunSpec]], tmp_path: Path, scripted: list[Any]
 ) -> None:
     done = [{"outcome": "finished", "path": str(tmp_path / str(seed))} for seed in range(4)]
     scripted += [None, None, None, done[1], {"outcome": "failed", "error": "no number"}, done[3]]
@@ -242,14 +240,14 @@ def test_a_run_that_ends_every_process_is_given_up_and_the_others_go_on(
     assert str(outcomes[2].error) == "no number"
 
 
-def test_two_deaths_are_forgiven(grid: Callable[..., list[RunConfig]], tmp_path: Path, scripted: list[Any]) -> None:
+def test_two_deaths_are_forgiven(grid: Callable[..., list[RunSpec]], tmp_path: Path, scripted: list[Any]) -> None:
     done = [{"outcome": "finished", "path": str(tmp_path / str(seed))} for seed in range(4)]
     scripted += [None, None, done[0], None, done[1], done[2], done[3]]
     assert all(outcome.error is None for outcome in fit_in_processes(grid(tmp_path), processes=1))
 
 
 def test_a_process_that_somebody_else_stops_does_not_lose_its_run(
-    grid: Callable[..., list[RunConfig]], tmp_path: Path, scripted: list[Any]
+    grid: Callable[..., list[RunSpec]], tmp_path: Path, scripted: list[Any]
 ) -> None:
     done = [{"outcome": "finished", "path": str(tmp_path / str(seed))} for seed in range(4)]
     saved = {"outcome": "stopped and saved", "stopped": True, "error": ""}
@@ -259,7 +257,7 @@ def test_a_process_that_somebody_else_stops_does_not_lose_its_run(
 
 
 @pytest.mark.parametrize("number", [0, -3])
-def test_at_least_one_process(number: int, grid: Callable[..., list[RunConfig]], tmp_path: Path) -> None:
+def test_at_least_one_process(number: int, grid: Callable[..., list[RunSpec]], tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=f"processes = {number} received"):
         fit_in_processes(grid(tmp_path), processes=number)
     assert not list(tmp_path.glob("[0-9]"))
@@ -278,7 +276,7 @@ def test_a_process_whose_program_was_killed_while_it_started_ends(tmp_path: Path
 def test_the_longest_run_on_a_cpu_starts_first() -> None:
     """Which need not be the longest one on a GPU."""
     runs = [
-        RunConfig("cifar10", "long_tailed", 100, method=method, epochs=200) for method in ("domain_adaptation", "bbn")
+        RunSpec("cifar10", "long_tailed", 100, method=method, epochs=200) for method in ("domain_adaptation", "bbn")
     ]
     first, second = (starting_cost(run, "cuda") for run in runs)
     assert first > second

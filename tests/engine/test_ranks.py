@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 
 from procrustean.base import RunError
-from procrustean.records import RunConfig
+from procrustean.records import RunSpec
 from procrustean.runs import fit, fit_many, tune
 from procrustean.runs.run_processes import fit_in_processes
 from procrustean.runs.train_api import resume
 
-CALLS: dict[str, Callable[[RunConfig], object]] = {
+CALLS: dict[str, Callable[[RunSpec], object]] = {
     "fit": fit,
     "resume": lambda config: resume(config.run_dir or ""),
     "fit_many": lambda config: fit_many([config]),
@@ -35,7 +35,7 @@ def test_every_rank_is_refused_before_anything_is_touched(
     monkeypatch.setenv("RANK", str(rank))
     before = sorted(tmp_path.iterdir())
     with pytest.raises(RunError, match="WORLD_SIZE = 2 received, but a run is trained by one process; start"):
-        CALLS[name](RunConfig(source=str(npz), **tiny, run_dir=tmp_path / "run"))
+        CALLS[name](RunSpec(source=str(npz), **tiny, run_dir=tmp_path / "run"))
     assert sorted(tmp_path.iterdir()) == before
 
 

@@ -20,7 +20,7 @@ from procrustean.base import stop_signals as stopping
 from procrustean.base.console import SilentReporter
 from procrustean.cli import main
 from procrustean.data import Splits
-from procrustean.records.run_directory import RunDirectory
+from procrustean.records.run_folder import RunFolder
 from procrustean.runs import evaluate, fit
 from procrustean.runs.train_api import Stopped, resume
 
@@ -172,16 +172,16 @@ def test_a_kill_around_any_replacement_of_a_file_loses_nothing(
 def test_a_kill_while_an_epoch_is_being_recorded_loses_nothing(
     splits: Splits, tiny: dict[str, Any], whole: Path, tmp_path: Path, same_run: Same, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def cut_short(self: RunDirectory, record: dict[str, Any]) -> None:
+    def cut_short(self: RunFolder, record: dict[str, Any]) -> None:
         if record["epoch"] == 1:
             with open(self.file("epochs.jsonl"), "ab") as file:
                 file.write(b'{"stage": 0, "epo')
             raise Killed
         append(self, record)
 
-    append = RunDirectory.append
+    append = RunFolder.append
     with monkeypatch.context() as patched:
-        patched.setattr(RunDirectory, "append", cut_short)
+        patched.setattr(RunFolder, "append", cut_short)
         with pytest.raises(Killed):
             fit(splits, **tiny, checkpoint_every=0, run_dir=tmp_path / "run")
     resume(tmp_path / "run", splits=splits)

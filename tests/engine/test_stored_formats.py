@@ -18,9 +18,9 @@ from procrustean.data import load_source
 from procrustean.data.official.store import open_store, verify
 from procrustean.deploy import load_model
 from procrustean.engine.stored_features import load_features
-from procrustean.records import RunConfig, load_result
+from procrustean.records import RunSpec, load_result
 from procrustean.records.auto_choice import chosen_run, compared_in
-from procrustean.records.run_directory import RunDirectory
+from procrustean.records.run_folder import RunFolder
 from procrustean.runs import auto_method as auto
 from procrustean.runs import evaluate, load_run, tune
 from procrustean.runs.train_api import resume
@@ -69,13 +69,13 @@ def test_an_unfinished_run_without_its_held_out_weights_is_refused(stored: Path)
 
 
 def test_a_configuration_is_read(stored: Path) -> None:
-    config = RunConfig(**read_config(stored / "run.yaml"))
+    config = RunSpec(**read_config(stored / "run.yaml"))
     assert (config.method, config.drw, config.seed, config.rho) == ("mfw", True, 3, 20.0)
 
 
 def test_the_hash_of_settings_is_what_it_was(stored: Path) -> None:
     """Folders are named by it, and a run is continued only where it is the same."""
-    _, config, _ = RunDirectory.open(stored / "unfinished")
+    _, config, _ = RunFolder.open(stored / "unfinished")
     assert config.hash == "34648c38e4ee"
 
 
@@ -111,7 +111,7 @@ def test_a_comparison_of_methods_stands_for_the_run_it_chose(compared: Path) -> 
         ("ldam", 0.25),
     ]
     assert load_model(compared, device="cpu").classes[0] == "class0"
-    asked = RunConfig(
+    asked = RunSpec(
         "stripes.npz", method="auto", net="small", epochs=2, batch_size=16, hold_out=2, device="cpu", precision="fp32"
     )
     assert auto._agreed(compared, asked).epochs == 2  # the same command goes on with it
@@ -147,8 +147,8 @@ def test_a_tuning_goes_on_without_training_again(stored: Path) -> None:
     assert main(TUNE.split()) == 0
     assert {path: path.read_bytes() for path in stored.rglob("*/*/*.json*")} == before
     written = json.loads((stored / "tuning/tuning.json").read_text())
-    same = RunConfig.from_record(record.pop("config"), origin="before").hash
-    assert RunConfig.from_json(written.pop("config")).hash == same  # it names settings that have come since
+    same = RunSpec.from_record(record.pop("config"), origin="before").hash
+    assert RunSpec.from_json(written.pop("config")).hash == same  # it names settings that have come since
     assert written.pop("text").startswith(record.pop("text").partition(" Tied")[0])  # and says more about it
     # Then, half an image of all was what a recall was at least away from 1, not half an image of its class.
     assert written.pop("standard_error") > record.pop("standard_error")
@@ -168,7 +168,7 @@ NEWER: dict[str, tuple[str, Callable[[Path], Any]]] = {
 
 def tuned(stored: Path) -> None:
     config = json.loads((stored / "tuning/tuning.json").read_text())["config"]
-    tune(RunConfig.from_json(config), {"gamma": (1, 2)}, stored / "tuning")
+    tune(RunSpec.from_json(config), {"gamma": (1, 2)}, stored / "tuning")
 
 
 @pytest.mark.parametrize("number", [2, 99, "1", None, [1]])

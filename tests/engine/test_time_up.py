@@ -7,14 +7,14 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-from procrustean.records import RunConfig
+from procrustean.records import RunSpec
 from procrustean.runs import fit_many
 
 Same = Callable[[Path, Path], None]
 
 
-def configs(npz: Path, folder: Path, tiny: dict[str, Any]) -> list[RunConfig]:
-    return [RunConfig(str(npz), **tiny, seed=seed, run_dir=folder / f"seed{seed}") for seed in range(3)]
+def configs(npz: Path, folder: Path, tiny: dict[str, Any]) -> list[RunSpec]:
+    return [RunSpec(str(npz), **tiny, seed=seed, run_dir=folder / f"seed{seed}") for seed in range(3)]
 
 
 def test_stopped_in_time_and_gone_on(npz: Path, tmp_path: Path, tiny: dict[str, Any], same_run: Same) -> None:

@@ -27,7 +27,7 @@ from procrustean.engine.prepared import (
 )
 from procrustean.engine.stage_order import stage_epochs
 from procrustean.methods import Method, Stage
-from procrustean.records import RunConfig
+from procrustean.records import RunSpec
 from procrustean.runs import evaluate, fit, load_run
 from procrustean.runs.train_api import Stopped, resume
 
@@ -292,7 +292,7 @@ def test_the_record_has_all_its_parts(splits: Splits, run_settings: dict[str, An
     for part, keys in RECORD.items():
         found = record[part] if part else record
         assert keys <= found.keys(), (part, keys - found.keys())
-    assert set(RunConfig.__dataclass_fields__) == record["config"].keys()
+    assert set(RunSpec.__dataclass_fields__) == record["config"].keys()
     for selection in record["selections"].values():
         assert selection["metrics"].keys() >= METRICS
         assert selection["metrics"]["groups"].keys() == {"many", "medium", "few", "major", "minor"}
@@ -697,7 +697,7 @@ def test_a_run_resumes_between_its_stages(
     """Ended right after a stage's last checkpoint, before the next stage began or the result was written."""
     settings = {**run_settings, "method": two_stage, "epochs": 4}
     whole = fit(splits, **settings).path
-    save = training.RunDirectory.save_checkpoint
+    save = training.RunFolder.save_checkpoint
     for stage in (1, 2):
 
         def ended(self: Any, tensors: Any, position: Any, stage: int = stage) -> None:
@@ -707,7 +707,7 @@ def test_a_run_resumes_between_its_stages(
 
         path = tmp_path / f"stage{stage}"
         with monkeypatch.context() as patched:
-            patched.setattr(training.RunDirectory, "save_checkpoint", ended)
+            patched.setattr(training.RunFolder, "save_checkpoint", ended)
             with pytest.raises(KeyboardInterrupt):
                 fit(splits, **{**settings, "run_dir": path})
         same_run(resume(path, splits=splits).path, whole)

@@ -11,7 +11,7 @@ import pytest
 
 from procrustean.base import ConfigError, RunError
 from procrustean.methods.labels import shown_label
-from procrustean.records import RunConfig
+from procrustean.records import RunSpec
 from procrustean.runs.preparing import recipe_of
 
 from .scripts import PROJECT, script
@@ -43,12 +43,12 @@ COSTS = {
     ]
 }
 ERM, LDAM, CDT, VS, SEQL = (
-    RunConfig("cifar10", "long_tailed", 100, method=name, drw=name == "ldam", recipe="own", evaluate_every=4)
+    RunSpec("cifar10", "long_tailed", 100, method=name, drw=name == "ldam", recipe="own", evaluate_every=4)
     for name in ("erm", "ldam", "cdt", "vs", "seql")
 )
 
 
-def record(config: RunConfig, last: float, oracle: float) -> dict[str, Any]:
+def record(config: RunSpec, last: float, oracle: float) -> dict[str, Any]:
     def metrics(accuracy: float) -> dict[str, Any]:
         parts = {"accuracy": accuracy, "balanced_accuracy": accuracy, "groups": {}, "recall": [accuracy] * 2}
         return {"epoch": 3, "metrics": {"headline": "accuracy", **parts}}
@@ -83,7 +83,7 @@ def page(tmp_path: Path) -> Any:
     )  # fmt: skip
 
 
-def keep(page: Any, config: RunConfig, last: float, oracle: float, folder: str = "grid") -> None:
+def keep(page: Any, config: RunSpec, last: float, oracle: float, folder: str = "grid") -> None:
     path = page.every / folder / f"{config.slug}.json"
     path.parent.mkdir(exist_ok=True)
     path.write_text(json.dumps(record(config, last, oracle)))

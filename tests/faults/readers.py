@@ -36,10 +36,10 @@ from procrustean.engine.calibration.scaling import Calibration
 from procrustean.engine.calibration.stored_calibration import held_out_scores
 from procrustean.engine.stored_features import load_features
 from procrustean.nets.pretrained import read_pretrained
-from procrustean.records import RunConfig, checkpoint, group_results, load_result
+from procrustean.records import RunSpec, checkpoint, group_results, load_result
 from procrustean.records.auto_choice import chosen_run, compared_in
 from procrustean.records.ongoing_record import load_ongoing
-from procrustean.records.run_directory import RunDirectory
+from procrustean.records.run_folder import RunFolder
 from procrustean.report.curves import class_curves, overall_curves
 from procrustean.runs import auto_method as auto
 from procrustean.runs import expand
@@ -293,7 +293,7 @@ def _read_run_as_model(path: Path) -> object:
 
 
 def _comparison() -> bytes:
-    settings = RunConfig("digits", "step", 20, method="erm").to_json()
+    settings = RunSpec("digits", "step", 20, method="erm").to_json()
     return json.dumps({"format": 1, "asked": settings, "config": settings, "chosen": "erm", "compared": []}).encode()
 
 
@@ -302,7 +302,7 @@ def _read_comparison(path: Path) -> object:
     return compared_in(path.parent), chosen_run(path.parent), auto._agreed(path.parent, _ASKED)
 
 
-_ASKED = RunConfig("digits", "step", 20, method="erm")
+_ASKED = RunSpec("digits", "step", 20, method="erm")
 
 
 def _features() -> bytes:
@@ -372,7 +372,7 @@ READERS = {
     "CIFAR batch": Reader(_pickle, lambda path: restricted_pickle.load(path.read_bytes(), name="batch"), "batch"),
     "npm package": Reader(_package, _read_package, "package.tgz", packed=True),
     "config.json": Reader(
-        _fixture("unfinished/config.json"), lambda path: RunDirectory.open(path.parent), "config.json", text=True
+        _fixture("unfinished/config.json"), lambda path: RunFolder.open(path.parent), "config.json", text=True
     ),
     "checkpoints.json": Reader(
         _fixture("unfinished/checkpoints.json"),
@@ -382,10 +382,10 @@ READERS = {
     ),
     "checkpoint": Reader(_safetensors, _read_checkpoint, "new"),
     "epochs.jsonl": Reader(
-        _fixture("finished/epochs.jsonl"), lambda path: RunDirectory(path.parent).records(), "epochs.jsonl", text=True
+        _fixture("finished/epochs.jsonl"), lambda path: RunFolder(path.parent).records(), "epochs.jsonl", text=True
     ),
     "result.json": Reader(_fixture("finished/result.json"), load_result, "result.json", text=True),
-    "run.yaml": Reader(_fixture("run.yaml"), lambda path: RunConfig.from_json(read_yaml(path)), "run.yaml", text=True),
+    "run.yaml": Reader(_fixture("run.yaml"), lambda path: RunSpec.from_json(read_yaml(path)), "run.yaml", text=True),
     "grid.yaml": Reader(
         lambda: yaml.safe_dump({"base": {"source": "digits"}, "grid": {"seed": [0, 1]}}).encode(),
         _read_grid,
@@ -393,7 +393,7 @@ READERS = {
         text=True,
     ),
     "weights, safetensors": Reader(
-        _safetensors, lambda path: RunDirectory(path.parent).load_weights(path.name), "model.safetensors"
+        _safetensors, lambda path: RunFolder(path.parent).load_weights(path.name), "model.safetensors"
     ),
     "weights to start from, safetensors": Reader(
         _safetensors, lambda path: read_pretrained(str(path), "resnet20"), "start.safetensors"
@@ -426,7 +426,7 @@ READERS = {
     "auto.json": Reader(_comparison, _read_comparison, "auto.json", text=True),
     "kept features": Reader(_features, lambda path: load_features(path.parent), "features-000001.npz"),
     "held-out scores": Reader(
-        _scores, lambda path: held_out_scores(RunDirectory(path.parent)), "held_out_scores.safetensors"
+        _scores, lambda path: held_out_scores(RunFolder(path.parent)), "held_out_scores.safetensors"
     ),
     "prior, CSV": Reader(
         lambda: b"cat,0.3\ndog,0.7\n", lambda path: read_prior(str(path), ["cat", "dog"], [2, 1]), "prior.csv"

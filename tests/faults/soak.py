@@ -13,7 +13,7 @@ from typing import Any
 from unittest import mock
 
 from comparing import differences
-from procrustean.records import RunConfig
+from procrustean.records import RunSpec
 from procrustean.runs import run_processes as processes
 from procrustean.runs.run_processes import fit_in_processes
 from tally import Tally
@@ -22,10 +22,10 @@ METHODS = ("erm", "mfw", "ldam", "crt", "mixup", "balanced_softmax", "tau_norm",
 PROCESSES = 2
 
 
-def grid(source: Path, folder: Path, runs: int) -> list[RunConfig]:
+def grid(source: Path, folder: Path, runs: int) -> list[RunSpec]:
     settings: dict[str, Any] = {"net": "small", "epochs": 6, "batch_size": 16, "device": "cpu", "precision": "fp32"}
     return [
-        RunConfig(
+        RunSpec(
             str(source),
             **settings,
             method=METHODS[number % len(METHODS)],

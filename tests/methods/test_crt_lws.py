@@ -18,7 +18,7 @@ from procrustean.engine.training import reshape_for, stage_epochs
 from procrustean.methods import make_method
 from procrustean.nets import build_net
 from procrustean.nets.heads import ScaledHead
-from procrustean.records import RunConfig
+from procrustean.records import RunSpec
 from procrustean.runs import fit
 from procrustean.runs.preparing import recipe_of
 
@@ -47,12 +47,12 @@ def test_the_own_recipe_has_30_epochs_in_steps(name: str) -> None:
 @pytest.mark.parametrize("name", ["crt", "lws"])
 def test_the_papers_recipe_stays_a_cosine(name: str) -> None:
     method = make_method(name, PROBLEM)
-    recipe = recipe_of(RunConfig("cifar10", method=name))
+    recipe = recipe_of(RunSpec("cifar10", method=name))
     assert stage_epochs(method, recipe.epochs) == [200, 30]
     rates = lr_table(recipe.changed(method.stages[1].recipe), 30)
     assert rates[5] == 0.1
     assert all(later < earlier for earlier, later in pairwise(rates[5:]))
-    assert recipe_of(RunConfig("digits", method=name)).epochs == recipe_for("digits").epochs
+    assert recipe_of(RunSpec("digits", method=name)).epochs == recipe_for("digits").epochs
 
 
 @pytest.mark.parametrize("name", ["crt", "lws"])

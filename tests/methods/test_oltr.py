@@ -22,7 +22,7 @@ from procrustean.methods.oltr import Remember
 from procrustean.nets import Classifier, build_net
 from procrustean.nets.attended import ModulatedAttention, averaging
 from procrustean.nets.memory import MemoryHead, squared_distances
-from procrustean.records import RunConfig
+from procrustean.records import RunSpec
 from procrustean.runs.preparing import recipe_of
 
 PROBLEM = Problem((50, 20, 5), "long_tailed", "cifar10")
@@ -236,7 +236,7 @@ def test_on_cifar_the_memory_comes_on_top_of_a_whole_training() -> None:
     second = own.changed(method.stages[1].recipe)
     assert second.weight_decay == 5e-4
     assert lr_table(second, 60) == pytest.approx([0.1] * 20 + [0.01] * 20 + [0.001] * 20)
-    assert recipe_of(RunConfig("cifar10", method="oltr")).epochs == 260
+    assert recipe_of(RunSpec("cifar10", method="oltr")).epochs == 260
 
 
 def test_class_weights_are_refused() -> None:

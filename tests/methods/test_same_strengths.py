@@ -5,7 +5,7 @@ import pytest
 from procrustean.balance.mfw import DEFAULT_BETA
 from procrustean.methods.equal_settings import SAME_POINT, SAME_RUN, furthest_apart
 from procrustean.paper.table_files import paper_definitions
-from procrustean.records import RunConfig
+from procrustean.records import RunSpec
 from procrustean.runs.training_sizes import training_counts
 
 
@@ -21,7 +21,7 @@ def test_the_distance_is_that_of_the_class_that_differs_most() -> None:
 @pytest.mark.parametrize("held_out", [0, 500])
 def test_one_row_of_the_table_of_beta_stands_for_all_of_cifar10(kind: str, held_out: int) -> None:
     """What the note of the table says, and why it has no other rows there."""
-    config = RunConfig("cifar10", kind, 100, hold_out=held_out, hold_out_from="source")  # type: ignore[arg-type]
+    config = RunSpec("cifar10", kind, 100, hold_out=held_out, hold_out_from="source")  # type: ignore[arg-type]
     counts = training_counts(config)
     assert counts is not None
     default = DEFAULT_BETA[kind]  # type: ignore[index]

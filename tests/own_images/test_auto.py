@@ -15,7 +15,7 @@ from PIL import Image
 from procrustean import export, fit, load_model
 from procrustean.base import Claim, ConfigError, RunError, RunInUse
 from procrustean.base.errors import Diverged
-from procrustean.records import RunConfig
+from procrustean.records import RunSpec
 from procrustean.runs import auto_method as auto
 from procrustean.runs import evaluate
 from procrustean.runs import full_length as full_length_of
@@ -147,7 +147,7 @@ def test_trainings_that_are_shortened_for_the_time_say_so(colours: Path, call: C
     said = re.search(r"(\d+) epochs instead of (\d+), to fit into 0.05 minutes", " ".join(answer.err.split()))
     assert said is not None
     assert int(said[1]) == record["config"]["epochs"] < int(said[2])
-    plan = planned(RunConfig(str(colours), method="erm", net="resnet20", device="cpu"))
+    plan = planned(RunSpec(str(colours), method="erm", net="resnet20", device="cpu"))
     assert plan.config.epochs == int(said[2])
 
 
@@ -189,7 +189,7 @@ def test_the_full_length_is_what_its_command_trains(
             small.resize((140, 140)).save(photo)
     unlimited, limited = (cost.Machine("cuda", 2, seconds) for seconds in (900.0, budget))
     monkeypatch.setattr(full_length_of, "this_machine", lambda *settings, **more: unlimited)
-    asked = RunConfig(str(tmp_path / "photos"), method="auto")
+    asked = RunSpec(str(tmp_path / "photos"), method="auto")
     plan = planned(asked, machine=limited)
     full = full_length_of.full_length(asked, plan)
     command = replace(asked, method="erm", hold_out=plan.config.hold_out)

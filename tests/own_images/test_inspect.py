@@ -20,7 +20,7 @@ from procrustean.base.console import PlainReporter
 from procrustean.data import ImageSet, Splits, duplicates
 from procrustean.data.survey import _of_arrays, survey
 from procrustean.engine import slow_steps
-from procrustean.records import RunConfig
+from procrustean.records import RunSpec
 from procrustean.runs.advice.cost import Machine
 from procrustean.runs.advice.method_advice import advised, worth_comparing
 from procrustean.runs.advice.plan_training import planned
@@ -145,7 +145,7 @@ def test_without_splits_it_says_what_would_be_set_aside(colours: Path, tmp_path:
     told: list[str] = []
     reporter = PlainReporter()
     reporter.say = told.append  # type: ignore[method-assign]
-    expected = expectation(survey(str(root)), RunConfig(str(root), method="advised"), CPU)
+    expected = expectation(survey(str(root)), RunSpec(str(root), method="advised"), CPU)
     assert "no test images: 13 would be set aside, 20 % of each class" in expected.notes
     run = fit(str(root), epochs=1, device="cpu", run_dir=str(tmp_path / "run"), reporter=reporter)
     assert sorted(run.result["data"]["counts"]) == sorted(expected.trained)
@@ -164,7 +164,7 @@ def test_inspect_and_train_and_auto_plan_the_same() -> None:
     for triple, val in product([(35, 12, 12), (330, 20, 9), (2000, 100, 30), *triples], (False, True)):
         splits = arrays(triple, val)
         machine = replace(CPU, cores=1 + triple[0] % 3)
-        config = RunConfig("mine", method="advised")
+        config = RunSpec("mine", method="advised")
         expected = expectation(_of_arrays(splits), config, machine)
         method = advised(expected.trained).choice
         for asked in (config, replace(config, method="auto")):
@@ -362,14 +362,14 @@ def test_of_a_known_data_set_it_tells_what_train_does() -> None:
     assert "advised" not in text
     assert "held out" not in text
     with pytest.warns(UserWarning, match="MFW changes nothing"):
-        plan = prepare(planned(RunConfig("digits", method="advised", device="cpu")).config)
+        plan = prepare(planned(RunSpec("digits", method="advised", device="cpu")).config)
     assert f"method: {plan.config.method}, the default for known data sets" in text
     assert plan.recipe_text() in text
     assert re.search(rf"expected time for all {len(plan.data.train)} training images: about .* on this CPU", text)
     assert "\nstart with: procrustean train digits\n" in text
     imbalanced = text.splitlines()[-1]
     assert imbalanced.endswith(": procrustean train digits --imbalance step --rho 20")
-    made = prepare(RunConfig("digits", imbalance="step", rho=20.0, device="cpu"))
+    made = prepare(RunSpec("digits", imbalance="step", rho=20.0, device="cpu"))
     assert f"and --rho make it imbalanced. {len(made.data.train)} images, about" in imbalanced
 
 

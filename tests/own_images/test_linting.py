@@ -21,7 +21,7 @@ from procrustean.engine.prepared import (
 )
 from procrustean.methods import Method, Stage
 from procrustean.methods import make as methods
-from procrustean.records import RunConfig
+from procrustean.records import RunSpec
 from procrustean.runs import auto_method as auto
 from procrustean.runs import fit_many
 from procrustean.runs.advice.method_advice import Choice
@@ -46,7 +46,7 @@ def prepared(**settings: Any) -> Prepared:
     counts = settings.pop("counts", (60, 30))
     splits = Splits("mine", pictures(counts), pictures(settings.pop("tested", (6, 6)), 1))
     base = {"method": "erm", "net": "small", "epochs": 10, "batch_size": 16, "lr": 0.025, "device": "cpu"}
-    return prepare(RunConfig("mine", **{**base, **settings}), splits=splits)
+    return prepare(RunSpec("mine", **{**base, **settings}), splits=splits)
 
 
 def test_ordinary_settings_pass() -> None:
@@ -60,7 +60,7 @@ def test_the_schedule_of_another_method() -> None:
 
     def on_cifar10(**settings: Any) -> list[str]:
         splits = Splits("cifar10", pictures((60, 30)), pictures((6, 6), 1))
-        config = RunConfig("cifar10", net="small", batch_size=16, lr=0.0125, device="cpu", **settings)
+        config = RunSpec("cifar10", net="small", batch_size=16, lr=0.0125, device="cpu", **settings)
         return lint(prepare(config, splits=splits))
 
     (found,) = on_cifar10(method="ldam", drw=True)
@@ -76,7 +76,7 @@ def test_the_schedule_of_another_method() -> None:
 @pytest.mark.parametrize("counts", [(3, 2), (8, 7), (15, 10)])
 def test_batches_that_the_library_chose_itself_are_not_warned_about(counts: tuple[int, ...]) -> None:
     splits = Splits("mine", pictures(counts), pictures((6, 6), 1))
-    plan = planned(RunConfig("mine", method="erm", device="cpu"), splits=splits)
+    plan = planned(RunSpec("mine", method="erm", device="cpu"), splits=splits)
     assert not any("--batch-size" in finding for finding in lint(prepare(plan.config, splits=splits)))
     given = replace(plan.config, batch_size=16, lr=0.025)
     assert any("choose a smaller --batch-size" in finding for finding in lint(prepare(given, splits=splits)))
@@ -180,7 +180,7 @@ def test_images_held_out_of_the_source_are_held_against_the_source() -> None:
 
 def test_a_validation_set_that_is_not_used() -> None:
     splits = Splits("mine", pictures((60, 30)), pictures((6, 6), 1), pictures((5, 4), 2))
-    config = RunConfig("mine", method="erm", net="small", epochs=10, batch_size=16, lr=0.025, device="cpu")
+    config = RunSpec("mine", method="erm", net="small", epochs=10, batch_size=16, lr=0.025, device="cpu")
     assert lint(prepare(config, splits=splits)) == []
     (found,) = lint(prepare(replace(config, hold_out=0.2), splits=splits))
     assert found.startswith("the 9 validation images are not used, since --hold-out 0.2 takes training images")
@@ -192,7 +192,7 @@ def test_cmo_has_one_epoch_left_to_paste_in() -> None:
 
 def findings(root: Path, **settings: Any) -> list[str]:
     base = {"method": "erm", "net": "small", "epochs": 10, "batch_size": 16, "lr": 0.025, "device": "cpu"}
-    return lint(prepare(RunConfig(str(root), **{**base, **settings})))
+    return lint(prepare(RunSpec(str(root), **{**base, **settings})))
 
 
 @pytest.fixture
@@ -275,7 +275,7 @@ def test_duplicates_that_are_held_out_together_are_no_oversampling(folder: Path)
     for name in ("blue", "green", "red"):
         for path in list((folder / "train" / name).iterdir()):
             shutil.copy(path, path.with_name(f"again-{path.name}"))
-    held_out = prepare(RunConfig(str(folder), method="erm", hold_out=0.25)).data.held_out
+    held_out = prepare(RunSpec(str(folder), method="erm", hold_out=0.25)).data.held_out
     assert held_out is not None
     assert len(np.unique(held_out.images, axis=0)) < len(held_out)
     assert findings(folder, hold_out=0.25) == []
@@ -359,7 +359,7 @@ def test_a_comparison_and_a_grid_warn_too(colours: Path, tmp_path: Path, monkeyp
     fit(str(root), method="auto", **settings, run_dir=str(tmp_path / "all"), minutes=5, reporter=told)
     assert sum(text.startswith(warning) for text in told.texts) == 1
     told = Told()
-    base = RunConfig(str(root), method="erm", **settings)
+    base = RunSpec(str(root), method="erm", **settings)
     fit_many([replace(base, seed=seed, run_dir=tmp_path / f"{seed}") for seed in (0, 1)], reporter=told)
     assert sum(text.startswith(warning) for text in told.texts) == 1
     assert len(looked) == 1  # all of these runs have the same images

@@ -12,13 +12,13 @@ import pytest
 
 from procrustean.base import ConfigError
 from procrustean.base.code_files import FileMethod, file_method, plain_name, read_code, short_identity
-from procrustean.records import RunConfig
+from procrustean.records import RunSpec
 from procrustean.records.groups import Result
-from procrustean.records.same_settings import setting_of
+from procrustean.records.identity import setting_of
 
 
-def config(method: str, **settings: object) -> RunConfig:
-    return RunConfig("digits", "step", 20, method=method, **settings)  # type: ignore[arg-type]
+def config(method: str, **settings: object) -> RunSpec:
+    return RunSpec("digits", "step", 20, method=method, **settings)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -48,7 +48,7 @@ def test_settings_name_the_code(work: Path) -> None:
     digest = hashlib.sha256((work / "plain.py").read_bytes()).hexdigest()
     made = config("plain.py:f")
     assert made.method == f"plain.py:f@{digest}"
-    assert RunConfig.from_json(made.to_json()) == made
+    assert RunSpec.from_json(made.to_json()) == made
     assert plain_name(made.method) == "plain.py:f"
     assert made.slug == f"digits-step20-f-seed0-{made.hash}"
     assert not set("/:@\\") & set(config("./mine.py:tempered", drw=True).slug)
@@ -155,9 +155,9 @@ def test_a_function_is_no_name(work: Path) -> None:
     def mine(problem: object) -> None: ...
 
     with pytest.raises(ConfigError, match="the name of a method, which a record can keep; of one of your own"):
-        RunConfig.from_json({"source": "digits", "method": mine})
+        RunSpec.from_json({"source": "digits", "method": mine})
 
 
 def test_naming_a_file_does_not_load_torch(work: Path) -> None:
-    code = "import sys; from procrustean.records import RunConfig; RunConfig('digits', method='mine.py:tempered'); "
+    code = "import sys; from procrustean.records import RunSpec; RunSpec('digits', method='mine.py:tempered'); "
     subprocess.run([sys.executable, "-c", code + "assert 'torch' not in sys.modules"], check=True, cwd=work)

@@ -17,7 +17,7 @@ from procrustean.methods.make import option_defaults
 from procrustean.paper.definitions import Definitions
 from procrustean.paper.result_store import Store
 from procrustean.paper.table_files import read_definitions
-from procrustean.records import RunConfig
+from procrustean.records import RunSpec
 from procrustean.runs.preparing import recipe_of
 
 TABLES: dict[str, Any] = {
@@ -75,7 +75,7 @@ def made_metrics(accuracy: float, top5: float | None = None) -> dict[str, Any]:
 
 
 def made_record(
-    config: RunConfig, last: float, oracle: float, *, held_out: float | None = None, judged: float | None = None
+    config: RunSpec, last: float, oracle: float, *, held_out: float | None = None, judged: float | None = None
 ) -> dict[str, Any]:
     """A result of these settings with these accuracies."""
     options = {**option_defaults(config.method), **config.options, **({"drw": True} if config.drw else {})}
@@ -112,7 +112,7 @@ def made_record(
 def write(tmp_path: Path) -> Callable[..., Path]:
     """`write(config, last, oracle)` puts a result into the results folder."""
 
-    def put(config: RunConfig, last: float, oracle: float, **more: Any) -> Path:
+    def put(config: RunSpec, last: float, oracle: float, **more: Any) -> Path:
         path = tmp_path / "results" / f"{config.slug}.json"
         path.parent.mkdir(exist_ok=True)
         path.write_text(json.dumps(made_record(config, last, oracle, **more)))

@@ -8,7 +8,7 @@ import pytest
 from procrustean.base import ConfigError
 from procrustean.data.digits import load_digits
 from procrustean.paper.canonical_settings import canonical, record_matches
-from procrustean.records import RunConfig
+from procrustean.records import RunSpec
 from procrustean.runs.preparing import imbalanced
 from procrustean.runs.training_sizes import training_counts, training_images
 
@@ -16,11 +16,11 @@ TAIL = {"source": "cifar10", "imbalance": "long_tailed", "rho": 100}
 STEP = {"source": "cifar10", "imbalance": "step", "rho": 100}
 
 
-def run(*parts: dict[str, Any], **more: Any) -> RunConfig:
+def run(*parts: dict[str, Any], **more: Any) -> RunSpec:
     settings: dict[str, Any] = {}
     for part in (*parts, more):
         settings |= part
-    return RunConfig.from_json(settings)
+    return RunSpec.from_json(settings)
 
 
 @pytest.mark.parametrize(
@@ -118,8 +118,8 @@ def test_sizes_are_those_of_the_images(hold_out: float, hold_out_from: str, imba
 
 
 def test_sizes_of_sets_that_are_imbalanced_by_themselves() -> None:
-    assert training_counts(RunConfig("inaturalist18")) is None
-    assert training_images(RunConfig("inaturalist18")) == 437_513
+    assert training_counts(RunSpec("inaturalist18")) is None
+    assert training_images(RunSpec("inaturalist18")) == 437_513
 
 
 class TestRecords:

@@ -27,7 +27,7 @@ from procrustean.paper.reproduction_page import reproduction_page
 from procrustean.paper.result_store import Store
 from procrustean.paper.table_files import paper_definitions, read_definitions
 from procrustean.paper.which_method_page import Entry, advice_page, rankings
-from procrustean.records import RunConfig, load_result
+from procrustean.records import RunSpec, load_result
 from procrustean.records.best_of_many import RULE
 
 PROJECT = Path(__file__).resolve().parents[2]
@@ -37,8 +37,8 @@ OpenStore = Callable[..., Store]
 TAIL: dict[str, Any] = {"source": "cifar10", "imbalance": "long_tailed", "rho": 100, "evaluate_every": 4}
 
 
-def run(method: str, **more: Any) -> RunConfig:
-    return RunConfig.from_json({**TAIL, "method": method, **more})
+def run(method: str, **more: Any) -> RunSpec:
+    return RunSpec.from_json({**TAIL, "method": method, **more})
 
 
 def compared(paper: float | None, mean: float, sd: float | None = None, n: int = 1) -> Beside:
@@ -286,7 +286,7 @@ class TestReadings:
         }
         for name, accuracies in values.items():
             for seed, accuracy in enumerate(accuracies):
-                config = RunConfig(
+                config = RunSpec(
                     "cifar10",
                     "long_tailed",
                     100,
@@ -362,7 +362,7 @@ class TestReadings:
         ]
         for imbalance, options, accuracies in settings:
             for seed, accuracy in enumerate(accuracies):
-                config = RunConfig("cifar10", imbalance, 100, method="mfw", options=options, seed=seed)
+                config = RunSpec("cifar10", imbalance, 100, method="mfw", options=options, seed=seed)
                 config = replace(config, hold_out=500, hold_out_from="source")
                 write(config, 0.5, 0.5, held_out=0.5, judged=accuracy)
         *_, tail, _, step, together, _ = finished_tables(definitions.tables["readings"], open_store())
@@ -378,7 +378,7 @@ class TestReadings:
     def test_readings_that_come_to_the_same_runs(
         self, definitions: Definitions, open_store: OpenStore, write: Write
     ) -> None:
-        config = RunConfig("cifar10", "step", 100, method="mfw", hold_out=500, hold_out_from="source")
+        config = RunSpec("cifar10", "step", 100, method="mfw", hold_out=500, hold_out_from="source")
         write(config, 0.6, 0.6, held_out=0.6, judged=0.6)
         table, text = finished_tables(definitions.tables["readings"], open_store())
         assert not isinstance(table, str)

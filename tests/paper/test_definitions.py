@@ -10,7 +10,7 @@ from procrustean.paper.availability import check_cell, check_source
 from procrustean.paper.definitions import Cell, Definitions, Part
 from procrustean.paper.table_files import paper_definitions, read_definitions
 from procrustean.paper.toy import METHODS, SETTING
-from procrustean.records import RunConfig
+from procrustean.records import RunSpec
 from procrustean.runs.training_sizes import training_counts
 
 
@@ -19,7 +19,7 @@ def test_a_cell_has_the_settings_of_table_column_and_row() -> None:
         c for c in paper_definitions().tables["fidelity-drw"].cells() if c.row == "by the batch size, mixing off"
     )
     assert cell.column == "cifar10-lt100"
-    assert cell.config(seed=2, data_seed=7) == RunConfig(
+    assert cell.config(seed=2, data_seed=7) == RunSpec(
         source="cifar10",
         imbalance="long_tailed",
         rho=100,
@@ -138,7 +138,7 @@ def test_a_column_may_take_everything_from_the_base_or_the_rows(whose: str) -> N
     own = {"base": {"epochs": 2, **base}, "columns": {"all": {}}, "rows": {"ERM": {"method": "erm", **row}}}
     (cell,) = read_definitions({"tables": {"mine": own}}, origin="mine.yaml").tables["mine"].cells()
     assert cell.column == "all"
-    assert cell.config() == RunConfig("digits", method="erm", epochs=2)
+    assert cell.config() == RunSpec("digits", method="erm", epochs=2)
 
 
 @pytest.mark.parametrize(
@@ -295,5 +295,5 @@ def test_the_toy_of_the_table_is_that_of_its_command() -> None:
     cells = paper_definitions().tables["toy"].cells()
     assert [cell.row for cell in cells] == ["ERM", "MFW"]
     for cell, method in zip(cells, METHODS, strict=True):
-        wanted = RunConfig.from_json({**SETTING, **method, "evaluate_every": 4})
+        wanted = RunSpec.from_json({**SETTING, **method, "evaluate_every": 4})
         assert cell.config().to_json() == wanted.to_json()

@@ -17,8 +17,8 @@ from procrustean.paper.plan_text import absence_lines, blocked_lines, plan_table
 from procrustean.paper.planning import Plan, make_plan
 from procrustean.paper.result_store import Store
 from procrustean.paper.table_files import paper_definitions, read_definitions
-from procrustean.records import RunConfig
-from procrustean.records.checkpoint import save_checkpoint
+from procrustean.records import RunSpec
+from procrustean.records.checkpoints import save_checkpoint
 from procrustean.runs.cost import predicted_cost, predicted_seconds, trained_images
 
 OpenStore = Callable[..., Store]
@@ -61,7 +61,7 @@ def test_tables_share_the_runs_they_have_in_common(definitions: Definitions, ope
 def test_what_is_in_the_results_is_done(
     definitions: Definitions, open_store: OpenStore, write: Callable[..., Path]
 ) -> None:
-    written = RunConfig("cifar10", "long_tailed", 100, method="mfw", options={"alpha": 1}, evaluate_every=4, seed=1)
+    written = RunSpec("cifar10", "long_tailed", 100, method="mfw", options={"alpha": 1}, evaluate_every=4, seed=1)
     write(written, 0.7, 0.75)
     plan = made(definitions, ["small", "other"], open_store(), seeds=2)
     assert [(run.cells[0].row, run.config.seed) for run in plan.in_state("done")] == [("MFW", 1)]
@@ -71,7 +71,7 @@ def test_what_is_in_the_results_is_done(
 def test_a_result_with_other_defaults_does_not_count(
     definitions: Definitions, open_store: OpenStore, write: Callable[..., Path]
 ) -> None:
-    path = write(RunConfig("cifar10", "step", 100, method="erm", evaluate_every=4), 0.6, 0.6)
+    path = write(RunSpec("cifar10", "step", 100, method="erm", evaluate_every=4), 0.6, 0.6)
     path.write_text(path.read_text().replace('"weight_decay": 0.0002', '"weight_decay": 0.0005'))
     said: list[str] = []
     plan = made(definitions, ["small"], open_store(said), seeds=1)
@@ -87,7 +87,7 @@ def test_files_that_are_no_results_are_passed_over(open_store: OpenStore, tmp_pa
 
 
 def test_two_files_of_one_run_count_once(open_store: OpenStore, write: Callable[..., Path]) -> None:
-    path = write(RunConfig("cifar10", "step", 100, method="erm", evaluate_every=4), 0.6, 0.6)
+    path = write(RunSpec("cifar10", "step", 100, method="erm", evaluate_every=4), 0.6, 0.6)
     (path.parent / "copy.json").write_text(path.read_text())
     said: list[str] = []
     assert len(open_store(said).kept) == 1
@@ -97,7 +97,7 @@ def test_two_files_of_one_run_count_once(open_store: OpenStore, write: Callable[
 def test_a_run_that_has_begun_goes_on_in_its_folder(
     definitions: Definitions, open_store: OpenStore, tmp_path: Path
 ) -> None:
-    config = canonical(RunConfig("cifar10", "step", 100, method="erm", evaluate_every=4))
+    config = canonical(RunSpec("cifar10", "step", 100, method="erm", evaluate_every=4))
     place = tmp_path / "runs" / "called-by-an-older-version"
     place.mkdir(parents=True)
     record = {"format": 1, "config": config.to_json(), "identity": {}}
@@ -110,7 +110,7 @@ def test_a_run_that_has_begun_goes_on_in_its_folder(
 def test_of_a_run_that_has_begun_the_rest_is_predicted(
     definitions: Definitions, open_store: OpenStore, tmp_path: Path
 ) -> None:
-    config = canonical(RunConfig("cifar10", "step", 100, method="erm", evaluate_every=4))
+    config = canonical(RunSpec("cifar10", "step", 100, method="erm", evaluate_every=4))
     place = tmp_path / "runs" / config.slug
     place.mkdir(parents=True)
     (place / "config.json").write_text(json.dumps({"format": 1, "config": config.to_json(), "identity": {}}))
@@ -129,7 +129,7 @@ def test_of_a_run_that_has_begun_the_rest_is_predicted(
 
 def test_failed_runs_are_not_tried_again_unless_asked(definitions: Definitions, open_store: OpenStore) -> None:
     store = open_store()
-    failed = canonical(RunConfig("cifar10", "step", 100, method="erm", evaluate_every=4))
+    failed = canonical(RunSpec("cifar10", "step", 100, method="erm", evaluate_every=4))
     store.note_failure(failed, "ERM: non-finite loss")
     plan = made(definitions, ["small"], store, seeds=1)
     assert [run.cells[0].row for run in plan.in_state("failed")] == ["ERM"]
@@ -176,12 +176,12 @@ def test_the_held_out_column_has_runs_of_its_own(definitions: Definitions, open_
 
 
 def test_held_out_variants() -> None:
-    tail = RunConfig("cifar100", "long_tailed", 100, method="erm")
+    tail = RunSpec("cifar100", "long_tailed", 100, method="erm")
     assert held_out_variant(tail) == replace(tail, hold_out=5, hold_out_from="source")
-    few = RunConfig("digits", "step", 20, method="erm")
+    few = RunSpec("digits", "step", 20, method="erm")
     assert held_out_variant(few) == replace(few, hold_out=3, hold_out_from="source")  # as many as the paper holds out
     assert held_out_variant(replace(tail, hold_out=3)) is None
-    assert held_out_variant(RunConfig("inaturalist18", method="erm")) is None
+    assert held_out_variant(RunSpec("inaturalist18", method="erm")) is None
 
 
 def test_seeds_are_at_least_one(definitions: Definitions, open_store: OpenStore) -> None:
@@ -204,7 +204,7 @@ def test_the_first_block_costs_what_it_is_said_to(open_store: OpenStore) -> None
 
 
 def test_slow_methods_and_networks_cost_more() -> None:
-    erm = RunConfig("cifar10", "step", 100, method="erm")
+    erm = RunSpec("cifar10", "step", 100, method="erm")
     assert predicted_cost(erm) == trained_images(erm) == 200 * 25250
     assert predicted_cost(replace(erm, method="bbn")) > 2 * predicted_cost(erm)
     assert predicted_cost(replace(erm, net="small")) < predicted_cost(erm)
@@ -218,7 +218,7 @@ def test_slow_methods_and_networks_cost_more() -> None:
     ("net", "cuda", "cpu"), [("small", 0.05, 0.09), ("resnet20", 0.6, 0.6), ("densenet121-s1", 17, 17)]
 )
 def test_what_networks_cost_on_gpus_and_on_cpus(net: str, cuda: float, cpu: float) -> None:
-    erm = RunConfig("cifar10", "step", 100, method="erm")
+    erm = RunSpec("cifar10", "step", 100, method="erm")
     assert predicted_cost(replace(erm, net=net), "cuda") == pytest.approx(cuda * predicted_cost(erm, "cuda"))
     assert predicted_cost(replace(erm, net=net), "cpu") == pytest.approx(cpu * predicted_cost(erm, "cpu"))
 
@@ -231,7 +231,7 @@ def test_time_is_shared_out_but_one_run_is_not() -> None:
 
 
 def test_the_plan_in_words(definitions: Definitions, open_store: OpenStore, write: Callable[..., Path]) -> None:
-    write(RunConfig("cifar10", "step", 100, method="erm", evaluate_every=4), 0.6, 0.6)
+    write(RunSpec("cifar10", "step", 100, method="erm", evaluate_every=4), 0.6, 0.6)
     plan = made(definitions, ["small"], open_store(), seeds=2)
     text = plan_text(plan, rate=140_000.0, width=8, machine="NVIDIA H200")
     assert text.startswith("12 runs: 1 done, 0 begun, 11 to do\n")

@@ -9,7 +9,7 @@ from procrustean.paper import machine_speed as pace
 from procrustean.paper.definitions import Cell
 from procrustean.paper.plan_progress import INTERVAL, SETTLED, Progress
 from procrustean.paper.planning import PlannedRun
-from procrustean.records import RunConfig
+from procrustean.records import RunSpec
 
 
 class Clock:
@@ -29,7 +29,7 @@ class Said(SilentReporter):
 
 
 def planned(seed: int, cost: float) -> PlannedRun:
-    config = RunConfig("digits", method="erm", seed=seed)
+    config = RunSpec("digits", method="erm", seed=seed)
     return PlannedRun(config, (Cell("t", "ERM", "digits", {}),), "waiting", cost, int(cost))
 
 

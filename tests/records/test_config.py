@@ -10,14 +10,14 @@ import pytest
 
 from procrustean import fit
 from procrustean.base import ConfigError
-from procrustean.records import RunConfig
+from procrustean.records import RunSpec
 
 PLAIN = {"source": "digits", "imbalance": "step", "rho": 20, "epochs": 3, "seed": 1, "hold_out": 2}
 
 
 def test_numbers_of_numpy_are_numbers() -> None:
     numpy = {"rho": np.float32(20), "epochs": np.int64(3), "seed": np.uint8(1), "hold_out": np.int32(2)}
-    plain, other = RunConfig.from_json(PLAIN), RunConfig.from_json({**PLAIN, **numpy})
+    plain, other = RunSpec.from_json(PLAIN), RunSpec.from_json({**PLAIN, **numpy})
     assert other.to_json() == plain.to_json()
     assert {type(value) for value in other.to_json().values()} == {type(value) for value in plain.to_json().values()}
     assert other.hash == plain.hash
@@ -29,7 +29,7 @@ def test_numbers_of_numpy_are_numbers_in_lists_and_among_the_options() -> None:
         "features_at": [np.int64(1), np.uint8(3)],
         "options": {"alpha": np.int64(1), "beta": np.float32(0.5), "keep_mixing": np.bool_(False)},
     }
-    plain, other = RunConfig.from_json({**PLAIN, **given}), RunConfig.from_json({**PLAIN, **numpy})
+    plain, other = RunSpec.from_json({**PLAIN, **given}), RunSpec.from_json({**PLAIN, **numpy})
     assert json.dumps(other.to_json()) == json.dumps(plain.to_json())
     assert other.hash == plain.hash
 
@@ -48,14 +48,14 @@ def test_numbers_of_numpy_are_numbers_in_lists_and_among_the_options() -> None:
 )
 def test_what_is_no_number(setting: str, value: Any, wanted: str) -> None:
     with pytest.raises(ConfigError, match=f"{setting} = .* received; it has to be {wanted}"):
-        RunConfig.from_json({**PLAIN, setting: value})
+        RunSpec.from_json({**PLAIN, setting: value})
 
 
 def test_images_in_memory_are_not_taken_for_no_data_set() -> None:
     with pytest.raises(ConfigError, match=r"source of type ndarray received; .* procrustean\.Classifier\(\)\.fit"):
         fit(np.zeros((4, 8, 8)))  # type: ignore[arg-type]
     with pytest.raises(ConfigError, match="names no data set; add source"):
-        RunConfig.from_json({"method": "erm"})
+        RunSpec.from_json({"method": "erm"})
 
 
 @pytest.mark.parametrize(
@@ -69,11 +69,11 @@ def test_images_in_memory_are_not_taken_for_no_data_set() -> None:
 )
 def test_values_that_are_called_otherwise_elsewhere(setting: str, value: Any, said: str) -> None:
     with pytest.raises(ConfigError, match=f"{setting} = {value!r} received; it has to be {said}"):
-        RunConfig.from_json({**PLAIN, setting: value})
+        RunSpec.from_json({**PLAIN, setting: value})
 
 
 def test_what_is_done_to_the_plain_data_does_not_reach_the_settings() -> None:
-    config = RunConfig("digits", options={"alpha": 5}, features_at=(1, 2))
+    config = RunSpec("digits", options={"alpha": 5}, features_at=(1, 2))
     plain = config.to_json()
     plain["options"]["alpha"] = 7
     plain["features_at"].append(3)

@@ -15,7 +15,7 @@ from PIL import Image
 
 from procrustean import fit
 from procrustean.data import load_source
-from procrustean.records import RunConfig, group_results, load_result
+from procrustean.records import RunSpec, group_results, load_result
 from procrustean.records.groups import Group
 from procrustean.report.confusions import Confusion, summed_confusion, worst_confusions
 from procrustean.report.mistake_pictures import ExampleFinder, picture
@@ -105,7 +105,7 @@ def trained_on(run: Path, source: str) -> None:
     """Let a run say that it was trained on another source."""
     begun = json.loads((run / "config.json").read_text())
     begun["config"]["source"] = source
-    begun["hash"] = RunConfig.from_json(begun["config"]).hash
+    begun["hash"] = RunSpec.from_json(begun["config"]).hash
     begun.pop("source_path", None)
     (run / "config.json").write_text(json.dumps(begun))
 

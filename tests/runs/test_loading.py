@@ -8,7 +8,7 @@ import pytest
 
 from procrustean.base import DataError
 from procrustean.data import Splits
-from procrustean.records import RunConfig
+from procrustean.records import RunSpec
 from procrustean.runs import image_loading as loading
 from procrustean.runs.image_loading import KEPT, Sources
 
@@ -28,8 +28,8 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return tried
 
 
-def config_of(source: str) -> RunConfig:
-    return RunConfig.from_json({"source": f"{source}.npz", "method": "erm"})
+def config_of(source: str) -> RunSpec:
+    return RunSpec.from_json({"source": f"{source}.npz", "method": "erm"})
 
 
 def test_the_sources_used_last_are_kept(asked: list[str]) -> None:

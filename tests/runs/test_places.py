@@ -9,9 +9,9 @@ import pytest
 
 from procrustean.base import RunError
 from procrustean.deploy.model_loading import model_folder
-from procrustean.records.places import no_run_at, runs_in
-from procrustean.records.result_file import load_result
-from procrustean.records.run_directory import RunDirectory
+from procrustean.records.finding_runs import no_run_at, runs_in
+from procrustean.records.run_folder import RunFolder
+from procrustean.records.run_record import load_result
 
 RECORD = json.dumps({"format": 1, "status": "complete", "config": {}, "selections": {}})
 
@@ -70,7 +70,7 @@ def test_one_message_for_a_run_that_is_not_there(tmp_path: Path) -> None:
     a_run(tmp_path / "runs" / "something-else")
     missing = tmp_path / "runs" / "emr"
     said = f"There is no run at {missing}. Did you mean {tmp_path / 'runs' / 'erm'}?"
-    for ask in (runs_in, load_result, RunDirectory.open):
+    for ask in (runs_in, load_result, RunFolder.open):
         with pytest.raises(RunError) as raised:
             ask(missing)
         assert str(raised.value) == said
@@ -90,4 +90,4 @@ def test_only_runs_are_suggested(tmp_path: Path) -> None:
 def test_a_folder_of_runs_is_no_run_but_names_one(tmp_path: Path) -> None:
     run = a_run(tmp_path / "runs" / "erm")
     with pytest.raises(RunError, match=f"runs is not a run directory: it has no config.json. .* for example {run}"):
-        RunDirectory.open(tmp_path / "runs")
+        RunFolder.open(tmp_path / "runs")

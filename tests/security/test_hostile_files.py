@@ -27,9 +27,9 @@ from procrustean.data.cifar import CIFAR10, load_cifar
 from procrustean.data.official.listing import Problem
 from procrustean.data.official.path_lists import Line, listing_of
 from procrustean.nets.pretrained import read_pretrained
-from procrustean.records import RunConfig
+from procrustean.records import RunSpec
 from procrustean.records.auto_choice import chosen_run
-from procrustean.records.run_directory import RunDirectory
+from procrustean.records.run_folder import RunFolder
 
 
 class Evil:
@@ -267,7 +267,7 @@ def test_a_header_of_tensors_that_is_too_long_is_refused(length: int, tmp_path: 
     path.write_bytes(length.to_bytes(8, "little") + b"{}" + b" " * 100)
     before = peak_megabytes()
     with pytest.raises(RunError, match=r"model\.safetensors is missing or damaged"):
-        RunDirectory(tmp_path).load_weights(path.name)
+        RunFolder(tmp_path).load_weights(path.name)
     with pytest.raises(ConfigError, match="damaged or no file of weights"):
         read_pretrained(str(path), "resnet20")
     assert peak_megabytes() - before < 50
@@ -277,7 +277,7 @@ def test_tensors_that_reach_outside_their_file_are_refused(tmp_path: Path) -> No
     header = json.dumps({"weight": {"dtype": "F32", "shape": [1000, 1000], "data_offsets": [0, 4_000_000]}}).encode()
     (tmp_path / "model.safetensors").write_bytes(len(header).to_bytes(8, "little") + header + bytes(64))
     with pytest.raises(RunError, match="missing or damaged"):
-        RunDirectory(tmp_path).load_weights("model.safetensors")
+        RunFolder(tmp_path).load_weights("model.safetensors")
 
 
 YAML_BOMB = "a: &a [x, x, x, x, x, x, x, x, x]\n" + "".join(
@@ -323,7 +323,7 @@ def test_numbers_as_people_write_them(tmp_path: Path) -> None:
 def test_a_null_character_is_in_no_setting(name: str, tmp_path: Path) -> None:
     (tmp_path / "run.yaml").write_text(json.dumps({"source": "digits", name: "a/\0b.py:f"}))
     with pytest.raises(ConfigError, match=rf"{name} = .* null character"):
-        RunConfig.from_json(read_yaml(tmp_path / "run.yaml"))
+        RunSpec.from_json(read_yaml(tmp_path / "run.yaml"))
 
 
 @pytest.mark.parametrize("chosen", ["", ".", "..", "../other", "a\0b"])
@@ -336,7 +336,7 @@ def test_a_comparison_chooses_a_run_of_its_own_folder(chosen: str, tmp_path: Pat
 def test_deep_json_is_damage(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text("[" * 200_000)
     with pytest.raises(RunError, match=r"config\.json is damaged"):
-        RunDirectory.open(tmp_path)
+        RunFolder.open(tmp_path)
 
 
 # Places

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from procrustean.base.code_files import file_method
 from procrustean.base.streams import notify
-from procrustean.records.places import method_of, runs_in
+from procrustean.records.finding_runs import method_of, runs_in
 
 
 def say_changed(folder: Path, methods: Iterable[str]) -> None:

@@ -8,11 +8,11 @@ from typing import Any, Self
 
 import tyro
 
-from procrustean.records.config import RunConfig
+from procrustean.records.run_spec import RunSpec
 
 
 @dataclass(frozen=True)
-class ConfigCommand(RunConfig):
+class ConfigCommand(RunSpec):
     """A command that takes the settings of a run, from a file and from flags."""
 
     def check(self) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from procrustean.base.yaml_files import read_yaml as read_yaml
-from procrustean.records.config import RunConfig, typed_settings
+from procrustean.records.run_spec import RunSpec, typed_settings
 
 
 def config_argument(arguments: Sequence[str]) -> Path | None:
@@ -25,7 +25,7 @@ def read_config(path: Path) -> dict[str, Any]:
     return typed_settings(read_yaml(path), origin=str(path))
 
 
-def config_as_yaml(config: RunConfig) -> str:
+def config_as_yaml(config: RunSpec) -> str:
     """All settings of a run, in a form that --config reads again."""
     import yaml
 

@@ -9,10 +9,10 @@ from procrustean.base.console import Reporter
 from procrustean.base.errors import ConfigError
 from procrustean.base.table_formats import Table, to_markdown
 from procrustean.base.whole_files import write_atomically
-from procrustean.records.config import RunConfig
+from procrustean.records.finding_runs import CONFIG_FILE
 from procrustean.records.groups import Group, group_results, load_result
-from procrustean.records.places import CONFIG_FILE
-from procrustean.records.run_directory import RunDirectory
+from procrustean.records.run_folder import RunFolder
+from procrustean.records.run_spec import RunSpec
 from procrustean.report.class_tables import per_class
 from procrustean.report.page_figures import training_progress
 from procrustean.report.tables import comparison
@@ -40,7 +40,7 @@ def run_demo(output: Path, *, seeds: int, epochs: int, reporter: Reporter) -> Ou
     for method, drw in METHODS:
         for seed in range(seeds):
             path = output / "runs" / f"{method}{'-drw' * drw}-epochs{epochs}-seed{seed}"
-            config = RunConfig.from_json(
+            config = RunSpec.from_json(
                 {
                     **SETTING,
                     "method": method,
@@ -60,11 +60,11 @@ def run_demo(output: Path, *, seeds: int, epochs: int, reporter: Reporter) -> Ou
     return Outcome(summary, classes, f"{_finding(groups)}\nPicture and tables: {files}")
 
 
-def _trained(config: RunConfig, path: Path, reporter: Reporter) -> Path:
+def _trained(config: RunSpec, path: Path, reporter: Reporter) -> Path:
     try:
         if not (path / CONFIG_FILE).exists():
             fit(config, run_dir=path, reporter=reporter)
-        elif not RunDirectory(path).finished:
+        elif not RunFolder(path).finished:
             resume(path, reporter=reporter)
     except Stopped as stopped:  # resuming this run would leave the others
         raise Stopped(STOPPED_AMONG_MANY, stopped.exit_code) from None

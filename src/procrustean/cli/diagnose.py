@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Annotated
 import tyro
 
 from procrustean.base.errors import RunError
-from procrustean.records.places import RESULT_FILE
+from procrustean.records.finding_runs import RESULT_FILE
 
 if TYPE_CHECKING:
     from procrustean.base.table_formats import Table
-    from procrustean.records.probe_curves import Curves
+    from procrustean.records.class_curves import Curves
     from procrustean.report.diagnose.diagnose_run import Diagnosis
     from procrustean.report.diagnose.findings import Finding
 
@@ -102,8 +102,8 @@ def verdict_text(curves: Curves, findings: Sequence[Finding]) -> str:
 def write_together(diagnosed: Mapping[Path, Diagnosis]) -> None:
     """Write a verdict on the mean of finished runs that differ in their seeds alone."""
     from procrustean.base.streams import write_result
+    from procrustean.records.class_curves import curves_of, mean_curves
     from procrustean.records.groups import Result
-    from procrustean.records.probe_curves import curves_of, mean_curves
     from procrustean.report.diagnose.findings import verdict
     from procrustean.report.diagnose.repeats import repeats_of
 

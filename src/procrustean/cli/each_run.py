@@ -8,7 +8,7 @@ from pathlib import Path
 from procrustean.base.errors import ProcrusteanError, RunError
 from procrustean.base.streams import notify, write_result
 from procrustean.cli.outcome import runs_of
-from procrustean.records.places import CONFIG_FILE
+from procrustean.records.finding_runs import CONFIG_FILE
 
 
 def distinct_runs(paths: Sequence[Path]) -> list[Path]:

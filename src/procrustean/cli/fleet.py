@@ -14,7 +14,7 @@ from procrustean.cli.changed_methods import say_changed
 from procrustean.cli.config_file import config_as_yaml, read_yaml
 from procrustean.cli.outcome import show
 from procrustean.cli.outputs import check_folder
-from procrustean.records.config import ADVISED, AUTO
+from procrustean.records.run_spec import ADVISED, AUTO
 
 
 @dataclass(frozen=True)

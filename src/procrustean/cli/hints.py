@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import fields
 from itertools import pairwise
 
-from procrustean.records.config import ALSO_CALLED, RunConfig
+from procrustean.records.run_spec import ALSO_CALLED, RunSpec
 
 #: Settings that take one value in a run, with the flags under which several are asked for.
 ONE_PER_RUN = {"seed": ("seed", "seeds"), "method": ("method", "methods")}
@@ -15,7 +15,7 @@ ONE_PER_RUN = {"seed": ("seed", "seeds"), "method": ("method", "methods")}
 #: Flags that take all words up to the next one.
 TAKES_SEVERAL = ("options", "over", "classes", "features_at")
 #: Flags without a value.
-_SWITCHES = tuple(field.name for field in fields(RunConfig) if isinstance(field.default, bool))
+_SWITCHES = tuple(field.name for field in fields(RunSpec) if isinstance(field.default, bool))
 _OPTION = re.compile(r"[A-Za-z_]\w*=.+")
 
 
@@ -37,7 +37,7 @@ def hints(command: str, arguments: Sequence[str]) -> list[str]:
                 )
     if options := _options_without_flag(arguments):
         found.append(f"options of the method need their flag: write --options {' '.join(options)}")
-    settings = {field.name for field in fields(RunConfig)}
+    settings = {field.name for field in fields(RunSpec)}
     asked = [(flag, values) for flag, values in given if flag not in settings]
     for flag, values in asked:
         setting = ALSO_CALLED.get(flag, flag)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Literal
 from procrustean.base.errors import RunError
 from procrustean.base.streams import notify
 from procrustean.cli.outputs import check_output, write_table
-from procrustean.records.places import CANDIDATES, RESULT_FILE, damaged_in, is_run, resume_command, runs_in
+from procrustean.records.finding_runs import CANDIDATES, RESULT_FILE, damaged_in, is_run, resume_command, runs_in
 
 if TYPE_CHECKING:
     from procrustean.base.table_formats import Table

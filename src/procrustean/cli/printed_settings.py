@@ -6,10 +6,10 @@ from collections.abc import Collection
 from dataclasses import asdict, replace
 
 from procrustean.cli.config_file import config_as_yaml
-from procrustean.records.config import ADVISED, AUTO, RunConfig
+from procrustean.records.run_spec import ADVISED, AUTO, RunSpec
 
 
-def settings_text(config: RunConfig, tuned: Collection[str] = ()) -> str:
+def settings_text(config: RunSpec, tuned: Collection[str] = ()) -> str:
     """All settings, filled in for images that are there, and the method and recipe they resolve to.
 
     Args:
@@ -25,7 +25,7 @@ def settings_text(config: RunConfig, tuned: Collection[str] = ()) -> str:
     from procrustean.runs.preparing import recipe_of
     from procrustean.runs.training_sizes import training_counts
 
-    def named(settings: RunConfig) -> RunConfig:
+    def named(settings: RunSpec) -> RunSpec:
         return replace(settings, method="mfw") if settings.method in (ADVISED, AUTO) else settings
 
     recipe_of(named(config))  # what is wrong with the settings is said before images are loaded

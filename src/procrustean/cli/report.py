@@ -70,7 +70,7 @@ class Report:
     def _serve(self) -> int:
         from procrustean.base.console import make_reporter
         from procrustean.base.streams import notify, write_result
-        from procrustean.records.places import no_run_at
+        from procrustean.records.finding_runs import no_run_at
         from procrustean.report.watch import Watched, serve
 
         for run in self.runs:

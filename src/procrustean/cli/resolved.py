@@ -17,7 +17,7 @@ from procrustean.methods.labels import shown_label
 from procrustean.methods.make import make_method
 from procrustean.nets.build import layers_of
 from procrustean.nets.classifier import Backbone
-from procrustean.records.config import RunConfig
+from procrustean.records.run_spec import RunSpec
 from procrustean.runs.preparing import effective_options
 
 _KINDS: tuple[Kind, ...] = ("long_tailed", "step")
@@ -26,7 +26,7 @@ _EXAMPLES = ((2, 1), (1000, 30, 1))
 
 
 def method_comments(
-    config: RunConfig, recipe: Recipe, tuned: Collection[str] = (), counts: Sequence[int] | None = None
+    config: RunSpec, recipe: Recipe, tuned: Collection[str] = (), counts: Sequence[int] | None = None
 ) -> str:
     """Every option of the method with its value, and the kind of imbalance and the epochs that follow from others.
 
@@ -60,9 +60,7 @@ def method_comments(
     return title + "".join(f"# {name}: {text}\n" for name, text in lines.items())
 
 
-def _made(
-    config: RunConfig, kind: Kind, backbone: Backbone, options: dict[str, Any], counts: tuple[int, ...]
-) -> Method:
+def _made(config: RunSpec, kind: Kind, backbone: Backbone, options: dict[str, Any], counts: tuple[int, ...]) -> Method:
     problem = Problem.on(backbone, counts, kind, data_set(config.source))
     with warnings.catch_warnings():  # what there is to warn about, training says
         warnings.simplefilter("ignore")

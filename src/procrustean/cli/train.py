@@ -11,7 +11,7 @@ import tyro
 from procrustean.cli.allowed_code import refuse_unnamed
 from procrustean.cli.config_command import ConfigCommand
 from procrustean.cli.printed_settings import settings_text
-from procrustean.records.config import RunConfig
+from procrustean.records.run_spec import RunSpec
 
 
 @dataclass(frozen=True)
@@ -43,9 +43,9 @@ class Train(ConfigCommand):
     quiet: bool = False
     """No progress."""
 
-    def run_config(self) -> RunConfig:
+    def run_config(self) -> RunSpec:
         """The settings without the command's own flags."""
-        return RunConfig(**{f.name: getattr(self, f.name) for f in fields(RunConfig)})
+        return RunSpec(**{f.name: getattr(self, f.name) for f in fields(RunSpec)})
 
     def run(self) -> int:
         config = self.run_config()

@@ -13,7 +13,7 @@ from procrustean.cli.changed_methods import say_changed
 from procrustean.cli.config_command import ConfigCommand
 from procrustean.cli.outputs import check_folder
 from procrustean.cli.printed_settings import settings_text
-from procrustean.records.config import RunConfig
+from procrustean.records.run_spec import RunSpec
 
 if TYPE_CHECKING:
     from procrustean.base.table_formats import Table
@@ -76,7 +76,7 @@ class Tune(ConfigCommand):
         from procrustean.runs.tuning.spaces import default_space, grid, read_space, samples
         from procrustean.runs.tuning.tuning_sets import candidate_settings, default_hold_out
 
-        reported = RunConfig(**{f.name: getattr(self, f.name) for f in fields(RunConfig) if f.name != "run_dir"})
+        reported = RunSpec(**{f.name: getattr(self, f.name) for f in fields(RunSpec) if f.name != "run_dir"})
         refuse_unnamed([reported.method])
         recipe_of(reported)  # what is wrong with the settings is said before anything is trained
         if self.hold_out is None:
@@ -107,7 +107,7 @@ class Tune(ConfigCommand):
         write_result(*scores, tuned.text, trained, *comparisons_of(results))
         return 1 if tuned.failed else code
 
-    def _candidates(self, base: RunConfig, space: Space) -> str:
+    def _candidates(self, base: RunSpec, space: Space) -> str:
         """What would be tried, how it would be judged, and what would be trained in the end, as comments."""
         from procrustean.runs.tuning.choice import options_text
         from procrustean.runs.tuning.spaces import grid, possible, space_texts

@@ -21,9 +21,9 @@ from procrustean.engine.prepared import (
 )
 from procrustean.methods.labels import shown_label
 from procrustean.records.auto_choice import chosen_run
-from procrustean.records.places import CONFIG_FILE, RESULT_FILE, no_run_at, resume_command
-from procrustean.records.result_file import load_result
-from procrustean.records.run_directory import RunDirectory
+from procrustean.records.finding_runs import CONFIG_FILE, RESULT_FILE, no_run_at, resume_command
+from procrustean.records.run_folder import RunFolder
+from procrustean.records.run_record import load_result
 
 #: Of an export: what `ModelSpec` holds and what it is a model of.
 SPEC, WEIGHTS = "model.json", "model.safetensors"
@@ -98,7 +98,7 @@ def spec_of(folder: Path) -> ModelSpec:
 
 
 def _spec_of_run(folder: Path) -> ModelSpec:
-    _, config, identity = RunDirectory.open(folder)
+    _, config, identity = RunFolder.open(folder)
     result = load_result(folder).record
     recipe, data = result["recipe"], result["data"]
     counts = [int(n) for n in data["counts"]]
@@ -125,7 +125,7 @@ def _spec_of_run(folder: Path) -> ModelSpec:
 def held_out_of(path: str | Path) -> tuple[Scores, Labels]:
     """Scores and labels of the held-out images of a model."""
     folder = model_folder(path)
-    scores, labels = held_out_scores(RunDirectory(folder))
+    scores, labels = held_out_scores(RunFolder(folder))
     return scores, labels
 
 

@@ -19,14 +19,14 @@ from procrustean.methods.labels import shown_label
 from procrustean.nets.build import build_net
 from procrustean.nets.classifier import Classifier
 from procrustean.nets.pretrained import Pretrained
-from procrustean.records.config import RunConfig
+from procrustean.records.run_spec import RunSpec
 
 
 @dataclass(frozen=True)
 class Prepared:
     """A run whose settings are resolved and whose data are loaded."""
 
-    config: RunConfig
+    config: RunSpec
     data: Imbalanced
     splits: Splits
     method: Method
@@ -99,6 +99,6 @@ class Prepared:
         )
 
 
-def known_source(name: str, config: RunConfig) -> str:
+def known_source(name: str, config: RunSpec) -> str:
     """The data set of this name, if it is a known one; a folder of the user's called cifar10 is not CIFAR-10."""
     return name if name == config.source else ""

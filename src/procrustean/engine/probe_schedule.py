@@ -16,7 +16,7 @@ from procrustean.engine.probes import GRADIENT_IMAGES, Measurement, Probe, chose
 from procrustean.engine.stored_features import features_file
 from procrustean.methods.base import Stage
 from procrustean.nets.classifier import Classifier
-from procrustean.records.run_directory import RunDirectory
+from procrustean.records.run_folder import RunFolder
 
 
 class Cost(NamedTuple):
@@ -57,7 +57,7 @@ class Probing:
         directory: where they are kept.
     """
 
-    def __init__(self, probe: Probe, *, every: int, features_at: Sequence[int], directory: RunDirectory) -> None:
+    def __init__(self, probe: Probe, *, every: int, features_at: Sequence[int], directory: RunFolder) -> None:
         self.probe, self.every, self.directory = probe, every, directory
         self.features_at = frozenset(features_at)
 

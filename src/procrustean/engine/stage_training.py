@@ -27,7 +27,7 @@ from procrustean.engine.streaming import BatchFeed, StreamedImages
 from procrustean.methods.base import Stage
 from procrustean.nets.blocks import use_fused_kernels
 from procrustean.nets.classifier import Classifier
-from procrustean.records.checkpoint import check_tensors
+from procrustean.records.checkpoints import check_tensors
 
 
 @dataclass(frozen=True)

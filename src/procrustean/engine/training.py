@@ -30,8 +30,8 @@ from procrustean.engine.stage_training import MetaImages, NonFinite, StageRun
 from procrustean.engine.time_left import EarlyEstimate
 from procrustean.methods.base import Method
 from procrustean.nets.classifier import Classifier
-from procrustean.records.checkpoint import check_tensors, cpu_copy
-from procrustean.records.run_directory import RunDirectory
+from procrustean.records.checkpoints import check_tensors, cpu_copy
+from procrustean.records.run_folder import RunFolder
 
 if TYPE_CHECKING:
     from procrustean.engine.probe_schedule import Probing
@@ -98,7 +98,7 @@ class Training:
         evaluate_every: int,
         track_training: bool,
         checkpoint_every: float,
-        directory: RunDirectory,
+        directory: RunFolder,
         reporter: Reporter,
         keep_weights_every: int | None = None,
         stop_requested: Callable[[], bool] = lambda: False,

@@ -14,7 +14,7 @@ from procrustean.data.official.layouts import LAYOUTS
 from procrustean.data.official.loading import TUNING, found_store
 from procrustean.data.sources import PREPARED, TABLES, describe_sources, source_hint
 from procrustean.paper.definitions import Cell
-from procrustean.records.config import RunConfig
+from procrustean.records.run_spec import RunSpec
 from procrustean.runs.preparing import recipe_of
 
 _CIFAR = {files.name: files for files in (CIFAR10, CIFAR100)}
@@ -31,7 +31,7 @@ def check_cell(cell: Cell) -> None:
         raise ConfigError(f"{cell.where}: {error}") from error
 
 
-def unnamed_code(config: RunConfig) -> str | None:
+def unnamed_code(config: RunSpec) -> str | None:
     """Why the code of a method is not imported, so that nothing can be known of its runs; None if it may be."""
     if is_usable(config.method):
         return None

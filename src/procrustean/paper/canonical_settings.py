@@ -13,19 +13,19 @@ from procrustean.methods.equal_settings import SAME_RUN, furthest_apart
 from procrustean.methods.make import checked_options, option_defaults
 from procrustean.methods.mfw import ALPHA
 from procrustean.nets.build import layers_of
-from procrustean.records.config import CHANGES_OF_RECIPE, RunConfig
+from procrustean.records.run_spec import CHANGES_OF_RECIPE, RunSpec
 from procrustean.runs.preparing import effective_options, recipe_of
 from procrustean.runs.training_sizes import training_counts
 
-_DEFAULTS = {f.name: f.default for f in fields(RunConfig)}
+_DEFAULTS = {f.name: f.default for f in fields(RunSpec)}
 #: What is measured or kept while a run is trained.
 _ON_THE_WAY = ("track_training", "probes", "probe_every", "features_at", "keep_weights_every")
 
 
-def canonical(config: RunConfig) -> RunConfig:
+def canonical(config: RunSpec) -> RunSpec:
     """The same run with everything left out that the defaults would choose anyway.
 
-    >>> canonical(RunConfig("cifar10", "step", 100, method="mfw", options={"alpha": 5, "layer": "group2"})).options
+    >>> canonical(RunSpec("cifar10", "step", 100, method="mfw", options={"alpha": 5, "layer": "group2"})).options
     {}
     """
     config = _usual_recipe(config)
@@ -35,13 +35,13 @@ def canonical(config: RunConfig) -> RunConfig:
     return replace(config, **changes)
 
 
-def unmeasured(config: RunConfig) -> RunConfig:
+def unmeasured(config: RunSpec) -> RunSpec:
     """The same run without measurements on its way, which change none of its weights."""
     plain: dict[str, Any] = {name: _DEFAULTS[name] for name in _ON_THE_WAY}
     return replace(config, **plain)
 
 
-def _usual_recipe(config: RunConfig) -> RunConfig:
+def _usual_recipe(config: RunSpec) -> RunSpec:
     """The recipe of the data set under the name of today; "paper" has always stood for it."""
     usual: Any = _DEFAULTS["recipe"]
     return replace(config, recipe=usual) if config.recipe == "paper" else config
@@ -50,7 +50,7 @@ def _usual_recipe(config: RunConfig) -> RunConfig:
 @cache
 def _changes(key: tuple[tuple[str, Any], ...]) -> dict[str, Any]:
     settings = {name: dict(value) if name == "options" else value for name, value in key}
-    config = RunConfig.from_json(settings)
+    config = RunSpec.from_json(settings)
     unset: dict[str, Any] = dict.fromkeys(CHANGES_OF_RECIPE)
     plain = recipe_of(replace(config, **unset))
     changes: dict[str, Any] = {n: None for n in CHANGES_OF_RECIPE if getattr(config, n) == getattr(plain, n)}
@@ -65,7 +65,7 @@ def _changes(key: tuple[tuple[str, Any], ...]) -> dict[str, Any]:
     return {**changes, "options": options, "drw": drw}
 
 
-def _mfw_options(config: RunConfig, options: dict[str, Any]) -> dict[str, Any]:
+def _mfw_options(config: RunSpec, options: dict[str, Any]) -> dict[str, Any]:
     """Options of MFW without those whose default depends on the data, where they equal it."""
     net = config.net or recipe_of(config).net
     if options.get("layer") == _second_group(net):
@@ -101,7 +101,7 @@ def _hashable(value: Any) -> Any:
     return tuple(map(_hashable, value)) if isinstance(value, list) else value
 
 
-def record_matches(record: dict[str, Any], config: RunConfig) -> bool:
+def record_matches(record: dict[str, Any], config: RunSpec) -> bool:
     """Whether a result was trained with the options and the recipe that its settings stand for today.
 
     A record of an older version may have been trained with other defaults; it is then not the run it looks like.

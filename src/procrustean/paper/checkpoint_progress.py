@@ -7,13 +7,13 @@ from pathlib import Path
 
 from procrustean.base.errors import RunError
 from procrustean.engine.training import Position
-from procrustean.records.checkpoint import kept_checkpoints
-from procrustean.records.config import RunConfig
+from procrustean.records.checkpoints import kept_checkpoints
+from procrustean.records.run_spec import RunSpec
 from procrustean.runs.preparing import recipe_of
 from procrustean.runs.training_sizes import training_images
 
 
-def share_done(folder: Path, config: RunConfig) -> float:
+def share_done(folder: Path, config: RunSpec) -> float:
     """Share of its epochs that the run in a folder has behind it; 0 where it would begin anew."""
     try:
         checkpoints = kept_checkpoints(folder)

@@ -10,8 +10,8 @@ from typing import Any, Literal
 import numpy as np
 
 from procrustean.base.table_formats import NOTHING
+from procrustean.records.class_curves import Curves, curves_of
 from procrustean.records.groups import METRICS, Result, Selection
-from procrustean.records.probe_curves import Curves, curves_of
 
 Setting = Literal["long_tailed", "step", "toy"]
 #: Decides from the values of ERM and MFW whether a claim was seen; nan for one that the claim is not about.

@@ -10,7 +10,7 @@ from typing import Any
 from procrustean.base.errors import ConfigError, did_you_mean
 from procrustean.data.sources import is_named
 from procrustean.paper.printed_numbers import PaperNumber, paper_number, paper_rows
-from procrustean.records.config import RunConfig
+from procrustean.records.run_spec import RunSpec
 
 METRICS = ("top1", "top5")
 
@@ -33,10 +33,10 @@ class Cell:
         """The place, in errors."""
         return f"table {self.table!r}, row {self.row!r}, column {self.column!r}"
 
-    def config(self, **more: Any) -> RunConfig:
+    def config(self, **more: Any) -> RunSpec:
         """The run of this cell, with seeds and the like added; ConfigError, with the place, where it cannot be."""
         try:
-            config = RunConfig.from_json({**self.settings, **more}, origin=self.where)
+            config = RunSpec.from_json({**self.settings, **more}, origin=self.where)
         except ConfigError as error:
             if self.where in str(error):
                 raise

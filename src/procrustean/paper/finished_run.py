@@ -9,8 +9,8 @@ from functools import cached_property
 from pathlib import Path
 
 from procrustean.data.sources import is_named
-from procrustean.records.config import RunConfig
 from procrustean.records.groups import Result
+from procrustean.records.run_spec import RunSpec
 from procrustean.runs.image_loading import source_settings
 
 OTHER_IMAGES = "was trained on other images than"
@@ -20,7 +20,7 @@ OTHER_IMAGES = "was trained on other images than"
 class Stored:
     """A finished run and its settings in the form by which runs are told apart."""
 
-    config: RunConfig
+    config: RunSpec
     result: Result
 
     @property
@@ -35,7 +35,7 @@ class Stored:
         return path_of(self).stat().st_mtime if told is None else datetime.fromisoformat(told).timestamp()
 
 
-def whatever_the_seed(config: RunConfig) -> str:
+def whatever_the_seed(config: RunSpec) -> str:
     """What the runs of one setting have in common, of settings in the form by which runs are told apart."""
     return replace(config, seed=0).hash
 

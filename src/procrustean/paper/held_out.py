@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from procrustean.paper.result_store import Store
-from procrustean.records.config import RunConfig
 from procrustean.records.groups import Result
+from procrustean.records.run_spec import RunSpec
 from procrustean.runs.training_sizes import BALANCED
 
 
@@ -15,11 +15,11 @@ class HeldOutRuns:
     """Finished runs of one cell that choose their epoch on held-out images, and how many those are."""
 
     results: tuple[Result, ...] = ()
-    config: RunConfig | None = None  # what they have in common; None without runs
+    config: RunSpec | None = None  # what they have in common; None without runs
     stand_in: bool = False  # they hold more images out than the column's own runs would
 
 
-def held_out_variant(config: RunConfig) -> RunConfig | None:
+def held_out_variant(config: RunSpec) -> RunSpec | None:
     """The run with a hundredth of the source's images held out, at least 3 per class, for the held-out column.
 
     They are cut from the source before it is made imbalanced, so that the smallest class loses a hundredth as well,
@@ -32,7 +32,7 @@ def held_out_variant(config: RunConfig) -> RunConfig | None:
     return replace(config, hold_out=max(3, largest // 100), hold_out_from="source")
 
 
-def held_out_runs(store: Store, config: RunConfig) -> HeldOutRuns:
+def held_out_runs(store: Store, config: RunSpec) -> HeldOutRuns:
     """The runs of a cell for the held-out column.
 
     They are the cell's own where these hold images out, else those of its variant. Where that has not been trained,

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from procrustean.paper.comparison import STAND_IN, Beside
 from procrustean.paper.held_out import HeldOutRuns
-from procrustean.records.config import RunConfig
+from procrustean.records.run_spec import RunSpec
 from procrustean.runs.training_sizes import training_counts
 
 
@@ -23,14 +23,14 @@ def held_out_note(cells: Sequence[Beside]) -> str:
     return " ".join(_sentence(*kind, alike, _rows(alike, cells)) for kind, alike in in_order)
 
 
-def _whose(config: RunConfig, runs: HeldOutRuns) -> str:
+def _whose(config: RunSpec, runs: HeldOutRuns) -> str:
     """Whose runs hold images out: those of the held-out column, or all of a row, which may choose tau by them."""
     if not config.hold_out:
         return "stand-in" if runs.stand_in else "column"
     return "row with tau" if config.method == "tau_norm" else "row"
 
 
-def _cut_from(config: RunConfig) -> str:
+def _cut_from(config: RunSpec) -> str:
     """What held-out images are taken from, as the end of a phrase."""
     if config.imbalance == "natural":
         return " of the training set"

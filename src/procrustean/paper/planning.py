@@ -18,7 +18,7 @@ from procrustean.paper.checkpoint_progress import share_done
 from procrustean.paper.definitions import Cell, Definitions, Part
 from procrustean.paper.held_out import held_out_variant
 from procrustean.paper.result_store import Store
-from procrustean.records.config import RunConfig
+from procrustean.records.run_spec import RunSpec
 from procrustean.runs.advice.plan_training import planned
 from procrustean.runs.cost import predicted_cost, trained_images
 from procrustean.runs.step_cost import Device
@@ -31,7 +31,7 @@ State = Literal["done", "begun", "waiting", "failed"]
 class PlannedRun:
     """A run, and the cells that are waiting for it."""
 
-    config: RunConfig
+    config: RunSpec
     cells: tuple[Cell, ...]
     state: State
     cost: float  # of the whole run, in images of ERM with ResNet-32 on this kind of device
@@ -89,7 +89,7 @@ def make_plan(
     retry: bool = False,
     device: Device = "cuda",
     absent: Callable[[str, Path | None], str | None] = absent_data,
-    images: Callable[[RunConfig], Splits] | None = None,
+    images: Callable[[RunSpec], Splits] | None = None,
 ) -> Plan:
     """Plan the parts in their order: within a part seed by seed, of one seed the longest runs first.
 
@@ -139,7 +139,7 @@ def make_plan(
     return Plan(_told_apart(runs), {reason: tuple(dict.fromkeys(cells)) for reason, cells in blocked.items()}, errors)
 
 
-def _hash_of(config: RunConfig, images: Callable[[RunConfig], Splits] | None) -> str | None:
+def _hash_of(config: RunSpec, images: Callable[[RunSpec], Splits] | None) -> str | None:
     """Of all images of a user's source, as a run of these settings would load them; None if that is not to be known."""
     if images is None or is_named(config.source):
         return None
@@ -155,20 +155,20 @@ def _told_apart(runs: Sequence[PlannedRun]) -> tuple[PlannedRun, ...]:
     return tuple(replace(run, of_table=run.cells[0].table) if names[run.name] > 1 else run for run in runs)
 
 
-def _configs(cell: Cell, data_seed: int, held_out: bool) -> list[RunConfig]:
+def _configs(cell: Cell, data_seed: int, held_out: bool) -> list[RunSpec]:
     config = cell.config(data_seed=data_seed)
     variant = held_out_variant(config) if held_out else None
     return [config] if variant is None else [config, variant]
 
 
-def _canonical(cell: Cell, config: RunConfig) -> RunConfig:
+def _canonical(cell: Cell, config: RunSpec) -> RunSpec:
     try:
         return canonical(config)
     except ConfigError as error:  # of one cell among many
         raise ConfigError(f"{cell.where}: {error}") from error
 
 
-def _planned(config: RunConfig, cell: Cell, store: Store, errors: dict[str, str], device: Device) -> PlannedRun:
+def _planned(config: RunSpec, cell: Cell, store: Store, errors: dict[str, str], device: Device) -> PlannedRun:
     state: State = "waiting"
     done = 0.0
     if store.find(config) is not None:
@@ -190,7 +190,7 @@ def _reason(
     return None if download and source in NAMED else absent(source, data_dir)
 
 
-def _impossible(config: RunConfig) -> str | None:
+def _impossible(config: RunSpec) -> str | None:
     """Why the images cannot be made as imbalanced as a cell says; None if they can, or if only loading would tell."""
     try:
         training_images(config)

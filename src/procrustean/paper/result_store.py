@@ -25,9 +25,9 @@ from procrustean.paper.finished_run import (
     whatever_the_seed,
 )
 from procrustean.paper.own_method_runs import LeftOutMethods
-from procrustean.records.config import RunConfig
+from procrustean.records.finding_runs import CONFIG_FILE, RESULT_FILE, is_damaged, is_result_file
 from procrustean.records.groups import Result, load_result
-from procrustean.records.places import CONFIG_FILE, RESULT_FILE, is_damaged, is_result_file
+from procrustean.records.run_spec import RunSpec
 
 FAILURES = "failures.json"
 OTHER_DEFAULTS = "was trained with other defaults than those of this version"
@@ -67,11 +67,11 @@ class Store:
         for line in self.left_out_methods.lines():
             say(line)
 
-    def find(self, config: RunConfig) -> Stored | None:
+    def find(self, config: RunSpec) -> Stored | None:
         """The finished run of these settings."""
         return self.kept.get(canonical(config).hash)
 
-    def repeats(self, config: RunConfig) -> list[Result]:
+    def repeats(self, config: RunSpec) -> list[Result]:
         """The finished runs of these settings with any training seed, by seed; none of settings that cannot be."""
         try:
             same = whatever_the_seed(canonical(config))
@@ -100,7 +100,7 @@ class Store:
         }
         return seen
 
-    def leave_out_other_images(self, run: RunConfig, images_now: Callable[[], str | None]) -> None:
+    def leave_out_other_images(self, run: RunSpec, images_now: Callable[[], str | None]) -> None:
         """Leave out a run, finished or begun, that is of other images than its source holds now.
 
         Args:
@@ -133,7 +133,7 @@ class Store:
         self._outdated.add(path.resolve())
         self._say_once(f"left out: {path} {OTHER_IMAGES} {source} holds now")
 
-    def place(self, config: RunConfig) -> Path:
+    def place(self, config: RunSpec) -> Path:
         """The directory in which the run goes on, or begins; its name may be that of an older version."""
         if self.output is None:
             raise RunError("this store has no folder for run directories")
@@ -150,7 +150,7 @@ class Store:
         Another process may have put it there, for another table: then that file counts.
         """
         result = load_result(directory)
-        config = canonical(RunConfig.from_record(result.config, origin=str(directory)))
+        config = canonical(RunSpec.from_record(result.config, origin=str(directory)))
         path = self._beside_outdated(self.results / folder, config.slug, ".json")
         path.parent.mkdir(parents=True, exist_ok=True)
         with in_turn(self.results):
@@ -166,7 +166,7 @@ class Store:
             self._note_failures(self.failures())
         return stored
 
-    def _put_there_by_another(self, config: RunConfig) -> Result | None:
+    def _put_there_by_another(self, config: RunSpec) -> Result | None:
         """The result of a run, if it has come into the results folder since the store was opened."""
         for path in sorted(self.results.rglob(f"{config.slug}.json")):
             if path not in self._there:
@@ -181,7 +181,7 @@ class Store:
         """Runs that ended in an error in an earlier call and have not been trained since, by hash, with the error."""
         return {name: error for name, error in self._noted_failures().items() if name not in self.kept}
 
-    def note_failure(self, config: RunConfig, error: str) -> None:
+    def note_failure(self, config: RunSpec, error: str) -> None:
         """Remember a run that ended in an error, so that it is not tried again and again."""
         self._note_failures({**self.failures(), config.hash: error})
 
@@ -212,7 +212,7 @@ class Store:
             result = load_result(path)
             if self.left_out_methods.leaves_out(result.config):
                 return
-            written = RunConfig.from_record(result.config, origin=str(path))
+            written = RunSpec.from_record(result.config, origin=str(path))
             config = canonical(written)
         except (ConfigError, RunError) as error:
             self._say(f"left out: {error}")
@@ -250,7 +250,7 @@ class Store:
             settings = began["config"]
             if isinstance(settings, Mapping) and self.left_out_methods.leaves_out(settings):
                 return
-            config = RunConfig.from_record(settings, origin=str(directory))
+            config = RunSpec.from_record(settings, origin=str(directory))
             made_here = canonical(config).hash == config.hash
             up_to_date = record_matches(_trained_with(directory, began), config)
         except (ConfigError, RunError, OSError, ValueError, KeyError, TypeError, AttributeError) as error:

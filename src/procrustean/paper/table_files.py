@@ -13,7 +13,7 @@ from procrustean.base.errors import ConfigError, did_you_mean
 from procrustean.base.yaml_files import parse_yaml
 from procrustean.methods.make import METHODS, option_defaults
 from procrustean.paper.definitions import METRICS, Definitions, Part, Row, Suite, TableSpec, matching, merged
-from procrustean.records.config import RunConfig
+from procrustean.records.run_spec import RunSpec
 
 #: Settings of a run that a table does not say, and where they come from instead: each would be overruled.
 _ASKED_FOR = {
@@ -152,7 +152,7 @@ def _checked(settings: Any, where: str, *, besides: Sequence[str] = (), method: 
         besides: what else may be among them.
         method: that they are for, where they name none.
     """
-    known = [f.name for f in fields(RunConfig) if f.name not in _ASKED_FOR]
+    known = [f.name for f in fields(RunSpec) if f.name not in _ASKED_FOR]
     settings = {} if settings is None else settings
     if not isinstance(settings, dict):
         raise ConfigError(f"{where} holds {settings!r}, not settings; write {{method: erm}} and so on")

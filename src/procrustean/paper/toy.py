@@ -10,8 +10,8 @@ from typing import Any
 from procrustean.base.console import Reporter
 from procrustean.base.errors import ConfigError, RunError
 from procrustean.base.table_formats import Table
-from procrustean.records.config import RunConfig
 from procrustean.records.groups import group_results, load_result
+from procrustean.records.run_spec import RunSpec
 from procrustean.report.figures import draw
 from procrustean.report.figures.plane import EPOCHS
 from procrustean.report.tables import comparison
@@ -48,7 +48,7 @@ def run_toy(output: Path, *, reporter: Reporter, **changes: Any) -> Outcome:
     Args:
         output: folder for the runs and the figures.
         reporter: where progress goes.
-        changes: settings of `RunConfig` other than the paper's, such as a smaller source.
+        changes: settings of `RunSpec` other than the paper's, such as a smaller source.
     """
     changes = {name: value for name, value in changes.items() if value is not None}
     setting = {**SETTING, **changes}
@@ -60,8 +60,8 @@ def run_toy(output: Path, *, reporter: Reporter, **changes: Any) -> Outcome:
     setting.setdefault("features_at", features_at(setting["epochs"]))
     configs = []
     for method in METHODS:
-        config = RunConfig.from_json({**setting, **method}, origin="the toy")
-        configs.append(RunConfig.from_json({**config.to_json(), "run_dir": output / config.slug}))
+        config = RunSpec.from_json({**setting, **method}, origin="the toy")
+        configs.append(RunSpec.from_json({**config.to_json(), "run_dir": output / config.slug}))
     outcomes = fit_many(configs, reporter=reporter)
     for outcome in outcomes:
         if outcome.error is not None:

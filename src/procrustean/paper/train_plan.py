@@ -17,9 +17,9 @@ from procrustean.paper.machine_speed import expected_rate, machine_name, note_ra
 from procrustean.paper.plan_progress import Progress
 from procrustean.paper.planning import Plan, PlannedRun
 from procrustean.paper.result_store import Store
-from procrustean.records.config import RunConfig
-from procrustean.records.places import CONFIG_FILE, RESULT_FILE
-from procrustean.records.run_directory import RunDirectory
+from procrustean.records.finding_runs import CONFIG_FILE, RESULT_FILE
+from procrustean.records.run_folder import RunFolder
+from procrustean.records.run_spec import RunSpec
 from procrustean.runs.image_loading import Sources
 from procrustean.runs.many_runs import GPU_WIDTH, fit_many
 from procrustean.runs.time_box import TimeBox
@@ -88,12 +88,12 @@ def carry_out(
 
     errors: dict[str, str] = {}
 
-    def keep(config: RunConfig, directory: Path) -> None:
+    def keep(config: RunSpec, directory: Path) -> None:
         run = by_hash[config.hash]
         _keep(store, directory, run, command)
         progress.found(run, 1.0)  # also one that another process has trained meanwhile
 
-    def give_up(config: RunConfig, error: Exception) -> None:
+    def give_up(config: RunSpec, error: Exception) -> None:
         run, elsewhere = by_hash[config.hash], isinstance(error, RunInUse)
         progress.given_up(run, elsewhere=elsewhere)
         if not elsewhere:
@@ -156,5 +156,5 @@ def _keep_finished(plan: Plan, store: Store, command: str, reporter: Reporter) -
 
 def _keep(store: Store, directory: Path, run: PlannedRun, command: str) -> None:
     """Keep the result of a finished run, whose process may have been killed before it had cleared up."""
-    RunDirectory(directory).clear()
+    RunFolder(directory).clear()
     store.keep(directory, run.cells[0].table, command)

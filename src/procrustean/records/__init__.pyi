@@ -1,5 +1,5 @@
-from .config import RunConfig as RunConfig
+from .class_curves import Curves as Curves
+from .class_curves import curves_of as curves_of
 from .groups import group_results as group_results
 from .groups import load_result as load_result
-from .probe_curves import Curves as Curves
-from .probe_curves import curves_of as curves_of
+from .run_spec import RunSpec as RunSpec

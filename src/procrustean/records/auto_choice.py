@@ -15,7 +15,7 @@ from procrustean.records.groups import (
     Group,
     summarise,
 )
-from procrustean.records.result_file import Result
+from procrustean.records.run_record import Result
 
 #: What a comparison keeps beside its runs.
 COMPARISON = "auto.json"

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from procrustean.records.places import CONFIG_FILE
-from procrustean.records.result_file import Result
-from procrustean.records.same_settings import comparable, setting_of
+from procrustean.records.finding_runs import CONFIG_FILE
+from procrustean.records.identity import comparable, setting_of
+from procrustean.records.run_record import Result
 
 #: The parts of a record that were measured. Others, such as the command that is added to a copy, may differ.
 MEASURED = ("status", "selections", "curves", "probes")

@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from procrustean.base.json_files import read_object
-from procrustean.records.result_file import Result, check_record
+from procrustean.records.run_record import Result, check_record
 
 #: Where diagnoses are kept, in a folder with the name of the run: a run's own folder stays as training left it.
 DIAGNOSES = Path("diagnosis")

@@ -9,8 +9,8 @@ from typing import Any, Literal
 
 from procrustean.base.errors import RunError, did_you_mean
 from procrustean.base.statistics import Statistic
-from procrustean.records.result_file import Result, Selection, check_record, load_result, place_of
-from procrustean.records.same_settings import comparable, data_setting, setting_of
+from procrustean.records.identity import comparable, data_setting, setting_of
+from procrustean.records.run_record import Result, Selection, check_record, load_result, place_of
 
 __all__ = [
     "GROUP_METRICS",

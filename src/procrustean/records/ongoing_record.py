@@ -14,8 +14,8 @@ from procrustean.data.sources import TABLES
 from procrustean.methods.labels import shown_label
 from procrustean.records.class_sizes import recall_by_size
 from procrustean.records.epoch_curves import probes_of, training_curves
-from procrustean.records.places import CONFIG_FILE, no_run_at
-from procrustean.records.result_file import KNOWN_FORMATS, UNFINISHED, Result, check_record
+from procrustean.records.finding_runs import CONFIG_FILE, no_run_at
+from procrustean.records.run_record import KNOWN_FORMATS, UNFINISHED, Result, check_record
 
 EPOCHS_FILE = "epochs.jsonl"
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from procrustean.base.console import Reporter
 from procrustean.base.wrapped_reporter import PassingOn
-from procrustean.records.config import RunConfig
+from procrustean.records.run_spec import RunSpec
 
 #: Settings that a run's own name is made of.
 _SAID = ("method", "drw", "imbalance", "rho", "seed")
@@ -18,13 +18,13 @@ _SAID = ("method", "drw", "imbalance", "rho", "seed")
 _QUIET = ("run_dir", "data_dir", "checkpoint_every", "evaluate_every")
 
 
-def differences(configs: Sequence[RunConfig]) -> list[str]:
+def differences(configs: Sequence[RunSpec]) -> list[str]:
     """For each run the settings in which it differs from others of the same name; empty where it has none.
 
     Runs that these do not tell apart are named by their folders.
 
-    >>> runs = [RunConfig("digits", method="mfw", options={"alpha": a}) for a in (0.5, 2)]
-    >>> differences([*runs, RunConfig("digits", method="erm")])
+    >>> runs = [RunSpec("digits", method="mfw", options={"alpha": a}) for a in (0.5, 2)]
+    >>> differences([*runs, RunSpec("digits", method="erm")])
     ['alpha=0.5', 'alpha=2', '']
     """
     settings = [_named(config) for config in configs]
@@ -43,7 +43,7 @@ def differences(configs: Sequence[RunConfig]) -> list[str]:
     ]
 
 
-def _named(config: RunConfig) -> dict[str, Any]:
+def _named(config: RunSpec) -> dict[str, Any]:
     kept = {key: value for key, value in config.to_json().items() if key not in (*_SAID, *_QUIET, "options")}
     return {**kept, **config.options}
 

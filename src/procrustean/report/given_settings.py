@@ -6,16 +6,16 @@ from collections.abc import Collection, Sequence
 from dataclasses import MISSING, dataclass, fields
 from typing import Any
 
-from procrustean.records.config import CAME_LATER, CHANGES_OF_RECIPE, RunConfig
 from procrustean.records.groups import Group, data_text, named_settings
-from procrustean.records.same_settings import WHERE_NUMBERS_ARE_FROM, comparable, setting_of
+from procrustean.records.identity import WHERE_NUMBERS_ARE_FROM, comparable, setting_of
+from procrustean.records.run_spec import CAME_LATER, CHANGES_OF_RECIPE, RunSpec
 
 #: Settings that a table tells by itself: the data by their text, the method by its label.
 TOLD = frozenset({"method", "imbalance", "rho", "hold_out", "recipe", "drw"})
 #: Says how often results were looked at; in a title it would only be in the way.
 NOT_IN_TITLES = frozenset({"evaluate_every"})
 
-_DEFAULTS = {field.name: field.default for field in fields(RunConfig) if field.default is not MISSING}
+_DEFAULTS = {field.name: field.default for field in fields(RunSpec) if field.default is not MISSING}
 
 
 @dataclass(frozen=True)

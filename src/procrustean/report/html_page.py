@@ -19,7 +19,7 @@ from procrustean.base.errors import RunError
 from procrustean.base.escaping import one_line
 from procrustean.base.version import __version__
 from procrustean.records.copies import without_copies
-from procrustean.records.result_file import load_result
+from procrustean.records.run_record import load_result
 from procrustean.report.mistake_pictures import ExampleFinder
 from procrustean.report.page_data import page_data
 

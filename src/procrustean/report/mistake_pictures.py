@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from procrustean.base.errors import ProcrusteanError
+from procrustean.records.finding_runs import CONFIG_FILE
 from procrustean.records.groups import Group, Result
-from procrustean.records.places import CONFIG_FILE
 from procrustean.report.confusions import Confusion
 
 if TYPE_CHECKING:
@@ -80,11 +80,11 @@ class ExampleFinder:
         return Examples(pictures, tuple(used))
 
     def _network(self, folder: Path) -> tuple[Prepared, Classifier]:
-        from procrustean.records.run_directory import RunDirectory
+        from procrustean.records.run_folder import RunFolder
         from procrustean.runs.image_loading import source_settings
         from procrustean.runs.train_api import load_run
 
-        directory, config, _ = RunDirectory.open(folder)
+        directory, config, _ = RunFolder.open(folder)
         found_at = {"source": directory.source_path() or config.source, "data_dir": self.data_dir or config.data_dir}
         splits = self._load(**{**source_settings(config), **found_at})
         return load_run(folder, splits=splits, anywhere=True, network_alone=True)

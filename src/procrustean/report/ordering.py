@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from procrustean.records.groups import Group
-from procrustean.records.same_settings import comparable, data_setting, setting_of
+from procrustean.records.identity import comparable, data_setting, setting_of
 
 
 def by_options(groups: Sequence[Group]) -> list[Group]:

@@ -15,7 +15,7 @@ from procrustean.records.groups import (
 )
 
 if TYPE_CHECKING:
-    from procrustean.records.probe_curves import Curves
+    from procrustean.records.class_curves import Curves
     from procrustean.report.diagnose.findings import (
         Finding,
     )
@@ -45,7 +45,7 @@ def _together(group: Group, rivals: Rivals) -> tuple[list[str], list[str]] | Non
     records = [result.record for result in group.results]
     if len(records) < 2 or any("verdict" in record or not record.get("probes") for record in records):
         return None
-    from procrustean.records.probe_curves import curves_of, mean_curves
+    from procrustean.records.class_curves import curves_of, mean_curves
     from procrustean.report.diagnose.repeats import judged_together
 
     runs = [curves_of(record) for record in records]
@@ -59,7 +59,7 @@ def _sentences(result: Result, group: Group, rivals: Rivals) -> tuple[list[str],
         return sentences[: len(WEIGHTIEST)], sentences[len(WEIGHTIEST) :]
     if not result.record.get("probes"):
         return [], []
-    from procrustean.records.probe_curves import (
+    from procrustean.records.class_curves import (
         curves_of,
     )
 

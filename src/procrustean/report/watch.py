@@ -15,9 +15,9 @@ from typing import Any
 
 from procrustean.base.errors import ConfigError, ProcrusteanError, RunError
 from procrustean.records.copies import without_copies
+from procrustean.records.finding_runs import CONFIG_FILE, RESULT_FILE, runs_in
 from procrustean.records.ongoing_record import EPOCHS_FILE, Ongoing, load_ongoing
-from procrustean.records.places import CONFIG_FILE, RESULT_FILE, runs_in
-from procrustean.records.result_file import Result, load_result
+from procrustean.records.run_record import Result, load_result
 from procrustean.report.html_page import html_page, page_policy
 from procrustean.report.page_data import page_data
 

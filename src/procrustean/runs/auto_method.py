@@ -23,10 +23,10 @@ from procrustean.engine.prepared import (
 )
 from procrustean.engine.training import Interrupted
 from procrustean.records.auto_choice import COMPARISON, last_held_out, read_comparison
-from procrustean.records.checkpoint import is_leftover
-from procrustean.records.config import RunConfig
-from procrustean.records.places import RESULT_FILE
-from procrustean.records.run_directory import RunDirectory, spelt_as
+from procrustean.records.checkpoints import is_leftover
+from procrustean.records.finding_runs import RESULT_FILE
+from procrustean.records.run_folder import RunFolder, spelt_as
+from procrustean.records.run_spec import RunSpec
 from procrustean.runs.advice.cost import this_machine
 from procrustean.runs.advice.method_advice import Choice, worth_comparing
 from procrustean.runs.advice.plan_training import Plan, load_images, planned
@@ -47,7 +47,7 @@ FEWEST_COMPARED = 4
 
 
 def fit_auto(
-    config: RunConfig,
+    config: RunSpec,
     *,
     splits: Splits | None = None,
     minutes: float | None = None,
@@ -91,7 +91,7 @@ def fit_auto(
     return run
 
 
-def _full_command(config: RunConfig, plan: Plan, best: Choice, folder: Path, *, handed_over: bool) -> str:
+def _full_command(config: RunSpec, plan: Plan, best: Choice, folder: Path, *, handed_over: bool) -> str:
     if handed_over:
         return f"name the method {best.method}, and no time"
     chosen = replace(config, method=best.method, drw=best.drw, options=dict(best.options))
@@ -135,18 +135,18 @@ def _compare(
                 continue
             if not done and stop():
                 raise Stopped(STOPPED_AMONG_MANY, stop.exit_code)
-            held_out = last_held_out(RunDirectory(path).read(RESULT_FILE)) if done else None
+            held_out = last_held_out(RunFolder(path).read(RESULT_FILE)) if done else None
             tried.append(Candidate(choice, path, held_out))
             longest = max(longest, time.monotonic() - began)
     reporter.close()  # bars of runs that were cut short
     best = best_of(tried, folder, minutes)
-    result = RunDirectory(best.path).read(RESULT_FILE)
+    result = RunFolder(best.path).read(RESULT_FILE)
     _tell(tried, best, worth_of(tried, best, result), folder, reporter)
     _, net = load_run(best.path, splits=plan.splits)
     return FinishedRun(best.path, result, net), best.choice
 
 
-def _agreed(folder: Path, asked: RunConfig) -> RunConfig:
+def _agreed(folder: Path, asked: RunSpec) -> RunSpec:
     """The settings to go on with: what was asked for, filled in by the first call if this is not it."""
     record = folder / COMPARISON
     if not record.is_file():
@@ -154,14 +154,14 @@ def _agreed(folder: Path, asked: RunConfig) -> RunConfig:
     kept = read_comparison(folder)
     if not {"asked", "config"} <= set(kept):
         raise RunError(f"{record} is damaged: it lacks the settings of the comparison; choose another --run-dir")
-    before = RunConfig.from_record(kept["asked"], origin=str(record))
+    before = RunSpec.from_record(kept["asked"], origin=str(record))
     if before.hash != spelt_as(before, kept.get("source_path"), asked).hash:
         raise RunError(f"{folder} holds a comparison with other settings; choose another --run-dir")
     # The images by today's path: the one of the first call may be relative to another folder.
-    return replace(RunConfig.from_record(kept["config"], origin=str(record)), source=asked.source)
+    return replace(RunSpec.from_record(kept["config"], origin=str(record)), source=asked.source)
 
 
-def _begin(folder: Path, asked: RunConfig, config: RunConfig) -> None:
+def _begin(folder: Path, asked: RunSpec, config: RunSpec) -> None:
     """Begin a comparison in an empty folder, or go on with the one that is there."""
     if (folder / COMPARISON).is_file():
         return

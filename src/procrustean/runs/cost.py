@@ -8,7 +8,7 @@ from dataclasses import replace
 from procrustean.engine.prepared import (
     Prepared,
 )
-from procrustean.records.config import RunConfig
+from procrustean.records.run_spec import RunSpec
 from procrustean.runs.advice.cost import this_machine
 from procrustean.runs.preparing import (
     recipe_of,
@@ -43,13 +43,13 @@ FIRST_GUESS: dict[Device, float] = {"cuda": 140_000.0, "cpu": 500.0}
 GUESSED_IMAGES = 10_000
 
 
-def trained_images(config: RunConfig) -> int | None:
+def trained_images(config: RunSpec) -> int | None:
     """Images shown in the whole run; None where only loading them would tell how many there are."""
     images = training_images(config)
     return None if images is None else recipe_of(config).epochs * images
 
 
-def predicted_cost(config: RunConfig, device: Device = "cuda") -> float:
+def predicted_cost(config: RunSpec, device: Device = "cuda") -> float:
     """Images that ERM with ResNet-32 would train in the same time on that kind of device."""
     recipe, images = recipe_of(config), training_images(config)
     shown = recipe.epochs * (GUESSED_IMAGES if images is None else images)

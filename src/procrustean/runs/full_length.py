@@ -7,13 +7,13 @@ from typing import Any
 
 from procrustean.base.console import command_text
 from procrustean.data.sources import list_source
-from procrustean.records.config import RunConfig
+from procrustean.records.run_spec import RunSpec
 from procrustean.runs.advice.cost import this_machine
 from procrustean.runs.advice.plan_training import Plan, settings_at, size_to_load, trained_on
 from procrustean.runs.advice.settings import Settings
 
 
-def full_length(asked: RunConfig, plan: Plan) -> Settings | None:
+def full_length(asked: RunSpec, plan: Plan) -> Settings | None:
     """Network, size of the images and epochs of a training without a limit of time, if they are others than the plan's.
 
     Args:
@@ -34,17 +34,17 @@ def full_length(asked: RunConfig, plan: Plan) -> Settings | None:
     return None if same else full
 
 
-def _size_was_chosen(asked: RunConfig, planned: RunConfig) -> bool:
+def _size_was_chosen(asked: RunSpec, planned: RunSpec) -> bool:
     """Whether the size of image files was left open, so that it goes by the time as well."""
     return asked.image_size is None and planned.image_size is not None
 
 
-def full_text(config: RunConfig, full: Settings) -> str:
+def full_text(config: RunSpec, full: Settings) -> str:
     """The whole, beside what a comparison trains: its images are named where they have another size there."""
     return _named(full.net, full.size if _resized(config, full) else None, full.epochs)
 
 
-def shortened_text(config: RunConfig, full: Settings, minutes: float) -> str:
+def shortened_text(config: RunSpec, full: Settings, minutes: float) -> str:
     """What a comparison trains in place of the whole."""
     here, there = f"{config.epochs} epochs", f"{full.epochs}"
     if config.net != full.net or _resized(config, full):
@@ -53,7 +53,7 @@ def shortened_text(config: RunConfig, full: Settings, minutes: float) -> str:
     return f"{here} instead of {there}, to fit into {minutes:g} minute{'s' * (minutes != 1)}"
 
 
-def _resized(config: RunConfig, full: Settings) -> bool:
+def _resized(config: RunSpec, full: Settings) -> bool:
     return config.image_size not in (None, full.size)
 
 
@@ -62,15 +62,15 @@ def _named(net: str | None, size: int | None, epochs: int | None) -> str:
     return f"{net}{pixels} for {epochs} epochs"
 
 
-def train_command(config: RunConfig) -> str:
+def train_command(config: RunSpec) -> str:
     """The command that trains with these settings; those that are as by default are left out.
 
-    >>> train_command(RunConfig("photos", method="mfw", drw=True, options={"alpha": 0.2}, hold_out=0.15))
+    >>> train_command(RunSpec("photos", method="mfw", drw=True, options={"alpha": 0.2}, hold_out=0.15))
     'procrustean train photos --method mfw --options alpha=0.2 --drw --hold-out 0.15'
     """
-    usual = RunConfig(config.source, method=config.method)
+    usual = RunSpec(config.source, method=config.method)
     words: list[Any] = ["train", config.source]
-    for name in (field.name for field in fields(RunConfig) if field.name != "source"):
+    for name in (field.name for field in fields(RunSpec) if field.name != "source"):
         value = getattr(config, name)
         if value != getattr(usual, name) or name == "method":
             words += [f"--{name.replace('_', '-')}", *_written(value)]

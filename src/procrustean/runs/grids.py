@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from procrustean.base.errors import ConfigError, did_you_mean
-from procrustean.records.config import RunConfig
+from procrustean.records.run_spec import RunSpec
 
 _KEYS = ("base", "runs", "grid")
 
 
-def expand(grid: Mapping[str, Any], output: Path, *, origin: str = "the grid") -> list[RunConfig]:
+def expand(grid: Mapping[str, Any], output: Path, *, origin: str = "the grid") -> list[RunSpec]:
     """All runs of a grid, each kept in a folder of its own below `output`.
 
     A grid has three parts: `base`, settings of all runs; `runs`, a list of settings, one for each kind of run; `grid`,
@@ -38,6 +38,6 @@ def expand(grid: Mapping[str, Any], output: Path, *, origin: str = "the grid") -
         if not isinstance(kind, dict):
             raise ConfigError(f"{origin}: {kind!r} received under runs; each has to be a mapping of settings")
         settings = {**base, **dict(zip(axes, values, strict=True)), **kind}
-        config = RunConfig.from_json(settings, origin=origin)
+        config = RunSpec.from_json(settings, origin=origin)
         configs.append(replace(config, run_dir=output / (config.run_dir or config.slug)))
     return configs

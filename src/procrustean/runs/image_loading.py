@@ -9,13 +9,13 @@ from typing import Any
 from procrustean.base.errors import ProcrusteanError
 from procrustean.data.imageset import Splits
 from procrustean.data.sources import load_source
-from procrustean.records.config import RunConfig
+from procrustean.records.run_spec import RunSpec
 
 #: Sources that are kept in memory.
 KEPT = 4
 
 
-def source_settings(config: RunConfig) -> dict[str, Any]:
+def source_settings(config: RunSpec) -> dict[str, Any]:
     """The settings that decide what is loaded, as arguments of `load_source`."""
     return {
         "source": config.source,
@@ -34,7 +34,7 @@ class Sources:
         self._kept: OrderedDict[tuple[Any, ...], Splits] = OrderedDict()
         self._failed: dict[tuple[Any, ...], ProcrusteanError] = {}
 
-    def __call__(self, config: RunConfig) -> Splits:
+    def __call__(self, config: RunSpec) -> Splits:
         settings = source_settings(config)
         key = tuple(settings.values())
         if key in self._failed:

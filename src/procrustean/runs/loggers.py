@@ -17,7 +17,7 @@ from procrustean.base.errors import ConfigError, one_of
 from procrustean.base.json_files import parse_json
 from procrustean.base.optional_libraries import installing
 from procrustean.base.wrapped_reporter import PassingOn
-from procrustean.records.places import CONFIG_FILE
+from procrustean.records.finding_runs import CONFIG_FILE
 
 Tool = Literal["tensorboard", "wandb", "trackio"]
 #: Those with which a process logs one run at a time.

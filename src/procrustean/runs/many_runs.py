@@ -22,10 +22,10 @@ from procrustean.engine.prepared import (
 from procrustean.engine.side_by_side import Member, memory_allows, run_fleet
 from procrustean.engine.training import Interrupted
 from procrustean.methods.make import METHODS
-from procrustean.records.config import RunConfig
-from procrustean.records.result_file import load_result
-from procrustean.records.run_directory import RunDirectory
+from procrustean.records.run_folder import RunFolder
 from procrustean.records.run_names import Distinct, differences
+from procrustean.records.run_record import load_result
+from procrustean.records.run_spec import RunSpec
 from procrustean.runs.advice.plan_training import planned
 from procrustean.runs.cost import predicted_cost
 from procrustean.runs.image_loading import Sources
@@ -59,17 +59,17 @@ class Outcome:
 
 @undisturbed()
 def fit_many(
-    configs: Sequence[RunConfig],
+    configs: Sequence[RunSpec],
     *,
     splits: Splits | None = None,
     sources: Sources | None = None,
     width: int | None = None,
     reporter: Reporter | None = None,
-    reporter_of: Callable[[RunConfig], Reporter] | None = None,
+    reporter_of: Callable[[RunSpec], Reporter] | None = None,
     costs: Sequence[float] | None = None,
     time_up: Callable[[], bool] = lambda: False,
-    finished: Callable[[RunConfig, Path], None] = lambda config, path: None,
-    failed: Callable[[RunConfig, Exception], None] = lambda config, error: None,
+    finished: Callable[[RunSpec, Path], None] = lambda config, path: None,
+    failed: Callable[[RunSpec, Exception], None] = lambda config, error: None,
     log: Tool | None = None,
     show: ShownImages = "test",
 ) -> list[Outcome]:
@@ -112,7 +112,7 @@ def fit_many(
     )
     load = sources or Sources(reporter.say)
 
-    def splits_of(config: RunConfig) -> Splits:
+    def splits_of(config: RunSpec) -> Splits:
         return splits or load(config)
 
     with stop_on_signal(reporter.say) as stop:
@@ -145,7 +145,7 @@ def outcome_of(path: Path, error: Exception | None) -> Outcome:
     """How a run ended, by its folder and its error; one that cannot be read has failed, and touches no other."""
     if error is not None:
         return Outcome(path, None, None if isinstance(error, Interrupted) else error)
-    if not RunDirectory(path).finished:
+    if not RunFolder(path).finished:
         return Outcome(path, None, None)
     try:
         return Outcome(path, load_result(path).record, None)
@@ -153,7 +153,7 @@ def outcome_of(path: Path, error: Exception | None) -> Outcome:
         return Outcome(path, None, RunError(f"{damaged} (to train the run again, remove {path} first)"))
 
 
-def check_places(configs: Sequence[RunConfig]) -> list[Path]:
+def check_places(configs: Sequence[RunSpec]) -> list[Path]:
     """The folder of each run; two runs in one are refused."""
     paths = [run_directory_of(config) for config in configs]
     seen: set[Path] = set()
@@ -165,14 +165,14 @@ def check_places(configs: Sequence[RunConfig]) -> list[Path]:
 
 
 def _starter(
-    asked: RunConfig,
+    asked: RunSpec,
     given: Splits | None,
     path: Path,
-    splits_of: Callable[[RunConfig], Splits],
+    splits_of: Callable[[RunSpec], Splits],
     reporter: Reporter,
     stop: Callable[[], bool],
-    finished: Callable[[RunConfig, Path], None],
-    failed: Callable[[RunConfig, Exception], None],
+    finished: Callable[[RunSpec, Path], None],
+    failed: Callable[[RunSpec, Exception], None],
     log: Tool | None,
     show: ShownImages,
 ) -> Callable[[], Iterator[None]]:
@@ -204,7 +204,7 @@ def _starter(
     return turns
 
 
-def starting_cost(config: RunConfig, device: Device) -> float:
+def starting_cost(config: RunSpec, device: Device) -> float:
     """The predicted cost by which runs start, the highest first."""
     if config.method not in METHODS:  # still to be chosen, or of a file, which is not imported for this
         config = replace(config, method="erm", options={}, drw=False)

@@ -20,8 +20,8 @@ from procrustean.base.errors_in_user_code import failure_text
 from procrustean.engine.run_record import identity_of
 from procrustean.engine.training import Interrupted
 from procrustean.methods.make import factory, option_defaults
-from procrustean.records.config import RunConfig
-from procrustean.records.run_directory import RunDirectory
+from procrustean.records.run_folder import RunFolder
+from procrustean.records.run_spec import RunSpec
 from procrustean.runs.gradient_watch import GradientWatch
 from procrustean.runs.one_run import FinishedRun, OngoingRun
 from procrustean.runs.preparing import prepare
@@ -97,7 +97,7 @@ def _other_choices(method: str) -> Iterator[dict[str, Any]]:
 
 
 def _tried(method: str, options: dict[str, Any], folder: Path) -> tuple[Trial, bytes | None]:
-    config = RunConfig("digits", "step", 20, method=method, options=options, epochs=EPOCHS, device="cpu")
+    config = RunSpec("digits", "step", 20, method=method, options=options, epochs=EPOCHS, device="cpu")
     gradients, values = GradientWatch(), ValueWatch()
     try:
         run = _trained(config, folder / "whole", watches=(gradients, values))
@@ -117,7 +117,7 @@ def _chance(metrics: dict[str, Any]) -> float:
     return guess + 2 * math.sqrt(guess * (1 - guess) / metrics["images"])
 
 
-def _faults(config: RunConfig, run: FinishedRun, weights: bytes, folder: Path) -> Iterator[str]:
+def _faults(config: RunSpec, run: FinishedRun, weights: bytes, folder: Path) -> Iterator[str]:
     if evaluate(run.path)["confusion"] != run.metrics["confusion"]:
         yield (
             "the network that is loaded again is not the one that was trained: what a reshape draws has to come from "
@@ -141,13 +141,13 @@ def _faults(config: RunConfig, run: FinishedRun, weights: bytes, folder: Path) -
 
 
 def _trained(
-    config: RunConfig, path: Path, stop_after: int | None = None, watches: Sequence[GradientWatch | ValueWatch] = ()
+    config: RunSpec, path: Path, stop_after: int | None = None, watches: Sequence[GradientWatch | ValueWatch] = ()
 ) -> Any:
     """The finished run; None if it was to be stopped."""
     prepared, asked = prepare(config), itertools.count(1)
     for watch in watches:
         watch.look_at(prepared.method.stages)
-    directory = RunDirectory.create(path, config, identity_of(prepared))
+    directory = RunFolder.create(path, config, identity_of(prepared))
     run = OngoingRun(
         prepared, directory, SilentReporter(), stop=lambda: stop_after is not None and next(asked) >= stop_after
     )

@@ -21,9 +21,9 @@ from procrustean.engine.slow_steps import SlowSteps
 from procrustean.engine.threads import sane_threads
 from procrustean.engine.training import Training
 from procrustean.nets.classifier import Classifier
-from procrustean.records.places import CONFIG_FILE
-from procrustean.records.result_file import load_result
-from procrustean.records.run_directory import RunDirectory, spelt_as
+from procrustean.records.finding_runs import CONFIG_FILE
+from procrustean.records.run_folder import RunFolder, spelt_as
+from procrustean.records.run_record import load_result
 from procrustean.runs.cost import expected_speed_on_cpu
 from procrustean.runs.loggers import Tool, TrackingReporter
 from procrustean.runs.preparing import (
@@ -85,9 +85,9 @@ def begin_or_go_on(
         new = prepared({})
         # While the images were loaded, another process with the same runs may have begun this one, or finished it.
         if not (path / CONFIG_FILE).exists():
-            directory = RunDirectory.create(path, plan.config, identity_of(new), plan.why)
+            directory = RunFolder.create(path, plan.config, identity_of(new), plan.why)
             return OngoingRun(new, directory, reporter, stop=stop, log=log, show=show)
-    directory, existing, identity = RunDirectory.open(path)
+    directory, existing, identity = RunFolder.open(path)
     if existing.hash != spelt_as(existing, directory.source_path(), plan.config).hash:
         directory.refuse_reuse(plan.config)
     directory.claim()
@@ -105,7 +105,7 @@ def begin_or_go_on(
     return OngoingRun(begun, directory, reporter, stop=stop, resume=True, log=log, show=show)
 
 
-def _refuse_other_images(finished: RunDirectory, plan: Plan) -> None:
+def _refuse_other_images(finished: RunFolder, plan: Plan) -> None:
     try:
         trained_on = load_result(finished.path).data.get("source_hash")  # which early records do not have
     except RunError:
@@ -124,7 +124,7 @@ class OngoingRun:
     def __init__(
         self,
         prepared: Prepared,
-        directory: RunDirectory,
+        directory: RunFolder,
         reporter: Reporter,
         *,
         stop: Callable[[], bool] = lambda: False,

@@ -30,8 +30,8 @@ from procrustean.methods.base import Method
 from procrustean.methods.make import checked_options, make_method, option_defaults
 from procrustean.nets.build import check_net, layers_of
 from procrustean.nets.pretrained import read_pretrained
-from procrustean.records.config import CHANGES_OF_RECIPE, RunConfig
 from procrustean.records.differences import difference, image_counts_difference
+from procrustean.records.run_spec import CHANGES_OF_RECIPE, RunSpec
 from procrustean.runs.image_loading import source_settings
 from procrustean.runs.method_fits import check_fit
 
@@ -40,7 +40,7 @@ _SMALL_NETS = ("small", "small-2d")
 
 
 def prepare(
-    config: RunConfig,
+    config: RunSpec,
     *,
     splits: Splits | None = None,
     say: Callable[[str], None] = lambda text: None,
@@ -97,7 +97,7 @@ def prepare(
     return prepared
 
 
-def imbalanced(config: RunConfig, splits: Splits) -> tuple[Splits, Imbalanced]:
+def imbalanced(config: RunSpec, splits: Splits) -> tuple[Splits, Imbalanced]:
     """The images of the classes that settings name, as they are and as a run of these settings takes them."""
     if config.classes:
         splits = splits.only(config.classes)
@@ -135,7 +135,7 @@ def _check_draws(method: Method, images: int) -> None:
             )
 
 
-def recipe_of(config: RunConfig) -> Recipe:
+def recipe_of(config: RunSpec) -> Recipe:
     """The recipe a run will have, as far as it is known without its data; checks method, options and network."""
     # A recipe depends on the data set and the method, not on the counts: any will do.
     problem = Problem(counts=(2, 1), kind="step", source=data_set(config.source))
@@ -145,14 +145,14 @@ def recipe_of(config: RunConfig) -> Recipe:
     return _resolved(chosen_recipe(config.recipe, config.source), config, method)
 
 
-def effective_options(config: RunConfig) -> dict[str, Any]:
+def effective_options(config: RunSpec) -> dict[str, Any]:
     """Every option of the method: as it was given, or its default."""
     given = checked_options(config.method, {**config.options, **({"drw": True} if config.drw else {})})
     return {**option_defaults(config.method), **given}
 
 
 def _resolved(
-    recipe: Recipe, config: RunConfig, method: Method, began: Mapping[str, Any] = MappingProxyType({})
+    recipe: Recipe, config: RunSpec, method: Method, began: Mapping[str, Any] = MappingProxyType({})
 ) -> Recipe:
     longer = {"epochs": round(recipe.epochs * method.longer)} if method.longer != 1 else {}
     changes = method.own if config.recipe == "own" else {**longer, **method.paper}

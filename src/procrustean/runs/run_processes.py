@@ -29,8 +29,8 @@ from procrustean.base.lease import RunInUse
 from procrustean.base.process_progress import Shown, Telling, write_or_drop
 from procrustean.base.stop_signals import stop_on_signal
 from procrustean.engine.launchers import refuse_several_ranks
-from procrustean.records.config import RunConfig
 from procrustean.records.run_names import Distinct, differences
+from procrustean.records.run_spec import RunSpec
 from procrustean.runs.image_loading import Sources
 from procrustean.runs.loggers import Tool, imported
 from procrustean.runs.many_runs import Outcome, check_places, fit_many, outcome_of, starting_cost
@@ -43,7 +43,7 @@ PATIENCE = 0.2
 
 
 def fit_in_processes(
-    configs: Sequence[RunConfig], *, processes: int, reporter: Reporter | None = None, log: Tool | None = None
+    configs: Sequence[RunSpec], *, processes: int, reporter: Reporter | None = None, log: Tool | None = None
 ) -> list[Outcome]:
     """Train all runs, as `fit_many` does, with so many processes; the results do not depend on their number.
 
@@ -75,9 +75,7 @@ def fit_in_processes(
 class _Grid:
     """What is left to do, who does it, and what came of the rest."""
 
-    def __init__(
-        self, configs: Sequence[RunConfig], paths: Sequence[Path], reporter: Reporter, log: Tool | None
-    ) -> None:
+    def __init__(self, configs: Sequence[RunSpec], paths: Sequence[Path], reporter: Reporter, log: Tool | None) -> None:
         self.configs, self.paths, self.reporter, self.log = configs, paths, reporter, log
         self.shown = [Shown(Distinct(reporter, addition)) for addition in differences(configs)]
         # Processes are for CPUs: on a GPU runs go side by side in one.
@@ -244,12 +242,12 @@ def work(parent: int) -> None:
         for line in sys.stdin:
             task = json.loads(line)
             telling = Telling(partial(write_or_drop, answers.fileno()))
-            answer = _trained(RunConfig.from_json(task["config"]), sources, task["log"], telling)
+            answer = _trained(RunSpec.from_json(task["config"]), sources, task["log"], telling)
             answers.write(json.dumps({**answer, "summary": telling.summary, "warnings": telling.warnings}) + "\n")
             answers.flush()
 
 
-def _trained(config: RunConfig, sources: Sources, log: Tool | None, reporter: Reporter) -> dict[str, Any]:
+def _trained(config: RunSpec, sources: Sources, log: Tool | None, reporter: Reporter) -> dict[str, Any]:
     stopped: dict[str, Any] = {"outcome": "stopped and saved", "stopped": True}
     try:
         # A scheduler that signals every process of a job has signalled this one before the program asks it to stop: the

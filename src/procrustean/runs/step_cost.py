@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Literal
 
 from procrustean.methods.make import METHODS
-from procrustean.records.config import RunConfig
+from procrustean.records.run_spec import RunSpec
 
 Device = Literal["cuda", "cpu"]
 
@@ -15,7 +15,7 @@ ON_CPUS = {"bbn": 2.0, "m2m": 3.0, "meta_weight": 4.0, "domain_adaptation": 1.6}
 FLOAT32 = {"cuda": 2.7, "cpu": 1.9}
 
 
-def relative_to_erm(config: RunConfig, device: Device = "cuda") -> float:
+def relative_to_erm(config: RunSpec, device: Device = "cuda") -> float:
     """Time per image relative to ERM on the same network in the device's usual precision."""
     known = METHODS.get(config.method)  # a plan that is still to choose a method has none, a file says none
     step = 1.0 if known is None else known.relative_cost

@@ -25,9 +25,9 @@ from procrustean.engine.stage_order import reshape_for
 from procrustean.engine.training import HELD_OUT_WEIGHTS, Interrupted
 from procrustean.nets.classifier import Classifier
 from procrustean.records.auto_choice import COMPARISON
-from procrustean.records.config import ADVISED, AUTO, RunConfig
-from procrustean.records.places import resume_command
-from procrustean.records.run_directory import RunDirectory
+from procrustean.records.finding_runs import resume_command
+from procrustean.records.run_folder import RunFolder
+from procrustean.records.run_spec import ADVISED, AUTO, RunSpec
 from procrustean.runs.advice.plan_training import Plan, load_images, planned
 from procrustean.runs.image_loading import source_settings
 from procrustean.runs.lint import lint
@@ -58,7 +58,7 @@ class Stopped(RunError):
 
 @undisturbed()
 def fit(
-    source: str | os.PathLike[str] | Splits | RunConfig,
+    source: str | os.PathLike[str] | Splits | RunSpec,
     *,
     reporter: Reporter | None = None,
     minutes: float | None = None,
@@ -70,21 +70,21 @@ def fit(
     What is left open about images of your own is chosen for them and for the device (docs/own-images.md).
 
     Args:
-        source: a data set's name, a path, a `Splits` of your own arrays, or a complete `RunConfig`.
+        source: a data set's name, a path, a `Splits` of your own arrays, or a complete `RunSpec`.
         reporter: where progress goes; silent by default.
         minutes: what method="auto", which compares methods on held-out images, may take; default 30.
         log: tool that is handed the numbers of every epoch; see docs/report.md.
-        settings: fields of `RunConfig` (method, imbalance, rho, epochs, seed, run_dir, ...).
+        settings: fields of `RunSpec` (method, imbalance, rho, epochs, seed, run_dir, ...).
 
     >>> run = fit("digits", imbalance="step", rho=20, method="mfw", epochs=1)  # doctest: +SKIP
     """
     refuse_several_ranks()
     reporter = reporter or SilentReporter()
     splits = source if isinstance(source, Splits) else None
-    if isinstance(source, RunConfig):
-        config = RunConfig.from_json({**source.to_json(), **settings}, origin="the call of fit")
+    if isinstance(source, RunSpec):
+        config = RunSpec.from_json({**source.to_json(), **settings}, origin="the call of fit")
     else:
-        config = RunConfig.from_json(
+        config = RunSpec.from_json(
             {"source": splits.name if splits else source, "method": ADVISED, **settings}, origin="the call of fit"
         )
     # What is wrong with the settings is said before images are loaded.
@@ -112,11 +112,11 @@ def fit_planned(plan: Plan, reporter: Reporter, log: Tool | None = None) -> Fini
     prepared = prepare(plan.config, splits=plan.splits, say=reporter.say)
     for finding in lint(prepared):
         reporter.warn(finding)
-    directory = RunDirectory.create(run_directory_of(plan.config), plan.config, identity_of(prepared), plan.why)
+    directory = RunFolder.create(run_directory_of(plan.config), plan.config, identity_of(prepared), plan.why)
     return _train(prepared, directory, reporter, log=log)
 
 
-def run_directory_of(config: RunConfig) -> Path:
+def run_directory_of(config: RunSpec) -> Path:
     """Where the run of these settings is kept."""
     return config.run_dir or Path("runs") / config.slug
 
@@ -144,7 +144,7 @@ def resume(
     if log is not None:
         imported(log)
     try:
-        directory, config, identity = RunDirectory.open(Path(run))
+        directory, config, identity = RunFolder.open(Path(run))
     except RunError:
         if os.path.isfile(Path(run) / COMPARISON):  # noqa: PTH113  that of pathlib raises where names are too long
             raise RunError(
@@ -228,7 +228,7 @@ def load_run(
     files |= {kind: f"{kind}.safetensors" for kind in ("ema", "swa")}
     if weights not in files:
         raise ConfigError(f"weights = {weights!r} received; accepted: {', '.join(map(repr, files))}")
-    directory, config, identity = RunDirectory.open(Path(run))
+    directory, config, identity = RunFolder.open(Path(run))
     if anywhere:
         config = replace(config, device="auto", engine="auto", kernels="auto", precision=identity["precision"])
     stands_in = network_alone and not is_usable(config.method) and bool(identity.get("plain_network"))
@@ -253,15 +253,15 @@ def load_run(
 
 
 def _moved(
-    config: RunConfig, source: str | os.PathLike[str] | None, say: Callable[[str], None] = lambda text: None
+    config: RunSpec, source: str | os.PathLike[str] | None, say: Callable[[str], None] = lambda text: None
 ) -> Splits | None:
     """The images of a run from another place than it remembers."""
     return None if source is None else load_source(**{**source_settings(config), "source": source}, say=say)
 
 
 def prepare_again(
-    directory: RunDirectory,
-    config: RunConfig,
+    directory: RunFolder,
+    config: RunSpec,
     identity: Mapping[str, Any],
     splits: Splits | None,
     say: Callable[[str], None] = lambda text: None,
@@ -289,7 +289,7 @@ def prepare_again(
 
 def _train(
     prepared: Prepared,
-    directory: RunDirectory,
+    directory: RunFolder,
     reporter: Reporter,
     *,
     resume: bool = False,

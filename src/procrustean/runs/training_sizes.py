@@ -7,7 +7,7 @@ import numpy as np
 from procrustean.data.imbalance import long_tailed_counts, step_counts
 from procrustean.data.label_counts import label_counts
 from procrustean.data.take_away import shares
-from procrustean.records.config import RunConfig
+from procrustean.records.run_spec import RunSpec
 
 #: Classes, and training images of each, of sources that are made imbalanced.
 BALANCED = {
@@ -20,7 +20,7 @@ BALANCED = {
 NATURAL = {"imagenet-lt": 115_846, "inaturalist18": 437_513, "tiered-imagenet": 431_000}
 
 
-def training_counts(config: RunConfig) -> tuple[int, ...] | None:
+def training_counts(config: RunSpec) -> tuple[int, ...] | None:
     """Images per class that the run trains on, largest first; None where only the images themselves would tell."""
     if config.source not in BALANCED:
         return None
@@ -28,7 +28,7 @@ def training_counts(config: RunConfig) -> tuple[int, ...] | None:
     return _trained_on(config, [largest] * (len(config.classes) or classes))
 
 
-def _trained_on(config: RunConfig, counts: list[int]) -> tuple[int, ...]:
+def _trained_on(config: RunSpec, counts: list[int]) -> tuple[int, ...]:
     """What is left of classes of so many images, largest first, as `procrustean.data.imbalance.build` makes it."""
     if config.hold_out_from == "source":
         counts = _kept(config, counts)
@@ -40,7 +40,7 @@ def _trained_on(config: RunConfig, counts: list[int]) -> tuple[int, ...]:
     return tuple(sorted(counts, reverse=True))
 
 
-def _kept(config: RunConfig, counts: list[int]) -> list[int]:
+def _kept(config: RunSpec, counts: list[int]) -> list[int]:
     """Images that classes of so many keep for training; a class that would keep none gives none."""
     amount = config.hold_out or 0
     if amount >= 1:
@@ -50,7 +50,7 @@ def _kept(config: RunConfig, counts: list[int]) -> list[int]:
     return kept
 
 
-def training_images(config: RunConfig) -> int | None:
+def training_images(config: RunSpec) -> int | None:
     """Images that an epoch of the run shows; None where only loading them would tell."""
     if config.source in NATURAL:
         return NATURAL[config.source]

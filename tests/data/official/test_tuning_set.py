@@ -12,7 +12,7 @@ import pytest
 from procrustean.data.official import step_tiered
 from procrustean.data.official.layouts import layout_of
 from procrustean.data.official.prepare import plan, prepare
-from procrustean.records import RunConfig
+from procrustean.records import RunSpec
 from procrustean.runs.tuning.tuning_sets import candidate_settings, default_hold_out
 
 Call = Callable[..., Any]
@@ -98,7 +98,7 @@ def test_what_the_final_data_set_does_not_allow_is_said_before_anything_is_train
     ],
 )
 def test_how_many_images_decide_if_nothing_is_said(source: str, choose_on: str | None, expected: int) -> None:
-    assert default_hold_out(RunConfig(source), choose_on) == expected
+    assert default_hold_out(RunSpec(source), choose_on) == expected
 
 
 @pytest.mark.parametrize(
@@ -112,5 +112,5 @@ def test_how_many_images_decide_if_nothing_is_said(source: str, choose_on: str |
     ],
 )
 def test_where_options_are_chosen(source: str, hold_out: int, choose_on: str | None, expected: Any) -> None:
-    found = candidate_settings(RunConfig(source, hold_out=hold_out), choose_on)
+    found = candidate_settings(RunSpec(source, hold_out=hold_out), choose_on)
     assert (found.source, found.hold_out) == expected

@@ -25,8 +25,8 @@ from procrustean.paper.claims import (
     replaced,
 )
 from procrustean.records import load_result
+from procrustean.records.finding_runs import runs_in
 from procrustean.records.groups import Result
-from procrustean.records.places import runs_in
 
 Make = Callable[..., Result]
 PROJECT = Path(__file__).resolve().parents[3]

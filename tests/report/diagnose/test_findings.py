@@ -11,7 +11,7 @@ import pytest
 
 from procrustean.base import RunError
 from procrustean.records import Curves, curves_of
-from procrustean.records.probe_curves import mean_curves
+from procrustean.records.class_curves import mean_curves
 from procrustean.report import (
     Diagnosis,
 )

@@ -10,8 +10,8 @@ from PIL import Image
 
 from procrustean.base import ConfigError
 from procrustean.data import ImageSet, Splits
-from procrustean.records import RunConfig
-from procrustean.records.config import ADVISED, AUTO
+from procrustean.records import RunSpec
+from procrustean.records.run_spec import ADVISED, AUTO
 from procrustean.runs.advice import plan_training as planning
 from procrustean.runs.advice import pretrained_found as pretrained
 from procrustean.runs.advice.cost import Machine
@@ -45,15 +45,15 @@ def folder(tmp_path: Path) -> Path:
 
 
 def test_a_known_data_set_stays_as_it_was() -> None:
-    plan = planned(RunConfig("digits", method=ADVISED), machine=CPU)
-    assert plan.config == RunConfig("digits", method="mfw")
+    plan = planned(RunSpec("digits", method=ADVISED), machine=CPU)
+    assert plan.config == RunSpec("digits", method="mfw")
     assert plan.splits is None
-    named = RunConfig("cifar10", method="ldam", drw=True)
+    named = RunSpec("cifar10", method="ldam", drw=True)
     assert planned(named, machine=CPU).config is named
 
 
 def test_everything_left_open_is_filled(folder: Path) -> None:
-    plan = planned(RunConfig(str(folder), method=ADVISED), machine=CPU)
+    plan = planned(RunSpec(str(folder), method=ADVISED), machine=CPU)
     config = plan.config
     assert plan.splits is not None
     assert plan.splits.train.images.shape[1:] == (32, 32, 3)
@@ -68,7 +68,7 @@ def test_everything_left_open_is_filled(folder: Path) -> None:
 
 
 def test_what_was_given_stays(folder: Path) -> None:
-    given = RunConfig(
+    given = RunSpec(
         str(folder), method="mfw", net="small", epochs=7, batch_size=8, lr=0.3, image_size=16, evaluate_every=2
     )
     plan = planned(given, machine=CPU)
@@ -82,39 +82,39 @@ def test_who_names_a_network_or_a_size_gets_epochs_enough_and_the_expected_time(
     folder: Path, given: dict[str, object]
 ) -> None:
     slow = Machine("cpu", 1, 0.5)
-    plan = planned(replace(RunConfig(str(folder), method="erm"), **given), machine=slow)  # type: ignore[arg-type]
+    plan = planned(replace(RunSpec(str(folder), method="erm"), **given), machine=slow)  # type: ignore[arg-type]
     assert (plan.config.epochs, plan.config.evaluate_every) == (FEWEST_EPOCHS, 1)
     assert plan.why[-1].startswith(f"{plan.config.net} on images of")
     assert "30 epochs in batches" in plan.why[-1]
     assert plan.why[-1].endswith("reckoned at half the usual speed; --epochs for fewer")
-    fewer = planned(replace(RunConfig(str(folder), method="erm", epochs=2), **given), machine=slow)  # type: ignore[arg-type]
+    fewer = planned(replace(RunSpec(str(folder), method="erm", epochs=2), **given), machine=slow)  # type: ignore[arg-type]
     assert fewer.config.epochs == 2
     assert "--epochs" not in fewer.why[-1]
 
 
 def test_what_the_library_chooses_itself_stays_within_the_budget(folder: Path) -> None:
-    plan = planned(RunConfig(str(folder), method="erm"), machine=Machine("cpu", 1, 0.05))
+    plan = planned(RunSpec(str(folder), method="erm"), machine=Machine("cpu", 1, 0.05))
     assert plan.config.epochs is not None
     assert plan.config.epochs < FEWEST_EPOCHS
     assert not any("--epochs" in line for line in plan.why)
 
 
 def test_another_recipe_is_not_touched() -> None:
-    plan = planned(RunConfig("mine", method="mfw", recipe="cifar"), splits=splits(), machine=CPU)
+    plan = planned(RunSpec("mine", method="mfw", recipe="cifar"), splits=splits(), machine=CPU)
     assert (plan.config.net, plan.config.epochs) == (None, None)
 
 
 def test_a_validation_set_is_held_out_enough() -> None:
-    plan = planned(RunConfig("mine", method=ADVISED), splits=splits(val=True), machine=CPU)
+    plan = planned(RunSpec("mine", method=ADVISED), splits=splits(val=True), machine=CPU)
     assert plan.config.hold_out == 0
-    assert planned(RunConfig("mine", method=AUTO), splits=splits(), machine=CPU).config.hold_out == HOLD_OUT
+    assert planned(RunSpec("mine", method=AUTO), splits=splits(), machine=CPU).config.hold_out == HOLD_OUT
 
 
 def test_none_is_held_out_where_that_is_asked_for() -> None:
-    plan = planned(RunConfig("mine", method=ADVISED, hold_out=0), splits=splits(), machine=CPU)
+    plan = planned(RunSpec("mine", method=ADVISED, hold_out=0), splits=splits(), machine=CPU)
     assert plan.config.hold_out == 0
     assert not any("held out" in why for why in plan.why)
-    compared = RunConfig("mine", method=AUTO, hold_out=0)
+    compared = RunSpec("mine", method=AUTO, hold_out=0)
     assert planned(compared, splits=splits(val=True), machine=CPU).config.hold_out == 0
     for refused in (compared, replace(compared, source="digits")):
         with pytest.raises(
@@ -124,7 +124,7 @@ def test_none_is_held_out_where_that_is_asked_for() -> None:
 
 
 def test_that_a_named_method_holds_none_out_is_said_with_what_will_be_missing() -> None:
-    named = RunConfig("mine", method="erm")
+    named = RunSpec("mine", method="erm")
     assert planned(named, splits=splits(), machine=CPU).why[0] == (
         "no images are held out, so there will be no thresholds, no calibrated probabilities and no choice of the "
         "epoch; --hold-out 0.15 gives them"
@@ -135,22 +135,22 @@ def test_that_a_named_method_holds_none_out_is_said_with_what_will_be_missing() 
 
 def test_what_is_held_out_is_open_while_the_method_is() -> None:
     for method in (ADVISED, AUTO):
-        settings = RunConfig("mine", method=method)
+        settings = RunSpec("mine", method=method)
         assert settings.hold_out is None
-        assert RunConfig.from_json(settings.to_json()) == settings
-        assert settings.hash == RunConfig("mine", method=method, hold_out=0).hash
-    assert RunConfig("mine", method="mfw").hold_out == 0
+        assert RunSpec.from_json(settings.to_json()) == settings
+        assert settings.hash == RunSpec("mine", method=method, hold_out=0).hash
+    assert RunSpec("mine", method="mfw").hold_out == 0
 
 
 def test_the_advice_is_for_the_counts_that_are_trained_on() -> None:
     even = splits((400, 400, 400))
-    assert planned(RunConfig("mine", method=ADVISED), splits=even, machine=CPU).config.method == "erm"
-    made = RunConfig("mine", method=ADVISED, imbalance="step", rho=100)
+    assert planned(RunSpec("mine", method=ADVISED), splits=even, machine=CPU).config.method == "erm"
+    made = RunSpec("mine", method=ADVISED, imbalance="step", rho=100)
     assert planned(made, splits=even, machine=CPU).config.method == "ldam"
 
 
 def test_arrays_are_not_resized() -> None:
-    plan = planned(RunConfig("mine", method=ADVISED), splits=splits((900, 50), side=70), machine=CPU)
+    plan = planned(RunSpec("mine", method=ADVISED), splits=splits((900, 50), side=70), machine=CPU)
     assert plan.config.image_size is None
     assert plan.config.net == "small"  # nothing larger is trained long enough at 70 pixels
     assert plan.splits is not None
@@ -168,12 +168,12 @@ def test_weights_in_the_cache_are_found_and_used(
     assert pretrained.found_pretrained(64, 3) == "torchvision:resnet18"
     assert pretrained.found_pretrained(32, 3) is None
     assert pretrained.found_pretrained(64, 1) is None
-    plan = planned(RunConfig("mine", method="erm"), splits=splits((30, 9), side=64), machine=CPU)
+    plan = planned(RunSpec("mine", method="erm"), splits=splits((30, 9), side=64), machine=CPU)
     assert (plan.config.net, plan.config.pretrained) == ("torchvision:resnet18", "cache")
     assert "pretrained weights" in plan.why[1]
 
 
 def test_the_plan_does_not_depend_on_how_busy_the_machine_is(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(planning, "this_machine", lambda device, precision: CPU)
-    first, second = (planned(RunConfig(str(folder), method=ADVISED)).config for _ in range(2))
+    first, second = (planned(RunSpec(str(folder), method=ADVISED)).config for _ in range(2))
     assert first.hash == second.hash

@@ -20,7 +20,7 @@ from procrustean.engine.prepared import (
 from procrustean.engine.stage_order import begin_stage, reshape_for, stage_epochs
 from procrustean.engine.stage_training import MetaImages, StageRun
 from procrustean.methods.make import METHODS
-from procrustean.records.config import RunConfig
+from procrustean.records.run_spec import RunSpec
 from procrustean.runs.preparing import (
     prepare,
 )
@@ -43,7 +43,7 @@ def bench_methods(
     splits = speed.synthetic_cifar()
 
     def prepared_for(name: str) -> Prepared:
-        config = RunConfig(source="cifar10", imbalance="long_tailed", rho=100.0, device=device, method=name)  # type: ignore[arg-type]
+        config = RunSpec(source="cifar10", imbalance="long_tailed", rho=100.0, device=device, method=name)  # type: ignore[arg-type]
         use_file(config.method)
         return prepare(config, splits=splits)
 

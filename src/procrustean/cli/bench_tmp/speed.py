@@ -26,7 +26,7 @@ from procrustean.engine.prepared import (
     Prepared,
 )
 from procrustean.engine.stage_training import StageRun
-from procrustean.records.config import RunConfig
+from procrustean.records.run_spec import RunSpec
 from procrustean.runs.preparing import (
     prepare,
 )
@@ -149,7 +149,7 @@ def bench_speed(
     base: dict[str, Any] = {"source": "cifar10", "imbalance": "long_tailed", "rho": 100.0, "device": device}
 
     def prepared(method: str, variant: Variant) -> Prepared:
-        return prepare(RunConfig(**base, method=method, precision=variant.precision), splits=splits)  # type: ignore[arg-type]
+        return prepare(RunSpec(**base, method=method, precision=variant.precision), splits=splits)  # type: ignore[arg-type]
 
     first = prepared(TIMED[0], DEFAULT)
     place, batch = first.placement.device, first.recipe.batch_size

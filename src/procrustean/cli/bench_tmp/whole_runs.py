@@ -10,7 +10,7 @@ from typing import Any
 
 from procrustean.cli.bench_tmp import speed
 from procrustean.data.imageset import Splits
-from procrustean.records.config import RunConfig
+from procrustean.records.run_spec import RunSpec
 from procrustean.runs.many_runs import fit_many
 from procrustean.runs.preparing import prepare
 
@@ -26,8 +26,8 @@ def bench_runs(
     """Seconds of `runs` MFW runs on CIFAR-10 LT100 in shape, with default settings but for their epochs."""
     splits = speed.synthetic_cifar()
 
-    def config(seed: int, folder: Path) -> RunConfig:
-        return RunConfig(
+    def config(seed: int, folder: Path) -> RunSpec:
+        return RunSpec(
             source="cifar10", imbalance="long_tailed", rho=100.0, device=device, method="mfw",  # type: ignore[arg-type]
             epochs=epochs, seed=seed, run_dir=folder / str(seed),
         )  # fmt: skip
@@ -47,7 +47,7 @@ def bench_runs(
     return result
 
 
-def _seconds(configs: list[RunConfig], splits: Splits, width: int) -> float:
+def _seconds(configs: list[RunSpec], splits: Splits, width: int) -> float:
     speed.clear_memory()
     began = time.perf_counter()
     for outcome in fit_many(configs, splits=splits, width=width):

@@ -22,7 +22,7 @@ from procrustean.deploy.estimator.estimator_images import files_among, pixels_of
 from procrustean.deploy.model import Model
 from procrustean.engine.calibration.priors import prior_of, read_prior
 from procrustean.engine.calibration.scaling import Prior
-from procrustean.records.config import ADVISED, AUTO
+from procrustean.records.run_spec import ADVISED, AUTO
 from procrustean.runs.advice.method_advice import Choice
 
 
@@ -181,7 +181,7 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def _trained(self, splits: Splits, folder: Path) -> Model:
         from procrustean.deploy.model_loading import load_model
-        from procrustean.records.run_directory import RunUnfinished
+        from procrustean.records.run_folder import RunUnfinished
         from procrustean.runs.train_api import fit, resume
 
         seed = self.random_state

@@ -19,8 +19,8 @@ from procrustean.deploy.model_loading import SPEC, load_model, model_folder, why
 from procrustean.engine.calibration.priors import read_prior
 from procrustean.engine.calibration.stored_calibration import HELD_OUT_SCORES, held_out_scores
 from procrustean.records.auto_choice import compared_in, worth_in
-from procrustean.records.places import CONFIG_FILE, RESULT_FILE
-from procrustean.records.run_directory import RunDirectory
+from procrustean.records.finding_runs import CONFIG_FILE, RESULT_FILE
+from procrustean.records.run_folder import RunFolder
 from procrustean.runs.torch_settings import undisturbed
 
 
@@ -65,15 +65,15 @@ def export(
         say(warning)
     with new_folder(folder) as draft:
         difference = write(form, loaded, frequencies, draft)
-        result = RunDirectory(source).read(RESULT_FILE)
-        why: list[str] = RunDirectory(source).read(CONFIG_FILE).get("why", [])
+        result = RunFolder(source).read(RESULT_FILE)
+        why: list[str] = RunFolder(source).read(CONFIG_FILE).get("why", [])
         card = model_card(
             loaded.spec,
             result,
             form=form,
             prior=prior,
             frequencies=frequencies,
-            held_out=held_out_scores(RunDirectory(source)) if (source / HELD_OUT_SCORES).is_file() else None,
+            held_out=held_out_scores(RunFolder(source)) if (source / HELD_OUT_SCORES).is_file() else None,
             difference=difference,
             why=why,
             compared=compared_in(Path(model)),

@@ -26,14 +26,14 @@ from procrustean.engine.prepared import (
     Prepared,
 )
 from procrustean.nets.classifier import Classifier
-from procrustean.records.run_directory import RunDirectory
+from procrustean.records.run_folder import RunFolder
 
 HELD_OUT_SCORES = "held_out_scores.safetensors"
 #: More numbers than this are not kept: a table of thresholds for thousands of classes serves nobody.
 MOST_SCORES = 20_000_000
 
 
-def keep_calibration(prepared: Prepared, net: Classifier, directory: RunDirectory) -> dict[str, Any] | None:
+def keep_calibration(prepared: Prepared, net: Classifier, directory: RunFolder) -> dict[str, Any] | None:
     """Calibrate on the held-out images and judge on the test images; None if there are none, or of one class only."""
     held_out = prepared.data.held_out
     if held_out is None:
@@ -83,7 +83,7 @@ def judged(
     }
 
 
-def held_out_scores(directory: RunDirectory) -> tuple[Scores, Labels]:
+def held_out_scores(directory: RunFolder) -> tuple[Scores, Labels]:
     """Scores and labels of a run's held-out images, as they were kept."""
     path = directory.file(HELD_OUT_SCORES)
     if not path.exists():
@@ -109,7 +109,7 @@ def scores_of(prepared: Prepared, net: Classifier, images: ImageSet) -> tuple[Sc
     return scores, np.concatenate([part.cpu().numpy() for _, part in batches])
 
 
-def _save_scores(directory: RunDirectory, scores: Scores, labels: Labels) -> None:
+def _save_scores(directory: RunFolder, scores: Scores, labels: Labels) -> None:
     import torch
 
     tensors = {"scores": torch.from_numpy(scores).float(), "labels": torch.from_numpy(labels)}

@@ -23,11 +23,11 @@ from procrustean.engine.prepared import (
 from procrustean.engine.probes import Probe
 from procrustean.engine.stage_order import reshape_for, stage_epochs
 from procrustean.engine.training import HELD_OUT_WEIGHTS, run_to_end
-from procrustean.records.checkpoint import kept_checkpoints
+from procrustean.records.checkpoints import kept_checkpoints
+from procrustean.records.class_curves import Curves, curves_of
 from procrustean.records.epoch_curves import probes_of
-from procrustean.records.probe_curves import Curves, curves_of
-from procrustean.records.result_file import load_result
-from procrustean.records.run_directory import RunDirectory
+from procrustean.records.run_folder import RunFolder
+from procrustean.records.run_record import load_result
 from procrustean.report.diagnose.findings import Finding, verdict
 from procrustean.runs.preparing import (
     check_identity,
@@ -73,7 +73,7 @@ class Weights:
     prefix: str = ""  # of their names in the file
 
     def load(self) -> dict[str, Tensor]:
-        tensors = RunDirectory(self.path.parent).load_weights(self.path.name)
+        tensors = RunFolder(self.path.parent).load_weights(self.path.name)
         return {name[len(self.prefix) :]: t for name, t in tensors.items() if name.startswith(self.prefix)}
 
 
@@ -92,7 +92,7 @@ def diagnose_run(
         splits: the data, for a run that was trained on a `Splits`.
         say: told what is being measured.
     """
-    directory, config, identity = RunDirectory.open(Path(run))
+    directory, config, identity = RunFolder.open(Path(run))
     record = load_result(directory.path).record if directory.finished else None
     recorded = _recorded(directory, record)
     new: dict[int, Weights] = {}
@@ -126,7 +126,7 @@ def _diagnosis(record: Mapping[str, Any], recorded: Mapping[int, Any], measured_
     return Diagnosis(complete, curves, verdict(curves), measured_now)
 
 
-def _recorded(directory: RunDirectory, record: Mapping[str, Any] | None) -> dict[int, Any]:
+def _recorded(directory: RunFolder, record: Mapping[str, Any] | None) -> dict[int, Any]:
     """What was measured during the training: epoch, counted from 1 -> values."""
     if record is None:
         return {line["epoch"] + 1: line["probe"] for line in directory.records() if "probe" in line}
@@ -152,7 +152,7 @@ def _begun(prepared: Prepared) -> dict[str, Any]:
     }
 
 
-def _weights_of_finished(directory: RunDirectory, record: Mapping[str, Any]) -> list[Weights]:
+def _weights_of_finished(directory: RunFolder, record: Mapping[str, Any]) -> list[Weights]:
     stages = record["method"].get("stages")
     if not stages:
         raise RunError(f"{directory.path}/result.json is damaged: it names no stages. Run the training again.")
@@ -165,7 +165,7 @@ def _weights_of_finished(directory: RunDirectory, record: Mapping[str, Any]) -> 
     return [*found, *(_of_file(path, epoch, ends) for path, epoch in files.items() if path.exists())]
 
 
-def _weights_of_unfinished(directory: RunDirectory, prepared: Prepared) -> list[Weights]:
+def _weights_of_unfinished(directory: RunFolder, prepared: Prepared) -> list[Weights]:
     found = _kept(directory, list(accumulate(stage_epochs(prepared.method, prepared.recipe.epochs))))
     for entry in kept_checkpoints(directory.path):
         position = entry["position"]
@@ -177,7 +177,7 @@ def _weights_of_unfinished(directory: RunDirectory, prepared: Prepared) -> list[
     return found
 
 
-def _kept(directory: RunDirectory, ends: list[int]) -> list[Weights]:
+def _kept(directory: RunFolder, ends: list[int]) -> list[Weights]:
     paths = sorted(directory.path.glob("weights-*.safetensors"))
     named = [(path, re.fullmatch(r"weights-(\d{6})", path.stem)) for path in paths]
     return [_of_file(path, int(name[1]), ends) for path, name in named if name]

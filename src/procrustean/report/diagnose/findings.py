@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from procrustean.records.probe_curves import Curves, Rows
+from procrustean.records.class_curves import Curves, Rows
 from procrustean.report.curves import epochs_text
 from procrustean.report.diagnose.suggestions import BEHIND, suggestions
 

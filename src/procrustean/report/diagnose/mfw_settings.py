@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, Literal
 
 from procrustean.records.groups import Group, Result, named_settings
-from procrustean.records.same_settings import data_setting
+from procrustean.records.identity import data_setting
 
 Option = Literal["alpha", "beta"]
 OPTIONS: tuple[Option, ...] = ("alpha", "beta")

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from procrustean.base.errors import RunError
 from procrustean.records.groups import Group, Result, group_results
-from procrustean.records.result_file import place_of
-from procrustean.records.same_settings import comparable
+from procrustean.records.identity import comparable
+from procrustean.records.run_record import place_of
 from procrustean.report.diagnose.mfw_settings import Option, differing, names, settings_of, shown
 
 if TYPE_CHECKING:

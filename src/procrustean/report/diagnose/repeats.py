@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from procrustean.records.class_curves import Curves, common_epochs, curves_of
 from procrustean.records.groups import Group, Result, group_results
-from procrustean.records.probe_curves import Curves, common_epochs, curves_of
-from procrustean.records.same_settings import comparable, setting_of
+from procrustean.records.identity import comparable, setting_of
 from procrustean.report.diagnose.findings import ENOUGH
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from procrustean.records.probe_curves import Curves
+from procrustean.records.class_curves import Curves
 from procrustean.runs.advice.method_advice import advised
 
 #: A class is under-fitted while its training accuracy is this far below that of the major classes.

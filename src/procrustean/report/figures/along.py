@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from procrustean.base.errors import RunError
 from procrustean.records.groups import Group, distinct_labels
-from procrustean.records.same_settings import comparable
+from procrustean.records.identity import comparable
 from procrustean.report.figures.canvas import (
     axis_labels,
     legend,

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from procrustean.records.groups import Group, Result, data_parts, group_results
-from procrustean.records.same_settings import setting_of
+from procrustean.records.identity import setting_of
 from procrustean.report.figures.along import Line, Number, accuracies, lines_along, points_alone
 from procrustean.report.figures.panels import KINDS
 

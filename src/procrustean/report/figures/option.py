@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from procrustean.base.errors import ConfigError, RunError, did_you_mean
 from procrustean.records.groups import Group, Result, data_parts, group_results
-from procrustean.records.same_settings import setting_of
+from procrustean.records.identity import setting_of
 from procrustean.report.diagnose.mfw_settings import OPTIONS, value_of
 from procrustean.report.figures.along import Line, Number, accuracies, lines_along, points_alone
 from procrustean.report.figures.panels import KINDS

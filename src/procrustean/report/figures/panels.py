@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 
 from procrustean.base.errors import RunError
+from procrustean.records.class_curves import Curves, Rows, common_epochs, curves_of, stacked
 from procrustean.records.groups import Group, Result, distinct_labels, group_results
-from procrustean.records.probe_curves import Curves, Rows, common_epochs, curves_of, stacked
 from procrustean.report.page_figures import shortened
 from procrustean.report.tables import HEADLINES, common_headline
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from procrustean.engine.stored_features import kept_epochs
-from procrustean.records.result_file import Result, place_of
+from procrustean.records.run_record import Result, place_of
 from procrustean.report.figures.option import lack_of
 
 #: The figures of what is measured along the training, and those of features that a run has kept.

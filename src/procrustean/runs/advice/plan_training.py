@@ -17,7 +17,7 @@ from procrustean.data.recipes import PAPER
 from procrustean.data.sources import is_files, is_named, list_source, load_source
 from procrustean.data.take_away import shares
 from procrustean.data.test_split import shares_for_test
-from procrustean.records.config import ADVISED, AUTO, RunConfig
+from procrustean.records.run_spec import ADVISED, AUTO, RunSpec
 from procrustean.runs.advice.cost import CAUTION, Machine, this_machine
 from procrustean.runs.advice.method_advice import advised
 from procrustean.runs.advice.pretrained_found import found_pretrained
@@ -44,7 +44,7 @@ FILLED = ("net", "epochs", "batch_size", "lr", "evaluate_every")
 LARGEST_SIDE = {"cpu": 64, "cuda": 128}
 
 
-def load_images(config: RunConfig, say: Callable[[str], None] = lambda text: None) -> Splits:
+def load_images(config: RunSpec, say: Callable[[str], None] = lambda text: None) -> Splits:
     """The images that settings name."""
     return load_source(**source_settings(config), say=say)
 
@@ -53,7 +53,7 @@ def load_images(config: RunConfig, say: Callable[[str], None] = lambda text: Non
 class Plan:
     """Settings with nothing left open, the images, and why the settings are what they are."""
 
-    config: RunConfig
+    config: RunSpec
     splits: Splits | None  # None for data sets that are not the user's own
     why: tuple[str, ...] = ()
 
@@ -66,11 +66,11 @@ class Plan:
 
 
 def planned(
-    config: RunConfig,
+    config: RunSpec,
     *,
     splits: Splits | None = None,
     machine: Machine | None = None,
-    load: Callable[[RunConfig], Splits] = load_images,
+    load: Callable[[RunSpec], Splits] = load_images,
 ) -> Plan:
     """Settings for images of the user's; those that were given stay, and so do known data sets.
 
@@ -120,7 +120,7 @@ def planned(
     return Plan(config, splits, tuple(why))
 
 
-def with_hold_out(config: RunConfig, has_val: bool) -> tuple[RunConfig, list[str]]:
+def with_hold_out(config: RunSpec, has_val: bool) -> tuple[RunSpec, list[str]]:
     """Settings that hold images out where there is no validation set and the method is left open, and why.
 
     Who asks for none gets none, and so does who names a method, but is told what will be missing; a comparison of
@@ -137,7 +137,7 @@ def with_hold_out(config: RunConfig, has_val: bool) -> tuple[RunConfig, list[str
     return replace(config, hold_out=HOLD_OUT), [why]
 
 
-def _refuse_none_to_compare_on(config: RunConfig) -> None:
+def _refuse_none_to_compare_on(config: RunSpec) -> None:
     if config.method == AUTO and config.hold_out == 0:
         raise ConfigError(
             f"hold_out = 0 received, but method 'auto' compares methods on images of {config.source} that are held "
@@ -145,14 +145,14 @@ def _refuse_none_to_compare_on(config: RunConfig) -> None:
         )
 
 
-def trained_on(config: RunConfig, splits: Splits) -> list[int]:
+def trained_on(config: RunSpec, splits: Splits) -> list[int]:
     """Images per class that a run of these settings trains on, in the order of the classes."""
     splits, data = imbalanced(config, splits)
     return [int(n) for n in np.bincount(splits.train.labels[data.indices], minlength=len(splits.train.classes))]
 
 
 def settings_at(
-    config: RunConfig, images: int, shape: tuple[int, ...], machine: Machine, *, size_given: bool = False
+    config: RunSpec, images: int, shape: tuple[int, ...], machine: Machine, *, size_given: bool = False
 ) -> Settings:
     """Network, epochs and batch for images whose size is decided.
 
@@ -176,8 +176,8 @@ def settings_at(
 
 
 def _with_training(
-    config: RunConfig, images: int, shape: tuple[int, ...], machine: Machine, *, size_given: bool
-) -> tuple[RunConfig, list[str]]:
+    config: RunSpec, images: int, shape: tuple[int, ...], machine: Machine, *, size_given: bool
+) -> tuple[RunSpec, list[str]]:
     height, width, _ = shape
     chosen = settings_at(config, images, shape, machine, size_given=size_given)
     filled = replace(
@@ -212,7 +212,7 @@ def _at_size(side: int, images: int, channels: int, machine: Machine) -> Setting
     return next((choice for choice in choices if choice.epochs >= 30), choices[-1])
 
 
-def _size_to_load(config: RunConfig, machine: Machine) -> tuple[int | None, int | None]:
+def _size_to_load(config: RunSpec, machine: Machine) -> tuple[int | None, int | None]:
     """The usual length of the shorter side of image files of any sizes, and the side to load them at.
 
     None is for what is not looked at: other sources, and files whose size is not to be chosen.
@@ -225,7 +225,7 @@ def _size_to_load(config: RunConfig, machine: Machine) -> tuple[int | None, int 
     return size_to_load(listing, config, machine)
 
 
-def size_to_load(listing: FileListing, config: RunConfig, machine: Machine) -> tuple[int, int]:
+def size_to_load(listing: FileListing, config: RunSpec, machine: Machine) -> tuple[int, int]:
     """The usual length of the shorter side of files with any sizes, and the side to load them at."""
     side = round(median(min(h.width, h.height) for h in listing.headers.values()))
     if config.net is not None:

@@ -11,7 +11,7 @@ from procrustean.data.imageset import Splits
 from procrustean.engine.prepared import (
     Prepared,
 )
-from procrustean.records.config import ADVISED, RunConfig
+from procrustean.records.run_spec import ADVISED, RunSpec
 from procrustean.runs.advice.cost import Machine
 from procrustean.runs.advice.method_advice import MILD
 from procrustean.runs.advice.plan_training import planned
@@ -41,7 +41,7 @@ def describe_known(source: str, splits: Splits, machine: Machine) -> list[str]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # that MFW changes nothing among equal classes is said below
         prepared = prepare(
-            planned(RunConfig(source, method=ADVISED, device=device)).config, splits=splits, to_train=False
+            planned(RunSpec(source, method=ADVISED, device=device)).config, splits=splits, to_train=False
         )
     config, recipe, counts = prepared.config, prepared.recipe, [int(n) for n in prepared.data.counts]
     slower = relative_to_erm(config, device)

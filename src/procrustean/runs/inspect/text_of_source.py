@@ -12,7 +12,7 @@ from procrustean.data.image_lists import check_classes
 from procrustean.data.imageset import Splits
 from procrustean.data.sources import is_named
 from procrustean.data.survey import Survey, survey
-from procrustean.records.config import ADVISED, RunConfig
+from procrustean.records.run_spec import ADVISED, RunSpec
 from procrustean.runs.advice.cost import Machine, this_machine
 from procrustean.runs.advice.method_advice import advised
 from procrustean.runs.advice.plan_training import HOLD_OUT, settings_at, size_to_load, trained_on, with_hold_out
@@ -49,7 +49,7 @@ def inspect_source(
         return "\n".join([*lines, "", *describe_known(source, found.splits, this_machine(device))])
     # Where something is wrong with the files, the way to go on without them is advised.
     leave_out = found.listing is not None and (on_bad_image == "skip" or bool(found.bad))
-    config = RunConfig(source, method=ADVISED, device=device, on_bad_image="skip" if leave_out else "error")
+    config = RunSpec(source, method=ADVISED, device=device, on_bad_image="skip" if leave_out else "error")
     try:
         expected = expectation(found, config, this_machine(device))
     except (ConfigError, DataError) as error:
@@ -74,7 +74,7 @@ class Expectation:
     machine: Machine
 
 
-def expectation(found: Survey, config: RunConfig, machine: Machine) -> Expectation:
+def expectation(found: Survey, config: RunSpec, machine: Machine) -> Expectation:
     """What training would do with a source, by the code that it plans and splits with.
 
     Raises:

@@ -13,7 +13,7 @@ from procrustean.data.imageset import Splits
 from procrustean.engine.prepared import (
     Prepared,
 )
-from procrustean.records.config import RunConfig
+from procrustean.records.run_spec import RunSpec
 from procrustean.runs.advice.plan_training import planned
 from procrustean.runs.image_loading import Sources
 from procrustean.runs.preparing import (
@@ -25,7 +25,7 @@ from procrustean.runs.tuning.spaces import Space, space_texts
 from procrustean.runs.tuning.suggested import Options
 
 
-def check_space(base: RunConfig, space: Space) -> None:
+def check_space(base: RunSpec, space: Space) -> None:
     """Refuse a value for an option that is to be chosen: no candidate would have it."""
     for text, name in zip(space_texts(space), space, strict=True):
         if name in base.options:
@@ -36,14 +36,14 @@ def check_space(base: RunConfig, space: Space) -> None:
             )
 
 
-def check_options(base: RunConfig, candidates: Sequence[Options]) -> None:
+def check_options(base: RunSpec, candidates: Sequence[Options]) -> None:
     """Refuse options that the method cannot have; needs no images."""
     for options in candidates:
         with _named(options):
             recipe_of(_with(base, options))
 
 
-def check_runs(base: RunConfig, candidates: Sequence[Options], sources: Sources) -> None:
+def check_runs(base: RunSpec, candidates: Sequence[Options], sources: Sources) -> None:
     """Refuse what the images or the network do not allow, and a choice without images to choose on."""
     plan = planned(base, load=sources)
     splits = plan.splits or sources(plan.config)
@@ -72,21 +72,21 @@ def check_held_out(prepared: Prepared) -> None:
     )
 
 
-def check_final(final: RunConfig, candidates: Sequence[Options], sources: Sources) -> None:
+def check_final(final: RunSpec, candidates: Sequence[Options], sources: Sources) -> None:
     """Refuse what the data set that is trained on in the end, if it is another one, does not allow."""
     plan = planned(final, load=sources)
     for _ in _prepared(plan.config, candidates, plan.splits or sources(plan.config)):
         pass
 
 
-def _prepared(base: RunConfig, candidates: Sequence[Options], splits: Splits) -> Iterator[Prepared]:
+def _prepared(base: RunSpec, candidates: Sequence[Options], splits: Splits) -> Iterator[Prepared]:
     for options in candidates:
         with _named(options):
             prepared = prepare(_with(base, options), splits=splits)
         yield prepared
 
 
-def _with(base: RunConfig, options: Options) -> RunConfig:
+def _with(base: RunSpec, options: Options) -> RunSpec:
     return replace(base, options={**base.options, **options})
 
 

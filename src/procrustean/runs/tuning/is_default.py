@@ -15,7 +15,7 @@ from procrustean.engine.prepared import (
 )
 from procrustean.methods.make import checked_options, make_method, option_defaults
 from procrustean.nets.build import layers_of
-from procrustean.records.config import RunConfig
+from procrustean.records.run_spec import RunSpec
 from procrustean.runs.preparing import (
     effective_options,
 )
@@ -27,7 +27,7 @@ def default_text(method: str) -> str:
     return f" This is the default of {plain_name(method)} here: training without tuning takes it, too."
 
 
-def is_default(base: RunConfig, chosen: Options, record: Mapping[str, Any]) -> bool:
+def is_default(base: RunSpec, chosen: Options, record: Mapping[str, Any]) -> bool:
     """Whether options, if there are any, are those that the method takes by itself.
 
     Args:

@@ -11,8 +11,8 @@ from procrustean.base.code_files import method_identity, short_identity
 from procrustean.base.errors import ConfigError
 from procrustean.base.json_files import FORMAT, read_object
 from procrustean.base.whole_files import write_json
-from procrustean.records.config import RunConfig
-from procrustean.records.places import CANDIDATES
+from procrustean.records.finding_runs import CANDIDATES
+from procrustean.records.run_spec import RunSpec
 from procrustean.runs.tuning.choice import value_text
 from procrustean.runs.tuning.spaces import Range, Space
 
@@ -35,7 +35,7 @@ class Search:
         at_once: how many of them are suggested before the first of them is judged.
     """
 
-    base: RunConfig
+    base: RunSpec
     space: Space
     final_source: str
     repeats: int
@@ -98,7 +98,7 @@ def _record(output: Path) -> dict[str, Any]:
 def _differences(record: Mapping[str, Any], search: Search, origin: str) -> list[str]:
     """What the kept search and the new one do not have in common, in words."""
     new = search.to_json()
-    texts = _settings(RunConfig.from_record(record.get("config", {}), origin=origin), search.base)
+    texts = _settings(RunSpec.from_record(record.get("config", {}), origin=origin), search.base)
     old_final = record.get("final_source", record["config"]["source"])
     if old_final != search.final_source:
         texts.append(_text("the final training is on", old_final, search.final_source))
@@ -112,7 +112,7 @@ def _differences(record: Mapping[str, Any], search: Search, origin: str) -> list
     return texts
 
 
-def _settings(old: RunConfig, new: RunConfig) -> list[str]:
+def _settings(old: RunSpec, new: RunSpec) -> list[str]:
     if old.hash == new.hash:
         return []
     texts = []

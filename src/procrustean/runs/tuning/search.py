@@ -17,10 +17,10 @@ from procrustean.base.console import Reporter, SilentReporter
 from procrustean.base.errors import ConfigError, Diverged, RunError
 from procrustean.base.errors_in_user_code import failure_text
 from procrustean.engine.launchers import refuse_several_ranks
-from procrustean.records.config import RunConfig
-from procrustean.records.places import CANDIDATES, CONFIG_FILE
-from procrustean.records.run_directory import RunDirectory
+from procrustean.records.finding_runs import CANDIDATES, CONFIG_FILE
+from procrustean.records.run_folder import RunFolder
 from procrustean.records.run_names import Distinct
+from procrustean.records.run_spec import RunSpec
 from procrustean.runs.advice.plan_training import planned
 from procrustean.runs.image_loading import Sources
 from procrustean.runs.many_runs import Outcome, fit_many, outcome_of
@@ -72,13 +72,13 @@ class Budget:
     width: int | None = None
     minutes: float | None = None
 
-    def search(self, base: RunConfig, space: Space, final_source: str) -> Search:
+    def search(self, base: RunSpec, space: Space, final_source: str) -> Search:
         """What is searched for with this budget."""
         return Search(base, space, final_source, self.repeats, self.trials, at_once=self.width or 1)
 
 
 def tune(
-    base: RunConfig,
+    base: RunSpec,
     space: Space,
     output: Path,
     *,
@@ -188,7 +188,7 @@ class _Tuning:
             scores.append(score_of(options, records))
         return scores
 
-    def _refuse_other_images(self, configs: Sequence[RunConfig]) -> None:
+    def _refuse_other_images(self, configs: Sequence[RunSpec]) -> None:
         """RunError for finished candidates that were trained before the images were changed, if others were not.
 
         Candidates come one after the other where Optuna suggests them, and all of them are compared in the end.
@@ -228,7 +228,7 @@ class _Tuning:
             self._take_over(config)
         if placed and not self.box.is_over():
             where = f" of {self.final_source}" * self.elsewhere
-            is_done = all(config.run_dir is not None and RunDirectory(config.run_dir).finished for config in placed)
+            is_done = all(config.run_dir is not None and RunFolder(config.run_dir).finished for config in placed)
             then = f"trained on all{where} already" if is_done else f"now training on all{where}"
             self.reporter.say(f"chosen on {round(sum(self.counts))} held-out images: {options_text(chosen)}; {then}")
         outcomes = self._train(placed, chosen, show="test")
@@ -239,7 +239,7 @@ class _Tuning:
         """Runs on all images that an earlier call with more seeds has finished: they stay in the record."""
         places = (self._placed(chosen, number).run_dir for number in count(self.budget.final_seeds))
         begun = takewhile(Path.exists, filter(None, places))  # a run that diverged has left its folder, too
-        return [path for path in begun if RunDirectory(path).finished]
+        return [path for path in begun if RunFolder(path).finished]
 
     def remarks(self, after: Options, retrained: Sequence[Path]) -> str:
         text = ""
@@ -255,36 +255,36 @@ class _Tuning:
             text += " The training on all images is not finished; give the same command again."
         return text
 
-    def _candidate(self, options: Options, seed: int) -> RunConfig:
+    def _candidate(self, options: Options, seed: int) -> RunSpec:
         config = replace(self.base, options={**self.base.options, **options}, seed=self.base.seed + seed)
         return replace(config, run_dir=self.place(config))
 
-    def _final(self, options: Options) -> RunConfig:
+    def _final(self, options: Options) -> RunSpec:
         """The training on all images with these options."""
         options = {**self.base.options, **options}
         return replace(self.base, source=self.final_source, hold_out=0, hold_out_from="training", options=options)
 
-    def _placed(self, chosen: Options, number: int) -> RunConfig:
+    def _placed(self, chosen: Options, number: int) -> RunSpec:
         """The training on all images with one of the seeds, and where it is kept."""
         config = replace(self._final(chosen), seed=self.base.seed + number)
         return replace(config, run_dir=self.output / "final" / config.slug)
 
-    def place(self, config: RunConfig) -> Path:
+    def place(self, config: RunSpec) -> Path:
         """Where the candidate with these settings is kept; the folder is named after what it computes."""
         return self.output / CANDIDATES / config.slug
 
-    def _take_over(self, config: RunConfig) -> None:
+    def _take_over(self, config: RunSpec) -> None:
         trained, final = self.place(config), config.run_dir
         assert final is not None
-        if final.exists() or not RunDirectory(trained).finished:
+        if final.exists() or not RunFolder(trained).finished:
             return
         begun = final.with_name(f".{final.name}.part")  # a copy is there as a whole or not at all
         shutil.rmtree(begun, ignore_errors=True)
         shutil.copytree(trained, begun)
         os.replace(begun, final)
 
-    def _train(self, configs: Sequence[RunConfig], tried: Collection[str], show: ShownImages) -> list[Outcome]:
-        def named(config: RunConfig) -> Reporter:
+    def _train(self, configs: Sequence[RunSpec], tried: Collection[str], show: ShownImages) -> list[Outcome]:
+        def named(config: RunSpec) -> Reporter:
             # A run of Optuna's may have no others beside it to differ from.
             own = {name: value for name, value in config.options.items() if name in tried}
             return Distinct(self.reporter, options_text(own) if own else "")
@@ -313,7 +313,7 @@ class _Tuning:
 
 def _is_finished(path: Path) -> bool:
     try:
-        directory, _, _ = RunDirectory.open(path)
+        directory, _, _ = RunFolder.open(path)
     except RunError:  # not begun, or damaged, which is told when its turn comes
         return False
     return directory.finished

@@ -11,7 +11,7 @@ from typing import Any
 from procrustean.base.code_files import plain_name
 from procrustean.base.errors import ConfigError
 from procrustean.methods.make import checked_options, option_defaults
-from procrustean.records.config import RunConfig
+from procrustean.records.run_spec import RunSpec
 from procrustean.runs.tuning.choice import value_text
 
 
@@ -30,7 +30,7 @@ class Range:
 Values = tuple[Any, ...] | Range
 Space = Mapping[str, Values]
 
-SETTINGS = frozenset(field.name for field in fields(RunConfig))
+SETTINGS = frozenset(field.name for field in fields(RunSpec))
 #: Of whole numbers, a range stands for all of them; more than these are probably a mistake.
 MOST_NUMBERS = 100
 #: Alpha of MFW: the paper's grid. Gamma of CDT: its authors' ranges. The others: values around the published ones.

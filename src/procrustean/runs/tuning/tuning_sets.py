@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from procrustean.data.official.step_tiered import VAL_IMAGES
 from procrustean.data.sources import has_validation
-from procrustean.records.config import RunConfig
+from procrustean.records.run_spec import RunSpec
 
 #: The data set that is reported -> the one that options are chosen on.
 TUNING_SETS = {"tiered-imagenet": "tiered-imagenet-tuning"}
@@ -16,7 +16,7 @@ TUNING_SETS = {"tiered-imagenet": "tiered-imagenet-tuning"}
 PER_CLASS = 3
 
 
-def default_hold_out(reported: RunConfig, choose_on: str | None) -> int:
+def default_hold_out(reported: RunSpec, choose_on: str | None) -> int:
     """What is held out where the user says nothing: 0, so that the validation split decides, or else three per class.
 
     Args:
@@ -29,7 +29,7 @@ def default_hold_out(reported: RunConfig, choose_on: str | None) -> int:
     return 0 if has_validation(source, reported.on_bad_image) else PER_CLASS
 
 
-def candidate_settings(reported: RunConfig, choose_on: str | None) -> RunConfig:
+def candidate_settings(reported: RunSpec, choose_on: str | None) -> RunSpec:
     """The settings under which candidates are trained and compared.
 
     Args:

@@ -6,8 +6,8 @@ import json
 from typing import Any
 
 from procrustean.base.code_files import file_method, short_identity
-from procrustean.records.config import CAME_LATER, without_idle
-from procrustean.records.result_file import Result
+from procrustean.records.run_record import Result
+from procrustean.records.run_spec import CAME_LATER, without_idle
 
 #: Fields of a config that do not tell two settings apart. `seed` and `data_seed` number the repeats; the
 #: others say where and how a run is carried out, or stand in the record with their final value: the data by

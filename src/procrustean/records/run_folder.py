@@ -25,9 +25,9 @@ from procrustean.base.json_files import parse_json
 from procrustean.base.lease import MARKER, Claim
 from procrustean.base.whole_files import OF_A_RUN, drop, remove_half_written, write_atomically
 from procrustean.data.sources import place_of
-from procrustean.records import checkpoint
-from procrustean.records.config import RunConfig
-from procrustean.records.places import CONFIG_FILE, RESULT_FILE, no_run_at, resume_command
+from procrustean.records import checkpoints as checkpoint
+from procrustean.records.finding_runs import CONFIG_FILE, RESULT_FILE, no_run_at, resume_command
+from procrustean.records.run_spec import RunSpec
 
 FORMAT = 1
 RECORDS = "records"  # the epochs so far, as bytes, among the tensors of a checkpoint
@@ -37,7 +37,7 @@ class RunUnfinished(RunError):
     """The folder holds a run with these very settings, which has not come to its end."""
 
 
-class RunDirectory:
+class RunFolder:
     """Reads and writes a run's files. Nothing in it is ever overwritten by another run."""
 
     def __init__(self, path: Path) -> None:
@@ -48,9 +48,7 @@ class RunDirectory:
         self._saved: bytes | None = None  # what it held when the checkpoint was saved
 
     @classmethod
-    def create(
-        cls, path: Path, config: RunConfig, identity: Mapping[str, Any], why: Sequence[str] = ()
-    ) -> RunDirectory:
+    def create(cls, path: Path, config: RunSpec, identity: Mapping[str, Any], why: Sequence[str] = ()) -> RunFolder:
         """Start a new run and claim it; refuses a folder that holds one already, or anything else.
 
         Args:
@@ -74,7 +72,7 @@ class RunDirectory:
             raise
         return directory
 
-    def _take(self, config: RunConfig) -> None:
+    def _take(self, config: RunSpec) -> None:
         try:
             self.path.mkdir(parents=True, exist_ok=True)
             self.claim()
@@ -90,7 +88,7 @@ class RunDirectory:
             ) from error
 
     @classmethod
-    def open(cls, path: Path) -> tuple[RunDirectory, RunConfig, dict[str, Any]]:
+    def open(cls, path: Path) -> tuple[RunFolder, RunSpec, dict[str, Any]]:
         """An existing run with its settings and identity."""
         directory = cls(path)
         record = directory.read(CONFIG_FILE)
@@ -117,7 +115,7 @@ class RunDirectory:
                 f"{path}/config.json is damaged: it names the method {own.plain} without the hash of its code; "
                 f"{directory._remedy}"
             )
-        config = RunConfig.from_record(record["config"], origin=f"{path}/config.json")
+        config = RunSpec.from_record(record["config"], origin=f"{path}/config.json")
         if record.get("hash", config.hash) != config.hash:
             raise RunError(
                 f"{path}/config.json has been changed or damaged since the run began: its settings have the hash "
@@ -157,9 +155,9 @@ class RunDirectory:
         if place is not None and place != record.get("source_path"):
             self._write(CONFIG_FILE, _json({**record, "source_path": place}))
 
-    def refuse_reuse(self, config: RunConfig) -> None:
+    def refuse_reuse(self, config: RunSpec) -> None:
         """Say why an existing run directory cannot take this run."""
-        _, existing, _ = RunDirectory.open(self.path)
+        _, existing, _ = RunFolder.open(self.path)
         config = spelt_as(existing, self.source_path(), config)
         if existing.hash != config.hash:
             before, now = existing.computed, config.computed
@@ -287,7 +285,7 @@ class RunDirectory:
         checkpoint.remove_checkpoints(self.path)
 
 
-def spelt_as(existing: RunConfig, source_path: str | None, config: RunConfig) -> RunConfig:
+def spelt_as(existing: RunSpec, source_path: str | None, config: RunSpec) -> RunSpec:
     """Settings with the source as an existing run spells it, if it is the same place: `images/` is `images`."""
     place = place_of(config.source)
     return replace(config, source=existing.source) if place is not None and place == source_path else config

@@ -70,7 +70,7 @@ LONGEST_NAME = 40
 
 
 @dataclass(frozen=True)
-class RunConfig:
+class RunSpec:
     """Everything that determines a training run. None means: taken from the recipe or decided from the data."""
 
     source: str
@@ -251,7 +251,7 @@ class RunConfig:
         return {f.name: plain(getattr(self, f.name)) for f in fields(self)}
 
     @classmethod
-    def from_json(cls, data: Mapping[str, Any], *, origin: str = "the configuration") -> RunConfig:
+    def from_json(cls, data: Mapping[str, Any], *, origin: str = "the configuration") -> RunSpec:
         """The reverse of `to_json`; refuses unknown keys and wrong types by name."""
         source = data.get("source") if isinstance(data, Mapping) else None
         if source is not None and not isinstance(source, str | os.PathLike):
@@ -264,7 +264,7 @@ class RunConfig:
         return cls(**typed_settings(data, origin=origin))
 
     @classmethod
-    def from_record(cls, data: Mapping[str, Any], *, origin: str) -> RunConfig:
+    def from_record(cls, data: Mapping[str, Any], *, origin: str) -> RunSpec:
         """The same for settings that a run has kept: what came after it stands for how it was then."""
         return cls.from_json({**CAME_LATER, **data} if isinstance(data, Mapping) else data, origin=origin)
 
@@ -294,8 +294,8 @@ def _may_defer(settings: Mapping[str, Any]) -> bool:
 
 
 def typed_settings(data: Mapping[str, Any], *, origin: str) -> dict[str, Any]:
-    """Settings with the types of `RunConfig`; unknown or ill-typed ones are refused by name."""
-    known = [f.name for f in fields(RunConfig)]
+    """Settings with the types of `RunSpec`; unknown or ill-typed ones are refused by name."""
+    known = [f.name for f in fields(RunSpec)]
     for key in data:
         if key not in known:
             meant = ALSO_CALLED.get(str(key).lower(), str(key))
@@ -310,8 +310,8 @@ def _kind_of(hint: Any) -> Any:
     return given[0] if NoneType in get_args(hint) else hint
 
 
-# What RunConfig says about each setting: its type, and whether it may be None.
-_HINTS = get_type_hints(RunConfig)
+# What RunSpec says about each setting: its type, and whether it may be None.
+_HINTS = get_type_hints(RunSpec)
 _KINDS = {name: _kind_of(hint) for name, hint in _HINTS.items()}
 #: Settings that may be left open; a file need not name the source, which the command line may.
 _OPEN = {"source", *(name for name, hint in _HINTS.items() if NoneType in get_args(hint))}

@@ -15,7 +15,7 @@ from procrustean.methods.table import METHODS
 
 CONFIG_FILE, RESULT_FILE = "config.json", "result.json"
 CANDIDATES = "candidates"  # the folder in which `tune` keeps the runs that it chooses by
-#: What results are called: in the folder of a run, and where copies are kept of them, after the run (`RunConfig.slug`).
+#: What results are called: in the folder of a run, and where copies are kept of them, after the run (`RunSpec.slug`).
 NAMED_AS_RESULT = re.compile(r"result|.+-seed\d+-[0-9a-f]{12}(-\d+)?")
 DEPTH = 3  # how many folders deep runs are looked for: `tune` in a folder of runs keeps its own so deep
 

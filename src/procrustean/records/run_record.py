@@ -10,7 +10,7 @@ from procrustean.base.console import command_text
 from procrustean.base.errors import RunError
 from procrustean.base.json_files import parse_json
 from procrustean.methods.labels import shown_label
-from procrustean.records.places import CONFIG_FILE, RESULT_FILE, no_run_at
+from procrustean.records.finding_runs import CONFIG_FILE, RESULT_FILE, no_run_at
 from procrustean.records.record_types import check_types
 
 KNOWN_FORMATS = (1,)
