@@ -15,7 +15,7 @@ from unittest import mock
 
 from comparing import differences
 from procrustean.base import ProcrusteanError, RunError
-from procrustean.records import checkpoints as checkpoint
+from procrustean.records import checkpoints
 from procrustean.runs import fit
 from procrustean.runs import train_api as api
 from procrustean.runs.train_api import Stopped, resume

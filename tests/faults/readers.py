@@ -36,7 +36,7 @@ from procrustean.engine.calibration.scaling import Calibration
 from procrustean.engine.calibration.stored_calibration import held_out_scores
 from procrustean.engine.stored_features import load_features
 from procrustean.nets.pretrained import read_pretrained
-from procrustean.records import RunSpec, checkpoint, group_results, load_result
+from procrustean.records import RunSpec, checkpoints, group_results, load_result
 from procrustean.records.auto_choice import chosen_run, compared_in
 from procrustean.records.ongoing_record import load_ongoing
 from procrustean.records.run_folder import RunFolder
@@ -168,10 +168,10 @@ def _tensors(tensors: dict[str, torch.Tensor]) -> bytes:
 
 def _read_checkpoint(path: Path) -> object:
     """A checkpoint whose manifest says that it is whole, as a hostile writer's would."""
-    entry = {"file": "checkpoint-000001.safetensors", "sha256": checkpoint._sha256(path), "position": {"stage": 0}}
+    entry = {"file": "checkpoint-000001.safetensors", "sha256": checkpoints._sha256(path), "position": {"stage": 0}}
     path.with_name(entry["file"]).write_bytes(path.read_bytes())
-    path.with_name(checkpoint.MANIFEST).write_bytes(checkpoint._manifest([entry]))
-    return checkpoint.load_checkpoint(path.parent)
+    path.with_name(checkpoints.MANIFEST).write_bytes(checkpoints._manifest([entry]))
+    return checkpoints.load_checkpoint(path.parent)
 
 
 def _pictures(folder: Path) -> None:
@@ -376,7 +376,7 @@ READERS = {
     ),
     "checkpoints.json": Reader(
         _fixture("unfinished/checkpoints.json"),
-        lambda path: checkpoint.load_checkpoint(path.parent),
+        lambda path: checkpoints.load_checkpoint(path.parent),
         "checkpoints.json",
         text=True,
     ),
