@@ -131,7 +131,7 @@ class Disk:
         self.requests, self.refuse, self.folder = 0, refuse, folder
         self._patches = [
             mock.patch.object(module, name, self._asking(getattr(module, name)))
-            for module, name in ((os, "fsync"), (os, "replace"), (checkpoint, "save_file"))
+            for module, name in ((os, "fsync"), (os, "replace"), (checkpoints, "save_file"))
         ]
         self._patches.append(mock.patch.object(builtins, "open", self._opening(builtins.open)))
 
