@@ -11,9 +11,8 @@ from types import ModuleType
 import pytest
 
 from procrustean.base import ConfigError
-from procrustean.methods.model_names import model_by_name
 from procrustean.nets import foreign
-from procrustean.nets.build import check_net
+from procrustean.nets.build import check_net, model_by_name
 
 MISFIT = "RuntimeError('operator torchvision::nms does not exist')"
 WRAPPED = f"ModuleNotFoundError(\"Could not import module 'Trainer'.\") from {MISFIT}"
@@ -72,7 +71,7 @@ def test_a_timm_that_does_not_load(
     def fail(name: str) -> ModuleType:
         raise failure
 
-    monkeypatch.setattr(sys.modules[model_by_name.__module__], "import_module", fail)
+    monkeypatch.setattr(foreign, "import_module", fail)
     monkeypatch.setattr(foreign, "import_module", fail)
     with pytest.raises(ConfigError, match=told):
         ask("timm:resnet18")

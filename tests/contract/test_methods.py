@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from procrustean.methods.check_parts import check_parts
 from torch import Tensor, nn
 from torch._dynamo.testing import CompileCounterWithBackend
 
@@ -30,7 +31,6 @@ from procrustean.data.sampler_checks import (
 from procrustean.engine.stage_training import freeze_all_but, keep_statistics
 from procrustean.engine.training import reshape_for
 from procrustean.methods import METHODS, Method, Stage, make_method
-from procrustean.methods.check_parts import check_parts
 from procrustean.methods.make import checked_options, factory, option_defaults
 from procrustean.nets import Classifier, build_net
 from procrustean.nets.trial_pass import check_scores

@@ -13,9 +13,8 @@ from torch import Tensor, nn
 from procrustean.balance import Problem, suggest
 from procrustean.base import ConfigError, LayerError
 from procrustean.methods import make_method
-from procrustean.methods.model_names import model_by_name
 from procrustean.nets import Classifier, build_net
-from procrustean.nets.build import check_net, layers_of, restart
+from procrustean.nets.build import check_net, layers_of, model_by_name, restart
 from procrustean.nets.foreign import foreign_backbone
 from procrustean.nets.noise import Dropout, DropPath
 from procrustean.nets.trial_pass import check_size
@@ -188,7 +187,7 @@ class TestRefusals:
         made = make_method(method, Problem((20, 5), "step"))
         reshape = made.stages[-1].reshape
         assert reshape is not None
-        with pytest.raises(ConfigError, match="networks of timm and torchvision cannot be taken apart for that"):
+        with pytest.raises(ConfigError, match="only this library.s networks can be taken apart"):
             reshape(built("timm:resnet10t"))
 
     def test_a_library_that_is_not_there(self, monkeypatch: pytest.MonkeyPatch) -> None:

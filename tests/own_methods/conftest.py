@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 
-from procrustean.base import code_files as method_files
-from procrustean.methods import from_file
+from procrustean.base import code_files, user_code
 
 Call = Callable[..., Any]
 
@@ -133,8 +132,8 @@ def new_process(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
     """Forgets which files have been named and imported, as a new process has."""
 
     def forget() -> None:
-        monkeypatch.setattr(method_files, "_named", {})
-        monkeypatch.setattr(from_file, "_loaded", {})
+        monkeypatch.setattr(code_files, "_named", {})
+        monkeypatch.setattr(user_code, "_loaded", {})
 
     return forget
 

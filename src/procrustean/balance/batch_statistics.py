@@ -16,9 +16,8 @@ from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from procrustean.balance.counting import label_of
+from procrustean.balance.layer_trace import call_mismatch, kept_modes
 from procrustean.balance.mfw_attach import attachments
-from procrustean.balance.module_modes import kept_modes
-from procrustean.base.call_errors import call_mismatch
 from procrustean.base.errors import ConfigError, DataError, LayerError
 
 On = Literal["auto", "mixed", "clean"]

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+import inspect
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from procrustean.balance.mixing import feature_of
-from procrustean.balance.module_modes import kept_modes
-from procrustean.base.call_errors import call_mismatch
 from procrustean.base.errors import DataError
 
 
@@ -143,3 +143,44 @@ def _arguments(example: Any) -> tuple[tuple[Any, ...], dict[str, Any], int]:
             "tuple of arguments or a mapping of keyword arguments"
         )
     return args, kwargs, tensors[0].shape[0]
+
+
+@contextmanager
+def kept_modes(model: nn.Module) -> Iterator[None]:
+    """Whatever happens to the modes inside, each part has its own again outside: a frozen part stays in evaluation."""
+    before = [(module, module.training) for module in model.modules()]
+    try:
+        yield
+    finally:
+        for module, training in before:
+            module.training = training
+
+
+def call_mismatch(model: nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any]) -> str | None:
+    """Why a model's forward pass does not take these arguments; None if it does, or if that cannot be told.
+
+    A TypeError of the call itself and one inside the model read alike. Only the former is a matter of the arguments.
+
+    >>> call_mismatch(nn.ReLU(), (), {"images": 1})
+    "missing a required argument: 'input'"
+    >>> call_mismatch(nn.ReLU(), ("not even a tensor",), {})
+    """
+    try:
+        signature = inspect.signature(_innermost(model).forward)
+    except (TypeError, ValueError):  # of code that is not Python's
+        return None
+    try:
+        signature.bind(*args, **kwargs)
+    except TypeError as error:
+        return str(error)
+    return None
+
+
+def _innermost(model: nn.Module) -> nn.Module:
+    """The model inside PyTorch's own wrappers (compiled, averaged, parallel), which hand on whatever they are given."""
+    while type(model).__module__.startswith("torch."):
+        inner = getattr(model, "_orig_mod", getattr(model, "module", None))
+        if not isinstance(inner, nn.Module):
+            break
+        model = inner
+    return model

@@ -9,8 +9,8 @@ from torch import Tensor, nn
 
 from procrustean.balance.mixing import Mix
 from procrustean.balance.types import Batch
-from procrustean.base.code_names import code_name, returned_text
 from procrustean.base.errors import ConfigError
+from procrustean.base.user_code import code_name, returned_text
 
 
 class Mixture(NamedTuple):

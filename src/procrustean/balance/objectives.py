@@ -16,8 +16,8 @@ from procrustean.balance.mixers import Mixture as Mixture
 from procrustean.balance.mixers import check_mixture
 from procrustean.balance.mixing import MixPoint
 from procrustean.balance.types import Batch, Clock
-from procrustean.base.code_names import code_name, returned_text
 from procrustean.base.errors import ConfigError, did_you_mean
+from procrustean.base.user_code import code_name, returned_text
 
 Reduction = Literal["weighted_mean", "mean"]
 

@@ -14,8 +14,8 @@ from collections.abc import Sequence
 
 from procrustean.base.console import PlainReporter
 from procrustean.base.errors import ProcrusteanError
-from procrustean.base.errors_in_user_code import failure_text
 from procrustean.base.streams import abandon, notify, write_result
+from procrustean.base.user_code import failure_text
 
 
 def main(argv: Sequence[str] | None = None) -> int:

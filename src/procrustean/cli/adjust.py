@@ -30,7 +30,7 @@ class Adjust:
     """Strength, 0 for none; default the best of 0 to 2 on the held-out images, 1 if there are none; divided
     by what the loss multiplies the scores by, as LDAM does by 30."""
     method: tuple[str, ...] = ()
-    """The files of their methods, as far as they are your own: FILE.py ... They have to be what they were."""
+    """The files of methods and networks of your own: FILE.py ... They have to be what they were."""
     output: Path | None = None
     """JSON file to write, with all metrics; of one run."""
     json: bool = False

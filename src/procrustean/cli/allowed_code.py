@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from procrustean.base.code_files import file_method, named_code, use_file
+from procrustean.base.code_files import named_code, use_file
+from procrustean.records.run_spec import RunSpec
 
 
-def allow(files: Iterable[str], method: str = "", arguments: Sequence[str] = ()) -> None:
-    """Name the files of --allow-code, and that of a method if it was typed and not read from a file of settings."""
-    typed = method in arguments or f"--method={method}" in arguments
-    for name in (*files, *[method] * typed):
-        use_file(name)
+def allow(files: Iterable[str], names: Iterable[str | None] = (), arguments: Sequence[str] = ()) -> None:
+    """Name the files of --allow-code, and those of methods and networks that were typed, not read from a file."""
+    typed = {word.removeprefix("--method=").removeprefix("--net=") for word in arguments}
+    for name in (*files, *(name for name in names if name in typed)):
+        use_file(str(name))
 
 
-def refuse_unnamed(methods: Iterable[str]) -> None:
+def refuse_unnamed(configs: Iterable[RunSpec]) -> None:
     """ConfigError for code that a file of settings names and the command line does not; nothing is imported."""
-    for method in dict.fromkeys(methods):
-        if file_method(method) is not None:
-            named_code(method, option="--allow-code")
+    for name in dict.fromkeys(name for config in configs for name in config.own_code):
+        named_code(name, option="--allow-code")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
-from procrustean.base.code_files import file_method
+from procrustean.base.code_files import file_code
 from procrustean.base.streams import notify
 from procrustean.records.finding_runs import method_of, runs_in
 
@@ -17,10 +17,10 @@ def say_changed(folder: Path, methods: Iterable[str]) -> None:
         folder: where the runs are kept.
         methods: full names, with the hash of the code.
     """
-    wanted = [own for method in dict.fromkeys(methods) if (own := file_method(method)) is not None]
+    wanted = [own for method in dict.fromkeys(methods) if (own := file_code(method)) is not None]
     if not wanted or not folder.is_dir():
         return
-    found = [own for run in runs_in(folder) if (own := file_method(method_of(run))) is not None]
+    found = [own for run in runs_in(folder) if (own := file_code(method_of(run))) is not None]
     for own in wanted:
         earlier = [o for o in found if (o.path, o.function) == (own.path, own.function) and o.sha256 != own.sha256]
         if earlier:

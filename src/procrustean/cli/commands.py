@@ -112,7 +112,7 @@ def parse(arguments: Sequence[str]) -> Command:
                 notify(hint)
         raise
     if isinstance(parsed, Train | Tune):
-        allow(parsed.allow_code, parsed.method, arguments)
+        allow(parsed.allow_code, (parsed.method, parsed.net), arguments)
         # Options of the command line change those of the file one by one.
         return replace(parsed, options={**settings.get("options", {}), **parsed.options})
     return parsed

@@ -34,7 +34,7 @@ class Diagnose:
     """Folder for the figures and diagnosis.json, of several runs for a folder with the name of each; default
     diagnosis/ with the name of the run, where `figures` and `report` find it."""
     method: tuple[str, ...] = ()
-    """The files of their methods, as far as they are your own: FILE.py ... They have to be what they were."""
+    """The files of methods and networks of your own: FILE.py ... They have to be what they were."""
     all_classes: bool = False
     """Draw every class, not only the largest and the smallest."""
     quiet: bool = False

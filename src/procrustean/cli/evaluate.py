@@ -24,6 +24,8 @@ class Evaluate:
     """Folder of the run."""
     method: str | None = None
     """The file of its method, if it is one of your own: FILE.py. It has to be what it was."""
+    net: str | None = None
+    """The file of its network, likewise."""
     weights: Literal["last", "held_out", "ema", "swa"] = "last"
     """Weights of the last epoch, of the epoch chosen on the held-out set, or averages of a run with --average."""
     statistics: Literal["kept", "mixed", "clean"] = "kept"
@@ -39,8 +41,9 @@ class Evaluate:
         from procrustean.base.code_files import use_file
         from procrustean.runs.train_api import evaluate
 
-        if self.method is not None:
-            use_file(self.method)
+        for file in (self.method, self.net):
+            if file is not None:
+                use_file(file)
         check_metrics_output(self.run_dir, self.output)
         metrics = evaluate(self.run_dir, weights=self.weights, statistics=self.statistics, source=self.source)
         outcome = {"weights": self.weights, "statistics": self.statistics, **metrics}

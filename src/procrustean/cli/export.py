@@ -22,6 +22,8 @@ class Export:
     """safetensors for this library, torch for a program that needs torch alone, onnx for one that needs onnxruntime."""
     method: str | None = None
     """The file of its method, if it is one of your own: FILE.py. It has to be what it was."""
+    net: str | None = None
+    """The file of its network, likewise."""
     output: Path | None = None
     """New folder; default the run's name with the format behind it."""
     prior: str | None = None
@@ -37,8 +39,9 @@ class Export:
         from procrustean.deploy.exporting.export_model import export
         from procrustean.records.auto_choice import chosen_run
 
-        if self.method is not None:
-            use_file(self.method)
+        for file in (self.method, self.net):
+            if file is not None:
+                use_file(file)
         reporter = make_reporter(quiet=self.quiet)
         run = chosen_run(self.model)
         refuse_inside(run, self.output or Path())

@@ -47,8 +47,8 @@ class Fleet:
         from dataclasses import replace
 
         from procrustean.base.console import reporting
-        from procrustean.base.errors_in_user_code import failure_text
         from procrustean.base.streams import notify, write_result
+        from procrustean.base.user_code import failure_text
         from procrustean.runs.grids import expand
         from procrustean.runs.preparing import recipe_of
 
@@ -59,7 +59,7 @@ class Fleet:
             write_result("---\n".join(config_as_yaml(config) for config in configs))
             return 0
         allow(self.allow_code)
-        refuse_unnamed(config.method for config in configs)
+        refuse_unnamed(configs)
         for config in configs:  # what is wrong with any of them is said before one is trained
             if config.method == AUTO:
                 raise ConfigError(f"{self.grid}: method auto compares methods itself; give it to procrustean train")

@@ -30,7 +30,7 @@ class Layers:
         from procrustean.balance.layers import suggest
         from procrustean.base.errors import ConfigError
         from procrustean.base.streams import write_result
-        from procrustean.methods.model_names import model_by_name
+        from procrustean.nets.build import model_by_name
 
         if (self.size is not None and self.size < 1) or self.channels < 1:
             raise ConfigError(f"images of {self.size} pixels and {self.channels} channels received; at least 1 each")

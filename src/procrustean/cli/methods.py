@@ -59,13 +59,13 @@ class Methods:
 
 
 def _explained(name: str, width: int) -> str:
-    from procrustean.base.code_files import file_method, plain_name
+    from procrustean.base.code_files import file_code, plain_name
     from procrustean.methods.make import entry, factory, option_defaults
 
     made, known = factory(name), entry(name)
     defaults = ", ".join(f"{k}={v!r}" for k, v in option_defaults(name).items())
     rows = f"{', '.join(known.rows)} in the paper" if known.rows else "not in the paper"
-    if own := file_method(name):
+    if own := file_code(name):
         rows = f"your own, sha256 {own.sha256}"
     facts = (
         f"Defaults: {defaults or 'no options'}",

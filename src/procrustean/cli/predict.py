@@ -25,6 +25,8 @@ class Predict:
     """Images, and folders with images at any depth."""
     method: str | None = None
     """The file of its method, if it is one of your own: FILE.py. It has to be what it was."""
+    net: str | None = None
+    """The file of its network, likewise."""
     output: Path | None = None
     """CSV file to write; default the terminal."""
     prior: str | None = None
@@ -52,8 +54,9 @@ class Predict:
         if self.output is not None:
             given = [str(path) for path in (self.prior, self.thresholds) if path]
             check_output(self.output, (*self.paths, *given))
-        if self.method is not None:
-            use_file(self.method)
+        for file in (self.method, self.net):
+            if file is not None:
+                use_file(file)
         folder = model_folder(self.model)
         if folder != self.model:
             notify(f"using {folder}, which was chosen in {self.model}")

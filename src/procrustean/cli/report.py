@@ -27,8 +27,7 @@ class Report:
     examples: int | None = None
     """Example images of each of the worst confusions, if test images and network are found; default 5, 0 for none."""
     method: tuple[str, ...] = ()
-    """The files of their methods, as far as they are your own, for the examples of networks that these change: FILE.py
-    ... They have to be what they were."""
+    """The files of methods and networks of your own, for the examples: FILE.py ... They have to be what they were."""
     data_dir: Path | None = None
     """Where data sets are found; default as in training. Nothing is downloaded."""
     watch: bool = False

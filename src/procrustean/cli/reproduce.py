@@ -109,7 +109,7 @@ class Reproduce:
         if self.pages is not None:
             check_folder(self.pages, "--pages")
         if trains and not self.dry_run:
-            refuse_unnamed(cell.config().method for cell in definitions.cells(parts))
+            refuse_unnamed(cell.config() for cell in definitions.cells(parts))
             check_folder(self.output)
             check_folder(self.results, "--results")
         if not trains and not self.results.is_dir():  # training makes it

@@ -17,6 +17,8 @@ class Resume:
     """Folder of the run."""
     method: str | None = None
     """The file of its method, if it is one of your own: FILE.py. It has to be what it was."""
+    net: str | None = None
+    """The file of its network, likewise."""
     source: str | None = None
     """Where the images of the run are now, if they have moved. They have to be the same ones."""
     log: Literal["tensorboard", "wandb", "trackio"] | None = None
@@ -31,8 +33,9 @@ class Resume:
         from procrustean.cli.own_outcome import show_own
         from procrustean.runs.train_api import resume
 
-        if self.method is not None:
-            use_file(self.method)
+        for file in (self.method, self.net):
+            if file is not None:
+                use_file(file)
         with reporting(quiet=self.quiet) as reporter:
             run = resume(self.run_dir, source=self.source, reporter=reporter, log=self.log)
         show([run.path])

@@ -49,7 +49,7 @@ class Train(ConfigCommand):
 
     def run(self) -> int:
         config = self.run_config()
-        refuse_unnamed([config.method])
+        refuse_unnamed([config])
         from procrustean.base.console import reporting
         from procrustean.base.streams import write_result
 

@@ -77,7 +77,7 @@ class Tune(ConfigCommand):
         from procrustean.runs.tuning.tuning_sets import candidate_settings, default_hold_out
 
         reported = RunSpec(**{f.name: getattr(self, f.name) for f in fields(RunSpec) if f.name != "run_dir"})
-        refuse_unnamed([reported.method])
+        refuse_unnamed([reported])
         recipe_of(reported)  # what is wrong with the settings is said before anything is trained
         if self.hold_out is None:
             reported = replace(reported, hold_out=default_hold_out(reported, self.choose_on))

@@ -7,9 +7,9 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from procrustean.base.code_names import code_name
 from procrustean.base.errors import ConfigError
 from procrustean.base.random_numbers import Stream
+from procrustean.base.user_code import code_name
 
 
 class Sampler(Protocol):

@@ -98,7 +98,9 @@ class Model:
 
 def method_of(spec: ModelSpec) -> Method:
     """The method that a network was trained with, which decides about its head."""
-    problem = Problem.on(layers_of(spec.net), spec.calibration.counts, spec.kind, spec.source)
+    height, width, channels = spec.image_shape
+    layers = layers_of(spec.net, channels=channels, classes=len(spec.classes), size=(height, width))
+    problem = Problem.on(layers, spec.calibration.counts, spec.kind, spec.source)
     return make_method(spec.method, problem, spec.options)
 
 

@@ -17,6 +17,7 @@ from procrustean.engine.device import Placement
 from procrustean.engine.step import TrainStep
 from procrustean.methods.base import Method
 from procrustean.nets.blocks import FusableUnit
+from procrustean.nets.own_net import OwnBackbone
 
 EngineName = Literal["eager", "captured", "compiled"]
 
@@ -62,6 +63,8 @@ def choose_engine(
 ) -> Engine:
     """The engine that is asked for, or the fastest one that the device, the method and the network allow."""
     name, reason = _engine_name(asked, placement.device, method)
+    if asked == "auto" and name == "captured" and isinstance(net, OwnBackbone):
+        name, reason = "eager", "a network of your own may decide by values; --engine captured is faster if it does not"
     missing = _without_kernels(placement, name) or ("" if net is None else _without_units(net))
     if kernels == "on" and missing:
         raise ConfigError(f"kernels 'on' received, but {missing}; use --kernels auto or off")

@@ -9,11 +9,11 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from procrustean.balance.layer_trace import kept_modes
 from procrustean.balance.layers import find_layer
 from procrustean.balance.losses import CrossEntropy
 from procrustean.balance.mfw import MFW
 from procrustean.balance.mixing import Mix, MixPoint
-from procrustean.balance.module_modes import kept_modes
 from procrustean.balance.precision import widened
 from procrustean.base.errors import DataError, LayerError
 from procrustean.engine.ratio import check_class_indices

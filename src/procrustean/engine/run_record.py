@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from procrustean.balance.losses.properties import scale_of_scores, shifts_scores
-from procrustean.base.code_files import file_method
+from procrustean.base.code_files import file_code
 from procrustean.engine.averages import swa_begins
 from procrustean.engine.device import machine
 from procrustean.records.epoch_curves import probes_of, training_curves
@@ -42,7 +42,7 @@ def identity_of(prepared: Prepared) -> dict[str, Any]:
         "recipe": prepared.recipe.to_json(),
         "precision": prepared.placement.precision,
         **({} if prepared.pretrained is None else {"pretrained": prepared.pretrained.sha256}),
-        **({} if file_method(prepared.config.method) is None else {"plain_network": _is_plain(prepared.method)}),
+        **({} if file_code(prepared.config.method) is None else {"plain_network": _is_plain(prepared.method)}),
     }
 
 
@@ -116,13 +116,13 @@ def _averaged(prepared: Prepared, training: Training) -> dict[str, int]:
 
 def _name_of(method: str) -> dict[str, str]:
     """The method's name as it was given and, of one in a file, the hash of its code."""
-    own = file_method(method)
+    own = file_code(method)
     return {"name": method} if own is None else {"name": own.plain, "sha256": own.sha256}
 
 
 def _scores_of(prepared: Prepared) -> dict[str, Any]:
     """What the loss of a method in a file makes of the scores: a model is used without importing the file."""
-    if file_method(prepared.config.method) is None:
+    if file_code(prepared.config.method) is None:
         return {}
     objective = prepared.method.stages[-1].objective
     return {"scores": {"corrected": shifts_scores(objective), "scale": scale_of_scores(objective)}}

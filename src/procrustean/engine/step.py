@@ -12,8 +12,8 @@ from torch import Tensor, nn
 
 from procrustean.balance.objectives import Objective
 from procrustean.balance.types import Batch, Clock, Images
-from procrustean.base.code_names import code_name, returned_text
 from procrustean.base.errors import ConfigError, NoGradient
+from procrustean.base.user_code import code_name, returned_text
 from procrustean.data.epoch_plan import Arrays
 from procrustean.engine.averages import WeightAverages
 from procrustean.engine.images import ImageStore

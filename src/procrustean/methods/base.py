@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from numbers import Real
 from typing import TYPE_CHECKING, Any, Literal
 
 from torch import Tensor, nn
@@ -108,3 +110,20 @@ class Method:
     longer: float = 1.0
     own: Mapping[str, Any] | None = None
     resolved: Mapping[str, int | float | str] = field(default_factory=dict)
+
+
+def check_shares(made: Method, name: str) -> None:
+    """ConfigError for stages that do not share out all epochs, no more and no fewer."""
+    shares = [stage.share for stage in made.stages]
+    fine = all(isinstance(share, Real) and share > 0 for share in shares)
+    if fine and math.isclose(math.fsum(shares), 1, abs_tol=1e-6):
+        return
+    total = f", which add up to {math.fsum(shares):g}" if fine else ""
+    raise ConfigError(
+        f"{name}: stages with the shares {' and '.join(map(_shown, shares))} of the epochs received{total}; give each "
+        "its part, above 0, so that they add up to 1: Stage(..., share=0.5)"
+    )
+
+
+def _shown(share: object) -> str:
+    return f"{share:g}" if isinstance(share, Real) else repr(share)

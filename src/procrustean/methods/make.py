@@ -15,7 +15,7 @@ from importlib import import_module
 from typing import Any
 
 from procrustean.balance.types import Problem
-from procrustean.base.code_files import file_method, plain_name
+from procrustean.base.code_files import file_code, plain_name
 from procrustean.base.errors import ConfigError, did_you_mean
 from procrustean.methods.base import Method
 from procrustean.methods.table import METHODS as METHODS
@@ -24,7 +24,7 @@ from procrustean.methods.table import Entry as Entry
 
 def entry(name: str) -> Entry:
     """What is known about a method, the library's or one of a file, which is not imported for it."""
-    own = file_method(name)
+    own = file_code(name)
     if own is not None:
         return Entry((), own.path, cost="1 (not measured)")
     check_name(name)
@@ -49,8 +49,8 @@ def check_name(name: str) -> None:
 
 def factory(name: str) -> Callable[..., Method]:
     """The function that builds the method; one of a file only where the user has named the file (`use_file`)."""
-    if file_method(name) is not None:
-        from procrustean.methods.from_file import factory_in_file
+    if file_code(name) is not None:
+        from procrustean.methods.own_method import factory_in_file
 
         return factory_in_file(name)
     check_name(name)
@@ -66,19 +66,11 @@ def make_method(name: str, problem: Problem, options: Mapping[str, Any] | None =
     'Focal'
     """
     checked = checked_options(name, options or {})
-    if file_method(name) is None:
+    if file_code(name) is None:
         return factory(name)(problem, **checked)
-    from procrustean.methods.check_parts import check_parts
-    from procrustean.methods.from_file import build_from_file
+    from procrustean.methods.own_method import build_from_file
 
-    made = build_from_file(name, problem, checked)
-    if not isinstance(made, Method):
-        raise ConfigError(
-            f"{plain_name(name)} returned {type(made).__name__}, not a Method; end it with return Method(stages=..., "
-            "label=...), from procrustean.methods.base"
-        )
-    check_parts(made, plain_name(name))
-    return made
+    return build_from_file(name, problem, checked)
 
 
 def option_defaults(name: str) -> dict[str, Any]:

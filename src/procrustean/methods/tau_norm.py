@@ -30,7 +30,7 @@ class Rescaling:
         head = net.head
         if not isinstance(head, nn.Linear):
             raise ConfigError(f"tau-norm rescales a linear head, but this network has a {type(head).__name__}")
-        if not self.keep_bias:
+        if not self.keep_bias and head.bias is not None:
             head.bias.zero_()
         trained = head.weight.clone()
         tau, how = self._chosen(head.weight, trained, judge)

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import nn
 
+from procrustean.base.code_files import use_file
 from procrustean.base.errors import ConfigError, did_you_mean
 from procrustean.base.random_numbers import torch_seed
 from procrustean.nets.classifier import Backbone, Classifier
 from procrustean.nets.densenet import DenseNet
+from procrustean.nets.foreign import check_foreign, foreign_backbone, whole_model
 from procrustean.nets.group_norm import GroupNormResNet
 from procrustean.nets.layer_norm import LayerNormNet
 from procrustean.nets.noise import Noise
+from procrustean.nets.own_net import check_own, is_own, module_factory, own_backbone, own_model
 from procrustean.nets.projected import Projected
 from procrustean.nets.resnet import Basic, Bottleneck, ResNet, Stem
 from procrustean.nets.resnet12 import ResNet12
@@ -33,6 +36,8 @@ _WITH_STEMS: dict[str, Callable[..., Backbone]] = {
     "resnext50": partial(ResNet, block=Bottleneck, blocks=(3, 4, 6, 3), cardinality=32, group_width=4),
     "densenet121": partial(DenseNet, blocks=(6, 12, 24, 16)),
 }
+#: Side of the images that most networks of other libraries are made for.
+USUAL_SIZE = 224
 _STEMS: dict[str, Stem] = {"": "imagenet", "-s2": "s2", "-s1": "s1"}
 
 #: name -> backbone factory; each takes `channels`, the number of colour channels.
@@ -69,55 +74,79 @@ def build_net(
     """A network with its initial weights, a function of the seed alone; no global generator is changed.
 
     Args:
-        name: one of `NETS`, "timm:NAME" or "torchvision:NAME".
+        name: one of `NETS`, "timm:NAME", "torchvision:NAME", FILE.py:NAME, or what `use_net` has returned.
         channels, classes: of the images.
         seed: of the weights.
         head: builds the head from (features, classes); a linear layer by default.
-        size: height and width of the images, which some networks of timm are made for.
+        size: height and width of the images, which some networks are made for.
         pretrained: weights for the backbone; the head starts anew.
     """
     check_net(name)
     with torch.random.fork_rng(devices=[]):
         # torch.manual_seed would also reseed the generators of all GPUs.
         torch.default_generator.manual_seed(torch_seed(seed, "weights"))
-        backbone = build_backbone(name, channels=channels, size=size)
+        backbone = build_backbone(name, channels=channels, classes=classes, size=size)
         state = None if pretrained is None else pretrained.state
-        net = Classifier(backbone, (head or nn.Linear)(backbone.features, classes), state)
+        own_head = None if head else backbone.first_head()
+        net = Classifier(backbone, own_head or (head or nn.Linear)(backbone.features, classes), state)
         backbone.initialise(net)
         _take_pretrained(net)
     return net
 
 
-def build_backbone(name: str, *, channels: int = 3, size: tuple[int, int] | None = None) -> Backbone:
-    """A network up to its features, with PyTorch's initial values from torch's generator."""
+def build_backbone(name: str, *, channels: int = 3, classes: int = 10, size: tuple[int, int] | None = None) -> Backbone:
+    """A network up to its features, with initial values from torch's generator; `classes` is for a user's own."""
     if ":" not in name:
         return NETS[name](channels=channels)
-    from procrustean.nets.foreign import foreign_backbone
-
+    if is_own(name):
+        return own_backbone(name, channels=channels, classes=classes, size=size)
     return foreign_backbone(name, channels=channels, size=size)
 
 
-def layers_of(name: str) -> Backbone:
+def layers_of(name: str, *, channels: int = 3, classes: int = 10, size: tuple[int, int] | None = None) -> Backbone:
     """A network that shows its mixable layers and sizes, and has no weights worth using."""
     check_net(name)
     if ":" not in name:
         with torch.device("meta"):
             return build_backbone(name)
+    # Networks of other libraries have the same layers for all images; a user's may be made for some alone.
+    images: dict[str, Any] = {"channels": channels, "classes": classes, "size": size} if is_own(name) else {}
     with torch.random.fork_rng(devices=[]):
-        return build_backbone(name)
+        return build_backbone(name, **images)
 
 
 def check_net(name: str) -> None:
     """ConfigError for a network that is not there."""
-    if ":" in name:
-        from procrustean.nets.foreign import check_foreign
-
+    if is_own(name):
+        check_own(name)
+    elif ":" in name:
         check_foreign(name)
     elif name not in NETS:
         raise ConfigError(
-            f"there is no network {name!r}. {did_you_mean(name, NETS)} Those of other libraries are called "
-            "timm:NAME and torchvision:NAME"
+            f"there is no network {name!r}. {did_you_mean(name, NETS)} Others are called timm:NAME, torchvision:NAME "
+            "and, your own, FILE.py:NAME"
         )
+
+
+def model_by_name(name: str, *, channels: int = 3) -> tuple[nn.Module, int]:
+    """A whole model, as its own code makes it, and the side of the images it is made for.
+
+    Args:
+        name: as of `build_net`, or package.module:factory, a function or class that needs no arguments.
+        channels: of the images, for networks that take other than colour images.
+    """
+    library, colon, what = name.partition(":")
+    if library in ("timm", "torchvision") or not colon:
+        check_net(name)
+    if not colon:
+        net = build_net(name, channels=channels, classes=10, seed=0)
+        return net, USUAL_SIZE if net.backbone.shrinks > 8 else 32
+    if is_own(name):
+        use_file(name)  # who calls this has it from the user
+        return own_model(name, channels=channels, classes=10, size=(USUAL_SIZE, USUAL_SIZE)), USUAL_SIZE
+    if library in ("timm", "torchvision"):
+        return whole_model(library, what)
+    return module_factory(library, what), USUAL_SIZE
 
 
 @torch.no_grad()

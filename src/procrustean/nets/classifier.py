@@ -44,6 +44,10 @@ class Backbone(nn.Module):
         """A new one with initial weights from torch's generator, if it takes more than `initialise` to make one."""
         return None
 
+    def first_head(self) -> nn.Module | None:
+        """The head that the network itself begins with, where the method brings none; None for a new linear layer."""
+        return None
+
     def published_name(self, key: str) -> str:
         """The name here of an entry of a state dict that was published for this architecture."""
         return key
@@ -82,6 +86,6 @@ def refuse_closed(backbone: Backbone, wanted: str) -> None:
     """ConfigError for a network whose last layers cannot be taken apart."""
     if not backbone.chain:
         raise ConfigError(
-            f"this method makes {wanted}, and networks of timm and torchvision cannot be taken apart for that; "
-            "choose one of this library's, for example --net resnet18 or resnet50 (procrustean nets lists them)"
+            f"this method makes {wanted}; only this library's networks can be taken apart for that, for example "
+            "--net resnet18 or resnet50 (procrustean nets lists them)"
         )

@@ -30,15 +30,13 @@ class ForeignBackbone(Backbone):
 
     chain = ()
 
-    def __init__(
-        self, net: nn.Module, features: int, example: tuple[int, int, int], build: Callable[[], Backbone]
-    ) -> None:
+    def __init__(self, net: nn.Module, features: int, groups: Mapping[str, str], build: Callable[[], Backbone]) -> None:
         super().__init__()
         self.input = nn.Identity()
         self.net = net
         self.features = features
-        self.groups = {"input": "input", **{name: f"net.{path}" for name, path in _groups(net, example).items()}}
-        # Only batch normalisation minds a last map of a single pixel, and these halve the image five times.
+        self.groups = {"input": "input", **{name: f"net.{path}" for name, path in groups.items()}}
+        # Only batch normalisation minds a last map of a single pixel, and most halve the image five times.
         self.shrinks = 32 if any(isinstance(m, nn.modules.batchnorm._BatchNorm) for m in net.modules()) else 0
         self._build = build
 
@@ -70,8 +68,9 @@ def foreign_backbone(name: str, *, channels: int = 3, size: tuple[int, int] | No
         net, features, example = _of_timm(model, channels, size)
     else:
         net, features, example = _of_torchvision(model, channels)
-    _use_own_noise(net, name)
-    return ForeignBackbone(net, features, example, lambda: foreign_backbone(name, channels=channels, size=size))
+    replace_noise(net, name)
+    groups = _groups(net, example)
+    return ForeignBackbone(net, features, groups, lambda: foreign_backbone(name, channels=channels, size=size))
 
 
 def check_foreign(name: str) -> None:
@@ -90,6 +89,17 @@ def check_foreign(name: str) -> None:
         known = models.list_models(module=models)
         if model not in known:
             raise ConfigError(f"torchvision has no classifier {model!r}. {did_you_mean(model, known)}")
+
+
+def whole_model(library: str, name: str) -> tuple[nn.Module, int]:
+    """A network as the other library makes it, head included, and the side of the images it is made for."""
+    if library == "timm":
+        model: nn.Module = imported("timm").create_model(name, pretrained=False)
+        made_for = getattr(model, "pretrained_cfg", {}).get("input_size", (3, _USUAL_SIZE, _USUAL_SIZE))
+        return model, int(made_for[-1])
+    # These two warn unless they are told whether to draw initial weights of their own kind, which is slow.
+    settings = {"init_weights": False} if name in ("googlenet", "inception_v3") else {}
+    return imported("torchvision").models.get_model(name, weights=None, **settings), _USUAL_SIZE
 
 
 def imported(library: str) -> Any:
@@ -142,7 +152,8 @@ def _of_torchvision(model: str, channels: int) -> tuple[nn.Module, int, tuple[in
     return net, features, (channels, _USUAL_SIZE, _USUAL_SIZE)
 
 
-def _use_own_noise(net: nn.Module, name: str) -> None:
+def replace_noise(net: nn.Module, name: str) -> None:
+    """Put layers whose random numbers belong to the run in the place of those that drop at random."""
     for path, module in list(net.named_modules()):
         own: nn.Module | None = None
         kind = type(module).__name__

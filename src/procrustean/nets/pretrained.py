@@ -65,6 +65,7 @@ def load_pretrained(backbone: Backbone, state: Mapping[str, Tensor]) -> None:
         if key not in wanted
         and key not in noise
         and not key.removeprefix("net.").startswith(_HEADS)
+        and not key.startswith(getattr(backbone, "head_name", ()))
         and not key.endswith("num_batches_tracked")
     ]
     if missing or left_over:

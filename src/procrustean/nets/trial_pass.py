@@ -7,8 +7,8 @@ import copy
 import torch
 from torch import Tensor
 
-from procrustean.base.code_names import code_name
 from procrustean.base.errors import ConfigError
+from procrustean.base.user_code import code_name
 from procrustean.nets.classifier import Classifier
 
 #: What networks raise on images of a size that they were not made for.
@@ -18,8 +18,8 @@ NOT_TAKEN = (RuntimeError, ValueError, AssertionError, TypeError)
 def cannot_take(name: str, size: tuple[int, int], error: Exception) -> ConfigError:
     """What is said of a network that raises an error on images of a height and width."""
     return ConfigError(
-        f"the network {name} cannot take images of {size[1]} x {size[0]} pixels: {error}. Choose another --net, one "
-        "for small images for example (procrustean nets), or another --image-size"
+        f"the network {name} cannot take images of {size[1]} x {size[0]} pixels: {error}. Choose another --net "
+        "(procrustean nets) or --image-size"
     )
 
 

@@ -33,9 +33,10 @@ def check_cell(cell: Cell) -> None:
 
 def unnamed_code(config: RunSpec) -> str | None:
     """Why the code of a method is not imported, so that nothing can be known of its runs; None if it may be."""
-    if is_usable(config.method):
+    unnamed = [name for name in config.own_code if not is_usable(name)]
+    if not unnamed:
         return None
-    return f"{plain_name(config.method)} is code that a file names, and a dry run imports none"
+    return f"{plain_name(unnamed[0])} is code that a file names, and a dry run imports none"
 
 
 def check_source(cell: Cell) -> None:

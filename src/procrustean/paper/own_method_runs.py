@@ -7,19 +7,19 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from procrustean.base.code_files import FileMethod, edited_file, file_method, is_usable
+from procrustean.base.code_files import FileCode, edited_file, file_code, is_usable
 
 
 class LeftOutMethods:
     """Collects what is left out, so that it is said once per method and not for every run."""
 
     def __init__(self) -> None:
-        self._runs: dict[FileMethod, set[str]] = {}  # by method with its hash: a run and the copy of its result are one
+        self._runs: dict[FileCode, set[str]] = {}  # by method with its hash: a run and the copy of its result are one
 
     def leaves_out(self, settings: Mapping[str, Any]) -> bool:
         """Whether a run with these settings is one of them; it is counted then."""
         name = settings.get("method")
-        own = file_method(name) if isinstance(name, str) else None
+        own = file_code(name) if isinstance(name, str) else None
         if own is None or is_usable(str(name)):
             return False
         computed = {key: value for key, value in settings.items() if key != "run_dir"}
@@ -28,7 +28,7 @@ class LeftOutMethods:
 
     def has_earlier(self, method: str) -> bool:
         """Whether there are runs of a method with another text of its file."""
-        own = file_method(method)
+        own = file_code(method)
         return own is not None and any(_same_place(own, earlier) for earlier in self._runs)
 
     def lines(self) -> list[str]:
@@ -49,5 +49,5 @@ class LeftOutMethods:
         ]
 
 
-def _same_place(one: FileMethod, other: FileMethod) -> bool:
+def _same_place(one: FileCode, other: FileCode) -> bool:
     return (Path(one.path).name, one.function) == (Path(other.path).name, other.function)

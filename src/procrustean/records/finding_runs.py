@@ -83,17 +83,20 @@ def _content(path: Path) -> Any:
 
 
 def resume_command(run: Path, source: str | os.PathLike[str] | None = None) -> str:
-    """The command that goes on with a run; the file of a method of the user's own has to be named again.
+    """The command that goes on with a run; files of the user's own code have to be named again.
 
     Args:
         run: run directory.
         source: where its images have moved, if they have.
     """
-    from procrustean.base.code_files import file_method
+    from procrustean.base.code_files import file_code
 
-    own = file_method(method_of(run))
-    moved = () if source is None else ("--source", source)
-    return command_text("resume", run, *(() if own is None else ("--method", own.path)), *moved)
+    settings = _settings_in(run / CONFIG_FILE)
+    words: list[str | os.PathLike[str]] = [run]
+    for name in ("method", "net"):
+        if (own := file_code(str(settings.get(name, "")))) is not None:
+            words += [f"--{name}", own.path]
+    return command_text("resume", *words, *(() if source is None else ("--source", source)))
 
 
 def method_of(run: Path) -> str:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from procrustean.base.code_files import plain_name
 from procrustean.base.errors import RunError, did_you_mean
 from procrustean.base.statistics import Statistic
 from procrustean.records.identity import comparable, data_setting, setting_of
@@ -84,7 +85,7 @@ class Group:
     @property
     def net(self) -> str:
         """Name of the network."""
-        return str(self.results[0].record["recipe"].get("net") or self.config.get("net"))
+        return plain_name(str(self.results[0].record["recipe"].get("net") or self.config.get("net")))
 
     @property
     def data(self) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from procrustean.base.code_files import file_method, short_identity
+from procrustean.base.code_files import file_code, short_identity
 from procrustean.records.run_record import Result
 from procrustean.records.run_spec import CAME_LATER, without_idle
 
@@ -73,6 +73,8 @@ def setting_of(result: Result) -> dict[str, Any]:
         for name, value in {**ADDED_TO_RECIPES, **record["recipe"]}.items()
         if name not in MEASURED_ON_THE_IMAGES and name != WHERE_NUMBERS_ARE_FROM
     }
+    if isinstance(recipe.get("net"), str):
+        recipe["net"] = short_identity(recipe["net"])
     settled = {*recipe, "recipe"} if "name" in recipe else recipe.keys()  # what the recipe has the final value of
     config = {
         name: value
@@ -81,7 +83,7 @@ def setting_of(result: Result) -> dict[str, Any]:
     }
     method = record["method"].get("name")
     named = config.get("method")
-    if isinstance(named, str) and file_method(named) is not None:
+    if isinstance(named, str) and file_code(named) is not None:
         # Its code counts, not the place of the file.
         config["method"] = method = short_identity(named)
     options = record["method"].get("options", result.config.get("options"))

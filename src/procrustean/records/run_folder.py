@@ -18,7 +18,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor
 
-from procrustean.base.code_files import file_method, short_identity
+from procrustean.base.code_files import file_code, short_identity
 from procrustean.base.console import command_text
 from procrustean.base.errors import CannotWrite, RunError
 from procrustean.base.json_files import parse_json
@@ -109,12 +109,13 @@ class RunFolder:
         ):
             if not isinstance(value, kind):
                 raise RunError(f"{path}/config.json is damaged: {name} = {value!r:.60}; {directory._remedy}")
-        own = file_method(str(record["config"].get("method", "")))
-        if own is not None and not own.sha256:  # settings of a user's stand for the file as it is, records do not
-            raise RunError(
-                f"{path}/config.json is damaged: it names the method {own.plain} without the hash of its code; "
-                f"{directory._remedy}"
-            )
+        for named in (record["config"].get("method"), record["config"].get("net")):
+            own = file_code(str(named))
+            if own is not None and not own.sha256:  # settings of a user's stand for the file as it is, records do not
+                raise RunError(
+                    f"{path}/config.json is damaged: it names the code {own.plain} without its hash; "
+                    f"{directory._remedy}"
+                )
         config = RunSpec.from_record(record["config"], origin=f"{path}/config.json")
         if record.get("hash", config.hash) != config.hash:
             raise RunError(

@@ -14,7 +14,7 @@ from pathlib import Path
 from types import NoneType
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
-from procrustean.base.code_files import file_method, folder_name, method_identity, pinned_name
+from procrustean.base.code_files import code_identity, file_code, folder_name, pinned_name
 from procrustean.base.errors import ConfigError, did_you_mean
 from procrustean.base.yaml_files import fits
 from procrustean.data.recipes import Augment, check_recipe
@@ -91,7 +91,8 @@ class RunSpec:
     recipe: str = "auto"
     """Numbers of training: auto (the data set's), paper, own (the method's) or a name; see `procrustean recipes`."""
     net: str | None = None
-    """Network: resnet32, resnet18-s1, resnet50, timm:NAME, torchvision:NAME, ...; `procrustean nets` lists them."""
+    """Network: resnet32, resnet18-s1, resnet50, timm:NAME, torchvision:NAME, ...; `procrustean nets` lists them. One of
+    your own: FILE.py:NAME."""
     pretrained: str | None = None
     """Weights to start from: a file with a state dict, or cache for what timm or torchvision has downloaded."""
     epochs: int | None = None
@@ -169,6 +170,8 @@ class RunSpec:
         if self.hold_out is None and self.method not in (ADVISED, AUTO):
             object.__setattr__(self, "hold_out", 0)
         object.__setattr__(self, "method", pinned_name(self.method))
+        if self.net is not None:
+            object.__setattr__(self, "net", pinned_name(self.net, "network"))
 
     def check(self) -> None:
         """ConfigError for settings that contradict each other or cannot be."""
@@ -214,6 +217,11 @@ class RunSpec:
         return self.probes or self.probe_every is not None or bool(self.features_at)
 
     @property
+    def own_code(self) -> tuple[str, ...]:
+        """The method and the network, as far as they are code in files of the user's."""
+        return tuple(name for name in (self.method, self.net) if name is not None and file_code(name) is not None)
+
+    @property
     def computed(self) -> dict[str, Any]:
         """The settings that say what the run computes, as plain data."""
         return {k: v for k, v in without_idle(self.to_json()).items() if k not in CARRIED_OUT}
@@ -222,7 +230,8 @@ class RunSpec:
     def hash(self) -> str:
         """Twelve hexadecimal digits that name what the run computes."""
         kept = {k: v for k, v in self.computed.items() if v != CAME_LATER.get(k, ...)}
-        kept["method"] = method_identity(self.method)
+        kept["method"] = code_identity(self.method)
+        kept["net"] = None if self.net is None else code_identity(self.net)
         kept["hold_out"] = self.hold_out or 0  # open, it has the name it had before it could be
         # The recipe of a data set is the paper's where there is one: two names for the same computation.
         kept["recipe"] = "paper" if self.recipe == "auto" else self.recipe
@@ -290,7 +299,7 @@ def without_idle(settings: Mapping[str, Any]) -> dict[str, Any]:
 def _may_defer(settings: Mapping[str, Any]) -> bool:
     """Whether class weights may set in late; a method of one's own need not be told to do so."""
     options = settings.get("options") or {}
-    return bool(settings.get("drw") or options.get("drw")) or file_method(str(settings.get("method", ""))) is not None
+    return bool(settings.get("drw") or options.get("drw")) or file_code(str(settings.get("method", ""))) is not None
 
 
 def typed_settings(data: Mapping[str, Any], *, origin: str) -> dict[str, Any]:

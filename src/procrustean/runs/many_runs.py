@@ -177,7 +177,8 @@ def _starter(
     show: ShownImages,
 ) -> Callable[[], Iterator[None]]:
     def begun() -> OngoingRun | None:
-        use_file(asked.method)
+        for name in asked.own_code:
+            use_file(name)
         plan = planned(asked, splits=given, load=splits_of)
 
         def prepared(began: Mapping[str, Any]) -> Prepared:

@@ -16,7 +16,7 @@ import torch
 from procrustean.base.code_files import plain_name
 from procrustean.base.console import SilentReporter
 from procrustean.base.errors import Diverged, NoGradient, ProcrusteanError, RunError
-from procrustean.base.errors_in_user_code import failure_text
+from procrustean.base.user_code import failure_text
 from procrustean.engine.run_record import identity_of
 from procrustean.engine.training import Interrupted
 from procrustean.methods.make import factory, option_defaults

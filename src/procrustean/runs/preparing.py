@@ -65,7 +65,9 @@ def prepare(
     splits, data = imbalanced(config, splits)
     known = known_source(splits.name, config)
     recipe = chosen_recipe(config.recipe, known)
-    layers = layers_of(config.net or recipe.net)
+    height, width, channels = data.train.images.shape[1:]
+    classes = len(data.train.classes)
+    layers = layers_of(config.net or recipe.net, channels=channels, classes=classes, size=(height, width))
     counts = tuple(int(n) for n in data.counts)
     problem = Problem.on(layers, counts, kind_for_methods(data.kind, counts), data_set(known))
     method = make_method(config.method, problem, options)

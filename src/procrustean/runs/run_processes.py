@@ -24,10 +24,10 @@ from typing import Any
 
 from procrustean.base.console import Reporter, SilentReporter
 from procrustean.base.errors import ConfigError, RunError
-from procrustean.base.errors_in_user_code import failure_text
 from procrustean.base.lease import RunInUse
 from procrustean.base.process_progress import Shown, Telling, write_or_drop
 from procrustean.base.stop_signals import stop_on_signal
+from procrustean.base.user_code import failure_text
 from procrustean.engine.launchers import refuse_several_ranks
 from procrustean.records.run_names import Distinct, differences
 from procrustean.records.run_spec import RunSpec

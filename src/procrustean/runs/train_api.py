@@ -24,6 +24,7 @@ from procrustean.engine.run_record import OF_THE_METHOD, identity_of
 from procrustean.engine.stage_order import reshape_for
 from procrustean.engine.training import HELD_OUT_WEIGHTS, Interrupted
 from procrustean.nets.classifier import Classifier
+from procrustean.nets.own_net import Net, use_net
 from procrustean.records.auto_choice import COMPARISON
 from procrustean.records.finding_runs import resume_command
 from procrustean.records.run_folder import RunFolder
@@ -74,13 +75,16 @@ def fit(
         reporter: where progress goes; silent by default.
         minutes: what method="auto", which compares methods on held-out images, may take; default 30.
         log: tool that is handed the numbers of every epoch; see docs/report.md.
-        settings: fields of `RunSpec` (method, imbalance, rho, epochs, seed, run_dir, ...).
+        settings: fields of `RunSpec` (method, imbalance, rho, epochs, seed, run_dir, ...). `net` may also be a module
+            or a function that makes one, see `procrustean.nets.use_net`.
 
     >>> run = fit("digits", imbalance="step", rho=20, method="mfw", epochs=1)  # doctest: +SKIP
     """
     refuse_several_ranks()
     reporter = reporter or SilentReporter()
     splits = source if isinstance(source, Splits) else None
+    if not isinstance(settings.get("net"), str | None):
+        settings["net"] = use_net(settings["net"])
     if isinstance(source, RunSpec):
         config = RunSpec.from_json({**source.to_json(), **settings}, origin="the call of fit")
     else:
@@ -90,7 +94,8 @@ def fit(
     # What is wrong with the settings is said before images are loaded.
     if log is not None:
         imported(log)
-    use_file(config.method)
+    for name in config.own_code:
+        use_file(name)
     recipe_of(replace(config, method="mfw") if config.method in (ADVISED, AUTO) else config)
     if config.method == AUTO:
         from procrustean.runs.auto_method import fit_auto
@@ -127,6 +132,7 @@ def resume(
     *,
     splits: Splits | None = None,
     source: str | os.PathLike[str] | None = None,
+    net: Net | None = None,
     reporter: Reporter | None = None,
     log: Tool | None = None,
 ) -> FinishedRun:
@@ -136,11 +142,14 @@ def resume(
         run: run directory.
         splits: the data, for a run that was trained on a `Splits`.
         source: where the images are now, if they are no longer where they were; they have to be the same ones.
+        net: the network, for a run that was trained on a module or function.
         reporter: where progress goes; silent by default.
         log: tool that is handed the numbers of every epoch.
     """
     refuse_several_ranks()
     reporter = reporter or SilentReporter()
+    if net is not None:
+        use_net(net)
     if log is not None:
         imported(log)
     try:
@@ -174,6 +183,7 @@ def evaluate(
     statistics: Statistics = "kept",
     splits: Splits | None = None,
     source: str | os.PathLike[str] | None = None,
+    net: Net | None = None,
 ) -> dict[str, Any]:
     """Test a finished run's network again.
 
@@ -185,10 +195,13 @@ def evaluate(
             method mixes them or "clean"; see docs/mfw-and-normalisation.md.
         splits: the data, for a run that was trained on a `Splits`.
         source: where the images are now, if they are no longer where they were.
+        net: the network, for a run that was trained on a module or function.
     """
+    if net is not None:
+        use_net(net)
     if statistics not in ("kept", "mixed", "clean"):
         raise ConfigError(f"statistics = {statistics!r} received; accepted: 'kept', 'mixed', 'clean'")
-    prepared, net = load_run(run, weights=weights, splits=splits, source=source, network_alone=statistics == "kept")
+    prepared, trained = load_run(run, weights=weights, splits=splits, source=source, network_alone=statistics == "kept")
     from procrustean.engine.evaluate import evaluate_net
     from procrustean.engine.recalibration import recompute_statistics
 
@@ -197,11 +210,11 @@ def evaluate(
             f"{prepared.label} was trained on mixed batches: statistics of clean ones can undo what it gained",
             stacklevel=3,  # behind the decorator
         )
-    recompute_statistics(prepared, net, statistics)
+    recompute_statistics(prepared, trained, statistics)
 
     images = prepared.stores().evaluation(prepared.data.test)
     counts = [int(n) for n in prepared.data.counts]
-    return evaluate_net(net, images, counts, prepared.placement.low_precision)
+    return evaluate_net(trained, images, counts, prepared.placement.low_precision)
 
 
 def load_run(

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from procrustean.balance.mixers import Mixer, Mixture, check_mixture
 from procrustean.balance.objectives import Classify
 from procrustean.balance.types import Batch
-from procrustean.base.code_names import code_name
+from procrustean.base.user_code import code_name
 from procrustean.methods.base import Stage
 
 

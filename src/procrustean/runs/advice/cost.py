@@ -79,14 +79,17 @@ def multiply_adds(net: str, channels: int, size: int) -> float:
     from torch.utils.flop_counter import FlopCounterMode
 
     from procrustean.nets.build import build_backbone, check_net
+    from procrustean.nets.own_net import is_own
     from procrustean.nets.trial_pass import NOT_TAKEN, cannot_take
 
     check_net(net)
     with torch.random.fork_rng(devices=[]):
-        backbone = build_backbone(net, channels=channels, size=(size, size)).to("meta").eval()
+        backbone = build_backbone(net, channels=channels, size=(size, size)).eval()
+    # A user's network may make tensors on the CPU by itself.
+    where = "cpu" if is_own(net) else "meta"
     try:
         with torch.no_grad(), FlopCounterMode(display=False) as counter:
-            backbone(torch.empty(1, channels, size, size, device="meta"))
+            backbone.to(where)(torch.zeros(1, channels, size, size, device=where))
     except NOT_TAKEN as error:
         raise cannot_take(net, (size, size), error) from error
     return float(counter.get_total_flops()) / 2

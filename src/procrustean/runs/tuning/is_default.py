@@ -38,7 +38,9 @@ def is_default(base: RunSpec, chosen: Options, record: Mapping[str, Any]) -> boo
     if not chosen:
         return False
     data, defaults = record["data"], option_defaults(base.method)
-    counts, layers = tuple(int(n) for n in data["counts"]), layers_of(record["recipe"]["net"])
+    counts = tuple(int(n) for n in data["counts"])
+    height, width, channels = data["image_shape"]
+    layers = layers_of(record["recipe"]["net"], channels=channels, classes=len(counts), size=(height, width))
     source = data_set(known_source(data["source"], base))
     problem = Problem.on(layers, counts, kind_for_methods(data["kind"], counts), source)
     others = {name: value for name, value in base.options.items() if name not in chosen}

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from procrustean.base.code_files import method_identity, short_identity
+from procrustean.base.code_files import code_identity, short_identity
 from procrustean.base.errors import ConfigError
 from procrustean.base.json_files import FORMAT, read_object
 from procrustean.base.whole_files import write_json
@@ -118,7 +118,7 @@ def _settings(old: RunSpec, new: RunSpec) -> list[str]:
     texts = []
     for name, value in new.computed.items():
         before = old.computed.get(name)
-        if name == "method" and method_identity(old.method) != method_identity(new.method):
+        if name == "method" and code_identity(old.method) != code_identity(new.method):
             texts.append(_text("the method is", short_identity(old.method), short_identity(new.method)))
         elif name != "method" and before != value:
             texts.append(_text(f"{name} is", before, value))

@@ -15,7 +15,7 @@ from typing import Any
 from procrustean.base.code_files import use_file
 from procrustean.base.console import Reporter, SilentReporter
 from procrustean.base.errors import ConfigError, Diverged, RunError
-from procrustean.base.errors_in_user_code import failure_text
+from procrustean.base.user_code import failure_text
 from procrustean.engine.launchers import refuse_several_ranks
 from procrustean.records.finding_runs import CANDIDATES, CONFIG_FILE
 from procrustean.records.run_folder import RunFolder
@@ -105,7 +105,8 @@ def tune(
     budget, reporter = budget or Budget(), reporter or SilentReporter()
     _check(budget)
     box = TimeBox(budget.minutes, clock, began)
-    use_file(base.method)
+    for name in base.own_code:
+        use_file(name)
     check_space(base, space)
     final_source = final_source or base.source
     search = budget.search(base, space, final_source)

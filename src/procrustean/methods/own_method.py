@@ -1,17 +1,79 @@
-"""Whether the parts of a method are what they have to be: training would fail at them later, or take no notice."""
+"""Methods from files of the user's: checks of the function that builds one, and of what it returns."""
 
 from __future__ import annotations
 
 import inspect
 import math
-from collections.abc import Mapping
+import types
+import typing
+from collections.abc import Callable, Mapping
 from numbers import Integral, Real
+from typing import Any
 
 from procrustean.balance.objectives import Objective
-from procrustean.base.code_names import code_name
-from procrustean.base.errors import ConfigError, one_of
+from procrustean.balance.types import Problem
+from procrustean.base.code_files import FileCode, named_code
+from procrustean.base.errors import ConfigError, ProcrusteanError, one_of
+from procrustean.base.user_code import code_name, error_in, object_in_file
 from procrustean.data.recipes import OWN_IMAGES, RECIPES
-from procrustean.methods.base import Method, Stage
+from procrustean.methods.base import Method, Stage, check_shares
+
+_POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+
+
+def factory_in_file(name: str) -> Callable[..., Method]:
+    """The function that builds a method of a file; refuses files that the user has not named in this process."""
+    own, _, made = object_in_file(name)
+    if not inspect.isfunction(made):
+        raise ConfigError(f"{own.plain} is no function; name one that builds a method")
+    _check_signature(made, own)
+    return made
+
+
+def build_from_file(name: str, problem: Problem, options: Mapping[str, Any]) -> Method:
+    """The method that the function builds, checked; an error in the function is reported with its line."""
+    own, code = named_code(name)
+    build = factory_in_file(name)
+    try:
+        made: object = build(problem, **options)
+    except ProcrusteanError:
+        raise
+    except (Exception, SystemExit) as error:  # whatever the function does
+        raise ConfigError(f"{own.plain} builds no method: {error_in(code, error)}") from error
+    if not isinstance(made, Method):
+        raise ConfigError(
+            f"{own.plain} returned {type(made).__name__}, not a Method; end it with return Method(stages=..., "
+            "label=...), from procrustean.methods"
+        )
+    check_parts(made, own.plain)
+    return made
+
+
+def _check_signature(made: Callable[..., Any], own: FileCode) -> None:
+    """Refuse a function whose options the command line could not be made from."""
+    arguments = list(inspect.signature(made).parameters.values())
+    wanted = f"write def {own.function}(problem: Problem, *, option: float = 0.1) -> Method"
+    if not arguments or arguments[0].name != "problem" or arguments[0].kind not in _POSITIONAL:
+        raise ConfigError(f"{own.plain} builds no method: its first argument has to be problem; {wanted}")
+    try:
+        hints = typing.get_type_hints(made)
+    except Exception as error:  # names that are imported for type checkers alone, and anything else in a hint
+        raise ConfigError(f"{own.plain}: a type hint means nothing here ({error}); import what it names") from error
+    for option in arguments[1:]:
+        where = f"{own.plain}: the argument {option.name!r}"
+        if option.kind is not option.KEYWORD_ONLY or option.default is option.empty:
+            raise ConfigError(f"{where} is no option: options are keyword-only and have a default; {wanted}")
+        if not _is_option_type(hints.get(option.name)):
+            raise ConfigError(
+                f"{where} has no type that an option can have; accepted: int, float, bool, str, Literal[...], "
+                f"and unions of these with None; {wanted}"
+            )
+
+
+def _is_option_type(hint: Any) -> bool:
+    if isinstance(hint, types.UnionType) or typing.get_origin(hint) is typing.Union:
+        return all(map(_is_option_type, typing.get_args(hint)))
+    return typing.get_origin(hint) is typing.Literal or hint in (int, float, bool, str, type(None))
 
 
 def check_parts(made: Method, name: str) -> None:
@@ -34,23 +96,6 @@ def check_parts(made: Method, name: str) -> None:
     _check_call(f"{name}: finish", made.finish, "net", "judge")
     if not isinstance(made.label, str) or not made.label:
         raise ConfigError(f"{name}: label = {made.label!r} received; give the name that it has in tables")
-
-
-def check_shares(made: Method, name: str) -> None:
-    """ConfigError for stages that do not share out all epochs, no more and no fewer."""
-    shares = [stage.share for stage in made.stages]
-    fine = all(isinstance(share, Real) and share > 0 for share in shares)
-    if fine and math.isclose(math.fsum(shares), 1, abs_tol=1e-6):
-        return
-    total = f", which add up to {math.fsum(shares):g}" if fine else ""
-    raise ConfigError(
-        f"{name}: stages with the shares {' and '.join(map(_shown, shares))} of the epochs received{total}; give each "
-        "its part, above 0, so that they add up to 1: Stage(..., share=0.5)"
-    )
-
-
-def _shown(share: object) -> str:
-    return f"{share:g}" if isinstance(share, Real) else repr(share)
 
 
 def _check_stage(stage: Stage, name: str) -> None:

@@ -1,0 +1,171 @@
+"""Networks of one's own: in files through every command, and handed over in Python."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+from procrustean.base import ConfigError, use_file
+from procrustean.deploy import load_model
+from procrustean.nets import build_net, own_net, use_net
+from procrustean.runs import evaluate, fit
+from procrustean.runs.train_api import resume
+
+Call = Callable[..., Any]
+
+NETS = """
+from torch import nn
+
+
+class Tiny(nn.Module):
+    def __init__(self, channels, classes, width=8):
+        super().__init__()
+        self.stem = nn.Conv2d(channels, width, 3, padding=1, stride=2)
+        self.body = nn.Sequential(nn.BatchNorm2d(width), nn.ReLU(), nn.Conv2d(width, 2 * width, 3, stride=2), nn.ReLU())
+        self.drop = nn.Dropout(0.1)
+        self.scores = nn.Linear(2 * width, classes)
+
+    def forward(self, x):
+        return self.scores(self.drop(self.body(self.stem(x)).mean((2, 3))))
+
+
+def softened(channels, classes):
+    return nn.Sequential(Tiny(channels, classes), nn.Softmax(1))
+
+
+def for_ten(channels):
+    return Tiny(channels, 10)
+
+
+def no_linear(channels, classes):
+    return nn.Sequential(nn.Conv2d(channels, classes, 3), nn.AdaptiveAvgPool2d(1), nn.Flatten())
+
+
+def raises(classes):
+    return {}[classes]
+"""
+
+
+@pytest.fixture(autouse=True)
+def own(work: Path) -> None:
+    Path("nets.py").write_text(NETS)
+
+
+@pytest.fixture
+def few(tiny: dict[str, Any]) -> dict[str, Any]:
+    return {**tiny, "net": "nets.py:Tiny"}
+
+
+def tiny_module() -> nn.Module:
+    space: dict[str, Any] = {}
+    exec(NETS, space)
+    module: nn.Module = space["Tiny"](1, 4)
+    return module
+
+
+def test_all_commands_once(call: Call, npz: str) -> None:
+    small = ("--epochs", "2", "--batch-size", "16", "--lr", "0.05", "--device", "cpu", "--quiet")
+    commands = {
+        "train": ("train", npz, "--net", "nets.py:Tiny", "--method", "mfw", *small, "--run-dir", "run"),
+        "evaluate": ("evaluate", "run", "--net", "nets.py"),
+        "adjust": ("adjust", "run", "--method", "nets.py"),
+        "export": ("export", "run", "--net", "nets.py", "--output", "exported"),
+        "predict": ("predict", "exported", "pixels", "--net", "nets.py", "--output", "predictions.csv"),
+        "compare": ("compare", "run"),
+        "diagnose": ("diagnose", "run", "--method", "nets.py", "--output", "diagnosed"),
+        "report": ("report", "run", "--output", "page.html", "--quiet"),
+        "layers": ("layers", "nets.py:Tiny", "--size", "16"),
+    }
+    from PIL import Image
+
+    Path("pixels").mkdir()
+    Image.new("L", (8, 8)).save("pixels/one.png")
+    for name, words in commands.items():
+        answer = call(*words)
+        assert answer.code == 0, (name, answer.err)
+        if name == "train":
+            before = Path("run/model.safetensors").read_bytes()
+    config = json.loads(Path("run/config.json").read_text())["config"]
+    assert config["net"].startswith("nets.py:Tiny@")
+    Path("run/result.json").unlink()  # as if it had stopped at its last checkpoint
+    assert "resume run --net nets.py" in call("train", *commands["train"][1:]).err
+    assert call("resume", "run", "--net", "nets.py", "--quiet").code == 0
+    assert Path("run/model.safetensors").read_bytes() == before
+    refused = call("evaluate", "run")
+    assert (refused.code, "Name it: --net nets.py" in refused.err) == (2, True)
+
+
+def test_a_file_of_settings_needs_consent(call: Call, npz: str) -> None:
+    Path("run.yaml").write_text(json.dumps({"source": npz, "net": "nets.py:Tiny", "epochs": 1, "device": "cpu"}))
+    words = ("train", "--config", "run.yaml", "--method", "erm", "--quiet")
+    refused = call(*words)
+    assert (refused.code, "Name it: --allow-code nets.py" in refused.err) == (2, True)
+    assert call(*words, "--allow-code", "nets.py").code == 0
+
+
+def test_an_edited_file_is_another_network(npz: str, few: dict[str, Any], new_process: Callable[[], None]) -> None:
+    fit(npz, method="erm", run_dir="run", **few)
+    new_process()
+    Path("nets.py").write_text(NETS + "\n")
+    use_file("nets.py")
+    with pytest.raises(ConfigError, match="has changed since"):
+        evaluate("run")
+
+
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        ("softened", "without a softmax"),
+        ("for_ten", "makes 10 scores for 4 classes"),
+        ("no_linear", "has no linear layer"),
+        ("raises", r"KeyError, line \d+: 4"),
+        ("Tny", "Did you mean 'Tiny'"),
+    ],
+)
+def test_what_is_no_network_for_the_images_is_refused(name: str, told: str, npz: str, few: dict[str, Any]) -> None:
+    with pytest.raises(ConfigError, match=told):
+        fit(npz, method="erm", **{**few, "net": f"nets.py:{name}"})
+
+
+@pytest.mark.parametrize("method", ["bbn", "oltr"])
+def test_methods_that_rebuild_the_network_refuse_it(method: str, npz: str, few: dict[str, Any]) -> None:
+    with pytest.raises(ConfigError, match="only this library's networks can be taken apart"):
+        fit(npz, method=method, **few)
+
+
+def test_a_module_trains_from_its_weights_and_stays_as_it_is(npz: str, few: dict[str, Any]) -> None:
+    module = tiny_module()
+    before = {name: value.clone() for name, value in module.state_dict().items()}
+    built = build_net(use_net(module), channels=1, classes=4, seed=5)
+    assert torch.equal(built.head.weight, before["scores.weight"])  # type: ignore[arg-type]
+    run = fit(npz, method="ldam", drw=True, **{**few, "net": module})
+    assert all(torch.equal(value, before[name]) for name, value in module.state_dict().items())
+    assert evaluate(run.path) == run.metrics
+
+
+def test_a_module_has_to_be_handed_over_again(npz: str, few: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    run = fit(npz, method="mfw", run_dir="run", **{**few, "net": tiny_module()})
+    monkeypatch.setattr(own_net, "_handed_over", {})
+    for use in (lambda: evaluate("run"), lambda: load_model("run"), lambda: evaluate("run", net=nn.Linear(2, 2))):
+        with pytest.raises(ConfigError, match="no record can hold it; hand over one of the same structure"):
+            use()
+    assert evaluate("run", net=tiny_module()) == run.metrics
+    Path("run/result.json").unlink()
+    assert resume("run", net=tiny_module()).metrics == run.metrics
+
+
+def test_a_function_makes_new_weights_for_each_seed(npz: str, few: dict[str, Any]) -> None:
+    def made(channels: int, classes: int) -> nn.Module:
+        return nn.Sequential(nn.Conv2d(channels, 4, 3), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(4, classes))
+
+    name = use_net(made)
+    first, again, other = (build_net(name, channels=1, classes=4, seed=seed) for seed in (0, 0, 1))
+    assert torch.equal(first.head.weight, again.head.weight)  # type: ignore[arg-type]
+    assert not torch.equal(first.head.weight, other.head.weight)  # type: ignore[arg-type]
+    assert fit(npz, method="mfw", **{**few, "net": made}).result["recipe"]["net"] == name
