@@ -187,7 +187,7 @@ class TestRefusals:
         made = make_method(method, Problem((20, 5), "step"))
         reshape = made.stages[-1].reshape
         assert reshape is not None
-        with pytest.raises(ConfigError, match="only this library.s networks can be taken apart"):
+        with pytest.raises(ConfigError, match=r"only this library.s networks can be taken apart"):
             reshape(built("timm:resnet10t"))
 
     def test_a_library_that_is_not_there(self, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -150,14 +150,15 @@ def test_a_module_trains_from_its_weights_and_stays_as_it_is(npz: str, few: dict
 
 
 def test_a_module_has_to_be_handed_over_again(npz: str, few: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    run = fit(npz, method="mfw", run_dir="run", **{**few, "net": tiny_module()})
+    module = tiny_module()
+    run = fit(npz, method="mfw", run_dir="run", **{**few, "net": module})
     monkeypatch.setattr(own_net, "_handed_over", {})
     for use in (lambda: evaluate("run"), lambda: load_model("run"), lambda: evaluate("run", net=nn.Linear(2, 2))):
         with pytest.raises(ConfigError, match="no record can hold it; hand over one of the same structure"):
             use()
     assert evaluate("run", net=tiny_module()) == run.metrics
     Path("run/result.json").unlink()
-    assert resume("run", net=tiny_module()).metrics == run.metrics
+    assert resume("run", net=module).metrics == run.metrics
 
 
 def test_a_function_makes_new_weights_for_each_seed(npz: str, few: dict[str, Any]) -> None:

@@ -142,7 +142,7 @@ def resume(
         run: run directory.
         splits: the data, for a run that was trained on a `Splits`.
         source: where the images are now, if they are no longer where they were; they have to be the same ones.
-        net: the network, for a run that was trained on a module or function.
+        net: the network, for a run that was trained on a module or function; a module as it was before the training.
         reporter: where progress goes; silent by default.
         log: tool that is handed the numbers of every epoch.
     """
