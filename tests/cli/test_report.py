@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-import signal
-import subprocess
 import sys
-import urllib.request
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -89,37 +86,13 @@ def test_result_files_alone_are_enough(run: str, call: Call) -> None:
         ((), "no run received"),
         (("nowhere",), "There is no run at nowhere"),
         (("runs/a", "--examples", "-1"), "examples = -1 received"),
-        (("runs/a", "--watch", "--output", "x.html"), "writes no file"),
-        (("nowhere", "--watch", "--method", "x.py"), "which --method is for; leave --method out, or --watch"),
-        (("nowhere", "--watch", "--examples", "5"), "which --examples is for; leave --examples out, or --watch"),
-        (("nowhere", "--watch", "--data-dir", "x"), "which --data-dir is for; leave --data-dir out, or --watch"),
-        (("runs/a", "--port", "8723"), "--port 8723 received, but without --watch a file is written"),
         (("runs/a", "--output", "stripes.npz"), "exists and is not a report"),
-        (("nowhere", "--watch"), "There is no run at nowhere. Mend the path. The folder of a run appears when"),
     ],
 )
 def test_wrong_input_is_named(run: str, call: Call, arguments: tuple[str, ...], message: str) -> None:
     answer = call("report", *arguments)
     assert (answer.code, answer.out) == (2, "")
     assert message in answer.err
-
-
-def test_watching_serves_until_ctrl_c(run: str, work: Path) -> None:
-    command = [sys.executable, "-m", "procrustean", "report", run, "--watch", "--port", "0"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None
-        found = re.search(r"http://127\.0\.0\.1:\d+/", process.stdout.readline())
-        assert found is not None
-        with urllib.request.urlopen(found[0], timeout=10) as page:
-            assert b"ERM on stripes" in page.read()
-        process.send_signal(signal.SIGINT)
-        try:
-            out, err = process.communicate(timeout=10)
-        finally:
-            process.kill()  # a server that goes on would be waited for without end
-    assert process.returncode == 0
-    assert out == ""
-    assert err == "the report is no longer served\n"
 
 
 def test_training_can_be_logged(npz: Path, call: Call) -> None:

@@ -38,7 +38,6 @@ from procrustean.engine.stored_features import load_features
 from procrustean.nets.pretrained import read_pretrained
 from procrustean.records import RunSpec, checkpoints, group_results, load_result
 from procrustean.records.auto_choice import chosen_run, compared_in
-from procrustean.records.ongoing_record import load_ongoing
 from procrustean.records.run_folder import RunFolder
 from procrustean.report.curves import class_curves, overall_curves
 from procrustean.runs import auto_method as auto
@@ -273,13 +272,6 @@ def _read_curves(path: Path) -> object:
     return overall_curves(group), class_curves(group)
 
 
-def _read_ongoing(path: Path) -> object:
-    for name in ("config.json", "epochs.jsonl"):
-        if name != path.name:
-            path.with_name(name).write_bytes((FIXTURES / "unfinished" / name).read_bytes())
-    return load_ongoing(path.parent)
-
-
 def _result_with_shape() -> bytes:
     record = json.loads((FIXTURES / "finished/result.json").read_text())
     record["data"]["image_shape"] = [8, 8, 1]  # not kept by the first release, which looked at the images for it
@@ -417,12 +409,6 @@ READERS = {
     "weights of an export": Reader(_model_weights, _read_export, "model.safetensors"),
     "result.json as a model": Reader(_result_with_shape, _read_run_as_model, "result.json", text=True),
     "result.json, drawn": Reader(_result_with_probes, _read_curves, "result.json", text=True),
-    "config.json while a run goes on": Reader(
-        _fixture("unfinished/config.json"), _read_ongoing, "config.json", text=True
-    ),
-    "epochs.jsonl while a run goes on": Reader(
-        _fixture("unfinished/epochs.jsonl"), _read_ongoing, "epochs.jsonl", text=True
-    ),
     "auto.json": Reader(_comparison, _read_comparison, "auto.json", text=True),
     "kept features": Reader(_features, lambda path: load_features(path.parent), "features-000001.npz"),
     "held-out scores": Reader(

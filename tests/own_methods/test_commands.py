@@ -124,9 +124,6 @@ def test_the_report_shows_pictures_of_a_changed_network_if_its_file_is_named(cal
     assert "data:image/png" not in page.read_text()
     done(call("report", "run", "--method", "mine.py", "--output", "page.html", "--quiet"))
     assert "data:image/png" in page.read_text()
-    refused = call("report", "run", "--method", "mine.py", "--watch")
-    assert refused.code == 2
-    assert "leave --method out, or --watch" in refused.err
 
 
 def test_printed_settings_hold_the_file_to_its_text(call: Call, npz: str) -> None:

@@ -2,14 +2,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 
 from procrustean.base.table_formats import to_csv, to_latex
 from procrustean.records import group_results
 from procrustean.records.groups import Result
-from procrustean.records.ongoing_record import Ongoing
 from procrustean.report import comparison
 from procrustean.report.class_tables import by_class_size, per_class
 from procrustean.report.page_data import page_data
@@ -143,24 +141,6 @@ def test_settings_that_differ_and_provenance(results: list[Result]) -> None:
     assert run["time"] == "3 min 20 s"
     assert run["images/s"] == "1,234"
     assert run["command"] == "procrustean fleet grid.yaml"
-
-
-def test_a_run_that_goes_on_stands_beside_finished_ones_of_the_same_data(result: Make) -> None:
-    going_on = result(label="MFW (seed 7, unfinished)", seed=7)
-    going_on.record["status"] = "unfinished"
-    going_on.record["data"]["source_hash"] = None
-    ongoing = Ongoing("MFW (seed 7, unfinished)", Path("runs/x"), 5, 20, going_on)
-    data = page_data([result(label="MFW", seed=0)], ongoing=[ongoing])
-    (setting,) = data["settings"]
-    assert [method["label"] for method in setting["methods"]] == ["MFW", "MFW (seed 7, unfinished)"]
-    assert [method["unfinished"] for method in setting["methods"]] == [False, True]
-    assert data["ongoing"] == [{"label": ongoing.label, "path": "runs/x", "done": 5, "epochs": 20}]
-
-
-def test_before_the_first_test_there_is_nothing_but_progress() -> None:
-    data = page_data([], ongoing=[Ongoing("MFW (seed 0, unfinished)", Path("x"), 0, 20, None)])
-    assert data["settings"] == []
-    assert len(data["ongoing"]) == 1
 
 
 def test_everything_is_plain_json(results: list[Result]) -> None:

@@ -159,7 +159,7 @@ def group_results(results: Iterable[Result], setting: Callable[[Result], dict[st
     """
     settings: dict[str, dict[tuple[Any, Any], Result]] = {}
     for result in results:
-        check_record(result.record, place_of(result), unfinished=True)
+        check_record(result.record, place_of(result))
         repeats = settings.setdefault(comparable(setting(result)), {})
         known = repeats.setdefault(result.repeat, result)
         if known is not result and (known.path is None or known.path != result.path):

@@ -14,24 +14,16 @@ from procrustean.records.finding_runs import CONFIG_FILE, RESULT_FILE, no_run_at
 from procrustean.records.record_types import check_types
 
 KNOWN_FORMATS = (1,)
-UNFINISHED = "unfinished"  # the status of a run that still goes on, as far as its files tell
 
 Selection = Literal["last", "held_out", "oracle"]
 
 
 @dataclass(frozen=True)
 class Result:
-    """One run: the content of its result.json and where it came from (None when never saved).
-
-    A run that still goes on has a record of the same form, see `procrustean.records.ongoing_record`.
-    """
+    """One run: the content of its result.json and where it came from (None when never saved)."""
 
     record: dict[str, Any] = field(repr=False)
     path: Path | None = None
-
-    @property
-    def unfinished(self) -> bool:
-        return bool(self.record["status"] == UNFINISHED)
 
     @property
     def label(self) -> str:
@@ -82,13 +74,12 @@ def load_result(path: str | Path) -> Result:
     return Result(record=record, path=file.resolve())
 
 
-def check_record(record: Any, place: str, *, unfinished: bool = False) -> None:
+def check_record(record: Any, place: str) -> None:
     """Refuse a record that lacks what every result has.
 
     Args:
         record: the content of a result.json.
         place: where it came from, for the message.
-        unfinished: whether a run that still goes on is accepted.
     """
     if not isinstance(record, dict) or "format" not in record:
         raise RunError(f"{place} is not a result of procrustean: it has no format number.")
@@ -100,7 +91,7 @@ def check_record(record: Any, place: str, *, unfinished: bool = False) -> None:
         )
     if "status" not in record:  # that of a run is never without
         raise RunError(f"{place} is incomplete: it lacks 'status'. Restore it, or run the training again.")
-    if record["status"] != "complete" and not (unfinished and record["status"] == UNFINISHED):
+    if record["status"] != "complete":
         raise RunError(
             f"{place} is of a run that is not complete (status {record['status']!r}). "
             "Finish it with: procrustean resume RUN"

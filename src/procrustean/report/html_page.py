@@ -43,26 +43,21 @@ SCRIPTS = (
 MADE_BY = '<meta name="generator" content="procrustean '
 
 
-def html_page(data: Mapping[str, Any], *, live: bool = False) -> str:
-    """The page that shows what `page_data` gives.
-
-    Args:
-        data: what to show.
-        live: whether the page asks the server it comes from for newer data; otherwise it may ask nobody anything.
-    """
+def html_page(data: Mapping[str, Any]) -> str:
+    """The page that shows what `page_data` gives."""
     parts = {
-        "policy": html.escape(page_policy(live=live)),
+        "policy": html.escape(page_policy()),
         "version": html.escape(__version__),
         "title": html.escape(one_line(str(data["title"]))),  # a name that is no UTF-8 could not be written
         "style": _packaged("page.css"),
         "script": _script(),
-        "data": embedded_json({**data, "live": live}),
+        "data": embedded_json(data),
     }
     return re.sub(r"\{\{(\w+)\}\}", lambda place: parts[place[1]], _packaged("page.html"))
 
 
-def page_policy(*, live: bool) -> str:
-    """What a browser lets the page do: run its own script and style, and ask at most its own server for data.
+def page_policy() -> str:
+    """What a browser lets the page do: run its own script and style, and nothing else.
 
     Only this very script may run, so even markup that got into the page could do nothing.
     """
@@ -72,7 +67,7 @@ def page_policy(*, live: bool) -> str:
             f"script-src '{_hash(_script())}'",
             f"style-src '{_hash(_packaged('page.css'))}'",
             "img-src data:",
-            "connect-src 'self'" if live else "connect-src 'none'",
+            "connect-src 'none'",
             "base-uri 'none'",
             "form-action 'none'",
         )

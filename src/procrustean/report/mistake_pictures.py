@@ -102,7 +102,7 @@ def picture(pixels: NDArray[np.uint8]) -> str:
 
 
 def _run_directory(result: Result) -> Path | None:
-    if result.path is None or result.unfinished:
+    if result.path is None:
         return None
     folder = result.path.parent
     return folder if all((folder / name).exists() for name in (CONFIG_FILE, "model.safetensors")) else None

@@ -18,7 +18,6 @@ from procrustean.records.groups import (
     group_results,
     split_by_data,
 )
-from procrustean.records.ongoing_record import Ongoing
 from procrustean.report.calibration_table import calibration_errors
 from procrustean.report.class_tables import by_class, by_class_size, per_class
 from procrustean.report.confusions import summed_confusion, worst_confusions
@@ -26,7 +25,7 @@ from procrustean.report.curves import class_curves, gradient_layers, overall_cur
 from procrustean.report.mistake_pictures import ExampleFinder
 from procrustean.report.ordering import by_options
 from procrustean.report.provenance import configuration, run_rows
-from procrustean.report.tables import HEADLINES, SELECTIONS, comparison
+from procrustean.report.tables import HEADLINES, SELECTIONS, at_least_one, comparison
 from procrustean.report.verdicts import Rivals, verdicts_of
 
 LARGEST_MATRIX = 30  # classes; beyond, only the worst confusions are shown
@@ -43,28 +42,20 @@ QUANTITIES: tuple[tuple[str, str, tuple[tuple[str, str], ...]], ...] = (
 )
 
 
-def page_data(
-    results: Iterable[Result], *, ongoing: Sequence[Ongoing] = (), finder: ExampleFinder | None = None
-) -> dict[str, Any]:
+def page_data(results: Iterable[Result], *, finder: ExampleFinder | None = None) -> dict[str, Any]:
     """Everything the page shows.
 
     Args:
         results: finished runs.
-        ongoing: runs that still go on.
         finder: finds example images of confusions; without it there are none.
     """
-    known = [*results, *(run.result for run in ongoing if run.result is not None)]
-    groups = by_options(group_results(_with_source_hash(known)))
+    groups = at_least_one(by_options(group_results(results)))
     blocks = split_by_data(groups)
     return {
         "title": _title(groups),
         "made": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
         "version": __version__,
         "runs": sum(len(group.results) for group in groups),
-        "ongoing": [
-            {"label": run.label, "path": str(run.path), "done": run.epochs_done, "epochs": run.epochs}
-            for run in ongoing
-        ],
         "selections": [{"key": key, "title": title} for key, title in SELECTIONS.items()],
         "quantities": [
             {"title": title, "unit": unit, "parts": [{"key": key, "title": part} for key, part in parts]}
@@ -74,28 +65,9 @@ def page_data(
     }
 
 
-def _with_source_hash(results: Sequence[Result]) -> list[Result]:
-    """A run that goes on does not know the hash of its images yet; it takes that of finished runs on the same data."""
-
-    def named(result: Result) -> tuple[Any, ...]:
-        data = result.data
-        return (data["source"], data.get("kind"), data.get("rho"), tuple(data["classes"]), tuple(data["counts"]))
-
-    hashes = {named(result): result.data.get("source_hash") for result in results if not result.unfinished}
-    filled = []
-    for result in results:
-        if result.unfinished:
-            data = {**result.data, "source_hash": hashes.get(named(result))}
-            result = Result({**result.record, "data": data}, result.path)
-        filled.append(result)
-    return filled
-
-
 def _title(groups: Sequence[Group]) -> str:
     labels = list(dict.fromkeys(group.label for group in groups))
     sources = ", ".join(dict.fromkeys(str(group.data["source"]) for group in groups))
-    if not labels:
-        return "Training"
     named = labels[0] if len(labels) == 1 else f"{', '.join(labels[:-1])} and {labels[-1]}"
     if len(labels) > 3:
         named = f"{len(labels)} methods"
@@ -163,7 +135,6 @@ def _method(group: Group, label: str, rivals: Rivals, finder: ExampleFinder | No
         "label": label,
         "seeds": list(group.seeds),
         "epochs": group.epochs,
-        "unfinished": group.results[0].unfinished,
         "selections": {name: _selected(group, name) for name in SELECTIONS},
         "overall": {
             name: curve.to_json(percent=name not in ("loss", "lr")) for name, curve in overall_curves(group).items()

@@ -83,9 +83,7 @@ function matrixCell(share, images, row, column, cell, label) {
 function worstConfusions(method, selection, classes, shown) {
   const pairs = method.worst[selection].slice(0, shown);
   if (!pairs.length) {
-    return element("p", { class: "empty" }, method.unfinished
-      ? "Which classes are confused is known when the run ends."
-      : "No confusion matrix is kept for this selection (none beyond 1000 classes, none without held-out images).");
+    return element("p", { class: "empty" }, "No confusion matrix is kept for this selection (none beyond 1000 classes, none without held-out images).");
   }
   const examples = selection === "last" ? method.examples : null;
   return element("ol", { class: "confusions" }, pairs.map((pair) => {

@@ -1,15 +1,13 @@
-// Putting the page together, keeping what the reader has chosen, and following a run that goes on.
-
-const REFRESH_MILLISECONDS = 2000;
+// Putting the page together, and keeping what the reader has chosen.
 
 const state = {
   setting: null, hidden: new Set(), selection: "last", overall: null, quantity: null, layout: "methods",
   picked: new Map(), filter: "", open: new Set(),
 };
-let data = JSON.parse(document.getElementById("data").textContent);
+const data = JSON.parse(document.getElementById("data").textContent);
 
 function currentSetting() {
-  return data.settings.find(({ name }) => name === state.setting) ?? data.settings[0] ?? null;
+  return data.settings.find(({ name }) => name === state.setting) ?? data.settings[0];
 }
 
 // Methods keep their looks in all settings of the page.
@@ -40,19 +38,9 @@ function header() {
     element("div", { class: "title-row" },
       element("h1", {}, data.title),
       element("button", { type: "button", id: "theme", class: "theme", onclick: switchTheme }, darkNow() ? "Light" : "Dark")),
-    element("p", { class: "subtitle" }, setting ? `${runs}. ${setting.name}.` : runs),
-    data.live ? liveStatus() : null,
-    ...(data.leftOut ?? []).map((text) => element("p", { class: "note" }, `Left out: ${text}`)),
-    data.ongoing.length ? element("ul", { class: "ongoing" }, data.ongoing.map(progress)) : null,
-    setting ? element("nav", { class: "toolbar", "aria-label": "What is shown" }, settingChoice(setting), methodChips(setting)) : null,
-  ].filter(Boolean);
-}
-
-function progress({ label, done, epochs }) {
-  return element("li", {},
-    element("span", {}, label),
-    element("progress", { max: epochs, value: done, "aria-label": `${label}: epochs done` }),
-    element("span", { class: "number" }, `epoch ${done} of ${epochs}`));
+    element("p", { class: "subtitle" }, `${runs}. ${setting.name}.`),
+    element("nav", { class: "toolbar", "aria-label": "What is shown" }, settingChoice(setting), methodChips(setting)),
+  ];
 }
 
 function settingChoice(setting) {
@@ -82,7 +70,6 @@ function methodChips(setting) {
 
 function content() {
   const setting = currentSetting();
-  if (!setting) return [element("p", { class: "notice" }, "No epoch has been tested yet. The page fills itself as the training goes on.")];
   const known = looks();
   const all = setting.methods.map((method, number) => ({ method, number, look: known.get(method.label) }));
   const methods = all.filter(({ method }) => !state.hidden.has(method.label));
@@ -106,38 +93,6 @@ function switchTheme() {
   redraw();
 }
 
-let live = { text: "Following the training", stale: false };
-
-function liveStatus() {
-  return element("p", { class: live.stale ? "live stale" : "live", role: "status" }, live.text);
-}
-
-function setLive(text, stale) {
-  live = { text, stale };
-  document.querySelector(".live")?.replaceWith(liveStatus());
-}
-
-let version = null;
-
-async function follow() {
-  if (!document.hidden) {
-    try {
-      const answer = await fetch("data.json", { cache: "no-store", headers: version ? { "If-None-Match": version } : {} });
-      if (answer.status === 200) {
-        version = answer.headers.get("ETag");
-        data = await answer.json();
-        live = { text: `Following the training, last change ${new Date().toLocaleTimeString("en-GB")}`, stale: false };
-        redraw();
-      } else if (answer.status === 304) {
-        if (live.stale) setLive("Following the training", false);
-      } else setLive(`Cannot be brought up to date: ${await answer.text()}`, true);
-    } catch {
-      setLive("The program that serves this page has ended. This is its last state.", true);
-    }
-  }
-  setTimeout(follow, REFRESH_MILLISECONDS);
-}
-
 let resizing = 0;
 let drawnWidth = window.innerWidth;
 window.addEventListener("resize", () => {
@@ -159,4 +114,3 @@ window.addEventListener("afterprint", () => {
 });
 
 redraw();
-if (data.live) follow();

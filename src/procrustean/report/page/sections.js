@@ -101,7 +101,7 @@ function confusionSection(page) {
     selectionChoice(page, "confusion"),
     element("div", { class: "panels", style: { "--columns": String(columns) } }, drawn),
     methods.every(({ method }) => method.examples === null)
-      ? element("p", { class: "note" }, page.data.live ? "Example images are shown by a report without --watch." : "Example images were not asked for.")
+      ? element("p", { class: "note" }, "Example images were not asked for.")
       : null);
 }
 
