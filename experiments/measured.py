@@ -13,7 +13,7 @@ from pathlib import Path
 
 import tyro
 
-from procrustean.base.streams import notify
+from procrustean.base.console import notify
 from procrustean.paper.result_store import Store
 from procrustean.paper.table_files import paper_definitions
 from procrustean.paper.which_method_page import Ranking, rankings

@@ -22,7 +22,7 @@ import tyro
 
 from procrustean.balance import deferred
 from procrustean.base import ProcrusteanError, make_reporter
-from procrustean.base.console import Reporter
+from procrustean.base.progress import Reporter
 from procrustean.data import EpochPlanner
 from procrustean.data.epoch_plan import Arrays
 from procrustean.runs import fit

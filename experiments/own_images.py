@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 
 from procrustean import fit
-from procrustean.base.console import PlainReporter
+from procrustean.base.progress import PlainReporter
 
 RARE = ("Platelets", "WBC")
 KEPT = 20  # training images of each rare class

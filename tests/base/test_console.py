@@ -13,15 +13,8 @@ import pytest
 from rich.console import Console
 from rich.text import Text
 
-from procrustean.base.console import (
-    PlainReporter,
-    Reporter,
-    RichReporter,
-    SilentReporter,
-    duration_text,
-    make_reporter,
-)
-from procrustean.base.streams import ProgressStream, write_result
+from procrustean.base.console import ProgressStream, duration_text, write_result
+from procrustean.base.progress import PlainReporter, Reporter, RichReporter, make_reporter
 from procrustean.base.table_formats import Cell, Column, Table
 
 RECORD = {"loss": 0.5, "lr": 0.1, "images_per_second": 12345.6}
@@ -205,6 +198,27 @@ def test_the_live_bar_shows_the_numbers_and_leaves_one_line() -> None:
     assert text.rstrip("\n").endswith("✓ MFW [red]bold[/red]  accuracy 80.0 %")
 
 
+@pytest.mark.parametrize("width", [60, 80, 140])
+@pytest.mark.parametrize("name", ["MFW w/ DRW, step 20, seed 0", "MFW" * 50], ids=["usual", "long"])
+def test_a_narrow_terminal_keeps_epochs_and_time_left(name: str, width: int) -> None:
+    reporter = RichReporter(Console(file=io.StringIO(), force_terminal=True, width=width, legacy_windows=False))
+    reporter.run_started(name, 300, 0)
+    for epoch in range(20):
+        reporter.epoch_done(name, epoch, {**RECORD, **measured(0.48)})
+    assert reporter._progress is not None
+    picture = Console(file=io.StringIO(), width=width, color_system=None)
+    with picture.capture() as shown:
+        picture.print(reporter._progress.get_renderable())
+    reporter.close()
+    line = shown.get().rstrip("\n")
+    assert "\n" not in line
+    assert len(line) <= width
+    assert line.startswith(name[:27])
+    assert " 20/300 " in line
+    assert line[-7:].count(":") == 2, "the time left"
+    assert width < 140 or "loss 0.500, test accuracy 48.0 %, 12,346 images/s" in line
+
+
 def test_closing_in_the_middle_of_a_run_shows_the_cursor_again() -> None:
     reporter, stream = rich_reporter()
     reporter.run_started("ERM", 10, 0)
@@ -276,7 +290,7 @@ def test_the_reporter_suits_the_stream(monkeypatch: pytest.MonkeyPatch) -> None:
     assert isinstance(make_reporter(), PlainReporter)
     monkeypatch.setattr(sys, "stderr", Terminal())
     assert isinstance(make_reporter(), RichReporter)
-    assert isinstance(make_reporter(quiet=True), SilentReporter)
+    assert type(make_reporter(quiet=True)) is Reporter
     monkeypatch.setenv("TERM", "dumb")
     assert isinstance(make_reporter(), PlainReporter)
 
@@ -333,7 +347,7 @@ def test_text_that_a_stream_cannot_write_is_an_error() -> None:
 
 
 def test_the_silent_reporter_writes_nothing(capsys: pytest.CaptureFixture[str]) -> None:
-    reporter = SilentReporter()
+    reporter = Reporter()
     reporter.say("anything")
     run(reporter, Clock(), 5, 1)
     reporter.run_finished("ERM", "done")

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from procrustean.base.console import SilentReporter
 from procrustean.base.process_progress import SPACING, Shown, Telling, write_or_drop
+from procrustean.base.progress import Reporter
 
 
 class Clock:
@@ -20,7 +20,7 @@ class Clock:
         return self.now
 
 
-class Heard(SilentReporter):
+class Heard(Reporter):
     def __init__(self) -> None:
         self.calls: list[tuple[Any, ...]] = []
 

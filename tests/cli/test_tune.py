@@ -14,7 +14,7 @@ import yaml
 
 from procrustean import RunSpec
 from procrustean.base import Claim
-from procrustean.base.console import SilentReporter
+from procrustean.base.progress import Reporter
 from procrustean.runs import Budget
 from procrustean.runs import tune as run_tune
 
@@ -174,7 +174,7 @@ def test_no_test_result_is_shown_before_the_choice(tune: Call) -> None:
 
 
 def test_every_epoch_of_a_candidate_is_told_of_by_its_held_out_images(npz: Path) -> None:
-    class Told(SilentReporter):
+    class Told(Reporter):
         records: ClassVar[list[dict[str, Any]]] = []
 
         def epoch_done(self, name: str, epoch: int, record: dict[str, Any]) -> None:

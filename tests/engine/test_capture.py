@@ -13,7 +13,7 @@ from torch import Tensor
 
 from procrustean.balance import Classify, Problem
 from procrustean.base import ConfigError, RunError
-from procrustean.base.console import SilentReporter
+from procrustean.base.progress import Reporter
 from procrustean.data import Splits
 from procrustean.engine.capture import EagerRunner, GraphRunner
 from procrustean.engine.device import Placement
@@ -123,7 +123,7 @@ def on_gpu(tiny: dict[str, Any]) -> dict[str, Any]:
     return {**tiny, "device": "cuda", "epochs": 5}
 
 
-class MemoryWatch(SilentReporter):
+class MemoryWatch(Reporter):
     """Remembers how much memory is taken after each epoch."""
 
     def __init__(self) -> None:

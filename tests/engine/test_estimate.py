@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from procrustean import fit
-from procrustean.base.console import SilentReporter
+from procrustean.base.progress import Reporter
 from procrustean.engine import time_left as estimate
 from procrustean.engine.time_left import PATIENCE, EarlyEstimate
 
@@ -60,7 +60,7 @@ def test_steps_that_are_queued_but_not_done_tell_nothing() -> None:
     assert said == []
 
 
-class Listener(SilentReporter):
+class Listener(Reporter):
     def __init__(self) -> None:
         self.said: list[str] = []
 

@@ -14,8 +14,8 @@ import pytest
 import torch
 
 from procrustean.base import ConfigError, ProcrusteanError, RunError
-from procrustean.base.console import PlainReporter, SilentReporter
 from procrustean.base.errors import ImagesChanged
+from procrustean.base.progress import PlainReporter, Reporter
 from procrustean.engine.side_by_side import Member, memory_allows, run_fleet
 from procrustean.records import RunSpec
 from procrustean.runs import fit, fit_many
@@ -37,7 +37,7 @@ METHODS: list[dict[str, Any]] = [
 ]
 
 
-class Recorder(SilentReporter):
+class Recorder(Reporter):
     """Remembers which runs began, and after how many epochs."""
 
     def __init__(self) -> None:

@@ -18,7 +18,7 @@ import yaml
 
 import forked
 from procrustean.base import ConfigError
-from procrustean.base.console import SilentReporter
+from procrustean.base.progress import Reporter
 from procrustean.records import RunSpec
 from procrustean.runs import fit_many
 from procrustean.runs import run_processes as processes
@@ -30,7 +30,7 @@ Same = Callable[[Path, Path], None]
 PROJECT = Path(__file__).resolve().parents[2]
 
 
-class Listening(SilentReporter):
+class Listening(Reporter):
     def __init__(self) -> None:
         self.said: list[str] = []
 
@@ -155,7 +155,7 @@ def test_a_process_that_saves_is_not_ended_by_a_second_signal(
 ) -> None:
     """Of a scheduler that signals all processes, and of the program that asks its own to stop."""
 
-    class Signalled(SilentReporter):
+    class Signalled(Reporter):
         def epoch_done(self, name: str, epoch: int, record: dict[str, Any]) -> None:
             signal.raise_signal(signal.SIGTERM)
             signal.raise_signal(signal.SIGTERM)
@@ -175,7 +175,7 @@ def test_a_signal_before_the_run_begins_stops_it(
         return fit_many(*args, **settings)
 
     monkeypatch.setattr(processes, "fit_many", signalled)
-    assert processes._trained(grid(tmp_path, 1)[0], Sources(), None, SilentReporter())["stopped"]
+    assert processes._trained(grid(tmp_path, 1)[0], Sources(), None, Reporter())["stopped"]
     assert not (tmp_path / "0").exists()
     assert not ended
 
@@ -280,5 +280,5 @@ def test_the_longest_run_on_a_cpu_starts_first() -> None:
     ]
     first, second = (starting_cost(run, "cuda") for run in runs)
     assert first > second
-    waiting = processes._Grid(runs, [Path(run.slug) for run in runs], SilentReporter(), None).waiting
+    waiting = processes._Grid(runs, [Path(run.slug) for run in runs], Reporter(), None).waiting
     assert [runs[number].method for number in waiting] == ["bbn", "domain_adaptation"]

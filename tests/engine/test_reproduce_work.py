@@ -19,7 +19,7 @@ import yaml
 
 import forked
 from procrustean.base import Claim
-from procrustean.base.console import SilentReporter
+from procrustean.base.progress import Reporter
 from procrustean.paper import train_plan as work_module
 from procrustean.paper.definitions import Definitions
 from procrustean.paper.plan_progress import Progress
@@ -34,7 +34,7 @@ from procrustean.runs.train_api import Stopped
 Same = Callable[[Path, Path], None]
 
 
-class Recorder(SilentReporter):
+class Recorder(Reporter):
     def __init__(self) -> None:
         self.said: list[str] = []
         self.finished: list[str] = []

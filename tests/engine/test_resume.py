@@ -17,7 +17,7 @@ import pytest
 import forked
 from procrustean.base import ProcrusteanError, RunError
 from procrustean.base import stop_signals as stopping
-from procrustean.base.console import SilentReporter
+from procrustean.base.progress import Reporter
 from procrustean.cli import main
 from procrustean.data import Splits
 from procrustean.records.run_folder import RunFolder
@@ -401,7 +401,7 @@ def test_a_config_of_another_shape_is_named(content: str, tmp_path: Path) -> Non
 # Signals
 
 
-class Signalling(SilentReporter):
+class Signalling(Reporter):
     """Sends signals to its own process at the end of the first epoch."""
 
     def __init__(self, *signals: int) -> None:

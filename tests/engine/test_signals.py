@@ -26,7 +26,7 @@ def arguments(npz: Path, path: Path, epochs: int = 3) -> list[str | Path]:
 
 def hang_in_the_first_epoch(number: int) -> None:
     """Lets the process send itself a signal at the end of the first epoch and then wait in the system."""
-    from procrustean.base.console import PlainReporter
+    from procrustean.base.progress import PlainReporter
 
     def hang(self: PlainReporter, name: str, epoch: int, record: dict[str, Any]) -> None:
         os.kill(os.getpid(), number)

@@ -7,14 +7,13 @@ from pathlib import Path
 import pytest
 
 from procrustean import fit
-from procrustean.base.console import SilentReporter
-from procrustean.base.wrapped_reporter import PassingOn
+from procrustean.base.progress import PassingOn, Reporter
 from procrustean.engine import epoch_progress as signs_of_life
 from procrustean.engine.epoch_progress import SPACING, SignsOfLife
 from procrustean.records.run_names import Distinct
 
 
-class Listener(SilentReporter):
+class Listener(Reporter):
     def __init__(self) -> None:
         self.heard: list[tuple[str, int, float]] = []
 
@@ -40,7 +39,7 @@ def test_signs_come_at_most_once_a_while() -> None:
 
 def test_reporters_pass_them_on_or_need_not_know_of_them() -> None:
     clock, listener = Clock(), Listener()
-    for reporter in (PassingOn(Distinct(listener, "rho=20")), PassingOn(SilentReporter()), SilentReporter()):
+    for reporter in (PassingOn(Distinct(listener, "rho=20")), PassingOn(Reporter()), Reporter()):
         signs = SignsOfLife(reporter, "MFW", clock)
         clock.seconds += SPACING
         signs.steps_done(1, 2, 0)

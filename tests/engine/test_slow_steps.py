@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 
-from procrustean.base.console import SilentReporter
+from procrustean.base.progress import Reporter
 from procrustean.engine import slow_steps
 from procrustean.engine.slow_steps import PATIENCE, SlowSteps
 from procrustean.runs import fit
@@ -69,7 +69,7 @@ def test_one_thread_cannot_be_fewer() -> None:
     assert told(0.5) == []
 
 
-class Listener(SilentReporter):
+class Listener(Reporter):
     def __init__(self) -> None:
         self.said: list[str] = []
 

@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from procrustean.balance import Classify
-from procrustean.base.console import SilentReporter
+from procrustean.base.progress import Reporter
 from procrustean.data import Splits
 from procrustean.engine.threads import sane_threads
 from procrustean.nets.build import NETS
@@ -39,7 +39,7 @@ class TestThreads:
             return forward(self, *arguments)
 
         monkeypatch.setattr(Classify, "forward", noted)
-        fit(splits, **{**tiny, "net": net, "epochs": 1}, run_dir=tmp_path / "run", reporter=SilentReporter())
+        fit(splits, **{**tiny, "net": net, "epochs": 1}, run_dir=tmp_path / "run", reporter=Reporter())
         assert seen == {(threads, True)}
         assert torch.get_num_threads() == 2
         assert not flushes()

@@ -17,8 +17,8 @@ from torch import nn
 from procrustean.balance import Batch, Classify, Clock, Problem
 from procrustean.balance.objectives import Objective
 from procrustean.base import ConfigError, ProcrusteanError, RunError
-from procrustean.base.console import SilentReporter
 from procrustean.base.errors import CannotWrite, Diverged
+from procrustean.base.progress import Reporter
 from procrustean.data import ImageSet, Splits, recipe_for
 from procrustean.engine import training
 from procrustean.engine.evaluate import evaluate_net
@@ -54,7 +54,7 @@ def weights_equal(one: dict[str, torch.Tensor], other: dict[str, torch.Tensor]) 
 
 
 def test_it_is_said_when_class_weights_set_in(splits: Splits, run_settings: dict[str, Any], tmp_path: Path) -> None:
-    class Told(SilentReporter):
+    class Told(Reporter):
         def __init__(self) -> None:
             self.said: list[str] = []
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from procrustean.base import RunError
-from procrustean.base.console import SilentReporter
+from procrustean.base.progress import Reporter
 from procrustean.runs import fit
 from procrustean.runs.train_api import resume
 
@@ -28,7 +28,7 @@ SETTINGS: dict[str, Any] = {
 }
 
 
-class Filling(SilentReporter):
+class Filling(Reporter):
     """Fills the disk at the end of the second epoch."""
 
     def __init__(self, disk: Path) -> None:

@@ -16,7 +16,7 @@ from PIL import Image
 from rich.cells import cell_len
 
 from procrustean import fit
-from procrustean.base.console import PlainReporter
+from procrustean.base.progress import PlainReporter
 from procrustean.data import ImageSet, Splits, duplicates
 from procrustean.data.survey import _of_arrays, survey
 from procrustean.engine import slow_steps

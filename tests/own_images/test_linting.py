@@ -14,7 +14,7 @@ import pytest
 from procrustean import fit
 from procrustean.balance import Classify, effective_number
 from procrustean.balance.weights import FixedWeights
-from procrustean.base.console import SilentReporter
+from procrustean.base.progress import Reporter
 from procrustean.data import ImageSet, Splits
 from procrustean.engine.prepared import (
     Prepared,
@@ -282,7 +282,7 @@ def test_duplicates_that_are_held_out_together_are_no_oversampling(folder: Path)
 
 
 def test_findings_are_said_before_training(tmp_path: Path) -> None:
-    class Listener(SilentReporter):
+    class Listener(Reporter):
         heard: list[str] = []  # noqa: RUF012
 
         def warn(self, text: str) -> None:
@@ -333,7 +333,7 @@ def test_evaluation_uses_no_weights(tmp_path: Path) -> None:
     assert results[0] == results[1]
 
 
-class Told(SilentReporter):
+class Told(Reporter):
     def __init__(self) -> None:
         self.texts: list[str] = []
 

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from procrustean.base.console import ShowsSteps, SilentReporter
+from procrustean.base.progress import Reporter
 from procrustean.paper import machine_speed as pace
 from procrustean.paper.definitions import Cell
 from procrustean.paper.plan_progress import INTERVAL, SETTLED, Progress
@@ -20,7 +20,7 @@ class Clock:
         return self.now
 
 
-class Said(SilentReporter):
+class Said(Reporter):
     def __init__(self) -> None:
         self.lines: list[str] = []
 
@@ -40,7 +40,7 @@ def clock() -> Clock:
 
 def test_predicted_time_until_the_speed_is_measured(clock: Clock) -> None:
     runs = [planned(0, 1000.0), planned(1, 1000.0)]
-    progress = Progress(runs, SilentReporter(), rate=10.0, width=1, clock=clock)
+    progress = Progress(runs, Reporter(), rate=10.0, width=1, clock=clock)
     assert progress.seconds_left == 200
     one = progress.of(runs[0])
     one.run_started("", 10, 0)
@@ -57,7 +57,7 @@ def test_predicted_time_until_the_speed_is_measured(clock: Clock) -> None:
 
 def test_a_run_that_goes_on_was_not_trained_in_this_call(clock: Clock) -> None:
     run = planned(0, 1000.0)
-    progress = Progress([run], SilentReporter(), rate=10.0, width=1, clock=clock)
+    progress = Progress([run], Reporter(), rate=10.0, width=1, clock=clock)
     one = progress.of(run)
     one.run_started("", 10, 8)
     clock.now += 2 * SETTLED
@@ -68,9 +68,8 @@ def test_a_run_that_goes_on_was_not_trained_in_this_call(clock: Clock) -> None:
 
 def test_the_speed_is_measured_before_an_epoch_has_ended(clock: Clock) -> None:
     run = planned(0, 1000.0)
-    progress = Progress([run], SilentReporter(), rate=10.0, width=1, clock=clock)
+    progress = Progress([run], Reporter(), rate=10.0, width=1, clock=clock)
     one = progress.of(run)
-    assert isinstance(one, ShowsSteps)
     one.run_started("", 10, 0)
     clock.now += 2 * SETTLED
     one.within_epoch("", 0, 0.5)
@@ -82,9 +81,8 @@ def test_the_speed_is_measured_before_an_epoch_has_ended(clock: Clock) -> None:
 
 def test_what_an_earlier_call_has_done_of_an_epoch_was_not_trained_in_this_one(clock: Clock) -> None:
     run = replace(planned(0, 1000.0), state="begun")
-    progress = Progress([run], SilentReporter(), rate=10.0, width=1, clock=clock)
+    progress = Progress([run], Reporter(), rate=10.0, width=1, clock=clock)
     one = progress.of(run)
-    assert isinstance(one, ShowsSteps)
     one.run_started("", 10, 3)
     one.within_epoch("", 3, 0.5)
     assert progress.earned == 0
@@ -110,7 +108,7 @@ def test_a_line_from_time_to_time(clock: Clock) -> None:
 
 def test_runs_that_do_not_go_on_here_take_no_more_time(clock: Clock) -> None:
     runs = [planned(seed, 600.0) for seed in range(4)]
-    progress = Progress(runs, SilentReporter(), rate=10.0, width=1, clock=clock)
+    progress = Progress(runs, Reporter(), rate=10.0, width=1, clock=clock)
     one = progress.of(runs[0])
     one.run_started("", 4, 0)
     one.epoch_done("", 0, {})

@@ -15,9 +15,9 @@ import pytest
 from PIL import Image
 from rich.console import Console
 
-from procrustean.base.console import PlainReporter, RichReporter
+from procrustean.base.console import notify, write_result
 from procrustean.base.escaping import printable, spreadsheet
-from procrustean.base.streams import notify, write_result
+from procrustean.base.progress import PlainReporter, RichReporter
 from procrustean.cli import main
 from procrustean.data import ImageSet, Splits
 from procrustean.deploy import export

@@ -1,5 +1,4 @@
 from .code_files import use_file as use_file
-from .console import make_reporter as make_reporter
 from .errors import ConfigError as ConfigError
 from .errors import DataError as DataError
 from .errors import LayerError as LayerError
@@ -7,4 +6,5 @@ from .errors import ProcrusteanError as ProcrusteanError
 from .errors import RunError as RunError
 from .lease import Claim as Claim
 from .lease import RunInUse as RunInUse
+from .progress import make_reporter as make_reporter
 from .random_numbers import Stream as Stream

@@ -13,13 +13,13 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
-from procrustean.base.console import Reporter, ShowsSteps, SilentReporter
+from procrustean.base.progress import Reporter
 
 #: Seconds between two messages about epochs of one run; a terminal shows no more than that.
 SPACING = 0.25
 
 
-class Telling(SilentReporter):
+class Telling(Reporter):
     """In the process that trains: tells how far its run is, and keeps what the answer about the run will say.
 
     Args:
@@ -85,7 +85,7 @@ class Shown:
             self._reporter.run_started(name, message["epochs"], message["first_epoch"])
         if "text" in message:
             self._reporter.say(message["text"])
-        if "share" in message and isinstance(self._reporter, ShowsSteps):
+        if "share" in message:
             self._reporter.within_epoch(name, message["epoch"], message["share"])
         if "record" in message:
             self._reporter.epoch_done(name, message["epoch"], message["record"])

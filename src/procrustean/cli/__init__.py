@@ -12,9 +12,9 @@ import traceback
 import warnings
 from collections.abc import Sequence
 
-from procrustean.base.console import PlainReporter
+from procrustean.base.console import abandon, notify, write_result
 from procrustean.base.errors import ProcrusteanError
-from procrustean.base.streams import abandon, notify, write_result
+from procrustean.base.progress import PlainReporter
 from procrustean.base.user_code import failure_text
 
 

@@ -192,8 +192,8 @@ class Bench:
 
 def _shown(measure: Callable[[Say], Table]) -> int:
     """Measure with progress, then show the table."""
-    from procrustean.base.console import reporting
-    from procrustean.base.streams import write_result
+    from procrustean.base.console import write_result
+    from procrustean.base.progress import reporting
 
     with reporting() as reporter:
         table = measure(reporter.say)

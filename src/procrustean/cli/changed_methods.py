@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from procrustean.base.code_files import file_code
-from procrustean.base.streams import notify
+from procrustean.base.console import notify
 from procrustean.records.finding_runs import method_of, runs_in
 
 

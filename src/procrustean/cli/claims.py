@@ -26,7 +26,7 @@ class Claims:
     """Put the table, and the pictures in figures/analysis beside it, into this page, between its marks."""
 
     def run(self) -> int:
-        from procrustean.base.streams import notify, write_result
+        from procrustean.base.console import notify, write_result
         from procrustean.paper.claims import block_for, claims_table, coverage, replaced
         from procrustean.report.marked_page import read_page, replace_page
 

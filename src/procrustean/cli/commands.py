@@ -8,8 +8,8 @@ from typing import Annotated, Any, Protocol, Union
 
 import tyro
 
+from procrustean.base.console import notify
 from procrustean.base.errors import suggestion
-from procrustean.base.streams import notify
 from procrustean.cli.adjust import Adjust
 from procrustean.cli.allowed_code import allow
 from procrustean.cli.bench import Bench

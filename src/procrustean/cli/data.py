@@ -37,8 +37,8 @@ class Describe:
     """Where data sets are found or downloaded to; default $PROCRUSTEAN_DATA or the user's cache."""
 
     def run(self) -> int:
-        from procrustean.base.console import make_reporter
-        from procrustean.base.streams import write_result
+        from procrustean.base.console import write_result
+        from procrustean.base.progress import make_reporter
         from procrustean.data.describe import describe
         from procrustean.data.imbalance import build
         from procrustean.data.sources import load_source
@@ -62,7 +62,7 @@ class Sources:
     """List the data sets that can be named, and what is needed for each."""
 
     def run(self) -> int:
-        from procrustean.base.streams import write_result
+        from procrustean.base.console import write_result
         from procrustean.data.sources import describe_sources
 
         write_result("\n".join(f"{name:22} {text}" for name, text in describe_sources().items()))

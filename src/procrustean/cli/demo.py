@@ -22,8 +22,8 @@ class Demo:
     """No progress."""
 
     def run(self) -> int:
-        from procrustean.base.console import reporting
-        from procrustean.base.streams import write_result
+        from procrustean.base.console import write_result
+        from procrustean.base.progress import reporting
         from procrustean.cli.demo_run import run_demo
 
         check_folder(self.output)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from procrustean.base.console import Reporter
 from procrustean.base.errors import ConfigError
+from procrustean.base.progress import Reporter
 from procrustean.base.table_formats import Table, to_markdown
 from procrustean.base.whole_files import write_atomically
 from procrustean.records.finding_runs import CONFIG_FILE

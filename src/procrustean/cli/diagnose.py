@@ -42,7 +42,7 @@ class Diagnose:
 
     def run(self) -> int:
         from procrustean.base.code_files import use_file
-        from procrustean.base.console import reporting
+        from procrustean.base.progress import reporting
         from procrustean.cli.each_run import for_each_run
 
         for method in self.method:
@@ -84,7 +84,7 @@ class Diagnose:
         return places
 
     def _diagnose(self, run: Path, output: Path, say: Callable[[str], None]) -> Diagnosis:
-        from procrustean.base.streams import write_result
+        from procrustean.base.console import write_result
         from procrustean.report.diagnose.diagnose_run import diagnose_run
 
         diagnosis = diagnose_run(run, say=say)
@@ -101,7 +101,7 @@ def verdict_text(curves: Curves, findings: Sequence[Finding]) -> str:
 
 def write_together(diagnosed: Mapping[Path, Diagnosis]) -> None:
     """Write a verdict on the mean of finished runs that differ in their seeds alone."""
-    from procrustean.base.streams import write_result
+    from procrustean.base.console import write_result
     from procrustean.records.class_curves import curves_of, mean_curves
     from procrustean.records.groups import Result
     from procrustean.report.diagnose.findings import verdict

@@ -17,7 +17,7 @@ class Doctor:
     """Where data sets are found or downloaded to; default $PROCRUSTEAN_DATA or the user's cache."""
 
     def run(self) -> int:
-        from procrustean.base.streams import write_result
+        from procrustean.base.console import write_result
         from procrustean.cli.doctor.examine import examine
 
         found = examine(self.data_dir)

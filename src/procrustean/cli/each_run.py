@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from procrustean.base.console import notify, write_result
 from procrustean.base.errors import ProcrusteanError, RunError
-from procrustean.base.streams import notify, write_result
 from procrustean.cli.outcome import runs_of
 from procrustean.records.finding_runs import CONFIG_FILE
 

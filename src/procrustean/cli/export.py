@@ -33,8 +33,8 @@ class Export:
 
     def run(self) -> int:
         from procrustean.base.code_files import use_file
-        from procrustean.base.console import make_reporter
-        from procrustean.base.streams import write_result
+        from procrustean.base.console import write_result
+        from procrustean.base.progress import make_reporter
         from procrustean.cli.outputs import refuse_inside
         from procrustean.deploy.exporting.export_model import export
         from procrustean.records.auto_choice import chosen_run

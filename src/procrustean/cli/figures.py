@@ -44,8 +44,8 @@ class Figures:
     """Epochs that the toy shows; default 20, 60, 120 and 160 if they were kept, else all that were."""
 
     def run(self) -> int:
-        from procrustean.base.console import make_reporter
-        from procrustean.base.streams import write_result
+        from procrustean.base.console import write_result
+        from procrustean.base.progress import make_reporter
         from procrustean.records.diagnosed import with_diagnosis
         from procrustean.report.figures import draw
 

@@ -46,8 +46,8 @@ class Fleet:
     def run(self) -> int:
         from dataclasses import replace
 
-        from procrustean.base.console import reporting
-        from procrustean.base.streams import notify, write_result
+        from procrustean.base.console import notify, write_result
+        from procrustean.base.progress import reporting
         from procrustean.base.user_code import failure_text
         from procrustean.runs.grids import expand
         from procrustean.runs.preparing import recipe_of

@@ -25,8 +25,8 @@ class Inspect:
     a kind."""
 
     def run(self) -> int:
-        from procrustean.base.console import make_reporter
-        from procrustean.base.streams import write_result
+        from procrustean.base.console import write_result
+        from procrustean.base.progress import make_reporter
         from procrustean.runs.inspect.text_of_source import inspect_source
 
         reporter = make_reporter()

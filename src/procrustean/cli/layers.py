@@ -28,8 +28,8 @@ class Layers:
         import torch
 
         from procrustean.balance.layers import suggest
+        from procrustean.base.console import write_result
         from procrustean.base.errors import ConfigError
-        from procrustean.base.streams import write_result
         from procrustean.nets.build import model_by_name
 
         if (self.size is not None and self.size < 1) or self.channels < 1:

@@ -23,7 +23,7 @@ class Methods:
 
     def run(self) -> int:
         from procrustean.base.code_files import pinned_name, use_file
-        from procrustean.base.streams import terminal_width, write_result
+        from procrustean.base.console import terminal_width, write_result
         from procrustean.methods.make import METHODS
 
         width = terminal_width()
@@ -41,7 +41,7 @@ class Methods:
 
     def _tried(self) -> int:
         from procrustean.base.code_files import pinned_name, use_file
-        from procrustean.base.streams import write_result
+        from procrustean.base.console import write_result
         from procrustean.runs.method_trial import try_method
 
         if self.name is None:

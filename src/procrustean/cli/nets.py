@@ -15,7 +15,7 @@ class Nets:
     """Network to show, timm:NAME and torchvision:NAME included; without it those of this library are listed."""
 
     def run(self) -> int:
-        from procrustean.base.streams import write_result
+        from procrustean.base.console import write_result
         from procrustean.base.table_formats import Cell, Column, Table
         from procrustean.nets.build import NETS, layers_of
 

@@ -7,8 +7,8 @@ from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
+from procrustean.base.console import notify
 from procrustean.base.errors import RunError
-from procrustean.base.streams import notify
 from procrustean.cli.outputs import check_output, write_table
 from procrustean.records.finding_runs import CANDIDATES, RESULT_FILE, damaged_in, is_run, resume_command, runs_in
 
@@ -111,7 +111,7 @@ def show(runs: Sequence[Path], *, form: Format = "table", by_class: bool = False
 
     A CSV file is one table, whose first columns tell them apart. Returns the exit code, as `readable_runs` does.
     """
-    from procrustean.base.streams import write_result
+    from procrustean.base.console import write_result
     from procrustean.base.table_formats import to_csv, to_latex, to_markdown
 
     if output is not None:

@@ -24,7 +24,7 @@ def show_own(result: dict[str, Any], kept: Path, say: Callable[[str], None]) -> 
         kept: the folder of the run, or of the comparison it was chosen by.
         say: called with what to do next.
     """
-    from procrustean.base.streams import write_result
+    from procrustean.base.console import write_result
     from procrustean.data.sources import is_named
 
     if is_named(result["config"]["source"]):

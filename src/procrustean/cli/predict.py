@@ -46,7 +46,7 @@ class Predict:
 
     def run(self) -> int:
         from procrustean.base.code_files import use_file
-        from procrustean.base.streams import ResultStream, notify
+        from procrustean.base.console import ResultStream, notify
         from procrustean.data.bad_files import NAMED
         from procrustean.deploy.classify_images import predict, write_predictions
         from procrustean.deploy.model_loading import load_model, model_folder

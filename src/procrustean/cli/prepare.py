@@ -45,9 +45,9 @@ class Prepare:
     """Only check and estimate."""
 
     def run(self) -> int:
-        from procrustean.base.console import command_text, make_reporter
+        from procrustean.base.console import command_text, write_result
         from procrustean.base.errors import ConfigError, DataError
-        from procrustean.base.streams import write_result
+        from procrustean.base.progress import make_reporter
         from procrustean.cli.counting import counting
         from procrustean.cli.outputs import check_folder
         from procrustean.data.cifar import data_roots
@@ -108,7 +108,7 @@ class Verify:
     """Where the store is; default $PROCRUSTEAN_DATA or the user's cache."""
 
     def run(self) -> int:
-        from procrustean.base.streams import write_result
+        from procrustean.base.console import write_result
         from procrustean.data.cifar import data_roots
         from procrustean.data.official.layouts import layout_of
         from procrustean.data.official.loading import found_store

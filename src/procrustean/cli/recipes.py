@@ -17,8 +17,8 @@ class Recipes:
     def run(self) -> int:
         import yaml
 
+        from procrustean.base.console import write_result
         from procrustean.base.errors import ConfigError, did_you_mean
-        from procrustean.base.streams import write_result
         from procrustean.data.recipes import OWN_IMAGES, PAPER, RECIPES
 
         if self.name is None:

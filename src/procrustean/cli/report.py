@@ -32,8 +32,8 @@ class Report:
 
     def run(self) -> int:
         from procrustean.base.code_files import use_file
-        from procrustean.base.console import make_reporter
-        from procrustean.base.streams import write_result
+        from procrustean.base.console import write_result
+        from procrustean.base.progress import make_reporter
         from procrustean.cli.outcome import readable_runs
         from procrustean.report.html_page import write_report
 

@@ -84,7 +84,7 @@ class Reproduce:
         import time
 
         began = time.monotonic()
-        from procrustean.base.streams import notify, write_result
+        from procrustean.base.console import notify, write_result
         from procrustean.paper.result_store import Store
 
         if not self.names:
@@ -194,7 +194,7 @@ class Reproduce:
 
     def _say_left_out(self, definitions: Definitions, parts: list[Part]) -> None:
         """Name the tables that were asked for and have none of the rows and columns."""
-        from procrustean.base.streams import notify
+        from procrustean.base.console import notify
 
         kept = {part.table for part in parts}
         asked = dict.fromkeys(part.table for part in definitions.parts(self.names))
@@ -207,8 +207,8 @@ class Reproduce:
                 )
 
     def _train(self, definitions: Definitions, parts: list[Part], store: Store, began: float) -> int:
-        from procrustean.base.console import duration_text, make_reporter
-        from procrustean.base.streams import notify, write_result
+        from procrustean.base.console import duration_text, notify, write_result
+        from procrustean.base.progress import make_reporter
         from procrustean.paper.machine_speed import expected_rate, machine_name
         from procrustean.paper.plan_text import absence_lines, blocked_lines, held_out_lines, plan_table, plan_text
         from procrustean.paper.train_plan import carry_out, default_width
@@ -272,7 +272,7 @@ class Reproduce:
         Args:
             begun: runs that this call has left unfinished.
         """
-        from procrustean.base.streams import write_result
+        from procrustean.base.console import write_result
         from procrustean.paper.measured_overview import (
             each_text_once,
             finished_tables,
@@ -301,7 +301,7 @@ class Reproduce:
             write_tables([definitions.tables[name] for name in names], store, self.output, data_seed=self.data_seed)
 
     def _write_pages(self, definitions: Definitions, store: Store) -> int:
-        from procrustean.base.streams import notify
+        from procrustean.base.console import notify
         from procrustean.paper.reproduction_page import reproduction_page
         from procrustean.paper.which_method_page import advice_page
         from procrustean.report.marked_page import read_page, replace_page

@@ -28,7 +28,7 @@ class Resume:
 
     def run(self) -> int:
         from procrustean.base.code_files import use_file
-        from procrustean.base.console import reporting
+        from procrustean.base.progress import reporting
         from procrustean.cli.outcome import show
         from procrustean.cli.own_outcome import show_own
         from procrustean.runs.train_api import resume

@@ -42,7 +42,7 @@ def write_tested(table: Table, text: str, *, as_json: bool, output: Path | None)
         as_json: print them instead of the table.
         output: the file.
     """
-    from procrustean.base.streams import write_result
+    from procrustean.base.console import write_result
 
     if output is not None:
         write_metrics(output, text)

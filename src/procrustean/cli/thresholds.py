@@ -36,7 +36,7 @@ class Thresholds:
     """CSV file to write as well, with unrounded numbers."""
 
     def run(self) -> int:
-        from procrustean.base.streams import write_result
+        from procrustean.base.console import write_result
         from procrustean.base.table_formats import to_csv
         from procrustean.deploy.threshold_table import table_of, thresholds_of
 

@@ -37,8 +37,8 @@ class Toy:
     """No progress."""
 
     def run(self) -> int:
-        from procrustean.base.console import reporting
-        from procrustean.base.streams import write_result
+        from procrustean.base.console import write_result
+        from procrustean.base.progress import reporting
         from procrustean.paper.toy import run_toy
 
         check_folder(self.output)

@@ -50,8 +50,8 @@ class Train(ConfigCommand):
     def run(self) -> int:
         config = self.run_config()
         refuse_unnamed([config])
-        from procrustean.base.console import reporting
-        from procrustean.base.streams import write_result
+        from procrustean.base.console import write_result
+        from procrustean.base.progress import reporting
 
         if self.print_config:
             write_result(settings_text(config))

@@ -65,8 +65,8 @@ class Tune(ConfigCommand):
         import time
 
         began = time.monotonic()
-        from procrustean.base.console import reporting
-        from procrustean.base.streams import write_result
+        from procrustean.base.console import write_result
+        from procrustean.base.progress import reporting
         from procrustean.cli.outcome import comparisons_of, finished_results
         from procrustean.runs.preparing import recipe_of
         from procrustean.runs.tuning.checking import check_options, check_space

@@ -12,8 +12,8 @@ from torch import Tensor
 
 from procrustean.balance.types import Clock
 from procrustean.balance.weights import epochs_of_setting_in
-from procrustean.base.console import Reporter
 from procrustean.base.errors import Diverged, RunError
+from procrustean.base.progress import Reporter
 from procrustean.data.imbalance import Imbalanced
 from procrustean.data.meta_set import meta_set
 from procrustean.data.recipes import Recipe

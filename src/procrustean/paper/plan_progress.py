@@ -6,8 +6,8 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from procrustean.base.console import Reporter, duration_text
-from procrustean.base.wrapped_reporter import PassingOn
+from procrustean.base.console import duration_text
+from procrustean.base.progress import PassingOn, Reporter
 from procrustean.paper.planning import PlannedRun
 from procrustean.runs.cost import predicted_seconds
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from procrustean.base.console import Reporter
 from procrustean.base.errors import ConfigError, RunError
+from procrustean.base.progress import Reporter
 from procrustean.base.table_formats import Table
 from procrustean.records.groups import group_results, load_result
 from procrustean.records.run_spec import RunSpec

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import torch
 
-from procrustean.base.console import Reporter, RichReporter
 from procrustean.base.errors import CannotWrite, ConfigError, DataError, ImagesChanged
 from procrustean.base.lease import RunInUse
+from procrustean.base.progress import Reporter, RichReporter
 from procrustean.base.user_code import failure_text
 from procrustean.paper.machine_speed import expected_rate, machine_name, note_rate
 from procrustean.paper.plan_progress import Progress

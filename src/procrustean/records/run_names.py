@@ -8,8 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from procrustean.base.console import Reporter
-from procrustean.base.wrapped_reporter import PassingOn
+from procrustean.base.progress import PassingOn, Reporter
 from procrustean.records.run_spec import RunSpec
 
 #: Settings that a run's own name is made of.

@@ -10,10 +10,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from procrustean.base.console import Reporter, held_out_text
 from procrustean.base.errors import ConfigError, Diverged, RunError
 from procrustean.base.json_files import FORMAT
 from procrustean.base.lease import Claim
+from procrustean.base.progress import Reporter, held_out_text
 from procrustean.base.stop_signals import stop_on_signal
 from procrustean.base.whole_files import remove_half_written, write_json
 from procrustean.data.imageset import Splits

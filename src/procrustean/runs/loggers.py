@@ -12,11 +12,10 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, Literal, Protocol, get_args
 
-from procrustean.base.console import Reporter
 from procrustean.base.errors import ConfigError, one_of
 from procrustean.base.json_files import parse_json
 from procrustean.base.optional_libraries import installing
-from procrustean.base.wrapped_reporter import PassingOn
+from procrustean.base.progress import PassingOn, Reporter
 from procrustean.records.finding_runs import CONFIG_FILE
 
 Tool = Literal["tensorboard", "wandb", "trackio"]

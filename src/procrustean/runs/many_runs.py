@@ -10,9 +10,9 @@ from typing import Any
 import torch
 
 from procrustean.base.code_files import use_file
-from procrustean.base.console import Reporter, SilentReporter
 from procrustean.base.errors import ConfigError, RunError
 from procrustean.base.lease import RunInUse
+from procrustean.base.progress import Reporter
 from procrustean.base.stop_signals import stop_on_signal
 from procrustean.data.imageset import Splits
 from procrustean.engine.launchers import refuse_several_ranks
@@ -90,7 +90,7 @@ def fit_many(
         show: the images whose accuracy is shown in progress; "held_out" while the runs are compared by them.
     """
     refuse_several_ranks()
-    reporter = reporter or SilentReporter()
+    reporter = reporter or Reporter()
     if width is not None and width < 1:
         raise ConfigError(f"width = {width} received; at least one run has to run at a time")
     on_gpu = torch.cuda.is_available() and all(config.device != "cpu" for config in configs)

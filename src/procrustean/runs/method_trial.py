@@ -14,8 +14,8 @@ from typing import Any
 import torch
 
 from procrustean.base.code_files import plain_name
-from procrustean.base.console import SilentReporter
 from procrustean.base.errors import Diverged, NoGradient, ProcrusteanError, RunError
+from procrustean.base.progress import Reporter
 from procrustean.base.user_code import failure_text
 from procrustean.engine.run_record import identity_of
 from procrustean.engine.training import Interrupted
@@ -148,9 +148,7 @@ def _trained(
     for watch in watches:
         watch.look_at(prepared.method.stages)
     directory = RunFolder.create(path, config, identity_of(prepared))
-    run = OngoingRun(
-        prepared, directory, SilentReporter(), stop=lambda: stop_after is not None and next(asked) >= stop_after
-    )
+    run = OngoingRun(prepared, directory, Reporter(), stop=lambda: stop_after is not None and next(asked) >= stop_after)
     try:
         for _ in run.turns():
             pass

@@ -7,10 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from procrustean.base.console import Reporter, headline_text, held_out_text
 from procrustean.base.cores import ONE_THREAD, slow_threads
 from procrustean.base.errors import ImagesChanged, RunError
-from procrustean.base.wrapped_reporter import WithoutTest
+from procrustean.base.progress import Reporter, WithoutTest, headline_text, held_out_text
 from procrustean.engine.calibration.stored_calibration import keep_calibration
 from procrustean.engine.device import own_stream
 from procrustean.engine.prepared import (

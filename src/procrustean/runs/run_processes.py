@@ -22,10 +22,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from procrustean.base.console import Reporter, SilentReporter
 from procrustean.base.errors import ConfigError, RunError
 from procrustean.base.lease import RunInUse
 from procrustean.base.process_progress import Shown, Telling, write_or_drop
+from procrustean.base.progress import Reporter
 from procrustean.base.stop_signals import stop_on_signal
 from procrustean.base.user_code import failure_text
 from procrustean.engine.launchers import refuse_several_ranks
@@ -59,7 +59,7 @@ def fit_in_processes(
     if log is not None:
         imported(log)
     paths = check_places(configs)
-    grid = _Grid(configs, paths, reporter or SilentReporter(), log)
+    grid = _Grid(configs, paths, reporter or Reporter(), log)
     with stop_on_signal(grid.reporter.say) as stop:
         try:
             while grid.goes_on(stopping=stop()):

@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from procrustean.base.code_files import is_usable, use_file
-from procrustean.base.console import Reporter, SilentReporter, command_text
+from procrustean.base.console import command_text
 from procrustean.base.errors import ConfigError, RunError
+from procrustean.base.progress import Reporter
 from procrustean.base.stop_signals import stop_on_signal
 from procrustean.data.imageset import Splits
 from procrustean.data.sources import load_source
@@ -81,7 +82,7 @@ def fit(
     >>> run = fit("digits", imbalance="step", rho=20, method="mfw", epochs=1)  # doctest: +SKIP
     """
     refuse_several_ranks()
-    reporter = reporter or SilentReporter()
+    reporter = reporter or Reporter()
     splits = source if isinstance(source, Splits) else None
     if not isinstance(settings.get("net"), str | None):
         settings["net"] = use_net(settings["net"])
@@ -147,7 +148,7 @@ def resume(
         log: tool that is handed the numbers of every epoch.
     """
     refuse_several_ranks()
-    reporter = reporter or SilentReporter()
+    reporter = reporter or Reporter()
     if net is not None:
         use_net(net)
     if log is not None:

@@ -13,8 +13,8 @@ from statistics import median
 from typing import Any
 
 from procrustean.base.code_files import use_file
-from procrustean.base.console import Reporter, SilentReporter
 from procrustean.base.errors import ConfigError, Diverged, RunError
+from procrustean.base.progress import Reporter
 from procrustean.base.user_code import failure_text
 from procrustean.engine.launchers import refuse_several_ranks
 from procrustean.records.finding_runs import CANDIDATES, CONFIG_FILE
@@ -102,7 +102,7 @@ def tune(
         began: time of the clock from which the minutes of the budget count; now, if nothing is said.
     """
     refuse_several_ranks()
-    budget, reporter = budget or Budget(), reporter or SilentReporter()
+    budget, reporter = budget or Budget(), reporter or Reporter()
     _check(budget)
     box = TimeBox(budget.minutes, clock, began)
     for name in base.own_code:

@@ -12,7 +12,7 @@ from PIL import Image
 
 from procrustean import fit
 from procrustean.base import ConfigError, RunError
-from procrustean.base.console import SilentReporter
+from procrustean.base.progress import Reporter
 from procrustean.runs import train_api as api
 from procrustean.runs.loggers import TrackingReporter, scalars_of
 
@@ -31,7 +31,7 @@ def colours(tmp_path: Path) -> Path:
     return tmp_path / "colours"
 
 
-class Listener(SilentReporter):
+class Listener(Reporter):
     """Keeps what was said, and which events came."""
 
     def __init__(self) -> None:
@@ -113,7 +113,7 @@ def test_a_resumed_run_goes_on_in_the_same_place(tmp_path: Path, monkeypatch: py
             return self.asked > 20
 
     def logging_to(run: Path) -> TrackingReporter:
-        return TrackingReporter(SilentReporter(), "tensorboard", run)
+        return TrackingReporter(Reporter(), "tensorboard", run)
 
     run = tmp_path / "run"
     with monkeypatch.context() as patched:
@@ -129,7 +129,7 @@ def test_a_run_that_begins_anew_is_logged_once(tmp_path: Path) -> None:
     class Killed(BaseException):
         pass
 
-    class InTheSecondEpoch(SilentReporter):
+    class InTheSecondEpoch(Reporter):
         def epoch_done(self, name: str, epoch: int, record: dict[str, Any]) -> None:
             if epoch == 1:
                 raise Killed
@@ -149,7 +149,7 @@ def test_hosted_tools_get_config_and_numbers(
     fake = FakeTool(tool)
     monkeypatch.setitem(sys.modules, tool, fake)
     run = tmp_path / "run"
-    fit("digits", run_dir=run, reporter=TrackingReporter(SilentReporter(), tool, run), **SETTINGS)
+    fit("digits", run_dir=run, reporter=TrackingReporter(Reporter(), tool, run), **SETTINGS)
     (begun,) = fake.begun
     assert begun["project"] == "procrustean"
     assert begun["name"] == "MFW, step 20, seed 0"
@@ -230,7 +230,7 @@ def test_a_missing_package_is_named_with_its_remedy(
     for name in (tool, "torch.utils.tensorboard"):
         monkeypatch.setitem(sys.modules, name, None)
     with pytest.raises(ConfigError, match=rf"--log {tool} needs .*{remedy}"):
-        TrackingReporter(SilentReporter(), tool, tmp_path)
+        TrackingReporter(Reporter(), tool, tmp_path)
 
 
 def test_many_classes_are_not_logged_one_by_one() -> None:

@@ -1,0 +1,325 @@
+"""What a user sees while runs go on: live bars on a terminal, plain lines elsewhere."""
+
+from __future__ import annotations
+
+import atexit
+import sys
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TextIO, cast
+
+from procrustean.base.console import ProgressStream, can_show_bars, duration_text, print_wrapped
+from procrustean.base.escaping import printable
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.progress import Progress, TaskID
+
+#: Seconds without a line of a run, if one of its epochs ends after them; and within an epoch that takes longer.
+SILENT_AT_MOST, SILENT_WITHIN_EPOCH = 60.0, 30.0
+#: Characters of a run's name that a bar shows.
+LONGEST_NAME = 32
+
+
+class Reporter:
+    """Told what happens during training, of one run or of several that take turns, each known by its name.
+
+    Epochs count from 0, as in the records; readers see them from 1. This one shows nothing, and what is probably a
+    mistake is a warning of Python, as from any library; subclasses show what they override.
+    """
+
+    def say(self, text: str) -> None:
+        """Shows one message."""
+
+    def say_once(self, text: str) -> None:
+        """Shows a message that many runs share, the first time only."""
+
+    def warn(self, text: str) -> None:
+        """Shows what is probably a mistake, once however many runs share it."""
+        warnings.warn(text, stacklevel=2)
+
+    def run_started(self, name: str, epochs: int, first_epoch: int) -> None:
+        """A run of `epochs` epochs begins, or goes on, at `first_epoch`."""
+
+    def within_epoch(self, name: str, epoch: int, share: float) -> None:
+        """This share of the steps of an epoch is done."""
+
+    def epoch_done(self, name: str, epoch: int, record: dict[str, Any]) -> None:
+        """`record` has loss, lr, images_per_second and, where they were measured, the results `test` and `held_out`."""
+
+    def run_finished(self, name: str, summary: str) -> None:
+        """The run is complete; `summary` is what came out, in one line."""
+
+    def close(self) -> None:
+        """Leaves the terminal as it was, also in the middle of a run; the reporter can be used again."""
+
+
+class _SayingOnce(Reporter):
+    """Remembers what was said, so that what many runs share is shown once."""
+
+    def __init__(self) -> None:
+        self._said: set[str] = set()
+
+    def say_once(self, text: str) -> None:
+        if text not in self._said:
+            self._said.add(text)
+            self.say(text)
+
+    def warn(self, text: str) -> None:
+        self.say_once(f"warning: {text}")
+
+
+@dataclass
+class _PlainRun:
+    """What the lines of a run that goes on depend on."""
+
+    epochs: int
+    next_epoch: int  # whose end has a line
+    last_line: float
+    since: tuple[int, float] | None  # epochs done and time, from which its speed is told
+    last_sign: float  # when an epoch ended, or a line told how far one is
+    result: str | None = None  # the newest
+
+
+class PlainReporter(_SayingOnce):
+    """Lines of text for logs, notebooks and pipes: about ten per run, more where they would be over a minute apart, at
+    most one per second; in epochs of more than half a minute, lines that say how far they are.
+
+    Args:
+        stream: where to write; by default what sys.stderr is at the time of writing.
+        clock: seconds of a clock that never goes back.
+    """
+
+    def __init__(self, stream: TextIO | None = None, clock: Callable[[], float] = time.monotonic) -> None:
+        super().__init__()
+        self._stream = stream
+        self._clock = clock
+        self._runs: dict[str, _PlainRun] = {}
+        self._last_line = 0.0
+
+    def say(self, text: str) -> None:
+        stream = ProgressStream(sys.stderr if self._stream is None else self._stream)
+        stream.write(printable(text) + "\n")
+        stream.flush()
+
+    def run_started(self, name: str, epochs: int, first_epoch: int) -> None:
+        now = self._last_line = self._clock()
+        # A run that goes on may do so in the middle of an epoch: its speed shows from the end of that one on.
+        self._runs[name] = _PlainRun(epochs, first_epoch, now, None if first_epoch else (0, now), now)
+        going_on = f", going on after {first_epoch}" if first_epoch else ""
+        self.say(f"{name}: {epochs} epoch{'s' * (epochs != 1)}{going_on}")
+
+    def within_epoch(self, name: str, epoch: int, share: float) -> None:
+        run, now = self._runs.get(name), self._clock()
+        if run is not None and now - run.last_sign >= SILENT_WITHIN_EPOCH:
+            run.last_sign = now
+            self.say(f"{name}: {100 * share:.0f} % of epoch {epoch + 1}/{run.epochs}")
+
+    def epoch_done(self, name: str, epoch: int, record: dict[str, Any]) -> None:
+        run = self._runs.get(name)
+        if run is None:
+            return
+        run.result = result_text(record) or run.result
+        done, now = epoch + 1, self._clock()
+        run.last_sign = now
+        since, run.since = run.since, run.since or (done, now)
+        due = epoch >= run.next_epoch or now - run.last_line >= SILENT_AT_MOST
+        if not due or now - self._last_line < 1:
+            return
+        self._last_line = run.last_line = now
+        run.next_epoch = epoch + max(1, round(run.epochs / 10))
+        parts = [f"{name}: epoch {done}/{run.epochs}", *progress_texts(record, run.result)]
+        if done < run.epochs and since is not None:
+            seconds_per_epoch = (now - since[1]) / (done - since[0])
+            parts.append(f"{duration_text((run.epochs - done) * seconds_per_epoch)} left")
+        self.say(", ".join(parts))
+
+    def run_finished(self, name: str, summary: str) -> None:
+        self._runs.pop(name, None)
+        self.say(f"{name}: {summary}")
+
+
+class RichReporter(_SayingOnce):
+    """A live bar for each run that goes on, and one line for each that is finished.
+
+    Args:
+        console: a rich console; by default one on stderr.
+    """
+
+    def __init__(self, console: Console | None = None) -> None:
+        super().__init__()
+        if console is None:
+            from rich.console import Console
+
+            console = Console(file=cast(TextIO, ProgressStream(sys.stderr)))
+        self._console = console
+        self._progress: Progress | None = None
+        self._tasks: dict[str, TaskID] = {}
+        self._results: dict[str, str] = {}  # the newest of each run
+
+    def say(self, text: str) -> None:
+        print_wrapped(self._console, text)
+
+    def run_started(self, name: str, epochs: int, first_epoch: int) -> None:
+        if self._progress is None:
+            self._progress = _bars(self._console)
+            atexit.register(self.close)  # an interrupted program must not leave the cursor hidden
+            self._progress.start()
+        if name in self._tasks:  # it goes on after its process was replaced
+            self._progress.remove_task(self._tasks[name])
+        self._tasks[name] = self._progress.add_task(printable(name), total=epochs, completed=first_epoch, numbers="")
+
+    def within_epoch(self, name: str, epoch: int, share: float) -> None:
+        if self._progress is not None and name in self._tasks:
+            self._progress.update(self._tasks[name], completed=epoch + share)
+
+    def epoch_done(self, name: str, epoch: int, record: dict[str, Any]) -> None:
+        if self._progress is None or name not in self._tasks:
+            return
+        result = result_text(record) or self._results.get(name)
+        if result is not None:
+            self._results[name] = result
+        numbers = ", ".join(progress_texts(record, result))
+        self._progress.update(self._tasks[name], completed=epoch + 1, numbers=numbers)
+
+    def run_finished(self, name: str, summary: str) -> None:
+        from rich.text import Text
+
+        if self._progress is not None and name in self._tasks:
+            if len(self._tasks) == 1:
+                self.close()
+            else:
+                self._progress.refresh()  # shows the last numbers before the bar goes
+                self._progress.remove_task(self._tasks.pop(name))
+                self._results.pop(name, None)
+        self._console.print(Text.assemble(("✓ ", "green"), (printable(name), "bold"), "  ", printable(summary)))
+
+    def close(self) -> None:
+        if self._progress is not None:
+            self._progress.stop()
+            self._progress = None
+            self._tasks, self._results = {}, {}
+            atexit.unregister(self.close)
+
+
+def _bars(console: Console) -> Progress:
+    """Bars with epochs and time left; name and numbers are cut where the terminal is narrow."""
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+    from rich.table import Column
+
+    name = Column(no_wrap=True, overflow="ellipsis", max_width=LONGEST_NAME)
+    numbers = Column(no_wrap=True, overflow="ellipsis", ratio=8)
+    return Progress(
+        TextColumn("{task.description}", style="bold", markup=False, table_column=name),
+        BarColumn(bar_width=None, table_column=Column(ratio=1)),
+        MofNCompleteColumn(table_column=Column(no_wrap=True, min_width=7)),
+        TextColumn("{task.fields[numbers]}", style="dim", markup=False, table_column=numbers),
+        TimeRemainingColumn(table_column=Column(no_wrap=True, min_width=7)),
+        console=console,
+        transient=True,
+        expand=True,
+        refresh_per_second=4,
+    )
+
+
+class PassingOn(Reporter):
+    """A reporter in front of another: what a kind of progress changes, it overrides."""
+
+    def __init__(self, inner: Reporter) -> None:
+        self._inner = inner
+
+    def say(self, text: str) -> None:
+        self._inner.say(text)
+
+    def say_once(self, text: str) -> None:
+        self._inner.say_once(text)
+
+    def warn(self, text: str) -> None:
+        self._inner.warn(text)
+
+    def run_started(self, name: str, epochs: int, first_epoch: int) -> None:
+        self._inner.run_started(name, epochs, first_epoch)
+
+    def within_epoch(self, name: str, epoch: int, share: float) -> None:
+        self._inner.within_epoch(name, epoch, share)
+
+    def epoch_done(self, name: str, epoch: int, record: dict[str, Any]) -> None:
+        self._inner.epoch_done(name, epoch, record)
+
+    def run_finished(self, name: str, summary: str) -> None:
+        self._inner.run_finished(name, summary)
+
+    def close(self) -> None:
+        self._inner.close()
+
+
+class WithoutTest(PassingOn):
+    """Leaves the test results out while runs are compared on held-out images: who saw them could choose by them."""
+
+    def epoch_done(self, name: str, epoch: int, record: dict[str, Any]) -> None:
+        super().epoch_done(name, epoch, {key: value for key, value in record.items() if key != "test"})
+
+
+def make_reporter(quiet: bool = False) -> Reporter:
+    """The reporter that suits stderr: live bars on a terminal, lines elsewhere, warnings alone when quiet."""
+    if quiet:
+        return Reporter()
+    return RichReporter() if can_show_bars() else PlainReporter()
+
+
+@contextmanager
+def reporting(quiet: bool = False) -> Iterator[Reporter]:
+    """The same reporter for a while; the terminal is as it was afterwards, also where an error ends it."""
+    reporter = make_reporter(quiet)
+    try:
+        yield reporter
+    finally:
+        reporter.close()
+
+
+def progress_texts(record: dict[str, Any], result: str | None) -> list[str]:
+    """Loss, newest result and speed, each where known.
+
+    >>> progress_texts({"loss": 0.51234, "images_per_second": 45123.0}, "test accuracy 81.2 %")
+    ['loss 0.512', 'test accuracy 81.2 %', '45,123 images/s']
+    """
+    texts = []
+    if record.get("loss") is not None:
+        texts.append(f"loss {record['loss']:.3f}")
+    if result is not None:
+        texts.append(result)
+    if record.get("images_per_second") is not None:
+        texts.append(f"{record['images_per_second']:,.0f} images/s")
+    return texts
+
+
+def result_text(record: dict[str, Any]) -> str | None:
+    """The result of an epoch that is shown, if it was measured: of the test images, if the record has one of them.
+
+    >>> held_out = {"headline": "accuracy", "accuracy": 0.9, "balanced_accuracy": 0.5}
+    >>> result_text({"test": {"headline": "accuracy", "accuracy": 0.8125}, "held_out": held_out})
+    'test accuracy 81.2 %'
+    >>> result_text({"held_out": held_out})
+    'held-out balanced accuracy 50.0 %'
+    """
+    if "test" in record:
+        return headline_text(record["test"])
+    return held_out_text(record["held_out"]["balanced_accuracy"]) if "held_out" in record else None
+
+
+def held_out_text(balanced_accuracy: float) -> str:
+    """What choices are made by, with its name."""
+    return f"held-out balanced accuracy {100 * balanced_accuracy:.1f} %"
+
+
+def headline_text(test: dict[str, Any]) -> str:
+    """The headline of a test result with its name.
+
+    >>> headline_text({"headline": "balanced_accuracy", "balanced_accuracy": 0.5})
+    'test balanced accuracy 50.0 %'
+    """
+    name = test["headline"]
+    return f"test {name.replace('_', ' ')} {100 * test[name]:.1f} %"
