@@ -25,8 +25,8 @@ import torch
 
 from procrustean import __version__, fit
 from procrustean.balance.losses.properties import scale_of_scores, shifts_scores
-from procrustean.engine.calibration.scaling import Calibration, Labels, Scores, calibrate, log_loss
-from procrustean.engine.calibration.stored_calibration import held_out_scores
+from procrustean.engine.probabilities import Calibration, Labels, Scores, calibrate, log_loss
+from procrustean.engine.stored_calibration import held_out_scores
 from procrustean.records.run_folder import RunFolder
 from procrustean.runs import load_run
 

@@ -27,8 +27,7 @@ from procrustean.balance.batch_statistics import batch_norms
 from procrustean.base import ProcrusteanError, make_reporter
 from procrustean.cli.config_file import read_yaml
 from procrustean.data import Splits, load_source
-from procrustean.engine.evaluate import evaluate_net
-from procrustean.engine.recalibration import recompute_statistics, statistics_change
+from procrustean.engine.evaluate import evaluate_net, recompute_statistics, statistics_change
 from procrustean.nets import Classifier
 from procrustean.records import RunSpec
 from procrustean.records.checkpoints import write_atomically

@@ -15,7 +15,7 @@ from procrustean.balance import Loss
 from procrustean.balance.losses.properties import scale_of_scores, shifts_scores
 from procrustean.base import ConfigError
 from procrustean.deploy.adjusted_scores import GRID
-from procrustean.engine.calibration.stored_calibration import scores_of
+from procrustean.engine.stored_calibration import scores_of
 from procrustean.methods import METHODS, make_method
 from procrustean.runs import evaluate, fit, load_run
 from procrustean.runs.train_api import FinishedRun

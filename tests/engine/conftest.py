@@ -18,9 +18,8 @@ from torch import Tensor, nn
 
 from procrustean.balance import Classify, Problem
 from procrustean.data import ImageSet, Splits
-from procrustean.engine import capture
-from procrustean.engine.capture import EagerRunner
-from procrustean.engine.engines import Engine
+from procrustean.engine import engines
+from procrustean.engine.engines import EagerRunner, Engine
 from procrustean.methods import METHODS, Method, Stage
 from procrustean.methods.make import Entry
 from procrustean.runs import train_api as api
@@ -118,9 +117,9 @@ class Rehearsed:
 
     def __init__(self, step: Callable[[], None], state: Sequence[Tensor]) -> None:
         before = [tensor.clone() for tensor in state]
-        for _ in range(capture.WARM_UP_STEPS):
+        for _ in range(engines.WARM_UP_STEPS):
             step()
-            capture._restore(state, before)
+            engines._restore(state, before)
         self.run = EagerRunner(step)
 
     def __call__(self, count: int) -> None:

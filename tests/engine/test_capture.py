@@ -15,9 +15,8 @@ from procrustean.balance import Classify, Problem
 from procrustean.base import ConfigError, RunError
 from procrustean.base.progress import Reporter
 from procrustean.data import Splits
-from procrustean.engine.capture import EagerRunner, GraphRunner
 from procrustean.engine.device import Placement
-from procrustean.engine.engines import Engine, choose_engine
+from procrustean.engine.engines import EagerRunner, Engine, GraphRunner, choose_engine
 from procrustean.engine.prepared import (
     Prepared,
 )

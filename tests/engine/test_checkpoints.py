@@ -159,11 +159,10 @@ def test_tensors_of_another_network_are_refused(
 @pytest.mark.parametrize(
     ("position", "message"),
     [
-        ({"stage": -1}, "stage = -1"),
-        ({"step": "many"}, "step = 'many'"),
-        ({"epoch": True}, "epoch = True"),
-        ({"best": None}, "no best"),
-        ({"from_the_future": 1}, "written by another version"),
+        ({"stage": -1}, r"damaged .*Expected `int` >= 0 - at `\$\.stage`"),
+        ({"step": "many"}, r"damaged .*Expected `int`, got `str` - at `\$\.step`"),
+        ({"epoch": True}, r"damaged .*Expected `int`, got `bool` - at `\$\.epoch`"),
+        ({"best": None}, r"damaged .*Expected `object`, got `null` - at `\$\.best`"),
         ({"stage": 7}, "of stage 8; none such"),
     ],
 )

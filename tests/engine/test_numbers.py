@@ -12,8 +12,7 @@ from torch import nn
 
 from procrustean.base import RunError
 from procrustean.data import Splits
-from procrustean.engine.parameters import FlatBuffers, FlatParameters
-from procrustean.engine.sgd import SGD
+from procrustean.engine.optimizer import SGD, FlatBuffers, FlatParameters
 from procrustean.records import RunSpec
 from procrustean.runs import fit, fit_many
 

@@ -7,8 +7,8 @@ from typing import ClassVar
 import pytest
 import torch
 
-from procrustean.engine import queue_ahead as pace
-from procrustean.engine.queue_ahead import Pace
+from procrustean.engine import side_by_side
+from procrustean.engine.side_by_side import Pace
 
 
 class Event:
@@ -58,7 +58,7 @@ def test_waiting_for_all_ends_with_the_last(on_gpu: Pace) -> None:
 def test_chunks_follow_the_time_it_takes_to_queue_them(on_gpu: Pace, monkeypatch: pytest.MonkeyPatch) -> None:
     clock = iter(range(1000))
     seconds = 0.0
-    monkeypatch.setattr(pace.time, "perf_counter", lambda: next(clock) * seconds)
+    monkeypatch.setattr(side_by_side.time, "perf_counter", lambda: next(clock) * seconds)
     asked = []
 
     def advance(count: int) -> int:

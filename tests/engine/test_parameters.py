@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from procrustean.engine.parameters import FlatBuffers, FlatParameters
+from procrustean.engine.optimizer import FlatBuffers, FlatParameters
 from procrustean.nets import Classifier, build_net
 from procrustean.nets.heads import CausalHead, CosineHead
 

@@ -17,8 +17,7 @@ from procrustean.base import ConfigError, RunError, Stream
 from procrustean.data import ImageSet, Splits
 from procrustean.engine.evaluate import evaluation_batch
 from procrustean.engine.images import ImageStore
-from procrustean.engine.probe_schedule import Probing, default_spacing
-from procrustean.engine.probes import Probe, chosen_per_class
+from procrustean.engine.probes import Probe, Probing, chosen_per_class, default_spacing
 from procrustean.engine.stored_features import kept_epochs, load_features
 from procrustean.engine.training import run_to_end
 from procrustean.methods import METHODS

@@ -14,7 +14,7 @@ import torch
 from procrustean.balance.batch_statistics import batch_norms
 from procrustean.base import ConfigError
 from procrustean.data import Splits
-from procrustean.engine.recalibration import recompute_statistics, statistics_change
+from procrustean.engine.evaluate import recompute_statistics, statistics_change
 from procrustean.runs import evaluate, fit, load_run
 from procrustean.runs.train_api import FinishedRun
 

@@ -11,8 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from procrustean.engine.parameters import FlatBuffers, FlatParameters
-from procrustean.engine.sgd import SGD
+from procrustean.engine.optimizer import SGD, FlatBuffers, FlatParameters
 from procrustean.nets import Classifier, build_net
 
 SETTINGS = [

@@ -20,8 +20,7 @@ from procrustean.base import Stream
 from procrustean.data import ImageSet, Splits
 from procrustean.engine import stage_training as stage
 from procrustean.engine.engines import Engine
-from procrustean.engine.parameters import FlatBuffers, FlatParameters
-from procrustean.engine.sgd import SGD
+from procrustean.engine.optimizer import SGD, FlatBuffers, FlatParameters
 from procrustean.methods import Method, Stage
 from procrustean.runs import fit, preparing
 from procrustean.runs.train_api import Stopped, resume

@@ -14,7 +14,7 @@ import torch
 from procrustean.balance import Classify
 from procrustean.base.progress import Reporter
 from procrustean.data import Splits
-from procrustean.engine.threads import sane_threads
+from procrustean.engine.device import sane_threads
 from procrustean.nets.build import NETS
 from procrustean.runs import fit
 

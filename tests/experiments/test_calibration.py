@@ -7,7 +7,7 @@ import json
 import numpy as np
 import pytest
 
-from procrustean.engine.calibration.scaling import SCALE_WEIGHT, TAU_WEIGHT, calibrate
+from procrustean.engine.probabilities import SCALE_WEIGHT, TAU_WEIGHT, calibrate
 
 from .scripts import PROJECT, script
 

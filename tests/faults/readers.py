@@ -31,9 +31,9 @@ from procrustean.data.official.store import content_digest, open_store, verify
 from procrustean.deploy import load_model
 from procrustean.deploy.model import network_of
 from procrustean.deploy.model_spec import ModelSpec
-from procrustean.engine.calibration.priors import read_prior
-from procrustean.engine.calibration.scaling import Calibration
-from procrustean.engine.calibration.stored_calibration import held_out_scores
+from procrustean.engine.class_priors import read_prior
+from procrustean.engine.probabilities import Calibration
+from procrustean.engine.stored_calibration import held_out_scores
 from procrustean.engine.stored_features import load_features
 from procrustean.nets.pretrained import read_pretrained
 from procrustean.records import RunSpec, checkpoints, group_results, load_result

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from procrustean.deploy.model_spec import ModelSpec
-from procrustean.engine.calibration.scaling import uncalibrated
+from procrustean.engine.probabilities import uncalibrated
 
 
 def small_spec(height: int, width: int, channels: int = 3, **changes: Any) -> ModelSpec:

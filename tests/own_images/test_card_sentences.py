@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from procrustean.deploy.exporting.model_card import _probabilities
-from procrustean.engine.calibration.scaling import Calibration
+from procrustean.engine.probabilities import Calibration
 from small_spec import small_spec
 
 

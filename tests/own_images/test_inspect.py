@@ -19,7 +19,6 @@ from procrustean import fit
 from procrustean.base.progress import PlainReporter
 from procrustean.data import ImageSet, Splits, duplicates
 from procrustean.data.survey import _of_arrays, survey
-from procrustean.engine import slow_steps
 from procrustean.records import RunSpec
 from procrustean.runs.advice.cost import Machine
 from procrustean.runs.advice.method_advice import advised, worth_comparing
@@ -127,7 +126,7 @@ def test_none_that_can_be_used_are_named_too(colours: Path, tmp_path: Path, call
 def test_one_time_is_told_and_why_it_is_long(
     net: str, threads: int, speed: float, expected: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(slow_steps, "others_compute", lambda threads: True)
+    monkeypatch.setattr(wording, "others_compute", lambda threads: True)
     told = wording.time_text(6000, net, replace(CPU, threads_set=threads), speed, usual=250.0)
     assert told.startswith(expected)
     if "That is" in expected:
@@ -135,7 +134,7 @@ def test_one_time_is_told_and_why_it_is_long(
         assert told.endswith("until they are done, write OMP_NUM_THREADS=1 before the command")
     else:
         assert told == expected
-    monkeypatch.setattr(slow_steps, "others_compute", lambda threads: False)
+    monkeypatch.setattr(wording, "others_compute", lambda threads: False)
     told = wording.time_text(6000, net, replace(CPU, threads_set=threads), speed, usual=250.0)
     assert "other programs" not in told, "some networks are slow on idle machines"
 

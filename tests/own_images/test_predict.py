@@ -46,7 +46,7 @@ def test_a_model_needs_neither_its_images_nor_its_place(run: Path, colours: Path
 def test_its_scores_are_those_of_the_run(run: Path) -> None:
     prepared, net = load_run(run)
     images = prepared.data.test.images
-    from procrustean.engine.calibration.stored_calibration import scores_of
+    from procrustean.engine.stored_calibration import scores_of
 
     expected, _ = scores_of(prepared, net, prepared.data.test)
     assert load_model(run, device="cpu").scores(images) == pytest.approx(expected, abs=1e-3)
@@ -57,7 +57,7 @@ def test_methods_that_change_the_network_are_loaded_too(method: str, colours: Pa
     trained = fit(str(colours), method=method, epochs=4, net="resnet20", device="cpu", run_dir=str(tmp_path / "run"))
     images = load_source(str(colours)).test.images
     prepared, net = load_run(trained.path)
-    from procrustean.engine.calibration.stored_calibration import scores_of
+    from procrustean.engine.stored_calibration import scores_of
 
     expected, _ = scores_of(prepared, net, prepared.data.test)
     found = load_model(trained.path, device="cpu").scores(images)

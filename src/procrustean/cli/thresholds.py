@@ -56,7 +56,7 @@ class Thresholds:
         from procrustean.data.describe import some_names
         from procrustean.deploy.calibration.cautions import cautions, sentence
         from procrustean.deploy.model_loading import built_in_prior, model_folder, spec_of
-        from procrustean.engine.calibration.priors import read_prior
+        from procrustean.engine.class_priors import read_prior
 
         none = [t.name for t in found if t.images == 0]
         few = [t.name for t in found if 0 < t.images < FEW_TO_JUDGE]

@@ -17,8 +17,8 @@ from procrustean.deploy.calibration.cautions import cautions
 from procrustean.deploy.image_paths import Collected, batches, collect
 from procrustean.deploy.model import Model
 from procrustean.deploy.model_loading import load_model
-from procrustean.engine.calibration.priors import prior_of, read_prior
-from procrustean.engine.calibration.scaling import Prior
+from procrustean.engine.class_priors import prior_of, read_prior
+from procrustean.engine.probabilities import Prior
 
 BATCH = 256
 

@@ -13,7 +13,7 @@ from procrustean.balance.types import Problem
 from procrustean.data.imageset import Images
 from procrustean.deploy.model_spec import ModelSpec
 from procrustean.deploy.preparation import Preparation
-from procrustean.engine.calibration.scaling import Prior, Scores
+from procrustean.engine.probabilities import Prior, Scores
 from procrustean.engine.stage_order import reshape_for
 from procrustean.methods.base import Method
 from procrustean.methods.make import make_method

@@ -13,12 +13,12 @@ from procrustean.base.json_files import read_object
 from procrustean.data.recipes import data_set
 from procrustean.deploy.model import Model, method_of
 from procrustean.deploy.model_spec import ModelSpec
-from procrustean.engine.calibration.priors import prior_of
-from procrustean.engine.calibration.scaling import Calibration, Labels, Prior, Scores, uncalibrated
-from procrustean.engine.calibration.stored_calibration import held_out_scores
+from procrustean.engine.class_priors import prior_of
 from procrustean.engine.prepared import (
     known_source,
 )
+from procrustean.engine.probabilities import Calibration, Labels, Prior, Scores, uncalibrated
+from procrustean.engine.stored_calibration import held_out_scores
 from procrustean.methods.labels import shown_label
 from procrustean.records.auto_choice import chosen_run
 from procrustean.records.finding_runs import CONFIG_FILE, RESULT_FILE, no_run_at, resume_command

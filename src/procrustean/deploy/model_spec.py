@@ -13,7 +13,7 @@ from procrustean.base.errors import DataError
 from procrustean.base.json_files import is_number, is_whole
 from procrustean.data.augment.settings import is_smaller, middle_of
 from procrustean.data.imageset import Images
-from procrustean.engine.calibration.scaling import Calibration
+from procrustean.engine.probabilities import Calibration
 
 #: Sides of images beyond it are a mistake or meant to exhaust the memory.
 MOST_PIXELS = 1 << 14

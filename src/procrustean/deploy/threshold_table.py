@@ -11,8 +11,8 @@ import numpy as np
 from procrustean.base.table_formats import NOTHING, Cell, Column, Table
 from procrustean.deploy.calibration.class_thresholds import Threshold, thresholds
 from procrustean.deploy.model_loading import built_in_prior, held_out_of, model_folder, spec_of
-from procrustean.engine.calibration.priors import read_prior
-from procrustean.engine.calibration.scaling import class_frequencies
+from procrustean.engine.class_priors import read_prior
+from procrustean.engine.probabilities import class_frequencies
 
 #: Lower thresholds are not told apart where they are shown.
 SMALLEST_SHOWN = 0.001

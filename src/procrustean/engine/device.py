@@ -1,7 +1,8 @@
-"""Which device and number format to use, and why, in one line."""
+"""Where a run computes: device and number format, CUDA streams of its own, CPU threads, a single process."""
 
 from __future__ import annotations
 
+import os
 import platform
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,7 +12,7 @@ from typing import Literal
 
 import torch
 
-from procrustean.base.errors import ConfigError
+from procrustean.base.errors import ConfigError, RunError
 
 
 @dataclass(frozen=True)
@@ -132,3 +133,43 @@ def machine(device: torch.device) -> str:
         if line.startswith("model name")
     ]
     return models[0] if models else platform.processor() or platform.machine()
+
+
+#: Networks whose layers are shorter than the hand-over between threads.
+_ONE_THREAD = ("small", "small-2d")
+
+
+def on_one_thread(net: str) -> bool:
+    """Whether a network computes on one thread, however many there are."""
+    return net in _ONE_THREAD
+
+
+@contextmanager
+def sane_threads(net: str) -> Iterator[None]:
+    """One thread for networks that are faster with one, and numbers too small to matter taken for 0; undone outside.
+
+    One thread is also faster beside other work, and gives the same numbers on machines with any number of cores.
+    """
+    threads, flushes = torch.get_num_threads(), _flushes_denormals()
+    if on_one_thread(net):
+        torch.set_num_threads(1)
+    torch.set_flush_denormal(True)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
+        torch.set_flush_denormal(flushes)
+
+
+def _flushes_denormals() -> bool:
+    return bool(torch.tensor(1e-40) * 1.0 == 0)  # torch has no way to ask
+
+
+def refuse_several_ranks() -> None:
+    """RunError in every process of such a launcher; else one would train, until the launcher ends it for the others."""
+    ranks = os.environ.get("WORLD_SIZE", "1")
+    if ranks not in ("", "0", "1"):
+        raise RunError(
+            f"WORLD_SIZE = {ranks} received, but a run is trained by one process; start the same command without "
+            "torchrun or another launcher of several"
+        )

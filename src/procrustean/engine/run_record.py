@@ -10,8 +10,8 @@ import torch
 
 from procrustean.balance.losses.properties import scale_of_scores, shifts_scores
 from procrustean.base.code_files import file_code
-from procrustean.engine.averages import swa_begins
 from procrustean.engine.device import machine
+from procrustean.engine.optimizer import swa_begins
 from procrustean.records.epoch_curves import probes_of, training_curves
 
 if TYPE_CHECKING:
@@ -138,9 +138,9 @@ def environment(prepared: Prepared, training: Training) -> dict[str, Any]:
         "machine": machine(placement.device),
         "precision": placement.precision,
         "reason": placement.reason,
-        "engine": training.engine.name,
-        "engine_reason": training.engine.reason,
-        "kernels": "own" if training.engine.kernels else "library",
+        "engine": prepared.engine.name,
+        "engine_reason": prepared.engine.reason,
+        "kernels": "own" if prepared.engine.kernels else "library",
         "images": training.stores.where,
         "torch": torch.__version__,
         "python": platform.python_version(),

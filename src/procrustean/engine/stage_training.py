@@ -15,13 +15,18 @@ from procrustean.data.epoch_plan import Arrays, EpochPlanner
 from procrustean.data.imageset import ImageSet
 from procrustean.data.meta_set import MetaSet
 from procrustean.data.recipes import Recipe, lr_table
-from procrustean.engine.averages import AverageKind, SwaFrom, WeightAverages, swa_begins
-from procrustean.engine.capture import Runner
 from procrustean.engine.device import Placement
-from procrustean.engine.engines import Engine
+from procrustean.engine.engines import Engine, Runner
 from procrustean.engine.images import ImageStore
-from procrustean.engine.parameters import FlatBuffers, FlatParameters
-from procrustean.engine.sgd import SGD
+from procrustean.engine.optimizer import (
+    SGD,
+    AverageKind,
+    FlatBuffers,
+    FlatParameters,
+    SwaFrom,
+    WeightAverages,
+    swa_begins,
+)
 from procrustean.engine.step import StepInputs, TrainStep, precision
 from procrustean.engine.streaming import BatchFeed, StreamedImages
 from procrustean.methods.base import Stage

@@ -15,9 +15,8 @@ from procrustean.balance.types import Batch, Clock, Images
 from procrustean.base.errors import ConfigError, NoGradient
 from procrustean.base.user_code import code_name, returned_text
 from procrustean.data.epoch_plan import Arrays
-from procrustean.engine.averages import WeightAverages
 from procrustean.engine.images import ImageStore
-from procrustean.engine.sgd import SGD
+from procrustean.engine.optimizer import SGD, WeightAverages
 from procrustean.engine.streaming import BatchFeed
 
 

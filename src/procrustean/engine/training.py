@@ -5,41 +5,33 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Annotated, Any, TypeVar
 
+import msgspec
 import torch
+from msgspec import Meta
 from torch import Tensor
 
 from procrustean.balance.types import Clock
 from procrustean.balance.weights import epochs_of_setting_in
 from procrustean.base.errors import Diverged, RunError
 from procrustean.base.progress import Reporter
-from procrustean.data.imbalance import Imbalanced
 from procrustean.data.meta_set import meta_set
-from procrustean.data.recipes import Recipe
-from procrustean.engine.averages import AverageKind, SwaFrom
-from procrustean.engine.device import Placement
-from procrustean.engine.engines import Engine
-from procrustean.engine.epoch_progress import SignsOfLife
 from procrustean.engine.evaluate import evaluate_net
-from procrustean.engine.image_stores import ImageStores
-from procrustean.engine.queue_ahead import Pace
-from procrustean.engine.slow_steps import SlowSteps
+from procrustean.engine.prepared import Prepared
+from procrustean.engine.probes import Probe, Probing, default_spacing
+from procrustean.engine.side_by_side import Pace
 from procrustean.engine.stage_order import begin_stage, finished, reshape_for, stage_epochs
 from procrustean.engine.stage_training import MetaImages, NonFinite, StageRun
-from procrustean.engine.time_left import EarlyEstimate
-from procrustean.methods.base import Method
-from procrustean.nets.classifier import Classifier
 from procrustean.records.checkpoints import check_tensors, cpu_copy
 from procrustean.records.run_folder import RunFolder
-
-if TYPE_CHECKING:
-    from procrustean.engine.probe_schedule import Probing
 
 Measured = TypeVar("Measured")
 
 HELD_OUT_WEIGHTS = "held_out.safetensors"
 KEPT = "held_out."  # before the names of those weights in a checkpoint
+#: Seconds between two signs of how far an epoch is; a long one must not look like a program that hangs.
+SPACING = 1.0
 
 
 def weights_file(epochs: int) -> str:
@@ -51,14 +43,17 @@ class Interrupted(Exception):
     """Training was asked to stop and has saved its state."""
 
 
+Whole = Annotated[int, Meta(ge=0)]
+
+
 @dataclass
 class Position:
     """Where a run stands, and what it has found so far."""
 
-    stage: int = 0
-    epoch: int = 0  # within the stage
-    step: int = 0  # within the epoch
-    records: int = 0  # epochs finished in all stages
+    stage: Whole = 0
+    epoch: Whole = 0  # within the stage
+    step: Whole = 0  # within the epoch
+    records: Whole = 0  # epochs finished in all stages
     seconds: dict[str, float] = field(default_factory=lambda: {"train": 0.0, "evaluate": 0.0, "first_step": 0.0})
     best: dict[str, dict[str, Any] | None] = field(default_factory=lambda: {"held_out": None, "oracle": None})
     last: dict[str, Any] | None = None
@@ -67,118 +62,103 @@ class Position:
     def from_json(cls, record: dict[str, Any], origin: str) -> Position:
         """The position that a checkpoint was saved at; RunError for what cannot be one."""
         try:
-            position = cls(**record)
-        except TypeError as error:
-            raise RunError(f"the checkpoint of {origin} was written by another version ({error})") from error
-        for name in ("stage", "epoch", "step", "records"):
-            value = getattr(position, name)
-            if type(value) is not int or value < 0:
-                raise RunError(f"the checkpoint of {origin} is damaged: {name} = {value!r:.20}")
-        for name in ("seconds", "best"):
-            if not isinstance(getattr(position, name), dict):
-                raise RunError(f"the checkpoint of {origin} is damaged: no {name}")
-        return position
+            return msgspec.convert(record, cls)
+        except msgspec.ValidationError as error:
+            raise RunError(f"the checkpoint of {origin} is damaged or of another version ({error})") from error
 
 
 class Training:
-    """Trains one network. `run()` is a generator that yields between chunks of steps, so many runs can take turns."""
+    """Trains one network. `run()` is a generator that yields between chunks of steps, so many runs can take turns.
+
+    Args:
+        prepared: the run.
+        folder: where its records and checkpoints go.
+        reporter: told of its progress.
+        stop_requested: whether to save and end.
+    """
 
     def __init__(
         self,
-        *,
-        net: Classifier,
-        name: str,
-        method: Method,
-        data: Imbalanced,
-        recipe: Recipe,
-        seed: int,
-        placement: Placement,
-        engine: Engine,
-        stores: ImageStores,
-        evaluate_every: int,
-        track_training: bool,
-        checkpoint_every: float,
-        directory: RunFolder,
+        prepared: Prepared,
+        folder: RunFolder,
         reporter: Reporter,
-        keep_weights_every: int | None = None,
         stop_requested: Callable[[], bool] = lambda: False,
-        average: AverageKind = "none",
-        swa_from: SwaFrom = "drw",
     ) -> None:
-        self.net = net.to(placement.device, memory_format=torch.channels_last)  # type: ignore[call-overload]
-        self.name = name  # in progress
-        self.method, self.data, self.recipe, self.seed, self.placement = method, data, recipe, seed, placement
-        self.engine = engine
-        self.evaluate_every, self.track_training = evaluate_every, track_training
-        self.checkpoint_every, self.directory, self.reporter = checkpoint_every, directory, reporter
-        self.keep_weights_every = keep_weights_every
-        self.probing: Probing | None = None  # set where the run is measured on its way
-        self.slow_steps: SlowSteps | None = None  # set where its speed is judged
-        self.stop_requested = stop_requested
-        self.pace = Pace(placement.device)
-        self.estimate = EarlyEstimate(reporter.say, name)
-        self.signs = SignsOfLife(reporter, name)
-        self.average, self.swa_from = average, swa_from
-        self.epochs = stage_epochs(method, recipe.epochs)
+        config, data, method = prepared.config, prepared.data, prepared.method
+        self.prepared, self.folder, self.reporter, self.stop_requested = prepared, folder, reporter, stop_requested
+        self.config, self.data, self.method, self.recipe = config, data, method, prepared.recipe
+        self.name = prepared.name  # in progress
+        self.placement = prepared.placement
+        self.net = prepared.build_net().to(self.placement.device, memory_format=torch.channels_last)  # type: ignore[call-overload]
+        self.epochs = stage_epochs(method, prepared.recipe.epochs)
+        self.evaluate_every = config.evaluate_every or max(1, prepared.recipe.epochs // 100)
         self.counts: list[int] = [int(n) for n in data.counts]
-        self.stores = stores
-        self.train_images = stores.training(data.train)
-        self.test_images = stores.evaluation(data.test)
-        self.held_out_images = stores.evaluation(data.held_out, "held_out") if data.held_out is not None else None
+        self.stores = prepared.stores()
+        self.train_images = self.stores.training(data.train)
+        self.test_images = self.stores.evaluation(data.test)
+        self.held_out_images = None
+        if data.held_out is not None:
+            self.held_out_images = self.stores.evaluation(data.held_out, "held_out")
         self.meta: list[MetaImages | None] = [None] * len(method.stages)
         for number, stage in enumerate(method.stages):
             if stage.extra_from == "meta":
-                chosen = meta_set(data, stage.meta_per_class, seed)
-                self.meta[number] = MetaImages(chosen, stores.training(chosen.images, "meta"))
+                chosen = meta_set(data, stage.meta_per_class, config.seed)
+                self.meta[number] = MetaImages(chosen, self.stores.training(chosen.images, "meta"))
+        self.probing = self._probing() if config.probing else None
+        self.pace = Pace(self.placement.device)
         self.position = Position()
         self.records: list[dict[str, Any]] = []
         self.finished: dict[str, Any] = {}
         self._started = time.monotonic()
-        self._last_checkpoint = self._mark = self._started
+        self._last_checkpoint = self._mark = self._last_sign = self._started
         self._pending: dict[str, Tensor] | None = None
         # Weights of the epoch that is best on the held-out images so far. Part of every checkpoint: in a file of their
         # own they could be those of an epoch that a resumed run on a GPU does not choose again.
         self._kept: dict[str, Tensor] = {}
 
+    def _probing(self) -> Probing:
+        config = self.config
+        probe = Probe(
+            train=self.train_images,
+            test=self.test_images,
+            classes=len(self.counts),
+            seed=config.seed,
+            low_precision=self.placement.low_precision,
+        )
+        every = config.probe_every or default_spacing(self.counts, len(self.test_images), self.placement.device.type)
+        return Probing(probe, every=every, features_at=config.features_at, directory=self.folder)
+
     def restore(self) -> bool:
         """Go on from the newest checkpoint of the run directory; False if there is none."""
-        loaded = self.directory.load_checkpoint()
+        loaded = self.folder.load_checkpoint()
         if loaded is None:
-            self.reporter.say(f"{self.directory.path}: no checkpoint had been written yet; it begins anew")
-            self.directory.keep_records(0)
+            self.reporter.say(f"{self.folder.path}: no checkpoint had been written yet; it begins anew")
+            self.folder.keep_records(0)
             return False
         self._pending, position = loaded
-        self.position = Position.from_json(position, str(self.directory.path))
-        self._restore_kept()
-        self.directory.keep_records(self.position.records)
-        self.records = self.directory.records()
+        self.position = Position.from_json(position, str(self.folder.path))
+        self._kept = {name: value for name, value in self._pending.items() if name.startswith(KEPT)}
+        self.folder.keep_records(self.position.records)
+        self.records = self.folder.records()
         if len(self.records) < self.position.records:
             raise RunError(
-                f"{self.directory.path}/epochs.jsonl has {len(self.records)} of the {self.position.records} epochs "
+                f"{self.folder.path}/epochs.jsonl has {len(self.records)} of the {self.position.records} epochs "
                 "that the checkpoint counts; the file was changed or cut. Start the run again in a new folder"
             )
         between_stages = self.position.epoch == 0 and self.position.step == 0
         if self.position.stage >= len(self.method.stages) + between_stages:
-            raise RunError(f"the checkpoint of {self.directory.path} is of stage {self.position.stage + 1}; none such")
+            raise RunError(f"the checkpoint of {self.folder.path} is of stage {self.position.stage + 1}; none such")
         for number in range(self.position.stage + (0 if between_stages else 1)):
             self._prepare(number)
         if between_stages:
             state = {n.removeprefix("net."): v for n, v in self._pending.items() if n.startswith("net.")}
-            check_tensors(self.net.state_dict(), state, str(self.directory.path))
+            check_tensors(self.net.state_dict(), state, str(self.folder.path))
             self.net.load_state_dict(state)
             for parameter in self.net.parameters():
                 # As a stage leaves them: in another layout sums are rounded differently.
                 parameter.data = parameter.data.clone(memory_format=torch.contiguous_format)
             self._pending = None
         return True
-
-    def _restore_kept(self) -> None:
-        assert self._pending is not None
-        self._kept = {name: value for name, value in self._pending.items() if name.startswith(KEPT)}
-        if self.position.best.get("held_out") is not None and not self._kept:
-            # The first release kept these weights in their final file alone.
-            path = self.directory.file(HELD_OUT_WEIGHTS)
-            self._kept = {KEPT + name: value for name, value in self.directory.load_weights(path.name).items()}
 
     def run(self) -> Iterator[None]:
         """Train to the end, yielding between chunks of steps."""
@@ -194,7 +174,7 @@ class Training:
         if self.method.finish is not None:
             self._finish()
         if self._kept:
-            self.directory.save_weights(HELD_OUT_WEIGHTS, {n.removeprefix(KEPT): v for n, v in self._kept.items()})
+            self.folder.save_weights(HELD_OUT_WEIGHTS, {n.removeprefix(KEPT): v for n, v in self._kept.items()})
 
     def _finish(self) -> None:
         """Turn the trained network into the one that predicts; there is only one, so every selection is of it."""
@@ -205,7 +185,8 @@ class Training:
             value: float = held_out["balanced_accuracy"]
             return value
 
-        self.finished = finished(self.net, self.method, self.seed, None if self.held_out_images is None else judge)
+        judging = None if self.held_out_images is None else judge
+        self.finished = finished(self.net, self.method, self.config.seed, judging)
         self.position.best = {"held_out": None, "oracle": None}
         self._evaluate(self.records[-1])
         if self.probing is not None:
@@ -224,7 +205,7 @@ class Training:
         plan = self.method.stages[number]
         if self._pending is None:
             self._prepare(number)
-            begin_stage(self.net, self.method, number, self.seed, self._clean_batches)
+            begin_stage(self.net, self.method, number, self.config.seed, self._clean_batches)
         stage = StageRun(
             plan,
             number,
@@ -233,12 +214,12 @@ class Training:
             images=self.train_images,
             recipe=self.recipe,
             epochs=self.epochs[number],
-            seed=self.seed,
+            seed=self.config.seed,
             placement=self.placement,
-            engine=self.engine,
+            engine=self.prepared.engine,
             meta=self.meta[number],
-            average=self.average,
-            swa_from=self.swa_from,
+            average=self.config.average,
+            swa_from=self.config.swa_from,
         )
         try:
             if self._pending is not None:
@@ -254,7 +235,7 @@ class Training:
                 yield from self._run_epoch(stage)
             # Before the checkpoint that says that the stage is over, which holds the network alone.
             for kind, weights in stage.averaged_weights().items():
-                self.directory.save_weights(f"{kind}.safetensors", weights)
+                self.folder.save_weights(f"{kind}.safetensors", weights)
         finally:
             stage.close()
         stage.finish()
@@ -265,18 +246,16 @@ class Training:
         earlier, first_step = position.seconds["train"], position.step
         while position.step < stage.steps_per_epoch:
             yield from self.pace.until_few_are_queued()
-            position.step += self._advance(stage)
+            position.step += self.pace.queue(lambda count: stage.advance(position.step, count))
             if not position.seconds["first_step"]:
                 self._wait()
                 position.seconds["first_step"] = time.monotonic() - self._started
             yield
             if position.step < stage.steps_per_epoch:
-                self.estimate.steps_done(position.step, stage.steps_per_epoch, sum(self.epochs) - position.records)
-                self.signs.steps_done(position.step, stage.steps_per_epoch, position.records)
+                self._tell_progress(position.step / stage.steps_per_epoch)
                 self._boundary(stage)
         # The other runs of a fleet take their turns while the device works off what this one has queued.
         yield from self.pace.until_all_is_done()
-        self.estimate.epoch_done()
         self._refuse_non_finite(stage)
         stage.end_epoch(position.epoch)
         record: dict[str, Any] = {
@@ -295,26 +274,23 @@ class Training:
             measuring = self.probing.measure(self.net, stage.stage, stage.clock, position.records, last)
             record["probe"] = yield from measuring
             self._lap("probe")
-        if self.keep_weights_every and (position.records + 1) % self.keep_weights_every == 0:
-            self.directory.save_weights(weights_file(position.records + 1), stage.weights())
+        if self.config.keep_weights_every and (position.records + 1) % self.config.keep_weights_every == 0:
+            self.folder.save_weights(weights_file(position.records + 1), stage.weights())
         self.records.append(record)
-        self.directory.append(record)
+        self.folder.append(record)
         self.reporter.epoch_done(self.name, position.records, record)
         position.records, position.epoch, position.step = position.records + 1, position.epoch + 1, 0
         if not last:
             self._boundary(stage)
 
-    def _advance(self, stage: StageRun) -> int:
-        """Have steps done, or queued on a device; returns how many."""
-        if self.slow_steps is not None:
-            self.slow_steps.begin()
-        done = self.pace.queue(lambda count: stage.advance(self.position.step, count))
-        if self.slow_steps is not None:
-            self.slow_steps.done(done * stage.planner.batch_size)
-        return done
+    def _tell_progress(self, share: float) -> None:
+        now = time.monotonic()
+        if now - self._last_sign >= SPACING:
+            self._last_sign = now
+            self.reporter.within_epoch(self.name, self.position.records, share)
 
     def _prepare(self, number: int) -> None:
-        reshape_for(self.net, self.method, number, self.seed)
+        reshape_for(self.net, self.method, number, self.config.seed)
         self.net.to(self.placement.device, memory_format=torch.channels_last)
 
     def _evaluate(self, record: dict[str, Any], stage: StageRun | None = None) -> None:
@@ -334,14 +310,14 @@ class Training:
                 position.best["held_out"] = {"epoch": epoch, "metrics": test, "chosen_by": chosen_by}
                 weights = stage.weights() if stage else self.net.state_dict()
                 self._kept = {KEPT + name: cpu_copy(value) for name, value in weights.items()}
-        if self.track_training:
+        if self.config.track_training:
             record["train"] = _summary(evaluate_net(self.net, self.train_images, self.counts, low))
         self._lap("evaluate")
 
     def _boundary(self, stage: StageRun) -> None:
         """A moment at which the state can be saved: between two steps."""
         stop = self.stop_requested()
-        if not stop and time.monotonic() - self._last_checkpoint < self.checkpoint_every:
+        if not stop and time.monotonic() - self._last_checkpoint < self.config.checkpoint_every:
             return
         self._refuse_non_finite(stage)
         self._lap("train")
@@ -352,7 +328,7 @@ class Training:
     def _checkpoint(self, tensors: dict[str, Tensor]) -> None:
         self._wait()
         own = {n: cpu_copy(t) for n, t in tensors.items()}
-        self.directory.save_checkpoint({**own, **self._kept}, vars(self.position))
+        self.folder.save_checkpoint({**own, **self._kept}, vars(self.position))
         self._last_checkpoint = self._mark = time.monotonic()
 
     def _lap(self, kind: str) -> None:
@@ -365,12 +341,10 @@ class Training:
         found = stage.non_finite(self.position.records)
         if found is not None:
             shown = ", ".join(map(str, found.images[:8])) + (", ..." if len(found.images) > 8 else "")
-            left = (
-                "the checkpoint before it is intact" if self.directory.has_checkpoint else "no checkpoint was written"
-            )
+            left = "the checkpoint before it is intact" if self.folder.has_checkpoint else "no checkpoint was written"
             raise Diverged(
                 f"non-finite loss, gradient or weight in epoch {found.epoch + 1}, step {found.step + 1}, on training "
-                f"images [{shown}] of {self.directory.path}. {self._advice_on(found)}; {left}"
+                f"images [{shown}] of {self.folder.path}. {self._advice_on(found)}; {left}"
             )
 
     def _advice_on(self, found: NonFinite) -> str:

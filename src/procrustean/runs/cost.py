@@ -3,13 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
-from procrustean.engine.prepared import (
-    Prepared,
-)
 from procrustean.records.run_spec import RunSpec
-from procrustean.runs.advice.cost import this_machine
 from procrustean.runs.preparing import (
     recipe_of,
 )
@@ -55,15 +50,6 @@ def predicted_cost(config: RunSpec, device: Device = "cuda") -> float:
     shown = recipe.epochs * (GUESSED_IMAGES if images is None else images)
     nets = {**NETS, **NETS_ON_CPUS} if device == "cpu" else NETS
     return shown * nets.get(recipe.net, 1.0) * relative_to_erm(config, device)
-
-
-def expected_speed_on_cpu(prepared: Prepared) -> float:
-    """Images per second of a run's steps on this CPU, as cautiously as its time is announced."""
-    recipe, channels = prepared.recipe, prepared.data.train.images.shape[3]
-    precision = prepared.placement.precision
-    machine = this_machine("cpu", precision="bf16" if precision == "bf16" else "fp32")
-    plain = machine.told_images_per_second(recipe.net, channels, max(prepared.image_size))
-    return plain / relative_to_erm(replace(prepared.config, precision="auto"), "cpu")
 
 
 def predicted_seconds(costs: Sequence[float], rate: float, width: int) -> float:

@@ -15,7 +15,7 @@ from procrustean.base.lease import RunInUse
 from procrustean.base.progress import Reporter
 from procrustean.base.stop_signals import stop_on_signal
 from procrustean.data.imageset import Splits
-from procrustean.engine.launchers import refuse_several_ranks
+from procrustean.engine.device import refuse_several_ranks
 from procrustean.engine.prepared import (
     Prepared,
 )

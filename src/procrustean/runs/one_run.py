@@ -7,30 +7,25 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from procrustean.base.cores import ONE_THREAD, slow_threads
 from procrustean.base.errors import ImagesChanged, RunError
 from procrustean.base.progress import Reporter, WithoutTest, headline_text, held_out_text
-from procrustean.engine.calibration.stored_calibration import keep_calibration
-from procrustean.engine.device import own_stream
+from procrustean.engine.device import own_stream, sane_threads
 from procrustean.engine.prepared import (
     Prepared,
 )
 from procrustean.engine.run_record import identity_of, make_result
-from procrustean.engine.slow_steps import SlowSteps
-from procrustean.engine.threads import sane_threads
+from procrustean.engine.stored_calibration import keep_calibration
 from procrustean.engine.training import Training
 from procrustean.nets.classifier import Classifier
 from procrustean.records.finding_runs import CONFIG_FILE
 from procrustean.records.run_folder import RunFolder, spelt_as
 from procrustean.records.run_record import load_result
-from procrustean.runs.cost import expected_speed_on_cpu
 from procrustean.runs.loggers import Tool, TrackingReporter
 from procrustean.runs.preparing import (
     check_identity,
 )
 
 if TYPE_CHECKING:
-    from procrustean.engine.probe_schedule import Probing
     from procrustean.runs.advice.plan_training import Plan
 
 _OVER = object()
@@ -130,9 +125,8 @@ class OngoingRun:
         resume: bool = False,
         log: Tool | None = None,
         show: ShownImages = "test",
-        go_on_by: str | None = None,  # the command, where it is another than the one that began it
     ) -> None:
-        self.prepared, self.directory, self.show, self.go_on_by = prepared, directory, show, go_on_by
+        self.prepared, self.directory, self.show = prepared, directory, show
         if show == "held_out":
             reporter = WithoutTest(reporter)
         self.tracking = None if log is None else TrackingReporter(reporter, log, directory.path)
@@ -157,39 +151,14 @@ class OngoingRun:
             self.directory.release()
 
     def _turns(self) -> Iterator[None]:
-        prepared, config, engine = self.prepared, self.prepared.config, self.prepared.engine
+        prepared, engine = self.prepared, self.prepared.engine
         how = f"{engine.name}: {engine.reason}{', own kernels' * engine.kernels}"
         self.reporter.say_once(f"{prepared.placement.reason}; {how}")
         self.reporter.say_once(prepared.data_text())
         self.reporter.say_once(prepared.recipe_text())
-        net = prepared.build_net()
-        stores = prepared.stores()
-        training = Training(
-            net=net,
-            name=prepared.name,
-            method=prepared.method,
-            data=prepared.data,
-            recipe=prepared.recipe,
-            seed=config.seed,
-            placement=prepared.placement,
-            engine=engine,
-            stores=stores,
-            evaluate_every=config.evaluate_every or max(1, prepared.recipe.epochs // 100),
-            track_training=config.track_training,
-            checkpoint_every=config.checkpoint_every,
-            directory=self.directory,
-            reporter=self.reporter,
-            keep_weights_every=config.keep_weights_every,
-            stop_requested=self.stop,
-            average=config.average,
-            swa_from=config.swa_from,
-        )
-        if "streamed" in (where := stores.where["train"]):
+        training = Training(prepared, self.directory, self.reporter, self.stop)
+        if "streamed" in (where := training.stores.where["train"]):
             self.reporter.say_once(f"training images {where}")
-        elif prepared.placement.device.type == "cpu":  # what waits for a disk says nothing about the cores
-            training.slow_steps = SlowSteps(self._tell_slow, lambda: expected_speed_on_cpu(prepared))
-        if config.probing:
-            training.probing = self._probing(training)
         if self.resume:
             training.restore()
         steps = training.run()
@@ -200,36 +169,12 @@ class OngoingRun:
                 going = next(steps, _OVER) is not _OVER
             if going:
                 yield
-        self.directory.save_weights("model.safetensors", net.state_dict())
+        self.directory.save_weights("model.safetensors", training.net.state_dict())
         result = make_result(prepared, training)
-        result["calibration"] = keep_calibration(prepared, net, self.directory)
+        result["calibration"] = keep_calibration(prepared, training.net, self.directory)
         self.directory.finish(result)
-        self.finished = FinishedRun(self.directory.path, result, net.eval())
+        self.finished = FinishedRun(self.directory.path, result, training.net.eval())
         text = headline_text(self.finished.metrics)
         if self.show == "held_out":
             text = held_out_text(result["curves"]["held_out_balanced_accuracy"][-1])
         self.reporter.run_finished(prepared.name, f"{text}, kept in {self.directory.path}")
-
-    def _tell_slow(self, speed: float, expected: float, threads: int) -> None:
-        name, command = self.prepared.name, self.go_on_by
-        again = f"the same command with {ONE_THREAD} before it" if command is None else f"{ONE_THREAD} {command}"
-        self.reporter.say(f"{name}: {speed:,.0f} images a second, where about {expected:,.0f} were expected")
-        self.reporter.say_once(
-            f"other programs probably use the cores: {slow_threads(threads)}. To go on with one: Ctrl-C, which saves "
-            f"the run, then {again}. Results differ a little between numbers of threads"
-        )
-
-    def _probing(self, training: Training) -> Probing:
-        from procrustean.engine.probe_schedule import Probing, default_spacing
-        from procrustean.engine.probes import Probe
-
-        config, counts = self.prepared.config, training.counts
-        probe = Probe(
-            train=training.train_images,
-            test=training.test_images,
-            classes=len(counts),
-            seed=config.seed,
-            low_precision=self.prepared.placement.low_precision,
-        )
-        every = config.probe_every or default_spacing(counts, len(training.test_images), probe.device.type)
-        return Probing(probe, every=every, features_at=config.features_at, directory=self.directory)

@@ -28,7 +28,7 @@ from procrustean.base.process_progress import Shown, Telling, write_or_drop
 from procrustean.base.progress import Reporter
 from procrustean.base.stop_signals import stop_on_signal
 from procrustean.base.user_code import failure_text
-from procrustean.engine.launchers import refuse_several_ranks
+from procrustean.engine.device import refuse_several_ranks
 from procrustean.records.run_names import Distinct, differences
 from procrustean.records.run_spec import RunSpec
 from procrustean.runs.image_loading import Sources

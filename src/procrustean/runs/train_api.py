@@ -17,7 +17,7 @@ from procrustean.base.progress import Reporter
 from procrustean.base.stop_signals import stop_on_signal
 from procrustean.data.imageset import Splits
 from procrustean.data.sources import load_source
-from procrustean.engine.launchers import refuse_several_ranks
+from procrustean.engine.device import refuse_several_ranks
 from procrustean.engine.prepared import (
     Prepared,
 )
@@ -43,7 +43,7 @@ from procrustean.runs.preparing import (
 from procrustean.runs.torch_settings import undisturbed
 
 if TYPE_CHECKING:
-    from procrustean.engine.recalibration import Statistics
+    from procrustean.engine.evaluate import Statistics
 
 
 #: Said by commands of several runs, which find those that are finished or begun by themselves.
@@ -203,8 +203,7 @@ def evaluate(
     if statistics not in ("kept", "mixed", "clean"):
         raise ConfigError(f"statistics = {statistics!r} received; accepted: 'kept', 'mixed', 'clean'")
     prepared, trained = load_run(run, weights=weights, splits=splits, source=source, network_alone=statistics == "kept")
-    from procrustean.engine.evaluate import evaluate_net
-    from procrustean.engine.recalibration import recompute_statistics
+    from procrustean.engine.evaluate import evaluate_net, recompute_statistics
 
     if statistics == "clean" and getattr(prepared.method.stages[-1].objective, "mixer", None) is not None:
         warnings.warn(
@@ -312,7 +311,7 @@ def _train(
 ) -> FinishedRun:
     with stop_on_signal(reporter.say) as stop:
         command = resume_command(directory.path, source)
-        run = OngoingRun(prepared, directory, reporter, stop=stop, resume=resume, log=log, go_on_by=command)
+        run = OngoingRun(prepared, directory, reporter, stop=stop, resume=resume, log=log)
         try:
             return run.to_end()
         except Interrupted:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from procrustean.deploy.calibration.cautions import cautions
-from procrustean.engine.calibration.scaling import Calibration
+from procrustean.engine.probabilities import Calibration
 
 COUNTS = (500, 480, 3)
 CLASSES = ("many", "some", "rare")

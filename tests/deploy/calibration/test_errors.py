@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from procrustean.engine.calibration.calibration_error import balancing_weights, calibration_error
+from procrustean.engine.probabilities import balancing_weights, calibration_error
 
 
 def slow_error(probabilities: np.ndarray, labels: np.ndarray, weights: np.ndarray, bins: int) -> float:

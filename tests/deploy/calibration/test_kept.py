@@ -6,9 +6,14 @@ import numpy as np
 import pytest
 
 from procrustean import fit
-from procrustean.engine.calibration.calibration_error import balancing_weights, calibration_error
-from procrustean.engine.calibration.scaling import Calibration, log_softmax, uncalibrated
-from procrustean.engine.calibration.stored_calibration import judged
+from procrustean.engine.probabilities import (
+    Calibration,
+    balancing_weights,
+    calibration_error,
+    log_softmax,
+    uncalibrated,
+)
+from procrustean.engine.stored_calibration import judged
 
 
 def test_each_error_is_for_the_class_frequencies_it_says() -> None:

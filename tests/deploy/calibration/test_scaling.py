@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from procrustean.base import DataError
-from procrustean.engine.calibration.scaling import Calibration, calibrate, log_loss, uncalibrated
+from procrustean.engine.probabilities import Calibration, calibrate, log_loss, uncalibrated
 
 HALF = np.array([0.5, 0.5])
 

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from procrustean.base import DataError
-from procrustean.engine import deviation as module
+from procrustean.engine import class_measures as module
 from procrustean.engine import feature_deviation
 
 

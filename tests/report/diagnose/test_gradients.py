@@ -12,7 +12,7 @@ from procrustean.balance import Mix
 from procrustean.balance.mixing import inverse_permutation
 from procrustean.base import DataError, LayerError
 from procrustean.engine import feature_gradient_norms, mean_per_class
-from procrustean.engine.feature_gradients import gradient_norms_at
+from procrustean.engine.class_measures import gradient_norms_at
 
 COUNTS = [60, 30, 3]
 

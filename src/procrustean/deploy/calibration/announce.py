@@ -12,8 +12,8 @@ import numpy.typing as npt
 
 from procrustean.base.errors import ConfigError, did_you_mean
 from procrustean.base.escaping import spreadsheet
-from procrustean.engine.calibration.priors import prior_of
-from procrustean.engine.calibration.scaling import Prior
+from procrustean.engine.class_priors import prior_of
+from procrustean.engine.probabilities import Prior
 
 #: Thresholds in the order of the classes; infinite for a class that is never announced.
 Levels = npt.NDArray[np.float64]

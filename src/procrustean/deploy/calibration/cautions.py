@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 
 from procrustean.data.describe import some_names
-from procrustean.engine.calibration.scaling import TAU_WEIGHT, Calibration, Prior
+from procrustean.engine.probabilities import TAU_WEIGHT, Calibration, Prior
 
 #: What it means that a model is not calibrated: where its own classes are asked for, and where a prior changes them.
 ROUGH = "the ranking counts, the probabilities are rough"

@@ -20,8 +20,8 @@ from procrustean.data.imageset import NO_TEST, Images, ImageSet, Splits
 from procrustean.data.imbalance import hold_out_share
 from procrustean.deploy.estimator.estimator_images import files_among, pixels_of_files, pixels_of_numbers, scale_of
 from procrustean.deploy.model import Model
-from procrustean.engine.calibration.priors import prior_of, read_prior
-from procrustean.engine.calibration.scaling import Prior
+from procrustean.engine.class_priors import prior_of, read_prior
+from procrustean.engine.probabilities import Prior
 from procrustean.records.run_spec import ADVISED, AUTO
 from procrustean.runs.advice.method_advice import Choice
 

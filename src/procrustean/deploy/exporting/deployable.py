@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from procrustean.deploy.model import Model
-from procrustean.engine.calibration.scaling import Prior
+from procrustean.engine.probabilities import Prior
 
 
 class Deployable(nn.Module):

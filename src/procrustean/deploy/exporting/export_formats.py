@@ -22,7 +22,7 @@ from procrustean.deploy.exporting.deployable import Deployable
 from procrustean.deploy.model import Model
 from procrustean.deploy.model_loading import WEIGHTS
 from procrustean.deploy.model_spec import ModelSpec
-from procrustean.engine.calibration.scaling import Prior
+from procrustean.engine.probabilities import Prior
 
 Format = Literal["safetensors", "torch", "onnx"]
 FILES: dict[str, str] = {"safetensors": WEIGHTS, "torch": "model.pt2", "onnx": "model.onnx"}

@@ -16,8 +16,8 @@ from procrustean.deploy.exporting.export_formats import FILES, Format, write
 from procrustean.deploy.exporting.model_card import model_card
 from procrustean.deploy.exporting.whole_folder import new_folder
 from procrustean.deploy.model_loading import SPEC, load_model, model_folder, why_no_model
-from procrustean.engine.calibration.priors import read_prior
-from procrustean.engine.calibration.stored_calibration import HELD_OUT_SCORES, held_out_scores
+from procrustean.engine.class_priors import read_prior
+from procrustean.engine.stored_calibration import HELD_OUT_SCORES, held_out_scores
 from procrustean.records.auto_choice import compared_in, worth_in
 from procrustean.records.finding_runs import CONFIG_FILE, RESULT_FILE
 from procrustean.records.run_folder import RunFolder

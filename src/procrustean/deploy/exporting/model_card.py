@@ -20,7 +20,7 @@ from procrustean.deploy.exporting.example_program import USE
 from procrustean.deploy.exporting.export_formats import FILES, Format
 from procrustean.deploy.exporting.prior_results import HeldOut, results_with_prior
 from procrustean.deploy.model_spec import ModelSpec
-from procrustean.engine.calibration.scaling import Prior
+from procrustean.engine.probabilities import Prior
 
 FEW_TRAINED = 20
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from procrustean.engine.calibration.scaling import Calibration, Labels, Prior, Scores, class_frequencies
+from procrustean.engine.probabilities import Calibration, Labels, Prior, Scores, class_frequencies
 
 HeldOut = tuple[Scores, Labels]
 

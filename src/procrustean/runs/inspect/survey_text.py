@@ -8,14 +8,13 @@ from rich.cells import cell_len, set_cell_size
 
 from procrustean.balance.count_facts import imbalance_kind
 from procrustean.base.console import command_text, duration_text
-from procrustean.base.cores import ONE_THREAD, slow_threads
+from procrustean.base.cores import ONE_THREAD, others_compute, slow_threads
 from procrustean.data.bad_files import NAMED_BY_INSPECT, counted, named, parted
 from procrustean.data.describe import printable
 from procrustean.data.duplicates import MOST_COMPARED
 from procrustean.data.image_lists import OnBadImage
 from procrustean.data.survey import Survey, Twins
-from procrustean.engine.slow_steps import slowed_by_others
-from procrustean.engine.threads import on_one_thread
+from procrustean.engine.device import on_one_thread
 from procrustean.runs.advice.cost import Machine
 from procrustean.runs.advice.method_advice import MILD, Advice
 from procrustean.runs.advice.settings import Settings
@@ -24,6 +23,8 @@ from procrustean.runs.inspect.timing import BESIDE_STEPS
 NAMED = 5
 _BAR = 30
 _MOST_CLASSES = 60
+#: How many times slower than announced training is told to be slow.
+SEVERAL = 3.0
 
 
 def number_of(number: int, what: str) -> str:
@@ -52,8 +53,8 @@ def time_text(shown: int, net: str, machine: Machine, speed: float, usual: float
     """
     time = duration_text(BESIDE_STEPS * shown / speed)
     text = f"about {time} on {machine_text(machine)}, at {speed:,.0f} images a second as of now"
-    shares_work = machine.device == "cpu" and not on_one_thread(net)
-    if not shares_work or not slowed_by_others(speed, usual, machine.threads):
+    shares_work = machine.device == "cpu" and machine.threads > 1 and not on_one_thread(net)
+    if not shares_work or SEVERAL * speed >= usual or not others_compute(machine.threads):
         return text
     return (
         f"{text}. That is slow, {usual:,.0f} are reckoned with: other programs probably use the cores, and "

@@ -7,9 +7,8 @@ import time
 import torch
 from torch.nn import functional as F
 
-from procrustean.engine.device import place
+from procrustean.engine.device import place, sane_threads
 from procrustean.engine.step import precision
-from procrustean.engine.threads import sane_threads
 from procrustean.nets.build import build_net
 
 SECONDS = 1.5

@@ -16,7 +16,7 @@ from procrustean.base.code_files import use_file
 from procrustean.base.errors import ConfigError, Diverged, RunError
 from procrustean.base.progress import Reporter
 from procrustean.base.user_code import failure_text
-from procrustean.engine.launchers import refuse_several_ranks
+from procrustean.engine.device import refuse_several_ranks
 from procrustean.records.finding_runs import CANDIDATES, CONFIG_FILE
 from procrustean.records.run_folder import RunFolder
 from procrustean.records.run_names import Distinct

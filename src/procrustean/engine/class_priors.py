@@ -14,7 +14,7 @@ import numpy as np
 
 from procrustean.base.errors import ConfigError, did_you_mean
 from procrustean.base.escaping import spreadsheet
-from procrustean.engine.calibration.scaling import Prior
+from procrustean.engine.probabilities import Prior
 
 
 def read_prior(choice: str | None, classes: Sequence[str], counts: Sequence[int]) -> Prior | None:

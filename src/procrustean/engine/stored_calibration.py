@@ -11,19 +11,20 @@ from safetensors.numpy import load_file
 from procrustean.balance.losses.properties import scale_of_scores, shifts_scores
 from procrustean.base.errors import DataError, RunError
 from procrustean.data.imageset import ImageSet
-from procrustean.engine.calibration.calibration_error import balancing_weights, calibration_error
-from procrustean.engine.calibration.scaling import (
-    Calibration,
-    Labels,
-    Scores,
-    calibrate,
-    class_frequencies,
-    log_loss,
-    uncalibrated,
-)
 from procrustean.engine.evaluate import scored
 from procrustean.engine.prepared import (
     Prepared,
+)
+from procrustean.engine.probabilities import (
+    Calibration,
+    Labels,
+    Scores,
+    balancing_weights,
+    calibrate,
+    calibration_error,
+    class_frequencies,
+    log_loss,
+    uncalibrated,
 )
 from procrustean.nets.classifier import Classifier
 from procrustean.records.run_folder import RunFolder

@@ -1,4 +1,4 @@
-"""The state of a network as flat tensors: float32 masters, bf16 working copies, gradients, statistics.
+"""Flat tensors for a network's parameters, gradients and statistics; SGD and averages of the weights on them.
 
 One tensor each instead of a hundred: an update is a handful of operations, a NaN check one more, and saving
 and restoring are copies.
@@ -7,9 +7,13 @@ and restoring are copies.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
+
+from procrustean.balance.objectives import Objective
+from procrustean.balance.weights import epochs_of_setting_in
 
 #: Layers whose arithmetic autocast does in low precision; all others keep float32 parameters.
 _LOW_PRECISION_LAYERS = (nn.Linear, nn.modules.conv._ConvNd)
@@ -141,3 +145,131 @@ def _like(part: Tensor, parameter: Tensor) -> Tensor:
 def _flattened(gradient: Tensor) -> Tensor:
     """A gradient in the order of its part of the flat tensor; a view where it is channels last already."""
     return (gradient.permute(0, 2, 3, 1) if gradient.dim() == 4 else gradient).reshape(-1)
+
+
+class SGD:
+    """PyTorch's SGD (momentum, L2 weight decay, no dampening) as a few operations on one flat tensor.
+
+    A non-finite loss, gradient, weight or statistic clears `healthy`; from then on updates change nothing, so the
+    weights of the step before are kept. Nothing is read by the host.
+    """
+
+    def __init__(
+        self,
+        parameters: FlatParameters,
+        buffers: FlatBuffers,
+        *,
+        lr: Tensor,
+        momentum: float,
+        nesterov: bool,
+        weight_decay: float,
+        rates: Mapping[str, float] | None = None,
+        no_decay: tuple[str, ...] = (),
+    ) -> None:
+        self.parameters, self.buffers = parameters, buffers
+        self.lr, self.momentum, self.nesterov = lr, momentum, nesterov
+        # Vectors along the flat tensor where a stage gives parameters rates or decays of their own.
+        self.rate = parameters.by_name(rates) if rates else None
+        self.decay = parameters.by_name(dict.fromkeys(no_decay, 0.0)) * weight_decay if no_decay else weight_decay
+        self.velocity = torch.zeros_like(parameters.master)
+        self.healthy = torch.ones((), dtype=torch.bool, device=lr.device)
+        # Foreign networks may keep infinities on purpose, as masks; of those nothing can be told from the sum.
+        self.watches_statistics = bool(torch.isfinite(buffers.flat).all())
+
+    @torch.no_grad()
+    def step(self, loss: Tensor, gradients: tuple[Tensor, ...]) -> None:
+        """One update; `buffers.remember()` was called before the forward pass."""
+        master, velocity = self.parameters.master, self.velocity
+        gradient = self.parameters.collect(gradients)
+        if isinstance(self.decay, Tensor):
+            gradient.addcmul_(master, self.decay)
+        else:
+            gradient.add_(master, alpha=self.decay)
+        faster = torch.add(gradient, velocity, alpha=self.momentum)
+        descent = gradient.add(faster, alpha=self.momentum) if self.nesterov else faster
+        if isinstance(self.rate, Tensor):
+            descent = descent * self.rate
+        updated = torch.addcmul(master, descent, self.lr, value=-1)
+        # What is wrong with a gradient or a velocity shows in the weights they lead to, also an overflow of the update
+        # itself. Statistics are summed up: they can overflow while the loss is finite, because batch normalisation
+        # turns an infinite variance into zeros. The largest weight is not finite if any is not, and one comparison of a
+        # single number is one small kernel; isfinite on all weights would be four large ones.
+        watched = torch.linalg.vector_norm(updated, torch.inf) + loss
+        if self.watches_statistics:
+            watched = watched + self.buffers.flat.sum()
+        self.healthy.logical_and_(watched.abs() < torch.inf)
+        torch.where(self.healthy, faster, velocity, out=velocity)
+        torch.where(self.healthy, updated, master, out=master)
+        self.buffers.restore_unless(self.healthy)
+        self.parameters.refresh()
+
+
+AverageKind = Literal["none", "ema", "swa", "both"]
+SwaFrom = Literal["drw", "last_quarter"]
+
+#: Of the exponential average: a memory of a thousand steps, shorter in the beginning.
+DECAY = 0.999
+#: The last epochs that the equal-weighted average covers.
+SWA_SHARE = 0.25
+
+
+def swa_begins(objective: Objective, epochs: int, swa_from: SwaFrom) -> int:
+    """The first epoch, counted from 0, whose end "swa" averages.
+
+    Networks from before and after deferred weights set in lie so far apart that their mean is worse than either.
+    """
+    begins = epochs - max(1, round(SWA_SHARE * epochs))
+    if swa_from == "drw":
+        begins = max(begins, *epochs_of_setting_in(objective, epochs), 0)
+    return begins
+
+
+class WeightAverages:
+    """Averaged weights and batch-norm statistics; nothing is read by the host, so steps can be captured.
+
+    "ema" is exponential: after step t, average = d * average + (1 - d) * weights, d = min(0.999, (1 + t) / (10 + t)).
+    "swa" is the mean over the ends of the epochs from `first_epoch` on (Izmailov et al. 2018).
+    """
+
+    def __init__(self, kind: AverageKind, parameters: FlatParameters, buffers: FlatBuffers, first_epoch: int) -> None:
+        self.parameters, self.buffers = parameters, buffers
+        self.kinds = {"none": (), "ema": ("ema",), "swa": ("swa",), "both": ("ema", "swa")}[kind]
+        self.first_epoch = first_epoch
+        self._flat = {kind: [source.clone() for source in self._sources()] for kind in self.kinds}
+        self._steps = torch.zeros((), device=parameters.master.device)
+
+    @torch.no_grad()
+    def after_step(self) -> None:
+        """Follow one update; part of the captured step."""
+        if "ema" in self._flat:
+            self._steps.add_(1)
+            share = 1 - torch.clamp((1 + self._steps) / (10 + self._steps), max=DECAY)
+            for average, source in zip(self._flat["ema"], self._sources(), strict=True):
+                average.lerp_(source, share)
+
+    @torch.no_grad()
+    def after_epoch(self, epoch: int) -> None:
+        """Follow the end of an epoch, counted from 0."""
+        if "swa" in self._flat and epoch >= self.first_epoch:
+            for average, source in zip(self._flat["swa"], self._sources(), strict=True):
+                average.lerp_(source, 1 / (epoch - self.first_epoch + 1))
+
+    def state(self) -> dict[str, Tensor]:
+        """Everything that changes, by name, for checkpoints."""
+        if not self.kinds:
+            return {}
+        flat = {
+            f"average.{kind}.{part}": value
+            for kind, values in self._flat.items()
+            for part, value in zip(("weights", "statistics"), values, strict=True)
+        }
+        return {**flat, "average.steps": self._steps}
+
+    def weights(self, kind: str) -> Iterator[tuple[str, Tensor]]:
+        """The averaged parameters and buffers by name."""
+        parameters, buffers = self._flat[kind]
+        yield from self.parameters.named(parameters)
+        yield from self.buffers.named(buffers)
+
+    def _sources(self) -> tuple[Tensor, Tensor]:
+        return self.parameters.master, self.buffers.flat
