@@ -16,8 +16,6 @@ from procrustean import MFW
 from procrustean.balance import suggest
 from procrustean.base import DataError, LayerError
 from procrustean.cli import main
-from procrustean.nets import build_net
-from procrustean.nets.build import NETS
 
 
 class Block(nn.Module):
@@ -148,14 +146,6 @@ def test_the_model_stays_as_it_was() -> None:
     assert modes == [module.training for module in model.modules()]
     assert all(torch.equal(value, state[name]) for name, value in model.state_dict().items())
     assert not any(module._forward_hooks for module in model.modules())
-
-
-@pytest.mark.parametrize("name", NETS)
-def test_published_layers(name: str) -> None:
-    found = suggest(build_net(name, channels=3, classes=4, seed=0), torch.randn(2, 3, 32, 32))
-    assert found.second_group == "group2"
-    assert found.reason == "published by the network"
-    assert [c.name for c in found][:3] == ["input", "group1", "group2"]
 
 
 class Keyed(nn.Module):

@@ -16,7 +16,7 @@ from procrustean.cli import main
 from procrustean.cli.bench_tmp import method_costs, speed, whole_runs
 from procrustean.cli.bench_tmp.peer import PerImageDataset, measure_peer
 from procrustean.data import ImageSet, Splits
-from procrustean.nets.build import NETS
+from procrustean.nets import NETS
 from procrustean.runs.advice.cost import multiply_adds
 
 

@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from procrustean.data import RECIPES
-from procrustean.nets.build import NETS
+from procrustean.nets import NETS
 from procrustean.records import RunSpec
 
 from .conftest import Call

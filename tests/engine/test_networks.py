@@ -19,10 +19,10 @@ from procrustean.data import ImageSet, Splits
 from procrustean.engine.device import Placement
 from procrustean.engine.engines import choose_engine
 from procrustean.methods import make_method
-from procrustean.nets import build_net
-from procrustean.nets.build import NETS, layers_of
+from procrustean.nets import NETS, build_net
+from procrustean.nets.build import layers_of
 from procrustean.nets.densenet import DenseNet
-from procrustean.nets.resnet import Basic, Bottleneck, ResNet
+from procrustean.nets.resnet import ResNet
 from procrustean.nets.resnet12 import ResNet12
 from procrustean.runs import evaluate, fit
 from procrustean.runs.preparing import prepare
@@ -30,10 +30,10 @@ from procrustean.runs.train_api import Stopped, resume
 
 #: The same networks, narrow and shallow.
 NARROW = {
-    "resnet18": partial(ResNet, block=Basic, blocks=(1, 2, 1, 2), width=4, stem="s1"),
-    "resnet50": partial(ResNet, block=Bottleneck, blocks=(1, 1, 1, 2), width=4),
+    "resnet18": partial(ResNet, blocks=(1, 2, 1, 2), width=4, stem="s1"),
+    "resnet50": partial(ResNet, bottleneck=True, blocks=(1, 1, 1, 2), width=4),
     "resnext50": partial(
-        ResNet, block=Bottleneck, blocks=(1, 1, 1, 2), width=4, cardinality=4, group_width=16, stem="s2"
+        ResNet, bottleneck=True, blocks=(1, 1, 1, 2), width=4, cardinality=4, group_width=16, stem="s2"
     ),
     "resnet12": partial(ResNet12, widths=(4, 6, 8, 10)),
     "densenet121": partial(DenseNet, blocks=(2, 2, 2, 2), growth=4, stem="s2"),

@@ -15,7 +15,7 @@ from procrustean.balance import Classify
 from procrustean.base.progress import Reporter
 from procrustean.data import Splits
 from procrustean.engine.device import sane_threads
-from procrustean.nets.build import NETS
+from procrustean.nets import NETS
 from procrustean.runs import fit
 
 

@@ -23,7 +23,6 @@ from procrustean.cli import main
 Arrays = dict[str, npt.NDArray[Any]]
 #: Tells golden_method to ask for the run to be stopped.
 STOP = "GOLDEN_STOP"
-METHODS = tuple(procrustean.METHODS)
 
 
 def fitted(settings: Mapping[str, Any], run: Path) -> None:

@@ -15,7 +15,6 @@ import pytest
 
 from golden_cases import CASES, Case
 from golden_images import write_images
-from golden_library import METHODS
 from golden_numbers import KEPT, computed, environment, few, summary
 
 #: Largest difference of a probability on another machine, or with another release of torch.
@@ -47,10 +46,6 @@ def test_a_training_ends_as_it_did(
     warnings.warn(f"golden set compared within {TOLERANCE}, not bit for bit: {differing}", stacklevel=1)
     for name in ("scores", "export"):
         np.testing.assert_allclose(few(arrays[name]), kept["values"], rtol=0, atol=TOLERANCE)
-
-
-def test_every_method_has_a_case() -> None:
-    assert {case.method for case in CASES} >= set(METHODS)
 
 
 def test_every_case_is_kept_and_another_one() -> None:

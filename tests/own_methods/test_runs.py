@@ -17,7 +17,7 @@ from procrustean.base import ConfigError, RunError, use_file
 from procrustean.base.code_files import read_code
 from procrustean.cli.bench_tmp.method_costs import bench_methods
 from procrustean.deploy import Classifier, adjust, load_model
-from procrustean.nets.build import NETS
+from procrustean.nets import NETS
 from procrustean.records import RunSpec
 from procrustean.runs import evaluate, fit
 from procrustean.runs import train_api as api

@@ -53,6 +53,7 @@ RESTRICTED = {
         "deploy/exporting/export_formats.py": "names of a list in the file",
         "methods/make.py": "names of this package",
         "nets/foreign.py": "names of a list in the file",
+        "nets/table.py": "names of this package",
         "nets/own_net.py": "what a user has typed as the place of his own code, never what a file names",
         "runs/loggers.py": "one of the three tools that --log takes",
     },

@@ -17,7 +17,8 @@ class Nets:
     def run(self) -> int:
         from procrustean.base.console import write_result
         from procrustean.base.table_formats import Cell, Column, Table
-        from procrustean.nets.build import NETS, layers_of
+        from procrustean.nets.build import layers_of
+        from procrustean.nets.table import NETS
 
         names = NETS if self.name is None else [self.name]
         rows = []

@@ -3,3 +3,4 @@ from .build import model_by_name as model_by_name
 from .classifier import Backbone as Backbone
 from .classifier import Classifier as Classifier
 from .own_net import use_net as use_net
+from .table import NETS as NETS

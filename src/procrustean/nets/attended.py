@@ -8,8 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from procrustean.nets.classifier import Backbone, refuse_closed
-from procrustean.nets.projected import refuse_projected
+from procrustean.nets.classifier import Backbone, check_chain
 
 #: Side of the grid of positions that have weights, as published.
 GRID = 7
@@ -65,8 +64,7 @@ class AttendedBackbone(Backbone):
 
     def __init__(self, backbone: Backbone) -> None:
         super().__init__()
-        refuse_projected(backbone, "OLTR")
-        refuse_closed(backbone, "a network with attention on its last feature map")
+        check_chain(backbone, "a network with attention on its last feature map")
         self.groups, self.second_group, self.shrinks = backbone.groups, backbone.second_group, backbone.shrinks
         self.chain, self.features = backbone.chain, backbone.features
         for name in self.chain:

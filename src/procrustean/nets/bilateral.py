@@ -8,9 +8,8 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from procrustean.nets.classifier import Backbone, refuse_closed
+from procrustean.nets.classifier import Backbone, check_chain
 from procrustean.nets.noise import Noise
-from procrustean.nets.projected import refuse_projected
 
 Branch = Literal["conventional", "rebalancing"]
 
@@ -51,8 +50,7 @@ class BilateralBackbone(Backbone):
 
     def __init__(self, backbone: Backbone, *, alike: bool = False) -> None:
         super().__init__()
-        refuse_projected(backbone, "BBN")
-        refuse_closed(backbone, "a network whose last block exists twice")
+        check_chain(backbone, "a network whose last block exists twice")
         self.second_group, self.shrinks = backbone.second_group, backbone.shrinks
         trunk, repeated = backbone.chain[: -backbone.fork], backbone.chain[-backbone.fork :]
         for name in trunk:

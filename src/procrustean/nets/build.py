@@ -1,9 +1,8 @@
-"""The table of networks, and how one is built and initialised."""
+"""How a network is built from its name, initialised, and tried on images of a size."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -13,52 +12,16 @@ from procrustean.base.code_files import use_file
 from procrustean.base.errors import ConfigError, did_you_mean
 from procrustean.base.random_numbers import torch_seed
 from procrustean.nets.classifier import Backbone, Classifier
-from procrustean.nets.densenet import DenseNet
 from procrustean.nets.foreign import check_foreign, foreign_backbone, whole_model
-from procrustean.nets.group_norm import GroupNormResNet
-from procrustean.nets.layer_norm import LayerNormNet
 from procrustean.nets.noise import Noise
 from procrustean.nets.own_net import check_own, is_own, module_factory, own_backbone, own_model
-from procrustean.nets.projected import Projected
-from procrustean.nets.resnet import Basic, Bottleneck, ResNet, Stem
-from procrustean.nets.resnet12 import ResNet12
-from procrustean.nets.resnet_cifar import ResNetCifar
-from procrustean.nets.small import SmallNet
+from procrustean.nets.table import NETS
 
 if TYPE_CHECKING:
     from procrustean.nets.pretrained import Pretrained
 
-#: Networks with a choice of stem. Behind their names, -s1 and -s2 stand for the stems for small images.
-_WITH_STEMS: dict[str, Callable[..., Backbone]] = {
-    "resnet10": partial(ResNet, block=Basic, blocks=(1, 1, 1, 1)),
-    "resnet18": partial(ResNet, block=Basic, blocks=(2, 2, 2, 2)),
-    "resnet50": partial(ResNet, block=Bottleneck, blocks=(3, 4, 6, 3)),
-    "resnext50": partial(ResNet, block=Bottleneck, blocks=(3, 4, 6, 3), cardinality=32, group_width=4),
-    "densenet121": partial(DenseNet, blocks=(6, 12, 24, 16)),
-}
 #: Side of the images that most networks of other libraries are made for.
 USUAL_SIZE = 224
-_STEMS: dict[str, Stem] = {"": "imagenet", "-s2": "s2", "-s1": "s1"}
-
-#: name -> backbone factory; each takes `channels`, the number of colour channels.
-NETS: dict[str, Callable[..., Backbone]] = {
-    "resnet20": partial(ResNetCifar, blocks=3),
-    "resnet32": partial(ResNetCifar, blocks=5),
-    "resnet44": partial(ResNetCifar, blocks=7),
-    "resnet56": partial(ResNetCifar, blocks=9),
-    "resnet20-gn": partial(GroupNormResNet, blocks=3),
-    "resnet32-gn": partial(GroupNormResNet, blocks=5),
-    "convnet-ln": LayerNormNet,
-    "small": SmallNet,
-    "resnet12": ResNet12,
-    "resnet12-plain": partial(ResNet12, drops=False),
-    **{
-        name + suffix: partial(make, stem=stem) for name, make in _WITH_STEMS.items() for suffix, stem in _STEMS.items()
-    },
-    # With features of width 2, as in the paper's illustration.
-    "resnet32-2d": Projected(partial(ResNetCifar, blocks=5)),
-    "small-2d": Projected(SmallNet),
-}
 
 
 def build_net(

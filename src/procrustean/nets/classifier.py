@@ -82,10 +82,10 @@ def with_own_names(*names: str) -> dict[str, str]:
     return {name: name for name in names}
 
 
-def refuse_closed(backbone: Backbone, wanted: str) -> None:
+def check_chain(backbone: Backbone, wanted: str) -> None:
     """ConfigError for a network whose last layers cannot be taken apart."""
     if not backbone.chain:
         raise ConfigError(
-            f"this method makes {wanted}; only this library's networks can be taken apart for that, for example "
-            "--net resnet18 or resnet50 (procrustean nets lists them)"
+            f"this method makes {wanted}; only this library's networks can be taken apart for that, those with -2d "
+            "excepted, for example --net resnet18 or resnet50 (procrustean nets lists them)"
         )

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import torch
 from torch import Tensor, nn
 
-from procrustean.base.errors import ConfigError
 from procrustean.nets.classifier import Backbone
+from procrustean.nets.table import NETS
 
 #: Width of the narrow feature.
 FEATURES = 2
@@ -20,11 +18,6 @@ class Projection(nn.Linear):
     It and the head behind it keep PyTorch's initial weights: with the larger ones of the other layers nothing bounds
     the feature, and training at a rate of 0.1 breaks down in its first epochs.
     """
-
-
-def keeps_plain_weights(layer: nn.Module) -> bool:
-    """Whether a layer belongs to a narrow feature: the projection, or a linear head on one or two numbers."""
-    return isinstance(layer, Projection) or (isinstance(layer, nn.Linear) and layer.in_features <= 2)
 
 
 class ProjectedBackbone(Backbone):
@@ -47,7 +40,8 @@ class ProjectedBackbone(Backbone):
 
     def initialise(self, part: nn.Module) -> None:
         for module in part.modules():
-            if isinstance(module, nn.Conv2d | nn.Linear) and not keeps_plain_weights(module):
+            narrow = isinstance(module, nn.Linear) and (isinstance(module, Projection) or module.in_features <= 2)
+            if isinstance(module, nn.Conv2d | nn.Linear) and not narrow:
                 nn.init.kaiming_normal_(module.weight)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -57,20 +51,6 @@ class ProjectedBackbone(Backbone):
             return nn.functional.linear(wide.float(), self.projection.weight.float(), self.projection.bias.float())
 
 
-class Projected:
-    """Builds projected networks of one kind."""
-
-    def __init__(self, make: Callable[..., Backbone]) -> None:
-        self.make = make
-
-    def __call__(self, *, channels: int) -> ProjectedBackbone:
-        return ProjectedBackbone(self.make(channels=channels))
-
-
-def refuse_projected(backbone: Backbone, method: str) -> None:
-    """ConfigError for a method that rebuilds the network behind its last map and would lose the projection."""
-    if isinstance(backbone, ProjectedBackbone):
-        raise ConfigError(
-            f"{method} puts layers of its own behind the last feature map, so a network with features of width "
-            f"{backbone.features} is not one for it; choose a --net without -2d"
-        )
+def projected(*, channels: int, net: str) -> ProjectedBackbone:
+    """The network of that name in the table, with a narrow feature."""
+    return ProjectedBackbone(NETS[net](channels=channels))

@@ -64,8 +64,8 @@ class ResNet(Backbone):
     """Stem and four stages: group1 to group5.
 
     Args:
-        block: Basic or Bottleneck.
         blocks: residual blocks of each stage.
+        bottleneck: of three convolutions each, not of two.
         stem: "imagenet", 7 x 7 with stride 2 and a pooling layer; for small images "s2" and "s1", 3 x 3 with stride
             2 or 1 and no pooling.
         channels: colour channels of the image.
@@ -86,8 +86,8 @@ class ResNet(Backbone):
     def __init__(
         self,
         *,
-        block: type[Basic] | type[Bottleneck],
         blocks: tuple[int, int, int, int],
+        bottleneck: bool = False,
         stem: Stem = "imagenet",
         channels: int = 3,
         width: int = 64,
@@ -96,6 +96,7 @@ class ResNet(Backbone):
     ) -> None:
         super().__init__()
         kernel, stride, pools = STEMS[stem]
+        block = Bottleneck if bottleneck else Basic
         self.input = nn.Identity()
         self.conv1 = nn.Conv2d(channels, width, kernel, stride=stride, padding=kernel // 2, bias=False)
         self.bn1 = BatchNorm(width)

@@ -1,12 +1,18 @@
-"""ResNets for 32 x 32 images (He et al. 2016, Sec. 4.2), the variant of the imbalanced-CIFAR literature."""
+"""ResNets for 32 x 32 images (He et al. 2016, Sec. 4.2), the variant of the imbalanced-CIFAR literature.
+
+Also with group normalisation (Wu, He 2018) instead, which has no statistics of batches.
+"""
 
 from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from procrustean.nets.blocks import ConvNormReLU
+from procrustean.nets.blocks import ConvGroupNormReLU, ConvNormReLU
 from procrustean.nets.classifier import Backbone, with_own_names
 
 
@@ -24,21 +30,32 @@ class Shortcut(nn.Module):
         return F.pad(F.avg_pool2d(x, 1, self.stride), (0, 0, 0, 0, self.before, self.after))
 
 
-class BasicBlock(nn.Module):
-    """Two 3 x 3 convolutions with batch normalisation, the second added to the shortcut before its ReLU."""
+class Block(nn.Module):
+    """Two 3 x 3 convolutions with their normalisation, the second added to the shortcut before its ReLU."""
 
-    def __init__(self, inputs: int, outputs: int, stride: int) -> None:
+    def __init__(self, unit: Callable[..., nn.Module], inputs: int, outputs: int, stride: int) -> None:
         super().__init__()
-        self.first = ConvNormReLU(inputs, outputs, stride)
-        self.second = ConvNormReLU(outputs, outputs)
+        self.first = unit(inputs, outputs, stride)
+        self.second = unit(outputs, outputs)
         changes = stride != 1 or inputs != outputs
         self.shortcut = Shortcut(inputs, outputs, stride) if changes else nn.Identity()
 
     def forward(self, x: Tensor) -> Tensor:
-        if self._can_fuse(x):
-            return self._fused_forward(x)
         out: Tensor = self.second(self.first(x), self.shortcut(x))
         return out
+
+
+class BatchNormBlock(Block):
+    """The block with batch normalisation, which hand-written kernels can compute as a whole."""
+
+    first: ConvNormReLU
+    second: ConvNormReLU
+
+    def __init__(self, inputs: int, outputs: int, stride: int) -> None:
+        super().__init__(ConvNormReLU, inputs, outputs, stride)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self._fused_forward(x) if self._can_fuse(x) else super().forward(x)
 
     def _can_fuse(self, x: Tensor) -> bool:
         hooked = any(m._forward_hooks or m._forward_pre_hooks for m in (self.first, self.second, self.shortcut))
@@ -66,13 +83,33 @@ class ResNetCifar(Backbone):
     def __init__(self, *, blocks: int, channels: int = 3, width: int = 16) -> None:
         super().__init__()
         self.input = nn.Identity()
-        self.group1 = ConvNormReLU(channels, width)
-        self.group2 = _stage(width, width, blocks, stride=1)
-        self.group3 = _stage(width, 2 * width, blocks, stride=2)
-        self.group4 = _stage(2 * width, 4 * width, blocks, stride=2)
+        self.group1 = self.stem(channels, width)
+        self.group2 = self._stage(width, width, blocks, stride=1)
+        self.group3 = self._stage(width, 2 * width, blocks, stride=2)
+        self.group4 = self._stage(2 * width, 4 * width, blocks, stride=2)
         self.features = 4 * width
 
+    def _stage(self, inputs: int, outputs: int, blocks: int, stride: int) -> nn.Sequential:
+        first = self.block(inputs, outputs, stride)
+        return nn.Sequential(first, *(self.block(outputs, outputs, 1) for _ in range(blocks - 1)))
 
-def _stage(inputs: int, outputs: int, blocks: int, stride: int) -> nn.Sequential:
-    first = BasicBlock(inputs, outputs, stride)
-    return nn.Sequential(first, *(BasicBlock(outputs, outputs, 1) for _ in range(blocks - 1)))
+    def stem(self, inputs: int, outputs: int) -> nn.Module:
+        """The first layer."""
+        return ConvNormReLU(inputs, outputs)
+
+    def block(self, inputs: int, outputs: int, stride: int) -> nn.Module:
+        """One of the residual blocks."""
+        return BatchNormBlock(inputs, outputs, stride)
+
+
+class GroupNormResNet(ResNetCifar):
+    """The same network layer for layer, with group normalisation: four groups, of 4 to 16 channels each."""
+
+    shrinks = 0  # only batch normalisation minds a last map of a single pixel
+    unit = staticmethod(partial(ConvGroupNormReLU, groups=4))
+
+    def stem(self, inputs: int, outputs: int) -> nn.Module:
+        return self.unit(inputs, outputs)
+
+    def block(self, inputs: int, outputs: int, stride: int) -> nn.Module:
+        return Block(self.unit, inputs, outputs, stride)

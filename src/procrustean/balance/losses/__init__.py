@@ -12,7 +12,7 @@ buffers are not persistent: they follow from the constructor's arguments, and a 
 state-dict keys it has without it.
 """
 
-from procrustean.balance.losses.base import CrossEntropy, Loss
+from procrustean.balance.losses.base import CrossEntropy, Loss, Reduction
 from procrustean.balance.losses.class_balanced import ClassBalanced
 from procrustean.balance.losses.focal import Focal
 from procrustean.balance.losses.label_aware_smoothing import LabelAwareSmoothing
@@ -32,4 +32,5 @@ __all__ = [
     "LabelAwareSmoothing",
     "LogitAdjusted",
     "Loss",
+    "Reduction",
 ]

@@ -1,0 +1,20 @@
+"""The method and the network that CONTRIBUTING.md adds to the package pass what every other has to."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from contributing_page import Copy
+
+
+def test_the_method_passes_as_a_file_a_line_and_a_test(tmp_path: Path) -> None:
+    copy = Copy(tmp_path, "Add a method")
+    whole = "tests/contract/test_methods.py::TestTable::test_files_say_what_they_are[poly1]"  # an error where none is
+    copy.passes("tests/contract/test_methods.py", "tests/methods", whole, "-k", "poly1 and not one_graph")
+    assert "poly1" in copy.run("methods")
+
+
+def test_the_network_passes_as_a_file_and_a_line(tmp_path: Path) -> None:
+    copy = Copy(tmp_path, "Add a network")
+    copy.passes("tests/contract/test_nets.py", "-k", "plain6")
+    assert "plain6" in copy.run("nets")
