@@ -542,7 +542,7 @@ class TestLabelAwareSmoothing:
             LabelAwareSmoothing(COUNTS, head, tail)
 
 
-@pytest.mark.parametrize("name", losses.__all__)
+@pytest.mark.parametrize("name", [name for name in losses.__all__ if name != "Reduction"])
 @pytest.mark.parametrize("label", [-100, -1, 4])
 def test_labels_that_name_no_class_are_refused(name: str, label: int) -> None:
     made = getattr(losses, name)

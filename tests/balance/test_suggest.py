@@ -322,12 +322,14 @@ class TestCommand:
             assert main(["layers", f"{module}:make", "--size", "16"]) == 0
             assert "1  5 x 12 x 12  Conv2d   <- second group" in capsys.readouterr().out
             for factory, message in {
-                "needs": f"{module}:needs cannot be called without arguments",
-                "wrong": f"{module}:wrong made a int, not a torch.nn.Module",
-                "mak": f"{module} has no 'mak'. Did you mean 'make'",
+                "needs": "'what'",
+                "wrong": "int, not a torch.nn.Module",
+                "mak": f"{module} has no 'mak'",
             }.items():
                 assert main(["layers", f"{module}:{factory}"]) == 2
                 assert message in capsys.readouterr().err
+        assert main(["layers", "my_net_module.py"]) == 2
+        assert "a file without the name of what to use in it; write my_net_module.py:make" in capsys.readouterr().err
         assert main(["layers", "my_net_module:make", "--channels", "1"]) == 2
         assert "say what it takes with --size and --channels" in capsys.readouterr().err
 
@@ -336,8 +338,8 @@ class TestCommand:
         [
             ("resnet33", "Did you mean 'resnet32'"),
             ("no_such_package.models:net", "there is no module 'no_such_package.models'"),
-            ("no_such_file.py:net", "model 'no_such_file.py' received. There is no file no_such_file.py in "),
-            ("my_net.py", "which is a file without the name of a function or class in it; write my_net.py:NAME"),
+            ("no_such_file.py:net", "network 'no_such_file.py': there is no file "),
+            ("no_such_file.py", "network 'no_such_file.py': there is no file "),
         ],
     )
     def test_unknown_models(self, model: str, message: str, capsys: pytest.CaptureFixture[str]) -> None:

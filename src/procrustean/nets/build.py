@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import nn
 
-from procrustean.base.code_files import use_file
+from procrustean.base.code_files import pinned_name, use_file
 from procrustean.base.errors import ConfigError, did_you_mean
 from procrustean.base.random_numbers import torch_seed
 from procrustean.nets.classifier import Backbone, Classifier
@@ -98,15 +98,15 @@ def model_by_name(name: str, *, channels: int = 3) -> tuple[nn.Module, int]:
         name: as of `build_net`, or package.module:factory, a function or class that needs no arguments.
         channels: of the images, for networks that take other than colour images.
     """
+    if is_own(name):
+        use_file(pinned_name(name, "network"))  # who calls this has it from the user
+        return own_model(name, channels=channels, classes=10, size=(USUAL_SIZE, USUAL_SIZE)), USUAL_SIZE
     library, colon, what = name.partition(":")
     if library in ("timm", "torchvision") or not colon:
         check_net(name)
     if not colon:
         net = build_net(name, channels=channels, classes=10, seed=0)
         return net, USUAL_SIZE if net.backbone.shrinks > 8 else 32
-    if is_own(name):
-        use_file(name)  # who calls this has it from the user
-        return own_model(name, channels=channels, classes=10, size=(USUAL_SIZE, USUAL_SIZE)), USUAL_SIZE
     if library in ("timm", "torchvision"):
         return whole_model(library, what)
     return module_factory(library, what), USUAL_SIZE

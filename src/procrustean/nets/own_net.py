@@ -126,6 +126,11 @@ def module_factory(module: str, factory: str) -> nn.Module:
         ) from None
     except AttributeError:
         raise ConfigError(f"{module} has no {factory!r}") from None
+    if not isinstance(made, nn.Module):
+        try:
+            inspect.signature(made).bind()
+        except TypeError as error:
+            raise ConfigError(f"{module}:{factory} cannot be called without arguments: {error}") from None
     model = made if isinstance(made, nn.Module) else made()
     if not isinstance(model, nn.Module):
         raise ConfigError(f"{module}:{factory} made a {type(model).__name__}, not a torch.nn.Module")
