@@ -11,6 +11,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from probed_runs import result as result
+from probed_runs import saved as saved
+from probed_runs import unevenly_tested as unevenly_tested
 from procrustean.balance.metrics import metrics_from_confusion
 from procrustean.data.recipes import recipe_label
 from procrustean.methods.make import option_defaults

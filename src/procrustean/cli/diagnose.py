@@ -168,7 +168,7 @@ def _written(diagnosis: Diagnosis, run: Path, output: Path, all_classes: bool) -
     files += save(bars.bars([panel]), output / "bars")
     if kept_epochs(run):
         if load_features(run).train.shape[1] == 2 and (run / RESULT_FILE).exists():
-            files += save(plane.toy(load_result(run)), output / "plane")
+            files += save(plane.plane(load_result(run)), output / "plane")
         else:
             from procrustean.report.figures.embedding import tsne
 

@@ -19,15 +19,16 @@ class Figures:
 
     progress: training accuracy and classification ratio along the epochs. gradients: norm of the loss gradient at the
     mixing layer. deviation: distance between training and test features. tsne: features of the largest and the
-    smallest class. bars: accuracy of every class. toy: features in the plane and decision regions (--net resnet32-2d).
-    alpha, beta: accuracy of MFW along its options. option: accuracy of any method, also one of your own, along the
-    option that --over names. imbalance: accuracy of the larger and the smaller classes along the imbalance ratio.
+    smallest class. bars: accuracy of every class. plane: features in the plane and decision regions, of networks like
+    resnet32-2d. alpha, beta: accuracy of MFW along its options. option: accuracy of any method, also one of your own,
+    along the option that --over names. imbalance: accuracy of the larger and the smaller classes along the imbalance
+    ratio.
 
     Example: procrustean figures progress runs/erm runs/mfw --output figures
     """
 
     name: tyro.conf.Positional[
-        Literal["progress", "gradients", "deviation", "tsne", "bars", "toy", "alpha", "beta", "option", "imbalance"]
+        Literal["progress", "gradients", "deviation", "tsne", "bars", "plane", "alpha", "beta", "option", "imbalance"]
     ]
     """Which figure."""
     runs: tyro.conf.Positional[tuple[Path, ...]]
@@ -41,24 +42,33 @@ class Figures:
     all_classes: bool = False
     """Draw every class, not only the largest and the smallest (progress, gradients, deviation)."""
     epochs: tuple[int, ...] = ()
-    """Epochs that the toy shows; default 20, 60, 120 and 160 if they were kept, else all that were."""
+    """Epochs that the plane shows; default all whose features were kept."""
 
     def run(self) -> int:
         from procrustean.base.console import write_result
+        from procrustean.base.errors import ConfigError
         from procrustean.base.progress import make_reporter
+        from procrustean.paper import draw_ablation
         from procrustean.records.diagnosed import with_diagnosis
         from procrustean.report.figures import draw
 
         results, code = finished_results(self.runs)
+        diagnosed, say = [with_diagnosis(result) for result in results], make_reporter().say
+        if self.name in ("alpha", "beta"):
+            if self.over is not None:
+                raise ConfigError(f"--over {self.over} received with the figure {self.name!r}")
+            files = draw_ablation(self.name, diagnosed, self.output, stem=self.stem, say=say)
+            write_result("\n".join(map(str, files)))
+            return code
         files = draw(
             self.name,
-            [with_diagnosis(result) for result in results],
+            diagnosed,
             self.output,
             all_classes=self.all_classes,
             epochs=self.epochs,
             stem=self.stem,
             over=self.over,
-            say=make_reporter().say,
+            say=say,
         )
         write_result("\n".join(map(str, files)))
         return code

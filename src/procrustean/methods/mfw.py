@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 
 from procrustean.balance.count_facts import Spread
 from procrustean.balance.metrics import class_groups
-from procrustean.balance.mfw import MFW
+from procrustean.balance.mfw import DEFAULT_ALPHA, DEFAULT_BETA, MFW
 from procrustean.balance.mixing import Mix
 from procrustean.balance.objectives import Classify, Mixer, Mixture, Reduction
 from procrustean.balance.types import Batch, Clock, Problem
@@ -19,6 +19,14 @@ from procrustean.methods.base import Method, Stage
 
 #: Best alpha of the paper's table where it differs from the general default: long-tailed CIFAR-100.
 ALPHA = {("cifar100", "long_tailed"): 0.2}
+
+
+def usual_value(option: str, source: str, kind: str) -> float | None:
+    """The alpha or beta that data get by default; None where their counts decide, and for other options."""
+    usual: dict[str, Mapping[Any, float]] = {"alpha": DEFAULT_ALPHA, "beta": DEFAULT_BETA}
+    if option == "alpha" and (source, kind) in ALPHA:
+        return ALPHA[source, kind]
+    return usual.get(option, {}).get(kind)
 
 
 class Weakening(Mixer):

@@ -6,12 +6,12 @@ from dataclasses import fields, replace
 from functools import cache
 from typing import Any
 
-from procrustean.balance.mfw import DEFAULT_ALPHA, DEFAULT_BETA
+from procrustean.balance.mfw import DEFAULT_BETA
 from procrustean.base.errors import ConfigError
 from procrustean.data.sources import is_named
 from procrustean.methods.equal_settings import SAME_RUN, furthest_apart
 from procrustean.methods.make import checked_options, option_defaults
-from procrustean.methods.mfw import ALPHA
+from procrustean.methods.mfw import usual_value
 from procrustean.nets.build import layers_of
 from procrustean.records.run_spec import CHANGES_OF_RECIPE, RunSpec
 from procrustean.runs.preparing import effective_options, recipe_of
@@ -73,7 +73,7 @@ def _mfw_options(config: RunSpec, options: dict[str, Any]) -> dict[str, Any]:
     if config.imbalance == "natural":
         return options
     kind = config.imbalance
-    if options.get("alpha") == ALPHA.get((config.source, kind), DEFAULT_ALPHA[kind]):
+    if options.get("alpha") == usual_value("alpha", config.source, kind):
         options = _without(options, "alpha")
     counts = training_counts(config)
     if counts is not None and ("std" in options or "beta" in options):

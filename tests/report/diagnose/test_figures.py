@@ -16,13 +16,12 @@ from procrustean.base import ConfigError, RunError
 from procrustean.engine.stored_features import KeptFeatures, load_features
 from procrustean.records.groups import Result
 from procrustean.report.figures import FIGURES, draw
-from procrustean.report.figures.ablation import PAPER_ALPHA, SHARED, alpha, beta
 from procrustean.report.figures.bars import bars
 from procrustean.report.figures.canvas import LARGEST, SMALLEST
 from procrustean.report.figures.embedding import embedded, tsne
 from procrustean.report.figures.lines import deviation, gradients, progress
 from procrustean.report.figures.panels import panels_of
-from procrustean.report.figures.plane import regions, toy
+from procrustean.report.figures.plane import plane, regions
 
 Make = Callable[..., Result]
 
@@ -242,14 +241,14 @@ def planar(saved: Callable[..., Result]) -> Result:
     return saved("planar", epochs, label="ERM", epochs=200, at=(200,), accuracy=0.783)
 
 
-def test_the_toy_shows_the_papers_epochs_training_above_test(planar: Result) -> None:
-    figure = toy(planar)
+def test_the_plane_shows_training_above_test(planar: Result) -> None:
+    figure = plane(planar, epochs=(20, 60, 120, 160))
     assert len(figure.axes) == 8
     assert [axes.get_title() for axes in figure.axes[:4]] == ["Epoch 20", "Epoch 60", "Epoch 120", "Epoch 160"]
     assert [figure.axes[0].get_ylabel(), figure.axes[4].get_ylabel()] == ["training", "test"]
     assert figure._suptitle.get_text() == "ERM: test accuracy 78.3 % after all 200 epochs"
     planar.record["selections"]["last"]["metrics"]["headline"] = "balanced_accuracy"
-    assert toy(planar)._suptitle.get_text().startswith("ERM: test balanced accuracy 78.3 %")
+    assert plane(planar)._suptitle.get_text().startswith("ERM: test balanced accuracy 78.3 %")
     assert len(texts(figure)) == 4
     for above, below in zip(figure.axes[:4], figure.axes[4:], strict=True):
         assert above.get_xlim() == below.get_xlim()
@@ -257,7 +256,8 @@ def test_the_toy_shows_the_papers_epochs_training_above_test(planar: Result) -> 
         assert all(len(points.get_offsets()) == 50 for points in above.collections)  # thinned out
         assert not np.array_equal(above.collections[0].get_offsets(), below.collections[0].get_offsets())
         assert np.array_equal(above.images[0].get_array(), below.images[0].get_array())
-    assert len(toy(planar, epochs=(60, 200)).axes) == 4
+    assert len(plane(planar, epochs=(60, 200)).axes) == 4
+    assert len(plane(planar).axes) == 10
 
 
 def test_regions_are_those_of_the_linear_layer(planar: Result) -> None:
@@ -271,164 +271,26 @@ def test_regions_are_those_of_the_linear_layer(planar: Result) -> None:
 
 def test_runs_that_cannot_be_drawn_in_the_plane_are_refused(saved: Callable[..., Result], planar: Result) -> None:
     with pytest.raises(RunError, match=r"width 8, not 2.*resnet32-2d"):
-        toy(saved("wide", {5: features(width=8)}))
+        plane(saved("wide", {5: features(width=8)}))
     with pytest.raises(RunError, match=r"kept no features.*--probes"):
-        toy(saved("none"))
+        plane(saved("none"))
     with pytest.raises(RunError, match=r"no features of epoch 7, only of 20, 60, 120, 160, 200.*--features-at 7"):
-        toy(planar, epochs=(7,))
+        plane(planar, epochs=(7,))
     (planar.path.parent / "features-000020.npz").write_bytes(b"PK nonsense")
     with pytest.raises(RunError, match="is damaged"):
-        toy(planar)
-
-
-@pytest.fixture
-def ablation(result: Make) -> Callable[..., list[Result]]:
-    def make(option: str, **fields: Any) -> list[Result]:
-        return [
-            result(
-                label="MFW", method="mfw", kind=kind, seed=seed, source="cifar10", rho=100.0,
-                counts=[500, 100, 20, 5] if kind == "long_tailed" else [500, 500, 5, 5],
-                options={"alpha": None, "beta": None, "std": std, option: value},
-                accuracy=0.7 + 0.001 * seed + (0.01 if value > 1 else 0), **fields,
-            )
-            for kind in ("long_tailed", "step")
-            for std in (("geometric", "arithmetic") if option == "beta" else ("geometric",))
-            for value in (0.1, 1.0, 5.0)
-            for seed in (0, 1)
-        ]  # fmt: skip
-
-    return make
-
-
-def test_alpha_is_drawn_with_the_published_numbers(ablation: Callable[..., list[Result]]) -> None:
-    runs = ablation("alpha")
-    figure = alpha(runs)
-    (axes,) = figure.axes
-    assert axes.get_xscale() == "log"
-    assert [label.get_text() for label in axes.get_xticklabels()] == ["0.1", "1", "5"]
-    assert texts(figure) == ["CIFAR-10, long-tailed", "CIFAR-10, step", "as published, its epoch unknown"]
-    measured = [container.lines[0] for container in axes.containers]
-    assert [line.get_ydata().tolist() for line in measured] == [pytest.approx([70.05, 70.05, 71.05])] * 2
-    dotted = [line for line in axes.lines if line.get_linestyle() == "--"]
-    assert [list(line.get_ydata()) for line in dotted] == [
-        list(PAPER_ALPHA["cifar10", kind].values()) for kind in ("long_tailed", "step")
-    ]
-
-
-def test_published_numbers_are_those_of_the_papers_table(shared_dir: Path) -> None:
-    text = (shared_dir / "paper.tex").read_text()
-    table = text[text.index("label{tab:mix_alpha}") - 700 : text.index("label{tab:mix_alpha}")]
-    for line in table.splitlines():
-        cells = [cell.strip(" \\\t") for cell in line.split("&")]
-        if len(cells) == 5 and cells[0].replace(".", "").isdigit():
-            settings = [
-                ("cifar10", "long_tailed"),
-                ("cifar10", "step"),
-                ("cifar100", "long_tailed"),
-                ("cifar100", "step"),
-            ]
-            assert [PAPER_ALPHA[s][float(cells[0])] for s in settings] == [float(cell) for cell in cells[1:]]
-
-
-def test_the_accuracy_along_an_option_is_named(ablation: Callable[..., list[Result]], unevenly_tested: Any) -> None:
-    for option, draw_it in (("alpha", alpha), ("beta", beta)):
-        runs = ablation(option)
-        assert [axes.get_ylabel() for axes in draw_it(runs).axes if axes.get_ylabel()][-1] == "test accuracy (%)"
-        figure = draw_it([unevenly_tested(run) for run in runs])
-        assert [axes.get_ylabel() for axes in figure.axes if axes.get_ylabel()][-1] == "test balanced accuracy (%)"
-
-
-def test_beta_is_drawn_under_both_standard_deviations(ablation: Callable[..., list[Result]]) -> None:
-    figure = beta(ablation("beta"))
-    assert titles(figure) == ["geometric standard deviation", "arithmetic standard deviation"]
-    assert texts(figure) == ["CIFAR-10, long-tailed", "CIFAR-10, step", SHARED]
-    weights, _, accuracy, _ = figure.axes
-    values = ["0.01", "0.1", "1", "5"]  # the first is a default, of which the next has the strengths
-    assert [text.get_text() for text in weights.get_legend().get_texts()] == [f"β = {value}" for value in values]
-    assert [label.get_text() for label in accuracy.get_xticklabels()] == values
-    from procrustean.balance.mfw import strength_of
-
-    assert weights.lines[2].get_ydata() == pytest.approx(strength_of((500, 100, 20, 5), beta=1.0))
-    assert len(accuracy.containers) == 2
-
-
-def hollow(axes: Any) -> list[list[float]]:
-    """Where the lines of a panel have markers that are not filled."""
-    drawn = [line for line in axes.lines if line.get_linestyle() == "None" and line.get_markerfacecolor() == "white"]
-    return [list(line.get_xdata()) for line in drawn]
-
-
-def test_points_that_share_a_run_are_hollow(result: Make, tmp_path: Path) -> None:
-    common: dict[str, Any] = {"label": "MFW", "method": "mfw", "source": "cifar10", "rho": 100.0, "hold_out": 500}
-    counts = {
-        "long_tailed": [4500, 2697, 1617, 969, 581, 348, 208, 125, 75, 45],
-        "step": [4500] * 5 + [45] * 5,
-    }
-    runs = [
-        result(kind=kind, counts=counts[kind], options=options, accuracy=0.7 + 0.01 * seed, seed=seed, **common)
-        for kind in counts
-        for options in ({}, {"std": "arithmetic", "beta": 1.0}, {"std": "arithmetic", "beta": 5.0})
-        for seed in (0, 1)
-    ]
-    figure = beta(runs)
-    geometric, arithmetic = figure.axes[2:]
-    assert hollow(geometric) == [[0.01, 1, 5], [1, 2, 5]]  # filled at the defaults, 2 and 0.01
-    assert hollow(arithmetic) == [[0.01], [0.01]]
-    flat = geometric.containers[0]
-    assert set(flat.lines[0].get_ydata()) == {70.5}
-    bars = [segment for segment in flat.lines[2][0].get_segments() if len(segment)]
-    assert [segment[0][0] for segment in bars] == [2]  # the spread is that of the runs, shown where they are
-    assert figure.axes[0].get_legend().get_title().get_text() == "all the same to 0.005"
-    assert figure.axes[1].get_legend().get_title().get_text() == ""
-    said: list[str] = []
-    draw("beta", runs, tmp_path, say=said.append)
-    assert said == [
-        f"CIFAR-10, {kind}, geometric std: one setting stands for every beta from 0.01 to 5, since the strengths of "
-        "the classes are the same to 0.005"
-        for kind in ("long-tailed", "step")
-    ]
-
-
-def test_without_shared_runs_all_markers_are_filled(result: Make) -> None:
-    runs = [
-        result(method="mfw", label="MFW", accuracy=0.5, options={"std": "arithmetic", "beta": value})
-        for value in (0.01, 1.0, 2.0)
-    ]
-    figure = beta(runs)
-    assert texts(figure) == ["digits, step"]
-    assert [points for axes in figure.axes for points in hollow(axes)] == [[]]
-
-
-def test_lines_are_told_apart_by_what_they_differ_in(result: Make) -> None:
-    def runs(option: str, *settings: tuple[float, str]) -> list[Result]:
-        return [
-            result(method="mfw", label="MFW", rho=rho, options={"std": std, option: value}, accuracy=0.5)
-            for rho, std in settings
-            for value in (0.1, 1.0)
-        ]
-
-    ratios = ["digits, step ρ=20", "digits, step ρ=100"]
-    assert texts(alpha(runs("alpha", (20, "geometric"), (100, "geometric")))) == ratios
-    readings = ["digits, step, geometric std", "digits, step, arithmetic std"]
-    assert texts(alpha(runs("alpha", (20, "geometric"), (20, "arithmetic")))) == readings
-    both = beta(runs("beta", (20, "geometric"), (100, "geometric"), (20, "arithmetic")))
-    assert texts(both) == [*ratios, SHARED]  # the columns tell the readings apart
-    drawn = [container.lines[0].get_color() for container in both.axes[2].containers]
-    assert len(set(drawn)) == 2
+        plane(planar)
 
 
 @pytest.mark.parametrize("name", FIGURES)
 def test_every_figure_is_written_as_png_and_svg(
-    name: str, saved: Callable[..., Result], ablation: Callable[..., list[Result]], tmp_path: Path
+    name: str, saved: Callable[..., Result], result: Make, tmp_path: Path
 ) -> None:
     over = "alpha" if name == "option" else None
-    runs = (
-        ablation("alpha" if over else name)
-        if name in ("alpha", "beta", "option")
-        else [saved("run", {100: features(width=2 if name == "toy" else 8)})]
-    )
+    runs = [saved("run", {100: features(width=2 if name == "plane" else 8)})]
+    if over:
+        runs = [result(method="mfw", label="MFW", options={over: value}, accuracy=0.7) for value in (0.1, 1.0)]
     files = draw(name, runs, tmp_path / "figures", stem="mine", over=over)
-    stem = "mine-erm" if name == "toy" else "mine"
+    stem = "mine-erm" if name == "plane" else "mine"
     assert [path.name for path in files] == [f"{stem}.png", f"{stem}.svg"]
     with Image.open(files[0]) as image:
         colours = image.convert("RGB").getcolors(maxcolors=image.width * image.height)
@@ -471,15 +333,6 @@ def test_a_single_epoch_is_drawn_as_whole_points_and_said(name: str, result: Mak
     draw(name, runs, tmp_path, say=said.append)
     assert [text.split(",")[0] for text in said] == [f"{label}: only epoch 30 was measured" for label in ("ERM", "MFW")]
     assert all("a smaller --probe-every" in text for text in said)
-
-
-def test_a_single_value_of_an_option_is_said(ablation: Callable[..., list[Result]], tmp_path: Path) -> None:
-    said: list[str] = []
-    runs = [r for r in ablation("alpha") if r.data["kind"] == "step" or r.record["method"]["options"]["alpha"] == 1]
-    draw("alpha", runs, tmp_path, say=said.append)
-    (text,) = said
-    assert text.startswith("CIFAR-10, long-tailed: all runs have alpha = 1, so there is a point and no line")
-    assert "--options alpha=..." in text
 
 
 def test_wrong_requests_are_refused(result: Make, tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Figures of the paper and two more, drawn from the records of runs.
+"""Figures drawn from the records of runs.
 
 matplotlib and scikit-learn are imported when one is drawn.
 """
@@ -21,9 +21,7 @@ FIGURES = {
     "deviation": "distance between training and test features along the epochs",
     "tsne": "t-SNE of training and test features of the largest and the smallest class",
     "bars": "training and test accuracy of every class at the end",
-    "toy": "features in the plane and decision regions along the epochs, one figure per run",
-    "alpha": "accuracy of MFW along alpha",
-    "beta": "weight function and accuracy of MFW along beta",
+    "plane": "features in the plane and decision regions along the epochs, one figure per run",
     "option": "accuracy of all, of the larger and of the smaller half of the classes along any option of a method",
     "imbalance": "accuracy of all, of the larger and of the smaller half of the classes along the imbalance ratio",
 }
@@ -48,14 +46,14 @@ def draw(
             shows are left out, unless all do.
         output: folder.
         all_classes: draw every class, not only the largest and the smallest (progress, gradients, deviation).
-        epochs: which epochs the toy shows, counted from 1.
+        epochs: which epochs the plane shows, counted from 1.
         stem: name of the files without their ending; by default that of the figure, with the option if it has one.
         over: the option along which `option` draws.
         say: told which runs are left out, and what the others lack for a fuller figure.
     """
     if name not in FIGURES:
         raise ConfigError(f"there is no figure {name!r}. {did_you_mean(name, FIGURES)}")
-    from procrustean.report.figures import ablation, bars, embedding, imbalance, lines, option, plane
+    from procrustean.report.figures import bars, embedding, imbalance, lines, option, plane
     from procrustean.report.figures.canvas import save
     from procrustean.report.figures.panels import panels_of
     from procrustean.report.figures.runs_lacking import with_what_it_shows
@@ -66,18 +64,14 @@ def draw(
         raise ConfigError(f"--over {over} received with the figure {name!r}; it belongs to `figures option`")
     stem = stem or "-".join(filter(None, (name, over)))
     results = with_what_it_shows(name, results, say, over)
-    if name == "toy":
+    if name == "plane":
         files = []
         for number, result in enumerate(results):
             own = result.record["method"]["name"]
             same = sum(other.record["method"]["name"] == own for other in results[:number])
-            files += save(plane.toy(result, epochs), output / f"{stem}-{own}{f'-{same + 1}' * bool(same)}")
+            files += save(plane.plane(result, epochs), output / f"{stem}-{own}{f'-{same + 1}' * bool(same)}")
         return files
-    if name == "alpha":
-        figure, remarks = ablation.alpha(results), ablation.remarks(results, "alpha")
-    elif name == "beta":
-        figure, remarks = ablation.beta(results), ablation.remarks(results, "beta")
-    elif over is not None:
+    if over is not None:
         figure, remarks = option.along_option(results, over), option.remarks(results, over)
     elif name == "imbalance":
         figure, remarks = imbalance.imbalance(results), imbalance.remarks(results)

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 from procrustean.base.errors import ConfigError, RunError, did_you_mean
 from procrustean.records.groups import Group, Result, data_parts, group_results
 from procrustean.records.identity import setting_of
-from procrustean.report.diagnose.mfw_settings import OPTIONS, value_of
 from procrustean.report.figures.along import Line, Number, accuracies, lines_along, points_alone
 from procrustean.report.figures.panels import KINDS
 
@@ -82,7 +81,9 @@ def _options(result: Result) -> dict[str, Any]:
 def _value(result: Result, option: str) -> float | None:
     value = _options(result).get(option)
     if value is None and result.record["method"]["name"] == "mfw":
-        return next((value_of(result, own) for own in OPTIONS if own == option), None)
+        from procrustean.methods.mfw import usual_value
+
+        return usual_value(option, str(result.data["source"]), str(result.data["kind"]))
     return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
 
 

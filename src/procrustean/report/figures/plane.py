@@ -1,4 +1,4 @@
-"""Features in the plane with the regions of the classifier, along the epochs: the paper's illustration (Figs. 5, 6)."""
+"""Features in the plane with the regions of the classifier, along the epochs."""
 
 from __future__ import annotations
 
@@ -20,19 +20,17 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-#: The epochs that the paper shows.
-EPOCHS = (20, 60, 120, 160)
 #: Points per class and panel, so that the panels are not crowded.
 MOST_POINTS = 50
 _GRID = 400
 
 
-def toy(result: Result, epochs: Sequence[int] | None = None) -> Figure:
+def plane(result: Result, epochs: Sequence[int] | None = None) -> Figure:
     """Training features above, test features below, one column per epoch, on the regions of the classifier.
 
     Args:
         result: a run with features of width 2.
-        epochs: which, counted from 1; those of the paper if they were kept, else all that were.
+        epochs: which, counted from 1; all that were kept, if nothing is said.
     """
     from matplotlib.lines import Line2D
 
@@ -86,8 +84,7 @@ def _epochs(run: Path, wanted: Sequence[int] | None) -> Sequence[int]:
     known = kept_epochs(run)
     if not known:
         load_features(run)  # says what is missing
-    of_the_paper = [epoch for epoch in EPOCHS if epoch in known]
-    return of_the_paper if len(of_the_paper) == len(EPOCHS) else known
+    return known
 
 
 def _in_the_plane(run: Path, epoch: int) -> KeptFeatures:

@@ -10,7 +10,7 @@ from procrustean.report.figures.option import lack_of
 
 #: The figures of what is measured along the training, and those of features that a run has kept.
 OF_MEASUREMENTS = ("progress", "gradients", "deviation", "bars", "tsne")
-OF_FEATURES = ("tsne", "toy")
+OF_FEATURES = ("tsne", "plane")
 
 
 def with_what_it_shows(

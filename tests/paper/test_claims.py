@@ -29,7 +29,7 @@ from procrustean.records.finding_runs import runs_in
 from procrustean.records.groups import Result
 
 Make = Callable[..., Result]
-PROJECT = Path(__file__).resolve().parents[3]
+PROJECT = Path(__file__).resolve().parents[2]
 
 LONG_TAILED = [5000, 2997, 1796, 1077, 645, 387, 232, 139, 83, 50]
 STEP = [5000] * 5 + [50] * 5

@@ -6,22 +6,29 @@ import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from procrustean.base.errors import RunError
-from procrustean.records.groups import Group, Result, group_results
-from procrustean.records.identity import comparable
+from procrustean.records.groups import Group, Result, group_results, named_settings
+from procrustean.records.identity import comparable, data_setting
 from procrustean.records.run_record import place_of
-from procrustean.report.diagnose.mfw_settings import Option, differing, names, settings_of, shown
 
 if TYPE_CHECKING:
     from procrustean.balance.count_facts import Spread
     from procrustean.methods.equal_settings import StrengthSetting
 
+Option = Literal["alpha", "beta"]
+OPTIONS: tuple[Option, ...] = ("alpha", "beta")
 SOURCES = {"cifar10": "CIFAR-10", "cifar100": "CIFAR-100"}
 SPREADS: tuple[Spread, ...] = ("geometric", "arithmetic", "log")
 #: So many settings are named where runs do not belong to a line.
 NAMED = 3
+#: Settings that do not bear on what a run has learned at the end, or number the repeats.
+NO_MATTER = ("evaluate_every", "data_seed")
+#: Settings that follow from others, which are better named instead of them.
+FOLLOW = ("hold_out_from", "classes", "counts", "source_hash")
+#: So many characters of a value are shown.
+LONGEST = 40
 
 
 @dataclass(frozen=True)
@@ -87,6 +94,20 @@ class Family:
         for group in sorted(self.groups, key=lambda group: -len(group.results)):
             found.setdefault(_position(group, self.option), group)
         return found
+
+
+def names(result: Result, option: Option) -> bool:
+    """Whether the option was given a value instead of left to its default."""
+    return result.record["method"]["options"].get(option) is not None
+
+
+def settings_of(result: Result) -> dict[str, Any]:
+    """All in which runs of MFW can differ and that bears on what they learn, with the defaults that apply."""
+    from procrustean.methods.make import option_defaults
+
+    settings = {**option_defaults("mfw"), **named_settings(Group((result,))), **data_setting(result)}
+    settings |= {option: _value_of(result, option) for option in OPTIONS}
+    return {name: value for name, value in settings.items() if name not in NO_MATTER}
 
 
 def families(results: Iterable[Result], option: Option) -> list[Family]:
@@ -193,16 +214,16 @@ def _mixture(made: Sequence[Family]) -> RunError:
     usual = _common(first, option)
     odd = [(family.groups[0], _common(family.groups[0], option)) for family in made if family is not largest]
     examples: dict[str, tuple[str, Any]] = {}  # by the name of a setting, a run with another value of it
-    for group, own in sorted(odd, key=lambda pair: len(differing(pair[1], usual))):
-        for name in differing(own, usual):
+    for group, own in sorted(odd, key=lambda pair: len(_differing(pair[1], usual))):
+        for name in _differing(own, usual):
             examples.setdefault(name, (place_of(group.results[0]), own.get(name)))
     named = dict(list(examples.items())[:NAMED])
     by_run: dict[str, list[str]] = {}
     for name, (place, value) in named.items():
-        by_run.setdefault(place, []).append(f"{name}={shown(value)}")
+        by_run.setdefault(place, []).append(f"{name}={_shown(value)}")
     runs = "; ".join(f"{place} has {' and '.join(texts)}" for place, texts in by_run.items())
     more = f", and {len(examples) - NAMED} more settings differ" * (len(examples) > NAMED)
-    wanted = " and ".join(f"{name}={shown(usual.get(name))}" for name in named)
+    wanted = " and ".join(f"{name}={_shown(usual.get(name))}" for name in named)
     return RunError(
         f"runs of MFW on {first.data['source']}, {first.data['kind']} differ in more than {option}, std and their "
         f"seeds, and a line would mix two effects: {runs}{more}. Give only runs with {wanted}, like "
@@ -220,3 +241,28 @@ def _refuse_choices_of_images(family: Family) -> None:
                 f"seeds: {place_of(group.results[0])} has data seed {group.data_seeds}, "
                 f"{place_of(other.results[0])} {other.data_seeds}. Give the runs of one data seed"
             )
+
+
+def _value_of(result: Result, option: Option) -> float | None:
+    """The value of an option, given or by default; None where that depends on counts that were found as they are."""
+    if names(result, option):
+        return float(result.record["method"]["options"][option])
+    from procrustean.methods.mfw import usual_value
+
+    return usual_value(option, str(result.data["source"]), str(result.data["kind"]))
+
+
+def _differing(own: Mapping[str, Any], usual: Mapping[str, Any]) -> list[str]:
+    """The settings in which two runs differ; those that follow from others only if there is nothing else."""
+    found = [name for name in {**own, **usual} if own.get(name) != usual.get(name)]
+    return [name for name in found if name not in FOLLOW] or found
+
+
+def _shown(value: Any) -> str:
+    """The value of a setting, no longer than it has to be.
+
+    >>> _shown(None), _shown(0.5), _shown([5000] * 10)
+    ('default', '0.5', '[5000, 5000, 5000, 5000, 5000, 5000, ...')
+    """
+    text = "default" if value is None else f"{value:g}" if isinstance(value, float) else str(value)
+    return text if len(text) <= LONGEST else text[: LONGEST - 3] + "..."

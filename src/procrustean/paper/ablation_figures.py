@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+from procrustean.paper.mfw_lines import SPREADS, Line, Option, lines_along
+from procrustean.paper.printed_numbers import paper_numbers
 from procrustean.records.groups import Result
-from procrustean.report.diagnose.mfw_settings import Option
-from procrustean.report.diagnose.option_lines import SPREADS, Line, lines_along
 from procrustean.report.figures.canvas import (
     axis_labels,
     legend,
     line_handle,
     line_with_spread,
+    save,
     sheet,
     title,
     value_axis,
@@ -24,15 +26,36 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-#: Test accuracy in % of the paper's table of alpha, at ratio 100: (source, kind) -> alpha -> accuracy.
-PAPER_ALPHA = {
-    ("cifar10", "long_tailed"): {0.1: 75.9, 0.2: 76.8, 0.5: 77.1, 1.0: 78.5, 5.0: 77.4},
-    ("cifar10", "step"): {0.1: 73.3, 0.2: 74.3, 0.5: 75.2, 1.0: 77.6, 5.0: 80.1},
-    ("cifar100", "long_tailed"): {0.1: 43.1, 0.2: 44.7, 0.5: 43.6, 1.0: 42.1, 5.0: 41.2},
-    ("cifar100", "step"): {0.1: 40.8, 0.2: 42.6, 0.5: 44.0, 1.0: 46.5, 5.0: 46.9},
+#: Name -> what it shows.
+ABLATIONS: dict[Option, str] = {
+    "alpha": "accuracy of MFW along alpha",
+    "beta": "weight function and accuracy of MFW along beta",
 }
 #: What the markers are that are not filled.
 SHARED = "same strengths, hence the same runs, as a filled marker"
+
+
+def draw_ablation(
+    option: Option,
+    results: Sequence[Result],
+    output: Path,
+    *,
+    stem: str | None = None,
+    say: Callable[[str], None] = lambda text: None,
+) -> list[Path]:
+    """Draw the accuracy along alpha or beta and write it as PNG and SVG; returns the files.
+
+    Args:
+        option: which of ABLATIONS.
+        results: finished runs of MFW that differ in nothing but the option, std and their seeds.
+        output: folder.
+        stem: name of the files without their ending; by default that of the option.
+        say: told what lines lack.
+    """
+    figure = alpha(results) if option == "alpha" else beta(results)
+    for remark in remarks(results, option):
+        say(remark)
+    return save(figure, output / (stem or option))
 
 
 def _names(lines: Sequence[Line], *, by_std: bool = True) -> list[str]:
@@ -121,7 +144,9 @@ def beta(results: Sequence[Result]) -> Figure:
 
 def _published(line: Line) -> dict[float, float]:
     """The paper's accuracies along alpha for the data of a line."""
-    return PAPER_ALPHA.get((line.source, line.kind), {}) if line.rho == 100 else {}
+    column = f"{line.source}-{'lt' if line.kind == 'long_tailed' else line.kind}{line.rho or 0:g}"
+    own = (number for number in paper_numbers() if (number.table, number.column) == ("alpha", column))
+    return {float(number.row.removeprefix("alpha=")): number.value for number in own}
 
 
 def _draw(axis: Axes, line: Line, number: int) -> str:

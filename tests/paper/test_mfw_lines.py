@@ -7,9 +7,9 @@ import pytest
 
 from procrustean.base import RunError
 from procrustean.paper.canonical_settings import canonical
+from procrustean.paper.mfw_lines import Line, lines_along
 from procrustean.paper.table_files import paper_definitions
 from procrustean.records.groups import Result
-from procrustean.report.diagnose.option_lines import Line, lines_along
 from procrustean.runs.training_sizes import training_counts
 
 Make = Callable[..., Result]
