@@ -24,7 +24,7 @@ import numpy.typing as npt
 import torch
 
 from procrustean import __version__, fit
-from procrustean.balance.losses.properties import scale_of_scores, shifts_scores
+from procrustean.balance.losses import scale_of_scores, shifts_scores
 from procrustean.engine.probabilities import Calibration, Labels, Scores, calibrate, log_loss
 from procrustean.engine.stored_calibration import held_out_scores
 from procrustean.records.run_folder import RunFolder

@@ -1,4 +1,4 @@
-"""Losses against slow references in float64."""
+"""Losses against slow references in float64, those of single methods too."""
 
 from __future__ import annotations
 
@@ -12,14 +12,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from procrustean.balance import losses
-from procrustean.balance.losses import (
+from procrustean.balance import (
     CDT,
     LDAM,
-    SEQL,
     VS,
     BalancedSoftmax,
-    ClassBalanced,
     CrossEntropy,
     Focal,
     LabelAwareSmoothing,
@@ -27,6 +24,7 @@ from procrustean.balance.losses import (
     Loss,
 )
 from procrustean.base import ConfigError, DataError
+from procrustean.methods import SEQL, ClassBalanced
 
 C10_LONG_TAILED = (5000, 2997, 1796, 1077, 645, 387, 232, 139, 83, 50)
 COUNTS = (400, 90, 20, 4)
@@ -354,40 +352,6 @@ class TestFocal:
             Focal(form="probit")  # type: ignore[arg-type]
 
 
-class TestClassBalanced:
-    @pytest.mark.parametrize(("beta", "first", "last"), [(0.9999, 0.05061, 3.99272), (0.999, 0.18119, 3.68832)])
-    def test_weights(self, beta: float, first: float, last: float) -> None:
-        weights = ClassBalanced(C10_LONG_TAILED, beta).weights
-        assert weights[0].item() == pytest.approx(first, abs=5.1e-6)
-        assert weights[-1].item() == pytest.approx(last, abs=5.1e-6)
-
-    @pytest.mark.parametrize(
-        ("form", "parent"),
-        [
-            ("softmax", CrossEntropy()),
-            ("sigmoid", Focal(0.0, form="sigmoid")),
-            ("focal", Focal(1.0, form="sigmoid")),
-        ],
-    )
-    def test_beta_zero_is_the_loss_under_the_weights(self, form: Any, parent: Loss) -> None:
-        assert torch.equal(ClassBalanced(COUNTS, 0.0, form=form)(*scores()), parent(*scores()))
-
-    def test_a_focus_of_zero_is_the_sigmoid_form(self) -> None:
-        found = ClassBalanced(COUNTS, form="focal", gamma=0.0)(*scores())
-        assert torch.equal(found, ClassBalanced(COUNTS, form="sigmoid")(*scores()))
-
-    @pytest.mark.parametrize("form", ["softmax", "sigmoid"])
-    def test_only_the_focal_form_has_a_focus(self, form: Any) -> None:
-        with pytest.raises(ConfigError, match="only form 'focal' has a focus"):
-            ClassBalanced(COUNTS, form=form, gamma=1.0)
-
-    def test_unknown_form_and_beta(self) -> None:
-        with pytest.raises(ConfigError, match="form = 'hinge' received; accepted: 'softmax', 'sigmoid', 'focal'"):
-            ClassBalanced(COUNTS, form="hinge")  # type: ignore[arg-type]
-        with pytest.raises(ConfigError, match="effective numbers need 0 <= beta < 1"):
-            ClassBalanced(COUNTS, 1.0)
-
-
 class TestLDAM:
     def test_margins(self) -> None:
         wanted = [0.15811, 0.17970, 0.20424, 0.23209, 0.26383, 0.29977, 0.34068, 0.38722, 0.44050, 0.50000]
@@ -453,69 +417,6 @@ class TestVectorScaling:
             LogitAdjusted(COUNTS, tau=value)
 
 
-class TestSEQL:
-    @pytest.mark.parametrize("options", [{"gamma": 0.0}, {"lam": 0.0}])
-    def test_limits_are_cross_entropy(self, options: dict[str, float]) -> None:
-        logits, y = scores()
-        assert torch.equal(SEQL(COUNTS, **{"lam": 0.5, **options})(logits, y, UNIFORMS), CrossEntropy()(logits, y))
-
-    @pytest.mark.parametrize(
-        ("counts", "lam", "rare"),
-        [
-            (C10_LONG_TAILED, 0.05, 5),
-            (C10_LONG_TAILED, None, 5),
-            (tuple(int(500 * 0.01 ** (i / 99)) for i in range(100)), 0.005, 52),
-            (tuple(int(500 * 0.02 ** (i / 99)) for i in range(100)), 0.006, 52),
-        ],
-    )
-    def test_rare_classes(self, counts: tuple[int, ...], lam: float | None, rare: int) -> None:
-        assert SEQL(counts, lam=lam).rare.tolist() == [False] * (len(counts) - rare) + [True] * rare
-
-    def test_the_label_always_stays(self) -> None:
-        logits, _ = scores(size=1)
-        y = torch.tensor([3])
-        found = SEQL(COUNTS, gamma=1.0, lam=1.0)(logits, y, torch.zeros(1, 4))
-        assert found.item() == 0.0  # nothing else is left
-
-    def test_alone_it_draws_from_torchs_generator(self) -> None:
-        counts, size = (1000, 10, 10), 4000
-        logits = torch.zeros(size, 3)
-        y = torch.zeros(size, dtype=torch.int64)
-        loss = SEQL(counts, gamma=0.9, lam=0.1, reduction="none")
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(3)
-            first, second = loss(logits, y), loss(logits, y)
-            torch.manual_seed(3)
-            assert torch.equal(loss(logits, y), first)
-        assert not torch.equal(first, second)
-        # exp of the loss is the number of classes left; each of the two rare ones stays with probability 0.1.
-        left = first.exp().round()
-        shares = [(left == n).float().mean().item() for n in (1, 2, 3)]
-        assert shares == pytest.approx([0.81, 0.18, 0.01], abs=0.02)
-
-    def test_left_out_classes_get_no_gradient(self) -> None:
-        logits, y = scores()
-        logits.requires_grad_()
-        loss = SEQL(COUNTS, gamma=0.7, lam=0.2)
-        loss(logits, y, UNIFORMS).backward()
-        assert logits.grad is not None
-        left_out = (UNIFORMS < 0.7) & loss.rare & (torch.arange(4) != y[:, None])
-        alone = left_out.sum(1, keepdim=True) == 3  # then the loss of the sample is 0 itself
-        assert torch.equal(logits.grad == 0, left_out | alone)
-        assert left_out[~alone.squeeze(1)].any()
-
-    def test_what_it_needs_drawn(self) -> None:
-        assert dict(SEQL(COUNTS).draws) == {"seql": (4,)}
-        with pytest.raises(DataError, match=r"uniforms of shape \(9, 3\) for logits of shape \(9, 4\)"):
-            SEQL(COUNTS)(*scores(), UNIFORMS[:, :3])
-
-    def test_settings_out_of_range(self) -> None:
-        with pytest.raises(ConfigError, match=r"gamma = 1\.5 received; a probability"):
-            SEQL(COUNTS, gamma=1.5)
-        with pytest.raises(ConfigError, match="lam = 50 received; it is a share of all images"):
-            SEQL(COUNTS, lam=50)
-
-
 class TestLabelAwareSmoothing:
     def test_smoothing_of_each_class(self) -> None:
         found = LabelAwareSmoothing(C10_LONG_TAILED, head=0.3, tail=0.0).smoothing
@@ -542,10 +443,8 @@ class TestLabelAwareSmoothing:
             LabelAwareSmoothing(COUNTS, head, tail)
 
 
-@pytest.mark.parametrize("name", [name for name in losses.__all__ if name != "Reduction"])
+@every_loss
 @pytest.mark.parametrize("label", [-100, -1, 4])
-def test_labels_that_name_no_class_are_refused(name: str, label: int) -> None:
-    made = getattr(losses, name)
-    loss = made() if made in (CrossEntropy, Focal, Loss) else made(COUNTS, gamma=0.2) if made is CDT else made(COUNTS)
+def test_labels_that_name_no_class_are_refused(loss: Case, label: int) -> None:
     with pytest.raises(DataError, match=f"label {label} received, but there are 4 classes"):
         loss(torch.zeros(2, 4), torch.tensor([0, label]))

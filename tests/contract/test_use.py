@@ -12,7 +12,7 @@ from torch import Tensor
 
 from procrustean import adjust, export, load_model
 from procrustean.balance import Loss
-from procrustean.balance.losses.properties import scale_of_scores, shifts_scores
+from procrustean.balance.losses import scale_of_scores, shifts_scores
 from procrustean.base import ConfigError
 from procrustean.deploy.adjusted_scores import GRID
 from procrustean.engine.stored_calibration import scores_of

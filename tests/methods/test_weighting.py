@@ -13,7 +13,6 @@ from torch.nn import functional as F
 from procrustean.balance import (
     CDT,
     LDAM,
-    SEQL,
     VS,
     Batch,
     Classify,
@@ -25,7 +24,7 @@ from procrustean.balance import (
 )
 from procrustean.base import ConfigError
 from procrustean.data import lr_table, recipe_for
-from procrustean.methods import make_method
+from procrustean.methods import SEQL, make_method
 from procrustean.nets import build_net
 from procrustean.nets.heads import CosineHead, SigmoidHead
 

@@ -7,10 +7,8 @@ from .layers import suggest as suggest
 from .lightning import MFWCallback as MFWCallback
 from .losses import CDT as CDT
 from .losses import LDAM as LDAM
-from .losses import SEQL as SEQL
 from .losses import VS as VS
 from .losses import BalancedSoftmax as BalancedSoftmax
-from .losses import ClassBalanced as ClassBalanced
 from .losses import CrossEntropy as CrossEntropy
 from .losses import Focal as Focal
 from .losses import LabelAwareSmoothing as LabelAwareSmoothing

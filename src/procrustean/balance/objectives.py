@@ -9,8 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from procrustean.balance.layers import find_layer, published_layers
-from procrustean.balance.losses import CrossEntropy
-from procrustean.balance.losses.properties import States
+from procrustean.balance.losses import CrossEntropy, States
 from procrustean.balance.mixers import Mixer as Mixer
 from procrustean.balance.mixers import Mixture as Mixture
 from procrustean.balance.mixers import check_mixture
@@ -75,7 +74,7 @@ class Classify(Objective):
     """The standard objective: mix, forward, per-sample loss, class weights, mean.
 
     Args:
-        loss: per-sample loss, (logits [B, C], labels [B]) -> [B], such as those of `procrustean.balance.losses` with
+        loss: per-sample loss, (logits [B, C], labels [B]) -> [B], such as those of `procrustean.balance` with
             reduction="none"; cross-entropy by default.
         weight: class weights as a function of the clock, or None.
         mixer: what to mix where, or None.
@@ -192,7 +191,7 @@ def _check_slots(loss: object, weight: object, mixer: object) -> None:
     if loss is not None and not callable(loss):
         raise ConfigError(
             f"loss of type {type(loss).__name__} received; give a module of (scores, labels), such as those of "
-            "procrustean.balance.losses with reduction='none'"
+            "procrustean.balance with reduction='none'"
         )
     if weight is not None and not callable(weight):
         raise ConfigError(

@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from procrustean.balance.losses.properties import scale_of_scores, shifts_scores
+from procrustean.balance.losses import scale_of_scores, shifts_scores
 from procrustean.base.code_files import plain_name
 from procrustean.base.errors import ConfigError
 from procrustean.data.imageset import Splits

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from procrustean.balance.count_facts import kind_for_methods
-from procrustean.balance.losses.properties import scale_of_scores, shifts_scores
+from procrustean.balance.losses import scale_of_scores, shifts_scores
 from procrustean.base.errors import ProcrusteanError, RunError
 from procrustean.base.json_files import read_object
 from procrustean.data.recipes import data_set

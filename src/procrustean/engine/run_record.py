@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from procrustean.balance.losses.properties import scale_of_scores, shifts_scores
+from procrustean.balance.losses import scale_of_scores, shifts_scores
 from procrustean.base.code_files import file_code
 from procrustean.engine.device import machine
 from procrustean.engine.optimizer import swa_begins

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from procrustean.balance.losses import Focal
-from procrustean.balance.losses.focal import Form
+from procrustean.balance.losses import Focal, Form
 from procrustean.balance.objectives import Classify
 from procrustean.balance.types import Problem
 from procrustean.balance.weights import deferred

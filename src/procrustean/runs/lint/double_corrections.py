@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from procrustean.balance.losses.properties import shifts_scores, weights_classes
+from procrustean.balance.losses import shifts_scores, weights_classes
 from procrustean.engine.prepared import (
     Prepared,
 )
