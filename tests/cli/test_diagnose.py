@@ -15,6 +15,7 @@ from matplotlib.figure import Figure
 from procrustean.base import console
 from procrustean.cli import main
 from procrustean.cli.figures import Figures
+from procrustean.paper import ABLATIONS
 from procrustean.report.figures import FIGURES, canvas
 
 TINY = ("--net", "small", "--epochs", "4", "--batch-size", "16", "--device", "cpu", "--precision", "fp32", "--quiet")
@@ -215,7 +216,7 @@ def test_a_diagnosis_outlives_a_disk_that_fills_up(
 
 def test_the_command_offers_every_figure() -> None:
     hints = typing.get_type_hints(Figures)
-    assert set(typing.get_args(hints["name"])) == set(FIGURES)
+    assert set(typing.get_args(hints["name"])) == {*FIGURES, *ABLATIONS}
 
 
 def test_figures_from_folders_of_runs(call: Any, runs: list[str]) -> None:
