@@ -25,7 +25,6 @@ from procrustean.base.statistics import (
 from procrustean.base.yaml_files import read_yaml
 from procrustean.engine.stage_order import stage_epochs
 from procrustean.methods import make_method
-from procrustean.methods.labels import shown_label
 from procrustean.paper import paper_number
 from procrustean.paper.canonical_settings import canonical
 from procrustean.paper.result_store import Store
@@ -157,7 +156,7 @@ def label_of(config: RunSpec) -> str:
     """The name of the method in tables; it depends on the options alone."""
     problem = Problem(counts=(2, 1), kind="long_tailed", source=config.source)
     made = make_method(config.method, problem, {**config.options, **({"drw": True} if config.drw else {})})
-    return OTHER_NAMES.get(settings(config)) or shown_label(made.label)
+    return OTHER_NAMES.get(settings(config)) or made.label
 
 
 def reference_rows(references: Mapping[str, Any], known: Mapping[str, RunSpec]) -> Iterator[tuple[str, dict[str, Any]]]:

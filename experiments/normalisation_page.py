@@ -16,7 +16,6 @@ from typing import Any
 import tyro
 
 from procrustean.base.yaml_files import read_yaml
-from procrustean.methods.labels import shown_label
 from procrustean.report.marked_page import placed
 from procrustean.runs import expand
 
@@ -25,7 +24,7 @@ STUDY = PROJECT / "experiments" / "normalisation.yaml"
 BEGIN, END = "<!-- results: begin -->", "<!-- results: end -->"
 NETS = {"resnet32": "ResNet-32, BatchNorm", "resnet32-gn": "ResNet-32, GroupNorm", "convnet-ln": "ConvNet, LayerNorm"}
 IMBALANCES = {"step": "step", "long_tailed": "long-tailed"}
-LABELS = ("ERM", "MFW", "MFW w/ DRW")
+LABELS = ("ERM", "MFW", "MFW-DRW")
 STATISTICS = ("kept", "mixed", "clean")
 COLOURS = {"kept": "#1f5fa8", "mixed": "#3d9a63", "clean": "#c8452d"}
 MARKERS = {"kept": "o", "mixed": "s", "clean": "D"}
@@ -155,7 +154,7 @@ def table(cells: Sequence[Cell], weights: str) -> list[str]:
             else "—"
             for kept in STATISTICS
         ]
-        names = (NETS.get(cell.net, cell.net), IMBALANCES.get(cell.imbalance, cell.imbalance), shown_label(cell.label))
+        names = (NETS.get(cell.net, cell.net), IMBALANCES.get(cell.imbalance, cell.imbalance), cell.label)
         lines.append("| " + " | ".join([*names, str(len(cell.records)), *shown]) + " |")
     return lines
 
@@ -207,7 +206,7 @@ def _draw_accuracy(cells: Sequence[Cell]) -> Any:
             panel = axes[row][column]
             for place, cell in enumerate(members):
                 _dots(panel, place, cell, group)
-            panel.set_xticks(range(len(members)), [shown_label(cell.label).replace("-", "\n") for cell in members])
+            panel.set_xticks(range(len(members)), [cell.label.replace("-", "\n") for cell in members])
             panel.set_xlim(-0.6, len(members) - 0.4)
         title = f"{NETS.get(net, net)}\n{IMBALANCES.get(imbalance, imbalance)}"
         axes[0][column].set_title(title, fontsize=10, color=INK)
@@ -244,7 +243,7 @@ def _draw_statistics(cells: Sequence[Cell]) -> Any:
             colour = colours.get(cell.label, MUTED)
             style = "--" if "DRW" in cell.label else "-"
             places = range(1, len(means) + 1)
-            axes[row][column].plot(places, means, style, color=colour, linewidth=1.8, label=shown_label(cell.label))
+            axes[row][column].plot(places, means, style, color=colour, linewidth=1.8, label=cell.label)
         # Where the features are mixed: behind the last layer of the second group.
         mixed = sum(".group1" in layer or ".group2" in layer for layer in layers) + 0.5
         for row in range(2):

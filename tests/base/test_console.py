@@ -89,16 +89,16 @@ def test_a_line_held_back_by_the_second_comes_with_a_later_epoch() -> None:
 def test_a_plain_line_tells_loss_accuracy_speed_and_time_left() -> None:
     clock, stream = Clock(), io.StringIO()
     reporter = PlainReporter(stream, clock)
-    reporter.run_started("MFW w/ DRW", 100, 0)
+    reporter.run_started("MFW-DRW", 100, 0)
     clock.now += 2
-    reporter.epoch_done("MFW w/ DRW", 0, {**RECORD, **measured(0.8125)})
+    reporter.epoch_done("MFW-DRW", 0, {**RECORD, **measured(0.8125)})
     clock.now += 18
-    reporter.epoch_done("MFW w/ DRW", 9, RECORD)
+    reporter.epoch_done("MFW-DRW", 9, RECORD)
     clock.now += 2
-    reporter.epoch_done("MFW w/ DRW", 10, RECORD)
+    reporter.epoch_done("MFW-DRW", 10, RECORD)
     assert stream.getvalue().splitlines()[1:] == [
-        "MFW w/ DRW: epoch 1/100, loss 0.500, test accuracy 81.2 %, 12,346 images/s, 3 min 18 s left",
-        "MFW w/ DRW: epoch 11/100, loss 0.500, test accuracy 81.2 %, 12,346 images/s, 2 min 58 s left",
+        "MFW-DRW: epoch 1/100, loss 0.500, test accuracy 81.2 %, 12,346 images/s, 3 min 18 s left",
+        "MFW-DRW: epoch 11/100, loss 0.500, test accuracy 81.2 %, 12,346 images/s, 2 min 58 s left",
     ]
 
 
@@ -199,7 +199,7 @@ def test_the_live_bar_shows_the_numbers_and_leaves_one_line() -> None:
 
 
 @pytest.mark.parametrize("width", [60, 80, 140])
-@pytest.mark.parametrize("name", ["MFW w/ DRW, step 20, seed 0", "MFW" * 50], ids=["usual", "long"])
+@pytest.mark.parametrize("name", ["MFW-DRW, step 20, seed 0", "MFW" * 50], ids=["usual", "long"])
 def test_a_narrow_terminal_keeps_epochs_and_time_left(name: str, width: int) -> None:
     reporter = RichReporter(Console(file=io.StringIO(), force_terminal=True, width=width, legacy_windows=False))
     reporter.run_started(name, 300, 0)

@@ -55,7 +55,7 @@ def test_the_network_of_a_finished_run_gives_its_metrics_again(stored: Path) -> 
 def test_an_unfinished_run_goes_on(stored: Path) -> None:
     before = (stored / "unfinished/epochs.jsonl").read_text().splitlines()
     run = resume("unfinished")
-    assert run.result["label"] == "MFW w/ DRW"
+    assert run.result["label"] == "MFW-DRW"
     assert (stored / "unfinished/epochs.jsonl").read_text().splitlines()[: len(before)] == before
     assert len(run.result["curves"]["loss"]) == 3
     assert np.isfinite(run.result["curves"]["loss"]).all()

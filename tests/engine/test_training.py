@@ -297,7 +297,7 @@ def test_the_record_has_all_its_parts(splits: Splits, run_settings: dict[str, An
         assert selection["metrics"].keys() >= METRICS
         assert selection["metrics"]["groups"].keys() == {"many", "medium", "few", "major", "minor"}
         assert np.sum(selection["metrics"]["confusion"]) == 40
-    assert record["label"] == "MFW w/ DRW"
+    assert record["label"] == "MFW-DRW"
     assert record["status"] == "complete"
     assert record["method"]["stages"] == [{"name": "train", "epochs": 3}]
     assert record["method"]["parameters"] == sum(p.numel() for p in run.net.parameters())

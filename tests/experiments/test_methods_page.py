@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from procrustean.base import ConfigError, RunError
-from procrustean.methods.labels import shown_label
 from procrustean.records import RunSpec
 from procrustean.runs.preparing import recipe_of
 
@@ -222,7 +221,7 @@ def test_the_repository_shows_its_results() -> None:
     assert pages.with_section(text, summary) == text
     for row in summary["rows"]:  # the labels are those of the runs
         for name in row["files"]:
-            label = shown_label(json.loads((page.every / name).read_text())["label"])
+            label = json.loads((page.every / name).read_text())["label"]
             assert row["label"] in (label, f"plain {label}")
 
 

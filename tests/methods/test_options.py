@@ -146,7 +146,7 @@ class TestLabels:
             ("ldam", {}, "LDAM"),
             ("ldam", {"drw": True}, "LDAM-DRW"),
             ("mfw", {}, "MFW"),
-            ("mfw", {"drw": True}, "MFW w/ DRW"),
+            ("mfw", {"drw": True}, "MFW-DRW"),
         ],
     )
     def test_the_paper_names(self, name: str, options: dict[str, Any], label: str) -> None:

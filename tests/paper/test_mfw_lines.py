@@ -128,7 +128,7 @@ def test_a_default_is_the_same_whether_it_is_written_down_or_not(mfw: Make) -> N
 @pytest.mark.parametrize(
     ("name", "other", "usual", "fields"),
     [
-        ("drw", "True", "False", {"drw": True, "options": {"drw": True}, "label": "MFW w/ DRW"}),
+        ("drw", "True", "False", {"drw": True, "options": {"drw": True}, "label": "MFW-DRW"}),
         ("epochs", "200", "100", {"epochs": 200}),
         ("draw", "batch", "sample", {"options": {"draw": "batch"}}),
         ("layer", "group1", "default", {"options": {"layer": "group1"}}),

@@ -31,7 +31,7 @@ NASTY = "a|b*c_d`e<f>[g]{h}$i&j#k%l~m^n\\o\np\x1b[31mq"
 def groups(result: Make) -> list[Group]:
     runs = [
         result(label=label, method=label, seed=seed, recall=[0.9] * 5 + [minor + 0.02 * seed] * 5)
-        for label, minor in (("ERM", 0.30), ("MFW", 0.50), ("MFW w/ DRW", 0.40))
+        for label, minor in (("ERM", 0.30), ("MFW", 0.50), ("MFW-DRW", 0.40))
         for seed in range(3)
     ]
     return group_results(runs)
@@ -65,7 +65,7 @@ def test_comparison_has_the_columns_of_the_three_selections(groups: list[Group])
 
 @pytest.mark.parametrize("write", [to_markdown, to_latex, lambda table: " ".join(drawn(table, 100_000))])
 def test_below_the_table_stands_whether_the_best_is_told_apart(result: Make, write: Callable[[Table], str]) -> None:
-    minor = {"ERM": (0.30, 0.31, 0.32), "MFW": (0.50, 0.51, 0.52), "MFW w/ DRW": (0.40, 0.48, 0.56)}
+    minor = {"ERM": (0.30, 0.31, 0.32), "MFW": (0.50, 0.51, 0.52), "MFW-DRW": (0.40, 0.48, 0.56)}
     runs = [
         result(label=label, method=label, seed=seed, recall=[0.9] * 5 + [recall] * 5)
         for label, recalls in minor.items()
@@ -544,7 +544,7 @@ def test_no_number_is_lost_on_a_narrow_terminal(result: Make, width: int) -> Non
     counts = [500] * 20 + [50] * 20 + [5] * 20
     runs = [
         result(label=label, seed=seed, counts=counts, recall=recall + 0.01 * seed)
-        for label, recall in (("ERM", 0.41), ("MFW w/ DRW", 0.62))
+        for label, recall in (("ERM", 0.41), ("MFW-DRW", 0.62))
         for seed in range(2)
     ]
     table = comparison(group_results(runs))
@@ -565,7 +565,7 @@ def test_a_row_of_the_usual_comparison_fits_a_line_of_a_hundred_characters(resul
     settings = [
         {"label": label, "kind": kind, "epochs": epochs, "seed": seed, "recall": 0.5 + 0.01 * seed}
         for kind in ("step", "long_tailed")
-        for label, epochs, seeds in (("ERM", 200, 2), ("MFW", 300, 3), ("MFW w/ DRW", 300, 3))
+        for label, epochs, seeds in (("ERM", 200, 2), ("MFW", 300, 3), ("MFW-DRW", 300, 3))
         for seed in range(seeds)
     ]
     lines = drawn(comparison(group_results(result(rho=100.0, **setting) for setting in settings)), 100)

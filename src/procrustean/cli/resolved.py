@@ -13,7 +13,6 @@ from procrustean.base.code_files import plain_name
 from procrustean.data.recipes import Recipe, data_set
 from procrustean.engine.stage_order import stage_epochs, stages_text
 from procrustean.methods.base import Method
-from procrustean.methods.labels import shown_label
 from procrustean.methods.make import make_method
 from procrustean.nets.build import layers_of
 from procrustean.nets.classifier import Backbone
@@ -56,7 +55,7 @@ def method_comments(
         lines["stages"] = stages
     lines |= _deferred(method, recipe.epochs)
     explained = f"procrustean methods {plain_name(config.method)} explains it"
-    title = f"# The method these settings resolve to: {shown_label(method.label)} ({explained})\n"
+    title = f"# The method these settings resolve to: {method.label} ({explained})\n"
     return title + "".join(f"# {name}: {text}\n" for name, text in lines.items())
 
 

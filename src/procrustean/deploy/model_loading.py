@@ -19,7 +19,6 @@ from procrustean.engine.prepared import (
 )
 from procrustean.engine.probabilities import Calibration, Labels, Prior, Scores, uncalibrated
 from procrustean.engine.stored_calibration import held_out_scores
-from procrustean.methods.labels import shown_label
 from procrustean.records.auto_choice import chosen_run
 from procrustean.records.finding_runs import CONFIG_FILE, RESULT_FILE, no_run_at, resume_command
 from procrustean.records.run_folder import RunFolder
@@ -103,7 +102,7 @@ def _spec_of_run(folder: Path) -> ModelSpec:
     recipe, data = result["recipe"], result["data"]
     counts = [int(n) for n in data["counts"]]
     spec = ModelSpec(
-        label=shown_label(result["label"]),
+        label=result["label"],
         net=recipe["net"],
         # A network that any method may have trained is described without the file of a method of the user's.
         method="erm" if identity.get("plain_network") else config.method,

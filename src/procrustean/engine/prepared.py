@@ -15,7 +15,6 @@ from procrustean.engine.engines import Engine
 from procrustean.engine.image_stores import ImageStores, augmentation_of
 from procrustean.engine.stage_order import stages_text
 from procrustean.methods.base import Method
-from procrustean.methods.labels import shown_label
 from procrustean.nets.build import build_net
 from procrustean.nets.classifier import Classifier
 from procrustean.nets.pretrained import Pretrained
@@ -39,7 +38,7 @@ class Prepared:
     @property
     def label(self) -> str:
         """What its method is called in messages."""
-        return shown_label(self.method.label)
+        return self.method.label
 
     @property
     def name(self) -> str:

@@ -109,7 +109,7 @@ def mfw(
     schedule = {"epochs": 300} if problem.source in ("cifar10", "cifar100") else {}
     return Method(
         stages=(Stage(objective),),
-        label="MFW" + " w/ DRW" * drw,
+        label="MFW" + "-DRW" * drw,
         paper=schedule,
         own=schedule,
         resolved={

@@ -97,7 +97,7 @@ METHODS: dict[str, Entry] = {
         refused=_BALANCED_TWICE,
     ),
     "mfw": Entry(
-        ("MFW", "MFW w/ DRW"),
+        ("MFW", "MFW-DRW"),
         "Ye, Zhan, Chao, Procrustean training for imbalanced deep learning, ICCV 2021",
         cost="1 (1.5 with the paper's 300 epochs)",
     ),

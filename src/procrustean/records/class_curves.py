@@ -11,7 +11,6 @@ import numpy.typing as npt
 
 from procrustean.balance.metrics import class_groups
 from procrustean.base.errors import RunError
-from procrustean.methods.labels import shown_label
 
 Rows = npt.NDArray[np.float64]  # [measured epochs, C], nan where undefined
 
@@ -104,7 +103,7 @@ def curves_of(record: Mapping[str, Any], *, place: str = "the run") -> Curves:
     classes = tuple(map(str, record["data"]["classes"]))
     mixed = probes.get("gradient_norm_mixed") or []
     return Curves(
-        label=shown_label(str(record["label"])),
+        label=str(record["label"]),
         method=str(record["method"]["name"]),
         options=dict(record["method"].get("options") or {}),
         classes=classes,

@@ -9,7 +9,6 @@ from typing import Any, Literal
 from procrustean.base.console import command_text
 from procrustean.base.errors import RunError
 from procrustean.base.json_files import parse_json
-from procrustean.methods.labels import shown_label
 from procrustean.records.finding_runs import CONFIG_FILE, RESULT_FILE, no_run_at
 from procrustean.records.record_types import check_types
 
@@ -27,7 +26,7 @@ class Result:
 
     @property
     def label(self) -> str:
-        return shown_label(str(self.record["label"]))
+        return str(self.record["label"])
 
     @property
     def config(self) -> dict[str, Any]:
