@@ -27,13 +27,13 @@ from procrustean.engine.stage_order import stage_epochs
 from procrustean.methods import make_method
 from procrustean.paper import paper_number
 from procrustean.paper.canonical_settings import canonical
+from procrustean.paper.page_parts import placed
 from procrustean.paper.result_store import Store
 from procrustean.records import RunSpec
 from procrustean.records.groups import (
     Result,
     summarise,
 )
-from procrustean.report.marked_page import placed
 from procrustean.runs import expand
 from procrustean.runs.preparing import recipe_of
 

@@ -14,15 +14,13 @@ from procrustean.base.statistics import (
 )
 from procrustean.base.table_formats import measured_cell, to_markdown
 from procrustean.base.yaml_files import read_yaml
-from procrustean.paper.comparison import SIGNS, STAND_IN, Beside, beside
+from procrustean.paper.cell_tables import column_table, held_out_note, measured_columns
+from procrustean.paper.comparison import SIGNS, STAND_IN, Beside, HeldOutRuns, beside
 from procrustean.paper.definitions import Cell, Definitions
-from procrustean.paper.hand_written_parts import by_hand
-from procrustean.paper.held_out import HeldOutRuns
-from procrustean.paper.held_out_note import held_out_note
 from procrustean.paper.judging import judge
 from procrustean.paper.measured_overview import each_text_once, finished_tables, listing, seeds_text, write_tables
+from procrustean.paper.page_parts import by_hand
 from procrustean.paper.printed_numbers import PaperNumber
-from procrustean.paper.rendering import column_table, measured_columns
 from procrustean.paper.reproduction_page import reproduction_page
 from procrustean.paper.result_store import Store
 from procrustean.paper.table_files import paper_definitions, read_definitions

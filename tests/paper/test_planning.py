@@ -11,8 +11,8 @@ import pytest
 from procrustean.base import ConfigError
 from procrustean.engine.training import Position
 from procrustean.paper.canonical_settings import canonical
+from procrustean.paper.comparison import held_out_variant
 from procrustean.paper.definitions import Definitions
-from procrustean.paper.held_out import held_out_variant
 from procrustean.paper.plan_text import absence_lines, blocked_lines, plan_table, plan_text
 from procrustean.paper.planning import Plan, make_plan
 from procrustean.paper.result_store import Store

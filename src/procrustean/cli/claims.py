@@ -28,7 +28,7 @@ class Claims:
     def run(self) -> int:
         from procrustean.base.console import notify, write_result
         from procrustean.paper.claims import block_for, claims_table, coverage, replaced
-        from procrustean.report.marked_page import read_page, replace_page
+        from procrustean.paper.page_parts import read_page, replace_page
 
         results, code = finished_results(self.runs)
         # Before the table, which is long and says of each claim alike that it was not measured where no run counts.

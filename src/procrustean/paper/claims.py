@@ -10,9 +10,9 @@ from pathlib import Path
 from procrustean.base.table_formats import NOTHING, Cell, Column, Table, to_markdown
 from procrustean.paper.claims_list import CLAIMS, KINDS, Claim, Setting
 from procrustean.paper.mfw_lines import Line, Option, families, lines_of, names, settings_of, values_of
+from procrustean.paper.page_parts import placed
 from procrustean.records.groups import Result
 from procrustean.records.identity import comparable
-from procrustean.report.marked_page import placed
 
 NOT_YET = "not measured yet"
 ABOUT = (

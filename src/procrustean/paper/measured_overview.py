@@ -11,13 +11,11 @@ from typing import Literal
 from procrustean.base.escaping import latex_prose
 from procrustean.base.table_formats import Cell, Column, Table, to_latex, to_markdown
 from procrustean.base.whole_files import write_atomically
-from procrustean.paper.comparison import table_cells
+from procrustean.paper.cell_tables import column_table, held_out_note, legend, measured_columns, rivals_of
+from procrustean.paper.comparison import held_out_runs, table_cells
 from procrustean.paper.definitions import Cell as Place
 from procrustean.paper.definitions import Definitions, TableSpec
-from procrustean.paper.held_out import held_out_runs
-from procrustean.paper.held_out_note import held_out_note
 from procrustean.paper.judging import judge, judgement_table, overall
-from procrustean.paper.rendering import column_table, legend, measured_columns, rivals_of
 from procrustean.paper.result_store import Store
 from procrustean.records.best_of_many import RULE, rule_of
 

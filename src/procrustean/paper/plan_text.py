@@ -8,8 +8,8 @@ from pathlib import Path
 from procrustean.base.console import duration_text
 from procrustean.base.table_formats import Cell, Column, Table
 from procrustean.paper.availability import absent_data
+from procrustean.paper.comparison import held_out_variant
 from procrustean.paper.definitions import Cell as Place
-from procrustean.paper.held_out import held_out_variant
 from procrustean.paper.planning import Plan, PlannedRun
 from procrustean.runs.cost import FIRST_GUESS, GUESSED_IMAGES, predicted_cost, predicted_seconds
 from procrustean.runs.training_sizes import BALANCED

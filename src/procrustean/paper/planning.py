@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -9,18 +10,20 @@ from functools import cache, partial
 from pathlib import Path
 from typing import Literal
 
-from procrustean.base.errors import ConfigError, ProcrusteanError
+from procrustean.base.errors import ConfigError, ProcrusteanError, RunError
 from procrustean.data.imageset import Splits
 from procrustean.data.sources import NAMED, is_named
+from procrustean.engine.training import Position
 from procrustean.paper.availability import absent_data, check_source, unnamed_code
 from procrustean.paper.canonical_settings import canonical
-from procrustean.paper.checkpoint_progress import share_done
+from procrustean.paper.comparison import held_out_variant
 from procrustean.paper.definitions import Cell, Definitions, Part
-from procrustean.paper.held_out import held_out_variant
 from procrustean.paper.result_store import Store
+from procrustean.records.checkpoints import kept_checkpoints
 from procrustean.records.run_spec import RunSpec
 from procrustean.runs.advice.plan_training import planned
 from procrustean.runs.cost import predicted_cost, trained_images
+from procrustean.runs.preparing import recipe_of
 from procrustean.runs.step_cost import Device
 from procrustean.runs.training_sizes import training_images
 
@@ -197,3 +200,17 @@ def _impossible(config: RunSpec) -> str | None:
     except ConfigError as error:
         return f"{config.source}: {error}"
     return None
+
+
+def share_done(folder: Path, config: RunSpec) -> float:
+    """Share of its epochs that the run in a folder has behind it; 0 where it would begin anew."""
+    try:
+        checkpoints = kept_checkpoints(folder)
+        if not checkpoints:
+            return 0.0
+        position = Position.from_json(checkpoints[-1]["position"], str(folder))
+    except RunError:  # said when the run goes on
+        return 0.0
+    recipe, images = recipe_of(config), training_images(config)
+    steps = math.inf if images is None else max(1, math.ceil(images / recipe.batch_size))
+    return min(1.0, (position.records + position.step / steps) / recipe.epochs)

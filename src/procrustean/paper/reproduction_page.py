@@ -5,15 +5,12 @@ from __future__ import annotations
 from collections import Counter
 
 from procrustean.base.table_formats import Cell, Column, Table, to_markdown
-from procrustean.paper.comparison import SIGNS, STAND_IN, Beside, Mark, table_cells
+from procrustean.paper.cell_tables import column_table, held_out_note, legend, measured_columns, overview_table
+from procrustean.paper.comparison import SIGNS, STAND_IN, Beside, Mark, held_out_variant, table_cells
 from procrustean.paper.definitions import Definitions, TableSpec
-from procrustean.paper.hand_written_parts import by_hand
-from procrustean.paper.held_out import held_out_variant
-from procrustean.paper.held_out_note import held_out_note
 from procrustean.paper.judging import judge, judgement_table, overall
-from procrustean.paper.rendering import column_table, legend, measured_columns, overview_table
+from procrustean.paper.page_parts import by_hand, paragraph, wrapped
 from procrustean.paper.result_store import Store
-from procrustean.paper.wrap_text import paragraph, wrapped
 from procrustean.records.best_of_many import RULE
 from procrustean.runs.tuning.choice import standard_error
 

@@ -14,8 +14,9 @@ from procrustean.base.json_files import parse_json, read_object
 from procrustean.base.lease import in_turn
 from procrustean.base.whole_files import remove_half_written, write_atomically, write_json
 from procrustean.paper.canonical_settings import canonical, record_matches, unmeasured
-from procrustean.paper.finished_run import (
+from procrustean.paper.runs_that_count import (
     OTHER_IMAGES,
+    LeftOutMethods,
     Stored,
     counts_before,
     older_text,
@@ -24,7 +25,6 @@ from procrustean.paper.finished_run import (
     path_of,
     whatever_the_seed,
 )
-from procrustean.paper.own_method_runs import LeftOutMethods
 from procrustean.records.finding_runs import CONFIG_FILE, RESULT_FILE, is_damaged, is_result_file
 from procrustean.records.groups import Result, load_result
 from procrustean.records.run_spec import RunSpec

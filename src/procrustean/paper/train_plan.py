@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -9,19 +10,22 @@ from pathlib import Path
 
 import torch
 
-from procrustean.base.errors import CannotWrite, ConfigError, DataError, ImagesChanged
+from procrustean.base.errors import CannotWrite, ConfigError, DataError, ImagesChanged, RunError
+from procrustean.base.json_files import read_object
 from procrustean.base.lease import RunInUse
 from procrustean.base.progress import Reporter, RichReporter
 from procrustean.base.user_code import failure_text
-from procrustean.paper.machine_speed import expected_rate, machine_name, note_rate
+from procrustean.base.whole_files import write_json
 from procrustean.paper.plan_progress import Progress
 from procrustean.paper.planning import Plan, PlannedRun
 from procrustean.paper.result_store import Store
 from procrustean.records.finding_runs import CONFIG_FILE, RESULT_FILE
 from procrustean.records.run_folder import RunFolder
 from procrustean.records.run_spec import RunSpec
+from procrustean.runs.cost import FIRST_GUESS
 from procrustean.runs.image_loading import Sources
 from procrustean.runs.many_runs import GPU_WIDTH, fit_many
+from procrustean.runs.step_cost import Device
 from procrustean.runs.time_box import TimeBox
 
 #: Errors whose cause may be gone before the next call, which then tries the run again.
@@ -158,3 +162,49 @@ def _keep(store: Store, directory: Path, run: PlannedRun, command: str) -> None:
     """Keep the result of a finished run, whose process may have been killed before it had cleared up."""
     RunFolder(directory).clear()
     store.keep(directory, run.cells[0].table, command)
+
+
+FILE = "pace.json"
+#: A measurement over less is left out, and older ones count half as much with every newer one.
+SHORTEST, FADE = 20.0, 0.5
+
+
+def machine_name() -> tuple[Device, str]:
+    """Kind of device ("cuda" or "cpu") and its name."""
+    import torch
+
+    if torch.cuda.is_available():
+        return "cuda", torch.cuda.get_device_name()
+    return "cpu", "cpu"
+
+
+def expected_rate(folder: Path) -> float:
+    """Cost per second of a fleet: measured on this kind of machine, or a first guess."""
+    kind, name = machine_name()
+    measured = _read(folder).get(name)
+    return measured["cost"] / measured["seconds"] if measured else FIRST_GUESS[kind]
+
+
+def note_rate(folder: Path, cost: float, seconds: float) -> None:
+    """Remember a measurement."""
+    if seconds < SHORTEST or cost <= 0:
+        return
+    _, name = machine_name()
+    known = _read(folder)
+    before = known.get(name, {"cost": 0.0, "seconds": 0.0})
+    known[name] = {"cost": FADE * before["cost"] + cost, "seconds": FADE * before["seconds"] + seconds}
+    folder.mkdir(parents=True, exist_ok=True)
+    write_json(folder / FILE, known)
+
+
+def _read(folder: Path) -> dict[str, dict[str, float]]:
+    path = folder / FILE
+    known = read_object(path, "remove it; it only remembers how fast runs were") if path.exists() else {}
+    whole = all(isinstance(rate, dict) and _positive(rate.get("cost"), rate.get("seconds")) for rate in known.values())
+    if not whole:
+        raise RunError(f"{path} is damaged; remove it; it only remembers how fast runs were")
+    return known
+
+
+def _positive(*numbers: object) -> bool:
+    return all(isinstance(n, int | float) and 0 < n < math.inf for n in numbers)

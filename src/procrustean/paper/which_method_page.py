@@ -10,9 +10,8 @@ from procrustean.base.statistics import (
 from procrustean.base.table_formats import Cell, Column, Table, measured_cell, to_markdown
 from procrustean.methods.make import entry as method_entry
 from procrustean.paper.definitions import Definitions
-from procrustean.paper.hand_written_parts import by_hand
+from procrustean.paper.page_parts import by_hand, paragraph
 from procrustean.paper.result_store import Store
-from procrustean.paper.wrap_text import paragraph
 from procrustean.records.best_of_many import RULE, Mean, above, doubts, leader
 from procrustean.records.groups import (
     Group,
