@@ -29,8 +29,7 @@ from procrustean.data.official.listing import Problem
 from procrustean.data.official.path_lists import listing_of, read_lines
 from procrustean.data.official.store import content_digest, open_store, verify
 from procrustean.deploy import load_model
-from procrustean.deploy.model import network_of
-from procrustean.deploy.model_spec import ModelSpec
+from procrustean.deploy.model import ModelSpec, network_of
 from procrustean.engine.class_priors import read_prior
 from procrustean.engine.probabilities import Calibration
 from procrustean.engine.stored_calibration import held_out_scores

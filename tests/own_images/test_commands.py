@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from .conftest import write_folder
+from coloured_pictures import write_folder
 
 Call = Callable[..., Any]
 

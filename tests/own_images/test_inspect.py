@@ -15,6 +15,7 @@ import pytest
 from PIL import Image
 from rich.cells import cell_len
 
+from coloured_pictures import write_folder
 from procrustean import fit
 from procrustean.base.progress import PlainReporter
 from procrustean.data import ImageSet, Splits, duplicates
@@ -28,8 +29,6 @@ from procrustean.runs.inspect import text_of_source as inspecting
 from procrustean.runs.inspect import timing
 from procrustean.runs.inspect.text_of_source import expectation, inspect_source
 from procrustean.runs.preparing import prepare
-
-from .conftest import write_folder
 
 Call = Callable[..., Any]
 CPU = Machine("cpu", 2, 120.0)

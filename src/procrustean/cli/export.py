@@ -36,7 +36,7 @@ class Export:
         from procrustean.base.console import write_result
         from procrustean.base.progress import make_reporter
         from procrustean.cli.outputs import refuse_inside
-        from procrustean.deploy.exporting.export_model import export
+        from procrustean.deploy.export_folder import export
         from procrustean.records.auto_choice import chosen_run
 
         for file in (self.method, self.net):

@@ -48,8 +48,8 @@ class Predict:
         from procrustean.base.code_files import use_file
         from procrustean.base.console import ResultStream, notify
         from procrustean.data.bad_files import NAMED
-        from procrustean.deploy.classify_images import predict, write_predictions
         from procrustean.deploy.model_loading import load_model, model_folder
+        from procrustean.deploy.prediction import predict, write_predictions
 
         if self.output is not None:
             given = [str(path) for path in (self.prior, self.thresholds) if path]

@@ -13,7 +13,7 @@ import tyro
 from procrustean.cli.outputs import check_output, write_table
 
 if TYPE_CHECKING:
-    from procrustean.deploy.calibration.class_thresholds import Threshold
+    from procrustean.deploy.thresholds import Threshold
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class Thresholds:
     def run(self) -> int:
         from procrustean.base.console import write_result
         from procrustean.base.table_formats import to_csv
-        from procrustean.deploy.threshold_table import table_of, thresholds_of
+        from procrustean.deploy.thresholds import table_of, thresholds_of
 
         if self.output is not None:
             check_output(self.output, [self.prior] if self.prior else [])
@@ -54,7 +54,7 @@ class Thresholds:
         """What to know before the numbers are used, and how to use them."""
         from procrustean.balance.metrics import FEW_TO_JUDGE
         from procrustean.data.describe import some_names
-        from procrustean.deploy.calibration.cautions import cautions, sentence
+        from procrustean.deploy.cautions import cautions, sentence
         from procrustean.deploy.model_loading import built_in_prior, model_folder, spec_of
         from procrustean.engine.class_priors import read_prior
 

@@ -11,8 +11,7 @@ from procrustean.balance.losses import scale_of_scores, shifts_scores
 from procrustean.base.errors import ProcrusteanError, RunError
 from procrustean.base.json_files import read_object
 from procrustean.data.recipes import data_set
-from procrustean.deploy.model import Model, method_of
-from procrustean.deploy.model_spec import ModelSpec
+from procrustean.deploy.model import Model, ModelSpec, method_of
 from procrustean.engine.class_priors import prior_of
 from procrustean.engine.prepared import (
     known_source,

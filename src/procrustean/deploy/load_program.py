@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from procrustean.data.augment.settings import middle_of
-from procrustean.deploy.exporting.export_formats import Format
-from procrustean.deploy.model_spec import ModelSpec
+from procrustean.deploy.export_formats import Format
+from procrustean.deploy.model import ModelSpec
 
 _NEEDED = {
     "torch": "torch alone (and Pillow to read images)",

@@ -14,10 +14,10 @@ import torch
 from PIL import Image
 
 from procrustean.data.image_files import pixels_of
-from procrustean.deploy.exporting.example_program import load_example
-from procrustean.deploy.exporting.export_formats import Format
-from procrustean.deploy.exporting.model_card import _preparation
-from procrustean.deploy.model_spec import ModelSpec
+from procrustean.deploy.export_formats import Format
+from procrustean.deploy.load_program import load_example
+from procrustean.deploy.model import ModelSpec
+from procrustean.deploy.model_card import _preparation
 from small_spec import small_spec
 
 

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import json
+import os
+import re
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from procrustean.base.errors import ConfigError, RunError
+from procrustean.base.errors import CannotWrite, ConfigError, RunError
 from procrustean.base.json_files import FORMAT
-from procrustean.deploy.calibration.cautions import cautions
-from procrustean.deploy.exporting.example_program import load_example
-from procrustean.deploy.exporting.export_formats import FILES, Format, write
-from procrustean.deploy.exporting.model_card import model_card
-from procrustean.deploy.exporting.whole_folder import new_folder
+from procrustean.base.lease import Claim, RunInUse
+from procrustean.base.whole_files import sync
+from procrustean.deploy.cautions import cautions
+from procrustean.deploy.export_formats import FILES, Format, write
+from procrustean.deploy.load_program import load_example
+from procrustean.deploy.model_card import model_card
 from procrustean.deploy.model_loading import SPEC, load_model, model_folder, why_no_model
 from procrustean.engine.class_priors import read_prior
 from procrustean.engine.stored_calibration import HELD_OUT_SCORES, held_out_scores
@@ -95,3 +99,58 @@ def export(
         if (source / HELD_OUT_SCORES).is_file():
             shutil.copyfile(source / HELD_OUT_SCORES, draft / HELD_OUT_SCORES)
     return Exported(folder, tuple(sorted(path.name for path in folder.iterdir())), difference)
+
+
+@contextmanager
+def new_folder(place: Path) -> Iterator[Path]:
+    """A folder to write into; it becomes `place` at the end, and nothing does after an error or a kill.
+
+    What killed calls have left beside the place is removed.
+
+    Args:
+        place: where nothing may be, or an empty folder.
+    """
+    target = place.resolve()
+    if target.exists() and (not target.is_dir() or any(target.iterdir())):
+        raise RunError(f"{place} exists and is not an empty folder; choose another --output")
+    if target == Path.cwd():
+        raise RunError(f"{place} is the current folder, which cannot be replaced; name a new folder by --output")
+    place_of_draft = target.with_name(f".{target.name}.{os.getpid()}.tmp")
+    draft = made = place_of_draft / target.name  # beside the claim, which stays behind
+    claim: Claim | None = None
+    done = False
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        _remove_leftovers(target)
+        place_of_draft.mkdir()
+        claim = Claim(place_of_draft)
+        draft.mkdir()
+        yield draft
+        for path in (*draft.iterdir(), draft):
+            sync(path)
+        made = draft.rename(target)
+        sync(target.parent)
+        done = True
+    except OSError as error:
+        raise RunError(
+            f"cannot write {place} ({error.strerror or error}); nothing is left there. Make room, or choose another "
+            "--output"
+        ) from error
+    finally:
+        if not done:
+            shutil.rmtree(made, ignore_errors=True)
+        shutil.rmtree(place_of_draft, ignore_errors=True)
+        if claim is not None:
+            claim.release()
+
+
+def _remove_leftovers(target: Path) -> None:
+    """Remove drafts of this folder whose processes were killed."""
+    name = re.compile(rf"\.{re.escape(target.name)}\.\d+\.tmp")
+    for path in [path for path in target.parent.iterdir() if name.fullmatch(path.name)]:
+        try:
+            claim = Claim(path)
+        except (RunInUse, CannotWrite):  # of a process that goes on, or gone by now
+            continue
+        shutil.rmtree(path)
+        claim.release()

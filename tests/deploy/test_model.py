@@ -10,11 +10,9 @@ import torch
 
 from procrustean.data import make_augmentation
 from procrustean.data.augment.on_device import DeviceAugmentation
-from procrustean.deploy.exporting.export_formats import Format, write
-from procrustean.deploy.exporting.model_card import _preparation
-from procrustean.deploy.model import Model, network_of
-from procrustean.deploy.model_spec import ModelSpec
-from procrustean.deploy.preparation import Preparation
+from procrustean.deploy.export_formats import Format, write
+from procrustean.deploy.model import Model, ModelSpec, Preparation, network_of
+from procrustean.deploy.model_card import _preparation
 from small_spec import small_spec
 
 

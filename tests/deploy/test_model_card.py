@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from procrustean.deploy.exporting.calibration_text import calibration_text
+from procrustean.deploy.model_card import _probabilities, calibration_text
+from procrustean.engine.probabilities import Calibration
+from small_spec import small_spec
 
 ERRORS = {"ece_before": 0.021, "ece": 0.02, "ece_balanced_before": 0.04, "ece_balanced": 0.03}
 
@@ -30,3 +32,10 @@ def test_that_calibration_has_made_an_error_larger_is_said() -> None:
     )
     equal = calibration_text({**ERRORS, "ece_default": 0.02104}, percent)  # both are shown as 2.1 %
     assert "larger" not in equal
+
+
+def test_names_of_classes_that_were_never_held_out_are_shown_as_they_are() -> None:
+    seen = Calibration(1.0, 0.5, (9, 3), 4, held_out=(0, 4))
+    spec = small_spec(8, 8, classes=("*cat*", "dog"), calibration=seen)
+    text = _probabilities(spec, {"calibration": {"test": {"ece_before": 0.021, "ece": 0.02}}}, None)
+    assert r"on 4 held-out images, none of them of \*cat\* (temperature" in text

@@ -12,16 +12,14 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from coloured_pictures import write_folder
 from procrustean import evaluate, export, fit, load_model, predict
 from procrustean.base import ConfigError, DataError, RunError
 from procrustean.cli.thresholds import Thresholds
 from procrustean.data import load_source
-from procrustean.deploy.calibration.class_thresholds import Threshold
 from procrustean.deploy.model_loading import held_out_of
-from procrustean.deploy.threshold_table import thresholds_of
+from procrustean.deploy.thresholds import Threshold, thresholds_of
 from procrustean.runs import load_run
-
-from .conftest import write_folder
 
 Call = Callable[..., Any]
 

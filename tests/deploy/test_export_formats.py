@@ -22,11 +22,11 @@ from PIL import Image
 from procrustean import export, fit, load_model, predict
 from procrustean.base import ConfigError, RunError
 from procrustean.data import load_source
-from procrustean.deploy.exporting import export_formats as formats
-from procrustean.deploy.exporting.deployable import Deployable
+from procrustean.deploy import export_formats as formats
+from procrustean.deploy.export_formats import Deployable
 from procrustean.deploy.model import Model
 from procrustean.deploy.model_loading import held_out_of
-from procrustean.deploy.threshold_table import thresholds_of
+from procrustean.deploy.thresholds import thresholds_of
 
 Call = Callable[..., Any]
 

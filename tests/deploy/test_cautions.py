@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from procrustean.deploy.calibration.cautions import cautions
+from procrustean.deploy.cautions import cautions
 from procrustean.engine.probabilities import Calibration
 
 COUNTS = (500, 480, 3)

@@ -20,8 +20,8 @@ from sklearn.utils.estimator_checks import check_estimator
 
 from procrustean import Classifier, export
 from procrustean.base import ConfigError, DataError, RunError
-from procrustean.deploy.estimator import classifier as module
-from procrustean.deploy.estimator.estimator_images import scale_of
+from procrustean.deploy import estimator as module
+from procrustean.deploy.estimator_images import scale_of
 from procrustean.records.run_folder import RunFolder
 
 

@@ -14,14 +14,13 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 import torch
+from torch import Tensor, nn
 
 from procrustean.base.errors import ConfigError, ProcrusteanError, RunError
 from procrustean.base.optional_libraries import installing
 from procrustean.data.imageset import Images
-from procrustean.deploy.exporting.deployable import Deployable
-from procrustean.deploy.model import Model
+from procrustean.deploy.model import Model, ModelSpec
 from procrustean.deploy.model_loading import WEIGHTS
-from procrustean.deploy.model_spec import ModelSpec
 from procrustean.engine.probabilities import Prior
 
 Format = Literal["safetensors", "torch", "onnx"]
@@ -148,3 +147,28 @@ def _needed(name: str) -> None:
         import_module(name)
     except ImportError as error:
         raise ConfigError(f"format 'onnx' needs {name} ({error}); install it {installing('onnx')}") from error
+
+
+class Deployable(nn.Module):
+    """uint8 pixels [N, H, W, channels] to probabilities [N, C]: normalise, classify, calibrate.
+
+    Args:
+        model: the trained network.
+        prior: class frequencies where it will be used; None leaves the classes as the network ranks them.
+    """
+
+    class_shift: Tensor
+
+    def __init__(self, model: Model, prior: Prior | None = None) -> None:
+        super().__init__()
+        self.net = model.net.cpu().eval()
+        spec = model.spec
+        self.preparation = model.preparation.cpu()
+        # log 0 as a number that the formats can hold: such a class has probability 0.
+        shift = torch.from_numpy(spec.calibration.shift(prior)).clamp(min=-1e9).float()
+        self.register_buffer("class_shift", shift)
+        self.scale = spec.calibration.scale
+
+    def forward(self, pixels: Tensor) -> Tensor:
+        scores = self.net(self.preparation(pixels))
+        return torch.softmax(self.scale * scores + self.class_shift, dim=1)

@@ -18,7 +18,7 @@ from procrustean.base.code_files import folder_name
 from procrustean.base.errors import ConfigError, DataError
 from procrustean.data.imageset import NO_TEST, Images, ImageSet, Splits
 from procrustean.data.imbalance import hold_out_share
-from procrustean.deploy.estimator.estimator_images import files_among, pixels_of_files, pixels_of_numbers, scale_of
+from procrustean.deploy.estimator_images import files_among, pixels_of_files, pixels_of_numbers, scale_of
 from procrustean.deploy.model import Model
 from procrustean.engine.class_priors import prior_of, read_prior
 from procrustean.engine.probabilities import Prior

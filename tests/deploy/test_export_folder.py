@@ -13,8 +13,8 @@ import pytest
 from procrustean import export, load_model
 from procrustean.base import Claim, RunError
 from procrustean.base.lease import MARKER
-from procrustean.deploy.exporting import export_formats as formats
-from procrustean.deploy.exporting import export_model as exporting
+from procrustean.deploy import export_folder as exporting
+from procrustean.deploy import export_formats as formats
 
 Call = Callable[..., Any]
 FULL = OSError(28, "No space left on device")

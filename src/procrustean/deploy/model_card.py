@@ -2,25 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
+
+import numpy as np
 
 from procrustean.balance.metrics import FEW_TO_JUDGE
 from procrustean.base.escaping import markdown
 from procrustean.data.imageset import NO_TEST
-from procrustean.deploy.calibration.cautions import (
+from procrustean.deploy.cautions import (
     UNMEASURED,
     cautions,
     frequencies_unknown,
     never_held_out,
     sentence,
 )
-from procrustean.deploy.exporting.calibration_text import calibration_text
-from procrustean.deploy.exporting.example_program import USE
-from procrustean.deploy.exporting.export_formats import FILES, Format
-from procrustean.deploy.exporting.prior_results import HeldOut, results_with_prior
-from procrustean.deploy.model_spec import ModelSpec
-from procrustean.engine.probabilities import Prior
+from procrustean.deploy.export_formats import FILES, Format
+from procrustean.deploy.load_program import USE
+from procrustean.deploy.model import ModelSpec
+from procrustean.engine.probabilities import Calibration, Labels, Prior, Scores, class_frequencies
 
 FEW_TRAINED = 20
 
@@ -223,3 +223,79 @@ def _percent(value: float | None) -> str:
 
 def _numbers(values: tuple[float, ...]) -> str:
     return ", ".join(f"{value:.4f}" for value in values)
+
+
+#: What a record calls the errors: those after calibration with what they are for, under the one before it.
+AS_THEY_ARE = {
+    "ece_default": "the class frequencies that the scores stand for",
+    "ece": "those of the held-out images",
+}
+BALANCED = {"ece_balanced": "equally frequent classes"}
+
+
+def calibration_text(test: Mapping[str, float], percent: Callable[[float], str]) -> str:
+    """The calibration errors in sentences, with a remark on those that calibration has made larger.
+
+    Args:
+        test: what a run has recorded of its calibration on the test images; older ones not all of it.
+        percent: how the card writes a share.
+    """
+    groups = [("", "ece_before", AS_THEY_ARE), ("with classes weighted equally ", "ece_balanced_before", BALANCED)]
+    parts, larger = [], []
+    for images, before, errors in groups:
+        known = {name: what for name, what in errors.items() if name in test}
+        after = [f"{percent(test[name])} % after for {what}" for name, what in known.items()]
+        if after:
+            parts.append(f"{images}{percent(test[before])} % before, {', '.join(after)}")
+        larger += [what for name, what in known.items() if float(percent(test[name])) > float(percent(test[before]))]
+    text = f"Expected calibration error on the test images: {'; '.join(parts)}."
+    if larger:
+        text += (
+            f" For {' and for '.join(larger)}, calibration has made it larger, not smaller, as it may where the error "
+            "is small before, or few images were held out."
+        )
+    return text
+
+
+HeldOut = tuple[Scores, Labels]
+
+
+def results_with_prior(
+    calibration: Calibration, classes: list[str], prior: Prior, held_out: HeldOut | None, percent: Callable[..., str]
+) -> str:
+    """Markdown: accuracies, and recall and precision of each class where classes are as frequent as the prior says.
+
+    Args:
+        calibration: of the model.
+        classes: their names as the card shows them.
+        prior: the frequencies, [C].
+        held_out: scores and labels of the held-out images; None if none were kept.
+        percent: how the card writes a share, or None.
+    """
+    before = "The test results above are **without** the class frequencies that are built in here."
+    if held_out is None:
+        return f"{before} What they change has not been measured: no held-out images were kept."
+    scores, labels = held_out
+    images = np.bincount(labels, minlength=len(classes))
+    found = calibration.log_probabilities(scores, prior).argmax(axis=1)
+    weights = (prior / np.maximum(class_frequencies(labels, len(classes)), 1e-300))[labels]
+    right = np.bincount(labels, weights * (found == labels), minlength=len(classes))
+    own = np.bincount(labels, weights, minlength=len(classes))
+    announced = np.bincount(found, weights, minlength=len(classes))
+    recalls = np.bincount(labels, found == labels, minlength=len(classes)) / np.maximum(images, 1)
+    lines = [
+        f"{before} With them, on the {len(labels)} held-out images that it was calibrated on: balanced accuracy "
+        f"{percent(float(recalls[images > 0].mean()))} %, accuracy where classes are that frequent "
+        f"{percent(_share(right.sum(), own.sum()))} %.\n",
+        "| class | built-in frequency % | held-out images | recall % | precision % |",
+        "|---|---:|---:|---:|---:|",
+    ]
+    for c, name in enumerate(classes):
+        recall = float(recalls[c]) if images[c] else None
+        shown = [percent(float(prior[c])), str(images[c]), percent(recall), percent(_share(right[c], announced[c]))]
+        lines.append(f"| {name} | {' | '.join(shown)} |")
+    return "\n".join(lines)
+
+
+def _share(part: float, whole: float) -> float | None:
+    return float(part / whole) if whole > 0 else None

@@ -1,1 +1,0 @@
-"""The trainer behind scikit-learn's interface."""
