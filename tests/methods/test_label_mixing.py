@@ -13,8 +13,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from procrustean.balance import Batch, Classify, Clock, Mix, Problem, beta_quantiles, blend, effective_number
-from procrustean.balance.beta import from_uniform
-from procrustean.balance.mixing import inverse_permutation
+from procrustean.balance.mixing import from_uniform, inverse_permutation
 from procrustean.base import ConfigError
 from procrustean.methods import make_method
 from procrustean.methods.mamix import MarginMixing

@@ -1,5 +1,4 @@
 from .batch_statistics import recalibrate as recalibrate
-from .beta import beta_quantiles as beta_quantiles
 from .count_facts import imbalance_kind as imbalance_kind
 from .count_facts import two_level_share as two_level_share
 from .counting import class_counts as class_counts
@@ -17,7 +16,9 @@ from .losses import Loss as Loss
 from .mfw import MFW as MFW
 from .mfw_attach import attachments as attachments
 from .mixing import Mix as Mix
+from .mixing import beta_quantiles as beta_quantiles
 from .mixing import blend as blend
+from .mixing import inverse_permutation as inverse_permutation
 from .objectives import Classify as Classify
 from .objectives import Mixer as Mixer
 from .objectives import Mixture as Mixture

@@ -23,10 +23,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from procrustean.balance.class_buffers import HoldsConstants
+from procrustean.balance.class_tensors import HoldsConstants, check_label_range, widened
 from procrustean.balance.count_facts import checked_counts
-from procrustean.balance.label_range import check_label_range
-from procrustean.balance.precision import widened
 from procrustean.base.errors import ConfigError, DataError, one_of
 
 

@@ -19,8 +19,7 @@ from typing import Any, Literal, get_args
 import torch
 from torch import Tensor, nn
 
-from procrustean.balance.beta import beta_quantiles, from_uniform
-from procrustean.balance.class_buffers import HoldsConstants
+from procrustean.balance.class_tensors import HoldsConstants
 from procrustean.balance.count_facts import (
     Counts,
     Kind,
@@ -31,11 +30,17 @@ from procrustean.balance.count_facts import (
     spread,
 )
 from procrustean.balance.label_order import LabelOrder
-from procrustean.balance.mfw_attach import Attachment
+from procrustean.balance.mfw_attach import Attachment, recomputes
 from procrustean.balance.mfw_layer_checks import attachable, gives_scores
-from procrustean.balance.mixing import Mix, blend, inverse_permutation
-from procrustean.balance.rank_draws import distributed_rank, draws_of_rank
-from procrustean.balance.recomputation import recomputes
+from procrustean.balance.mixing import (
+    Mix,
+    beta_quantiles,
+    blend,
+    distributed_rank,
+    draws_of_rank,
+    from_uniform,
+    inverse_permutation,
+)
 from procrustean.base.errors import ConfigError, DataError, one_of
 
 #: Paper Sec. 5.2 (beta) and the best column of its alpha table.

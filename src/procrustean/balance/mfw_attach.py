@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import inspect
 import weakref
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -11,14 +12,95 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import torch
 from torch import Tensor, nn
 
-from procrustean.balance.labels_of_call import WRITE, LabelsOfCall
-from procrustean.balance.layer_places import LayerPlace
 from procrustean.balance.mixing import Mix, MixPoint, feature_of
-from procrustean.balance.recomputation import recomputes
 from procrustean.base.errors import LayerError
 
 if TYPE_CHECKING:
     from procrustean.balance.mfw import MFW
+
+
+def recomputes() -> bool:
+    """Whether a forward pass runs inside backward, as gradient checkpointing lets it."""
+    return not torch.compiler.is_compiling() and torch._C._current_graph_task_id() != -1
+
+
+class LayerPlace:
+    """The place of a layer in the module that holds it."""
+
+    def __init__(self, model: nn.Module, layer: nn.Module) -> None:
+        holder, self._name = next(
+            (holder, name) for holder in model.modules() for name, child in holder.named_children() if child is layer
+        )
+        self._holder, self._layer = weakref.ref(holder), layer
+
+    def newcomer(self) -> nn.Module | None:
+        """What stands there now, if it has weights that the layer has not.
+
+        A wrapper without weights, as of gradient checkpointing, torch.compile or FSDP, gives what the layer gives.
+        """
+        now = getattr(self._holder(), self._name, None)
+        if now is self._layer or not isinstance(now, nn.Module):
+            return None
+        own = {id(weight) for weight in self._layer.parameters()}
+        return now if any(id(weight) not in own for weight in now.parameters()) else None
+
+
+WRITE = "write `with handle(labels): model(images)`"
+
+
+class LabelsOfCall:
+    """Hooks on a model that is called with its labels, as those of Hugging Face are: `model(images, labels=labels)`."""
+
+    def __init__(self, handle: Attachment, model: nn.Module, argument: str) -> None:
+        parameters = self.parameters(model, argument)
+        self.handle, self.argument, self.model = handle, argument, type(model).__name__
+        self.position = list(parameters).index(argument) if argument in parameters else None
+        self._registrations = (
+            model.register_forward_pre_hook(self.before, with_kwargs=True),
+            model.register_forward_hook(self.after, always_call=True),
+        )
+
+    @staticmethod
+    def parameters(model: nn.Module, argument: str) -> Mapping[str, inspect.Parameter]:
+        """What the model can be called with, or a LayerError if the argument is not among it."""
+        parameters = inspect.signature(model.forward).parameters
+        accepted = argument in parameters or any(p.kind is p.VAR_KEYWORD for p in parameters.values())
+        if not accepted:
+            raise LayerError(
+                f"{type(model).__name__} takes no argument {argument!r} (it takes {', '.join(parameters)}); leave "
+                f"labels= out and {WRITE}"
+            )
+        return parameters
+
+    def before(self, model: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
+        if not model.training or self.handle.idle:
+            return
+        labels = kwargs.get(self.argument)
+        if labels is None and self.position is not None and self.position < len(args):
+            labels = args[self.position]
+        if recomputes() and labels is not None:
+            # The layer has the mix of the first pass; drawn all the same, for random numbers that come after these.
+            self.handle.mfw.sample(labels)
+            return
+        if labels is None:
+            raise LayerError(
+                f"{self.model} was called in training mode without {self.argument}=, which MFW at layer "
+                f"{self.handle.name!r} needs; write model(..., {self.argument}={self.argument}), or call model.eval()"
+            )
+        self.handle.begin(labels)
+
+    def after(self, model: nn.Module, args: tuple[Any, ...], output: Any) -> None:
+        if self.handle.idle or recomputes():
+            return
+        if output is None or not model.training:  # without an output the forward pass has failed
+            self.handle.end()
+        else:
+            self.handle.finish()
+
+    def remove(self) -> None:
+        for registration in self._registrations:
+            registration.remove()
+
 
 DATA_PARALLEL = (
     "nn.DataParallel splits the batch behind the loop's back: labels would not match features; use "

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from torch import nn
+import gc
 
-from procrustean.balance.earlier_averages import has_earlier_average
-from procrustean.balance.labels_of_call import LabelsOfCall
+import torch
+from torch import nn
+from torch.optim.swa_utils import AveragedModel
+
+from procrustean.balance.batch_statistics import batch_norms
 from procrustean.balance.layers import find_layer
-from procrustean.balance.mfw_attach import DATA_PARALLEL, attachments
+from procrustean.balance.mfw_attach import DATA_PARALLEL, LabelsOfCall, attachments
 from procrustean.base.errors import LayerError
 
 COMPILED = "_orig_mod"  # how torch.compile keeps the model it has wrapped
@@ -65,4 +68,25 @@ def _compiled_before(layer: str) -> LayerError:
     return LayerError(
         f"layer {layer!r} belongs to a compiled model, which may not notice a hook any more; attach first, then "
         "compile: handle = mfw.attach(model, layer); model = torch.compile(model)"
+    )
+
+
+def has_earlier_average(model: nn.Module, layer: nn.Module) -> bool:
+    """Whether an AveragedModel without MFW is a copy of the model, or of a part of it that holds the layer.
+
+    update_bn would give it statistics of unmixed batches. An average keeps no tie to its model; all that can be known
+    is that it has the same weights, so averages are looked for among all objects.
+    """
+    if not batch_norms(model):
+        return False
+    averages = [each.module for each in gc.get_objects() if issubclass(type(each), AveragedModel)]
+    unaware = [average for average in averages if not attachments(average)]
+    around = [part for part in model.modules() if any(inside is layer for inside in part.modules())]
+    return any(_same_weights(average, part) for average in unaware for part in around)
+
+
+def _same_weights(first: nn.Module, second: nn.Module) -> bool:
+    ours, theirs = dict(first.named_parameters()), dict(second.named_parameters())
+    return ours.keys() == theirs.keys() and all(
+        ours[name].shape == theirs[name].shape and torch.equal(ours[name].cpu(), theirs[name].cpu()) for name in ours
     )

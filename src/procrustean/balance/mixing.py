@@ -1,4 +1,4 @@
-"""Blend the samples of a batch with their partners, at any layer.
+"""Blend the samples of a batch with their partners, at any layer, by shares from a Beta distribution.
 
 MFW, mixup, manifold mixup and Remix are this one mechanism with different weights, layers and labels.
 """
@@ -6,14 +6,16 @@ MFW, mixup, manifold mixup and Remix are this one mechanism with different weigh
 from __future__ import annotations
 
 import math
-from functools import cache
+from functools import cache, lru_cache
 from importlib.util import find_spec
 from typing import Any, NamedTuple
 
 import torch
+import torch.distributed as dist
 from torch import Tensor, nn
 
-from procrustean.base.errors import LayerError
+from procrustean.base.device_noise import scrambled
+from procrustean.base.errors import ConfigError, LayerError
 
 
 class Mix(NamedTuple):
@@ -172,3 +174,61 @@ def _kind_of(output: Any) -> str:
     if output and isinstance(output[0], Tensor) and output[0].is_floating_point():
         return f"{type(output).__name__} with several features, of which the first alone would be mixed"
     return f"{type(output).__name__} that does not begin with a floating-point tensor"
+
+
+#: Shares are looked up in a table: one device operation that draws the same numbers on CPU and GPU, takes any
+#: generator, and can be captured or compiled. The samplers behind torch.distributions.Beta do none of these reliably.
+TABLE_SIZE = 4096
+_GRID = 1 << 16
+
+
+@lru_cache(maxsize=64)
+def _quantiles(alpha: float) -> Tensor:
+    """Mid-quantiles of Beta(alpha, alpha), float64 [TABLE_SIZE]."""
+    # On the logit scale v = log(x / (1 - x)) the density (x (1 - x))^alpha is smooth for any alpha; on [0, 1]
+    # it has poles for alpha < 1. Its tails fall like exp(-alpha |v|), its core is sqrt(2 / alpha) wide.
+    reach = 40.0 / alpha + 8.0 * (2.0 / alpha) ** 0.5
+    # On the CPU whatever the default device is: the table is kept for models of any device.
+    v = torch.linspace(-reach, reach, _GRID, dtype=torch.float64, device="cpu")
+    log_x, log_rest = torch.nn.functional.logsigmoid(v), torch.nn.functional.logsigmoid(-v)
+    density = (alpha * (log_x + log_rest + 2 * math.log(2.0))).exp()
+    cumulative = torch.cat([density.new_zeros(1), torch.cumulative_trapezoid(density, v)])
+    cumulative = cumulative / cumulative[-1]
+    wanted = (torch.arange(TABLE_SIZE, dtype=torch.float64, device="cpu") + 0.5) / TABLE_SIZE
+    right = torch.searchsorted(cumulative, wanted).clamp(1, _GRID - 1)
+    left = right - 1
+    share = (wanted - cumulative[left]) / (cumulative[right] - cumulative[left])
+    return torch.sigmoid(torch.lerp(v[left], v[right], share))
+
+
+def beta_quantiles(alpha: float) -> Tensor:
+    """Table of Beta(alpha, alpha) quantiles, float32 [4096]; every entry is equally likely.
+
+    >>> table = beta_quantiles(1.0)
+    >>> table.shape, round(table.mean().item(), 4)
+    (torch.Size([4096]), 0.5)
+    """
+    if not 0.001 <= alpha <= 10_000:
+        raise ConfigError(f"alpha = {alpha!r} received; Beta(alpha, alpha) needs alpha from 0.001 to 10000")
+    return _quantiles(float(alpha)).to(torch.get_default_device(), torch.float32)
+
+
+def from_uniform(table: Tensor, u: Tensor) -> Tensor:
+    """Beta draws for uniforms u in [0, 1), same shape as u."""
+    return table[(u * TABLE_SIZE).long().clamp_(max=TABLE_SIZE - 1)]
+
+
+def distributed_rank() -> int:
+    """The rank of this process; 0 where there is but one."""
+    return dist.get_rank() if dist.is_available() and dist.is_initialized() else 0
+
+
+def draws_of_rank(rank: int, partner: Tensor, u: Tensor) -> tuple[Tensor, Tensor]:
+    """Partners and uniforms of a rank above 0, made of those that all ranks have drawn.
+
+    Not drawn from a generator of its own: the global one is what recomputation restores and CUDA graphs capture, and it
+    goes on alike on all ranks. Both numbers are used, because compiled code leaves out draws that nobody uses.
+    """
+    own = scrambled((u * 2**24).long() + rank * 0x9E3779B1)
+    order = scrambled(own + (partner + 1) * 0x85EBCA77)
+    return order.argsort(), (own >> 8) * 2.0**-24

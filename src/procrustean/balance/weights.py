@@ -14,9 +14,8 @@ import torch
 import torch.distributed
 from torch import Tensor, nn
 
-from procrustean.balance.class_buffers import HoldsConstants
+from procrustean.balance.class_tensors import HoldsConstants, check_label_range
 from procrustean.balance.count_facts import Counts, checked_counts
-from procrustean.balance.label_range import check_label_range
 from procrustean.balance.types import Clock
 from procrustean.base.epochs import whole_epochs
 from procrustean.base.errors import ConfigError, DataError

@@ -11,12 +11,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from procrustean.balance.class_tensors import widened
 from procrustean.balance.layer_trace import kept_modes
 from procrustean.balance.layers import find_layer
 from procrustean.balance.losses import CrossEntropy
 from procrustean.balance.mfw import MFW
 from procrustean.balance.mixing import Mix, MixPoint
-from procrustean.balance.precision import widened
 from procrustean.base.errors import DataError, LayerError
 
 

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.autograd import forward_ad
 from torch.func import functional_call
 
-from procrustean.balance.precision import widened
+from procrustean.balance.class_tensors import widened
 from procrustean.balance.types import Batch
 from procrustean.nets.blocks import library_kernels
 

@@ -6,8 +6,7 @@ from collections.abc import Mapping
 
 from torch import Tensor
 
-from procrustean.balance.beta import beta_quantiles, from_uniform
-from procrustean.balance.mixing import Mix
+from procrustean.balance.mixing import Mix, beta_quantiles, from_uniform
 from procrustean.balance.objectives import Classify, Mixer, Mixture, Reduction
 from procrustean.balance.types import Batch, Problem
 from procrustean.balance.weights import deferred

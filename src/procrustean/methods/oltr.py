@@ -8,9 +8,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from procrustean.balance.class_tensors import widened
 from procrustean.balance.losses import CrossEntropy
 from procrustean.balance.objectives import Classify, Objective
-from procrustean.balance.precision import widened
 from procrustean.balance.samplers import class_aware
 from procrustean.balance.types import Batch, Clock, Problem
 from procrustean.data.published_recipes import decoupling_recipes, is_large, ldam_schedule, published

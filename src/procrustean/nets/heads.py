@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from procrustean.balance.precision import widened
+from procrustean.balance.class_tensors import widened
 from procrustean.base.errors import ConfigError
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from procrustean.balance.precision import widened
+from procrustean.balance.class_tensors import widened
 
 #: Numerator of the factor near the centroids, and factor of the cosines, as published.
 REACH, SCALE = 10.0, 16.0

@@ -11,8 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from procrustean.balance.mixers import Mixer, Mixture, check_mixture
-from procrustean.balance.objectives import Classify
+from procrustean.balance.objectives import Classify, Mixer, Mixture, check_mixture
 from procrustean.balance.types import Batch
 from procrustean.base.user_code import code_name
 from procrustean.methods.base import Stage

@@ -1,4 +1,4 @@
-"""Tensors that follow from a module's settings, such as a number for each class, and are no part of its state."""
+"""Numbers for each class: tensors that move with a module, labels that index them, the precision of their sums."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from typing import Any, Self
 
 import torch
 from torch import Tensor, nn
+
+from procrustean.base.errors import DataError
 
 
 class HoldsConstants(nn.Module):
@@ -41,3 +43,24 @@ class HoldsConstants(nn.Module):
             then = fn(torch.empty(0, dtype=now.dtype, device="cpu" if now.is_meta else now.device))
             setattr(self, name, original.to(then.device, then.dtype))
         return self
+
+
+def check_label_range(labels: Tensor, classes: int) -> None:
+    """Refuse labels outside of 0 to classes - 1.
+
+    Values are read on the CPU alone, where that waits for nothing; on a GPU PyTorch's own kernels stop at them.
+    """
+    if labels.device.type != "cpu" or torch.compiler.is_compiling() or not labels.numel():
+        return
+    # As int64: PyTorch compares no unsigned integers of 16 bits or more.
+    lowest, highest = (int(value) for value in labels.long().aminmax())
+    if lowest < 0 or highest >= classes:
+        raise DataError(
+            f"label {lowest if lowest < 0 else highest} received, but there are {classes} classes; labels count from "
+            "0, and rows without a label have to be left out: none is ignored"
+        )
+
+
+def widened(values: Tensor) -> Tensor:
+    """In float32, or float64 if they are."""
+    return values.to(torch.promote_types(values.dtype, torch.float32))
