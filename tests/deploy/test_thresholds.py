@@ -183,12 +183,12 @@ def test_several_classes_or_none_the_most_probable_first() -> None:
         ("class,announce_from\na,0.5\na,0.5\n", "line 3: the class 'a' is given twice"),
         ("class,announce_from\na,0.5\nb,often\n", "line 3: 'often' is no probability"),
         ("class,announce_from\na,0.5\nb,5\n", "5.0 received for 'b'"),
-        ("class,announce_from,prior\na,0.5,even\nb,1,even\n", "line 2: 'even' in the column prior is no frequency"),
+        ("class,announce_from,prior\na,0.5,even\nb,1,even\n", "line 2: 'even' is no probability"),
         ("class,announce_from,prior\na,0.5,1\nb,1,\n", "column prior: no frequency for b"),
         ("class,announce_from\na,0.5\nb,nan\n", "nan received for 'b'"),
         ("class,announce_from\na\nb,0.5\nc,1\n", "there is no class 'c'"),
         ("announce_from,class\n0.5,a\n0.1\n", r"there is no class ''"),
-        ('class,announce_from\n"a,0.5\n' + "b,0.1\n" * 40_000, r"line \d+: field larger than field limit"),
+        ('class,announce_from\n"a,0.5\n' + "b,0.1\n" * 40_000, "field larger than field limit"),
     ],
 )
 def test_wrong_files(text: str, message: str, tmp_path: Path) -> None:

@@ -49,12 +49,6 @@ def adjust(run: str | Path, *, tau: float | None = None, splits: Splits | None =
     prepared, net = load_run(run, splits=splits)
     _refuse_corrected(run, prepared)
     scale = scale_of_scores(prepared.method.stages[-1].objective)
-    if tau is not None and scale != 1 and tau > GRID[-1] / scale:
-        warnings.warn(
-            f"the loss of {prepared.label} multiplies the scores by {scale:g} before the softmax: a shift of {tau:g} * "
-            f"log prior outweighs them; divide tau by {scale:g}, or leave it out",
-            stacklevel=3,  # behind the decorator
-        )
     counts = [int(n) for n in prepared.data.counts]
     how = "as given"
     if tau is None:

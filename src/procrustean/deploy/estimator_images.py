@@ -35,11 +35,8 @@ def pixels_of_files(images: Sequence[Any], shape: Shape | None, size: int | None
         shape: height, width and channels of those trained on; None while these are read.
         size: side to resize to; default the one they share, else 64.
     """
-    pictures = sum(isinstance(image, Image.Image) for image in images)
-    if pictures == len(images):
+    if isinstance(images[0], Image.Image):
         return _of_pictures(images, shape, size)
-    if pictures:
-        raise DataError(f"{pictures} pictures among {len(images)} images received; give pictures or paths, not both")
     bad: Problems = {}
     files = [ImageFile(f"{number}: {path}", Path(path), "", "") for number, path in enumerate(images)]
     if shape is None:

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from procrustean.base.errors import CannotWrite, ConfigError, RunError
+from procrustean.base.errors import ConfigError, RunError
 from procrustean.base.json_files import FORMAT
-from procrustean.base.lease import Claim, RunInUse
 from procrustean.base.whole_files import sync
 from procrustean.deploy.cautions import cautions
 from procrustean.deploy.export_formats import FILES, Format, write
@@ -105,8 +103,6 @@ def export(
 def new_folder(place: Path) -> Iterator[Path]:
     """A folder to write into; it becomes `place` at the end, and nothing does after an error or a kill.
 
-    What killed calls have left beside the place is removed.
-
     Args:
         place: where nothing may be, or an empty folder.
     """
@@ -115,42 +111,17 @@ def new_folder(place: Path) -> Iterator[Path]:
         raise RunError(f"{place} exists and is not an empty folder; choose another --output")
     if target == Path.cwd():
         raise RunError(f"{place} is the current folder, which cannot be replaced; name a new folder by --output")
-    place_of_draft = target.with_name(f".{target.name}.{os.getpid()}.tmp")
-    draft = made = place_of_draft / target.name  # beside the claim, which stays behind
-    claim: Claim | None = None
-    done = False
+    draft = target.with_name(f".{target.name}.{os.getpid()}.tmp")
     try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        _remove_leftovers(target)
-        place_of_draft.mkdir()
-        claim = Claim(place_of_draft)
-        draft.mkdir()
+        draft.mkdir(parents=True)
         yield draft
         for path in (*draft.iterdir(), draft):
             sync(path)
-        made = draft.rename(target)
-        sync(target.parent)
-        done = True
+        draft.rename(target)
     except OSError as error:
         raise RunError(
             f"cannot write {place} ({error.strerror or error}); nothing is left there. Make room, or choose another "
             "--output"
         ) from error
     finally:
-        if not done:
-            shutil.rmtree(made, ignore_errors=True)
-        shutil.rmtree(place_of_draft, ignore_errors=True)
-        if claim is not None:
-            claim.release()
-
-
-def _remove_leftovers(target: Path) -> None:
-    """Remove drafts of this folder whose processes were killed."""
-    name = re.compile(rf"\.{re.escape(target.name)}\.\d+\.tmp")
-    for path in [path for path in target.parent.iterdir() if name.fullmatch(path.name)]:
-        try:
-            claim = Claim(path)
-        except (RunInUse, CannotWrite):  # of a process that goes on, or gone by now
-            continue
-        shutil.rmtree(path)
-        claim.release()
+        shutil.rmtree(draft, ignore_errors=True)

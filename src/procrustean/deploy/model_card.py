@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -20,9 +20,18 @@ from procrustean.deploy.cautions import (
 from procrustean.deploy.export_formats import FILES, Format
 from procrustean.deploy.load_program import USE
 from procrustean.deploy.model import ModelSpec
-from procrustean.engine.probabilities import Calibration, Labels, Prior, Scores, class_frequencies
+from procrustean.engine.probabilities import Labels, Prior, Scores, class_frequencies
 
 FEW_TRAINED = 20
+
+HeldOut = tuple[Scores, Labels]
+
+#: Of a record: for which class frequencies, the error before and after calibration.
+CALIBRATION_ERRORS = (
+    ("the class frequencies that the scores stand for", "ece_before", "ece_default"),
+    ("those of the held-out images", "ece_before", "ece"),
+    ("equally frequent classes", "ece_balanced_before", "ece_balanced"),
+)
 
 
 def model_card(
@@ -62,11 +71,7 @@ def model_card(
         _use(form),
         "## Results",
         _results(spec, result),
-        ""
-        if frequencies is None
-        else results_with_prior(
-            spec.calibration, [markdown(name) for name in spec.classes], frequencies, held_out, _percent
-        ),
+        "" if frequencies is None else _results_with_prior(spec, frequencies, held_out),
         "## Data",
         f"{data['train']} training, {data['held_out']} held-out and {data['test']} test images of "
         f"{markdown(data['source'])}; ratio of the largest to the smallest class "
@@ -78,7 +83,8 @@ def model_card(
         "\n".join(f"- {markdown(reason)}" for reason in why),
         "## Images and probabilities",
         _preparation(spec, form),
-        _probabilities(spec, result, prior),
+        _probabilities(spec, prior),
+        _calibration_errors(result),
         "## Limits",
         "\n".join(f"- {limit}" for limit in _limits(spec, result, frequencies)),
     ]
@@ -161,9 +167,9 @@ def _compared(compared: list[dict[str, Any]], worth: str) -> str:
     )
 
 
-def _probabilities(spec: ModelSpec, result: dict[str, Any], prior: str | None) -> str:
-    found, kept = spec.calibration, result.get("calibration")
-    if not found.images or kept is None:
+def _probabilities(spec: ModelSpec, prior: str | None) -> str:
+    found = spec.calibration
+    if not found.images:
         text = "Probabilities are **not calibrated**: no images of at least two classes were held out. "
         if prior is not None and frequencies_unknown(found):
             text += sentence(UNMEASURED)
@@ -174,7 +180,7 @@ def _probabilities(spec: ModelSpec, result: dict[str, Any], prior: str | None) -
         text = (
             f"Probabilities are calibrated on {found.images} held-out images"
             f"{f', none of them of {_names(unseen)}' * bool(unseen)} (temperature {1 / found.scale:.3f}, tau "
-            f"{found.tau:.2f}). {calibration_text(kept['test'], _percent)}"
+            f"{found.tau:.2f})."
         )
     shares = list(zip(spec.classes, found.own_prior, strict=True))
     own = ", ".join(f"{markdown(name)} {100 * q:.1f} %" for name, q in shares[:10])
@@ -225,75 +231,44 @@ def _numbers(values: tuple[float, ...]) -> str:
     return ", ".join(f"{value:.4f}" for value in values)
 
 
-#: What a record calls the errors: those after calibration with what they are for, under the one before it.
-AS_THEY_ARE = {
-    "ece_default": "the class frequencies that the scores stand for",
-    "ece": "those of the held-out images",
-}
-BALANCED = {"ece_balanced": "equally frequent classes"}
+def _calibration_errors(result: dict[str, Any]) -> str:
+    """How good the probabilities of the test images are, before and after calibration."""
+    if not (kept := result.get("calibration")):
+        return ""
+    lines = [
+        "| expected calibration error on the test images, for | before % | after % |",
+        "|---|---:|---:|",
+    ]
+    for what, before, after in CALIBRATION_ERRORS:
+        lines.append(f"| {what} | {_percent(kept['test'][before])} | {_percent(kept['test'][after])} |")
+    return "\n".join(lines)
 
 
-def calibration_text(test: Mapping[str, float], percent: Callable[[float], str]) -> str:
-    """The calibration errors in sentences, with a remark on those that calibration has made larger.
-
-    Args:
-        test: what a run has recorded of its calibration on the test images; older ones not all of it.
-        percent: how the card writes a share.
-    """
-    groups = [("", "ece_before", AS_THEY_ARE), ("with classes weighted equally ", "ece_balanced_before", BALANCED)]
-    parts, larger = [], []
-    for images, before, errors in groups:
-        known = {name: what for name, what in errors.items() if name in test}
-        after = [f"{percent(test[name])} % after for {what}" for name, what in known.items()]
-        if after:
-            parts.append(f"{images}{percent(test[before])} % before, {', '.join(after)}")
-        larger += [what for name, what in known.items() if float(percent(test[name])) > float(percent(test[before]))]
-    text = f"Expected calibration error on the test images: {'; '.join(parts)}."
-    if larger:
-        text += (
-            f" For {' and for '.join(larger)}, calibration has made it larger, not smaller, as it may where the error "
-            "is small before, or few images were held out."
-        )
-    return text
-
-
-HeldOut = tuple[Scores, Labels]
-
-
-def results_with_prior(
-    calibration: Calibration, classes: list[str], prior: Prior, held_out: HeldOut | None, percent: Callable[..., str]
-) -> str:
-    """Markdown: accuracies, and recall and precision of each class where classes are as frequent as the prior says.
-
-    Args:
-        calibration: of the model.
-        classes: their names as the card shows them.
-        prior: the frequencies, [C].
-        held_out: scores and labels of the held-out images; None if none were kept.
-        percent: how the card writes a share, or None.
-    """
+def _results_with_prior(spec: ModelSpec, prior: Prior, held_out: HeldOut | None) -> str:
+    """What class frequencies that are built in do to the results, counted on the held-out images."""
     before = "The test results above are **without** the class frequencies that are built in here."
     if held_out is None:
         return f"{before} What they change has not been measured: no held-out images were kept."
     scores, labels = held_out
-    images = np.bincount(labels, minlength=len(classes))
-    found = calibration.log_probabilities(scores, prior).argmax(axis=1)
-    weights = (prior / np.maximum(class_frequencies(labels, len(classes)), 1e-300))[labels]
-    right = np.bincount(labels, weights * (found == labels), minlength=len(classes))
-    own = np.bincount(labels, weights, minlength=len(classes))
-    announced = np.bincount(found, weights, minlength=len(classes))
-    recalls = np.bincount(labels, found == labels, minlength=len(classes)) / np.maximum(images, 1)
+    classes = len(spec.classes)
+    images = np.bincount(labels, minlength=classes)
+    found = spec.calibration.log_probabilities(scores, prior).argmax(axis=1)
+    weights = (prior / np.maximum(class_frequencies(labels, classes), 1e-300))[labels]
+    right = np.bincount(labels, weights * (found == labels), minlength=classes)
+    own = np.bincount(labels, weights, minlength=classes)
+    announced = np.bincount(found, weights, minlength=classes)
+    recalls = np.bincount(labels, found == labels, minlength=classes) / np.maximum(images, 1)
     lines = [
         f"{before} With them, on the {len(labels)} held-out images that it was calibrated on: balanced accuracy "
-        f"{percent(float(recalls[images > 0].mean()))} %, accuracy where classes are that frequent "
-        f"{percent(_share(right.sum(), own.sum()))} %.\n",
+        f"{_percent(float(recalls[images > 0].mean()))} %, accuracy where classes are that frequent "
+        f"{_percent(_share(right.sum(), own.sum()))} %.\n",
         "| class | built-in frequency % | held-out images | recall % | precision % |",
         "|---|---:|---:|---:|---:|",
     ]
-    for c, name in enumerate(classes):
+    for c, name in enumerate(spec.classes):
         recall = float(recalls[c]) if images[c] else None
-        shown = [percent(float(prior[c])), str(images[c]), percent(recall), percent(_share(right[c], announced[c]))]
-        lines.append(f"| {name} | {' | '.join(shown)} |")
+        shown = [_percent(float(prior[c])), str(images[c]), _percent(recall), _percent(_share(right[c], announced[c]))]
+        lines.append(f"| {markdown(name)} | {' | '.join(shown)} |")
     return "\n".join(lines)
 
 

@@ -54,18 +54,13 @@ def load_model(path: str | Path, *, device: str = "auto") -> Model:
 
 def why_no_model(folder: Path) -> str:
     """What a folder is that is no run with its weights, in words, and what to do."""
-    formats = ", ".join(sorted(p.name for p in folder.glob("model.*") if p.name != SPEC))
-    if formats:
-        return f"it holds {formats}, which {folder}/load.py uses"
-    if (folder / RESULT_FILE).is_file():
-        return "the run is finished, but its weights were removed; train it again in a new folder"
-    if (folder / CONFIG_FILE).is_file():
+    if needs_load_program(folder):
+        return f"it is an export for {folder}/load.py"
+    if (folder / CONFIG_FILE).is_file() and not (folder / RESULT_FILE).is_file():
         return f"the run is not finished; go on with: {resume_command(folder)}"
-    if (folder / SPEC).is_file():
-        return "the export is not whole; export the model again"
     if runs := sorted(path.parent for path in folder.glob(f"*/{RESULT_FILE}")):
         return f"it holds {len(runs)} run{'s' * (len(runs) > 1)}; name one of them, such as {runs[0]}"
-    return "it is not the folder of a run, a comparison of methods or an export; give one that procrustean train wrote"
+    return "it is not the folder of a finished run with its weights, of a comparison of methods, or of an export"
 
 
 def needs_load_program(folder: Path) -> bool:
@@ -108,7 +103,7 @@ def _spec_of_run(folder: Path) -> ModelSpec:
         options={} if identity.get("plain_network") else result["method"]["options"],
         seed=config.seed,
         classes=tuple(data["classes"]),
-        image_shape=_image_shape(folder, result),
+        image_shape=tuple(data["image_shape"]),
         crop=recipe.get("crop"),
         evaluation_crop=recipe.get("evaluation_crop"),
         mean=tuple(recipe["mean"]),
@@ -140,23 +135,12 @@ def built_in_prior(folder: Path) -> Prior | None:
 def _calibration(result: dict[str, Any], spec: ModelSpec) -> Calibration:
     kept = result.get("calibration")
     if kept is not None:
-        # Runs whose calibration does not say it have it among the counts of their data.
-        return Calibration.from_json({"held_out": result["data"].get("held_out_counts", ()), **kept})
+        return Calibration.from_json(kept)
     counts = spec.calibration.counts
     if (scores := result["method"].get("scores")) is not None:  # of a method in a file, which `spec` may not name
         return uncalibrated(counts, corrected=bool(scores["corrected"]), scale=float(scores["scale"]))
     objective = method_of(spec).stages[-1].objective
     return uncalibrated(counts, corrected=shifts_scores(objective), scale=scale_of_scores(objective))
-
-
-def _image_shape(folder: Path, result: dict[str, Any]) -> tuple[int, int, int]:
-    shape = result["data"].get("image_shape")
-    if shape is None:  # of a run before this was recorded
-        from procrustean.runs.train_api import load_run
-
-        shape = load_run(folder)[0].data.train.images.shape[1:]
-    height, width, channels = (int(n) for n in shape)
-    return height, width, channels
 
 
 def _read(path: Path) -> dict[str, Any]:

@@ -25,8 +25,6 @@ from procrustean.data.image_files import (
     decoded,
     headers,
 )
-from procrustean.data.imageset import Images
-from procrustean.data.sources import TABLES
 from procrustean.deploy.cautions import cautions
 from procrustean.deploy.model import Model
 from procrustean.deploy.model_loading import load_model
@@ -87,12 +85,10 @@ def predict(
     for warning in cautions(loaded.spec.calibration, loaded.classes, loaded.prior if q is None else q):
         say(warning)
     levels = _levels(thresholds, loaded, q)
-    found = collect(paths)
-    if found.passed_over:
-        one = found.passed_over == 1
-        files = "1 file that is no image was" if one else f"{found.passed_over} files that are no images were"
-        say(f"{files} passed over")
-    return _predictions(loaded, found, q, levels, min(top, len(loaded.classes)), batch_size)
+    files, passed_over = collect(paths)
+    if passed_over:
+        say(f"skipped, since they are no images: {passed_over} file{'s' * (passed_over > 1)}")
+    return _predictions(loaded, files, q, levels, min(top, len(loaded.classes)), batch_size)
 
 
 def write_predictions(
@@ -136,28 +132,13 @@ def _levels(
     if isinstance(thresholds, Mapping):
         return levels_of(thresholds, model.classes)
     levels, made_for = read_levels(thresholds, model.classes)
-    if made_for is not None and not _same(made_for, model.frequencies(prior)):
+    if made_for is not None and not np.allclose(made_for, model.frequencies(prior), rtol=1e-6, atol=1e-9):
         raise ConfigError(
             f"{thresholds}: thresholds for the class frequencies {_shares(made_for, model)} received, but the "
-            f"probabilities asked for are for {_shares(model.frequencies(prior), model)}; {_remedy(made_for, model)}"
+            f"probabilities asked for are for {_shares(model.frequencies(prior), model)}; give the --prior that they "
+            "were made with, or make them again by procrustean thresholds"
         )
     return levels
-
-
-def _remedy(made_for: Prior, model: Model) -> str:
-    """What to do so that thresholds for these class frequencies can be applied."""
-    flags = {
-        "leave --prior out": model.frequencies(None),
-        **{f"add --prior {name}": _prior(name, model) for name in ("balanced", "train")},
-    }
-    flag = next((text for text, frequencies in flags.items() if _same(made_for, frequencies)), None)
-    if flag is None:
-        flag = "give --prior the file that they were made with, if they are of this model"
-    return f"{flag}, or make them again by procrustean thresholds"
-
-
-def _same(one: Prior, other: Prior | None) -> bool:
-    return other is not None and np.allclose(one, other, rtol=1e-6, atol=1e-9)
 
 
 def _shares(frequencies: Prior, model: Model) -> str:
@@ -167,10 +148,11 @@ def _shares(frequencies: Prior, model: Model) -> str:
 
 
 def _predictions(
-    model: Model, found: Collected, prior: Prior | None, levels: Levels | None, top: int, size: int
+    model: Model, files: Sequence[ImageFile], prior: Prior | None, levels: Levels | None, top: int, size: int
 ) -> Iterator[Prediction]:
-    for part, pixels, bad in batches(found, model.spec.image_shape, size):
-        probabilities = model.probabilities(pixels, prior, size)
+    for start in range(0, len(files), size):
+        part, bad = files[start : start + size], Problems()
+        probabilities = model.probabilities(decoded(part, model.spec.image_shape, bad), prior, size)
         for file, p in zip(part, probabilities, strict=True):
             if file.name in bad:
                 yield Prediction(file.name, (), (), bad[file.name])
@@ -181,106 +163,49 @@ def _predictions(
             yield Prediction(file.name, names, shares, announced=reached)
 
 
-A_TABLE = "a table; give the images or folders themselves"
+def collect(paths: str | Path | Sequence[str | Path]) -> tuple[list[ImageFile], int]:
+    """The images at these paths, or at a single one, folders with all that is below them; and how many files are none.
 
-
-@dataclass(frozen=True)
-class Collected:
-    """Images that are to be classified, in order."""
-
-    files: Sequence[ImageFile]
-    bad: Problems  # what is wrong with some of them already
-    passed_over: int  # files of folders that are no images, and do not end as if they were
-
-
-def collect(paths: str | Path | Sequence[str | Path]) -> Collected:
-    """The images at these paths, or at a single one, folders with all that is below them.
-
-    A file of a folder is an image if its content says so. What is neither that nor named like one is passed over.
+    A file of a folder is an image if its content says so. What is neither that nor named like one is passed over and
+    counted.
     """
     if isinstance(paths, str | os.PathLike):  # a text would be a sequence of letters
         paths = [paths]
-    if not paths:
-        raise DataError("no images to classify received; give image files, or folders with images, behind the model")
+    if "" in paths:  # it would be the current folder, with everything below it
+        raise DataError("an empty path received; give image files, or folders with images")
     files: list[ImageFile] = []
-    bad: Problems = {}
-    other = 0
+    passed_over = 0
     for given in paths:
-        if given == "":  # it would be the current folder, with everything below it
-            raise DataError("an empty path received; give image files, or folders with images")
         path = expanded(given)
-        if path.is_dir():
-            below = [ImageFile(str(file), file, "", "") for file in _below(path, bad)]
-            unknown = [file for file in below if file.name not in bad and _suffix(file) not in SUFFIXES]
-            unread: Problems = {}
-            headers(unknown, unread)
-            passed = {name for name, problem in unread.items() if problem in (NOT_AN_IMAGE, EMPTY_FILE)}
-            files += [file for file in below if file.name not in passed]
-            other += len(passed)
-        elif path.exists():
-            file = ImageFile(str(path), path, "", "")
-            files.append(file)
-            bad |= _table_by_its_name(file)
-        else:
+        if not path.exists():
             raise DataError(f"{given}: there is no such file or folder")
+        if not path.is_dir():
+            files.append(ImageFile(str(path), path, "", ""))
+            continue
+        below = [ImageFile(str(file), file, "", "") for file in _below(path)]
+        unread: Problems = {}
+        headers([file for file in below if Path(file.name).suffix.lower() not in SUFFIXES], unread)
+        images = [file for file in below if unread.get(file.name) not in (NOT_AN_IMAGE, EMPTY_FILE)]
+        files += images
+        passed_over += len(below) - len(images)
     if not files:
         named = ", ".join(str(path) for path in paths)
-        raise DataError(f"{named}: holds no images; known formats: {', '.join(FORMATS)}")
-    return Collected(files, bad, other)
+        raise DataError(f"{named or 'no path'}: holds no images; known formats: {', '.join(FORMATS)}")
+    return files, passed_over
 
 
-def batches(
-    found: Collected, shape: tuple[int, int, int], size: int
-) -> Iterator[tuple[Sequence[ImageFile], Images, Problems]]:
-    """Files, their pixels and what is wrong with some of them, `size` at a time."""
-    for start in range(0, len(found.files), size):
-        part = found.files[start : start + size]
-        bad: Problems = {file.name: found.bad[file.name] for file in part if file.name in found.bad}
-        yield part, decoded(part, shape, bad), bad
-
-
-def _table_by_its_name(file: ImageFile) -> Problems:
-    """What to say of a table, which `train` takes as a source; nothing of an image that is only called like one."""
-    if _suffix(file) not in TABLES:
-        return {}
-    unread: Problems = {}
-    headers([file], unread)
-    return {name: A_TABLE for name, problem in unread.items() if problem == NOT_AN_IMAGE}
-
-
-def _suffix(file: ImageFile) -> str:
-    return Path(file.name).suffix.lower()
-
-
-def _below(root: Path, bad: Problems) -> Iterator[Path]:
-    """All files below a folder. Each folder is looked into once: links that lead back to one go to `bad`."""
+def _below(root: Path) -> Iterator[Path]:
+    """All files below a folder. Links are followed, but not to a folder that has been seen, or into or above `root`."""
     top = root.resolve()
-    seen = {_identity(top)}
+    seen: set[Path] = set()
     waiting = entries_of(root)[::-1]
     while waiting:
         path = waiting.pop()
-        if not _is_folder(path):
+        if not path.is_dir():
             yield path
-        elif _identity(path) in seen or (path.is_symlink() and _leads_back(path.resolve(), top)):
-            bad[str(path)] = f"not followed: it leads back to {path.resolve()}"
-            yield path
-        else:
-            seen.add(_identity(path))
+            continue
+        place = path.resolve()
+        leads_back = path.is_symlink() and (place.is_relative_to(top) or top.is_relative_to(place))
+        if place not in seen and not leads_back:
+            seen.add(place)
             waiting += entries_of(path)[::-1]
-
-
-def _leads_back(place: Path, top: Path) -> bool:
-    """Whether a link is no way of its own, even if it comes before the folder that it leads to."""
-    return place.is_relative_to(top) or top.is_relative_to(place)
-
-
-def _identity(folder: Path) -> tuple[int, int]:
-    status = folder.stat()
-    return status.st_dev, status.st_ino
-
-
-def _is_folder(path: Path) -> bool:
-    try:
-        return path.is_dir()
-    except OSError:  # a path that is too long, say: told as of any file that cannot be read
-        return False

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from decimal import ROUND_DOWN, Context, Decimal
-from io import StringIO
 from pathlib import Path
 
 import numpy as np
@@ -199,48 +198,37 @@ def read_levels(path: str | Path, classes: Sequence[str]) -> tuple[Levels, Prior
         path: a CSV file with the columns class and announce_from; one left empty is never reached.
         classes: names, in the order of the probabilities.
     """
-    try:
-        with Path(path).open(encoding="utf-8-sig", newline="") as file:  # a name may hold a line break of any kind
-            text = file.read()
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"cannot read the thresholds {path} ({error})") from error
     names = {spreadsheet(name): name for name in classes}  # as they stand in the file
     found: dict[str, float | None] = {}
     frequencies: dict[str, float] = {}
-    for line, row in _rows(text, path):
-        written, place = row["class"] or "", f"{path}, line {line}"  # a row may end before this column
-        name = names.get(written, written)
-        if name in found:
-            raise ConfigError(f"{place}: the class {name!r:.80} is given twice; keep one")
-        found[name] = _number(row["announce_from"], place, "is no probability")
-        frequency = _number(row.get("prior"), place, "in the column prior is no frequency, such as 0.25")
-        if frequency is not None:
-            frequencies[name] = frequency
+    try:
+        with Path(path).open(encoding="utf-8-sig", newline="") as file:  # a name may hold a line break of any kind
+            reader = csv.DictReader(file)
+            if not {"class", "announce_from"} <= set(reader.fieldnames or ()):
+                raise ConfigError(
+                    f"{path}: no columns class and announce_from; procrustean thresholds --output writes such a file"
+                )
+            for row in reader:
+                written, place = row["class"] or "", f"{path}, line {reader.line_num}"  # a row may end before
+                name = names.get(written, written)
+                if name in found:
+                    raise ConfigError(f"{place}: the class {name!r:.80} is given twice; keep one")
+                found[name] = _number(row["announce_from"], place)
+                if (frequency := _number(row.get("prior"), place)) is not None:
+                    frequencies[name] = frequency
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise ConfigError(f"cannot read the thresholds {path} ({error})") from error
     levels = levels_of(found, classes, origin=str(path))
     return levels, prior_of(frequencies, classes, origin=f"{path}, column prior") if frequencies else None
 
 
-def _rows(text: str, path: str | Path) -> Iterator[tuple[int, dict[str, str | None]]]:
-    """The rows of such a file, each with the number of its line."""
-    reader = csv.DictReader(StringIO(text, newline=""))
-    try:
-        if not {"class", "announce_from"} <= set(reader.fieldnames or ()):
-            raise ConfigError(
-                f"{path}: no columns class and announce_from; procrustean thresholds --output writes such a file"
-            )
-        for row in reader:
-            yield reader.line_num, row
-    except csv.Error as error:  # a quotation mark that is never closed makes a cell of all that follows
-        raise ConfigError(f"{path}, line {reader.line_num}: {error}; write class,announce_from") from error
-
-
-def _number(text: str | None, place: str, complaint: str) -> float | None:
-    """A number of a cell, None for an empty one; `complaint` says what is wrong with anything else."""
+def _number(text: str | None, place: str) -> float | None:
+    """A number of a cell, None for an empty one."""
     value = (text or "").strip()
     try:
         return float(value) if value else None
     except ValueError:
-        raise ConfigError(f"{place}: {value!r:.80} {complaint}") from None
+        raise ConfigError(f"{place}: {value!r:.80} is no probability") from None
 
 
 def levels_of(thresholds: Mapping[str, float | None], classes: Sequence[str], origin: str = "the thresholds") -> Levels:
