@@ -132,12 +132,12 @@ def test_held_out_images_change_nothing_but_the_rows_of_the_options(mfw: Make, a
 
 
 def test_runs_of_lines_are_counted(along_beta: list[Result], mfw: Make, tmp_path: Path) -> None:
-    assert coverage(along_beta, here=tmp_path) == "9 runs were read, and the claims are about all of them"
+    assert coverage(along_beta) == "9 runs were read, and the claims are about all of them"
     full = mfw("step", 0.5)
-    assert coverage([*along_beta, full], here=tmp_path) == "10 runs were read, and the claims are about all of them"
+    assert coverage([*along_beta, full]) == "10 runs were read, and the claims are about all of them"
     batch = mfw("step", 0.5, {"draw": "batch"}, **HELD_OUT)  # on no line
     alone = mfw("step", 0.5, **HELD_OUT)  # of other counts than those along beta
-    assert coverage([*along_beta, batch, alone], here=tmp_path).startswith("11 runs were read, of which 9 count:")
+    assert coverage([*along_beta, batch, alone]).startswith("11 runs were read, of which 9 count:")
 
 
 def test_settings_that_cannot_be_on_one_line_are_sorted_out(along_beta: list[Result], mfw: Make) -> None:

@@ -144,7 +144,7 @@ def test_a_column_may_take_everything_from_the_base_or_the_rows(whose: str) -> N
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"colums": {}}, "unknown part 'colums'. Did you mean 'columns'"),
+        ({"colums": {}}, "mine.yaml: .* unknown field `colums`"),
         ({"tables": {"t": {"rows": {"ERM": {}}, "columns": ["tail"]}}}, "row 'ERM' has no method, whatever its name"),
         (
             {"tables": {"t": {"rows": {"r": {"method": "mfw", "alpha": 2}}, "columns": ["tail"]}}},
@@ -158,21 +158,18 @@ def test_a_column_may_take_everything_from_the_base_or_the_rows(whose: str) -> N
             {"tables": {"t": {"rows": {"r": {"method": ["mfw"], "alpha": 2}}, "columns": ["tail"]}}},
             "row 'r' has an unknown setting 'alpha'",
         ),
-        ({"tables": {}}, "has no tables"),
         ({"tables": {"t": {"rows": {}, "columns": ["tail"]}}}, "table 't' has no rows"),
         ({"tables": {"t": {"rows": {"r": {}}}}}, "table 't' has no columns"),
-        ({"tables": {"t": {"rows": {"r": {}}, "columns": ["nowhere"]}}}, "column 'nowhere' without settings"),
         (
             {"tables": {"t": {"base": {"source": "digits"}, "rows": {"r": {}}, "columns": ["nowhere"]}}},
-            "column 'nowhere' without settings; give them, or define the column$",
+            "column 'nowhere' without settings; give them, define the column",
         ),
         (
             {"tables": {"t": {"rows": {"r": {"method": "erm"}}, "columns": {"all": {}}}}},
-            r"column 'all' without settings; .*; \{\} takes all from a base with a source",
+            "column 'all' without settings; .* give the base a source",
         ),
-        ({"tables": {"t": {"rows": {"r": {}}, "columns": ["tail"], "metrics": ["top3"]}}}, "metric 'top3'"),
-        ({"tables": {"t": {"rows": {"r": {}}, "columns": ["tail"], "titel": "x"}}}, "unknown part 'titel'"),
-        ({"tables": {"t": [1]}}, "table 't' holds list, not a mapping"),
+        ({"tables": {"t": {"rows": {"r": {}}, "columns": ["tail"], "metrics": ["top3"]}}}, "'top3' - at `\\$.metrics"),
+        ({"tables": {"t": {"rows": {"r": {}}, "columns": ["tail"], "titel": "x"}}}, "table 't': .*field `titel`"),
         (
             {"tables": {"t": {"rows": {"r": {"epoch": 3}}, "columns": ["tail"]}}},
             "mine.yaml, table 't', row 'r' has an unknown setting 'epoch'. Did you mean 'epochs'",
@@ -186,45 +183,25 @@ def test_a_column_may_take_everything_from_the_base_or_the_rows(whose: str) -> N
             {"tables": {"t": {"rows": {"r": {}}, "columns": {"c": {"rh": 3}}}}},
             "table 't', column 'c' has an unknown setting 'rh'",
         ),
-        ({"tables": {"t": {"rows": {"r": "erm"}, "columns": ["tail"]}}}, "row 'r' holds 'erm', not settings"),
+        ({"tables": {"t": {"rows": {"r": "erm"}, "columns": ["tail"]}}}, "row 'r': Expected `object`, got `str`"),
         (
             {"tables": {"t": {"rows": {"r": {"columns": "tail"}}, "columns": ["tail"]}}},
-            "row 'r': columns = 'tail' received; give a list of them",
+            "row 'r', columns: Expected `array`, got `str`",
         ),
         (
             {"tables": {"t": {"rows": {"r": {"columns": ["tial"]}}, "columns": ["tail"]}}},
-            "no column for row 'r' in table 't' called 'tial'. Did you mean 'tail'",
+            "no column for .*table 't', row 'r' called 'tial'. Did you mean 'tail'",
         ),
-        ({"columns": ["tail"]}, r"mine.yaml, columns: \['tail'\] received; it has to be a mapping of names"),
         ({"tables": {"a/b": {"rows": {"r": {}}}}}, "table 'a/b': its results are kept in a folder of this name"),
-        ({"tables": {"": {"rows": {"r": {}}}}}, "table '': its results are kept in a folder of this name"),
         ({"tables": {"..": {"rows": {"r": {}}}}}, r"table '\.\.': its results are kept in a folder of this name"),
-        ({"tables": {7: {}}}, "mine.yaml, tables: the name 7 is no text to YAML; put it in quotes: '7'"),
-        (
-            {"tables": {"t": {"rows": {0.5: {}}, "columns": ["tail"]}}},
-            "table 't', rows: the name 0.5 is no text to YAML; put it in quotes: '0.5'",
-        ),
+        ({"tables": {7: {}}}, "mine.yaml: Expected `str`, got `int`"),
         (
             {"tables": {"t": {"rows": {"r": {"options": 3}}, "columns": ["tail"]}}},
-            "row 'r': options = 3 received; give a mapping",
+            "row 'r', options: Expected `object`",
         ),
-        ({"tables": {"t": {"rows": {"r": {}}, "columns": 5}}}, "table 't': columns = 5 received; give a list of them"),
-        ({"tables": {"t": {"rows": {"r": {}}, "columns": [[1]]}}}, r"table 't': columns = \[\[1\]\] received"),
-        ({"tables": {"t": {"rows": {"r": {}}, "columns": ["tail"], "metrics": "top1"}}}, "metrics = 'top1' received"),
-        (
-            {"tables": {"t": {"rows": {"r": {"method": "erm"}}, "columns": ["tail"], "target": ["cifar", "MFW", "x"]}}},
-            "target = .* a row of it unless the rows have the same names there",
-        ),
-        (
-            {"tables": {"t": {"rows": {"r": {"method": "erm"}}, "columns": ["tail"], "note": 5}}},
-            "note = 5 received; .* a text",
-        ),
-        ({"suites": [1]}, r"mine.yaml, suites: \[1\] received; it has to be a mapping of names"),
-        ({"suites": {"s": {"title": ""}}}, "suite 's' has no parts; give a list of them"),
-        ({"suites": {"s": {"parts": [{"rows": ["x"]}]}}}, "suite 's' names the table None. Known: "),
-        ({"suites": {"s": {"parts": [{"table": "small", "rows": "x"}]}}}, "suite 's': rows = 'x' received; give"),
-        ({"suites": {"s": {"title": "", "parts": [{"table": "smal"}]}}}, "suite 's' names the table 'smal'"),
-        ({"suites": {"s": {"title": "", "parts": [{"table": "small", "rows": ["x"]}]}}}, "no row of table 'small'"),
+        ({"suites": {"s": {"parts": []}}}, "suite 's': .* length >= 1 - at .*parts"),
+        ({"suites": {"s": {"parts": [{"table": "smal"}]}}}, "suite 's' names the table 'smal'. Did you mean 'small'"),
+        ({"suites": {"s": {"parts": [{"table": "small", "rows": ["x"]}]}}}, "no row of table 'small'"),
     ],
 )
 def test_mistakes_are_refused_by_name(change: dict[str, Any], message: str, tables: dict[str, Any]) -> None:

@@ -32,7 +32,7 @@ class Claims:
 
         results, code = finished_results(self.runs)
         # Before the table, which is long and says of each claim alike that it was not measured where no run counts.
-        notify(coverage(results, here=Path()))
+        notify(coverage(results))
         if self.page is None:
             write_result(claims_table(results))
         else:

@@ -20,24 +20,10 @@ ABOUT = (
     "held out, or four classes as procrustean toy trains them; and mfw with several values of alpha or beta, all else "
     "being equal"
 )
-#: Where a copy of the repository has the records of such runs.
-RECORDS = ("results/analysis", "results/alpha", "results/beta", "results/cifar", "results/cifar10-rho100")
 #: The options whose best values the paper names, and the standard deviation under which they are looked for.
 ALONG: tuple[tuple[Option, str], ...] = (("alpha", "geometric"), ("beta", "geometric"), ("beta", "arithmetic"))
 #: In the place of the best value where a single setting stands for all of them.
 ONE_FOR_ALL = "one run for all"
-#: Options of ERM and MFW where they are not left to the data (None). Written out, because the methods would import
-#: torch; a test keeps them equal.
-DEFAULTS = {
-    "std": "geometric",
-    "draw": "sample",
-    "reduction": "weighted_mean",
-    "keep_mixing": True,
-    "drw": False,
-}
-#: The illustration of Sec. 4: its epochs, and options other than the defaults. Written out for the same reason.
-TOY_OPTIONS: dict[str, dict[str, object]] = {"erm": {}, "mfw": {"alpha": 2.0, "major_strength": 0.5}}
-TOY_EPOCHS = 200
 BEGIN, END = "<!-- claims: begin -->", "<!-- claims: end -->"
 
 
@@ -60,17 +46,25 @@ def sorted_runs(results: Sequence[Result]) -> Runs:
     The illustration of four classes has options of its own, and counts with images held out, too. Runs that were not
     measured on their way tell accuracies alone; of two with the same seeds the measured one counts.
     """
+    from procrustean.methods.make import option_defaults
+    from procrustean.paper import toy
+
+    defaults = {method: option_defaults(method) for method in ("erm", "mfw")}
+    of_toy = {settings["method"]: settings.get("options", {}) for settings in toy.METHODS}
     runs, seen = Runs(), set()
     for result in sorted(results, key=lambda result: not result.record.get("probes")):
         record, config = result.record, result.config
         data, method, net = record["data"], record["method"], record["recipe"].get("net")
         if data["source"] != "cifar10" or data.get("rho") != 100 or config.get("drw"):
             continue
-        options = {n: v for n, v in method["options"].items() if v is not None and v != DEFAULTS.get(n)}
+        if method["name"] not in defaults:
+            continue
+        own = defaults[method["name"]]
+        options = {n: v for n, v in method["options"].items() if v is not None and v != own.get(n)}
         setting: Setting
         if net == "resnet32-2d" and len(data["classes"]) == 4 and data["kind"] == "step":
             setting = "toy"
-            usual = options == TOY_OPTIONS.get(method["name"]) and record["recipe"].get("epochs") == TOY_EPOCHS
+            usual = options == of_toy[method["name"]] and record["recipe"].get("epochs") == toy.SETTING["epochs"]
         elif net == "resnet32" and len(data["classes"]) == 10 and data["kind"] in KINDS:
             if method["name"] == "mfw":
                 runs.mfw.append(result)
@@ -86,19 +80,12 @@ def sorted_runs(results: Sequence[Result]) -> Runs:
     return runs
 
 
-def coverage(results: Sequence[Result], *, here: Path) -> str:
-    """How many of the runs the claims are about, and which runs those would be.
-
-    Args:
-        results: what was given.
-        here: the folder in which records may lie if nothing was given.
-    """
+def coverage(results: Sequence[Result]) -> str:
+    """How many of the runs the claims are about, and which runs those would be."""
     if not results:
-        found = [name for name in RECORDS if (here / name).is_dir()]
-        where = f"to fill the table from the records here: procrustean claims {' '.join(found)}"
-        return f"no runs were given; {where if found else f'the claims are about {ABOUT}'}"
+        return f"no runs were given; the claims are about {ABOUT}"
     runs = sorted_runs(results)
-    judged = {id(run) for (_, method), own in runs.results.items() if method in ("erm", "mfw") for run in own}
+    judged = {id(run) for own in runs.results.values() for run in own}
     along = [line for option, std in ALONG for (_, own), line in _lines(runs, option).items() if own == std]
     judged |= {id(run) for line in along for point in line.points for run in point.group.results}
     read = f"{len(results)} run{'s were' if len(results) > 1 else ' was'} read"

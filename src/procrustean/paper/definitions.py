@@ -12,8 +12,6 @@ from procrustean.data.sources import is_named
 from procrustean.paper.printed_numbers import PaperNumber, paper_number, paper_rows
 from procrustean.records.run_spec import RunSpec
 
-METRICS = ("top1", "top5")
-
 
 @dataclass(frozen=True)
 class Cell:

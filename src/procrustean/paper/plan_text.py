@@ -11,7 +11,7 @@ from procrustean.paper.availability import absent_data
 from procrustean.paper.comparison import held_out_variant
 from procrustean.paper.definitions import Cell as Place
 from procrustean.paper.planning import Plan, PlannedRun
-from procrustean.runs.cost import FIRST_GUESS, GUESSED_IMAGES, predicted_cost, predicted_seconds
+from procrustean.runs.cost import GUESSED_IMAGES, predicted_seconds
 from procrustean.runs.training_sizes import BALANCED
 
 _STATE = {"done": "done", "begun": "begun", "waiting": "to do", "failed": "failed"}
@@ -69,10 +69,6 @@ def plan_text(plan: Plan, *, rate: float, width: int, machine: str, minutes: flo
         lines.append(_time_text(remaining, rate=rate, width=width, machine=machine))
         if minutes is not None:
             lines.append(_fitting_text(remaining, minutes, rate=rate, width=width))
-        if machine == "cpu":
-            there = [predicted_cost(run.config, "cuda") * run.to_do for run in remaining]
-            seconds = predicted_seconds(there, FIRST_GUESS["cuda"], 8)
-            lines += [f"about {duration_text(seconds)} on an H200, 8 at a time"] * (seconds >= 60)
     for run in plan.in_state("failed"):
         lines.append(f"failed: {plan.errors[run.config.hash]}")
     return "\n".join(lines)

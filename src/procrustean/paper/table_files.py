@@ -7,12 +7,15 @@ from dataclasses import fields, replace
 from functools import cache
 from importlib.resources import files
 from pathlib import PurePath
-from typing import Any
+from typing import Annotated, Any, TypeVar
+
+import msgspec
 
 from procrustean.base.errors import ConfigError, did_you_mean
 from procrustean.base.yaml_files import parse_yaml
 from procrustean.methods.make import METHODS, option_defaults
-from procrustean.paper.definitions import METRICS, Definitions, Part, Row, Suite, TableSpec, matching, merged
+from procrustean.paper.definitions import Definitions, Part, Row, Suite, TableSpec, matching, merged
+from procrustean.paper.printed_numbers import Metric
 from procrustean.records.run_spec import RunSpec
 
 #: Settings of a run that a table does not say, and where they come from instead: each would be overruled.
@@ -25,6 +28,48 @@ _ASKED_FOR = {
 
 #: What a table may say of itself by yes or no; see `TableSpec`.
 FLAGS = ("ranked", "aside", "judged", "by_column")
+Settings = dict[str, Any]
+T = TypeVar("T")
+
+
+class FileOfTables(msgspec.Struct, forbid_unknown_fields=True):
+    """What a file of tables holds: settings that tables share, tables and suites, all by name."""
+
+    tables: dict[str, Any]
+    columns: dict[str, Any] = {}
+    suites: dict[str, Any] = {}
+
+
+class TableInFile(msgspec.Struct, forbid_unknown_fields=True):
+    """A table as a file says it; see `TableSpec`."""
+
+    rows: dict[str, Any]
+    columns: tuple[str, ...] | dict[str, Any] = ()
+    base: Settings = {}
+    title: str = ""
+    place: str = ""
+    note: str = ""
+    metrics: tuple[Metric, ...] = ("top1",)
+    ranked: bool = False
+    aside: bool = False
+    judged: bool = False
+    by_column: bool = False
+    target: Annotated[tuple[str, ...], msgspec.Meta(max_length=2)] = ()
+
+
+class PartInFile(msgspec.Struct, forbid_unknown_fields=True):
+    """A part of a suite as a file says it."""
+
+    table: str
+    rows: tuple[str, ...] = ()
+    columns: tuple[str, ...] = ()
+
+
+class SuiteInFile(msgspec.Struct, forbid_unknown_fields=True):
+    """A suite as a file says it."""
+
+    parts: Annotated[tuple[PartInFile, ...], msgspec.Meta(min_length=1)]
+    title: str = ""
 
 
 @cache
@@ -42,130 +87,91 @@ def read_definitions(content: Any, *, origin: str, published: bool = False) -> D
         origin: the file, for errors.
         published: whether these are the paper's tables, not a user's.
     """
-    _check_keys(content, ("columns", "tables", "suites"), origin, ("tables",))
-    shared = {
-        name: _checked(settings, f"{origin}, column {name!r}")
-        for name, settings in _by_name(content.get("columns"), f"{origin}, columns").items()
-    }
+    file = _read(content, FileOfTables, origin)
+    shared = {name: _checked(settings, f"{origin}, column {name!r}") for name, settings in file.columns.items()}
     tables = {
         name: replace(_table(name, table, shared, f"{origin}, table {name!r}"), published=published)
-        for name, table in _by_name(content["tables"], f"{origin}, tables").items()
+        for name, table in file.tables.items()
     }
-    suites = {
-        name: _suite(name, suite, tables, f"{origin}, suite {name!r}")
-        for name, suite in _by_name(content.get("suites"), f"{origin}, suites").items()
-    }
+    suites = {name: _suite(name, suite, tables, f"{origin}, suite {name!r}") for name, suite in file.suites.items()}
     return Definitions(tables, suites)
 
 
-def _suite(name: str, suite: Any, tables: Mapping[str, TableSpec], where: str) -> Suite:
-    _check_keys(suite, ("title", "parts"), where)
-    listed = suite.get("parts")
-    if not isinstance(listed, list) or not listed:
-        raise ConfigError(f"{where} has no parts; give a list of them, each with its table: [{{table: NAME}}]")
-    parts = []
-    for part in listed:
-        _check_keys(part, ("table", "rows", "columns"), where)
-        table = part.get("table")
-        if not isinstance(table, str) or table not in tables:
-            raise ConfigError(f"{where} names the table {table!r}. {did_you_mean(str(table), tables)}")
-        rows, columns = _names(part, "rows", where), _names(part, "columns", where)
-        tables[table].cells(rows, columns)  # refuses names that match nothing
-        parts.append(Part(table, rows, columns))
-    return Suite(name, _text(suite, "title", where) or name, tuple(parts))
+def _read(content: Any, kind: type[T], where: str) -> T:
+    try:
+        return msgspec.convert(content, kind)
+    except msgspec.ValidationError as error:
+        raise ConfigError(f"{where}: {error}") from error
 
 
-def _table(name: str, table: Any, shared: Mapping[str, Any], where: str) -> TableSpec:
-    _check_keys(
-        table,
-        (*("title", "place", "base", "columns", "rows", "metrics", "note"), *FLAGS, "target"),
-        where,
-        ("rows",),
-    )
+def _suite(name: str, content: Any, tables: Mapping[str, TableSpec], where: str) -> Suite:
+    suite = _read(content, SuiteInFile, where)
+    for part in suite.parts:
+        if part.table not in tables:
+            raise ConfigError(f"{where} names the table {part.table!r}. {did_you_mean(part.table, tables)}")
+        tables[part.table].cells(part.rows, part.columns)  # refuses names that match nothing
+    return Suite(name, suite.title or name, tuple(Part(p.table, p.rows, p.columns) for p in suite.parts))
+
+
+def _table(name: str, content: Any, shared: Mapping[str, Settings], where: str) -> TableSpec:
     if PurePath(name).name != name or name in ("", ".."):
         raise ConfigError(f"{where}: its results are kept in a folder of this name; choose one that a folder can have")
-    base = _checked(table.get("base"), f"{where}, base")
-    listed = not isinstance(table.get("columns"), dict)
-    if not listed:
-        own = _by_name(table["columns"], f"{where}, columns")
-    else:
-        own = {column: {} for column in _names(table, "columns", where)}
+    table = _read(content, TableInFile, where)
+    base = _checked(table.base, f"{where}, base")
+    own = table.columns if isinstance(table.columns, dict) else dict.fromkeys(table.columns)
     columns = {}
     for column, settings in own.items():
         # Who writes {} takes everything from the base or the rows; a name alone may be misspelt.
-        as_the_rest = not listed and settings == {} and _names_sources(base, table["rows"])
-        if column not in shared and not settings and not as_the_rest:
-            instead = "; {} takes all from a base with a source" * (not listed)
+        if not settings and column not in shared and (settings is None or not _names_sources(table)):
             raise ConfigError(
-                f"{where} has a column {column!r} without settings; give them, or define the column{instead}"
+                f"{where} has a column {column!r} without settings; give them, define the column, or give the base a "
+                "source and the column {}"
             )
-        columns[column] = merged(shared.get(column, {}), _checked(settings, f"{where}, column {column!r}"))
-    if not columns:
-        raise ConfigError(f"{where} has no columns")
-    metrics = _names(table, "metrics", where) or ("top1",)
-    for metric in metrics:
-        if metric not in METRICS:
-            raise ConfigError(f"{where}: metric {metric!r} received; accepted: {', '.join(METRICS)}")
-    rows = []
-    for row, given in _by_name(table["rows"], f"{where}, rows").items():
-        settings = _checked(given, f"{where}, row {row!r}", besides=("columns",), method=base.get("method"))
-        own_columns = _names(settings, "columns", f"{where}, row {row!r}") or ("*",)
-        settings.pop("columns", None)
-        there = matching(own_columns, list(columns), f"column for row {row!r} in table {name!r}")
-        if "method" not in base | settings and not all("method" in columns[column] for column in there):
-            raise ConfigError(
-                f"{where}, row {row!r} has no method, whatever its name says; write {{method: erm}}, or give one to "
-                "all rows in the base"
-            )
-        rows.append(Row(row, columns=own_columns, settings=settings))
-    target = _names(table, "target", where)
-    if len(target) > 2:
+        columns[column] = merged(shared.get(column, {}), _checked(settings or {}, f"{where}, column {column!r}"))
+    if not columns or not table.rows:
+        raise ConfigError(f"{where} has no {'rows' if columns else 'columns'}")
+    rows = tuple(_row(row, settings, base, columns, where) for row, settings in table.rows.items())
+    said = {f: getattr(table, f) for f in ("place", "metrics", "note", *FLAGS, "target")}
+    return TableSpec(name, title=table.title or name, base=base, columns=columns, rows=rows, **said)
+
+
+def _row(name: str, content: Any, base: Settings, columns: Mapping[str, Settings], table: str) -> Row:
+    where = f"{table}, row {name!r}"
+    given = _read(content, Settings, where)
+    settings = _checked({key: value for key, value in given.items() if key != "columns"}, where, base.get("method"))
+    own = _read(given.get("columns", ["*"]), tuple[str, ...], f"{where}, columns")
+    there = matching(own, list(columns), f"column for {where}")
+    if "method" not in base | settings and not all("method" in columns[column] for column in there):
         raise ConfigError(
-            f"{where}: target = {list(target)} received; give a table of the paper, and a row of it unless the rows "
-            "have the same names there"
+            f"{where} has no method, whatever its name says; write {{method: erm}}, or give one to all rows in the base"
         )
-    return TableSpec(
-        name,
-        title=_text(table, "title", where) or name,
-        place=_text(table, "place", where),
-        base=base,
-        columns=columns,
-        rows=tuple(rows),
-        metrics=metrics,
-        note=_text(table, "note", where),
-        **{flag: bool(table.get(flag, False)) for flag in FLAGS},
-        target=target,
-    )
+    return Row(name, settings, own)
 
 
-def _names_sources(base: Mapping[str, Any], rows: Mapping[str, Any]) -> bool:
+def _names_sources(table: TableInFile) -> bool:
     """Whether every cell has a data set, whatever its column says."""
-    return "source" in base or all(isinstance(row, dict) and "source" in row for row in rows.values())
+    return "source" in table.base or all("source" in _read(row, Settings, "rows") for row in table.rows.values())
 
 
-def _checked(settings: Any, where: str, *, besides: Sequence[str] = (), method: Any = None) -> dict[str, Any]:
-    """Settings of runs, none if nothing is said; unknown ones are refused by name.
+def _checked(content: Any, where: str, method: Any = None) -> Settings:
+    """Settings of runs; unknown ones are refused by name.
 
     Args:
-        settings: what a file says.
+        content: what a file says.
         where: its place.
-        besides: what else may be among them.
         method: that they are for, where they name none.
     """
+    settings = _read(content, Settings, where)
     known = [f.name for f in fields(RunSpec) if f.name not in _ASKED_FOR]
-    settings = {} if settings is None else settings
-    if not isinstance(settings, dict):
-        raise ConfigError(f"{where} holds {settings!r}, not settings; write {{method: erm}} and so on")
     for name in settings:
         if name in _ASKED_FOR:
             raise ConfigError(f"{where} has the setting {name!r}, which no table decides: {_ASKED_FOR[name]}")
-        if name not in known and name not in besides:
+        if name not in known:
             raise ConfigError(
                 f"{where} has an unknown setting {name!r}. {_instead({'method': method, **settings}, name, known)}"
             )
-    if not isinstance(settings.get("options", {}), dict):  # which are merged one by one before a run checks them
-        raise ConfigError(f"{where}: options = {settings['options']!r} received; give a mapping of their values")
-    return dict(settings)
+    _read(settings.get("options", {}), Settings, f"{where}, options")  # merged before a run checks them
+    return settings
 
 
 def _instead(settings: Mapping[str, Any], name: Any, known: Sequence[str]) -> str:
@@ -174,40 +180,3 @@ def _instead(settings: Mapping[str, Any], name: Any, known: Sequence[str]) -> st
     if isinstance(method, str) and method in METHODS and name in option_defaults(method):
         return f"It is an option of {method}; write options: {{{name}: {settings[name]}}}"
     return did_you_mean(str(name), known)
-
-
-def _by_name(content: Any, where: str) -> dict[str, Any]:
-    """A mapping whose keys are names, empty if nothing is said."""
-    if not isinstance(content, dict | None):
-        raise ConfigError(f"{where}: {content!r:.60} received; it has to be a mapping of names")
-    for name in content or ():
-        if not isinstance(name, str):
-            raise ConfigError(f"{where}: the name {name!r} is no text to YAML; put it in quotes: '{name}'")
-    return content or {}
-
-
-def _names(content: Mapping[str, Any], key: str, where: str) -> tuple[str, ...]:
-    """Names or patterns in a list, none if nothing is said."""
-    names = content.get(key)
-    if not isinstance(names, list | None) or not all(isinstance(name, str) for name in names or ()):
-        raise ConfigError(f"{where}: {key} = {names!r:.60} received; give a list of them, as texts")
-    return tuple(names or ())
-
-
-def _text(content: Mapping[str, Any], key: str, where: str) -> str:
-    """A text, empty if nothing is said."""
-    text = content.get(key)
-    if not isinstance(text, str | None):
-        raise ConfigError(f"{where}: {key} = {text!r:.60} received; it has to be a text")
-    return text or ""
-
-
-def _check_keys(content: Any, known: Sequence[str], where: str, needed: Sequence[str] = ()) -> None:
-    if not isinstance(content, dict):
-        raise ConfigError(f"{where} holds {type(content).__name__}, not a mapping")
-    for key in content:
-        if key not in known:
-            raise ConfigError(f"{where} has an unknown part {key!r}. {did_you_mean(str(key), known)}")
-    for key in needed:
-        if not isinstance(content.get(key), dict) or not content[key]:
-            raise ConfigError(f"{where} has no {key}; give at least one, with its settings")
