@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from procrustean.data.official import tiny_imagenet
+from procrustean.data.sets import tiny_imagenet
 
 
 @pytest.fixture

@@ -245,7 +245,7 @@ def test_held_out_says_for_which_columns_it_does_nothing(dry: bool, mine: str, c
     answer = call(*arguments, "--held-out")
     assert answer.code == 0, answer.err
     (said,) = (line for line in answer.err.splitlines() if "--held-out trains nothing more" in line)
-    assert "nothing more for stripes: it cuts images from cifar10, cifar100, tiny-imagenet, digits before" in said
+    assert "nothing more for stripes: it cuts images from digits, cifar10, " in said
     assert "--held-out" not in call(*arguments, "--held-out", "--columns", "digits", "own").err
 
 

@@ -10,7 +10,8 @@ from PIL import Image
 
 from procrustean.base import ConfigError, DataError
 from procrustean.data import describe_sources, load_source
-from procrustean.data.sources import VALIDATED, has_validation
+from procrustean.data.sets.table import DATA_SETS, known
+from procrustean.data.sources import has_validation
 from procrustean.records import RunSpec
 
 
@@ -78,7 +79,9 @@ def test_whether_there_is_a_validation_split_is_told_without_reading_an_image(tm
         assert has_validation(str(tmp_path / name))
     for name in ("mine/train", "without.csv", "without.npz", "other.zip", "not-there"):
         assert not has_validation(str(tmp_path / name))
-    assert [name for name in describe_sources() if has_validation(name)] == [*VALIDATED]
+    assert all(has_validation(name) == ("val" in known(name).counts) for name in DATA_SETS)
+    assert has_validation("imagenet-lt")
+    assert not has_validation("cifar10")
 
 
 def test_image_size_is_for_folders():
@@ -88,9 +91,8 @@ def test_image_size_is_for_folders():
 
 
 def test_every_source_is_described():
-    prepared = ["tiny-imagenet", "tiered-imagenet", "tiered-imagenet-tuning", "imagenet-lt", "inaturalist18"]
     paths = ["FILE.npz", "FOLDER", "TABLE", "HF DATASET"]
-    assert list(describe_sources()) == ["digits", "cifar10", "cifar100", *prepared, *paths]
+    assert list(describe_sources()) == [*DATA_SETS, *paths]
     assert all(describe_sources().values())
 
 

@@ -12,7 +12,7 @@ import torch
 from procrustean import fit
 from procrustean.base import ConfigError
 from procrustean.data import ImageSet, Splits, build, select
-from procrustean.data.official.published_counts import known_counts
+from procrustean.data.sets.table import known
 from procrustean.engine import evaluate
 from procrustean.engine.evaluate import class_totals, confusion, metrics_of
 
@@ -44,7 +44,7 @@ def test_totals_are_those_of_the_confusion_matrix(classes: int, monkeypatch: pyt
 
 def test_as_many_classes_as_inaturalist_take_little(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(evaluate, "confusion", lambda *arguments: pytest.fail("a matrix of classes by classes"))
-    counts = known_counts("inaturalist18").per_class["train"]
+    counts = known("inaturalist18").counts["train"]
     labels = torch.arange(8142).repeat(1)
     scores = torch.zeros(8142, 1).expand(-1, 8142)
     began = time.perf_counter()

@@ -15,7 +15,7 @@ from procrustean.base import DataError, RunError
 from procrustean.cli import main
 from procrustean.cli.config_file import read_config
 from procrustean.data import load_source
-from procrustean.data.official.store import open_store, verify
+from procrustean.data.stores.store import open_store, verify
 from procrustean.deploy import load_model
 from procrustean.engine.stored_features import load_features
 from procrustean.records import RunSpec, load_result

@@ -23,11 +23,14 @@ from PIL import Image
 from safetensors.torch import save
 
 from procrustean.base.yaml_files import read_yaml
-from procrustean.data import load_source, npm_mirror, restricted_pickle
-from procrustean.data.cifar import CIFAR10, MAX_ARCHIVE_BYTES, _members
-from procrustean.data.official.listing import Problem
-from procrustean.data.official.path_lists import listing_of, read_lines
-from procrustean.data.official.store import content_digest, open_store, verify
+from procrustean.data import load_source, restricted_pickle
+from procrustean.data.sets import npm_mirror
+from procrustean.data.sets.cifar import CIFAR10
+from procrustean.data.sets.official_files import MAX_ARCHIVE_BYTES
+from procrustean.data.sets.official_files import members as read_members
+from procrustean.data.stores.listing import Problem
+from procrustean.data.stores.path_lists import listing_of, read_lines
+from procrustean.data.stores.store import content_digest, open_store, verify
 from procrustean.deploy import load_model
 from procrustean.deploy.model import ModelSpec, network_of
 from procrustean.engine.class_priors import read_prior
@@ -111,12 +114,12 @@ def _tar(members: dict[str, bytes]) -> bytes:
 
 
 def _cifar_tar() -> bytes:
-    return _tar({f"{CIFAR10.folder}/{name}": _pickle() for name in CIFAR10.md5})
+    return _tar({f"{CIFAR10.folder}/{name}": _pickle() for name in CIFAR10.files})
 
 
 def _read_cifar_tar(path: Path) -> object:
     assert MAX_ARCHIVE_BYTES
-    return _members(path, {f"{CIFAR10.folder}/{name}": name for name in CIFAR10.md5})
+    return read_members(path, {f"{CIFAR10.folder}/{name}": name for name in CIFAR10.files})
 
 
 def _pickle() -> bytes:

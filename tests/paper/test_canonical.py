@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from procrustean.base import ConfigError
-from procrustean.data.digits import load_digits
+from procrustean.data import load_source
 from procrustean.paper.canonical_settings import canonical, record_matches
 from procrustean.records import RunSpec
 from procrustean.runs.preparing import imbalanced
@@ -113,7 +113,7 @@ def test_sizes_without_the_images(settings: dict[str, Any], total: int, smallest
 @pytest.mark.parametrize("hold_out", [0, 0.15, 0.4, 3, 5])
 def test_sizes_are_those_of_the_images(hold_out: float, hold_out_from: str, imbalance: str) -> None:
     config = run(source="digits", imbalance=imbalance, rho=20, hold_out=hold_out, hold_out_from=hold_out_from)
-    _, data = imbalanced(config, load_digits())
+    _, data = imbalanced(config, load_source("digits"))
     assert training_counts(config) == tuple(data.counts.tolist())
 
 

@@ -21,11 +21,12 @@ from PIL import Image
 from procrustean.base import ConfigError, DataError, RunError, memory
 from procrustean.base.yaml_files import read_yaml
 from procrustean.cli import main
-from procrustean.data import archives, load_source, npm_mirror, restricted_pickle
+from procrustean.data import download, load_source, restricted_pickle
 from procrustean.data import table_columns as table_files
-from procrustean.data.cifar import CIFAR10, load_cifar
-from procrustean.data.official.listing import Problem
-from procrustean.data.official.path_lists import Line, listing_of
+from procrustean.data.sets import npm_mirror
+from procrustean.data.sets.cifar import CIFAR10
+from procrustean.data.stores.listing import Problem
+from procrustean.data.stores.path_lists import Line, listing_of
 from procrustean.nets.pretrained import read_pretrained
 from procrustean.records import RunSpec
 from procrustean.records.auto_choice import chosen_run
@@ -222,7 +223,7 @@ def test_a_size_that_the_data_do_not_have_is_refused(tmp_path: Path) -> None:
 
 
 def members(path: Path) -> list[str]:
-    with archives.opened_tar(path, 1 << 20) as archive:
+    with download.opened_tar(path, 1 << 20) as archive:
         return [member.name for member in archive]
 
 
@@ -353,7 +354,7 @@ def test_an_archive_in_which_a_file_is_something_else(
         info.type, info.linkname = kind, "/etc/passwd"
         archive.addfile(info)
     with pytest.raises(DataError, match="data_batch_1 is not a plain file"):
-        load_cifar(CIFAR10, data_dir=tmp_path, download=False)
+        load_source("cifar10", data_dir=tmp_path, download=False)
     assert {path.name for path in tmp_path.iterdir()} == {CIFAR10.archive}
 
 

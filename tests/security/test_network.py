@@ -11,7 +11,8 @@ from PIL import Image
 
 from procrustean.base import DataError
 from procrustean.cli import main
-from procrustean.data import load_source, npm_mirror
+from procrustean.data import load_source
+from procrustean.data.sets import npm_mirror
 
 FIXTURE = Path(__file__).parents[1] / "fixtures" / "format-1"
 

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import tyro
 
 if TYPE_CHECKING:
-    from procrustean.data.official.prepare import Plan
-
-Name = Literal["tiny-imagenet", "tiered-imagenet", "imagenet-lt", "inaturalist18"]
+    from procrustean.data.stores.prepare import Plan
 
 
 @dataclass(frozen=True)
@@ -23,8 +21,8 @@ class Prepare:
     Example: procrustean data prepare tiny-imagenet --source ~/tiny-imagenet-200
     """
 
-    name: tyro.conf.Positional[Name]
-    """Data set."""
+    name: Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="NAME")]
+    """Data set, one of those that `procrustean data sources` lists so."""
     source: Path | None = None
     """Folder of the unpacked data set."""
     lists: Path | None = None
@@ -32,7 +30,7 @@ class Prepare:
     download: bool = False
     """Download it first, where its licence allows that and its publisher gives checksums."""
     size: int | None = None
-    """Side length of the stored images; default 64 (tiny-imagenet), 84 (tiered-imagenet), 256 (the others)."""
+    """Side length of the stored images; default what is usual for the data."""
     resize: Literal["crop", "stretch"] | None = None
     """How images become square: the middle of them, or all of them stretched; default what is usual for the data."""
     on_bad_image: Literal["error", "skip"] = "error"
@@ -50,22 +48,21 @@ class Prepare:
         from procrustean.base.progress import make_reporter
         from procrustean.cli.counting import counting
         from procrustean.cli.outputs import check_folder
-        from procrustean.data.cifar import data_roots
-        from procrustean.data.official.fetch import command, fetch
-        from procrustean.data.official.layouts import layout_of
-        from procrustean.data.official.prepare import plan, prepare
-        from procrustean.data.official.problems import told
+        from procrustean.data.sets.base import data_roots
+        from procrustean.data.sets.prepared import prepared_set
+        from procrustean.data.stores.listing import told
+        from procrustean.data.stores.prepare import plan, prepare
 
-        layout, root = layout_of(self.name), data_roots(self.data_dir)[0]
+        layout, root = prepared_set(self.name), data_roots(self.data_dir)[0]
         for name, value in (("size", self.size), ("workers", self.workers)):
             if value is not None and value < 1:
                 raise ConfigError(f"{name} = {value} received; it has to be at least 1")
         reporter = make_reporter()
         source = self.source.expanduser() if self.source else None
         if self.download:
-            source = fetch(layout, root, reporter.say)
+            source = layout.fetch(root, reporter.say)
         if source is None:
-            raise DataError(f"no --source received. {layout.obtain}\nThen: {command(layout)}")
+            raise DataError(f"no --source received. {layout.obtain}\nThen: {layout.command}")
         planned = plan(
             layout,
             source,
@@ -100,8 +97,8 @@ class Verify:
     Example: procrustean data verify tiny-imagenet
     """
 
-    name: tyro.conf.Positional[Name]
-    """Data set."""
+    name: Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="NAME")]
+    """Data set, one of those that `procrustean data sources` lists so."""
     size: int | None = None
     """Side length at which it is stored; default that of the data set."""
     data_dir: Path | None = None
@@ -109,12 +106,11 @@ class Verify:
 
     def run(self) -> int:
         from procrustean.base.console import write_result
-        from procrustean.data.cifar import data_roots
-        from procrustean.data.official.layouts import layout_of
-        from procrustean.data.official.loading import found_store
-        from procrustean.data.official.store import verify
+        from procrustean.data.sets.base import data_roots
+        from procrustean.data.sets.prepared import prepared_set
+        from procrustean.data.stores.store import verify
 
-        path = found_store(layout_of(self.name), data_roots(self.data_dir), self.size)
+        path = prepared_set(self.name).found(data_roots(self.data_dir), self.size)
         images = verify(path)
         write_result(f"{path}: all {images:,} images are as they were written")
         return 0

@@ -1,16 +1,19 @@
-"""Fetch one file over https: resumed where it broke off, checked by md5, from a list of mirrors."""
+"""Fetch one file over https: resumed where it broke off, checked by md5, from a list of mirrors; read archives."""
 
 from __future__ import annotations
 
+import gzip
 import hashlib
 import http.client
 import ssl
+import tarfile
 import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import IO, cast
 from urllib.parse import urlsplit
 
 from procrustean.base.errors import DataError
@@ -31,7 +34,7 @@ def download(
     *,
     md5: str,
     max_bytes: int = 1 << 30,
-    say: Say | None = None,
+    say: Say = lambda line: None,
     pause_seconds: float = 1.0,
 ) -> Path:
     """Bring the file with this `md5` to `target`, from the first of `urls` that gives it.
@@ -52,22 +55,21 @@ def download(
     """
     for url in urls:
         _require_secure(url)
-    tell = say or _silent
     part = target.with_name(target.name + ".part")
     problems: list[str] = []
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
-        with one_process_at_a_time(target.parent, tell):
+        with one_process_at_a_time(target.parent, say):
             if target.exists() and file_md5(target) == md5:
                 return target
             for url in urls:
-                problem = _from_mirror(url, part, md5, max_bytes, tell, pause_seconds)
+                problem = _from_mirror(url, part, md5, max_bytes, say, pause_seconds)
                 if problem is None:
                     part.replace(target)
                     return target
                 problems.append(f"{url}: {problem}")
                 if url != urls[-1]:
-                    tell(problems[-1])
+                    say(problems[-1])
     except OSError as error:
         problems.append(f"cannot write {target}: {error.strerror or error}")
     raise DataError(f"could not download {target.name}: " + "; ".join(problems))
@@ -198,5 +200,28 @@ def one_process_at_a_time(folder: Path, say: Say) -> Iterator[None]:
         yield
 
 
-def _silent(line: str) -> None:
-    """Nobody listens."""
+class _Limited:
+    """A stream that refuses to give more than so many bytes, whatever they are for: contents, names or padding."""
+
+    def __init__(self, stream: IO[bytes], path: Path, limit: int) -> None:
+        self._stream, self._path, self._limit, self._given = stream, path, limit, 0
+
+    def read(self, size: int) -> bytes:
+        data = self._stream.read(size)
+        self._given += len(data)
+        if self._given > self._limit:
+            raise DataError(f"{self._path}: unpacks to more than {self._limit:,} bytes; delete the file")
+        return data
+
+
+@contextmanager
+def opened_tar(path: Path, limit: int) -> Iterator[tarfile.TarFile]:
+    """A .tar.gz file, to be read member by member in the order of the file; nothing is written.
+
+    Raises:
+        DataError: as soon as it has given `limit` bytes.
+    """
+    with gzip.open(path, "rb") as stream:
+        limited = cast("IO[bytes]", _Limited(cast("IO[bytes]", stream), path, limit))
+        with tarfile.open(fileobj=limited, mode="r|") as archive:
+            yield archive

@@ -1,4 +1,4 @@
-"""What a recipe is: the numbers around a method. Those of the data sets are in `recipes`."""
+"""What a recipe is: the numbers around a method. Those of a data set are in its file in `sets`."""
 
 from __future__ import annotations
 
@@ -19,6 +19,8 @@ _IMPLIED: dict[str, dict[str, Any]] = {
     "flip": {"padding": 0, "flip": True},
     "none": {"padding": 0, "flip": False},
 }
+#: What `--recipe` takes beside the names: the data set's, the same if the paper has one, the method's own.
+CHOICES = ("auto", "paper", "own")
 #: Of the numbers of training, which has 32 bits for each.
 LARGEST = 2.0**127
 
@@ -47,6 +49,10 @@ class Recipe:
     colour_jitter: float  # largest relative change of brightness, contrast and saturation
     mean: tuple[float, ...] | None  # per channel, of pixels scaled to 0..1; None: measured on the training images
     std: tuple[float, ...] | None
+
+    def named(self, name: str, **changes: Any) -> Recipe:
+        """Another recipe that differs from this one in some numbers."""
+        return self.changed({"name": name, **changes})
 
     def changed(self, changes: Mapping[str, Any]) -> Recipe:
         """The recipe with some numbers replaced; another way to augment brings what it implies."""
@@ -119,6 +125,33 @@ class Recipe:
     def to_json(self) -> dict[str, Any]:
         """As JSON gives it back, with lists for tuples."""
         return {name: list(value) if isinstance(value, tuple) else value for name, value in asdict(self).items()}
+
+
+#: What other recipes say their differences from: small images, SGD with momentum, a warm-up and a cosine.
+STANDARD = Recipe(
+    name="standard",
+    net="resnet32",
+    epochs=200,
+    batch_size=128,
+    lr=0.1,
+    momentum=0.9,
+    nesterov=False,
+    weight_decay=2e-4,
+    schedule="cosine",
+    milestones=(),
+    decay=0.1,
+    warmup_epochs=5,
+    augment="pad_crop_flip",
+    crop=None,
+    evaluation_crop=None,
+    padding=4,
+    flip=True,
+    colour_jitter=0.0,
+    mean=None,
+    std=None,
+)
+#: Mean and standard deviation of ImageNet's colours.
+IMAGENET_COLOURS: dict[str, Any] = {"mean": (0.485, 0.456, 0.406), "std": (0.229, 0.224, 0.225)}
 
 
 def lr_table(recipe: Recipe, epochs: int) -> list[float]:

@@ -9,25 +9,13 @@ from typing import TYPE_CHECKING, Literal
 
 from procrustean.base.errors import ConfigError, DataError, suggestion
 from procrustean.base.paths import expanded
+from procrustean.data.sets.base import Request, silent
+from procrustean.data.sets.table import DATA_SETS, all_sets, known
 
 if TYPE_CHECKING:
     from procrustean.data.image_lists import FileListing
     from procrustean.data.imageset import Splits
 
-NAMED = {
-    "digits": "1797 hand-written digits, 8x8 grey, 10 classes; bundled with scikit-learn, no download",
-    "cifar10": "60000 photographs, 32x32, 10 classes; official files, downloaded if not found (163 MiB)",
-    "cifar100": "60000 photographs, 32x32, 100 classes; official files, downloaded if not found (161 MiB)",
-}
-PREPARED = {
-    "tiny-imagenet": "Tiny-ImageNet, 110000 photographs, 64x64, 200 classes",
-    "tiered-imagenet": "Step Tiered-ImageNet of the MFW paper, 84x84, 351 large and 160 small classes",
-    "tiered-imagenet-tuning": "the same with 97 other small classes, to tune on",
-    "imagenet-lt": "ImageNet-LT, 115846 training photographs of 1000 classes",
-    "inaturalist18": "iNaturalist 2018, 437513 training photographs of 8142 species",
-}
-#: Of these, the data sets that come with validation images.
-VALIDATED = ("tiered-imagenet", "tiered-imagenet-tuning", "imagenet-lt")
 PATHS = {
     "FILE.npz": "arrays train_images, train_labels and, if there are, test_*, val_* and classes",
     "FOLDER": "image files as FOLDER/class/image or FOLDER/{train,val,test}/class/image",
@@ -41,18 +29,17 @@ TABLES = (".csv", ".tsv", ".parquet")
 
 def describe_sources() -> dict[str, str]:
     """What `load_source` accepts, each with one line of help."""
-    prepared = {name: f"{text}; see procrustean data prepare --help" for name, text in PREPARED.items()}
-    return {**NAMED, **prepared, **PATHS}
+    return {**{found.name: found.about + found.how for found in all_sets()}, **PATHS}
 
 
 def source_hint(source: str) -> str:
     """The data sets whose names are near to one that there is not, or all that a source can be."""
-    return suggestion(source, [*NAMED, *PREPARED]) or f"Known: {', '.join(describe_sources())}."
+    return suggestion(source, DATA_SETS) or f"Known: {', '.join(describe_sources())}."
 
 
 def is_named(source: str) -> bool:
     """Whether a source is a known data set rather than a path or arrays of the user's."""
-    return source in NAMED or source in PREPARED
+    return source in DATA_SETS
 
 
 def place_of(source: str) -> str | None:
@@ -69,17 +56,17 @@ def load_source(
     download: bool = True,
     data_seed: int = 0,
     on_bad_image: Literal["error", "skip"] = "error",
-    say: Callable[[str], None] | None = None,
+    say: Callable[[str], None] = silent,
 ) -> Splits:
     """Load the images that `source` names.
 
     Args:
         source: a name that `describe_sources` lists, or the path of a folder, a table or a .npz file. A known name
             stands for the data set even if a folder is called so: write ./digits for the folder.
-        data_dir: where data sets are looked for first and CIFAR is downloaded to.
+        data_dir: where data sets are looked for first and downloaded to.
         image_size: side in pixels to which the images of a folder or table are resized, or at which a data set was
             prepared.
-        download: whether CIFAR may be downloaded if it is not found.
+        download: whether a data set may be downloaded if it is not found.
         data_seed: which images are for what, where the data set leaves that open (tiered-imagenet).
         on_bad_image: whether files of a folder or table that are no complete images are refused or left out.
         say: called with one line of progress at a time.
@@ -90,16 +77,15 @@ def load_source(
     source = os.fspath(source)
     if not source:  # a path that is empty would be the current folder
         raise ConfigError("source = '' received; name a data set, or a folder, a table or a .npz file of your own")
-    if source in PREPARED:
-        from procrustean.data.official.loading import load_prepared
-
-        return load_prepared(source, data_dir=data_dir, image_size=image_size, data_seed=data_seed)
     path = expanded(source)
     if is_files(source):
         return list_source(source, on_bad_image).load(image_size)
     if on_bad_image != "error" and (is_named(source) or path.suffix.lower() == ".npz" or path.exists()):
         raise ConfigError(f"on_bad_image is for image files; {source} is used as a whole or not at all")
-    splits = _fixed_size(source, path, data_dir, download, say)
+    if is_named(source):
+        splits = known(source).load(Request(data_dir, image_size, data_seed, download, say))
+    else:
+        splits = _array_file(source, path)
     height, width = splits.train.images.shape[1:3]
     if image_size is not None and not image_size == height == width:
         raise ConfigError(
@@ -141,7 +127,7 @@ def is_files(source: str) -> bool:
 def has_validation(source: str, on_bad_image: Literal["error", "skip"] = "error") -> bool:
     """Whether a source has a validation split, told without reading an image; one that is not there has none."""
     if not source or is_named(source):
-        return source in VALIDATED
+        return source in DATA_SETS and "val" in known(source).counts
     path = _reachable(source)
     if not path.exists():
         return False
@@ -169,18 +155,7 @@ def _out_of_reach(what: str, error: OSError) -> DataError:
     return DataError(f"{what} cannot be looked at ({error.strerror or error}); change that, or name another place")
 
 
-def _fixed_size(
-    source: str, path: Path, data_dir: Path | None, download: bool, say: Callable[[str], None] | None
-) -> Splits:
-    if source == "digits":
-        from procrustean.data.digits import load_digits
-
-        return load_digits()
-    if source in NAMED:
-        from procrustean.data.cifar import CIFAR10, CIFAR100, load_cifar
-
-        files = CIFAR10 if source == CIFAR10.name else CIFAR100
-        return load_cifar(files, data_dir=data_dir, download=download, say=say)
+def _array_file(source: str, path: Path) -> Splits:
     if path.suffix.lower() == ".npz":
         from procrustean.data.npz import load_npz
 

@@ -6,18 +6,13 @@ import os
 from pathlib import Path
 
 from procrustean.base.code_files import is_usable, plain_name
-from procrustean.base.errors import ConfigError, DataError
+from procrustean.base.errors import ConfigError
 from procrustean.base.paths import expanded
-from procrustean.data.cifar import CIFAR10, CIFAR100, data_roots
-from procrustean.data.npm_mirror import ARCHIVE
-from procrustean.data.official.layouts import LAYOUTS
-from procrustean.data.official.loading import TUNING, found_store
-from procrustean.data.sources import PREPARED, TABLES, describe_sources, source_hint
+from procrustean.data.sets.table import known
+from procrustean.data.sources import TABLES, describe_sources, is_named, source_hint
 from procrustean.paper.definitions import Cell
 from procrustean.records.run_spec import RunSpec
 from procrustean.runs.preparing import recipe_of
-
-_CIFAR = {files.name: files for files in (CIFAR10, CIFAR100)}
 
 
 def check_cell(cell: Cell) -> None:
@@ -49,29 +44,9 @@ def check_source(cell: Cell) -> None:
 
 def absent_data(source: str, data_dir: Path | None) -> str | None:
     """Why the images are not on this machine, None if they are, or if only loading them would tell."""
-    if source in PREPARED:
-        return _not_prepared(source, data_dir)
-    if _is_file_path(source) or _is_folder_path(source):
-        return _not_there(source)
-    files = _CIFAR.get(source)
-    if files is None:
-        return None
-    roots = data_roots(data_dir)
-    names = (files.folder, files.archive, *((ARCHIVE,) if files.mirror_hashes else ()))
-    if any((root / name).exists() or root.name == files.folder for root in roots for name in names):
-        return None
-    return (
-        f"{source} is in none of {', '.join(map(str, roots))}; put {files.archive} there, name its folder by "
-        "--data-dir or $PROCRUSTEAN_DATA, or add --download"
-    )
-
-
-def _not_prepared(source: str, data_dir: Path | None) -> str | None:
-    try:
-        found_store(LAYOUTS[source.removesuffix(TUNING)], data_roots(data_dir))
-    except DataError as error:
-        return f"{source}: {' '.join(str(error).split())}"
-    return None
+    if is_named(source):
+        return known(source).absent(data_dir)
+    return _not_there(source) if _is_file_path(source) or _is_folder_path(source) else None
 
 
 def _not_there(source: str) -> str | None:

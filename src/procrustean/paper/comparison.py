@@ -19,7 +19,7 @@ from procrustean.records.groups import (
     summarise,
 )
 from procrustean.records.run_spec import RunSpec
-from procrustean.runs.training_sizes import BALANCED
+from procrustean.runs.training_sizes import balanced_size
 
 Mark = Literal[
     "reproduced", "within noise", "higher", "lower", "higher once", "lower once", "ours alone", "not measured"
@@ -135,9 +135,8 @@ def held_out_variant(config: RunSpec) -> RunSpec | None:
     at most one image more, and not three of five. None where the run has held-out images already, or the source is
     not made imbalanced.
     """
-    if config.hold_out or config.imbalance == "natural" or config.source not in BALANCED:
+    if config.hold_out or config.imbalance == "natural" or (largest := balanced_size(config.source)) is None:
         return None
-    _, largest = BALANCED[config.source]
     return replace(config, hold_out=max(3, largest // 100), hold_out_from="source")
 
 

@@ -9,6 +9,8 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
 
 from procrustean.base.errors import RunError
+from procrustean.data.sets.table import known
+from procrustean.data.sources import is_named
 from procrustean.records.groups import Group, Result, group_results, named_settings
 from procrustean.records.identity import comparable, data_setting
 from procrustean.records.run_record import place_of
@@ -19,7 +21,6 @@ if TYPE_CHECKING:
 
 Option = Literal["alpha", "beta"]
 OPTIONS: tuple[Option, ...] = ("alpha", "beta")
-SOURCES = {"cifar10": "CIFAR-10", "cifar100": "CIFAR-100"}
 SPREADS: tuple[Spread, ...] = ("geometric", "arithmetic", "log")
 #: So many settings are named where runs do not belong to a line.
 NAMED = 3
@@ -55,7 +56,7 @@ class Line:
 
     @property
     def name(self) -> str:
-        source = SOURCES.get(self.source, self.source)
+        source = known(self.source).title if is_named(self.source) else self.source
         return f"{source}, {self.kind.replace('_', '-')}"
 
     @property

@@ -7,12 +7,13 @@ from pathlib import Path
 
 from procrustean.base.console import duration_text
 from procrustean.base.table_formats import Cell, Column, Table
+from procrustean.data.sets.table import DATA_SETS
 from procrustean.paper.availability import absent_data
 from procrustean.paper.comparison import held_out_variant
 from procrustean.paper.definitions import Cell as Place
 from procrustean.paper.planning import Plan, PlannedRun
 from procrustean.runs.cost import GUESSED_IMAGES, predicted_seconds
-from procrustean.runs.training_sizes import BALANCED
+from procrustean.runs.training_sizes import balanced_size
 
 _STATE = {"done": "done", "begun": "begun", "waiting": "to do", "failed": "failed"}
 
@@ -120,8 +121,9 @@ def held_out_lines(plan: Plan) -> list[str]:
     columns = dict.fromkeys(cell.column for run in without for cell in run.cells)
     if not columns:
         return []
+    balanced = ", ".join(filter(balanced_size, DATA_SETS))
     return [
-        f"--held-out trains nothing more for {', '.join(columns)}: it cuts images from {', '.join(BALANCED)} before "
+        f"--held-out trains nothing more for {', '.join(columns)}: it cuts images from {balanced} before "
         "they are made imbalanced. In a table of your own, hold_out: 3 among the settings holds images of other "
         "sources out"
     ]

@@ -12,7 +12,8 @@ from typing import Literal
 
 from procrustean.base.errors import ConfigError, ProcrusteanError, RunError
 from procrustean.data.imageset import Splits
-from procrustean.data.sources import NAMED, is_named
+from procrustean.data.sets.table import known
+from procrustean.data.sources import is_named
 from procrustean.engine.training import Position
 from procrustean.paper.availability import absent_data, check_source, unnamed_code
 from procrustean.paper.canonical_settings import canonical
@@ -189,8 +190,9 @@ def _reason(
     cell: Cell, data_dir: Path | None, download: bool, absent: Callable[[str, Path | None], str | None]
 ) -> str | None:
     source = str(cell.settings["source"])
-    # Training downloads CIFAR; other sets are prepared by a command of their own, and files are the user's.
-    return None if download and source in NAMED else absent(source, data_dir)
+    # Training downloads some sets; others are prepared by a command of their own, and files are the user's.
+    downloads = download and is_named(source) and known(source).downloads
+    return None if downloads else absent(source, data_dir)
 
 
 def _impossible(config: RunSpec) -> str | None:

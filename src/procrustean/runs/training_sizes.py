@@ -6,26 +6,24 @@ import numpy as np
 
 from procrustean.data.imbalance import long_tailed_counts, step_counts
 from procrustean.data.label_counts import label_counts
+from procrustean.data.sets.table import known
+from procrustean.data.sources import is_named
 from procrustean.data.take_away import shares
 from procrustean.records.run_spec import RunSpec
 
-#: Classes, and training images of each, of sources that are made imbalanced.
-BALANCED = {
-    "cifar10": (10, 5000),
-    "cifar100": (100, 500),
-    "tiny-imagenet": (200, 500),
-    "digits": (10, 100),
-}
-#: Training images of sources that are imbalanced by themselves; that of Tiered-ImageNet is rounded.
-NATURAL = {"imagenet-lt": 115_846, "inaturalist18": 437_513, "tiered-imagenet": 431_000}
+
+def balanced_size(source: str) -> int | None:
+    """Training images of each class of a data set that is made imbalanced; None for any other source."""
+    counts = set(known(source).counts.get("train", ())) if is_named(source) else set()
+    return counts.pop() if len(counts) == 1 else None
 
 
 def training_counts(config: RunSpec) -> tuple[int, ...] | None:
     """Images per class that the run trains on, largest first; None where only the images themselves would tell."""
-    if config.source not in BALANCED:
+    size = balanced_size(config.source)
+    if size is None:
         return None
-    classes, largest = BALANCED[config.source]
-    return _trained_on(config, [largest] * (len(config.classes) or classes))
+    return _trained_on(config, [size] * len(config.classes or known(config.source).counts["train"]))
 
 
 def _trained_on(config: RunSpec, counts: list[int]) -> tuple[int, ...]:
@@ -52,9 +50,9 @@ def _kept(config: RunSpec, counts: list[int]) -> list[int]:
 
 def training_images(config: RunSpec) -> int | None:
     """Images that an epoch of the run shows; None where only loading them would tell."""
-    if config.source in NATURAL:
-        return NATURAL[config.source]
     counts = training_counts(config)
+    if counts is None and is_named(config.source):
+        return known(config.source).images("train")
     if counts is None and (own := label_counts(config.source, config.on_bad_image)) is not None:
         named = [own[name] for name in config.classes if name in own] if config.classes else list(own.values())
         counts = _trained_on(config, named) if named else None

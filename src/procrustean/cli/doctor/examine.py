@@ -19,7 +19,7 @@ def examine(data_dir: Path | None = None) -> list[Finding]:
     """
     import torch
 
-    from procrustean.data.cifar import data_roots
+    from procrustean.data.sets.base import data_roots
 
     return [
         *packages.check_python(),

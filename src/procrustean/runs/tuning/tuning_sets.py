@@ -4,13 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from procrustean.data.official.step_tiered import VAL_IMAGES
+from procrustean.data.sets.base import DataSet
+from procrustean.data.sets.table import all_sets
 from procrustean.data.sources import has_validation
 from procrustean.records.run_spec import RunSpec
-
-#: The data set that is reported -> the one that options are chosen on.
-TUNING_SETS = {"tiered-imagenet": "tiered-imagenet-tuning"}
-
 
 #: Training images per class that decide where the source has no validation split; the paper's number.
 PER_CLASS = 3
@@ -25,7 +22,8 @@ def default_hold_out(reported: RunSpec, choose_on: str | None) -> int:
     """
     if reported.hold_out_from == "source":  # who says where they are to be taken from wants some held out
         return PER_CLASS
-    source = choose_on or TUNING_SETS.get(reported.source, reported.source)
+    tuned_on = _tuning_set(reported.source)
+    source = choose_on or (tuned_on.name if tuned_on else reported.source)
     return 0 if has_validation(source, reported.on_bad_image) else PER_CLASS
 
 
@@ -39,8 +37,14 @@ def candidate_settings(reported: RunSpec, choose_on: str | None) -> RunSpec:
     """
     if choose_on is not None:
         return replace(reported, source=choose_on)
-    if reported.source not in TUNING_SETS:
+    tuned_on = _tuning_set(reported.source)
+    if tuned_on is None:
         return reported
     # As many images of each class are set aside there for this, so none of its five has to be taken from training.
-    hold_out = 0 if reported.hold_out == VAL_IMAGES else reported.hold_out
-    return replace(reported, source=TUNING_SETS[reported.source], hold_out=hold_out)
+    hold_out = 0 if reported.hold_out == min(tuned_on.counts["val"]) else reported.hold_out
+    return replace(reported, source=tuned_on.name, hold_out=hold_out)
+
+
+def _tuning_set(source: str) -> DataSet | None:
+    """The data set that options for another one are chosen on."""
+    return next((found for found in all_sets() if source and found.tuning_of == source), None)

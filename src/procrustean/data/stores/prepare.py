@@ -13,13 +13,11 @@ import numpy as np
 
 from procrustean.base.errors import DataError
 from procrustean.data.download import Say, one_process_at_a_time
-from procrustean.data.official.decode import decode
-from procrustean.data.official.layouts import Layout, Resize
-from procrustean.data.official.listing import Listing, Problem
-from procrustean.data.official.problems import count_problems, told, write_list
-from procrustean.data.official.published_counts import Known, known_counts
-from procrustean.data.official.store import Store, open_store, store_path
-from procrustean.data.official.store_writer import Building, Progress
+from procrustean.data.sets.prepared import Prepared
+from procrustean.data.stores.decode import decode
+from procrustean.data.stores.listing import Listing, Problem, Resize, count_problems, told, write_list
+from procrustean.data.stores.store import Store, open_store, store_path
+from procrustean.data.stores.store_writer import Building, Progress
 
 OnBadImage = Literal["error", "skip"]
 SAMPLE = 24
@@ -29,7 +27,7 @@ SAMPLE = 24
 class Plan:
     """What is going to be done, and what it takes."""
 
-    layout: Layout
+    layout: Prepared
     listing: Listing
     problems: tuple[Problem, ...]
     target: Path  # where the store will be
@@ -43,7 +41,7 @@ class Plan:
 
 
 def plan(
-    layout: Layout,
+    layout: Prepared,
     source: Path,
     *,
     root: Path,
@@ -51,7 +49,6 @@ def plan(
     size: int | None = None,
     resize: Resize | None = None,
     workers: int | None = None,
-    known: Known | None = None,
 ) -> Plan:
     """Read a layout, compare it with the published counts, and estimate what its store takes; nothing is written.
 
@@ -63,12 +60,12 @@ def plan(
         size: side of the stored images; default the layout's.
         resize: how images become square; default the layout's.
         workers: processes that decode; default all cores.
-        known: the published counts; default those that the package carries.
     """
     if not source.is_dir():
         raise DataError(f"{source}: there is no such folder; name the unpacked data set with --source")
     listing = layout.read(source, lists)
-    problems = [*listing.problems, *count_problems(listing, known or known_counts(layout.name))]
+    counts = {} if layout.groups else layout.counts
+    problems = [*listing.problems, *count_problems(listing, counts, layout.groups)]
     side, how = size or layout.size, resize or layout.resize
     images = sum(len(part.labels) for part in listing.parts.values())
     count = workers or os.cpu_count() or 1
@@ -76,7 +73,7 @@ def plan(
         layout=layout,
         listing=listing,
         problems=tuple(problems),
-        target=store_path(root, layout.name, side),
+        target=store_path(root, layout.stored_as, side),
         size=side,
         resize=how,
         images=images,
@@ -106,7 +103,9 @@ def prepare(
     layout, problems = planned.layout, list(planned.problems)
     if on_bad_image == "error":
         _refuse(problems, planned)
-    building = Building(planned.listing, planned.target, name=layout.name, size=planned.size, resize=planned.resize)
+    building = Building(
+        planned.listing, planned.target, name=layout.stored_as, size=planned.size, resize=planned.resize
+    )
     planned.target.parent.mkdir(parents=True, exist_ok=True)
     with one_process_at_a_time(planned.target.parent, say):
         if planned.target.exists():
@@ -125,7 +124,7 @@ def prepare(
             )
             if on_bad_image == "error":
                 _refuse(problems, planned)
-            store = building.finish(problems, groups=layout.groups)
+            store = building.finish(problems, groups=bool(layout.groups))
         except OSError as error:
             raise DataError(
                 f"preparing {planned.target} ended with an error: {error}. What has been decoded is kept in "

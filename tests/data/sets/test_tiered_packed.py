@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,18 +12,17 @@ import numpy as np
 import pytest
 
 from procrustean.base import DataError
-from procrustean.data.official.layouts import layout_of
-from procrustean.data.official.prepare import plan, prepare
-from procrustean.data.official.published_counts import Known
+from procrustean.data.sets.prepared import prepared_set
+from procrustean.data.stores.prepare import plan, prepare
 
 COUNTS = {"train": (3, 5), "val": (4,), "test": (2, 2)}
-KNOWN = Known(totals={split: sum(counts) for split, counts in COUNTS.items()})
+TIERED = replace(prepared_set("tiered-imagenet"), groups={split: sum(counts) for split, counts in COUNTS.items()})
 
 
 @pytest.mark.parametrize("form", ["npz", "png"])
 def test_pixels_and_labels_come_through(form: str, few_shot_files: Callable[..., Any], tmp_path: Path) -> None:
     source, pixels = few_shot_files(form, COUNTS)
-    plans = plan(layout_of("tiered-imagenet"), source, root=tmp_path, known=KNOWN, workers=1)
+    plans = plan(TIERED, source, root=tmp_path, workers=1)
     assert plans.problems == ()
     store = prepare(plans)
     for split, counts in COUNTS.items():
@@ -36,7 +36,7 @@ def test_pixels_and_labels_come_through(form: str, few_shot_files: Callable[...,
 
 def test_they_can_be_stored_at_another_size(few_shot_files: Callable[..., Any], tmp_path: Path) -> None:
     source, _ = few_shot_files("npz", COUNTS)
-    store = prepare(plan(layout_of("tiered-imagenet"), source, root=tmp_path, known=KNOWN, workers=1, size=32))
+    store = prepare(plan(TIERED, source, root=tmp_path, workers=1, size=32))
     assert store.images.shape == (16, 32, 32, 3)
 
 
@@ -45,7 +45,7 @@ def test_incomplete_and_strange_files_are_refused(few_shot_files: Callable[..., 
 
     def refused(message: str) -> None:
         with pytest.raises(DataError, match=message):
-            plan(layout_of("tiered-imagenet"), source, root=tmp_path, known=KNOWN)
+            plan(TIERED, source, root=tmp_path)
 
     labels = (source / "val_labels.pkl").read_bytes()
     (source / "val_labels.pkl").unlink()
@@ -72,5 +72,5 @@ def test_no_pickle_runs_code(few_shot_files: Callable[..., Any], tmp_path: Path)
     harmful = b"cposix\nsystem\n(S'touch " + str(tmp_path / "proof").encode() + b"'\ntR."
     (source / "train_images_png.pkl").write_bytes(harmful)
     with pytest.raises(DataError, match=r"asks for posix\.system, which is refused"):
-        plan(layout_of("tiered-imagenet"), source, root=tmp_path, known=KNOWN)
+        plan(TIERED, source, root=tmp_path)
     assert not (tmp_path / "proof").exists()

@@ -8,7 +8,6 @@ import os
 import warnings
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -16,9 +15,9 @@ from PIL import Image
 
 from procrustean.base.errors import DataError
 from procrustean.data.image_files import FORMATS, convertible, reason
+from procrustean.data.stores.listing import Resize
 
 Pixels = npt.NDArray[np.uint8]
-Resize = Literal["crop", "stretch"]
 
 
 @dataclass(frozen=True)

@@ -13,16 +13,14 @@ from procrustean.balance import imbalance_kind
 from procrustean.base import DataError
 from procrustean.data import build, load_source
 from procrustean.data.mapped_images import StoredImages
-from procrustean.data.official import step_tiered as step_module
-from procrustean.data.official.layouts import layout_of
-from procrustean.data.official.prepare import plan, prepare
+from procrustean.data.sets import tiered_imagenet
+from procrustean.data.stores.prepare import plan, prepare
 
 Make = Callable[..., Any]
 
 
 def stored(mini: Any, root: Path, **settings: Any) -> None:
-    layout = layout_of(mini.name)
-    prepare(plan(layout, mini.source, root=root, workers=1, **settings), on_bad_image="skip")
+    prepare(plan(mini.known, mini.source, root=root, workers=1, **settings), on_bad_image="skip")
 
 
 @pytest.mark.parametrize(
@@ -44,7 +42,7 @@ def test_a_prepared_data_set_is_a_source(
         data = build(splits, imbalance="step", rho=2)
         assert data.counts.tolist() == [4, 2, 2]
     else:
-        assert build(splits, imbalance="natural").counts.tolist() == sorted(mini.known.per_class["train"])[::-1]
+        assert build(splits, imbalance="natural").counts.tolist() == sorted(mini.known.counts["train"])[::-1]
 
 
 def test_a_cache_that_cannot_be_looked_at_is_passed_over(
@@ -84,7 +82,7 @@ def test_a_data_set_that_is_not_there_is_told_how_to_get(
 @pytest.fixture
 def tiered(miniature: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Tiered-ImageNet with 12 images of each class, of which 4 are for testing."""
-    monkeypatch.setattr(step_module, "TEST_IMAGES", 4)
+    monkeypatch.setattr(tiered_imagenet, "TEST_IMAGES", 4)
     stored(miniature("tiered", each=12), tmp_path, size=16)
     return tmp_path
 

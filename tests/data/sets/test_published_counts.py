@@ -8,46 +8,47 @@ from pathlib import Path
 import pytest
 
 from procrustean.data import long_tailed_counts, step_counts
-from procrustean.data.official.published_counts import TIERED, known_counts, tiered_classes
+from procrustean.data.sets.table import known
+from procrustean.data.sets.tiered_imagenet import SPLITS, tiered_classes
 
 
 def test_imagenet_lt() -> None:
-    known = known_counts("imagenet-lt").per_class
-    assert (len(known["train"]), sum(known["train"]), max(known["train"]), min(known["train"])) == (
+    counts = known("imagenet-lt").counts
+    assert (len(counts["train"]), sum(counts["train"]), max(counts["train"]), min(counts["train"])) == (
         1000,
         115846,
         1280,
         5,
     )
-    assert max(known["train"]) / min(known["train"]) == 256
-    assert (sum(known["val"]), sum(known["test"])) == (20_000, 50_000)
+    assert max(counts["train"]) / min(counts["train"]) == 256
+    assert (sum(counts["val"]), sum(counts["test"])) == (20_000, 50_000)
 
 
 def test_inaturalist() -> None:
-    known = known_counts("inaturalist18").per_class
-    assert (len(known["train"]), sum(known["train"]), max(known["train"]), min(known["train"])) == (
+    counts = known("inaturalist18").counts
+    assert (len(counts["train"]), sum(counts["train"]), max(counts["train"]), min(counts["train"])) == (
         8142,
         437513,
         1000,
         2,
     )
-    assert sum(known["test"]) == 24_426
+    assert sum(counts["test"]) == 24_426
 
 
 @pytest.mark.parametrize(("rho", "long_tailed", "step", "smallest"), [(10, 39072, 55000, 50), (100, 21549, 50500, 5)])
 def test_tiny_imagenet(rho: int, long_tailed: int, step: int, smallest: int) -> None:
-    largest, classes = known_counts("tiny-imagenet").per_class["train"][0], 200
-    assert sum(known_counts("tiny-imagenet").per_class["test"]) == 10_000
+    largest, classes = known("tiny-imagenet").counts["train"][0], 200
+    assert sum(known("tiny-imagenet").counts["test"]) == 10_000
     for rule, total in ((long_tailed_counts, long_tailed), (step_counts, step)):
         counts = rule(largest, classes, rho)
         assert (sum(counts), min(counts)) == (total, smallest)
 
 
 def test_tiered_imagenet() -> None:
-    names = {split: tiered_classes(split) for split in TIERED}
+    names = {split: tiered_classes(split) for split in SPLITS}
     assert {split: len(of_split) for split, of_split in names.items()} == {"train": 351, "val": 97, "test": 160}
     assert len({name for of_split in names.values() for name in of_split}) == 608
-    assert known_counts("tiered-imagenet").totals == {"train": 448_695, "val": 124_261, "test": 206_209}
+    assert known("tiered-imagenet").groups == {"train": 448_695, "val": 124_261, "test": 206_209}
     assert all(name.startswith("n") and len(name) == 9 for of_split in names.values() for name in of_split)
 
 
@@ -55,7 +56,7 @@ def test_they_are_the_published_lists(shared_dir: Path) -> None:
     lists = shared_dir / "data" / "lists"
     for name, file in (("imagenet-lt", "ImageNet_LT"), ("inaturalist18", "iNaturalist18")):
         published = json.loads((lists / f"{file}_train_cls_num.json").read_text())
-        assert known_counts(name).per_class["train"] == tuple(published)
-    for split in TIERED:
+        assert known(name).counts["train"] == tuple(published)
+    for split in SPLITS:
         published = (lists / f"tieredImageNet_{split}.csv").read_text().split()
         assert tiered_classes(split) == tuple(line.split(",")[0] for line in published)

@@ -9,9 +9,8 @@ from typing import Any
 
 import pytest
 
-from procrustean.data.official import step_tiered
-from procrustean.data.official.layouts import layout_of
-from procrustean.data.official.prepare import plan, prepare
+from procrustean.data.sets import tiered_imagenet
+from procrustean.data.stores.prepare import plan, prepare
 from procrustean.records import RunSpec
 from procrustean.runs.tuning.tuning_sets import candidate_settings, default_hold_out
 
@@ -24,10 +23,10 @@ REPORTED_CLASSES = ["n01530575", "n01531178", "n03314780", "n07565083"]
 @pytest.fixture
 def tune(miniature: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, program: Call) -> Call:
     """`tune(SOURCE, ...)` with Tiered-ImageNet prepared from the official layout, 12 images of each class."""
-    monkeypatch.setattr(step_tiered, "TEST_IMAGES", 4)
+    monkeypatch.setattr(tiered_imagenet, "TEST_IMAGES", 4)
     monkeypatch.chdir(tmp_path)
     mini = miniature("tiered", each=12)
-    prepare(plan(layout_of(mini.name), mini.source, root=Path("data"), workers=1, size=16), on_bad_image="skip")
+    prepare(plan(mini.known, mini.source, root=Path("data"), workers=1, size=16), on_bad_image="skip")
     return lambda *arguments: program("tune", *arguments, *TINY, "--data-dir", "data", "--output", "t")
 
 

@@ -12,13 +12,12 @@ import pytest
 from PIL import Image
 
 from procrustean.base import ConfigError, DataError
-from procrustean.data.official import store_writer as building
-from procrustean.data.official.decode import Chunk
-from procrustean.data.official.layouts import LAYOUTS, layout_of
-from procrustean.data.official.listing import Problem
-from procrustean.data.official.prepare import Plan, plan, prepare
-from procrustean.data.official.problems import write_list
-from procrustean.data.official.store import open_store, store_path, verify
+from procrustean.data.sets.prepared import prepared_set
+from procrustean.data.stores import store_writer as building
+from procrustean.data.stores.decode import Chunk
+from procrustean.data.stores.listing import Problem, write_list
+from procrustean.data.stores.prepare import Plan, plan, prepare
+from procrustean.data.stores.store import open_store, store_path, verify
 from procrustean.data.worker_processes import WorkerPool
 
 NAMES = ("tiny", "tiered", "imagenet-lt", "inaturalist", "inaturalist-lists")
@@ -26,8 +25,7 @@ Make = Callable[..., Any]
 
 
 def planned(mini: Any, root: Path, **settings: Any) -> Plan:
-    layout = layout_of(mini.name)
-    return plan(layout, mini.source, root=root, **{"workers": 1, "size": 24, **settings})
+    return plan(mini.known, mini.source, root=root, **{"workers": 1, "size": 24, **settings})
 
 
 def by_hand(path: Path, size: int, resize: str) -> np.ndarray:
@@ -61,7 +59,7 @@ def test_a_complete_data_set_is_stored_as_it_is(name: str, miniature: Make, tmp_
         }
         assert len(found) == len(files)
         for file, of_class in files.items():
-            wanted = by_hand(mini.source / file, 24, layout_of(mini.name).resize)
+            wanted = by_hand(mini.source / file, 24, mini.known.resize)
             near = [pixels for label, pixels in stored if label == of_class and _near(pixels, wanted)]
             assert near, file
     assert verify(store.path) == plans.images
@@ -275,13 +273,14 @@ def test_lists_may_lie_elsewhere_and_the_parent_folder_will_do(miniature: Make, 
 
 
 def test_other_counts_than_the_published_ones_are_problems(miniature: Make, tmp_path: Path) -> None:
-    from procrustean.data.official.published_counts import Known
+    from dataclasses import replace
 
     mini = miniature("imagenet-lt")
-    more = Known({**mini.known.per_class, "train": (6, 4, 2)})
-    assert [problem.text for problem in planned(mini, tmp_path, known=more).problems] == ["3 images, not 4"]
-    others = Known({**mini.known.per_class, "test": (50,) * 1000})
-    assert [problem.text for problem in planned(mini, tmp_path, known=others).problems] == ["3 classes, 1000 expected"]
+    published = mini.known
+    mini.known = replace(published, counts={**published.counts, "train": (6, 4, 2)})
+    assert [problem.text for problem in planned(mini, tmp_path).problems] == ["3 images, not 4"]
+    mini.known = replace(published, counts={**published.counts, "test": (50,) * 1000})
+    assert [problem.text for problem in planned(mini, tmp_path).problems] == ["3 classes, 1000 expected"]
 
 
 def test_a_store_that_was_changed_is_noticed(miniature: Make, tmp_path: Path) -> None:
@@ -308,7 +307,7 @@ def test_a_store_that_was_changed_is_noticed(miniature: Make, tmp_path: Path) ->
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="the system has no disk that is always full")
 def test_a_worker_that_finds_the_disk_full_says_so() -> None:
     pixels = np.zeros((24, 24, 3), np.uint8)
-    pool = WorkerPool("procrustean.data.official.decode:decode_chunk")
+    pool = WorkerPool("procrustean.data.stores.decode:decode_chunk")
     try:
         with pytest.raises(
             DataError, match=r"^cannot write /dev/full: No space left on device\. .* goes on from there"
@@ -337,8 +336,7 @@ def test_a_disk_that_is_full_in_the_end_loses_nothing(
 
 def test_unknown_names_get_a_hint() -> None:
     with pytest.raises(ConfigError, match=r"no data set that can be prepared\. Did you mean 'imagenet-lt'"):
-        layout_of("imagenet_lt")
-    assert {layout.size for layout in LAYOUTS.values()} == {64, 84, 256}
+        prepared_set("imagenet_lt")
 
 
 def test_a_name_that_is_no_text_can_be_listed(tmp_path: Path) -> None:

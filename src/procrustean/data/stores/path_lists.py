@@ -10,7 +10,7 @@ from typing import NamedTuple, TypeVar
 import numpy as np
 
 from procrustean.base.errors import DataError
-from procrustean.data.official.listing import FileSources, Listing, Part, Problem, Tree, counted
+from procrustean.data.stores.listing import FileSources, Listing, Part, Problem, Tree, counted
 
 Key = TypeVar("Key")
 Value = TypeVar("Value", str, int)

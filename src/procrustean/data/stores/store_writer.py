@@ -20,10 +20,10 @@ import PIL
 from procrustean.base.errors import DataError
 from procrustean.base.version import __version__
 from procrustean.data.download import Say
-from procrustean.data.official.decode import Chunk, Decoded, Resize
-from procrustean.data.official.listing import Listing, Part, Problem
-from procrustean.data.official.store import FORMAT, MANIFEST, Store, content_digest, open_store
 from procrustean.data.prefetch import Job, Prefetcher
+from procrustean.data.stores.decode import Chunk, Decoded
+from procrustean.data.stores.listing import Listing, Part, Problem, Resize
+from procrustean.data.stores.store import FORMAT, MANIFEST, Store, content_digest, open_store
 from procrustean.data.worker_processes import WorkerPool
 
 #: Told how many of how many images are done.
@@ -80,7 +80,7 @@ class Building:
             say, progress: see `prepare`.
         """
         offset = self._open_draft(say)
-        pool = WorkerPool("procrustean.data.official.decode:decode_chunk")
+        pool = WorkerPool("procrustean.data.stores.decode:decode_chunk")
         ahead: Prefetcher[tuple[int, Decoded]] = Prefetcher(workers, slots=2 * workers)
         todo = [number for number in range(-(-self.images // self.chunk_images)) if number not in self.done]
         finished = self.images - sum(self._length(number) for number in todo)

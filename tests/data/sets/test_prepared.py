@@ -14,8 +14,7 @@ from pathlib import Path
 import pytest
 
 from procrustean.base import DataError
-from procrustean.data.official.fetch import fetch
-from procrustean.data.official.layouts import LAYOUTS, Archive, Layout
+from procrustean.data.sets.prepared import Archive, Prepared, prepared_set
 
 
 class Quiet(SimpleHTTPRequestHandler):
@@ -53,7 +52,7 @@ def packed(folder: Path, name: str, files: dict[str, bytes]) -> str:
 
 
 @pytest.fixture
-def layout(server: ThreadingHTTPServer, tmp_path: Path) -> Layout:
+def layout(server: ThreadingHTTPServer, tmp_path: Path) -> Prepared:
     """iNaturalist with small archives on the local server."""
     folder, address = tmp_path / "served", f"http://127.0.0.1:{server.server_port}"
     lists = packed(folder, "train2018.json.tar.gz", {"train2018.json": b"{}"})
@@ -62,52 +61,52 @@ def layout(server: ThreadingHTTPServer, tmp_path: Path) -> Layout:
         Archive(f"{address}/train2018.json.tar.gz", lists, 1, "train2018.json"),
         Archive(f"{address}/train_val2018.tar.gz", images, 1, "train_val2018"),
     )
-    return replace(LAYOUTS["inaturalist18"], archives=archives)
+    return replace(prepared_set("inaturalist18"), archives=archives)
 
 
-def test_archives_are_fetched_checked_and_unpacked(layout: Layout, server: ThreadingHTTPServer, tmp_path: Path) -> None:
+def test_archives_are_fetched_and_unpacked(layout: Prepared, server: ThreadingHTTPServer, tmp_path: Path) -> None:
     said: list[str] = []
-    folder = fetch(layout, tmp_path / "data", said.append)
+    folder = layout.fetch(tmp_path / "data", said.append)
     assert folder == tmp_path / "data" / "inaturalist18"
     assert (folder / "train2018.json").read_text() == "{}"
     assert (folder / "train_val2018/Aves/1/a.jpg").read_bytes() == b"jpeg"
     assert sorted(path.name for path in folder.iterdir()) == ["train2018.json", "train_val2018"]
     assert "non-commercial research" in said[0]
     before = len(server.asked)  # type: ignore[attr-defined]
-    fetch(layout, tmp_path / "data", said.append)
+    layout.fetch(tmp_path / "data", said.append)
     assert len(server.asked) == before, "what is there is not fetched again"  # type: ignore[attr-defined]
 
 
-def test_another_file_than_the_published_one_is_refused(layout: Layout, tmp_path: Path) -> None:
+def test_another_file_than_the_published_one_is_refused(layout: Prepared, tmp_path: Path) -> None:
     packed(tmp_path / "served", "train_val2018.tar.gz", {"train_val2018/Aves/1/a.jpg": b"other"})
     with pytest.raises(DataError, match="wrong checksum"):
-        fetch(layout, tmp_path / "data", lambda line: None)
+        layout.fetch(tmp_path / "data", lambda line: None)
     assert not (tmp_path / "data/inaturalist18/train_val2018").exists()
 
 
-def test_an_archive_that_reaches_outside_is_not_unpacked(layout: Layout, tmp_path: Path) -> None:
+def test_an_archive_that_reaches_outside_is_not_unpacked(layout: Prepared, tmp_path: Path) -> None:
     md5 = packed(tmp_path / "served", "train_val2018.tar.gz", {"../../evil": b"x", "train_val2018/a": b"y"})
     first, second = layout.archives
     with pytest.raises(DataError, match=r"train_val2018\.tar\.gz cannot be unpacked .*outside"):
-        fetch(replace(layout, archives=(first, replace(second, md5=md5))), tmp_path / "data", lambda line: None)
+        replace(layout, archives=(first, replace(second, md5=md5))).fetch(tmp_path / "data", lambda line: None)
     assert not list(tmp_path.rglob("evil"))
     assert not (tmp_path / "data/inaturalist18/train_val2018").exists()
 
 
-def test_an_archive_without_the_data_is_told(layout: Layout, tmp_path: Path) -> None:
+def test_an_archive_without_the_data_is_told(layout: Prepared, tmp_path: Path) -> None:
     md5 = packed(tmp_path / "served", "train_val2018.tar.gz", {"README": b"x"})
     first, second = layout.archives
     with pytest.raises(DataError, match="there is no train_val2018 in it"):
-        fetch(replace(layout, archives=(first, replace(second, md5=md5))), tmp_path / "data", lambda line: None)
+        replace(layout, archives=(first, replace(second, md5=md5))).fetch(tmp_path / "data", lambda line: None)
 
 
 @pytest.mark.parametrize("name", ["tiny-imagenet", "tiered-imagenet", "imagenet-lt"])
 def test_what_may_not_be_downloaded_is_told_where_to_get(name: str, tmp_path: Path) -> None:
     with pytest.raises(DataError, match=rf"is not downloaded(?s:.*)http(?s:.*)procrustean data prepare {name}"):
-        fetch(LAYOUTS[name], tmp_path, lambda line: None)
+        prepared_set(name).fetch(tmp_path, lambda line: None)
 
 
 def test_the_published_archives() -> None:
-    archives = {archive.name: archive for archive in LAYOUTS["inaturalist18"].archives}
+    archives = {archive.name: archive for archive in prepared_set("inaturalist18").archives}
     assert set(archives) == {"train_val2018.tar.gz", "train2018.json.tar.gz", "val2018.json.tar.gz"}
     assert all(archive.url.startswith("https://") and len(archive.md5) == 32 for archive in archives.values())

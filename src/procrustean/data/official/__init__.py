@@ -1,1 +1,0 @@
-"""The larger data sets of the paper: readers of their official layouts, and the store they are decoded into once."""
