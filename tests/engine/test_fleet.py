@@ -22,7 +22,6 @@ from procrustean.runs import fit, fit_many
 from procrustean.runs import image_loading as loading
 from procrustean.runs import many_runs as many
 from procrustean.runs.many_runs import Outcome
-from procrustean.runs.run_processes import fit_in_processes
 from procrustean.runs.train_api import Stopped
 
 Same = Callable[[Path, Path], None]
@@ -140,7 +139,7 @@ def test_a_defect_of_one_run_does_not_touch_the_others(
 # Going on
 
 
-@pytest.mark.parametrize("train", [fit_many, partial(fit_in_processes, processes=1)])
+@pytest.mark.parametrize("train", [fit_many, partial(fit_many, processes=1)])
 def test_a_damaged_result_does_not_touch_the_others(
     train: Callable[[list[RunSpec]], list[Outcome]], fleet: list[RunSpec]
 ) -> None:

@@ -12,14 +12,13 @@ import pytest
 from procrustean.base import RunError
 from procrustean.records import RunSpec
 from procrustean.runs import fit, fit_many, tune
-from procrustean.runs.run_processes import fit_in_processes
 from procrustean.runs.train_api import resume
 
 CALLS: dict[str, Callable[[RunSpec], object]] = {
     "fit": fit,
     "resume": lambda config: resume(config.run_dir or ""),
     "fit_many": lambda config: fit_many([config]),
-    "fit_in_processes": lambda config: fit_in_processes([config], processes=1),
+    "fit_many in processes": lambda config: fit_many([config], processes=1),
     "tune": lambda config: tune(
         replace(config, method="focal", hold_out=2), {"gamma": [1.0]}, Path(config.run_dir or "")
     ),

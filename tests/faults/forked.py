@@ -21,7 +21,7 @@ _CONTEXT.set_forkserver_preload(
         "procrustean.cli.commands",
         "procrustean.data.npz",
         "procrustean.balance.mfw",
-        "procrustean.runs.run_processes",
+        "procrustean.runs.many_runs",
         "procrustean.report.tables",
         "torch._dynamo",  # which torch imports when a network is first trained
     ]

@@ -14,8 +14,8 @@ from unittest import mock
 
 from comparing import differences
 from procrustean.records import RunSpec
-from procrustean.runs import run_processes as processes
-from procrustean.runs.run_processes import fit_in_processes
+from procrustean.runs import fit_many
+from procrustean.runs.worker import Worker
 from tally import Tally
 
 METHODS = ("erm", "mfw", "ldam", "crt", "mixup", "balanced_softmax", "tau_norm", "focal")
@@ -42,12 +42,12 @@ def soak(source: Path, folder: Path, runs: int, seed: int, say: Callable[[str], 
     """One process in twenty is killed while it trains a run; all runs end as in the grid that nothing disturbs."""
     tally, watch = Tally(f"processes of a grid of {runs} runs killed"), Watch()
     with watch:
-        undisturbed = fit_in_processes(grid(source, folder / "undisturbed", runs), processes=PROCESSES)
+        undisturbed = fit_many(grid(source, folder / "undisturbed", runs), processes=PROCESSES)
     say(f"{runs} undisturbed runs")
     chance = random.Random(seed)
     killer = Killer(chance.sample(range(runs), -(-runs // 20)), chance)
     with killer:
-        disturbed = fit_in_processes(grid(source, folder / "disturbed", runs), processes=PROCESSES)
+        disturbed = fit_many(grid(source, folder / "disturbed", runs), processes=PROCESSES)
     failed = [str(outcome.error) for outcome in (*undisturbed, *disturbed) if outcome.error is not None]
     differing = [
         f"run {number}: {', '.join(found)} differ"
@@ -66,21 +66,23 @@ class Killer:
 
     def __init__(self, chosen: list[int], chance: random.Random) -> None:
         self.left, self.chance, self.killed = set(chosen), chance, 0
-        self._patch = mock.patch.object(processes._Worker, "give", self._wrapped(processes._Worker.give))
+        self._patch = mock.patch.object(Worker, "give", self._wrapped(Worker.give))
 
-    def _wrapped(self, give: Callable[..., None]) -> Callable[..., None]:
-        def give_and_kill(worker: processes._Worker, number: int, config: dict[str, Any]) -> None:
-            give(worker, number, config)
+    def _wrapped(self, give: Callable[..., Any]) -> Callable[..., Any]:
+        def give_and_kill(worker: Worker, task: Any) -> Any:
+            future = give(worker, task)
+            number = int(task.args[0].run_dir.name)
             if number in self.left:
                 self.left.remove(number)
-                threading.Thread(target=self._kill, args=(worker, number), daemon=True).start()
+                threading.Thread(target=self._kill, args=(process_of(worker),), daemon=True).start()
+            return future
 
         return give_and_kill
 
-    def _kill(self, worker: processes._Worker, number: int) -> None:
+    def _kill(self, process: int) -> None:
         time.sleep(self.chance.uniform(0, 0.6))
         self.killed += 1
-        os.kill(worker._process.pid, signal.SIGKILL)
+        os.kill(process, signal.SIGKILL)
 
     def __enter__(self) -> None:
         self._patch.start()
@@ -96,15 +98,19 @@ class Watch:
         self.samples: dict[int, list[tuple[float, int]]] = {}
         self.own: list[tuple[float, int]] = []
         self.children_left = 0
-        self._patch = mock.patch.object(processes._Grid, "_answered", self._wrapped(processes._Grid._answered))
+        self._patch = mock.patch.object(Worker, "give", self._wrapped(Worker.give))
 
-    def _wrapped(self, answered: Callable[..., None]) -> Callable[..., None]:
-        def look(grid: processes._Grid, answer: dict[str, Any], worker: processes._Worker) -> None:
-            self.samples.setdefault(worker._process.pid, []).append(used(worker._process.pid))
-            self.own.append(used(os.getpid()))
-            answered(grid, answer, worker)
+    def _wrapped(self, give: Callable[..., Any]) -> Callable[..., Any]:
+        def look(worker: Worker, task: Any) -> Any:
+            future, process = give(worker, task), process_of(worker)
+            future.add_done_callback(lambda future: self._look(process))
+            return future
 
         return look
+
+    def _look(self, process: int) -> None:
+        self.samples.setdefault(process, []).append(used(process))
+        self.own.append(used(os.getpid()))
 
     def __enter__(self) -> None:
         self._children = children()
@@ -142,5 +148,12 @@ def used(process: int) -> tuple[float, int]:
     return int(line.split()[1]) / 1024, len(list(Path(f"/proc/{process}/fd").iterdir()))
 
 
+def process_of(worker: Worker) -> int:
+    (process,) = worker._pool._processes
+    return int(process)
+
+
 def children() -> set[str]:
-    return set(Path(f"/proc/{os.getpid()}/task/{os.getpid()}/children").read_text().split())
+    """Those that train, and not the one with which loky cleans up."""
+    found = Path(f"/proc/{os.getpid()}/task/{os.getpid()}/children").read_text().split()
+    return {child for child in found if b"popen_loky" in Path(f"/proc/{child}/cmdline").read_bytes()}

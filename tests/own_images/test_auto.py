@@ -17,12 +17,13 @@ from procrustean.base import Claim, ConfigError, RunError, RunInUse
 from procrustean.base.errors import Diverged
 from procrustean.records import RunSpec
 from procrustean.runs import auto_method as auto
-from procrustean.runs import evaluate
+from procrustean.runs import evaluate, fit_many
 from procrustean.runs import full_length as full_length_of
 from procrustean.runs.advice import cost
 from procrustean.runs.advice.method_advice import Choice
 from procrustean.runs.advice.plan_training import planned
 from procrustean.runs.auto_choice import Candidate, worth_of
+from procrustean.runs.many_runs import Outcome
 
 Call = Callable[..., Any]
 
@@ -121,23 +122,14 @@ def test_candidates_on_images_that_have_changed_since_are_not_compared(colours: 
 def test_what_does_not_fit_into_the_time_is_named(
     colours: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    clock = iter(range(0, 10_000_000, 25))
-    monkeypatch.setattr(auto.time, "monotonic", lambda: next(clock))  # every look at the clock takes 25 seconds
+    monkeypatch.setattr(auto.TimeBox, "leaves", lambda self, seconds: False)
     folder = tmp_path / "all"
-    monkeypatch.setattr(auto, "_candidate", trained_at_once)
     run = fit(str(colours), **settings(folder), minutes=2)
     record = json.loads((folder / "auto.json").read_text())
     values = [row["held_out_balanced_accuracy"] for row in record["compared"]]
     assert values[0] is not None
     assert values[-1] is None
     assert run.path.name == record["chosen"]
-
-
-def trained_at_once(plan: Any, choice: Any, path: Path, reporter: Any, stop: Any, log: Any) -> bool:
-    """A candidate that does not look at the clock."""
-    config = replace(plan.config, method=choice.method, drw=choice.drw, run_dir=path)
-    fit(config)
-    return True
 
 
 def test_trainings_that_are_shortened_for_the_time_say_so(colours: Path, call: Call) -> None:
@@ -264,14 +256,15 @@ def test_one_process_at_a_time(colours: Path, tmp_path: Path) -> None:
 def test_a_method_that_diverges_does_not_end_the_comparison(
     colours: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    candidate = auto._candidate
+    diverged = {"erm-drw"}
 
-    def diverging(plan: Any, choice: Choice, *more: Any) -> bool:
-        if choice.name == "erm-drw":
-            raise Diverged("non-finite loss in epoch 2")
-        return candidate(plan, choice, *more)
+    def diverging(plans: list[Any], **settings: Any) -> list[Outcome]:
+        path = plans[0].config.run_dir
+        if path.name in diverged:
+            return [Outcome(path, None, Diverged("non-finite loss in epoch 2"))]
+        return fit_many(plans, **settings)
 
-    monkeypatch.setattr(auto, "_candidate", diverging)
+    monkeypatch.setattr(auto, "fit_many", diverging)
     run = fit(str(colours), **settings(tmp_path / "all"), minutes=5)
     record = json.loads((tmp_path / "all/auto.json").read_text())
     assert record["chosen"] == run.path.name != "erm-drw"
@@ -280,7 +273,7 @@ def test_a_method_that_diverges_does_not_end_the_comparison(
         "held_out_balanced_accuracy": None,
         "failed": "non-finite loss in epoch 2",
     }
-    monkeypatch.setattr(auto, "_candidate", lambda *more: diverging(None, THREE[0]))
+    diverged |= {choice.name for choice in THREE}
     with pytest.raises(
         RunError, match=r"no method was trained to the end; erm-drw: non-finite .* with another --run-dir"
     ):

@@ -19,9 +19,8 @@ from procrustean.cli.bench_tmp.method_costs import bench_methods
 from procrustean.deploy import Classifier, adjust, load_model
 from procrustean.nets import NETS
 from procrustean.records import RunSpec
-from procrustean.runs import evaluate, fit
+from procrustean.runs import evaluate, fit, fit_many
 from procrustean.runs import train_api as api
-from procrustean.runs.run_processes import fit_in_processes
 from procrustean.runs.train_api import Stopped, resume
 
 NewProcess = Callable[[], None]
@@ -148,7 +147,7 @@ def test_where_the_method_changes_the_network_the_file_is_needed(
 def test_several_processes_train_it(npz: str, tiny: dict[str, Any]) -> None:
     base = RunSpec(npz, method="mine.py:soft_mixup", drw=True, **tiny)
     configs = [RunSpec.from_json({**base.to_json(), "seed": seed, "run_dir": f"p/{seed}"}) for seed in (0, 1)]
-    outcomes = fit_in_processes(configs, processes=2)
+    outcomes = fit_many(configs, processes=2)
     assert [outcome.error for outcome in outcomes] == [None, None]
     alone = fit(npz, method="mine.py:soft_mixup", drw=True, run_dir="alone", **tiny)
     assert Path("p/0/model.safetensors").read_bytes() == (alone.path / "model.safetensors").read_bytes()
@@ -157,7 +156,7 @@ def test_several_processes_train_it(npz: str, tiny: dict[str, Any]) -> None:
 def test_a_file_that_is_edited_before_a_process_starts_is_refused(npz: str, tiny: dict[str, Any]) -> None:
     config = RunSpec(npz, method="mine.py:tempered", run_dir=Path("p"), **tiny)
     Path("mine.py").write_text(Path("mine.py").read_text() + "\n")
-    (outcome,) = fit_in_processes([config], processes=1)
+    (outcome,) = fit_many([config], processes=1)
     assert "has changed since" in str(outcome.error)
 
 

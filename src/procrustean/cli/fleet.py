@@ -64,18 +64,12 @@ class Fleet:
             if config.method == AUTO:
                 raise ConfigError(f"{self.grid}: method auto compares methods itself; give it to procrustean train")
             recipe_of(replace(config, method="mfw") if config.method == ADVISED else config)
-        if self.processes is not None and self.width is not None:
-            raise ConfigError("both --width and --processes received; every process trains one run at a time")
         from procrustean.runs.many_runs import fit_many
-        from procrustean.runs.run_processes import fit_in_processes
 
         check_folder(self.output)
         say_changed(self.output, [config.method for config in configs])
         with reporting(quiet=self.quiet) as reporter:
-            if self.processes is not None:
-                outcomes = fit_in_processes(configs, processes=self.processes, reporter=reporter, log=self.log)
-            else:
-                outcomes = fit_many(configs, width=self.width, reporter=reporter, log=self.log)
+            outcomes = fit_many(configs, width=self.width, processes=self.processes, reporter=reporter, log=self.log)
         finished = [outcome.path for outcome in outcomes if outcome.error is None]
         if finished:
             show(finished)

@@ -4,24 +4,20 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from procrustean.base.errors import ConfigError, Diverged, RunError
 from procrustean.base.json_files import FORMAT
 from procrustean.base.lease import Claim
 from procrustean.base.progress import Reporter, held_out_text
-from procrustean.base.stop_signals import stop_on_signal
 from procrustean.base.whole_files import remove_half_written, write_json
 from procrustean.data.imageset import Splits
 from procrustean.data.sources import place_of
 from procrustean.engine.prepared import (
     Prepared,
 )
-from procrustean.engine.training import Interrupted
 from procrustean.records.auto_choice import COMPARISON, last_held_out, read_comparison
 from procrustean.records.checkpoints import is_leftover
 from procrustean.records.finding_runs import RESULT_FILE
@@ -32,13 +28,16 @@ from procrustean.runs.advice.method_advice import Choice, worth_comparing
 from procrustean.runs.advice.plan_training import Plan, load_images, planned
 from procrustean.runs.auto_choice import Candidate, Worth, best_of, worth_of
 from procrustean.runs.full_length import full_length, full_text, shortened_text, train_command
+from procrustean.runs.image_loading import Sources
 from procrustean.runs.lint import lint
 from procrustean.runs.loggers import Tool
-from procrustean.runs.one_run import FinishedRun, begin_or_go_on
+from procrustean.runs.many_runs import fit_many
+from procrustean.runs.one_run import FinishedRun
 from procrustean.runs.preparing import (
     prepare,
 )
-from procrustean.runs.train_api import STOPPED_AMONG_MANY, Stopped, load_run, run_directory_of
+from procrustean.runs.time_box import TimeBox
+from procrustean.runs.train_api import load_run, run_directory_of
 from procrustean.runs.tuning.checking import check_held_out
 
 MINUTES = 30.0
@@ -112,7 +111,7 @@ def _compare(
 ) -> tuple[FinishedRun, Choice]:
     for line in plan.why:
         reporter.say_once(line)
-    end = time.monotonic() + 60 * minutes
+    box = TimeBox(minutes)
     for finding in lint(prepared):
         reporter.warn(finding)
     choices = worth_comparing([int(n) for n in prepared.data.counts])
@@ -120,24 +119,21 @@ def _compare(
         f"comparing up to {len(choices)} candidates within {minutes:g} min: {', '.join(c.name for c in choices)}"
     )
     tried: list[Candidate] = []
-    longest = 0.0
-    with stop_on_signal(reporter.say) as stop:
-        for choice in choices:
-            began = time.monotonic()
-            path = folder / choice.name
-            if tried and began + longest > end and not (path / RESULT_FILE).exists():
-                tried.append(Candidate(choice, path, None))
-                continue
-            try:
-                done = _candidate(plan, choice, path, reporter, lambda: stop() or time.monotonic() > end, log)
-            except Diverged as error:
-                tried.append(Candidate(choice, path, None, str(error)))
-                continue
-            if not done and stop():
-                raise Stopped(STOPPED_AMONG_MANY, stop.exit_code)
-            held_out = last_held_out(RunFolder(path).read(RESULT_FILE)) if done else None
-            tried.append(Candidate(choice, path, held_out))
-            longest = max(longest, time.monotonic() - began)
+    sources, longest = Sources(reporter.say), 0.0
+    for choice in choices:
+        path, now = folder / choice.name, time.monotonic()
+        if tried and not box.leaves(longest) and not RunFolder(path).finished:
+            tried.append(Candidate(choice, path, None))
+            continue
+        own = _candidate(plan, choice, path)
+        (outcome,) = fit_many(
+            [own], sources=sources, width=1, reporter=reporter, time_up=box.is_over, log=log, show="held_out"
+        )
+        if outcome.error is not None and not isinstance(outcome.error, Diverged):
+            raise outcome.error
+        held_out = None if outcome.result is None else last_held_out(outcome.result)
+        tried.append(Candidate(choice, path, held_out, str(outcome.error or "")))
+        longest = max(longest, time.monotonic() - now)
     reporter.close()  # bars of runs that were cut short
     best = best_of(tried, folder, minutes)
     result = RunFolder(best.path).read(RESULT_FILE)
@@ -177,24 +173,9 @@ def _begin(folder: Path, asked: RunSpec, config: RunSpec) -> None:
     write_json(folder / COMPARISON, record)
 
 
-def _candidate(
-    plan: Plan, choice: Choice, path: Path, reporter: Reporter, stop: Callable[[], bool], log: Tool | None
-) -> bool:
-    """Train a method to the end; False if it was stopped before."""
+def _candidate(plan: Plan, choice: Choice, path: Path) -> Plan:
     config = replace(plan.config, method=choice.method, drw=choice.drw, options=dict(choice.options), run_dir=path)
-
-    def prepared(began: Mapping[str, Any]) -> Prepared:
-        return prepare(config, splits=plan.splits, began=began)
-
-    own = replace(plan, config=config)
-    run = begin_or_go_on(own, path, prepared, reporter, stop=stop, log=log, show="held_out")
-    if run is None:
-        return True
-    try:
-        run.to_end()
-    except Interrupted:
-        return False
-    return True
+    return replace(plan, config=config)
 
 
 def _tell(tried: list[Candidate], best: Candidate, worth: Worth, folder: Path, reporter: Reporter) -> None:

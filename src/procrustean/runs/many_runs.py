@@ -1,24 +1,27 @@
-"""Train many runs side by side on one device, and continue where an earlier call left off."""
+"""One loop over many runs: side by side on one device, or in several processes; an earlier call is gone on with."""
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, wait
+from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, replace
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from procrustean.base.code_files import use_file
-from procrustean.base.errors import ConfigError, RunError
+from procrustean.base.errors import ConfigError, ProcrusteanError, RunError
 from procrustean.base.lease import RunInUse
 from procrustean.base.progress import Reporter
 from procrustean.base.stop_signals import stop_on_signal
+from procrustean.base.user_code import failure_text
 from procrustean.data.imageset import Splits
 from procrustean.engine.device import refuse_several_ranks
-from procrustean.engine.prepared import (
-    Prepared,
-)
+from procrustean.engine.prepared import Prepared
 from procrustean.engine.side_by_side import Member, memory_allows, run_fleet
 from procrustean.engine.training import Interrupted
 from procrustean.methods.make import METHODS
@@ -26,21 +29,24 @@ from procrustean.records.run_folder import RunFolder
 from procrustean.records.run_names import Distinct, differences
 from procrustean.records.run_record import load_result
 from procrustean.records.run_spec import RunSpec
-from procrustean.runs.advice.plan_training import planned
+from procrustean.runs.advice.plan_training import Plan, planned
 from procrustean.runs.cost import predicted_cost
 from procrustean.runs.image_loading import Sources
 from procrustean.runs.lint import lint
 from procrustean.runs.loggers import HOSTED, Tool, imported
 from procrustean.runs.one_run import OngoingRun, ShownImages, begin_or_go_on
-from procrustean.runs.preparing import (
-    prepare,
-)
+from procrustean.runs.preparing import prepare
 from procrustean.runs.step_cost import Device
 from procrustean.runs.torch_settings import undisturbed
 from procrustean.runs.train_api import STOPPED_AMONG_MANY, Stopped, run_directory_of
+from procrustean.runs.worker import Task, Worker
 
 #: Runs at a time on a GPU. More hide each other's launch gaps until the multiprocessors are full; docs/performance.md.
 GPU_WIDTH = 8
+#: Processes that may die over one run before it is given up.
+DEATHS = 3
+#: Seconds between looks at whether to stop, and at what the processes tell.
+PATIENCE = 0.2
 
 
 @dataclass(frozen=True)
@@ -59,11 +65,12 @@ class Outcome:
 
 @undisturbed()
 def fit_many(
-    configs: Sequence[RunSpec],
+    runs: Sequence[RunSpec | Plan],
     *,
     splits: Splits | None = None,
     sources: Sources | None = None,
     width: int | None = None,
+    processes: int | None = None,
     reporter: Reporter | None = None,
     reporter_of: Callable[[RunSpec], Reporter] | None = None,
     costs: Sequence[float] | None = None,
@@ -76,13 +83,14 @@ def fit_many(
     """Train all runs; one that fails does not touch the others, one that is finished already is not repeated.
 
     Args:
-        configs: the runs, any mix of methods, data and settings.
+        runs: any mix of methods, data and settings; a `Plan` brings its images, and is taken to be checked.
         splits: the data of all runs; by default each loads its source.
         sources: what loads them, and keeps them for the next call.
-        width: most runs at a time; by default 8 on a GPU, 1 on a CPU.
+        width: most runs at a time in one process; by default 8 on a GPU, 1 on a CPU.
+        processes: train with so many processes, one run each at a time; the results do not depend on it.
         reporter: where progress goes; silent by default.
         reporter_of: where the progress of one run goes, if not to `reporter`.
-        costs: a number per run; those with higher ones start first. By default what `procrustean reproduce` predicts.
+        costs: a number per run; those with higher ones start first. By default the predicted time.
         time_up: once it says so, no run begins, and those in progress save themselves; another call goes on.
         finished: called with a run and its folder as soon as it is complete, or is found to be when its turn comes.
         failed: called with a run and its error as soon as it cannot go on, `RunInUse` where another process has it.
@@ -91,10 +99,36 @@ def fit_many(
     """
     refuse_several_ranks()
     reporter = reporter or Reporter()
-    if width is not None and width < 1:
-        raise ConfigError(f"width = {width} received; at least one run has to run at a time")
+    configs = [run.config if isinstance(run, Plan) else run for run in runs]
     on_gpu = torch.cuda.is_available() and all(config.device != "cpu" for config in configs)
-    width = width or (GPU_WIDTH if on_gpu else 1)
+    width = _checked_width(width, processes, on_gpu, log)
+    paths = check_places(configs)
+    if costs is None:
+        costs = [starting_cost(config, "cuda" if on_gpu and processes is None else "cpu") for config in configs]
+    reporters = (
+        [Distinct(reporter, addition) for addition in differences(configs)]
+        if reporter_of is None
+        else [reporter_of(config) for config in configs]
+    )
+    jobs = [_Job(*each) for each in zip(runs, configs, paths, costs, reporters, strict=True)]
+    with stop_on_signal(reporter.say) as stop:
+        loop = _Loop(splits, sources or Sources(reporter.say), lambda: stop() or time_up(), finished, failed, log, show)
+        if processes is None:
+            loop.side_by_side(jobs, width, on_gpu)
+        else:
+            loop.in_processes(jobs, processes)
+        if stop() and not all(job.over for job in jobs):
+            raise Stopped(STOPPED_AMONG_MANY, stop.exit_code)
+    return [outcome_of(job.path, job.error) for job in jobs]
+
+
+def _checked_width(width: int | None, processes: int | None, on_gpu: bool, log: Tool | None) -> int:
+    for name, given in (("width", width), ("processes", processes)):
+        if given is not None and given < 1:
+            raise ConfigError(f"{name} = {given} received; at least one run has to run at a time")
+    if width is not None and processes is not None:
+        raise ConfigError("both --width and --processes received; every process trains one run at a time")
+    width = width or (GPU_WIDTH if on_gpu and processes is None else 1)
     if log is not None:
         imported(log)
         if log in HOSTED and width > 1:
@@ -102,51 +136,13 @@ def fit_many(
                 f"--log {log} received, but {log} logs one run of a process at a time, and {width} would run side by "
                 "side; give --width 1 or --processes, or --log tensorboard"
             )
-    paths = check_places(configs)
-    if costs is None:
-        costs = [starting_cost(config, "cuda" if on_gpu else "cpu") for config in configs]
-    reporters = (
-        [Distinct(reporter, addition) for addition in differences(configs)]
-        if reporter_of is None
-        else [reporter_of(config) for config in configs]
-    )
-    load = sources or Sources(reporter.say)
-
-    def splits_of(config: RunSpec) -> Splits:
-        return splits or load(config)
-
-    with stop_on_signal(reporter.say) as stop:
-
-        def asked_to_stop() -> bool:
-            return stop() or time_up()
-
-        members = [
-            Member(
-                config.slug,
-                cost,
-                _starter(config, splits, path, splits_of, own, asked_to_stop, finished, failed, log, show),
-            )
-            for config, path, cost, own in zip(configs, paths, costs, reporters, strict=True)
-        ]
-        device = torch.device("cuda", torch.cuda.current_device()) if on_gpu else torch.device("cpu")
-        run_fleet(
-            members,
-            width=width,
-            device=device,
-            may_start=memory_allows(device),
-            stop=asked_to_stop,
-        )
-        if stop() and any(not member.done or isinstance(member.error, Interrupted) for member in members):
-            raise Stopped(STOPPED_AMONG_MANY, stop.exit_code)
-    return [outcome_of(path, member.error) for member, path in zip(members, paths, strict=True)]
+    return width
 
 
-def outcome_of(path: Path, error: Exception | None) -> Outcome:
+def outcome_of(path: Path, error: Exception | None = None) -> Outcome:
     """How a run ended, by its folder and its error; one that cannot be read has failed, and touches no other."""
-    if error is not None:
-        return Outcome(path, None, None if isinstance(error, Interrupted) else error)
-    if not RunFolder(path).finished:
-        return Outcome(path, None, None)
+    if error is not None or not RunFolder(path).finished:
+        return Outcome(path, None, error)
     try:
         return Outcome(path, load_result(path).record, None)
     except RunError as damaged:
@@ -164,47 +160,6 @@ def check_places(configs: Sequence[RunSpec]) -> list[Path]:
     return paths
 
 
-def _starter(
-    asked: RunSpec,
-    given: Splits | None,
-    path: Path,
-    splits_of: Callable[[RunSpec], Splits],
-    reporter: Reporter,
-    stop: Callable[[], bool],
-    finished: Callable[[RunSpec, Path], None],
-    failed: Callable[[RunSpec, Exception], None],
-    log: Tool | None,
-    show: ShownImages,
-) -> Callable[[], Iterator[None]]:
-    def begun() -> OngoingRun | None:
-        for name in asked.own_code:
-            use_file(name)
-        plan = planned(asked, splits=given, load=splits_of)
-
-        def prepared(began: Mapping[str, Any]) -> Prepared:
-            splits = plan.splits or splits_of(plan.config)
-            ready = prepare(plan.config, splits=splits, say=reporter.say, began=began)
-            for finding in () if began else lint(ready):
-                reporter.warn(finding)
-            return ready
-
-        return begin_or_go_on(plan, path, prepared, reporter, stop=stop, log=log, show=show)
-
-    def turns() -> Iterator[None]:
-        try:
-            run = begun()
-            if run is not None:
-                yield from run.turns()
-            finished(asked, path)
-        except Interrupted:
-            raise
-        except Exception as error:
-            failed(asked, error)
-            raise
-
-    return turns
-
-
 def starting_cost(config: RunSpec, device: Device) -> float:
     """The predicted cost by which runs start, the highest first."""
     if config.method not in METHODS:  # still to be chosen, or of a file, which is not imported for this
@@ -213,3 +168,165 @@ def starting_cost(config: RunSpec, device: Device) -> float:
         return predicted_cost(config, device)
     except Exception:  # a run with a mistake in it says so when its turn comes, and does not touch the others
         return 0.0
+
+
+@dataclass
+class _Job:
+    """A run of many, and what has become of it."""
+
+    run: RunSpec | Plan
+    config: RunSpec
+    path: Path
+    cost: float
+    reporter: Reporter
+    over: bool = False  # finished or failed, and not merely saved
+    error: Exception | None = None
+    deaths: int = 0  # of processes that trained it
+
+
+@dataclass
+class _Loop:
+    """What the runs of a call have in common."""
+
+    splits: Splits | None
+    load: Callable[[RunSpec], Splits]
+    stop: Callable[[], bool]
+    finished: Callable[[RunSpec, Path], None]
+    failed: Callable[[RunSpec, Exception], None]
+    log: Tool | None
+    show: ShownImages
+
+    def side_by_side(self, jobs: Sequence[_Job], width: int, on_gpu: bool) -> None:
+        """Let the runs take turns in this process, so many at a time."""
+        device = torch.device("cuda", torch.cuda.current_device()) if on_gpu else torch.device("cpu")
+        members = [Member(job.config.slug, job.cost, partial(self._turns, job)) for job in jobs]
+        run_fleet(members, width=width, device=device, may_start=memory_allows(device), stop=self.stop)
+
+    def _turns(self, job: _Job) -> Iterator[None]:
+        try:
+            run = self._begun(job)
+            if run is not None:
+                yield from run.turns()
+        except Interrupted:
+            return
+        except Exception as error:
+            self._end(job, error)
+            raise
+        self._end(job)
+
+    def _begun(self, job: _Job) -> OngoingRun | None:
+        for name in job.config.own_code:
+            use_file(name)
+        checked = isinstance(job.run, Plan)
+        plan = job.run if isinstance(job.run, Plan) else planned(job.run, splits=self.splits, load=self.load)
+
+        def prepared(began: Mapping[str, Any]) -> Prepared:
+            splits = plan.splits or self.splits or self.load(plan.config)
+            ready = prepare(plan.config, splits=splits, say=job.reporter.say, began=began)
+            for finding in () if began or checked else lint(ready):
+                job.reporter.warn(finding)
+            return ready
+
+        return begin_or_go_on(plan, job.path, prepared, job.reporter, stop=self.stop, log=self.log, show=self.show)
+
+    def _end(self, job: _Job, error: Exception | None = None) -> None:
+        if error is None:
+            try:
+                self.finished(job.config, job.path)
+            except Exception as unkept:
+                error = unkept
+        job.over, job.error = True, error
+        if error is not None:
+            self.failed(job.config, error)
+
+    def in_processes(self, jobs: Sequence[_Job], processes: int) -> None:
+        """Have so many processes train one run after the other; one that dies is replaced, and its run goes on."""
+        waiting = deque(sorted(jobs, key=lambda job: -job.cost))
+        idle: list[Worker] = []
+        busy: dict[Future[Any], tuple[Worker, _Job]] = {}
+        try:
+            while waiting or busy:
+                if self.stop():
+                    waiting.clear()
+                    for worker, _ in busy.values():
+                        worker.ask_to_stop()
+                while waiting and len(busy) < processes:
+                    worker, job = idle.pop() if idle else Worker(), waiting.popleft()
+                    busy[worker.give(self._task(job))] = worker, job
+                done, _ = wait(busy, timeout=PATIENCE, return_when=FIRST_COMPLETED)
+                for worker, job in busy.values():
+                    worker.show(job.reporter)
+                for future in done:
+                    worker, job = busy.pop(future)
+                    if isinstance(future.exception(), BrokenProcessPool):
+                        worker.end()
+                        self._died(job, asked=worker.asked)
+                    else:
+                        idle.append(worker)
+                        self._answered(job, future)
+                    if not job.over and not worker.asked:
+                        waiting.appendleft(job)
+        finally:
+            for worker, _ in busy.values():
+                worker.end(at_once=True)
+            for worker in idle:
+                worker.end()
+
+    def _task(self, job: _Job) -> Task:
+        config = replace(job.config, run_dir=job.path)
+        run = replace(job.run, config=config) if isinstance(job.run, Plan) else config
+        return partial(_train, run, self.splits, self.log, self.show)
+
+    def _answered(self, job: _Job, future: Future[Any]) -> None:
+        """Take what a process says: whether the run is over, and its error."""
+        error = future.exception()
+        over, failure = future.result() if error is None else (True, RunError(failure_text(error)))
+        if over:
+            self._end(job, failure)
+
+    def _died(self, job: _Job, *, asked: bool) -> None:
+        job.deaths += 1
+        if job.deaths == DEATHS:
+            self._end(
+                job,
+                RunError(
+                    f"the processes that trained {job.path} were ended {DEATHS} times; if memory ran out, use fewer "
+                    "--processes or a smaller --batch-size"
+                ),
+            )
+        elif not asked:
+            job.reporter.say(f"{job.path.name}: its process was ended; it goes on from its last checkpoint")
+
+
+@cache
+def _sources() -> Sources:
+    """What loads the images of all runs of a process."""
+    return Sources()
+
+
+def _train(
+    run: RunSpec | Plan,
+    splits: Splits | None,
+    log: Tool | None,
+    show: ShownImages,
+    reporter: Reporter,
+    stop: Callable[[], bool],
+) -> tuple[bool, Exception | None]:
+    """In a process: train a run; whether it is over, and its error."""
+    try:
+        (outcome,) = fit_many(
+            [run],
+            splits=splits,
+            sources=_sources(),
+            width=1,
+            reporter_of=lambda config: reporter,
+            time_up=stop,
+            log=log,
+            show=show,
+        )
+    except Stopped:  # by a signal, which somebody else has sent
+        return False, None
+    error = outcome.error
+    if error is not None and not isinstance(error, ProcrusteanError):  # those of others need not fit through a pipe
+        error = RunError(failure_text(error))
+    return outcome.result is not None or error is not None, error

@@ -31,3 +31,7 @@ class TimeBox:
         """Whether to begin nothing more, and to save."""
         kept_back = min(SAVING, MOST_KEPT_BACK * self._seconds)
         return self.deadline is not None and self._clock() >= self.deadline - kept_back
+
+    def leaves(self, seconds: float) -> bool:
+        """Whether there is time for so long."""
+        return self.deadline is None or self._clock() + seconds <= self.deadline
