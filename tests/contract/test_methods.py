@@ -33,7 +33,7 @@ from procrustean.methods import METHODS, Method, Stage, make_method
 from procrustean.methods.make import checked_options, factory, option_defaults
 from procrustean.methods.own_method import check_parts
 from procrustean.nets import Classifier, build_net
-from procrustean.nets.trial_pass import check_scores
+from procrustean.nets.classifier import check_scores
 from procrustean.runs.method_fits import check_class_weights, check_named_parts
 
 FOLDER = Path(procrustean.methods.__file__).parent

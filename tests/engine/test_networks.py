@@ -22,8 +22,7 @@ from procrustean.methods import make_method
 from procrustean.nets import NETS, build_net
 from procrustean.nets.build import layers_of
 from procrustean.nets.densenet import DenseNet
-from procrustean.nets.resnet import ResNet
-from procrustean.nets.resnet12 import ResNet12
+from procrustean.nets.resnet import ResNet, ResNet12
 from procrustean.runs import evaluate, fit
 from procrustean.runs.preparing import prepare
 from procrustean.runs.train_api import Stopped, resume

@@ -9,8 +9,9 @@ import torch
 from torch import Tensor, nn
 
 from procrustean.engine.optimizer import FlatBuffers, FlatParameters
+from procrustean.methods.deconfound import CausalHead
 from procrustean.nets import Classifier, build_net
-from procrustean.nets.heads import CausalHead, CosineHead
+from procrustean.nets.heads import CosineHead
 
 LOW = [None, torch.bfloat16]
 

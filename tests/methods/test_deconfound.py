@@ -12,8 +12,8 @@ from procrustean.balance import Problem
 from procrustean.base import ConfigError
 from procrustean.engine.training import reshape_for
 from procrustean.methods import make_method
+from procrustean.methods.deconfound import CausalHead
 from procrustean.nets import build_net
-from procrustean.nets.heads import CausalHead
 
 PROBLEM = Problem((50, 20, 5), "long_tailed", "cifar10")
 

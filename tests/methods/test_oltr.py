@@ -18,10 +18,8 @@ from procrustean.data import lr_table, recipe_for
 from procrustean.engine.stage_order import stage_epochs
 from procrustean.engine.training import reshape_for
 from procrustean.methods import make_method
-from procrustean.methods.oltr import Remember
+from procrustean.methods.oltr import MemoryHead, ModulatedAttention, Remember, averaging, squared_distances
 from procrustean.nets import Classifier, build_net
-from procrustean.nets.attended import ModulatedAttention, averaging
-from procrustean.nets.memory import MemoryHead, squared_distances
 from procrustean.records import RunSpec
 from procrustean.runs.preparing import recipe_of
 

@@ -14,8 +14,7 @@ from procrustean.nets import Classifier, build_net
 from procrustean.nets.build import layers_of
 from procrustean.nets.densenet import DenseBlock, Transition
 from procrustean.nets.pretrained import load_pretrained
-from procrustean.nets.resnet import Basic, Bottleneck, ResNet
-from procrustean.nets.resnet12 import ResNet12, WideBlock
+from procrustean.nets.resnet import Basic, Bottleneck, ResNet, ResNet12, WideBlock
 
 #: Ours -> torchvision's.
 PUBLISHED = {

@@ -15,9 +15,9 @@ from procrustean.base import ConfigError, LayerError
 from procrustean.methods import make_method
 from procrustean.nets import Classifier, build_net
 from procrustean.nets.build import check_net, layers_of, model_by_name, restart
+from procrustean.nets.classifier import check_size
 from procrustean.nets.foreign import foreign_backbone
 from procrustean.nets.noise import Dropout, DropPath
-from procrustean.nets.trial_pass import check_size
 
 pytestmark = pytest.mark.usefixtures("timm")
 

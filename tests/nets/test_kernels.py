@@ -76,7 +76,7 @@ def fresh_norm(gamma: Tensor, beta: Tensor) -> Any:
 
 def block_distances(device: str, dtype: torch.dtype, images: int, channels: int, side: int) -> list[float]:
     """Relative distances to float64 of a residual block's output and gradients; statistics are checked on the way."""
-    from procrustean.nets.kernels.residual_block import ResidualBlock
+    from procrustean.nets.kernels.conv_bn_relu import ResidualBlock
 
     sizes = (images, channels, channels, side, 1)
     (x, *first, _), upstream = layer_inputs(*sizes, False, dtype, device)

@@ -14,8 +14,8 @@ from procrustean.nets import Classifier, build_net
 from procrustean.nets.blocks import BatchNorm, ConvGroupNormReLU
 from procrustean.nets.build import check_net
 from procrustean.nets.heads import CosineHead
-from procrustean.nets.layer_norm import Block as LayerNormBlock
 from procrustean.nets.resnet_cifar import BatchNormBlock, Shortcut
+from procrustean.nets.small import DepthwiseBlock
 
 
 def size(net: nn.Module) -> int:
@@ -158,7 +158,7 @@ class TestWithoutBatchStatistics:
         assert size(net) < 1_000_000
 
     def test_layer_normalisation_by_hand(self) -> None:
-        block = LayerNormBlock(4)
+        block = DepthwiseBlock(4)
         x = torch.randn(2, 4, 6, 6)
         y = torch.nn.functional.conv2d(x, block.depthwise.weight, block.depthwise.bias, padding=2, groups=4)
         y = (y - y.mean(1, keepdim=True)) / (y.var(1, keepdim=True, correction=0) + block.norm.eps).sqrt()

@@ -15,8 +15,8 @@ from procrustean.balance.weights import DeferredWeights, FixedWeights
 from procrustean.base import ConfigError
 from procrustean.methods import Stage
 from procrustean.nets import Classifier, build_net
+from procrustean.nets.classifier import check_scores
 from procrustean.nets.heads import CosineHead
-from procrustean.nets.trial_pass import check_scores
 from procrustean.runs.method_fits import check_class_weights, check_named_parts
 
 CLASSES = 5

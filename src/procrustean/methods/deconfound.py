@@ -5,6 +5,11 @@ from __future__ import annotations
 import math
 from functools import partial
 
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from procrustean.balance.class_tensors import widened
 from procrustean.balance.objectives import Classify
 from procrustean.balance.types import Problem
 from procrustean.base.errors import ConfigError
@@ -12,9 +17,61 @@ from procrustean.data.published_recipes import decoupling_recipes, published
 from procrustean.methods.base import Method, Stage
 from procrustean.nets.bilateral import BilateralBackbone
 from procrustean.nets.classifier import Classifier
-from procrustean.nets.heads import CausalHead
 
 ALPHA = {"cifar10": 1.0, "cifar100": 1.5, "imagenet-lt": 3.0}
+
+
+class CausalHead(nn.Module):
+    """Cosines of parts of the feature, added up; the direction common to all can be taken out (Tang et al. 2020).
+
+    Args:
+        features, classes: widths of input and output.
+        parts: into how many parts of equal width the feature is cut.
+        scale: factor of the scores.
+        gamma: added to the norm of a class vector, so that short vectors keep lower scores.
+        momentum: of the moving sum of batch means, kept while training; only its direction is used.
+        effect: how much of the direction is taken out of the features at evaluation; 0 leaves them.
+    """
+
+    average: Tensor
+
+    def __init__(
+        self,
+        features: int,
+        classes: int,
+        *,
+        parts: int = 2,
+        scale: float = 16.0,
+        gamma: float = 1 / 32,
+        momentum: float = 0.9,
+        effect: float = 0.0,
+    ) -> None:
+        super().__init__()
+        if parts < 1 or features % parts:
+            raise ConfigError(f"{parts} parts received for a feature of width {features}; they have to divide it")
+        self.parts, self.scale, self.gamma, self.momentum, self.effect = parts, scale, gamma, momentum, effect
+        bound = 1 / math.sqrt(features)
+        self.weight = nn.Parameter(torch.empty(classes, features).uniform_(-bound, bound))
+        self.register_buffer("average", torch.zeros(features))
+
+    def forward(self, features: Tensor) -> Tensor:
+        # Norms in float32: under autocast the sum of squares would lose most of its digits.
+        with torch.autocast(features.device.type, enabled=False):
+            wide = widened(features)
+            if self.training:
+                with torch.no_grad():  # in place: a captured step goes on writing to the same memory
+                    self.average.mul_(self.momentum).add_(wide.mean(0))
+            directions = F.normalize(self._cut(wide), dim=2)
+            if self.effect and not self.training:
+                common = F.normalize(self._cut(self.average), dim=1)
+                cosines = (directions * common).sum(2, keepdim=True)
+                directions = directions - self.effect * cosines * common
+            vectors = self._cut(self.weight.to(wide.dtype))
+            vectors = vectors / (vectors.norm(dim=2, keepdim=True) + self.gamma)
+            return self.scale / self.parts * F.linear(directions.flatten(1), vectors.flatten(1))
+
+    def _cut(self, rows: Tensor) -> Tensor:
+        return rows.view(*rows.shape[:-1], self.parts, -1)
 
 
 def deconfound(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import cast
 
 import torch
@@ -16,9 +17,7 @@ from procrustean.balance.types import Batch, Clock, Problem
 from procrustean.data.published_recipes import decoupling_recipes, is_large, ldam_schedule, published
 from procrustean.data.recipes import PAPER
 from procrustean.methods.base import CleanBatches, Method, Stage
-from procrustean.nets.attended import AttendedBackbone
-from procrustean.nets.classifier import Classifier
-from procrustean.nets.memory import MemoryHead, squared_distances
+from procrustean.nets.classifier import Backbone, Classifier, check_chain
 
 #: Epochs of the two stages: on ImageNet-LT as published, and elsewhere. Nothing is published for CIFAR, where 30 epochs
 #: are a tenth of the steps and leave the features half learnt (47 % on long-tailed CIFAR-10 at ratio 100): there the
@@ -26,6 +25,112 @@ from procrustean.nets.memory import MemoryHead, squared_distances
 EPOCHS_LARGE, EPOCHS_SMALL = (30, 60), (200, 60)
 #: Weight of the loss of the centroids, and within it of the part that keeps other classes away up to a margin.
 CENTROIDS, REPEL, MARGIN = 0.01, 0.01, 10.0
+#: Side of the grid of positions that have weights, as published.
+GRID = 7
+#: Numerator of the factor near the centroids, and factor of the cosines, as published.
+REACH, SCALE = 10.0, 16.0
+
+
+class ModulatedAttention(nn.Module):
+    """x + m * n: a non-local block n, weighted by a softmax m over the positions that is read off the whole map.
+
+    The layer behind m has a weight for every position, so it has a fixed grid, 7 x 7 as published. A map of another
+    size is averaged to the grid, and the scores of the grid back to the map; at 7 x 7 neither does anything.
+    """
+
+    def __init__(self, channels: int) -> None:
+        super().__init__()
+        inner = channels // 2
+        self.theta = nn.Conv2d(channels, inner, 1)
+        # A bias would add the same number to all scores of a position: the softmax takes it out again.
+        self.phi = nn.Conv2d(channels, inner, 1, bias=False)
+        self.g = nn.Conv2d(channels, inner, 1)
+        self.out = nn.Conv2d(inner, channels, 1, bias=False)
+        self.spatial = nn.Linear(GRID * GRID * channels, GRID * GRID)
+        for layer in (self.theta, self.phi, self.g, self.out):
+            nn.init.normal_(layer.weight, std=math.sqrt(2 / layer.out_channels))
+            if layer.bias is not None:
+                nn.init.zeros_(layer.bias)
+
+    def forward(self, x: Tensor) -> Tensor:
+        size, side = (x.shape[2], x.shape[3]), (GRID, GRID)
+        theta, phi, g = (layer(x).flatten(2) for layer in (self.theta, self.phi, self.g))  # [B, inner, HW]
+        similarity = (theta.transpose(1, 2) @ phi).softmax(2)  # [B, HW, HW]
+        context = self.out((g @ similarity.to(g.dtype).transpose(1, 2)).unflatten(2, size))
+        on_grid = x.flatten(2) @ averaging(size, side, x)
+        scores = self.spatial(on_grid.flatten(1))
+        mask = (scores @ averaging(side, size, scores)).softmax(1)
+        attended: Tensor = x + mask.to(x.dtype).unflatten(1, size).unsqueeze(1) * context
+        return attended
+
+
+def averaging(size: tuple[int, int], wanted: tuple[int, int], like: Tensor) -> Tensor:
+    """The matrix that averages a flat map of one size to another, [positions, wanted positions]."""
+    positions = size[0] * size[1]
+    each = torch.eye(positions, device=like.device).view(positions, 1, *size)
+    # As a product with this constant the averaging has a deterministic gradient, which the pooling layer has not.
+    return F.adaptive_avg_pool2d(each, wanted).flatten(1).to(like.dtype)
+
+
+class AttendedBackbone(Backbone):
+    """A trained backbone with attention on its last map; the feature is relu(W mean + b), as wide as before.
+
+    It takes over the children of the backbone it is made from, under their names. That backbone has to be a chain of
+    children and a mean over the pixels.
+    """
+
+    def __init__(self, backbone: Backbone) -> None:
+        super().__init__()
+        check_chain(backbone, "a network with attention on its last feature map")
+        self.groups, self.second_group, self.shrinks = backbone.groups, backbone.second_group, backbone.shrinks
+        self.chain, self.features = backbone.chain, backbone.features
+        for name in self.chain:
+            setattr(self, name, getattr(backbone, name))
+        self.attention = ModulatedAttention(self.features)
+        self.direct = nn.Linear(self.features, self.features)
+
+    def forward(self, x: Tensor) -> Tensor:
+        feature: Tensor = self.direct(self.attention(self.map(x)).mean((2, 3))).relu()
+        return feature
+
+
+class MemoryHead(nn.Module):
+    """The feature is enriched by a mixture of the centroids, lengthened near them, and classified by its cosines.
+
+    v_mem = softmax(hallucinator(v)) M; meta = 10 / min_c |v - m_c| * (v + tanh(selector(v)) * v_mem);
+    scores = 16 * |meta| / (1 + |meta|) * cos(meta, w_c). The scores move the centroids M no further: their loss does.
+
+    Args:
+        hallucinator: the linear head of a trained network.
+    """
+
+    def __init__(self, hallucinator: nn.Linear) -> None:
+        super().__init__()
+        classes, features = hallucinator.weight.shape
+        self.hallucinator = hallucinator
+        self.selector = nn.Linear(features, features)
+        self.centroids = nn.Parameter(torch.zeros(classes, features))
+        bound = 1 / math.sqrt(features)
+        self.weight = nn.Parameter(torch.empty(classes, features).uniform_(-bound, bound))
+
+    def forward(self, features: Tensor) -> Tensor:
+        shares, chosen = self.hallucinator(features), self.selector(features)
+        # Distances and norms in float32: under autocast the sums of squares would lose most of their digits.
+        with torch.autocast(features.device.type, enabled=False):
+            v = widened(features)
+            memory = self.centroids.detach().to(v.dtype)
+            recalled = widened(shares).softmax(1) @ memory
+            # The floor keeps the factor finite for an image that is the centroid of its class.
+            nearest = squared_distances(v, memory).amin(1, keepdim=True).clamp_min(1e-6).sqrt()
+            meta = REACH / nearest * (v + widened(chosen).tanh() * recalled)
+            squashed = meta / (1 + meta.norm(dim=1, keepdim=True))
+            return SCALE * F.linear(squashed, F.normalize(self.weight.to(v.dtype), dim=1))
+
+
+def squared_distances(rows: Tensor, others: Tensor) -> Tensor:
+    """|a - b|^2 of every row with every other, [n, m], without a tensor of all differences."""
+    squares = rows.square().sum(1, keepdim=True) + others.square().sum(1)
+    return (squares - 2 * rows @ others.T).clamp_min(0)
 
 
 class Remember(Objective):

@@ -24,9 +24,8 @@ from procrustean.balance.layers import suggest
 from procrustean.base.code_files import file_code, named_code
 from procrustean.base.errors import ConfigError, LayerError, ProcrusteanError
 from procrustean.base.user_code import error_in, object_in_file
-from procrustean.nets.classifier import Backbone
+from procrustean.nets.classifier import NOT_TAKEN, Backbone, cannot_take
 from procrustean.nets.foreign import ForeignBackbone, replace_noise
-from procrustean.nets.trial_pass import NOT_TAKEN, cannot_take
 
 #: Names of networks that were handed over in Python begin with it.
 IN_PYTHON = "python:"

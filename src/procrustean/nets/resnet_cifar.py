@@ -64,7 +64,7 @@ class BatchNormBlock(Block):
         return self.first.can_fuse(x) and self.second.can_fuse(x)
 
     def _fused_forward(self, x: Tensor) -> Tensor:
-        from procrustean.nets.kernels.residual_block import ResidualBlock
+        from procrustean.nets.kernels.conv_bn_relu import ResidualBlock
 
         units = (self.first, self.second)
         parameters = [p for unit in units for p in (unit.conv.weight, unit.norm.weight, unit.norm.bias)]

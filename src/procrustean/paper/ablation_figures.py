@@ -71,7 +71,7 @@ def _names(lines: Sequence[Line], *, by_std: bool = True) -> list[str]:
 
 def remarks(results: Sequence[Result], option: Option) -> list[str]:
     """What is missing for lines, and how to have it measured; lines that are flat because they are one setting."""
-    from procrustean.methods.equal_settings import SAME_POINT
+    from procrustean.methods.mfw import SAME_POINT
 
     lines = lines_along(results, option)
     said = []
@@ -173,7 +173,7 @@ def _weight_function(axis: Axes, lines: Sequence[Line], values: Sequence[float])
     from matplotlib import colormaps
 
     from procrustean.balance.mfw import strength_of
-    from procrustean.methods.equal_settings import SAME_POINT, furthest_apart
+    from procrustean.methods.mfw import SAME_POINT, furthest_apart
 
     line = next((line for line in lines if line.kind == "long_tailed"), lines[0])
     shades = colormaps["viridis"]

@@ -9,9 +9,8 @@ from typing import Any
 from procrustean.balance.mfw import DEFAULT_BETA
 from procrustean.base.errors import ConfigError
 from procrustean.data.sources import is_named
-from procrustean.methods.equal_settings import SAME_RUN, furthest_apart
 from procrustean.methods.make import checked_options, option_defaults
-from procrustean.methods.mfw import usual_value
+from procrustean.methods.mfw import SAME_RUN, furthest_apart, usual_value
 from procrustean.nets.build import layers_of
 from procrustean.records.run_spec import CHANGES_OF_RECIPE, RunSpec
 from procrustean.runs.preparing import effective_options, recipe_of

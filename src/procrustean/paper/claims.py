@@ -207,7 +207,7 @@ def _flat_text(lines: Sequence[Line]) -> str:
     """Why there is nothing to choose along lines that are one setting."""
     if not lines:
         return ""
-    from procrustean.methods.equal_settings import SAME_POINT
+    from procrustean.methods.mfw import SAME_POINT
 
     first = max(line.points[0].value for line in lines)
     last = min(line.points[-1].value for line in lines)

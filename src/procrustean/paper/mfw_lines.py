@@ -17,7 +17,7 @@ from procrustean.records.run_record import place_of
 
 if TYPE_CHECKING:
     from procrustean.balance.count_facts import Spread
-    from procrustean.methods.equal_settings import StrengthSetting
+    from procrustean.methods.mfw import StrengthSetting
 
 Option = Literal["alpha", "beta"]
 OPTIONS: tuple[Option, ...] = ("alpha", "beta")
@@ -181,7 +181,7 @@ def _standing_at(
     """
     if at in trained:
         return trained[at]
-    from procrustean.methods.equal_settings import SAME_POINT, furthest_apart
+    from procrustean.methods.mfw import SAME_POINT, furthest_apart
 
     apart = {own: furthest_apart(counts, own, at) for own in trained}
     near = [own for own in trained if apart[own] < SAME_POINT]

@@ -12,7 +12,7 @@ from procrustean.base.errors import ConfigError, did_you_mean
 from procrustean.engine.stage_order import reshape_for
 from procrustean.engine.stage_training import is_within, learning_names
 from procrustean.methods.base import Stage
-from procrustean.nets.trial_pass import check_scores, check_size
+from procrustean.nets.classifier import check_scores, check_size
 
 if TYPE_CHECKING:
     from procrustean.engine.prepared import (

@@ -79,8 +79,8 @@ def multiply_adds(net: str, channels: int, size: int) -> float:
     from torch.utils.flop_counter import FlopCounterMode
 
     from procrustean.nets.build import build_backbone, check_net
+    from procrustean.nets.classifier import NOT_TAKEN, cannot_take
     from procrustean.nets.own_net import is_own
-    from procrustean.nets.trial_pass import NOT_TAKEN, cannot_take
 
     check_net(net)
     with torch.random.fork_rng(devices=[]):
