@@ -14,9 +14,7 @@ from pathlib import Path
 import tyro
 
 from procrustean.base.console import notify
-from procrustean.paper.result_store import Store
-from procrustean.paper.table_files import paper_definitions
-from procrustean.paper.which_method_page import Ranking, rankings
+from procrustean.paper import Ranking, Store, paper_definitions, rankings
 from procrustean.records import group_results
 from procrustean.records.groups import Group
 from procrustean.records.run_record import load_result

@@ -25,10 +25,7 @@ from procrustean.base.statistics import (
 from procrustean.base.yaml_files import read_yaml
 from procrustean.engine.stage_order import stage_epochs
 from procrustean.methods import make_method
-from procrustean.paper import paper_number
-from procrustean.paper.canonical_settings import canonical
-from procrustean.paper.page_parts import placed
-from procrustean.paper.result_store import Store
+from procrustean.paper import Store, canonical, paper_number, placed
 from procrustean.records import RunSpec
 from procrustean.records.groups import (
     Result,

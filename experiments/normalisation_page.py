@@ -16,7 +16,7 @@ from typing import Any
 import tyro
 
 from procrustean.base.yaml_files import read_yaml
-from procrustean.paper.page_parts import placed
+from procrustean.paper import placed
 from procrustean.runs import expand
 
 PROJECT = Path(__file__).resolve().parents[1]

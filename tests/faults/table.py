@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from procrustean.paper.page_parts import placed
+from procrustean.paper import placed
 
 PROJECT = Path(__file__).resolve().parents[2]
 FIGURES, PAGE = PROJECT / "results" / "faults.json", PROJECT / "docs" / "reliability.md"

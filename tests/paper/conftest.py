@@ -17,9 +17,7 @@ from probed_runs import unevenly_tested as unevenly_tested
 from procrustean.balance.metrics import metrics_from_confusion
 from procrustean.data.recipes import recipe_label
 from procrustean.methods.make import option_defaults
-from procrustean.paper.definitions import Definitions
-from procrustean.paper.result_store import Store
-from procrustean.paper.table_files import read_definitions
+from procrustean.paper import Definitions, Store, read_definitions
 from procrustean.records import RunSpec
 from procrustean.runs.preparing import recipe_of
 

@@ -7,7 +7,7 @@ import pytest
 
 from procrustean.base import ConfigError
 from procrustean.data import load_source
-from procrustean.paper.canonical_settings import canonical, record_matches
+from procrustean.paper import canonical, record_matches
 from procrustean.records import RunSpec
 from procrustean.runs.preparing import imbalanced
 from procrustean.runs.training_sizes import training_counts, training_images

@@ -10,16 +10,8 @@ import pytest
 from procrustean.base import RunError
 from procrustean.base.table_formats import NOTHING
 from procrustean.methods.make import option_defaults
-from procrustean.paper import toy
-from procrustean.paper.claims import (
-    BEGIN,
-    END,
-    NOT_YET,
-    block_for,
-    claims_table,
-    coverage,
-    replaced,
-)
+from procrustean.paper import claims_table, coverage, toy
+from procrustean.paper.claims import BEGIN, END, NOT_YET, block_for, replaced
 from procrustean.records import load_result
 from procrustean.records.finding_runs import runs_in
 from procrustean.records.groups import Result

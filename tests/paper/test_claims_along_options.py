@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from procrustean.base.table_formats import NOTHING
-from procrustean.paper.claims import NOT_YET, claims_table, coverage
+from procrustean.paper import claims_table, coverage
+from procrustean.paper.claims import NOT_YET
 from procrustean.records.groups import Result
 
 Make = Callable[..., Result]

@@ -14,17 +14,28 @@ from procrustean.base.statistics import (
 )
 from procrustean.base.table_formats import measured_cell, to_markdown
 from procrustean.base.yaml_files import read_yaml
+from procrustean.paper import (
+    Beside,
+    Cell,
+    Definitions,
+    PaperNumber,
+    Store,
+    advice_page,
+    beside,
+    by_hand,
+    finished_tables,
+    judge,
+    listing,
+    paper_definitions,
+    rankings,
+    read_definitions,
+    reproduction_page,
+    write_tables,
+)
 from procrustean.paper.cell_tables import column_table, held_out_note, measured_columns
-from procrustean.paper.comparison import SIGNS, STAND_IN, Beside, HeldOutRuns, beside
-from procrustean.paper.definitions import Cell, Definitions
-from procrustean.paper.judging import judge
-from procrustean.paper.measured_overview import each_text_once, finished_tables, listing, seeds_text, write_tables
-from procrustean.paper.page_parts import by_hand
-from procrustean.paper.printed_numbers import PaperNumber
-from procrustean.paper.reproduction_page import reproduction_page
-from procrustean.paper.result_store import Store
-from procrustean.paper.table_files import paper_definitions, read_definitions
-from procrustean.paper.which_method_page import Entry, advice_page, rankings
+from procrustean.paper.comparison import SIGNS, STAND_IN, HeldOutRuns
+from procrustean.paper.measured_overview import each_text_once, seeds_text
+from procrustean.paper.which_method import Entry
 from procrustean.records import RunSpec, load_result
 from procrustean.records.best_of_many import RULE
 

@@ -6,9 +6,7 @@ import pytest
 
 from procrustean.balance.mfw import strength_of
 from procrustean.base import ConfigError
-from procrustean.paper.availability import check_cell, check_source
-from procrustean.paper.definitions import Cell, Definitions, Part
-from procrustean.paper.table_files import paper_definitions, read_definitions
+from procrustean.paper import Cell, Definitions, Part, check_cell, check_source, paper_definitions, read_definitions
 from procrustean.paper.toy import METHODS, SETTING
 from procrustean.records import RunSpec
 from procrustean.runs.training_sizes import training_counts

@@ -6,9 +6,8 @@ from typing import Any
 import pytest
 
 from procrustean.base import RunError
-from procrustean.paper.canonical_settings import canonical
+from procrustean.paper import canonical, paper_definitions
 from procrustean.paper.mfw_lines import Line, lines_along
-from procrustean.paper.table_files import paper_definitions
 from procrustean.records.groups import Result
 from procrustean.runs.training_sizes import training_counts
 

@@ -6,9 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from procrustean.paper import paper_number, paper_numbers
+from procrustean.paper import paper_definitions, paper_number, paper_numbers
 from procrustean.paper.printed_numbers import paper_rows
-from procrustean.paper.table_files import paper_definitions
 
 
 def test_every_place_is_named_once_and_every_origin_is_known() -> None:

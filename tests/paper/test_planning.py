@@ -10,13 +10,19 @@ import pytest
 
 from procrustean.base import ConfigError
 from procrustean.engine.training import Position
-from procrustean.paper.canonical_settings import canonical
+from procrustean.paper import (
+    Definitions,
+    Plan,
+    Store,
+    canonical,
+    make_plan,
+    paper_definitions,
+    plan_table,
+    plan_text,
+    read_definitions,
+)
 from procrustean.paper.comparison import held_out_variant
-from procrustean.paper.definitions import Definitions
-from procrustean.paper.plan_text import absence_lines, blocked_lines, plan_table, plan_text
-from procrustean.paper.planning import Plan, make_plan
-from procrustean.paper.result_store import Store
-from procrustean.paper.table_files import paper_definitions, read_definitions
+from procrustean.paper.plan_in_words import absence_lines, blocked_lines
 from procrustean.records import RunSpec
 from procrustean.records.checkpoints import save_checkpoint
 from procrustean.runs.cost import predicted_cost, predicted_seconds, trained_images

@@ -5,10 +5,9 @@ from dataclasses import replace
 import pytest
 
 from procrustean.base.progress import Reporter
+from procrustean.paper import Cell, PlannedRun
 from procrustean.paper import train_plan as pace
-from procrustean.paper.definitions import Cell
 from procrustean.paper.plan_progress import INTERVAL, SETTLED, Progress
-from procrustean.paper.planning import PlannedRun
 from procrustean.records import RunSpec
 
 

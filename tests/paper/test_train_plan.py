@@ -23,14 +23,10 @@ from comparing import differences
 from procrustean.balance import Classify
 from procrustean.base import Claim
 from procrustean.base.progress import Reporter
+from procrustean.paper import Definitions, Plan, Store, carry_out, make_plan, plan_text, read_definitions
 from procrustean.paper import train_plan as work_module
-from procrustean.paper.definitions import Definitions
 from procrustean.paper.plan_progress import Progress
-from procrustean.paper.plan_text import plan_text
-from procrustean.paper.planning import Plan, make_plan
-from procrustean.paper.result_store import Store
-from procrustean.paper.table_files import read_definitions
-from procrustean.paper.train_plan import Report, carry_out
+from procrustean.paper.train_plan import Report
 from procrustean.runs.image_loading import Sources
 from procrustean.runs.train_api import Stopped
 

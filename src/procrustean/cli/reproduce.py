@@ -169,7 +169,7 @@ class Reproduce:
 
     def _plan(self, definitions: Definitions, parts: list[Part], store: Store, sources: Sources) -> Plan:
         from procrustean.paper.availability import absent_data
-        from procrustean.paper.plan_text import blocked_lines
+        from procrustean.paper.plan_in_words import blocked_lines
         from procrustean.paper.planning import make_plan
         from procrustean.paper.train_plan import machine_name
 
@@ -209,7 +209,7 @@ class Reproduce:
     def _train(self, definitions: Definitions, parts: list[Part], store: Store, began: float) -> int:
         from procrustean.base.console import duration_text, notify, write_result
         from procrustean.base.progress import make_reporter
-        from procrustean.paper.plan_text import absence_lines, blocked_lines, held_out_lines, plan_table, plan_text
+        from procrustean.paper.plan_in_words import absence_lines, blocked_lines, held_out_lines, plan_table, plan_text
         from procrustean.paper.train_plan import carry_out, default_width, expected_rate, machine_name
         from procrustean.runs.image_loading import Sources
 
@@ -302,8 +302,8 @@ class Reproduce:
     def _write_pages(self, definitions: Definitions, store: Store) -> int:
         from procrustean.base.console import notify
         from procrustean.paper.page_parts import read_page, replace_page
-        from procrustean.paper.reproduction_page import reproduction_page
-        from procrustean.paper.which_method_page import advice_page
+        from procrustean.paper.reproduction import reproduction_page
+        from procrustean.paper.which_method import advice_page
 
         assert self.pages is not None
         advice = "choose another --pages"
