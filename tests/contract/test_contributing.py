@@ -1,4 +1,4 @@
-"""The method and the network that CONTRIBUTING.md adds to the package pass what every other has to."""
+"""What CONTRIBUTING.md adds to the package passes what every other of its kind has to."""
 
 from __future__ import annotations
 
@@ -18,3 +18,11 @@ def test_the_network_passes_as_a_file_and_a_line(tmp_path: Path) -> None:
     copy = Copy(tmp_path, "Add a network")
     copy.passes("tests/contract/test_nets.py", "-k", "plain6")
     assert "plain6" in copy.run("nets")
+
+
+def test_the_data_set_passes_as_a_file_a_line_and_a_test(tmp_path: Path) -> None:
+    copy = Copy(tmp_path, "Add a data set")
+    copy.passes("tests/contract/test_data_sets.py", "tests/data/sets", "-k", "fashion")
+    copy.passes("tests/data/test_sources.py", "tests/data/test_recipes.py")  # which list what there is
+    assert "fashion-mnist" in copy.run("data", "sources")
+    assert "fashion-mnist" in copy.run("recipes")
