@@ -3,7 +3,6 @@ from __future__ import annotations
 import contextlib
 import json
 import shutil
-import typing
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,9 +13,7 @@ from matplotlib.figure import Figure
 
 from procrustean.base import console
 from procrustean.cli import main
-from procrustean.cli.figures import Figures
-from procrustean.paper import ABLATIONS
-from procrustean.report.figures import FIGURES, canvas
+from procrustean.report.figures import canvas
 
 TINY = ("--net", "small", "--epochs", "4", "--batch-size", "16", "--device", "cpu", "--precision", "fp32", "--quiet")
 
@@ -212,11 +209,6 @@ def test_a_diagnosis_outlives_a_disk_that_fills_up(
     assert answer.code == 2
     assert f"cannot write {written} (File too large); make room, or choose another --output\n" in answer.err
     assert written.read_bytes() == before
-
-
-def test_the_command_offers_every_figure() -> None:
-    hints = typing.get_type_hints(Figures)
-    assert set(typing.get_args(hints["name"])) == {*FIGURES, *ABLATIONS}
 
 
 def test_figures_from_folders_of_runs(call: Any, runs: list[str]) -> None:

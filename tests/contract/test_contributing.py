@@ -26,3 +26,9 @@ def test_the_data_set_passes_as_a_file_a_line_and_a_test(tmp_path: Path) -> None
     copy.passes("tests/data/test_sources.py", "tests/data/test_recipes.py")  # which list what there is
     assert "fashion-mnist" in copy.run("data", "sources")
     assert "fashion-mnist" in copy.run("recipes")
+
+
+def test_the_figure_passes_as_a_file_a_line_and_a_test(tmp_path: Path) -> None:
+    copy = Copy(tmp_path, "Add a figure")
+    copy.passes("tests/contract/test_figures.py", "tests/report/figures", "-k", "precision")
+    assert "precision: precision beside recall" in copy.run("figures", "--help")

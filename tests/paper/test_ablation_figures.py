@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from procrustean.paper import ABLATIONS, draw_ablation
 from procrustean.paper.ablation_figures import SHARED, alpha, beta
 from procrustean.records.groups import Result
 
@@ -107,7 +106,7 @@ def test_points_that_share_a_run_are_hollow(result: Make, tmp_path: Path) -> Non
     assert figure.axes[0].get_legend().get_title().get_text() == "all the same to 0.005"
     assert figure.axes[1].get_legend().get_title().get_text() == ""
     said: list[str] = []
-    draw_ablation("beta", runs, tmp_path, say=said.append)
+    beta(runs, say=said.append)
     assert said == [
         f"CIFAR-10, {kind}, geometric std: one setting stands for every beta from 0.01 to 5, since the strengths of "
         "the classes are the same to 0.005"
@@ -143,17 +142,10 @@ def test_lines_are_told_apart_by_what_they_differ_in(result: Make) -> None:
     assert len(set(drawn)) == 2
 
 
-def test_a_single_value_of_an_option_is_said(ablation: Callable[..., list[Result]], tmp_path: Path) -> None:
+def test_a_single_value_of_an_option_is_said(ablation: Callable[..., list[Result]]) -> None:
     said: list[str] = []
     runs = [r for r in ablation("alpha") if r.data["kind"] == "step" or r.record["method"]["options"]["alpha"] == 1]
-    draw_ablation("alpha", runs, tmp_path, say=said.append)
+    alpha(runs, say=said.append)
     (text,) = said
     assert text.startswith("CIFAR-10, long-tailed: all runs have alpha = 1, so there is a point and no line")
     assert "--options alpha=..." in text
-
-
-@pytest.mark.parametrize("option", ABLATIONS)
-def test_figures_are_written_as_png_and_svg(option: Any, ablation: Callable[..., list[Result]], tmp_path: Path) -> None:
-    files = draw_ablation(option, ablation(option), tmp_path / "figures", stem="mine")
-    assert [path.name for path in files] == ["mine.png", "mine.svg"]
-    assert all(path.stat().st_size > 1000 for path in files)

@@ -22,7 +22,7 @@ from procrustean.cli import main
 from procrustean.data import ImageSet, Splits
 from procrustean.deploy import export
 from procrustean.records import load_result
-from procrustean.report import training_progress
+from procrustean.report import draw_figure
 from procrustean.runs import fit
 
 HOSTILE = (
@@ -119,9 +119,9 @@ def test_tables_hold_nothing_a_terminal_or_a_page_would_carry_out(form: str, run
 
 @pytest.mark.filterwarnings("ignore:Glyph")
 def test_a_figure_shows_them_as_they_are(run: Path, tmp_path: Path) -> None:
-    for path in training_progress([load_result(run)], tmp_path / "figure"):
+    for path in draw_figure("classes", [load_result(run)], tmp_path):
         assert path.stat().st_size > 1000
-    picture = (tmp_path / "figure.svg").read_text(encoding="utf-8")
+    picture = (tmp_path / "classes.svg").read_text(encoding="utf-8")
     assert "<script>" not in picture
 
 

@@ -14,7 +14,7 @@ from procrustean.records.groups import Group, group_results, load_result
 from procrustean.records.run_folder import RunFolder
 from procrustean.records.run_spec import RunSpec
 from procrustean.report.class_tables import per_class
-from procrustean.report.page_figures import training_progress
+from procrustean.report.figures.draw import draw_figure
 from procrustean.report.tables import comparison
 from procrustean.runs.train_api import STOPPED_AMONG_MANY, Stopped, fit, resume
 
@@ -51,9 +51,10 @@ def run_demo(output: Path, *, seeds: int, epochs: int, reporter: Reporter) -> Ou
                 }
             )
             runs.append(_trained(config, path, reporter))
-    groups = group_results(load_result(run) for run in runs)
+    results = [load_result(run) for run in runs]
+    groups = group_results(results)
     summary, classes = comparison(groups), per_class(groups)
-    pictures = training_progress(groups, output / "training-progress")
+    pictures = draw_figure("classes", results, output, stem="training-progress")
     table = output / "comparison.md"
     write_atomically(table, (to_markdown(summary) + "\n" + to_markdown(classes)).encode(), "choose another --output")
     files = ", ".join(str(path) for path in (*pictures, table))

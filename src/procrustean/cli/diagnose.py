@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
@@ -154,25 +154,21 @@ def class_table(curves: Curves) -> Table:
 
 
 def _written(diagnosis: Diagnosis, run: Path, output: Path, all_classes: bool) -> list[Path]:
-    from procrustean.engine.stored_features import kept_epochs, load_features
-    from procrustean.records.groups import Group, Result, load_result
-    from procrustean.report.figures import bars, lines, plane
-    from procrustean.report.figures.canvas import save
+    from procrustean.records.groups import Group, Result
+    from procrustean.report.figures import canvas
+    from procrustean.report.figures.draw import drawing, options_of, what_it_lacks
     from procrustean.report.figures.panels import Panel
+    from procrustean.report.figures.table import FIGURES
 
     result = Result(diagnosis.record, (run / RESULT_FILE).resolve())
     panel = Panel(diagnosis.curves.label, Group((result,)), (diagnosis.curves,))
     files = [_json_file(diagnosis, output)]
-    for name in ("progress", "gradients", "deviation"):
-        files += save(getattr(lines, name)([panel], all_classes=all_classes), output / name)
-    files += save(bars.bars([panel]), output / "bars")
-    if kept_epochs(run):
-        if load_features(run).train.shape[1] == 2 and (run / RESULT_FILE).exists():
-            files += save(plane.plane(load_result(run)), output / "plane")
-        else:
-            from procrustean.report.figures.embedding import tsne
-
-            files += save(tsne([panel]), output / "tsne")
+    finished = (run / RESULT_FILE).exists()
+    for name, entry in FIGURES.items():
+        of_panels = "probes" in entry.needs
+        if (of_panels or finished) and entry.needs and not what_it_lacks(result, entry.needs):
+            options: dict[str, Any] = {"all_classes": all_classes} if "all_classes" in options_of(name) else {}
+            files += canvas.save(drawing(name, [panel] if of_panels else [result], **options), output / name)
     return files
 
 

@@ -4,32 +4,40 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import tyro
 
 from procrustean.cli.outcome import finished_results
+from procrustean.report.figures.table import FIGURES, Entry
+
+ABLATIONS = {
+    "alpha": Entry("accuracy of MFW along alpha", file="ablation_figures", folder="procrustean.paper"),
+    "beta": Entry(
+        "weight function and accuracy of MFW along beta", file="ablation_figures", folder="procrustean.paper"
+    ),
+}
+ALL = {**FIGURES, **ABLATIONS}
+
+if TYPE_CHECKING:
+    Name = str
+else:
+    Name = Literal[tuple(ALL)]
 
 
 @dataclass(frozen=True)
 class Figures:
-    """Draw a figure from finished runs as PNG and SVG, most of them as in the paper.
+    __doc__ = "\n\n".join(
+        (
+            "Draw a figure from finished runs as PNG and SVG, most of them as in the paper.",
+            "\n".join(f"- {name}: {entry.shows}" for name, entry in ALL.items()),
+            f"{', '.join(name for name, entry in ALL.items() if 'probes' in entry.needs)} take runs that were "
+            "trained with --probes or diagnosed.",
+            "Example: procrustean figures progress runs/erm runs/mfw --output figures",
+        )
+    )
 
-    alpha, beta, option and imbalance take any runs, the others those that were trained with --probes or diagnosed.
-
-    progress: training accuracy and classification ratio along the epochs. gradients: norm of the loss gradient at the
-    mixing layer. deviation: distance between training and test features. tsne: features of the largest and the
-    smallest class. bars: accuracy of every class. plane: features in the plane and decision regions, of networks like
-    resnet32-2d. alpha, beta: accuracy of MFW along its options. option: accuracy of any method, also one of your own,
-    along the option that --over names. imbalance: accuracy of the larger and the smaller classes along the imbalance
-    ratio.
-
-    Example: procrustean figures progress runs/erm runs/mfw --output figures
-    """
-
-    name: tyro.conf.Positional[
-        Literal["progress", "gradients", "deviation", "tsne", "bars", "plane", "alpha", "beta", "option", "imbalance"]
-    ]
+    name: tyro.conf.Positional[Name]
     """Which figure."""
     runs: tyro.conf.Positional[tuple[Path, ...]]
     """Folders of runs, result files, or folders of either; one panel per setting, in this order."""
@@ -46,29 +54,20 @@ class Figures:
 
     def run(self) -> int:
         from procrustean.base.console import write_result
-        from procrustean.base.errors import ConfigError
         from procrustean.base.progress import make_reporter
-        from procrustean.paper import draw_ablation
         from procrustean.records.diagnosed import with_diagnosis
-        from procrustean.report.figures import draw
+        from procrustean.report import draw_figure
 
         results, code = finished_results(self.runs)
-        diagnosed, say = [with_diagnosis(result) for result in results], make_reporter().say
-        if self.name in ("alpha", "beta"):
-            if self.over is not None:
-                raise ConfigError(f"--over {self.over} received with the figure {self.name!r}")
-            files = draw_ablation(self.name, diagnosed, self.output, stem=self.stem, say=say)
-            write_result("\n".join(map(str, files)))
-            return code
-        files = draw(
+        given = {"over": self.over, "all_classes": self.all_classes, "epochs": self.epochs}
+        files = draw_figure(
             self.name,
-            diagnosed,
+            [with_diagnosis(result) for result in results],
             self.output,
-            all_classes=self.all_classes,
-            epochs=self.epochs,
             stem=self.stem,
-            over=self.over,
-            say=say,
+            table=ALL,
+            say=make_reporter().say,
+            **{name: value for name, value in given.items() if value},
         )
         write_result("\n".join(map(str, files)))
         return code

@@ -1,5 +1,3 @@
-from .ablation_figures import ABLATIONS as ABLATIONS
-from .ablation_figures import draw_ablation as draw_ablation
 from .availability import check_cell as check_cell
 from .availability import check_source as check_source
 from .canonical_settings import canonical as canonical

@@ -3,59 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING
 
+from procrustean.balance.mfw import strength_of
+from procrustean.methods.mfw import SAME_POINT, furthest_apart
 from procrustean.paper.mfw_lines import SPREADS, Line, Option, lines_along
 from procrustean.paper.printed_numbers import paper_numbers
 from procrustean.records.groups import Result
 from procrustean.report.figures.canvas import (
+    INK,
+    MUTED,
+    Axes,
+    Figure,
     axis_labels,
     legend,
     line_handle,
+    line_key,
     line_with_spread,
-    save,
+    ramp,
     sheet,
     title,
     value_axis,
 )
 from procrustean.report.figures.panels import accuracy_name
-from procrustean.report.page_figures import INK, MUTED
 
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
+Say = Callable[[str], None]
 
-#: Name -> what it shows.
-ABLATIONS: dict[Option, str] = {
-    "alpha": "accuracy of MFW along alpha",
-    "beta": "weight function and accuracy of MFW along beta",
-}
 #: What the markers are that are not filled.
 SHARED = "same strengths, hence the same runs, as a filled marker"
-
-
-def draw_ablation(
-    option: Option,
-    results: Sequence[Result],
-    output: Path,
-    *,
-    stem: str | None = None,
-    say: Callable[[str], None] = lambda text: None,
-) -> list[Path]:
-    """Draw the accuracy along alpha or beta and write it as PNG and SVG; returns the files.
-
-    Args:
-        option: which of ABLATIONS.
-        results: finished runs of MFW that differ in nothing but the option, std and their seeds.
-        output: folder.
-        stem: name of the files without their ending; by default that of the option.
-        say: told what lines lack.
-    """
-    figure = alpha(results) if option == "alpha" else beta(results)
-    for remark in remarks(results, option):
-        say(remark)
-    return save(figure, output / (stem or option))
 
 
 def _names(lines: Sequence[Line], *, by_std: bool = True) -> list[str]:
@@ -69,32 +43,26 @@ def _names(lines: Sequence[Line], *, by_std: bool = True) -> list[str]:
     return names
 
 
-def remarks(results: Sequence[Result], option: Option) -> list[str]:
+def _say_what_is_missing(lines: Sequence[Line], option: Option, say: Say) -> None:
     """What is missing for lines, and how to have it measured; lines that are flat because they are one setting."""
-    from procrustean.methods.mfw import SAME_POINT
-
-    lines = lines_along(results, option)
-    said = []
     for line, name in zip(lines, _names(lines), strict=True):
         first, last = line.points[0].value, line.points[-1].value
         if len(line.points) == 1:
-            said.append(
+            say(
                 f"{name}: all runs have {option} = {first:g}, so there is a point and no line; train MFW with other "
                 f"values too: --options {option}=..."
             )
         elif line.is_one_setting:
-            said.append(
+            say(
                 f"{name}: one setting stands for every {option} from {first:g} to {last:g}, since the strengths of "
                 f"the classes are the same to {SAME_POINT:g}"
             )
-    return said
 
 
-def alpha(results: Sequence[Result]) -> Figure:
+def alpha(results: Sequence[Result], *, say: Say = lambda text: None) -> Figure:
     """Test accuracy of the last epoch along alpha; the paper's numbers dotted where it has some."""
-    from matplotlib.lines import Line2D
-
     lines = lines_along(results, "alpha")
+    _say_what_is_missing(lines, "alpha", say)
     figure, ((axis,),) = sheet(1, 1, width=4.6, height=3.1)
     handles, names = [], _names(lines)
     for number, line in enumerate(lines):
@@ -103,7 +71,7 @@ def alpha(results: Sequence[Result]) -> Figure:
         if published := _published(line):
             axis.plot(*zip(*published.items(), strict=True), color=colour, linestyle=(0, (1, 2)), linewidth=1.4)
     if any(_published(line) for line in lines):
-        handles.append(Line2D([], [], color=INK, linestyle=(0, (1, 2)), linewidth=1.4))
+        handles.append(line_key(INK, linestyle=(0, (1, 2)), linewidth=1.4))
         names.append("as published, its epoch unknown")
     value_axis(axis, sorted({point.value for line in lines for point in line.points}))
     axis_labels(axis, r"$\alpha$", accuracy_name([point.group for line in lines for point in line.points]))
@@ -111,11 +79,10 @@ def alpha(results: Sequence[Result]) -> Figure:
     return figure
 
 
-def beta(results: Sequence[Result]) -> Figure:
+def beta(results: Sequence[Result], *, say: Say = lambda text: None) -> Figure:
     """The weight function s(N) for each beta above, the accuracy along beta below; one column per reading of gamma."""
-    from matplotlib.lines import Line2D
-
     lines = lines_along(results, "beta")
+    _say_what_is_missing(lines, "beta", say)
     columns = [std for std in SPREADS if any(line.std == std for line in lines)]
     figure, axes = sheet(2, len(columns), width=3.4, height=2.5)
     named = {
@@ -136,7 +103,7 @@ def beta(results: Sequence[Result]) -> Figure:
     handles = [line_handle(number) for number in range(len(kinds))]
     names = [named[kind] for kind in kinds]
     if any(not point.trained for line in lines for point in line.points):
-        handles.append(Line2D([], [], color=MUTED, marker="o", markerfacecolor="white", linestyle="none"))
+        handles.append(line_key(MUTED, marker="o", markerfacecolor="white", linestyle="none"))
         names.append(SHARED)
     legend(figure, handles, names, columns=2)
     return figure
@@ -170,15 +137,9 @@ def _draw(axis: Axes, line: Line, number: int) -> str:
 
 def _weight_function(axis: Axes, lines: Sequence[Line], values: Sequence[float]) -> None:
     """s of Eq. 7 over the class sizes of a long-tailed setting, if there is one; a curve per beta."""
-    from matplotlib import colormaps
-
-    from procrustean.balance.mfw import strength_of
-    from procrustean.methods.mfw import SAME_POINT, furthest_apart
-
     line = next((line for line in lines if line.kind == "long_tailed"), lines[0])
-    shades = colormaps["viridis"]
-    for number, value in enumerate(values):
-        colour = shades(0.85 * number / max(len(values) - 1, 1))
+    shades = ramp("viridis", [0.85 * number / max(len(values) - 1, 1) for number in range(len(values))])
+    for value, colour in zip(values, shades, strict=True):
         strengths = strength_of(line.counts, beta=value, std=line.std)
         axis.plot(line.counts, strengths, color=colour, marker=".", linewidth=1.3, label=f"β = {value:g}")
     axis.set_xscale("log")

@@ -12,7 +12,7 @@ from procrustean.base.progress import Reporter
 from procrustean.base.table_formats import Table
 from procrustean.records.groups import group_results, load_result
 from procrustean.records.run_spec import RunSpec
-from procrustean.report.figures import draw
+from procrustean.report.figures.draw import draw_figure
 from procrustean.report.tables import comparison
 from procrustean.runs.many_runs import fit_many
 
@@ -68,7 +68,7 @@ def run_toy(output: Path, *, reporter: Reporter, **changes: Any) -> Outcome:
         if outcome.error is not None:
             raise RunError(f"{outcome.path} failed: {outcome.error}") from outcome.error
     results = [load_result(outcome.path) for outcome in outcomes]
-    figures = draw("plane", results, output, epochs=setting["features_at"], stem="toy")
+    figures = draw_figure("plane", results, output, epochs=setting["features_at"], stem="toy")
     return Outcome(comparison(group_results(results)), figures)
 
 

@@ -2,7 +2,8 @@ from .diagnose.diagnose_run import Diagnosis as Diagnosis
 from .diagnose.diagnose_run import diagnose_run as diagnose_run
 from .diagnose.findings import Finding as Finding
 from .diagnose.findings import verdict as verdict
+from .figures.draw import draw_figure as draw_figure
+from .figures.table import FIGURES as FIGURES
 from .html_page import write_report as write_report
-from .page_figures import training_progress as training_progress
 from .tables import comparison as comparison
 from .tables import to_markdown as to_markdown

@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-import xml.etree.ElementTree as ET
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,18 +9,16 @@ from typing import Any
 import numpy as np
 import pytest
 from matplotlib.colors import to_hex
-from PIL import Image
 
 from procrustean.base import ConfigError, RunError
 from procrustean.engine.stored_features import KeptFeatures, load_features
 from procrustean.records.groups import Result
-from procrustean.report.figures import FIGURES, draw
-from procrustean.report.figures.bars import bars
+from procrustean.report import draw_figure
 from procrustean.report.figures.canvas import LARGEST, SMALLEST
-from procrustean.report.figures.embedding import embedded, tsne
-from procrustean.report.figures.lines import deviation, gradients, progress
+from procrustean.report.figures.draw import drawing
 from procrustean.report.figures.panels import panels_of
-from procrustean.report.figures.plane import plane, regions
+from procrustean.report.figures.plane import regions
+from procrustean.report.figures.tsne import embedded
 
 Make = Callable[..., Result]
 
@@ -70,7 +67,7 @@ def pair(result: Make) -> list[Result]:
 
 
 def test_progress_shows_accuracy_above_ratio_of_the_two_extreme_classes(pair: list[Result]) -> None:
-    figure = progress(panels_of(pair))
+    figure = drawing("progress", panels_of(pair))
     assert titles(figure) == ["ERM", "MFW"]
     assert texts(figure) == ["class 0 (100 images)", "class 3 (5 images)"]
     top, _, bottom, _ = figure.axes
@@ -89,7 +86,7 @@ def test_progress_shows_accuracy_above_ratio_of_the_two_extreme_classes(pair: li
 
 
 def test_gradients_show_those_of_the_training_and_the_unmixed_ones_dashed(pair: list[Result]) -> None:
-    figure = gradients(panels_of(pair))
+    figure = drawing("gradients", panels_of(pair))
     erm, mfw = figure.axes
     assert len(erm.lines) == 2
     assert len(mfw.lines) == 4
@@ -101,14 +98,14 @@ def test_gradients_show_those_of_the_training_and_the_unmixed_ones_dashed(pair: 
     assert erm.get_ylim() == mfw.get_ylim()
     assert mfw.get_ylim()[1] > 2 * CURVE.max()  # nothing is cut off
     assert erm.get_title(loc="right") == "at group2"
-    assert texts(gradients(panels_of(pair[:1]))) == ["class 0 (100 images)", "class 3 (5 images)"]
+    assert texts(drawing("gradients", panels_of(pair[:1]))) == ["class 0 (100 images)", "class 3 (5 images)"]
 
 
 def test_gradients_at_different_layers_have_panels_and_scales_of_their_own(pair: list[Result], result: Make) -> None:
     mixed = np.where(np.arange(5)[:, None] < 4, 9 * CURVE, np.nan)
     layers = ("input",) * 4 + ("group2",)
     staged = result(label="MiSLAS", method="mislas", gradient=CURVE, mixed=mixed, layers=layers)
-    figure = gradients(panels_of([pair[0], staged]))
+    figure = drawing("gradients", panels_of([pair[0], staged]))
     assert titles(figure) == ["ERM", "MiSLAS", "MiSLAS"]
     erm, first, second = figure.axes
     assert [axes.get_title(loc="right") for axes in figure.axes] == [
@@ -131,18 +128,18 @@ def test_deviation_of_several_data_settings_is_titled_as_in_the_paper(result: Ma
         for kind, counts in (("long_tailed", [100, 50, 20, 5]), ("step", [100, 100, 5, 5]))
         for label in ("ERM", "MFW")
     ]
-    figure = deviation(panels_of(runs))
+    figure = drawing("deviation", panels_of(runs))
     assert titles(figure) == ["Long-tailed (ERM)", "Long-tailed (MFW)", "Step (ERM)", "Step (MFW)"]
     assert [axes.get_xlabel() for axes in figure.axes] == ["epoch"] * 4
     assert figure.axes[0].get_ylabel() == "feature deviation"
     assert texts(figure) == ["class 0 (100 images)", "class 3 (5 images)"]
     runs[0] = result(label="ERM", kind="long_tailed", counts=[90, 50, 20, 4], deviation=CURVE)
-    assert texts(deviation(panels_of(runs))) == ["largest class", "smallest class"]
+    assert texts(drawing("deviation", panels_of(runs))) == ["largest class", "smallest class"]
 
 
 def test_seeds_are_drawn_as_mean_and_band(result: Make) -> None:
     runs = [result(seed=seed, deviation=CURVE * (1 + seed)) for seed in (0, 1)]
-    (axes,) = deviation(panels_of(runs)).axes
+    (axes,) = drawing("deviation", panels_of(runs)).axes
     assert axes.lines[0].get_ydata() == pytest.approx(1.5 * CURVE[:, 0])
     assert len(axes.collections) == 2
     assert axes.get_title(loc="right") == "2 seeds"
@@ -155,10 +152,10 @@ def test_bands_and_whiskers_end_where_accuracies_do(result: Make) -> None:
     runs = [
         result(seed=seed, train=[high, high, low, low]) for seed, (high, low) in enumerate(((1.0, 0.0), (0.7, 0.3)))
     ]
-    accuracies = progress(panels_of(runs)).axes[0]
+    accuracies = drawing("progress", panels_of(runs)).axes[0]
     bands = np.concatenate([band.get_paths()[0].vertices[:, 1] for band in accuracies.collections])
     assert (bands.min(), bands.max()) == (0, 100)
-    (axes,) = bars(panels_of(runs)).axes
+    (axes,) = drawing("bars", panels_of(runs)).axes
     ends = np.concatenate(
         [
             line[:, 1]
@@ -172,7 +169,7 @@ def test_bands_and_whiskers_end_where_accuracies_do(result: Make) -> None:
 
 def test_every_number_of_the_bars_is_inside_its_panel(result: Make) -> None:
     runs = [result(seed=seed, train=1.0 - 0.6 * (seed == 2), test=0.99 - 0.98 * (seed == 1)) for seed in range(3)]
-    figure = bars(panels_of(runs))
+    figure = drawing("bars", panels_of(runs))
     figure.canvas.draw()
     (axes,) = figure.axes
     inside = axes.get_window_extent()
@@ -182,11 +179,11 @@ def test_every_number_of_the_bars_is_inside_its_panel(result: Make) -> None:
 
 
 def test_all_classes_on_request(pair: list[Result], result: Make) -> None:
-    figure = deviation(panels_of(pair[:1]), all_classes=True)
+    figure = drawing("deviation", panels_of(pair[:1]), all_classes=True)
     assert len(figure.axes[0].lines) == 4
     assert texts(figure) == [f"class {c} ({n} images)" for c, n in enumerate((100, 80, 10, 5))]
     many = result(counts=list(range(40, 0, -1)), deviation=0.1)
-    assert texts(deviation(panels_of([many]), all_classes=True)) == [
+    assert texts(drawing("deviation", panels_of([many]), all_classes=True)) == [
         "class 0 (40 images), of 40 classes by size",
         "class 39 (1 images), of 40 classes by size",
     ]
@@ -197,14 +194,14 @@ def test_bars_show_training_and_test_accuracy_of_every_class(result: Make) -> No
         result(label=label, train=1.0, test=np.array([0.9, 0.8, 0.4, value]))
         for label, value in (("ERM", 0.2), ("MFW", 0.6))
     ]
-    figure = bars(panels_of(runs))
+    figure = drawing("bars", panels_of(runs))
     assert titles(figure) == ["ERM", "MFW"]
     assert texts(figure) == ["training set", "test set"]
     for axes, value in zip(figure.axes, (20, 60), strict=True):
         heights = [bar.get_height() for bar in axes.patches]
         assert heights == pytest.approx([100] * 4 + [90, 80, 40, value])
         assert [label.get_text() for label in axes.get_xticklabels()][-1] == "class 3\n5"
-    many = bars(panels_of([result(counts=list(range(60, 0, -1)), test=0.5)]))
+    many = drawing("bars", panels_of([result(counts=list(range(60, 0, -1)), test=0.5)]))
     assert len(many.axes[0].patches) == 120
     assert many.axes[0].get_xlabel() == "class, from the largest to the smallest"
 
@@ -223,7 +220,7 @@ def test_tsne_keeps_apart_what_is_apart_and_marks_train_and_test(saved: Callable
     assert np.linalg.norm(centres[0] - centres[1]) > 2 * own
     again, _, _ = embedded(kept, (0, 3))
     assert np.array_equal(places, again)
-    figure = tsne(panels_of([run]))
+    figure = drawing("tsne", panels_of([run]))
     assert texts(figure) == ["class 0 (100 images)", "class 3 (5 images)", "training", "test"]
     assert [len(points.get_offsets()) for points in figure.axes[0].collections] == [8, 8, 8, 8]
     assert figure.axes[0].get_title(loc="right") == "epoch 100"
@@ -242,13 +239,13 @@ def planar(saved: Callable[..., Result]) -> Result:
 
 
 def test_the_plane_shows_training_above_test(planar: Result) -> None:
-    figure = plane(planar, epochs=(20, 60, 120, 160))
+    figure = drawing("plane", [planar], epochs=(20, 60, 120, 160))
     assert len(figure.axes) == 8
     assert [axes.get_title() for axes in figure.axes[:4]] == ["Epoch 20", "Epoch 60", "Epoch 120", "Epoch 160"]
     assert [figure.axes[0].get_ylabel(), figure.axes[4].get_ylabel()] == ["training", "test"]
     assert figure._suptitle.get_text() == "ERM: test accuracy 78.3 % after all 200 epochs"
     planar.record["selections"]["last"]["metrics"]["headline"] = "balanced_accuracy"
-    assert plane(planar)._suptitle.get_text().startswith("ERM: test balanced accuracy 78.3 %")
+    assert drawing("plane", [planar])._suptitle.get_text().startswith("ERM: test balanced accuracy 78.3 %")
     assert len(texts(figure)) == 4
     for above, below in zip(figure.axes[:4], figure.axes[4:], strict=True):
         assert above.get_xlim() == below.get_xlim()
@@ -256,8 +253,8 @@ def test_the_plane_shows_training_above_test(planar: Result) -> None:
         assert all(len(points.get_offsets()) == 50 for points in above.collections)  # thinned out
         assert not np.array_equal(above.collections[0].get_offsets(), below.collections[0].get_offsets())
         assert np.array_equal(above.images[0].get_array(), below.images[0].get_array())
-    assert len(plane(planar, epochs=(60, 200)).axes) == 4
-    assert len(plane(planar).axes) == 10
+    assert len(drawing("plane", [planar], epochs=(60, 200)).axes) == 4
+    assert len(drawing("plane", [planar]).axes) == 10
 
 
 def test_regions_are_those_of_the_linear_layer(planar: Result) -> None:
@@ -271,37 +268,18 @@ def test_regions_are_those_of_the_linear_layer(planar: Result) -> None:
 
 def test_runs_that_cannot_be_drawn_in_the_plane_are_refused(saved: Callable[..., Result], planar: Result) -> None:
     with pytest.raises(RunError, match=r"width 8, not 2.*resnet32-2d"):
-        plane(saved("wide", {5: features(width=8)}))
+        drawing("plane", [saved("wide", {5: features(width=8)})])
     with pytest.raises(RunError, match=r"kept no features.*--probes"):
-        plane(saved("none"))
+        drawing("plane", [saved("none")])
     with pytest.raises(RunError, match=r"no features of epoch 7, only of 20, 60, 120, 160, 200.*--features-at 7"):
-        plane(planar, epochs=(7,))
+        drawing("plane", [planar], epochs=(7,))
     (planar.path.parent / "features-000020.npz").write_bytes(b"PK nonsense")
     with pytest.raises(RunError, match="is damaged"):
-        plane(planar)
-
-
-@pytest.mark.parametrize("name", FIGURES)
-def test_every_figure_is_written_as_png_and_svg(
-    name: str, saved: Callable[..., Result], result: Make, tmp_path: Path
-) -> None:
-    over = "alpha" if name == "option" else None
-    runs = [saved("run", {100: features(width=2 if name == "plane" else 8)})]
-    if over:
-        runs = [result(method="mfw", label="MFW", options={over: value}, accuracy=0.7) for value in (0.1, 1.0)]
-    files = draw(name, runs, tmp_path / "figures", stem="mine", over=over)
-    stem = "mine-erm" if name == "plane" else "mine"
-    assert [path.name for path in files] == [f"{stem}.png", f"{stem}.svg"]
-    with Image.open(files[0]) as image:
-        colours = image.convert("RGB").getcolors(maxcolors=image.width * image.height)
-        assert image.width > 500
-    assert colours is not None
-    assert len(colours) > 20
-    assert ET.parse(files[1]).getroot().tag.endswith("svg")
+        drawing("plane", [planar])
 
 
 def test_the_same_figure_is_the_same_file(pair: list[Result], tmp_path: Path) -> None:
-    first, second = (draw("progress", pair, tmp_path / name)[1].read_bytes() for name in ("a", "b"))
+    first, second = (draw_figure("progress", pair, tmp_path / name)[1].read_bytes() for name in ("a", "b"))
     assert first == second
 
 
@@ -310,13 +288,13 @@ def test_odd_names_and_single_points_draw_without_warnings(saved: Callable[..., 
     names = ["$x^$", "_hidden\nname", "long " * 30, "<b>"]
     run = saved("odd", {100: features(width=8)}, classes=names, label="$\\frac$", at=(100,))
     for name in ("progress", "gradients", "deviation", "bars", "tsne"):
-        assert draw(name, [run], tmp_path / "figures")
+        assert draw_figure(name, [run], tmp_path / "figures")
 
 
 @pytest.mark.parametrize("name", ["progress", "gradients", "deviation"])
 def test_a_single_epoch_is_drawn_as_whole_points_and_said(name: str, result: Make, tmp_path: Path) -> None:
     runs = [result(label="ERM", at=(30,)), result(label="MFW", method="mfw", mixed=0.2, at=(30,)), result(label="LDAM")]
-    figure = {"progress": progress, "gradients": gradients, "deviation": deviation}[name](panels_of(runs))
+    figure = drawing(name, panels_of(runs))
     alone, many = figure.axes[1], figure.axes[2]
     assert [axes.get_title(loc="right").split(", ")[-1] for axes in (alone, many)] == [
         "only epoch 30",
@@ -330,21 +308,21 @@ def test_a_single_epoch_is_drawn_as_whole_points_and_said(name: str, result: Mak
             assert not line.get_clip_on()
     assert {line.get_marker() for line in many.lines} == {"None"}
     said: list[str] = []
-    draw(name, runs, tmp_path, say=said.append)
+    draw_figure(name, runs, tmp_path, say=said.append)
     assert [text.split(",")[0] for text in said] == [f"{label}: only epoch 30 was measured" for label in ("ERM", "MFW")]
     assert all("a smaller --probe-every" in text for text in said)
 
 
 def test_wrong_requests_are_refused(result: Make, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"no figure 'progres'.*progress"):
-        draw("progres", [result()], tmp_path)
+        draw_figure("progres", [result()], tmp_path)
     with pytest.raises(RunError, match="no results"):
-        draw("bars", [], tmp_path)
+        draw_figure("bars", [], tmp_path)
     with pytest.raises(RunError, match="never saved"):
-        draw("tsne", [result()], tmp_path)
+        draw_figure("tsne", [result()], tmp_path)
     (tmp_path / "file").write_text("")
     with pytest.raises(RunError, match="cannot be written"):
-        draw("bars", [result()], tmp_path / "file")
+        draw_figure("bars", [result()], tmp_path / "file")
 
 
 def test_neither_pyplot_nor_global_settings_are_touched(saved: Callable[..., Result], tmp_path: Path) -> None:
@@ -352,10 +330,10 @@ def test_neither_pyplot_nor_global_settings_are_touched(saved: Callable[..., Res
     code = (
         "import sys, matplotlib\n"
         "from pathlib import Path\n"
-        "from procrustean.report.figures import draw\n"
+        "from procrustean.report import draw_figure\n"
         "from procrustean.records import load_result\n"
         "before = dict(matplotlib.rcParams)\n"
-        "draw('progress', [load_result(sys.argv[1])], Path(sys.argv[2]))\n"
+        "draw_figure('progress', [load_result(sys.argv[1])], Path(sys.argv[2]))\n"
         "print('matplotlib.pyplot' in sys.modules, 'torch' in sys.modules, dict(matplotlib.rcParams) == before)"
     )
     arguments = [sys.executable, "-c", code, str(run.path.parent), str(tmp_path / "figures")]

@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 
-from procrustean.report.figures.canvas import axis_labels, legend, sheet, title, whiskers
+from procrustean.report.figures.canvas import (
+    INK,
+    MUTED,
+    Figure,
+    axis_labels,
+    box_key,
+    legend,
+    sheet,
+    shortened,
+    title,
+    whiskers,
+)
 from procrustean.report.figures.panels import Panel
-from procrustean.report.page_figures import INK, MUTED, shortened
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 TRAIN, TEST = "#9ecae1", "#0072b2"
 #: Beyond so many classes the bars carry numbers of classes instead of names and values.
@@ -21,8 +27,6 @@ MOST_NAMED = 12
 
 def bars(panels: Sequence[Panel]) -> Figure:
     """Two bars per class, training and test accuracy of the last epoch, with the number of training images below."""
-    from matplotlib.patches import Patch
-
     most = max(len(panel.first.counts) for panel in panels)
     figure, axes = sheet(len(panels), 1, width=max(6.5, min(0.75 * most + 1, 12)), height=2.3)
     for (axis,), panel in zip(axes, panels, strict=True):
@@ -51,5 +55,5 @@ def bars(panels: Sequence[Panel]) -> Figure:
         axis_labels(axis, y="accuracy (%)")
     below = "class and its training images" if most <= MOST_NAMED else "class, from the largest to the smallest"
     axis_labels(axes[-1][0], below)
-    legend(figure, [Patch(color=TRAIN), Patch(color=TEST)], ["training set", "test set"])
+    legend(figure, [box_key(TRAIN), box_key(TEST)], ["training set", "test set"])
     return figure

@@ -1,24 +1,36 @@
-"""What all figures share: a sheet of panels in one style, colours that colour-blind readers can tell apart, files."""
+"""What all figures share: a sheet of panels in one style, colours that colour-blind readers can tell apart, files.
+
+The only module that imports matplotlib, without pyplot and its global state.
+"""
 
 from __future__ import annotations
 
+import io
 import math
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
+import matplotlib as mpl
 import numpy as np
 import numpy.typing as npt
+from matplotlib.artist import Artist as Artist
+from matplotlib.axes import Axes as Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.cm import ScalarMappable
+from matplotlib.colors import BoundaryNorm, ListedColormap
+from matplotlib.figure import Figure as Figure
+from matplotlib.legend import Legend
+from matplotlib.lines import Line2D
+from matplotlib.patches import Patch
+from matplotlib.ticker import MaxNLocator
+from matplotlib.typing import ColorType as ColorType
 
 from procrustean.base.errors import RunError
-from procrustean.report.page_figures import GRID, INK, MUTED, write_drawing
+from procrustean.base.escaping import one_line
+from procrustean.base.whole_files import write_atomically
 
-if TYPE_CHECKING:
-    from matplotlib.artist import Artist
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
-    from matplotlib.legend import Legend
-
+INK, MUTED, GRID, FRAME = "#1a1a1a", "#5f6368", "#e3e5e8", "#b5b9bf"
 #: Largest and smallest class: blue and vermilion of Okabe and Ito.
 LARGEST, SMALLEST = "#0072b2", "#d55e00"
 #: Further colours of theirs, in an order in which neighbours differ in lightness too.
@@ -26,6 +38,7 @@ COLOURS = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00")
 MARKERS = ("o", "s", "^", "D", "v", "P")
 #: Rows of a legend for which a sheet has room, and inches that each further one takes.
 ROWS, ROW = 3, 0.19
+LONGEST_CLASS_NAME = 22
 
 
 def sheet(
@@ -35,30 +48,38 @@ def sheet(
     width: float = 2.9,
     height: float = 2.6,
     margin: tuple[float, float] = (0.6, 0.7),
+    share_x: bool = False,
     share_y: bool | str = "row",
 ) -> tuple[Figure, list[list[Axes]]]:
-    """A white figure with panels, row by row; panels of a row share their y axis."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
+    """A white figure with panels, row by row; panels of a row share their y axis.
 
+    Args:
+        rows: of panels.
+        columns: of panels.
+        width: of a panel, in inches.
+        height: of a panel.
+        margin: further inches beside and below all panels.
+        share_x: whether all panels share their x axis.
+        share_y: whether those of a row share their y axis, all, or none.
+    """
     size = (width * columns + margin[0], height * rows + margin[1])
     figure = Figure(figsize=size, layout="constrained", facecolor="white")
     FigureCanvasAgg(figure)
-    axes = figure.subplots(rows, columns, sharey=share_y, squeeze=False)  # type: ignore[arg-type]
+    axes = figure.subplots(rows, columns, sharey=share_y, sharex=share_x, squeeze=False)  # type: ignore[arg-type]
     for panel in axes.flat:
-        style(panel)
+        _style(panel)
     return figure, [list(row) for row in axes]
 
 
-def style(panel: Axes) -> None:
+def _style(panel: Axes) -> None:
     """Light grid, no frame."""
     panel.grid(True, color=GRID, linewidth=0.8)
     panel.set_axisbelow(True)
-    panel.tick_params(labelsize=8.5, colors=MUTED, length=0, labelleft=True)
+    panel.tick_params(labelsize=8.5, colors=MUTED, length=0, labelleft=True, labelbottom=True)
     for side in ("top", "right"):
         panel.spines[side].set_visible(False)
     for side in ("left", "bottom"):
-        panel.spines[side].set_color("#b5b9bf")
+        panel.spines[side].set_color(FRAME)
 
 
 def title(panel: Axes, text: str, small: str = "") -> None:
@@ -103,10 +124,69 @@ def line_with_spread(
 
 def line_handle(number: int) -> Artist:
     """Such a line in a legend."""
-    from matplotlib.lines import Line2D
-
     colour, marker = look(number)
-    return Line2D([], [], color=colour, marker=marker, linewidth=1.8)
+    return line_key(colour, marker=marker, linewidth=1.8)
+
+
+def line_key(colour: ColorType, **how: Any) -> Artist:
+    """A line or marker in a legend."""
+    return Line2D([], [], color=colour, **how)
+
+
+def box_key(colour: ColorType, **how: Any) -> Artist:
+    """A filled box in a legend."""
+    return Patch(facecolor=colour, linewidth=0, **how)
+
+
+def ramp(name: str, shares: Sequence[float]) -> list[ColorType]:
+    """Colours of a colour map of matplotlib at places from 0 to 1."""
+    colours = mpl.colormaps[name]
+    return [colours(share) for share in shares]
+
+
+def large_to_small(counts: Sequence[int]) -> list[ColorType]:
+    """One colour per class from largest to smallest, ordered in lightness and safe for colour-blind readers.
+
+    Rank keeps classes of equal size apart, the logarithm of the count keeps the two levels of a step apart.
+    The pale end of the map is left out, for it fades on white.
+    """
+    rank = np.linspace(0, 1, len(counts))
+    logs = np.log(np.maximum(counts, 1))
+    size = (logs[0] - logs) / (logs[0] - logs[-1]) if logs[0] > logs[-1] else rank
+    return ramp("plasma", [0.86 * share for share in 0.6 * rank + 0.4 * size])
+
+
+def colour_bar(
+    figure: Figure, panels: Sequence[Axes], colours: Sequence[ColorType], names: Sequence[str], label: str
+) -> None:
+    """A scale of colours beside the panels, for more classes than a legend can list; some of their names on it."""
+    scale = ScalarMappable(BoundaryNorm(np.arange(len(colours) + 1) - 0.5, len(colours)), ListedColormap(list(colours)))
+    ticks = np.unique(np.linspace(0, len(colours) - 1, 6).round().astype(int))
+    bar = figure.colorbar(scale, ax=list(panels), ticks=ticks, fraction=0.05, pad=0.02, aspect=30)
+    bar.ax.set_yticklabels([names[place] for place in ticks])
+    bar.ax.tick_params(labelsize=8.5, colors=MUTED, length=0)
+    bar.minorticks_off()
+    bar.ax.invert_yaxis()
+    bar.outline.set_visible(False)
+    bar.set_label(label, fontsize=9, color=MUTED)
+
+
+def regions_picture(
+    panel: Axes, classes: npt.NDArray[Any], limits: tuple[float, float, float, float], number: int
+) -> None:
+    """Paint a grid of classes in their `COLOURS`, pale."""
+    colours = ListedColormap(COLOURS[:number])
+    panel.imshow(
+        classes, origin="lower", extent=limits, cmap=colours, vmin=-0.5, vmax=number - 0.5, alpha=0.22, zorder=0
+    )
+    panel.set_xlim(limits[0], limits[1])
+    panel.set_ylim(limits[2], limits[3])
+    panel.set_aspect("equal")
+
+
+def whole_numbers(panel: Axes) -> None:
+    """Ticks of the x axis at whole numbers, such as epochs."""
+    panel.xaxis.set_major_locator(MaxNLocator(nbins=6, integer=True))
 
 
 def value_axis(panel: Axes, values: Sequence[float], names: Sequence[str] = (), *, logarithmic: bool = True) -> None:
@@ -150,7 +230,7 @@ def frame(panel: Axes) -> None:
     panel.grid(False)
     for side in panel.spines.values():
         side.set_visible(True)
-        side.set_color("#b5b9bf")
+        side.set_color(FRAME)
 
 
 def legend(figure: Figure, handles: Sequence[Artist], names: Sequence[str], columns: int = 4) -> Legend:
@@ -174,17 +254,45 @@ def legend(figure: Figure, handles: Sequence[Artist], names: Sequence[str], colu
     return made
 
 
-def save(figure: Figure, stem: Path) -> list[Path]:
-    """Write the figure as PNG and SVG; returns the two files."""
-    import matplotlib as mpl
+def legend_beside(figure: Figure, handles: Sequence[Artist], names: Sequence[str], heading: str) -> Legend:
+    """One legend for all panels, to the right of them, under a heading."""
+    made = figure.legend(
+        handles,
+        names,
+        loc="outside right upper",
+        title=heading,
+        alignment="left",
+        frameon=False,
+        fontsize=8.5,
+        handlelength=1.4,
+        labelspacing=0.7,
+        borderpad=0.2,
+    )
+    for text in made.get_texts():
+        text.set_parse_math(False)
+        text.set_color(INK)
+    made.get_title().set_fontsize(8.5)
+    made.get_title().set_color(MUTED)
+    return made
 
+
+def save(figure: Figure, stem: Path) -> list[Path]:
+    """Write the figure as PNG and SVG, each as a whole or not at all; returns the two files."""
     paths = [stem.with_name(stem.name + ending) for ending in (".png", ".svg")]
     try:
         stem.parent.mkdir(parents=True, exist_ok=True)
         # The names of shapes in an SVG are drawn at random unless they are salted: the same figure, the same file.
         with mpl.rc_context({"svg.hashsalt": "procrustean"}):
-            write_drawing(figure, paths[0], dpi=200)
-            write_drawing(figure, paths[1], metadata={"Date": None})
+            for path, how in zip(paths, ({"dpi": 200}, {"metadata": {"Date": None}}), strict=True):
+                drawn = io.BytesIO()
+                figure.savefig(drawn, format=path.suffix[1:], **how)  # type: ignore[arg-type]
+                write_atomically(path, drawn.getvalue(), "make room, or choose another place")
     except OSError as error:
         raise RunError(f"The figure cannot be written to {stem}: {error.strerror or error}.") from error
     return paths
+
+
+def shortened(name: str, longest: int = LONGEST_CLASS_NAME) -> str:
+    """A name of at most so many characters, by default of a class in a legend."""
+    name = one_line(name)
+    return name if len(name) <= longest else name[: longest - 1] + "…"

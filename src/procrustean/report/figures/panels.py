@@ -11,7 +11,7 @@ import numpy as np
 from procrustean.base.errors import RunError
 from procrustean.records.class_curves import Curves, Rows, common_epochs, curves_of, stacked
 from procrustean.records.groups import Group, Result, distinct_labels, group_results
-from procrustean.report.page_figures import shortened
+from procrustean.report.figures.canvas import shortened
 from procrustean.report.tables import HEADLINES, common_headline
 
 KINDS = {"long_tailed": "Long-tailed", "step": "Step", "natural": "As found"}
@@ -71,8 +71,6 @@ class Panel:
 def panels_of(results: Sequence[Result]) -> list[Panel]:
     """One panel per setting, in the order of first appearance; titled as in the paper where the data differ."""
     groups = group_results(results)
-    if not groups:
-        raise RunError("There are no results to draw. Give at least one finished run.")
     labels = distinct_labels(groups)
     several = len({_data_name(group) for group in groups}) > 1
     return [

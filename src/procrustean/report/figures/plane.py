@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -13,27 +13,35 @@ from procrustean.balance.metrics import headline
 from procrustean.base.errors import RunError
 from procrustean.engine.stored_features import KeptFeatures, kept_epochs, load_features
 from procrustean.records.groups import Result
-from procrustean.report.figures.canvas import COLOURS, MARKERS, axis_labels, frame, legend, sheet
-from procrustean.report.page_figures import INK, MUTED, shortened
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
+from procrustean.report.figures.canvas import (
+    COLOURS,
+    INK,
+    MARKERS,
+    MUTED,
+    Axes,
+    Figure,
+    axis_labels,
+    frame,
+    legend,
+    line_key,
+    regions_picture,
+    sheet,
+    shortened,
+)
 
 #: Points per class and panel, so that the panels are not crowded.
 MOST_POINTS = 50
 _GRID = 400
 
 
-def plane(result: Result, epochs: Sequence[int] | None = None) -> Figure:
+def plane(results: Sequence[Result], *, epochs: Sequence[int] = ()) -> Figure:
     """Training features above, test features below, one column per epoch, on the regions of the classifier.
 
     Args:
-        result: a run with features of width 2.
+        results: a single run, with features of width 2.
         epochs: which, counted from 1; all that were kept, if nothing is said.
     """
-    from matplotlib.lines import Line2D
-
+    (result,) = results
     if result.path is None:
         raise RunError(f"{result.label} was never saved, so it has no features to draw")
     shown = [_in_the_plane(result.path.parent, epoch) for epoch in _epochs(result.path.parent, epochs)]
@@ -50,7 +58,7 @@ def plane(result: Result, epochs: Sequence[int] | None = None) -> Figure:
     axis_labels(axes[1][0], y="test")
     counts = result.data["counts"]
     handles = [
-        Line2D([], [], color=COLOURS[c], marker=MARKERS[c], linewidth=0, markersize=7, markeredgecolor=INK)
+        line_key(COLOURS[c], marker=MARKERS[c], linewidth=0, markersize=7, markeredgecolor=INK)
         for c in range(len(classes))
     ]
     names = [f"{shortened(name)} ({n:,} training images)" for name, n in zip(classes, counts, strict=True)]
@@ -78,7 +86,7 @@ def regions(kept: KeptFeatures, limits: tuple[float, float, float, float], steps
     return np.asarray(scores.argmax(-1))
 
 
-def _epochs(run: Path, wanted: Sequence[int] | None) -> Sequence[int]:
+def _epochs(run: Path, wanted: Sequence[int]) -> Sequence[int]:
     if wanted:
         return wanted
     known = kept_epochs(run)
@@ -113,11 +121,7 @@ def _draw(
     limits: tuple[float, float, float, float],
     classes: int,
 ) -> None:
-    from matplotlib.colors import ListedColormap
-
-    colours = ListedColormap(COLOURS[:classes])
-    own = regions(kept, limits)
-    axis.imshow(own, origin="lower", extent=limits, cmap=colours, vmin=-0.5, vmax=classes - 0.5, alpha=0.22, zorder=0)
+    regions_picture(axis, regions(kept, limits), limits, classes)
     for label in range(classes):
         points = features[labels == label][:MOST_POINTS]
         axis.scatter(
@@ -130,7 +134,4 @@ def _draw(
             linewidths=0.35,
             zorder=3 + label / classes,
         )
-    axis.set_xlim(limits[0], limits[1])
-    axis.set_ylim(limits[2], limits[3])
-    axis.set_aspect("equal")
     frame(axis)

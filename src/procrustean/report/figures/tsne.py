@@ -3,25 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from procrustean.base.errors import RunError
 from procrustean.engine.stored_features import KeptFeatures, load_features
-from procrustean.report.figures.canvas import LARGEST, SMALLEST, frame, legend, sheet, title
+from procrustean.report.figures.canvas import INK, LARGEST, SMALLEST, Figure, frame, legend, line_key, sheet, title
 from procrustean.report.figures.panels import Panel, extreme_names
-from procrustean.report.page_figures import INK
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 
 def tsne(panels: Sequence[Panel]) -> Figure:
     """One panel per setting, of its first run: circles are training images, crosses test images."""
-    from matplotlib.lines import Line2D
-
     figure, (axes,) = sheet(1, len(panels), height=2.7, share_y=False)
     for axis, panel in zip(axes, panels, strict=True):
         kept = load_features(panel.folder)
@@ -35,8 +29,8 @@ def tsne(panels: Sequence[Panel]) -> Figure:
             axis.scatter(x[train], y[train], s=16, color=colour, edgecolors="white", linewidths=0.4, zorder=3)
         frame(axis)
         title(axis, panel.title, f"epoch {kept.epoch}")
-    handles = [Line2D([], [], color=c, linewidth=0, marker="s", markersize=8) for c in (LARGEST, SMALLEST)]
-    handles += [Line2D([], [], color=INK, linewidth=0, marker=m, markersize=6) for m in ("o", "x")]
+    handles = [line_key(colour, linewidth=0, marker="s", markersize=8) for colour in (LARGEST, SMALLEST)]
+    handles += [line_key(INK, linewidth=0, marker=marker, markersize=6) for marker in ("o", "x")]
     legend(figure, handles, [*extreme_names(panels), "training", "test"])
     return figure
 

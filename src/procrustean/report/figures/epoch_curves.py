@@ -2,25 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 
-from procrustean.report.figures.canvas import LARGEST, SMALLEST, axis_labels, from_zero, legend, sheet, title
+from procrustean.report.figures.canvas import (
+    INK,
+    LARGEST,
+    MUTED,
+    SMALLEST,
+    Axes,
+    ColorType,
+    Figure,
+    axis_labels,
+    from_zero,
+    large_to_small,
+    legend,
+    line_key,
+    sheet,
+    title,
+    whole_numbers,
+)
 from procrustean.report.figures.panels import Panel, class_name, extreme_names
-from procrustean.report.page_figures import INK, MUTED, major_to_minor
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
-    from matplotlib.typing import ColorType
 
 #: More classes than this are too many to name; their colours run from the largest to the smallest.
 MOST_NAMED = 12
 
+Say = Callable[[str], None]
 
-def progress(panels: Sequence[Panel], *, all_classes: bool = False) -> Figure:
+
+def progress(panels: Sequence[Panel], *, say: Say, all_classes: bool = False) -> Figure:
     """Training accuracy above, classification ratio below, one column per setting (Fig. 1, Fig. 3, supplement)."""
     figure, axes = sheet(2, len(panels))
     for column, panel in enumerate(panels):
@@ -34,14 +46,16 @@ def progress(panels: Sequence[Panel], *, all_classes: bool = False) -> Figure:
     axis_labels(axes[0][0], y="training set accuracy (%)")
     axis_labels(axes[1][0], y="classification ratio (%)")
     _legend(figure, panels, all_classes)
+    _say_what_is_missing(panels, say)
     return figure
 
 
-def gradients(panels: Sequence[Panel], *, all_classes: bool = False) -> Figure:
+def gradients(panels: Sequence[Panel], *, say: Say, all_classes: bool = False) -> Figure:
     """Length of the loss gradient at the mixing layer, one panel per setting (Fig. 4) and layer.
 
     Lengths at different layers do not compare: only panels of one layer have the same scale.
     """
+    _say_what_is_missing(panels, say)
     layers = [layer for panel in panels for layer in panel.layers]
     panels = [panel.at_layer(layer) for panel in panels for layer in panel.layers]
     figure, (axes,) = sheet(1, len(panels), share_y="row" if len(set(layers)) == 1 else False)
@@ -60,7 +74,7 @@ def gradients(panels: Sequence[Panel], *, all_classes: bool = False) -> Figure:
     return figure
 
 
-def deviation(panels: Sequence[Panel], *, all_classes: bool = False) -> Figure:
+def deviation(panels: Sequence[Panel], *, say: Say, all_classes: bool = False) -> Figure:
     """Distance between training and test features, one panel per setting (Fig. 7)."""
     figure, (axes,) = sheet(1, len(panels))
     for axis, panel in zip(axes, panels, strict=True):
@@ -70,17 +84,18 @@ def deviation(panels: Sequence[Panel], *, all_classes: bool = False) -> Figure:
     from_zero(axes)
     axis_labels(axes[0], y="feature deviation")
     _legend(figure, panels, all_classes)
+    _say_what_is_missing(panels, say)
     return figure
 
 
-def remarks(panels: Sequence[Panel]) -> list[str]:
+def _say_what_is_missing(panels: Sequence[Panel], say: Say) -> None:
     """What is missing for curves, and how to have it measured."""
-    return [
-        f"{panel.title}: only epoch {panel.epochs[0]} was measured, so there are points and no curves; train with more "
-        "--epochs, a smaller --probe-every, or --keep-weights-every before a diagnosis"
-        for panel in panels
-        if len(panel.epochs) == 1
-    ]
+    for panel in panels:
+        if len(panel.epochs) == 1:
+            say(
+                f"{panel.title}: only epoch {panel.epochs[0]} was measured, so there are points and no curves; train "
+                "with more --epochs, a smaller --probe-every, or --keep-weights-every before a diagnosis"
+            )
 
 
 def _draw(
@@ -94,8 +109,6 @@ def _draw(
     dashed: bool = False,
 ) -> None:
     """Draw a curve of each class that is shown, with a band that ends where there are no values: at 0 and at `most`."""
-    from matplotlib.ticker import MaxNLocator
-
     epochs, mean, spread = panel.measured(name)
     alone = len(epochs) == 1
     for index, colour in _shown(panel, all_classes):
@@ -120,7 +133,7 @@ def _draw(
         axis.set_xticks(epochs)
         return
     axis.set_xlim(0, max(float(epochs[-1]), 1.0))
-    axis.xaxis.set_major_locator(MaxNLocator(nbins=6, integer=True))
+    whole_numbers(axis)
 
 
 def _shown(panel: Panel, all_classes: bool) -> list[tuple[int, ColorType]]:
@@ -130,13 +143,10 @@ def _shown(panel: Panel, all_classes: bool) -> list[tuple[int, ColorType]]:
         return [(largest, LARGEST), (smallest, SMALLEST)]
     counts = panel.first.counts
     order = sorted(range(len(counts)), key=lambda index: (-counts[index], index))
-    colours = major_to_minor([counts[index] for index in order])
-    return [(index, colours(rank)) for rank, index in enumerate(order)]
+    return list(zip(order, large_to_small([counts[index] for index in order]), strict=True))
 
 
 def _legend(figure: Figure, panels: Sequence[Panel], all_classes: bool, dashed: str = "") -> None:
-    from matplotlib.lines import Line2D
-
     shown, first = _shown(panels[0], all_classes), panels[0].first
     if not all_classes:
         names = extreme_names(panels)
@@ -145,10 +155,10 @@ def _legend(figure: Figure, panels: Sequence[Panel], all_classes: bool, dashed: 
     else:
         classes, shown = len(shown), [shown[0], shown[-1]]
         names = [f"{class_name(first, index)}, of {classes} classes by size" for index, _ in shown]
-    handles = [Line2D([], [], color=colour, linewidth=2.4) for _, colour in shown]
+    handles = [line_key(colour, linewidth=2.4) for _, colour in shown]
     if dashed:
         alone = all(len(panel.epochs) == 1 for panel in panels)
         how: dict[str, Any] = {"marker": "D", "markerfacecolor": "none"} if alone else {"linestyle": (0, (3, 2))}
-        handles.append(Line2D([], [], color=INK, linewidth=0 if alone else 1.1, **how))
+        handles.append(line_key(INK, linewidth=0 if alone else 1.1, **how))
         names.append(dashed)
     legend(figure, handles, names)

@@ -1,0 +1,285 @@
+"""Accuracy along the imbalance ratio or any option: of all classes, of the larger and of the smaller half of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from procrustean.base.errors import ConfigError, RunError, did_you_mean
+from procrustean.methods.mfw import usual_value
+from procrustean.records.groups import Group, Result, data_parts, distinct_labels, group_results
+from procrustean.records.identity import comparable, setting_of
+from procrustean.report.figures.canvas import (
+    Axes,
+    Figure,
+    axis_labels,
+    legend,
+    line_handle,
+    line_with_spread,
+    sheet,
+    shortened,
+    title,
+    value_axis,
+)
+from procrustean.report.figures.draw import with_what_it_shows
+from procrustean.report.figures.panels import KINDS, accuracy_name
+
+#: Metric -> what its panels are called.
+PARTS = {"headline": "all classes", "major": "larger half", "minor": "smaller half"}
+#: Characters for which there is room above a panel, and methods that a remark names.
+TITLE, NAMED = 34, 5
+#: Positive values that span so many times the least of them are drawn on a logarithmic axis.
+WIDE = 10
+
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Number:
+    """What lines run along."""
+
+    name: str  # in words
+    setting: str  # by which name it is a setting of runs
+    of: Callable[[Group], float]
+    common: Callable[[Group], Any]  # all that the settings of one line share: everything but this number
+    row: Callable[[Group], tuple[str, str]]  # data and kind of imbalance, which have a row of panels
+    shown: Callable[[float], str] = "{:g}".format
+    logarithmic: bool = False  # whatever the values are
+
+
+@dataclass(frozen=True)
+class Line:
+    """Settings that differ in nothing but a number, in the order of it."""
+
+    groups: tuple[Group, ...]
+    values: tuple[float, ...]
+    row: tuple[str, str]
+
+
+def imbalance(results: Sequence[Result], *, say: Say) -> Figure:
+    """Test accuracy of the last epoch along the ratio; a row of panels per data set and kind of imbalance."""
+    lines, found = lines_along_ratio(results), KINDS["natural"]
+    for (_, kind, _), text in _points_alone(RATIO, lines).items():
+        say(
+            f"{text}; give runs with {'--imbalance long_tailed or step and several --rho' * (kind == found)}"
+            f"{'other --rho too' * (kind != found)}"
+        )
+    return _accuracies(RATIO, lines)
+
+
+def option(results: Sequence[Result], *, say: Say, over: str | None = None) -> Figure:
+    """Test accuracy of the last epoch along an option; a row of panels per data set and imbalance.
+
+    Args:
+        results: runs of any method, also of one's own; those in which the option is no number are left out.
+        over: the option.
+    """
+    if over is None:
+        raise ConfigError(
+            f"the figure `option` is drawn along an option of a method; name it: --over NAME. {_known('', results)}"
+        )
+    results = with_what_it_shows(list(results), lambda result: _lack(result, over), say)
+    lines, number = lines_along_option(results, over), _number(over)
+    for text in _points_alone(number, lines).values():
+        say(f"{text}; train with other values too: --options {over}=...")
+    return _accuracies(number, lines)
+
+
+def lines_along_ratio(results: Sequence[Result]) -> list[Line]:
+    """The runs as lines along the ratio, each of settings that differ in nothing else."""
+    return _lines_along(RATIO, group_results(results))
+
+
+def lines_along_option(results: Sequence[Result], option: str) -> list[Line]:
+    """The runs as lines along the option, each of settings that differ in nothing else.
+
+    Raises:
+        RunError: if a run has no number there, or there are several choices of images at one point.
+    """
+    # Where one has the option, but no number, that says more than that another has no such option.
+    for result in sorted(results, key=lambda result: option not in _options(result)):
+        if why := _lack(result, option):
+            raise RunError(f"there is no run to draw along {option}: {why}. {_known(option, results)}")
+    return _lines_along(
+        _number(option), group_results(results, setting=lambda result: _setting_with_value(result, option))
+    )
+
+
+def _lines_along(number: Number, groups: Sequence[Group]) -> list[Line]:
+    """The settings as lines, in the order of first appearance.
+
+    Raises:
+        RunError: if there are several choices of images at one point.
+    """
+    found: dict[str, dict[float, Group]] = {}
+    for group in groups:
+        points = found.setdefault(comparable(number.common(group)), {})
+        other = points.setdefault(number.of(group), group)
+        if other is not group:
+            raise RunError(
+                f"{group.label} at {number.name} {number.of(group):g} was trained on several sets of images (data "
+                f"seeds {other.data_seeds} and {group.data_seeds}). Give the runs of one of them."
+            )
+    lines = []
+    for points in found.values():
+        values = tuple(sorted(points))
+        lines.append(Line(tuple(points[value] for value in values), values, number.row(points[values[0]])))
+    return lines
+
+
+def _names_of(number: Number, lines: Sequence[Line]) -> list[str]:
+    """What lines are called; those of one row differ."""
+    return distinct_labels([line.groups[0] for line in lines], shown_beside=(number.setting,), alike=number.row)
+
+
+def _accuracies(number: Number, lines: Sequence[Line]) -> Figure:
+    """Test accuracy of the last epoch along the number; a row of panels per data set and kind of imbalance."""
+    rows = list(dict.fromkeys(line.row for line in lines))
+    names = _names_of(number, lines)
+    order = list(dict.fromkeys(names))
+    figure, axes = sheet(len(rows), len(PARTS))
+    several = len({source for source, _ in rows}) > 1
+    for panels, (source, kind) in zip(axes, rows, strict=True):
+        mine = [
+            (line, order.index(name)) for line, name in zip(lines, names, strict=True) if line.row == (source, kind)
+        ]
+        values = sorted({value for line, _ in mine for value in line.values})
+        for axis, (metric, part) in zip(panels, PARTS.items(), strict=True):
+            title(axis, _title(source if several else "", kind, part))
+            for line, index in mine:
+                _draw(axis, line, metric, index)
+            logarithmic = number.logarithmic or (values[0] > 0 and values[-1] >= WIDE * values[0])
+            value_axis(axis, values, list(map(number.shown, values)), logarithmic=logarithmic)
+        axis_labels(panels[0], y=accuracy_name([group for line, _ in mine for group in line.groups]))
+    for axis in axes[-1]:
+        axis_labels(axis, number.name)
+    legend(figure, [line_handle(index) for index in range(len(order))], order)
+    return figure
+
+
+def _points_alone(number: Number, lines: Sequence[Line]) -> dict[tuple[str, str, str], str]:
+    """Lines of a single point, by data, kind of imbalance and value: their names, and that they are no lines."""
+    single: dict[tuple[str, str, str], list[str]] = {}
+    for line, name in zip(lines, _names_of(number, lines), strict=True):
+        if len(line.groups) == 1:
+            single.setdefault((*line.row, number.shown(line.values[0])), []).append(name)
+    said = {}
+    for (source, kind, value), names in single.items():
+        more = f" and {len(names) - NAMED} more" * (len(names) > NAMED)
+        what = "there is a point and no line" if len(names) == 1 else "there are points and no lines"
+        said[source, kind, value] = (
+            f"{', '.join(names[:NAMED])}{more} on {source}, {_small_first(kind)}: all runs have {number.name} "
+            f"{value}, so {what}"
+        )
+    return said
+
+
+def _small_first(text: str) -> str:
+    """A text in the middle of a sentence: of what has capital letters further on, none is lost."""
+    return text[:1].lower() + text[1:]
+
+
+def _title(source: str, kind: str, part: str) -> str:
+    if not source:
+        return f"{kind}, {part}"
+    whole = f"{source}, {_small_first(kind)}, {part}"
+    return whole if len(whole) <= TITLE else f"{shortened(source, TITLE)}\n{kind}, {part}"
+
+
+def _draw(axis: Axes, line: Line, metric: str, number: int) -> None:
+    found = [(value, group.statistic(metric)) for value, group in zip(line.values, line.groups, strict=True)]
+    measured = [(value, statistic) for value, statistic in found if statistic is not None]
+    means = [100 * statistic.mean for _, statistic in measured]
+    spreads = [float("nan") if statistic.sd is None else 100 * statistic.sd for _, statistic in measured]
+    line_with_spread(axis, [value for value, _ in measured], means, spreads, number)
+
+
+def _all_but_the_ratio(group: Group) -> dict[str, Any]:
+    """Everything but the ratio and the counts that follow from it."""
+    setting = setting_of(group.results[0])
+    return {
+        **setting,
+        "data": {name: value for name, value in setting["data"].items() if name not in ("rho", "counts")},
+        "config": {name: value for name, value in setting["config"].items() if name != "rho"},
+    }
+
+
+def _ratio(group: Group) -> float:
+    """The ratio that was asked for, or, of data as they were found, that of the counts."""
+    rho = group.data.get("rho")
+    return float(rho) if rho is not None else max(group.counts) / min(group.counts)
+
+
+def _kind(group: Group) -> tuple[str, str]:
+    kind = str(group.data["kind"])
+    return data_parts(group)["source"], KINDS.get(kind, kind)
+
+
+RATIO = Number(
+    name="imbalance ratio",
+    setting="rho",
+    of=_ratio,
+    common=_all_but_the_ratio,
+    row=_kind,
+    shown=lambda ratio: f"{round(ratio, 1):g}",
+    logarithmic=True,
+)
+
+
+def _lack(result: Result, option: str) -> str:
+    """Why a run has no place along an option; empty where it has one."""
+    options = _options(result)
+    if _value(result, option) is not None:
+        return ""
+    if option not in options:
+        return f"{result.label} has no option {option!r}"
+    if options[option] is None:
+        return (
+            f"{option} of {result.label} was left to its default, which is no number; give it: --options {option}=..."
+        )
+    return f"{option} of {result.label} is {options[option]!r}, not a number"
+
+
+def _known(option: str, results: Sequence[Result]) -> str:
+    """The options along which these runs could be drawn; those of a name like it, if it is no option of theirs."""
+    known = sorted({name for result in results for name in _options(result) if _value(result, name) is not None})
+    if not known:
+        return "None of their options is a number."
+    return did_you_mean("" if any(option in _options(result) for result in results) else option, known)
+
+
+def _options(result: Result) -> dict[str, Any]:
+    return dict(result.record["method"].get("options") or {})
+
+
+def _value(result: Result, option: str) -> float | None:
+    value = _options(result).get(option)
+    if value is None and result.record["method"]["name"] == "mfw":
+        return usual_value(option, str(result.data["source"]), str(result.data["kind"]))
+    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
+
+
+def _setting_with_value(result: Result, option: str) -> dict[str, Any]:
+    """The setting of a run with the value of the option, whether it was given or is the default."""
+    setting = setting_of(result)
+    return {**setting, "options": {**setting["options"], option: _value(result, option)}}
+
+
+def _number(option: str) -> Number:
+    def of(group: Group) -> float:
+        value = _value(group.results[0], option)
+        assert value is not None
+        return value
+
+    def common(group: Group) -> dict[str, Any]:
+        # Without the label, which may name the option.
+        setting = {name: value for name, value in setting_of(group.results[0]).items() if name != "label"}
+        return {**setting, "options": {name: v for name, v in setting["options"].items() if name != option}}
+
+    return Number(name=option, setting=option, of=of, common=common, row=_kind_and_ratio)
+
+
+def _kind_and_ratio(group: Group) -> tuple[str, str]:
+    parts, kind = data_parts(group), str(group.data["kind"])
+    return parts["source"], " ".join(filter(None, (KINDS.get(kind, kind), parts.get("rho"))))
