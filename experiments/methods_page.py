@@ -42,7 +42,7 @@ FAR = 3.0  # points below every reference, from which on a row is marked
 FAR_FROM_ERM = 1.0  # the same below ERM, where there is no reference
 VERSIONS = ("machine", "precision", "engine", "kernels", "torch", "python", "procrustean")
 MISSING = "missing"
-#: Rows that would have the name of another one; named as in the tables of `procrustean reproduce`.
+#: Rows that would have the name of another one; named as in the tables of `procrustean paper reproduce`.
 OTHER_NAMES = {"deconfound --options tde=true": "plain De-confound-TDE"}
 
 
@@ -59,7 +59,7 @@ class Page:
     every: Path = PROJECT / "results"
     """Where further seeds of the same settings are, in any folders below."""
     costs: Path = PROJECT / "results" / "method-costs-h200.json"
-    """Time per image of the methods, as `procrustean bench methods` writes it."""
+    """Time per image of the methods, as `python benchmarks/method_costs.py` writes it."""
     summary: Path = PROJECT / "results" / "methods-cifar10-lt100.json"
     """The summary that is written."""
     page: Path = PROJECT / "docs" / "methods.md"

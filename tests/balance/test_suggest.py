@@ -305,7 +305,7 @@ def test_errors() -> None:
 
 class TestCommand:
     def test_own_networks(self, capsys: pytest.CaptureFixture[str]) -> None:
-        assert main(["layers", "small", "--size", "8", "--channels", "1"]) == 0
+        assert main(["list", "layers", "small", "--size", "8", "--channels", "1"]) == 0
         shown = capsys.readouterr().out
         assert "group2  32 x 4 x 4  ConvNormReLU   <- second group" in shown
 
@@ -319,18 +319,18 @@ class TestCommand:
         monkeypatch.chdir(tmp_path)
         monkeypatch.setattr(sys, "path", list(sys.path))
         for module in ("my_net_module", "my_net_module.py", f"{tmp_path}/my_net_module.py"):
-            assert main(["layers", f"{module}:make", "--size", "16"]) == 0
+            assert main(["list", "layers", f"{module}:make", "--size", "16"]) == 0
             assert "1  5 x 12 x 12  Conv2d   <- second group" in capsys.readouterr().out
             for factory, message in {
                 "needs": "'what'",
                 "wrong": "int, not a torch.nn.Module",
                 "mak": f"{module} has no 'mak'",
             }.items():
-                assert main(["layers", f"{module}:{factory}"]) == 2
+                assert main(["list", "layers", f"{module}:{factory}"]) == 2
                 assert message in capsys.readouterr().err
-        assert main(["layers", "my_net_module.py"]) == 2
+        assert main(["list", "layers", "my_net_module.py"]) == 2
         assert "a file without the name of what to use in it; write my_net_module.py:make" in capsys.readouterr().err
-        assert main(["layers", "my_net_module:make", "--channels", "1"]) == 2
+        assert main(["list", "layers", "my_net_module:make", "--channels", "1"]) == 2
         assert "say what it takes with --size and --channels" in capsys.readouterr().err
 
     @pytest.mark.parametrize(
@@ -343,7 +343,7 @@ class TestCommand:
         ],
     )
     def test_unknown_models(self, model: str, message: str, capsys: pytest.CaptureFixture[str]) -> None:
-        assert main(["layers", model]) == 2
+        assert main(["list", "layers", model]) == 2
         assert message in capsys.readouterr().err
 
 

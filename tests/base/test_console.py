@@ -449,6 +449,6 @@ def test_a_command_to_copy_is_not_broken(before: str, monkeypatch: pytest.Monkey
 def test_prose_that_names_a_command_is_wrapped() -> None:
     terminal = Terminal()
     RichReporter(Console(file=terminal, force_terminal=True, width=60)).say(
-        "word " * 20 + "and procrustean methods lists them"
+        "word " * 20 + "and procrustean list methods lists them"
     )
     assert max(map(len, drawn(terminal))) <= 60

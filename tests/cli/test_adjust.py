@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from procrustean.balance.metrics import metrics_from_totals
-from procrustean.cli.adjust import adjustment_table
+from procrustean.cli.evaluate import adjustment_table
 
 Call = Callable[..., Any]
 Files = Callable[[Path], dict[str, bytes]]
@@ -23,13 +23,13 @@ def run(call: Call, npz: Path) -> Path:
 
 def test_a_summary_shows_the_metrics_before_and_after_and_the_run_stays(run: Path, call: Call, files_of: Files) -> None:
     before = files_of(run)
-    answer = call("adjust", run, "--tau", "1.5")
+    answer = call("evaluate", run, "--adjust", "--tau", "1.5")
     assert (answer.code, answer.err) == (0, "")
     assert answer.out.startswith("**Test results of run in %, last epoch, adjusted with tau = 1.5**")
     assert len(answer.out.splitlines()) < 12
     heading, _, *rows = (line for line in answer.out.splitlines() if line.startswith("|"))
     assert " ".join(heading.replace("|", " ").split()) == "scores accuracy balanced accuracy major minor macro-F1"
-    found = json.loads(call("adjust", run, "--tau", "1.5", "--json").out)
+    found = json.loads(call("evaluate", run, "--adjust", "--tau", "1.5", "--json").out)
     for row, name in zip(rows, ("unadjusted", "adjusted"), strict=False):
         metrics = found[name]
         groups = [metrics["groups"][group] for group in ("major", "minor")]
@@ -37,7 +37,7 @@ def test_a_summary_shows_the_metrics_before_and_after_and_the_run_stays(run: Pat
         assert row.replace("|", " ").split() == [name, *(f"{100 * number:.1f}" for number in numbers)]
     assert rows[2].startswith("| difference |")
     assert "How tau was chosen: as given. 40 test images" in answer.out
-    assert "How tau was chosen: on the held-out images." in call("adjust", run).out
+    assert "How tau was chosen: on the held-out images." in call("evaluate", run, "--adjust").out
     assert files_of(run) == before
 
 
@@ -56,27 +56,27 @@ def test_many_medium_and_few_are_shown_where_classes_are_many() -> None:
 
 
 def test_all_metrics_are_printed_as_json(run: Path, call: Call) -> None:
-    found = json.loads(call("adjust", run, "--tau", "1.5", "--json").out)
+    found = json.loads(call("evaluate", run, "--adjust", "--tau", "1.5", "--json").out)
     assert (found["tau"], found["tau_chosen"]) == (1.5, "as given")
     evaluated = json.loads(call("evaluate", run, "--json").out)
     assert {"weights": "last", "statistics": "kept", **found["unadjusted"]} == evaluated
     assert found["adjusted"].keys() == found["unadjusted"].keys()
-    assert json.loads(call("adjust", run, "--json").out)["tau_chosen"] == "on the held-out images"
+    assert json.loads(call("evaluate", run, "--adjust", "--json").out)["tau_chosen"] == "on the held-out images"
 
 
 def test_strength_zero_prints_what_evaluate_prints(run: Path, call: Call) -> None:
-    adjusted = json.loads(call("adjust", run, "--tau", "0", "--json").out)["adjusted"]
+    adjusted = json.loads(call("evaluate", run, "--adjust", "--tau", "0", "--json").out)["adjusted"]
     evaluated = json.loads(call("evaluate", run, "--json").out)
     assert {"weights": "last", "statistics": "kept", **adjusted} == evaluated
 
 
 def test_it_writes_to_a_file_and_says_where(run: Path, call: Call) -> None:
-    printed = call("adjust", run, "--json").out
-    summary = call("adjust", run).out
-    answer = call("adjust", run, "--output", "adjusted.json")
+    printed = call("evaluate", run, "--adjust", "--json").out
+    summary = call("evaluate", run, "--adjust").out
+    answer = call("evaluate", run, "--adjust", "--output", "adjusted.json")
     assert (answer.code, answer.out) == (0, summary + "\nAll metrics: adjusted.json\n")
     assert Path("adjusted.json").read_text() == printed
-    both = call("adjust", run, "--output", "both.json", "--json")
+    both = call("evaluate", run, "--adjust", "--output", "both.json", "--json")
     assert Path("both.json").read_text() == both.out == printed
 
 
@@ -94,7 +94,7 @@ def test_what_cannot_be_is_refused(
 ) -> None:
     before = files_of(run)
     Path("notes.txt").write_text("precious")
-    answer = call("adjust", run, *arguments)
+    answer = call("evaluate", run, "--adjust", *arguments)
     assert (answer.code, answer.out) == (2, "")
     assert said in answer.err
     assert Path("notes.txt").read_text() == "precious"
@@ -104,37 +104,32 @@ def test_what_cannot_be_is_refused(
 def test_several_runs_get_a_table_each(call: Call, npz: Path) -> None:
     for method in ("erm", "mfw"):
         assert call("train", npz, *SMALL[:-1], f"runs/{method}", "--method", method).code == 0
-    answer = call("adjust", "runs/erm", "runs/mfw", "--tau", "1")
+    answer = call("evaluate", "runs/erm", "runs/mfw", "--adjust", "--tau", "1")
     assert (answer.code, answer.err) == (0, "")
     for method in ("erm", "mfw"):
         assert f"## runs/{method}\n\n**Test results of runs/{method} in %" in answer.out
-    assert call("adjust", "runs", "--tau", "1").out == answer.out
-    bad = call("adjust", "runs/erm", "runs/mwf")
-    assert (bad.code, "## runs/mwf\n\nThis run could not be adjusted." in bad.out) == (2, True)
+    assert call("evaluate", "runs", "--adjust", "--tau", "1").out == answer.out
+    bad = call("evaluate", "runs/erm", "runs/mwf", "--adjust")
+    assert (bad.code, "## runs/mwf\n\nThis run could not be tested." in bad.out) == (2, True)
     assert "There is no run at runs/mwf. Did you mean runs/mfw?" in bad.err
-    assert "2 runs received; --json and --output take one run at a time" in call("adjust", "runs", "--json").err
-    assert "no run to adjust" in call("adjust").err
+    several = call("evaluate", "runs", "--adjust", "--json")
+    assert "2 runs received; --json and --output take one run at a time" in several.err
+    averaged = call("evaluate", "runs/erm", "--adjust", "--weights", "swa")
+    assert "--adjust tests the last weights as they are" in averaged.err
+    assert "no run received" in call("evaluate", "--adjust").err
 
 
 def test_a_loss_that_corrects_already_is_refused(call: Call, npz: Path) -> None:
     assert call("train", npz, *SMALL, "--method", "balanced_softmax").code == 0
-    answer = call("adjust", "run")
+    answer = call("evaluate", "run", "--adjust")
     assert (answer.code, answer.out) == (2, "")
     assert "'balanced_softmax', whose loss corrects for the class sizes already" in answer.err
 
 
-def test_cosines_are_adjusted_with_a_warning(call: Call, npz: Path) -> None:
-    assert call("train", npz, *SMALL, "--method", "ldam").code == 0
-    answer = call("adjust", "run", "--tau", 1)
-    assert answer.code == 0
-    assert answer.err.startswith("warning: the loss of LDAM multiplies the scores by 30")
-    assert len(answer.err.splitlines()) == 1
-
-
 def test_a_method_that_balances_already_is_adjusted_with_a_warning(call: Call, npz: Path) -> None:
     assert call("train", npz, *SMALL, "--method", "crt").code == 0
-    answer = call("adjust", "run")
+    answer = call("evaluate", "run", "--adjust")
     assert answer.code == 0
     assert answer.err.startswith("warning: cRT makes up for the class sizes already (its sampler shows")
     assert len(answer.err.splitlines()) == 1
-    assert call("adjust", "run", "--tau", 0).err == ""
+    assert call("evaluate", "run", "--adjust", "--tau", 0).err == ""

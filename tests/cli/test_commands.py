@@ -103,11 +103,11 @@ def test_evaluating_gives_the_recorded_metrics(
 
 
 def test_methods_are_listed_and_explained(call: Call) -> None:
-    listed = call("methods")
+    listed = call("list", "methods")
     assert (listed.code, listed.err) == (0, "")
     for name in METHODS:
         assert any(line.startswith(f"{name} ") for line in listed.out.splitlines()), name
-        explained = call("methods", name)
+        explained = call("list", "methods", name)
         assert (explained.code, explained.err) == (0, "")
         assert "Formula:" in explained.out
         assert METHODS[name].source in " ".join(explained.out.split())
@@ -149,7 +149,7 @@ def test_wide_letters_of_class_names_stand_in_columns(folder: Path, call: Call) 
 
 
 def test_sources_are_listed(call: Call) -> None:
-    answer = call("data", "sources")
+    answer = call("list", "sources")
     assert (answer.code, answer.err) == (0, "")
     for name in ("digits", "cifar10", "cifar100", ".npz", "FOLDER"):
         assert name in answer.out
@@ -308,7 +308,7 @@ def test_a_command_that_saves_nothing_and_is_stopped(call: Call, monkeypatch: py
 
 def test_a_reader_may_stop_reading(work: Path) -> None:
     process = subprocess.Popen(
-        [sys.executable, "-m", "procrustean", "data", "sources"], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        [sys.executable, "-m", "procrustean", "list", "sources"], stdout=subprocess.PIPE, stderr=subprocess.PIPE
     )
     assert process.stdout is not None
     process.stdout.close()
@@ -331,7 +331,7 @@ def test_a_grid_with_a_wrong_method_trains_nothing(call: Call, npz: Path, method
 
 
 def test_choices_take_hyphens_for_underscores(call: Call) -> None:
-    flags = ("--rho", "20", "--augment", "pad-crop-flip", "--print-config")
+    flags = ("--rho", "20", "--augment", "pad-crop-flip", "--dry-run")
     answer = call("train", "digits", "--imbalance", "long-tailed", *flags)
     assert answer.code == 0, answer.err
     assert "imbalance: long_tailed\n" in answer.out
@@ -340,7 +340,12 @@ def test_choices_take_hyphens_for_underscores(call: Call) -> None:
 
 @pytest.mark.parametrize(
     ("command", "closed", "code"),
-    [("--version", ">&-", 0), ("methods", ">&-", 0), ("methods", "2>&-", 0), ("methods mfx", "<&- >&- 2>&-", 2)],
+    [
+        ("--version", ">&-", 0),
+        ("list methods", ">&-", 0),
+        ("list methods", "2>&-", 0),
+        ("list methods mfx", "<&- >&- 2>&-", 2),
+    ],
 )
 def test_streams_may_be_closed(command: str, closed: str, code: int) -> None:
     """A program that is started so has no stdout or stderr at all, where a file would else take their place."""

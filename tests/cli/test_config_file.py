@@ -36,7 +36,7 @@ def config_of(*arguments: str) -> RunSpec:
 
 @pytest.mark.parametrize("name", FLAGS)
 def test_a_printed_configuration_is_read_again(name: str, call: Call) -> None:
-    printed = call(*FLAGS[name], "--print-config")
+    printed = call(*FLAGS[name], "--dry-run")
     assert printed.code == 0, printed.err
     assert printed.err == ""
     Path("run.yaml").write_text(printed.out)
@@ -45,12 +45,12 @@ def test_a_printed_configuration_is_read_again(name: str, call: Call) -> None:
         before = replace(before, method="mfw")  # what is left open is filled in
     assert after == before
     assert after.hash == before.hash
-    assert call("train", "--config", "run.yaml", "--print-config").out == printed.out
-    assert call("train", "--config=run.yaml", "--print-config").out == printed.out
+    assert call("train", "--config", "run.yaml", "--dry-run").out == printed.out
+    assert call("train", "--config=run.yaml", "--dry-run").out == printed.out
 
 
 def test_printing_the_configuration_trains_nothing(call: Call, work: Path) -> None:
-    call("train", "digits", "--print-config")
+    call("train", "digits", "--dry-run")
     assert list(work.iterdir()) == []
 
 
@@ -59,7 +59,7 @@ def test_printing_the_configuration_trains_nothing(call: Call, work: Path) -> No
     [
         (
             "tiny-imagenet --imbalance step --rho 100 --method mfw --drw",
-            ("MFW-DRW (procrustean methods mfw explains it)", "kind: step", "alpha: 5.0", "beta: 0.01",
+            ("MFW-DRW (procrustean list methods mfw explains it)", "kind: step", "alpha: 5.0", "beta: 0.01",
              "std: geometric", "layer: group2 (backbone.layer1)", "drw: True",
              "drw sets in: in epoch 161 of 200, after 80 %"),
         ),
@@ -87,7 +87,7 @@ def test_printing_the_configuration_trains_nothing(call: Call, work: Path) -> No
     ],
 )  # fmt: skip
 def test_the_method_is_printed_as_comments(arguments: str, wanted: tuple[str, ...], call: Call) -> None:
-    answer = call("train", *arguments.split(), "--print-config")
+    answer = call("train", *arguments.split(), "--dry-run")
     assert answer.code == 0, answer.err
     comments = answer.out[answer.out.index("# The method") : answer.out.index("# The recipe")]
     assert [text for text in wanted if text not in comments] == []
@@ -95,7 +95,7 @@ def test_the_method_is_printed_as_comments(arguments: str, wanted: tuple[str, ..
 
 
 def test_the_counts_of_own_images_are_used(call: Call, npz: Path) -> None:
-    answer = call("train", npz, "--method", "seql", "--print-config")
+    answer = call("train", npz, "--method", "seql", "--dry-run")
     assert answer.code == 0, answer.err
     assert "\n# kind: long_tailed\n" in answer.out
     assert "\n# lam: 0.125\n" in answer.out  # of four classes
@@ -103,14 +103,14 @@ def test_the_counts_of_own_images_are_used(call: Call, npz: Path) -> None:
 
 @pytest.mark.parametrize("name", METHODS)
 def test_every_method_is_printed(name: str, call: Call) -> None:
-    printed = call("train", "cifar10", "--method", name, "--print-config")
+    printed = call("train", "cifar10", "--method", name, "--dry-run")
     assert printed.code == 0, printed.err
     assert [f"# {option}:" for option in option_defaults(name) if f"\n# {option}: " not in printed.out] == []
     assert [option for option in option_defaults(name) if f"\n# {option}: None\n" in printed.out] == []
 
 
 def test_the_recipe_is_printed_as_comments(call: Call) -> None:
-    out = call("train", "digits", "--epochs", "7", "--print-config").out
+    out = call("train", "digits", "--epochs", "7", "--dry-run").out
     comments = [line for line in out.splitlines() if line.startswith("#")]
     assert "# epochs: 7" in comments
     assert "# batch_size: 32" in comments
@@ -148,7 +148,7 @@ def test_flags_override_the_file(call: Call) -> None:
 )
 def test_flags_complete_the_file(content: str, flags: tuple[str, ...], call: Call) -> None:
     Path("run.yaml").write_text(content)
-    answer = call("train", *flags, "--config", "run.yaml", "--print-config")
+    answer = call("train", *flags, "--config", "run.yaml", "--dry-run")
     assert answer.code == 0, answer.err
     assert {"source": "digits", "rho": 20.0}.items() <= yaml.safe_load(answer.out).items()
 
@@ -165,7 +165,7 @@ WRONG: dict[str, tuple[str, str]] = {
     "options as text": ("source: digits\noptions: alpha", r"options = 'alpha' received; .* a mapping"),
     "text for a flag": ("source: digits\ndrw: 'yes please'", r"drw = 'yes please' received; .* true or false"),
     "negative": ("source: digits\nhold_out: -1", r"hold_out = -1 received; it has to be at least 0"),
-    "no data set": ("epochs: 3", r"Missing from procrustean train"),
+    "no data set": ("epochs: 3", r"SOURCE is missing"),
     "a list": ("- source\n- digits", r"run\.yaml holds list, not a mapping; write `source: digits`"),
     "empty": ("", r"run\.yaml is empty; write `source: digits` and so on"),
     "a key twice": (
@@ -233,7 +233,7 @@ def test_the_runs_of_a_grid_are_printed(call: Call) -> None:
     Path("grid.yaml").write_text(
         "base: {source: digits, epochs: 1}\nruns: [{method: erm}, {method: mfw, drw: true}]\ngrid: {seed: [0, 1]}\n"
     )
-    answer = call("fleet", "grid.yaml", "--output", "out", "--print-config")
+    answer = call("fleet", "grid.yaml", "--output", "out", "--dry-run")
     assert (answer.code, answer.err) == (0, "")
     printed = list(yaml.safe_load_all(answer.out))
     assert [(run["method"], run["drw"], run["seed"]) for run in printed] == [
@@ -269,7 +269,7 @@ def test_a_wrong_grid_is_refused(content: str, message: str, call: Call, work: P
 def test_settings_taken_over_from_another_mapping_can_be_changed(call: Call) -> None:
     text = "base: {source: digits}\nruns: [&a {method: erm, epochs: 2}, {<<: *a, epochs: 3}]\n"
     Path("grid.yaml").write_text(text)
-    answer = call("fleet", "grid.yaml", "--print-config")
+    answer = call("fleet", "grid.yaml", "--dry-run")
     assert [run["epochs"] for run in yaml.safe_load_all(answer.out)] == [2, 3], answer.err
 
 

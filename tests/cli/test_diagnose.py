@@ -293,7 +293,7 @@ def test_one_point_is_no_curve(call: Any, npz: Path) -> None:
 
 def test_the_toy_on_four_digits(call: Any) -> None:
     arguments = ("--source", "digits", "--classes", 1, 0, 8, 9, "--rho", 20, "--net", "small-2d", "--epochs", 10)
-    answer = call("toy", *arguments, "--output", "toy", "--quiet")
+    answer = call("paper", "toy", *arguments, "--output", "toy", "--quiet")
     assert answer.code == 0, answer.err
     assert "small-2d" in answer.out
     folders = sorted(path for path in Path("toy").iterdir() if path.is_dir())
@@ -310,7 +310,7 @@ def test_the_toy_on_four_digits(call: Any) -> None:
     assert {path.name for path in Path("toy").glob("toy-*")} == {
         f"toy-{method}.{ending}" for method in ("erm", "mfw") for ending in ("png", "svg")
     }
-    again = call("toy", *arguments, "--output", "toy")  # nothing is trained twice
+    again = call("paper", "toy", *arguments, "--output", "toy")  # nothing is trained twice
     assert again.code == 0
     assert "epochs" not in again.err
     assert call("diagnose", folders[0], "--quiet").code == 0
@@ -318,7 +318,7 @@ def test_the_toy_on_four_digits(call: Any) -> None:
 
 
 def test_the_toy_on_other_images_needs_their_classes(call: Any) -> None:
-    answer = call("toy", "--source", "digits", "--net", "small-2d", "--rho", 20)
+    answer = call("paper", "toy", "--source", "digits", "--net", "small-2d", "--rho", 20)
     assert answer.code == 2
     assert "source 'digits' received without classes" in answer.err
     assert "--classes" in answer.err
@@ -328,17 +328,17 @@ def test_the_toy_on_other_images_needs_their_classes(call: Any) -> None:
 def test_claims_fill_a_page(call: Any) -> None:
     page = Path("page.md")
     page.write_text("# A\n<!-- claims: begin -->\n<!-- claims: end -->\n")
-    assert call("claims", "--page", page).code == 0
+    assert call("paper", "claims", "--page", page).code == 0
     assert page.read_text().count("not measured yet") > 15
-    answer = call("claims")
+    answer = call("paper", "claims")
     assert "not measured yet" in answer.out
     assert "no runs were given; the claims are about CIFAR-10 at ratio 100" in answer.err
     page.write_text("# A\n")
-    answer = call("claims", "--page", page)
+    answer = call("paper", "claims", "--page", page)
     assert answer.code == 2
     assert "no place for the table" in answer.err
     assert page.read_text() == "# A\n"
-    assert call("claims", "--page", "nowhere.md").code == 2
+    assert call("paper", "claims", "--page", "nowhere.md").code == 2
 
 
 def test_which_runs_count_is_said_before_the_claims(
@@ -347,7 +347,7 @@ def test_which_runs_count_is_said_before_the_claims(
     said: list[str] = []
     for name in ("notify", "write_result"):
         monkeypatch.setattr(console, name, lambda text: said.append(str(text)))
-    assert call("claims", *runs).code == 0
+    assert call("paper", "claims", *runs).code == 0
     assert said[0].startswith("2 runs were read, of which 0 count: the claims are about CIFAR-10 at ratio 100")
     assert "not measured yet" in said[1]
     assert len(said) == 2
@@ -357,7 +357,7 @@ def test_a_page_of_claims_outlives_a_disk_that_fills_up(call: Any, files_up_to: 
     page = Path("page.md")
     page.write_text("# By hand\n<!-- claims: begin -->\n<!-- claims: end -->\n")
     with files_up_to(100):
-        answer = call("claims", "--page", page)
+        answer = call("paper", "claims", "--page", page)
     assert (answer.code, answer.out) == (2, "")
     assert "cannot write page.md (File too large); make room, or allow writing there\n" in answer.err
     assert page.read_text() == "# By hand\n<!-- claims: begin -->\n<!-- claims: end -->\n"

@@ -1,16 +1,18 @@
 from __future__ import annotations
 
 import json
-import re
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from procrustean.cli.commands import COMMANDS as COMMANDS_AT_THE_TOP
+
 COMMANDS = {
-    "": ["train", "resume", "evaluate", "adjust", "compare", "methods", "data", "fleet", "reproduce", "tune", "demo"],
+    "": ["Start", "Train", "Compare", "Use", "Look up", "Paper", "methods | nets | layers", "reproduce | claims | toy"],
     "train": [
         "implies --probes",
         "--imbalance",
@@ -25,22 +27,23 @@ COMMANDS = {
         "15 % with auto, and of your own images without --method",
     ],
     "resume": ["Folder of the run"],
-    "evaluate": ["--weights", "{last,held_out,ema,swa}", "--statistics", "--output", "--json"],
-    "layers": ["--size", "--channels", "--every"],
-    "adjust": ["--tau", "--output", "--json"],
+    "evaluate": ["--weights", "{last,held_out,ema,swa}", "--statistics", "--adjust", "--tau", "--output", "--json"],
+    "list layers": ["--size", "--channels", "--every"],
     "inspect": ["broken files", "--device"],
     "predict": ["--prior", "--top", "--output"],
     "thresholds": ["--precision", "--recall", "--prior"],
     "export": ["{safetensors,torch,onnx}", "--output"],
     "doctor": ["--data-dir"],
     "compare": ["--format", "markdown", "csv", "latex"],
-    "methods": ["List the training methods"],
-    "data": ["describe", "sources", "prepare", "verify"],
+    "list methods": ["List the training methods"],
+    "list": ["methods", "nets", "layers", "recipes", "sources"],
+    "paper": ["reproduce", "claims", "toy"],
+    "data": ["describe", "prepare", "verify"],
     "data prepare": ["--source", "--on-bad-image", "--download", "--dry-run", "tiny-imagenet"],
     "data describe": ["--imbalance", "--rho", "--hold-out"],
-    "data sources": ["List the data sets"],
+    "list sources": ["List the data sets"],
     "fleet": ["--width", "--output"],
-    "reproduce": ["--rows", "--columns", "--seeds", "--minutes", "--dry-run", "--pages"],
+    "paper reproduce": ["--rows", "--columns", "--seeds", "--minutes", "--dry-run", "--pages"],
     "tune": ["--over", "--choose-on", "--hold-out", "--trials", "--minutes"],
     "demo": ["--seeds", "--epochs", "--output"],
 }
@@ -102,9 +105,14 @@ def test_every_setting_of_a_run_has_a_flag_with_an_explanation(answers: dict[str
             assert f"--{field.name.replace('_', '-')} " in text.replace("│", " "), field.name
 
 
-def test_the_readme_lists_every_command(answers: dict[str, Any]) -> None:
-    commands = re.search(r"\{(.*?)\}", answers[""][1])
-    assert commands is not None
+def test_the_overview_is_shown_alone_too(call: Callable[..., Any], answers: dict[str, Any]) -> None:
+    for words in ((), ("data",), ("list",)):
+        assert (call(*words).code, call(*words).out) == (0, call(*words, "--help").out)
+    assert len(COMMANDS_AT_THE_TOP) <= 18
+    assert max(map(len, answers[""][1].splitlines())) <= 88
+
+
+def test_the_readme_lists_every_command() -> None:
     readme = (Path(__file__).parents[2] / "README.md").read_text()
     table = readme.split("## The command\n")[1].split("```")[0]
-    assert [name for name in commands[1].split(",") if f"`procrustean {name}" not in table] == []
+    assert [name for name in COMMANDS_AT_THE_TOP if f"`procrustean {name}" not in table] == []

@@ -32,7 +32,7 @@ def test_every_docstring_fits_the_width_and_loses_nothing(width: int) -> None:
 
 def test_paragraphs_are_filled_and_arguments_hang(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "80")
-    lines = call("methods", "oltr").out.splitlines()
+    lines = call("list", "methods", "oltr").out.splitlines()
     assert lines[lines.index("Args:") :][:4] == [
         "Args:",
         "    plain_gradient: move M by the gradient of the formula; by default as the",
@@ -41,14 +41,14 @@ def test_paragraphs_are_filled_and_arguments_hang(call: Call, monkeypatch: pytes
     ]
     monkeypatch.setenv("COLUMNS", "100")
     assert "    plain_gradient: move M by the gradient of the formula; by default as the authors' code does," in (
-        call("methods", "oltr").out.splitlines()
+        call("list", "methods", "oltr").out.splitlines()
     )
 
 
 def test_lines_of_a_formula_stay_and_are_continued_with_an_indent(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
     def formula(width: int) -> list[str]:
         monkeypatch.setenv("COLUMNS", str(width))
-        text: str = call("methods", "mfw").out
+        text: str = call("list", "methods", "mfw").out
         return text[text.index("Formula:") : text.index("\n\nArgs:")].splitlines()
 
     assert formula(80) == [
@@ -62,22 +62,22 @@ def test_lines_of_a_formula_stay_and_are_continued_with_an_indent(call: Call, mo
 
 def test_a_terminal_of_unknown_width_has_80_columns(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "80")
-    wanted = call("methods", "mfw").out
+    wanted = call("list", "methods", "mfw").out
     monkeypatch.delenv("COLUMNS")
     monkeypatch.setattr("os.get_terminal_size", lambda *_: (_ for _ in ()).throw(OSError))
-    assert call("methods", "mfw").out == wanted
+    assert call("list", "methods", "mfw").out == wanted
 
 
 def test_the_list_hangs_on_a_terminal_and_has_one_line_each_elsewhere(
     call: Call, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COLUMNS", "80")
-    assert len(call("methods").out.splitlines()) == len(METHODS) + 2
+    assert len(call("list", "methods").out.splitlines()) == len(METHODS) + 2
     from procrustean.cli import main
 
     terminal = Terminal()
     monkeypatch.setattr(sys, "stdout", terminal)
-    assert main(["methods"]) == 0
+    assert main(["list", "methods"]) == 0
     lines = terminal.getvalue().splitlines()
     assert max(map(len, lines)) <= 80
     names = [line.split()[0] for line in lines if line and line[0] != " "]

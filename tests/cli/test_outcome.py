@@ -98,7 +98,7 @@ def test_a_damaged_result_is_named_and_the_others_are_shown(
     answer = call("compare", "runs")
     assert (answer.code, answer.out) == (1, table)
     assert f"left out: {damaged} is " in answer.err
-    for command in (("claims", "runs"), ("report", "runs", "--examples", 0, "--quiet")):
+    for command in (("paper", "claims", "runs"), ("report", "runs", "--examples", 0, "--quiet")):
         answer = call(*command)
         assert answer.code == 1, answer.err
         assert f"left out: {damaged} is " in answer.err

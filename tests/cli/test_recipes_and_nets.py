@@ -18,36 +18,36 @@ from .conftest import Call
 
 
 def recipe_in(out: str) -> dict[str, Any]:
-    """The recipe that --print-config writes below the settings, as comments."""
+    """The recipe that --dry-run writes below the settings, as comments."""
     lines = out[out.index("# The recipe") :].splitlines()[1:]
     return dict(line[2:].split(": ", 1) for line in lines if line.startswith("# "))
 
 
 class TestLists:
     def test_recipes(self, call: Call) -> None:
-        out = call("recipes").out
+        out = call("list", "recipes").out
         assert all(f"{name} " in out for name in RECIPES)
-        shown = yaml.safe_load(call("recipes", "inaturalist18").out)
+        shown = yaml.safe_load(call("list", "recipes", "inaturalist18").out)
         assert (shown["net"], shown["batch_size"], shown["crop"]) == ("resnet50", 128, 224)
         assert shown["milestones"] == pytest.approx([2 / 3, 8 / 9])
         note = "# padding is that of 32 x 32 images; of others it is an eighth of their longer side"
-        assert note in call("recipes", "images").out.splitlines()
-        answer = call("recipes", "inat")
+        assert note in call("list", "recipes", "images").out.splitlines()
+        answer = call("list", "recipes", "inat")
         assert answer.code == 2
         assert "there is no recipe 'inat'" in answer.err
 
     def test_nets(self, call: Call) -> None:
-        out = call("nets").out
+        out = call("list", "nets").out
         assert all(f" {name} " in out for name in NETS)
         assert "25,557,032" in out
-        shown = call("nets", "resnet50").out
+        shown = call("list", "nets", "resnet50").out
         assert "group2: backbone.layer1" in shown
-        answer = call("nets", "resnet51")
+        answer = call("list", "nets", "resnet51")
         assert answer.code == 2
         assert "or 'resnet50'" in answer.err
 
     def test_a_network_of_timm(self, call: Call, timm: ModuleType) -> None:
-        assert "group2: backbone.net.stages.0" in call("nets", "timm:convnext_atto").out
+        assert "group2: backbone.net.stages.0" in call("list", "nets", "timm:convnext_atto").out
 
 
 class TestChoice:
@@ -72,7 +72,7 @@ class TestChoice:
         ],
     )  # fmt: skip
     def test_what_a_command_resolves_to(self, arguments: str, name: str, wanted: tuple[str, ...], call: Call) -> None:
-        answer = call("train", *arguments.split(), "--print-config")
+        answer = call("train", *arguments.split(), "--dry-run")
         assert answer.code == 0, answer.err
         assert f"# The recipe these settings resolve to: {name}, {RECIPES[name][1]}" in answer.out
         recipe = recipe_in(answer.out)
@@ -89,7 +89,7 @@ class TestChoice:
         ],
     )
     def test_augment(self, augment: str, padding: str, flip: str, call: Call) -> None:
-        recipe = recipe_in(call("train", "cifar10", "--augment", augment, "--print-config").out)
+        recipe = recipe_in(call("train", "cifar10", "--augment", augment, "--dry-run").out)
         assert (recipe["augment"], recipe["padding"], recipe["flip"]) == (augment, padding, flip)
 
     @pytest.mark.parametrize(
@@ -104,7 +104,7 @@ class TestChoice:
         ],
     )
     def test_refusals(self, arguments: str, message: str, call: Call) -> None:
-        answer = call("train", *arguments.split(), "--print-config")
+        answer = call("train", *arguments.split(), "--dry-run")
         assert answer.code == 2
         assert message in answer.err
 

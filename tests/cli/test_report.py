@@ -55,7 +55,7 @@ def test_a_run_and_the_stored_copy_of_its_result_count_once(run: str, call: Call
     record = json.loads(Path(run, "result.json").read_text())
     Path("runs/Kept").mkdir()  # before the run itself in the order of names
     copy = Path("runs/Kept/a.json")
-    copy.write_text(json.dumps({**record, "command": "procrustean reproduce mine"}))
+    copy.write_text(json.dumps({**record, "command": "procrustean paper reproduce mine"}))
     said = f"passed over 1 copy of results that are here twice and say the same, for example {copy.resolve()}"
     compared = call("compare", "runs")
     assert (compared.code, compared.out.count("| ERM")) == (0, 1)

@@ -32,34 +32,44 @@ def mine(npz: Path) -> str:
 
 
 def test_the_tables_are_listed(call: Call) -> None:
-    answer = call("reproduce")
+    answer = call("paper", "reproduce")
     assert answer.code == 0
     for name in ("cifar", "strong-augmentation", "fidelity-mixing", "rho100"):
         assert f"| {name} " in answer.out
 
 
 def test_a_table_of_one_s_own(mine: str, call: Call) -> None:
-    answer = call("reproduce", "mine", "--tables", mine, "--seeds", 2)
+    answer = call("paper", "reproduce", "mine", "--tables", mine, "--seeds", 2)
     assert answer.code == 0, answer.err
     assert answer.out.startswith("**Stripes: stripes**")
     assert "4 runs: 0 done, 0 begun, 4 to do" in answer.err
     assert len(list(Path("results/mine").glob("*.json"))) == 4
     assert "| ERM " in Path("runs/reproduce/mine.md").read_text()
-    again = call("reproduce", "mine", "--tables", mine, "--seeds", 2)
+    again = call("paper", "reproduce", "mine", "--tables", mine, "--seeds", 2)
     assert "4 runs: 4 done" in again.err
     assert again.out == answer.out
-    shown = call("reproduce", "mine", "--tables", mine, "--show")
+    shown = call("paper", "reproduce", "mine", "--tables", mine, "--show")
     assert (shown.code, shown.out) == (0, answer.out)
-    third = call("reproduce", "mine", "--tables", mine, "--rows", "ERM", "--seeds", 3)
+    third = call("paper", "reproduce", "mine", "--tables", mine, "--rows", "ERM", "--seeds", 3)
     assert "3 runs: 2 done, 0 begun, 1 to do" in third.err
     assert ("| ERM " in third.out, "| MFW" in third.out) == (True, False)
-    narrowed = call("reproduce", "mine", "--tables", mine, "--rows", "ERM", "--show")
+    narrowed = call("paper", "reproduce", "mine", "--tables", mine, "--rows", "ERM", "--show")
     assert narrowed.out == third.out
     assert "| MFW" in Path("runs/reproduce/mine.md").read_text()
 
 
 def test_tables_are_printed_in_the_format_of_a_document(call: Call) -> None:
-    shown = ("reproduce", "alpha", "--columns", "cifar10-*", "--results", PROJECT / "results", "--show", "--format")
+    shown = (
+        "paper",
+        "reproduce",
+        "alpha",
+        "--columns",
+        "cifar10-*",
+        "--results",
+        PROJECT / "results",
+        "--show",
+        "--format",
+    )
     tex, markdown = call(*shown, "latex").out, call(*shown, "markdown").out
     assert markdown.startswith("**The spread of the mixing share: cifar10-lt100**")
     assert (tex.count(r"\begin{table}"), tex.count(r"\end{table}")) == (2, 2)
@@ -76,7 +86,7 @@ def test_tables_are_printed_in_the_format_of_a_document(call: Call) -> None:
 
 
 def test_a_table_of_one_s_own_has_no_empty_columns_for_the_paper(mine: str, call: Call) -> None:
-    answer = call("reproduce", "mine", "--tables", mine, "--seeds", 1)
+    answer = call("paper", "reproduce", "mine", "--tables", mine, "--seeds", 1)
     heading = next(line for line in answer.out.splitlines() if line.startswith("| method"))
     assert [name.strip() for name in heading.split("|")[1:-1]] == [
         "method",
@@ -90,7 +100,7 @@ def test_a_table_of_one_s_own_has_no_empty_columns_for_the_paper(mine: str, call
     content = yaml.safe_load(Path(mine).read_text())
     content["tables"]["mine"]["base"]["hold_out"] = 2
     Path(mine).write_text(yaml.safe_dump(content))
-    kept = call("reproduce", "mine", "--tables", mine, "--seeds", 1).out
+    kept = call("paper", "reproduce", "mine", "--tables", mine, "--seeds", 1).out
     assert "held-out |" in kept
     assert "Held-out: the epoch chosen on held-out images" in kept
     assert "paper" not in answer.out
@@ -102,33 +112,33 @@ def test_without_a_name_every_table_that_has_results_is_shown(mine: str, call: C
     content = yaml.safe_load(Path(mine).read_text())
     content["tables"]["empty"] = {**content["tables"]["mine"], "title": "Empty", "base": {"epochs": 3}}
     Path(mine).write_text(yaml.safe_dump(content))
-    nothing = call("reproduce", "--tables", mine, "--show")
+    nothing = call("paper", "reproduce", "--tables", mine, "--show")
     assert nothing.out.startswith("Nothing of this is among the results")
     assert "there is no folder results, so nothing counts as measured" in nothing.err
-    assert "there is no folder results" in call("reproduce", "--tables", mine).err
-    trained = call("reproduce", "mine", "--tables", mine, "--seeds", 1)
+    assert "there is no folder results" in call("paper", "reproduce", "--tables", mine).err
+    trained = call("paper", "reproduce", "mine", "--tables", mine, "--seeds", 1)
     assert "there is no folder" not in trained.err
-    shown = call("reproduce", "--tables", mine, "--show")
+    shown = call("paper", "reproduce", "--tables", mine, "--show")
     assert (shown.code, shown.out, shown.err) == (0, trained.out, "")
-    assert "name the table" in call("reproduce", "--tables", mine, "--show", "--rows", "ERM").err
+    assert "name the table" in call("paper", "reproduce", "--tables", mine, "--show", "--rows", "ERM").err
 
 
 def test_only_the_seeds_that_were_asked_for_are_shown(mine: str, call: Call) -> None:
     def seeds(answer: Any) -> list[str]:
         return [line.split("|")[3].strip() for line in answer.out.splitlines() if line.startswith(("| ERM", "| MFW"))]
 
-    assert call("reproduce", "mine", "--tables", mine, "--seeds", 3, "--quiet").code == 0
+    assert call("paper", "reproduce", "mine", "--tables", mine, "--seeds", 3, "--quiet").code == 0
     kept = Path("runs/reproduce/mine.md").read_text()
-    everything = call("reproduce", "mine", "--tables", mine, "--show")
+    everything = call("paper", "reproduce", "mine", "--tables", mine, "--show")
     assert seeds(everything) == ["3", "3"]
     assert everything.out.endswith("Shown: 6 runs, training seeds 0, 1, 2.\n")
-    two = call("reproduce", "mine", "--tables", mine, "--show", "--seeds", 2)
+    two = call("paper", "reproduce", "mine", "--tables", mine, "--show", "--seeds", 2)
     assert seeds(two) == ["2", "2"]
     assert two.out.endswith("Shown: 4 runs, training seeds 0, 1. Not shown: 2 runs with other seeds.\n")
-    one = call("reproduce", "mine", "--tables", mine, "--show", "--seeds", 1, "--rows", "MFW")
+    one = call("paper", "reproduce", "mine", "--tables", mine, "--show", "--seeds", 1, "--rows", "MFW")
     assert seeds(one) == ["1"]
     assert one.out.endswith("Shown: 1 run, training seed 0. Not shown: 2 runs with other seeds.\n")
-    trained = call("reproduce", "mine", "--tables", mine, "--seeds", 2, "--quiet")
+    trained = call("paper", "reproduce", "mine", "--tables", mine, "--seeds", 2, "--quiet")
     assert trained.out == two.out
     assert Path("runs/reproduce/mine.md").read_text() == kept  # the file has everything
     for path in Path("results/mine").glob("*.json"):
@@ -136,10 +146,10 @@ def test_only_the_seeds_that_were_asked_for_are_shown(mine: str, call: Call) -> 
             path.unlink()
     for path in Path("runs/reproduce").glob("*seed0*"):
         shutil.rmtree(path)
-    none = call("reproduce", "mine", "--tables", mine, "--show", "--seeds", 1)
+    none = call("paper", "reproduce", "mine", "--tables", mine, "--show", "--seeds", 1)
     assert none.out.startswith("Nothing of this is among the results")
     assert none.out.endswith("Not shown: 4 runs with other seeds.\n")
-    assert "seeds = 0 received" in call("reproduce", "mine", "--tables", mine, "--show", "--seeds", 0).err
+    assert "seeds = 0 received" in call("paper", "reproduce", "mine", "--tables", mine, "--show", "--seeds", 0).err
 
 
 def test_the_command_is_kept_so_that_it_can_be_given_again(
@@ -153,13 +163,13 @@ def test_the_command_is_kept_so_that_it_can_be_given_again(
 
 
 def test_a_dry_run_of_no_runs_at_a_time(call: Call) -> None:
-    answer = call("reproduce", "digits", "--width", 0, "--dry-run")
+    answer = call("paper", "reproduce", "digits", "--width", 0, "--dry-run")
     assert answer.code != 0
     assert "width = 0 received" in answer.err
 
 
 def test_a_dry_run_needs_no_data_and_trains_nothing(call: Call) -> None:
-    answer = call("reproduce", "cifar", "--rows", "MFW", "--columns", "cifar10-lt100", "--dry-run")
+    answer = call("paper", "reproduce", "cifar", "--rows", "MFW", "--columns", "cifar10-lt100", "--dry-run")
     assert answer.code == 0
     assert "0 to do, 1 to do, 2 to do" in answer.out
     assert "11.2 million images" in answer.out  # 3 * 300 * 12406
@@ -172,14 +182,14 @@ def test_a_dry_run_of_few_images_counts_them_one_by_one(call: Call) -> None:
     column = {"source": "digits", "imbalance": "step", "rho": 20}
     table = {"columns": {"c": column}, "rows": {"r": {"method": "erm", "epochs": 2}}}
     Path("few.yaml").write_text(yaml.safe_dump({"tables": {"few": table}}))
-    answer = call("reproduce", "few", "--tables", "few.yaml", "--dry-run")
+    answer = call("paper", "reproduce", "few", "--tables", "few.yaml", "--dry-run")
     assert answer.code == 0
     assert "million" not in answer.out
     assert "3,150 images to train on" in answer.out  # 3 seeds, 2 epochs
     (row,) = (line for line in answer.out.splitlines() if line.startswith("| few "))
     assert row.replace("|", " ").split()[-1] == "1,050"
     assert "3 runs: 0 done" in answer.out
-    assert "1 run: 0 done" in call("reproduce", "few", "--tables", "few.yaml", "--dry-run", "--seeds", 1).out
+    assert "1 run: 0 done" in call("paper", "reproduce", "few", "--tables", "few.yaml", "--dry-run", "--seeds", 1).out
 
 
 def test_a_dry_run_counts_the_images_of_one_s_own_sources(mine: str, folder: Path, call: Call) -> None:
@@ -191,7 +201,7 @@ def test_a_dry_run_counts_the_images_of_one_s_own_sources(mine: str, folder: Pat
     columns["some kept back"] = {"source": str(folder), "hold_out": 3}
     columns["nowhere"] = {"source": "nowhere.npz"}
     Path(mine).write_text(yaml.safe_dump(content))
-    arguments = ("reproduce", "mine", "--tables", mine, "--seeds", 2, "--rows", "ERM", "--dry-run")
+    arguments = ("paper", "reproduce", "mine", "--tables", mine, "--seeds", 2, "--rows", "ERM", "--dry-run")
     answer = call(*arguments)
     assert answer.code == 0, answer.err
     rows = [line.strip("| ").split("|") for line in answer.out.splitlines() if line.startswith("| mine ")]
@@ -217,7 +227,7 @@ def test_cells_that_cannot_be_trained_do_not_keep_others_from_it(mine: str, fold
         "lost elsewhere": {"source": "/nowhere/lost.npz"},
     }
     Path(mine).write_text(yaml.safe_dump(content))
-    arguments = ("reproduce", "mine", "--tables", mine, "--rows", "ERM", "--seeds", 1)
+    arguments = ("paper", "reproduce", "mine", "--tables", mine, "--rows", "ERM", "--seeds", 1)
     answer = call(*arguments, "--download")  # which fetches no files of the user's
     assert answer.code == 0, answer.err
     assert "1 run: 0 done, 0 begun, 1 to do" in answer.err
@@ -241,7 +251,7 @@ def test_held_out_says_for_which_columns_it_does_nothing(dry: bool, mine: str, c
     more = {"digits": {"source": "digits", "imbalance": "step", "rho": 20}, "own": {**stripes, "hold_out": 2}}
     content["tables"]["mine"]["columns"] |= more
     Path(mine).write_text(yaml.safe_dump(content))
-    arguments = ("reproduce", "mine", "--tables", mine, "--rows", "ERM", "--seeds", 1, *(["--dry-run"] * dry))
+    arguments = ("paper", "reproduce", "mine", "--tables", mine, "--rows", "ERM", "--seeds", 1, *(["--dry-run"] * dry))
     answer = call(*arguments, "--held-out")
     assert answer.code == 0, answer.err
     (said,) = (line for line in answer.err.splitlines() if "--held-out trains nothing more" in line)
@@ -250,17 +260,17 @@ def test_held_out_says_for_which_columns_it_does_nothing(dry: bool, mine: str, c
 
 
 def test_the_time_box_says_what_is_left(mine: str, call: Call) -> None:
-    answer = call("reproduce", "mine", "--tables", mine, "--seeds", 1, "--minutes", 0)
+    answer = call("paper", "reproduce", "mine", "--tables", mine, "--seeds", 1, "--minutes", 0)
     assert answer.code == 0
     assert "Nothing of this is among the results in" in answer.out
     assert "the time is up: 0 finished, 2 to go" in answer.err
     assert "give the same command again to go on" in answer.err
-    one = call("reproduce", "mine", "--tables", mine, "--rows", "ERM", "--seeds", 1, "--minutes", 0)
+    one = call("paper", "reproduce", "mine", "--tables", mine, "--rows", "ERM", "--seeds", 1, "--minutes", 0)
     assert "the time is up: 0 finished, 1 to go" in one.err
 
 
 def test_tables_without_such_rows_are_named(call: Call) -> None:
-    answer = call("reproduce", "layer", "alpha", "--rows", "MFW*", "--dry-run")
+    answer = call("paper", "reproduce", "layer", "alpha", "--rows", "MFW*", "--dry-run")
     assert (answer.code, "| alpha " in answer.out) == (0, False)
     assert "nothing of alpha, which has no such rows and columns; its rows are 'alpha=0.1', 'alpha=0.2'" in answer.err
 
@@ -270,7 +280,7 @@ def test_a_time_box_that_ends_within_the_first_run_tells_what_is_begun(
 ) -> None:
     asked = count()
     monkeypatch.setattr(TimeBox, "is_over", lambda box: next(asked) > 2)
-    answer = call("reproduce", "mine", "--tables", mine, "--seeds", 1, "--minutes", 5, "--width", 1)
+    answer = call("paper", "reproduce", "mine", "--tables", mine, "--seeds", 1, "--minutes", 5, "--width", 1)
     assert answer.code == 0
     assert answer.out == "No run is finished yet, 1 begun in runs/reproduce.\n"
     assert "the time is up: 0 finished, 2 to go" in answer.err
@@ -280,7 +290,10 @@ def test_a_time_box_that_ends_within_the_first_run_tells_what_is_begun(
     ("arguments", "message"),
     [
         (("cifra",), "no table or suite 'cifra'. Did you mean 'cifar'"),
-        (("xyz", "--dry-run"), "the paper has no table or suite 'xyz'; `procrustean reproduce` lists them, and one of"),
+        (
+            ("xyz", "--dry-run"),
+            "the paper has no table or suite 'xyz'; `procrustean paper reproduce` lists them, and one of",
+        ),
         (("--rows", "MFW", "cifar", "--dry-run"), "'cifar' was taken for one of --rows; write the table before the"),
         (("cifar", "--rows", "MWF"), "no row of 'cifar' called 'MWF'"),
         (("--rows", "ERM"), "rows and columns received without a table"),
@@ -320,7 +333,7 @@ def test_a_time_box_that_ends_within_the_first_run_tells_what_is_begun(
     ],
 )
 def test_mistakes_are_refused(arguments: tuple[str, ...], message: str, call: Call) -> None:
-    answer = call("reproduce", *arguments)
+    answer = call("paper", "reproduce", *arguments)
     assert (answer.code, answer.out) == (2, "")
     assert message in answer.err
     assert not Path("pages").exists()
@@ -328,12 +341,12 @@ def test_mistakes_are_refused(arguments: tuple[str, ...], message: str, call: Ca
 
 def test_what_to_write_into_an_empty_file_of_tables_makes_a_table(call: Call) -> None:
     Path("mine.yaml").write_text("# nothing yet\n")
-    answer = call("reproduce", "--tables", "mine.yaml")
+    answer = call("paper", "reproduce", "--tables", "mine.yaml")
     assert answer.code == 2
     empty, advised, _ = answer.err.split("`")
     assert empty == "procrustean: mine.yaml is empty; write "
     Path("mine.yaml").write_text(advised)
-    assert "| mine " in call("reproduce", "--tables", "mine.yaml").out
+    assert "| mine " in call("paper", "reproduce", "--tables", "mine.yaml").out
 
 
 def test_a_table_that_needs_more_than_there_is_says_what(call: Call) -> None:
@@ -342,18 +355,18 @@ def test_a_table_that_needs_more_than_there_is_says_what(call: Call) -> None:
             {"tables": {"big": {"columns": {"c": {"source": "galaxies"}}, "rows": {"r": {"method": "erm"}}}}}
         )
     )
-    answer = call("reproduce", "big", "--tables", "big.yaml")
+    answer = call("paper", "reproduce", "big", "--tables", "big.yaml")
     assert answer.code == 2
     assert "table 'big', row 'r', column 'c': unknown source 'galaxies', and no such folder" in answer.err
     # What was measured elsewhere can be shown without the images.
-    assert call("reproduce", "big", "--tables", "big.yaml", "--show").code == 0
+    assert call("paper", "reproduce", "big", "--tables", "big.yaml", "--show").code == 0
 
 
 def test_a_failing_run_is_named_and_the_others_are_shown(mine: str, call: Call) -> None:
     content = yaml.safe_load(Path(mine).read_text())
     content["tables"]["mine"]["rows"]["MFW"]["options"] = {"layer": "nowhere"}
     Path(mine).write_text(yaml.safe_dump(content))
-    answer = call("reproduce", "mine", "--tables", mine, "--seeds", 1, "--quiet")
+    answer = call("paper", "reproduce", "mine", "--tables", mine, "--seeds", 1, "--quiet")
     assert answer.code == 1
     assert "MFW, stripes, seed 0 failed: layer 'nowhere'" in answer.err
     assert "| ERM " in answer.out
@@ -363,7 +376,7 @@ def test_runs_that_failed_before_are_named_with_what_tries_them_again(mine: str,
     content = yaml.safe_load(Path(mine).read_text())
     content["tables"]["mine"]["rows"]["wild"] = {"method": "erm", "lr": 1e38}
     Path(mine).write_text(yaml.safe_dump(content))
-    arguments = ("reproduce", "mine", "--tables", mine, "--seeds", 1, "--quiet")
+    arguments = ("paper", "reproduce", "mine", "--tables", mine, "--seeds", 1, "--quiet")
     first, again = call(*arguments), call(*arguments)
     assert "wild, stripes, seed 0 failed: non-finite" in first.err
     assert (first.code, again.code) == (1, 1)
@@ -377,7 +390,7 @@ def test_runs_that_failed_before_are_named_with_what_tries_them_again(mine: str,
 
 @pytest.mark.skipif(sys.platform == "win32", reason="there are no such locks")
 def test_what_another_process_trains_is_no_failure(mine: str, call: Call) -> None:
-    arguments = ("reproduce", "mine", "--tables", mine, "--seeds", 1, "--quiet")
+    arguments = ("paper", "reproduce", "mine", "--tables", mine, "--seeds", 1, "--quiet")
     call(*arguments)
     (there,) = Path("runs/reproduce").glob("*-erm-*")
     shutil.rmtree("results")
@@ -402,7 +415,7 @@ def test_a_cell_that_cannot_be_is_named(row: dict[str, Any], message: str, mine:
     content = yaml.safe_load(Path(mine).read_text())
     content["tables"]["mine"]["rows"]["odd"] = row
     Path(mine).write_text(yaml.safe_dump(content))
-    answer = call("reproduce", "mine", "--tables", mine, "--dry-run")
+    answer = call("paper", "reproduce", "mine", "--tables", mine, "--dry-run")
     assert f"table 'mine', row 'odd', column 'stripes': {message}" in answer.err
     assert answer.code == 2
 
@@ -411,7 +424,7 @@ def test_a_mistake_in_a_row_is_refused_with_its_place_before_anything_is_trained
     content = yaml.safe_load(Path(mine).read_text())
     content["tables"]["mine"]["rows"]["odd"] = {"method": "erm", "lr": "fast"}
     Path(mine).write_text(yaml.safe_dump(content))
-    answer = call("reproduce", "mine", "--tables", mine, "--seeds", 1)
+    answer = call("paper", "reproduce", "mine", "--tables", mine, "--seeds", 1)
     assert answer.code == 2
     assert "table 'mine', row 'odd', column 'stripes': lr = 'fast' received; it has to be a number" in answer.err
     assert not Path("runs").exists()
@@ -421,7 +434,7 @@ def test_quiet_leaves_nothing_unsaid_but_progress(mine: str, call: Call) -> None
     content = yaml.safe_load(Path(mine).read_text())
     content["tables"]["mine"]["columns"]["lost"] = {"source": "lost.csv"}
     Path(mine).write_text(yaml.safe_dump(content))
-    arguments = ("reproduce", "mine", "--tables", mine, "--seeds", 1, "--quiet")
+    arguments = ("paper", "reproduce", "mine", "--tables", mine, "--seeds", 1, "--quiet")
     answer = call(*arguments)
     assert answer.code == 0
     assert answer.err.startswith("procrustean: left out: 2 cells of mine: there is no file lost.csv")
@@ -435,7 +448,7 @@ def test_a_row_without_a_number_keeps_its_place_with_a_dash(mine: str, call: Cal
     content = yaml.safe_load(Path(mine).read_text())
     content["tables"]["mine"]["rows"]["wild"] = {"method": "erm", "lr": 1e38}
     Path(mine).write_text(yaml.safe_dump(content))
-    arguments = ("reproduce", "mine", "--tables", mine, "--seeds", 1, "--quiet")
+    arguments = ("paper", "reproduce", "mine", "--tables", mine, "--seeds", 1, "--quiet")
     assert call(*arguments).code == 1
     shown = call(*arguments, "--show")
     (row,) = [line for line in shown.out.splitlines() if line.startswith("| wild")]
@@ -445,7 +458,7 @@ def test_a_row_without_a_number_keeps_its_place_with_a_dash(mine: str, call: Cal
 
 
 def test_finished_runs_that_are_not_among_the_results_count(mine: str, call: Call) -> None:
-    arguments = ("reproduce", "mine", "--tables", mine, "--seeds", 1)
+    arguments = ("paper", "reproduce", "mine", "--tables", mine, "--seeds", 1)
     assert call(*arguments).code == 0
     whole = call(*arguments, "--show").out
     shutil.rmtree("results")
@@ -456,7 +469,7 @@ def test_finished_runs_that_are_not_among_the_results_count(mine: str, call: Cal
 
 
 def test_two_results_of_one_run_with_other_numbers_are_told_from_copies(mine: str, call: Call) -> None:
-    arguments = ("reproduce", "mine", "--tables", mine, "--seeds", 1)
+    arguments = ("paper", "reproduce", "mine", "--tables", mine, "--seeds", 1)
     assert call(*arguments).code == 0
     (erm,) = Path("results/mine").glob("*erm*.json")
     other = Path("results/again") / erm.name
@@ -472,24 +485,24 @@ def test_two_results_of_one_run_with_other_numbers_are_told_from_copies(mine: st
 
 def test_pages_are_made_from_results(call: Call) -> None:
     shutil.copytree(PROJECT / "results" / "cifar10-rho100", "results")
-    answer = call("reproduce", "--pages", "docs", "--quiet")
+    answer = call("paper", "reproduce", "--pages", "docs", "--quiet")
     assert answer.code == 0
     page = Path("docs/reproduction.md").read_text()
     assert "| MFW            | 74.4 / 78.5 ▽ |   77.1 / 80.1 ▼ |" in page
     Path("docs/reproduction.md").write_text(page.replace("Nothing has been written here yet.", "By hand."))
-    call("reproduce", "--pages", "docs", "--quiet")
+    call("paper", "reproduce", "--pages", "docs", "--quiet")
     assert "By hand." in Path("docs/reproduction.md").read_text()
     assert "MFW against ERM: +4.7." in Path("docs/which-method.md").read_text()
 
 
 def test_pages_outlive_a_disk_that_fills_up(call: Call, files_up_to: Callable[[int], Any]) -> None:
-    assert call("reproduce", "--pages", "docs", "--quiet").code == 0
+    assert call("paper", "reproduce", "--pages", "docs", "--quiet").code == 0
     page = Path("docs/reproduction.md")
     page.write_text(page.read_text().replace("Nothing has been written here yet.", "By hand."))
     before = page.read_text()
     assert "By hand." in before
     with files_up_to(len(before) // 2):
-        answer = call("reproduce", "--pages", "docs", "--quiet")
+        answer = call("paper", "reproduce", "--pages", "docs", "--quiet")
     assert answer.code == 2
     assert "cannot write docs/reproduction.md (File too large); choose another --pages\n" in answer.err
     assert page.read_text() == before
@@ -500,7 +513,7 @@ def test_a_page_behind_a_link_is_replaced_where_it_is(call: Call) -> None:
     Path("docs").mkdir()
     Path("elsewhere.md").write_text("")
     Path("docs/which-method.md").symlink_to(Path("elsewhere.md").resolve())
-    assert call("reproduce", "--pages", "docs", "--quiet").code == 0
+    assert call("paper", "reproduce", "--pages", "docs", "--quiet").code == 0
     assert Path("docs/which-method.md").is_symlink()
     assert Path("elsewhere.md").read_text()
 
@@ -508,7 +521,7 @@ def test_a_page_behind_a_link_is_replaced_where_it_is(call: Call) -> None:
 def test_a_page_that_is_no_text_is_left_alone(call: Call) -> None:
     Path("docs").mkdir()
     Path("docs/reproduction.md").write_bytes(b"\xff\xfe")
-    answer = call("reproduce", "--pages", "docs", "--quiet")
+    answer = call("paper", "reproduce", "--pages", "docs", "--quiet")
     assert answer.code == 2
     assert "cannot read docs/reproduction.md, which is no text in UTF-8" in answer.err
     assert Path("docs/reproduction.md").read_bytes() == b"\xff\xfe"
@@ -535,10 +548,10 @@ def test_pages_where_the_system_knows_only_ascii(work: Path) -> None:
 
 
 def test_results_carry_both_seeds(mine: str, call: Call) -> None:
-    call("reproduce", "mine", "--tables", mine, "--rows", "MFW", "--seeds", 1, "--quiet")
+    call("paper", "reproduce", "mine", "--tables", mine, "--rows", "MFW", "--seeds", 1, "--quiet")
     published = Path("runs/reproduce/mine.md").read_text()
     shutil.rmtree("results")
-    call("reproduce", "mine", "--tables", mine, "--rows", "ERM", "--seeds", 1, "--data-seed", 5, "--quiet")
+    call("paper", "reproduce", "mine", "--tables", mine, "--rows", "ERM", "--seeds", 1, "--data-seed", 5, "--quiet")
     assert Path("runs/reproduce/mine.md").read_text() == published
     assert "sets of data seed 5" in Path("runs/reproduce/mine-data-seed-5.md").read_text()
     (path,) = Path("results/mine").glob("*.json")
@@ -551,7 +564,7 @@ def test_data_that_are_not_prepared_are_named_with_what_to_do(source: str, work:
     Path("big.yaml").write_text(
         yaml.safe_dump({"tables": {"big": {"columns": {"c": {"source": source}}, "rows": {"r": {"method": "erm"}}}}})
     )
-    arguments = ("reproduce", "big", "--tables", "big.yaml")
+    arguments = ("paper", "reproduce", "big", "--tables", "big.yaml")
     planned = call(*arguments, "--dry-run")
     assert (planned.code, "0 to do, 1 to do, 2 to do" in planned.out) == (0, True)
     for answer in (planned.out, call(*arguments).err, call(*arguments, "--download").err):

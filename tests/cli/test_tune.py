@@ -323,7 +323,7 @@ def test_tau_that_was_tried_is_not_said_to_be_chosen_after_training(tune: Call) 
 
 
 def test_what_would_be_tried(tune: Call) -> None:
-    answer = tune("--method", "cdt", "--repeats", 2, "--print-config")
+    answer = tune("--method", "cdt", "--repeats", 2, "--dry-run")
     shared = {"source": "stripes.npz", "method": "cdt", "hold_out": 2, "epochs": 2, "batch_size": 16}
     assert shared.items() <= yaml.safe_load(answer.out).items()
     assert "# gamma: to be chosen\n" in answer.out
@@ -338,13 +338,13 @@ def test_what_would_be_tried(tune: Call) -> None:
 
 def test_what_optuna_would_choose_from(tune: Call) -> None:
     ranges = ("--over", "alpha=0.1..10", "draw=sample,batch", "--trials", 9, "--final-seeds", 0)
-    answer = tune("--method", "mfw", *ranges, "--print-config")
+    answer = tune("--method", "mfw", *ranges, "--dry-run")
     assert answer.out.splitlines()[-3:] == [
         "# 9 candidates, suggested by Optuna and judged on held-out images, from:",
         "# alpha=0.1..10",
         "# draw=sample,batch",
     ]
-    few = tune("--method", "mfw", "--over", "alpha=0.1,10", "draw=sample,batch", "--trials", 9, "--print-config")
+    few = tune("--method", "mfw", "--over", "alpha=0.1,10", "draw=sample,batch", "--trials", 9, "--dry-run")
     assert "# 4 candidates, suggested by Optuna" in few.out  # there are no more
 
 
@@ -358,7 +358,7 @@ def test_what_optuna_would_choose_from(tune: Call) -> None:
             ("--method", "mfw", "--options", "alpha=3", "--over", "alpha=0.5,1"),
             "options alpha=3 received, but alpha is to be chosen, from alpha=0.5,1; leave it out of the options",
         ),
-        (("--method", "vs", "--options", "tau=1", "--print-config"), "tau is to be chosen, from tau=0.75,1,1.2"),
+        (("--method", "vs", "--options", "tau=1", "--dry-run"), "tau is to be chosen, from tau=0.75,1,1.2"),
         (("--method", "mfw", "--repeats", "0"), "repeats = 0"),
         (("--method", "nothing"), "no method 'nothing'"),
         (("--method", "auto"), "one method is needed here: name it, for example --method mfw"),
@@ -431,7 +431,7 @@ def test_a_validation_split_decides_where_nothing_is_held_out(tune: Call, npz: P
 def test_a_validation_split_decides_unless_training_images_are_asked_for(
     given: tuple[object, ...], hold_out: int, npz: Path, call: Call
 ) -> None:
-    arguments = ("tune", npz, *TINY, "--method", "mfw", *given, "--print-config")
+    arguments = ("tune", npz, *TINY, "--method", "mfw", *given, "--dry-run")
     assert yaml.safe_load(call(*arguments).out)["hold_out"] == (hold_out or 3)
     with np.load(npz) as arrays:
         own = {f"val_{name}": arrays[f"test_{name}"][::2] for name in ("images", "labels")}

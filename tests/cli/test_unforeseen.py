@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from procrustean.base import RunError
-from procrustean.cli.methods import Methods
+from procrustean.cli.lists import Methods
 
 Call = Callable[..., Any]
 
@@ -33,7 +33,7 @@ def logs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_it_is_one_line_and_a_log(call: Call, logs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Methods, "run", raising(ZeroDivisionError("division\nby zero")))
-    answer = call("methods")
+    answer = call("list", "methods")
     assert (answer.code, answer.out) == (1, "")
     (log,) = logs.iterdir()
     assert answer.err.startswith("procrustean: ZeroDivisionError: division by zero. ")
@@ -45,7 +45,7 @@ def test_it_is_one_line_and_a_log(call: Call, logs: Path, monkeypatch: pytest.Mo
 
 def test_with_debug_the_way_is_shown_too(call: Call, logs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Methods, "run", raising(ZeroDivisionError("zero")))
-    answer = call("methods", "--debug")
+    answer = call("list", "methods", "--debug")
     assert answer.code == 1
     assert answer.err.startswith("Traceback")
 
@@ -53,7 +53,7 @@ def test_with_debug_the_way_is_shown_too(call: Call, logs: Path, monkeypatch: py
 def test_where_no_log_can_be_written_the_way_is_shown(call: Call, logs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     logs.rmdir()
     monkeypatch.setattr(Methods, "run", raising(ZeroDivisionError("zero")))
-    answer = call("methods")
+    answer = call("list", "methods")
     assert answer.code == 1
     assert answer.err.startswith("Traceback")
     assert "ZeroDivisionError: zero. " in answer.err.splitlines()[-1]
@@ -67,5 +67,5 @@ def test_what_is_foreseen_keeps_its_way(
 ) -> None:
     monkeypatch.setattr("procrustean.cli.abandon", lambda stream: None)
     monkeypatch.setattr(Methods, "run", raising(error))
-    assert call("methods").code == code
+    assert call("list", "methods").code == code
     assert not [*logs.iterdir()]

@@ -8,7 +8,7 @@ prompt are commands.
 An HTML comment on the line before a block directs it:
 
     <!-- test: args --epochs 2 -->       append these arguments to each procrustean command of the block
-    <!-- test: dry-run -->               append --print-config (long, GPU or missing-data commands)
+    <!-- test: dry-run -->               append --dry-run (long, GPU or missing-data commands)
     <!-- test: file run.yaml -->         save the block, of any language, under this name
     <!-- test: skip REASON -->           leave the block out; test_blocks.py caps how many there may be
 
@@ -177,7 +177,7 @@ def _command_steps(block: Block, line: int, command: str, project: Path) -> list
         if reason:
             raise PageError(f"{block.page}:{line}: {reason}: {command}")
         return []
-    extra = {"args": block.text, "dry-run": "--print-config"}.get(block.verb or "", "")
+    extra = {"args": block.text, "dry-run": "--dry-run"}.get(block.verb or "", "")
     symbols = set(command)
     if extra and symbols & OPERATORS:
         raise PageError(f"{block.page}:{line}: arguments cannot be appended to a line with shell operators")
@@ -210,12 +210,12 @@ def objection(command: str, project: Path) -> str | None:
 
 
 def _script_of_ours(program: str, rest: list[str], project: Path) -> bool:
-    """A script of examples/ or experiments/, which tests of their own run."""
+    """A script of examples/, experiments/ or benchmarks/, which tests of their own run."""
     if program == "torchrun":
         rest = [word for word in rest if word.endswith(".py")]
     elif program not in {"python", "python3"}:
         return False
-    ours = bool(rest) and Path(rest[0]).parts[0] in {"examples", "experiments"}
+    ours = bool(rest) and Path(rest[0]).parts[0] in {"examples", "experiments", "benchmarks"}
     return ours and (project / rest[0]).is_file()
 
 

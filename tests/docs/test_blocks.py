@@ -118,7 +118,7 @@ value = 41
 ```bash
 export GREETING="good day"
 export METHOD=mfw
-procrustean methods $METHOD
+procrustean list methods $METHOD
 make test  # not executed
 NO_COLOR=1 procrustean --help | cat > help.txt
 ```

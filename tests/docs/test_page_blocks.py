@@ -68,14 +68,14 @@ def test_commands_join_continued_lines_and_drop_comments() -> None:
 
 
 def test_behind_prompts_the_other_lines_are_output() -> None:
-    (block,) = blocks(fenced("console", "$ procrustean methods\nprocrustean knows 5 methods\n  mfw"), "p.md")
-    assert list(commands(block)) == [(2, "procrustean methods")]
+    (block,) = blocks(fenced("console", "$ procrustean list methods\nprocrustean knows 5 methods\n  mfw"), "p.md")
+    assert list(commands(block)) == [(2, "procrustean list methods")]
 
 
 def test_steps_come_in_the_order_of_the_page() -> None:
     text = (
         fenced("python", "a = 1")
-        + fenced("bash", "export DATA='x y'\nprocrustean methods mfw\npip install .")
+        + fenced("bash", "export DATA='x y'\nprocrustean list methods mfw\npip install .")
         + fenced("yaml", "epochs: 2", "<!-- test: file run.yaml -->\n")
         + fenced("json", "{}")
         + fenced("python", "raise SystemExit", "<!-- test: skip cannot end -->\n")
@@ -84,7 +84,7 @@ def test_steps_come_in_the_order_of_the_page() -> None:
     assert found == [
         ("python", "", "a = 1\n"),
         ("env", "DATA", "x y"),
-        ("cli", "", "procrustean methods mfw"),
+        ("cli", "", "procrustean list methods mfw"),
         ("file", "run.yaml", "epochs: 2\n"),
     ]
 
@@ -96,13 +96,13 @@ def test_directives_append_arguments() -> None:
         ("cli", "procrustean train x --epochs 2"),
     ]
     dry = fenced("bash", "procrustean train cifar10", "<!-- test: dry-run -->\n")
-    assert step_texts(dry) == [("cli", "procrustean train cifar10 --print-config")]
+    assert step_texts(dry) == [("cli", "procrustean train cifar10 --dry-run")]
 
 
 @pytest.mark.parametrize(
     "command",
     [
-        "procrustean methods | head -3",
+        "procrustean list methods | head -3",
         "procrustean compare runs/* > t",
         "SEED=1 procrustean demo",
         "procrustean x > t",
@@ -112,13 +112,13 @@ def test_shell_syntax_goes_through_bash(command: str) -> None:
     assert step_texts(fenced("sh", command)) == [("bash", command)]
 
 
-@pytest.mark.parametrize("command", ["procrustean compare runs/*", "procrustean methods $METHOD"])
+@pytest.mark.parametrize("command", ["procrustean compare runs/*", "procrustean list methods $METHOD"])
 def test_words_are_expanded_by_bash(command: str) -> None:
     assert step_texts(fenced("sh", command)) == [("expanded", command)]
 
 
 def test_arguments_are_not_appended_behind_a_pipe() -> None:
-    text = fenced("bash", "procrustean methods | head", "<!-- test: dry-run -->\n")
+    text = fenced("bash", "procrustean list methods | head", "<!-- test: dry-run -->\n")
     with pytest.raises(PageError, match=r"p\.md:3: arguments cannot be appended"):
         steps(text, "p.md", PROJECT)
 

@@ -160,7 +160,7 @@ def test_what_was_shortened_can_be_trained_at_full_length(
     assert found is not None, said
     for part in ("--seed 3", "--hold-out 0.15", "--device cpu"):
         assert part in found[2]
-    printed = call(*shlex.split(found[2]), "--print-config")
+    printed = call(*shlex.split(found[2]), "--dry-run")
     assert printed.code == 0, printed.err
     card = (export(Path("all"), output=Path("model")).folder / "README.md").read_text()
     assert f"epochs instead of {found[1]}, to fit into 0.2 minutes" in card

@@ -92,7 +92,7 @@ def test_a_run_finds_its_images_from_another_folder(
     (tmp_path / "elsewhere").mkdir()
     monkeypatch.chdir(tmp_path / "elsewhere")
     assert call("evaluate", "../run", "--json").out == expected
-    assert call("adjust", "../run", "--tau", "1").code == 0
+    assert call("evaluate", "../run", "--tau", "1").code == 0
     shutil.move(tmp_path / "photos", tmp_path / "moved")
     answer = call("evaluate", "../run")
     assert answer.code == 2
@@ -103,7 +103,7 @@ def test_a_run_finds_its_images_from_another_folder(
 
 
 def test_a_shared_size_is_kept_and_settings_are_printed(colours: Path, call: Call) -> None:
-    answer = call("train", colours, "--method", "erm", "--print-config")
+    answer = call("train", colours, "--method", "erm", "--dry-run")
     assert answer.code == 0, answer.err
     assert "image_size: 12" in answer.out
     assert "net: small" in answer.out

@@ -1,4 +1,4 @@
-"""`procrustean methods FILE.py:NAME --check` finds what makes the runs of a method untrustworthy."""
+"""`procrustean list methods FILE.py:NAME --check` finds what makes the runs of a method untrustworthy."""
 
 from __future__ import annotations
 
@@ -249,7 +249,7 @@ def idle(problem: Problem, *, drw: bool = False) -> Method:
 )
 def test_faults_are_named(name: str, fault: str, call: Call) -> None:
     Path("faulty.py").write_text(FAULTY)
-    answer = call("methods", f"faulty.py:{name}", "--check")
+    answer = call("list", "methods", f"faulty.py:{name}", "--check")
     assert answer.code == 1, answer.err
     assert fault in answer.out
 
@@ -265,14 +265,14 @@ def test_faults_are_named(name: str, fault: str, call: Call) -> None:
 def test_what_cannot_be_trained_is_refused(name: str, message: str, call: Call) -> None:
     Path("faulty.py").write_text(FAULTY)
     line = FAULTY.splitlines().index("def many(labels, count, stream):") + 1
-    answer = call("methods", f"faulty.py:{name}", "--check")
+    answer = call("list", "methods", f"faulty.py:{name}", "--check")
     assert (answer.code, answer.out) == (2, "")
     assert message.format(line=line) in answer.err
 
 
 def test_mixtures_that_cannot_be_meant(call: Call) -> None:
     Path("faulty.py").write_text(FAULTY)
-    answer = call("methods", "faulty.py:mixing", "--check")
+    answer = call("list", "methods", "faulty.py:mixing", "--check")
     right, backwards, turned = answer.out.splitlines()
     assert right.startswith("defaults: trains, repeats itself, goes on, is loaded, test"), answer.err
     assert "kind=backwards: the inverse in a Mix of Mixing (faulty.py) is not that of its partner" in backwards
@@ -282,12 +282,12 @@ def test_mixtures_that_cannot_be_meant(call: Call) -> None:
 
 def test_an_error_in_training_is_told_with_its_place(call: Call) -> None:
     line = Path("mine.py").read_text().splitlines().index("        return logits @ labels") + 1
-    answer = call("methods", "mine.py:wrong_loss", "--check")
+    answer = call("list", "methods", "mine.py:wrong_loss", "--check")
     assert (answer.code, answer.out, answer.err.count("\n")) == (2, "", 1)
     place = f"RuntimeError in {Path('mine.py').resolve()}, line {line}: size mismatch"
     assert answer.err.startswith(f"procrustean: mine.py:wrong_loss, defaults: training fails with {place}")
     assert answer.err.endswith("; --debug shows the way there\n")
-    assert "Traceback" in call("methods", "mine.py:wrong_loss", "--check", "--debug").err
+    assert "Traceback" in call("list", "methods", "mine.py:wrong_loss", "--check", "--debug").err
 
 
 def test_training_names_a_loss_that_cannot_be_minimised(call: Call) -> None:
@@ -300,34 +300,34 @@ def test_training_names_a_loss_that_cannot_be_minimised(call: Call) -> None:
 
 def test_an_accuracy_of_chance_is_called_so(call: Call) -> None:
     Path("faulty.py").write_text(FAULTY)
-    answer = call("methods", "faulty.py:backwards", "--check")
+    answer = call("list", "methods", "faulty.py:backwards", "--check")
     assert "is loaded, test balanced accuracy" in answer.out
     assert " %, which is not above chance: in these few epochs" in answer.out
-    assert "chance" not in call("methods", "faulty.py:drawing", "--check").out
+    assert "chance" not in call("list", "methods", "faulty.py:drawing", "--check").out
 
 
 def test_a_loss_is_given_the_random_numbers_that_it_names(call: Call) -> None:
     Path("faulty.py").write_text(FAULTY)
-    answer = call("methods", "faulty.py:drawing", "--check")
+    answer = call("list", "methods", "faulty.py:drawing", "--check")
     assert answer.code == 0, answer.out + answer.err
 
 
 def test_a_method_without_a_docstring_is_explained_by_its_options(call: Call) -> None:
     Path("faulty.py").write_text(FAULTY)
-    answer = call("methods", "faulty.py:idle")
+    answer = call("list", "methods", "faulty.py:idle")
     assert answer.code == 0, answer.err
     assert "Defaults: drw=False" in answer.out
     assert "\n\n\n" not in answer.out
 
 
 def test_a_method_without_faults(call: Call) -> None:
-    answer = call("methods", "mine.py:soft_mixup", "--check")
+    answer = call("list", "methods", "mine.py:soft_mixup", "--check")
     assert answer.code == 0, answer.err
     for options, line in zip(("defaults", "drw=true"), answer.out.splitlines(), strict=True):
         assert line.startswith(f"{options}: trains, repeats itself, goes on, is loaded, test balanced accuracy ")
 
 
 def test_a_check_needs_a_method(call: Call) -> None:
-    answer = call("methods", "--check")
+    answer = call("list", "methods", "--check")
     assert answer.code == 2
     assert "--check received without a method" in answer.err

@@ -27,7 +27,7 @@ def done(answer: Any) -> str:
 
 
 def test_methods_explains_one_of_a_file(call: Call) -> None:
-    shown = done(call("methods", "mine.py:tempered"))
+    shown = done(call("list", "methods", "mine.py:tempered"))
     assert shown.startswith("mine.py:tempered (your own, sha256 ")
     assert "Cross-entropy of scores that are divided." in shown
     assert "temperature=2.0, form='a', drw=False" in shown
@@ -42,7 +42,17 @@ def test_methods_explains_one_of_a_file(call: Call) -> None:
         ("nowhere.py:f", "there is no file "),
     ],
 )
-@pytest.mark.parametrize("command", [("methods",), ("train", "digits", "--method")], ids=lambda words: words[0])
+@pytest.mark.parametrize(
+    "command",
+    [
+        (
+            "list",
+            "methods",
+        ),
+        ("train", "digits", "--method"),
+    ],
+    ids=lambda words: words[0],
+)
 def test_what_is_wrong_with_a_name_is_said(command: tuple[str, ...], name: str, told: str, call: Call) -> None:
     answer = call(*command, name)
     assert (answer.code, answer.out) == (2, "")
@@ -94,7 +104,7 @@ def test_the_whole_way_of_a_run(call: Call, npz: str) -> None:
     done(call("export", "runs/mine", "--output", "exported"))
     for command in (
         ("diagnose", "runs/mine"),
-        ("adjust", "runs/mine"),
+        ("evaluate", "runs/mine", "--adjust"),
         ("evaluate", "runs/mine", "--statistics", "clean"),
     ):
         refused = call(*command)
@@ -107,13 +117,13 @@ def test_what_runs_of_one_file_lack_is_said_once(call: Call, npz: str) -> None:
     for seed in ("0", "1", "2"):
         trained = ("--method", "mine.py:tempered", "--seed", seed, *SMALL, "--run-dir", f"runs/{seed}")
         done(call("train", npz, *trained))
-    answer = call("adjust", "runs")
+    answer = call("evaluate", "runs", "--adjust")
     assert answer.code == 2
     first, last = answer.err.splitlines()
     assert first.startswith("procrustean: runs/0: the method mine.py:tempered (sha256 ")
     assert first.count("Name it: --method mine.py") == 1
-    assert last == "procrustean: 3 of 3 runs could not be adjusted: runs/0, runs/1, runs/2"
-    assert answer.out.count("This run could not be adjusted, for the same reason as runs/0.") == 2
+    assert last == "procrustean: 3 of 3 runs could not be tested: runs/0, runs/1, runs/2"
+    assert answer.out.count("This run could not be tested, for the same reason as runs/0.") == 2
 
 
 def test_the_report_shows_pictures_of_a_changed_network_if_its_file_is_named(call: Call, npz: str) -> None:
@@ -127,8 +137,8 @@ def test_the_report_shows_pictures_of_a_changed_network_if_its_file_is_named(cal
 
 
 def test_printed_settings_hold_the_file_to_its_text(call: Call, npz: str) -> None:
-    printed = done(call("train", npz, "--method", "mine.py:tempered", *SMALL, "--print-config"))
-    assert "procrustean methods mine.py:tempered explains it" in printed
+    printed = done(call("train", npz, "--method", "mine.py:tempered", *SMALL, "--dry-run"))
+    assert "procrustean list methods mine.py:tempered explains it" in printed
     assert yaml.safe_load(printed)["method"].startswith("mine.py:tempered@")
     Path("mine.yaml").write_text(printed)
     allowed = ("train", "--config", "mine.yaml", "--allow-code", "mine.py", "--quiet", "--run-dir")
@@ -190,7 +200,19 @@ def test_tables_of_ones_own(call: Call, npz: str) -> None:
     rows = {"ERM": {"method": "erm"}, "mine": {"method": "mine.py:tempered", "drw": True}}
     table = {"base": {k: v for k, v in BASE.items() if k != "source"}, "columns": {"s": {"source": npz}}, "rows": rows}
     Path("mine.yaml").write_text(yaml.safe_dump({"tables": {"t": table}}))
-    words = ("reproduce", "t", "--tables", "mine.yaml", "--seeds", "1", "--output", "runs", "--results", "results")
+    words = (
+        "paper",
+        "reproduce",
+        "t",
+        "--tables",
+        "mine.yaml",
+        "--seeds",
+        "1",
+        "--output",
+        "runs",
+        "--results",
+        "results",
+    )
     words += ("--allow-code", "mine.py")
     shown = done(call(*words, "--quiet"))
     assert "mine" in shown
@@ -207,10 +229,10 @@ def test_tables_of_ones_own(call: Call, npz: str) -> None:
     assert re.search(r"^\| mine +\| +— \| +— \| +— \|", shown, re.MULTILINE), shown
     done(call(*words, "--quiet"))
     assert re.search(r"^\| mine +\| +\d+", done(call(*words, "--show")), re.MULTILINE)
-    elsewhere = call("reproduce", "--results", "results", "--output", "runs", "--allow-code", "mine.py")
+    elsewhere = call("paper", "reproduce", "--results", "results", "--output", "runs", "--allow-code", "mine.py")
     assert done(elsewhere)
     assert "left out: 1 run was trained by mine.py:tempered, but " in elsewhere.err  # of the older text
-    elsewhere = call("reproduce", "--results", "results", "--output", "runs")
+    elsewhere = call("paper", "reproduce", "--results", "results", "--output", "runs")
     done(elsewhere)
     assert (
         "left out: 2 runs were trained by mine.py:tempered, whose code is not imported unless --allow-code mine.py"

@@ -74,13 +74,13 @@ def test_all_commands_once(call: Call, npz: str) -> None:
     commands = {
         "train": ("train", npz, "--net", "nets.py:Tiny", "--method", "mfw", *small, "--run-dir", "run"),
         "evaluate": ("evaluate", "run", "--net", "nets.py"),
-        "adjust": ("adjust", "run", "--method", "nets.py"),
+        "adjust": ("evaluate", "run", "--adjust", "--net", "nets.py"),
         "export": ("export", "run", "--net", "nets.py", "--output", "exported"),
         "predict": ("predict", "exported", "pixels", "--net", "nets.py", "--output", "predictions.csv"),
         "compare": ("compare", "run"),
         "diagnose": ("diagnose", "run", "--method", "nets.py", "--output", "diagnosed"),
         "report": ("report", "run", "--output", "page.html", "--quiet"),
-        "layers": ("layers", "nets.py:Tiny", "--size", "16"),
+        "layers": ("list", "layers", "nets.py:Tiny", "--size", "16"),
     }
     from PIL import Image
 

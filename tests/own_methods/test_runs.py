@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from method_costs import bench_methods
 from procrustean.base import ConfigError, RunError, use_file
 from procrustean.base.code_files import read_code
-from procrustean.cli.bench_tmp.method_costs import bench_methods
 from procrustean.deploy import Classifier, adjust, load_model
 from procrustean.nets import NETS
 from procrustean.records import RunSpec

@@ -43,15 +43,15 @@ def spoil(run: Path, method: str) -> None:
     "command",
     [
         ("evaluate", "run"),
-        ("adjust", "run"),
+        ("evaluate", "run", "--adjust"),
         ("diagnose", "run"),
         ("predict", "run", "photo.png"),
         ("export", "run", "--output", "exported"),
         ("report", "run", "--output", "page.html"),
         ("compare", "run"),
         ("resume", "run"),
-        ("reproduce", "--results", "run", "--output", "."),
-        ("reproduce", "--results", "run", "--show"),
+        ("paper", "reproduce", "--results", "run", "--output", "."),
+        ("paper", "reproduce", "--results", "run", "--show"),
     ],
     ids=lambda words: "-".join(words[:1]),
 )
@@ -64,7 +64,7 @@ def test_no_command_executes_what_a_run_names(
     answer = call(*command)
     assert "Traceback" not in answer.err
     assert not Path("executed").exists()
-    if command[0] not in ("report", "compare", "reproduce"):
+    if command[0] not in ("report", "compare", "paper"):
         assert answer.code == 2
 
 
@@ -99,11 +99,11 @@ def settings_files(npz: str) -> None:
 #: Commands that train by a file of settings.
 OF_FILES = {
     "train": ("train", "--config", "run.yaml", "--quiet"),
-    "print": ("train", "--config", "run.yaml", "--print-config"),
+    "print": ("train", "--config", "run.yaml", "--dry-run"),
     "tune": ("tune", "--config", "run.yaml", "--over", "x=1,2", "--hold-out", "2", "--quiet"),
     "fleet": ("fleet", "grid.yaml", "--quiet"),
     "processes": ("fleet", "grid.yaml", "--processes", "1", "--quiet"),
-    "reproduce": ("reproduce", "t", "--tables", "tables.yaml", "--quiet"),
+    "reproduce": ("paper", "reproduce", "t", "--tables", "tables.yaml", "--quiet"),
 }
 
 
@@ -130,7 +130,7 @@ def test_what_is_typed_is_allowed(call: Call, npz: str) -> None:
 @pytest.mark.parametrize("allowed", [(), ("--allow-code", "evil.py")], ids=["", "allowed"])
 def test_a_dry_run_imports_no_code_of_a_table(allowed: tuple[str, ...], call: Call, npz: str) -> None:
     settings_files(npz)
-    planned = call("reproduce", "t", "--tables", "tables.yaml", "--dry-run", "--seeds", "1", *allowed)
+    planned = call("paper", "reproduce", "t", "--tables", "tables.yaml", "--dry-run", "--seeds", "1", *allowed)
     assert planned.code == 0
     assert "1 run: 0 done" in planned.out
     assert "left out: 1 cell of t: evil.py:f is code that a file names, and a dry run imports none" in planned.out
@@ -140,9 +140,9 @@ def test_a_dry_run_imports_no_code_of_a_table(allowed: tuple[str, ...], call: Ca
 def test_nor_does_what_only_shows_what_a_file_describes(call: Call, npz: str) -> None:
     settings_files(npz)
     for words in (
-        ("reproduce", "--tables", "tables.yaml"),
-        ("reproduce", "t", "--tables", "tables.yaml", "--show"),
-        ("fleet", "grid.yaml", "--print-config"),
+        ("paper", "reproduce", "--tables", "tables.yaml"),
+        ("paper", "reproduce", "t", "--tables", "tables.yaml", "--show"),
+        ("fleet", "grid.yaml", "--dry-run"),
     ):
         assert call(*words).code == 0, words
     assert not Path("executed").exists()

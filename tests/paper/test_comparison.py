@@ -483,10 +483,10 @@ def test_the_page_says_which_cells_have_no_held_out_number_and_what_fills_them(
     write(run("mixup"), 0.7, 0.7)
     write(run("tau_norm", recipe="own", hold_out=3), 0.75, 0.75, held_out=0.75)
     assert "The held-out column is empty in 1 of 2 measured cells, where no runs hold images out." in missing()
-    assert "`procrustean reproduce label-mixing --held-out` trains the column's own runs" in missing()
+    assert "`procrustean paper reproduce label-mixing --held-out` trains the column's own runs" in missing()
     write(run("mixup", hold_out=500, hold_out_from="source"), 0.7, 0.7, held_out=0.7)
     assert "The held-out column in 1 of 2 measured cells is of runs that hold out more than it needs (†)." in missing()
-    assert "`procrustean reproduce label-mixing --held-out` trains the column's own runs" in missing()
+    assert "`procrustean paper reproduce label-mixing --held-out` trains the column's own runs" in missing()
     write(run("mixup", hold_out=50, hold_out_from="source"), 0.7, 0.7, held_out=0.7)
     assert "The held-out column" not in missing()
 
@@ -526,7 +526,7 @@ def published() -> Store:
 def test_the_pages_are_what_the_command_makes_of_the_results(
     name: str, make: Callable[..., str], published: Store
 ) -> None:
-    """After new results: procrustean reproduce --pages docs."""
+    """After new results: procrustean paper reproduce --pages docs."""
     page = (PROJECT / "docs" / name).read_text()
     assert make(paper_definitions(), published, page) == page
 

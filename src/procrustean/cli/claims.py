@@ -1,4 +1,4 @@
-"""procrustean claims"""
+"""procrustean paper claims"""
 
 from __future__ import annotations
 
@@ -12,12 +12,13 @@ from procrustean.cli.outcome import finished_results
 
 @dataclass(frozen=True)
 class Claims:
-    """Compare what the paper claims about its figures with finished runs on CIFAR-10 at ratio 100; no others count.
+    """Compare the paper's statements about its figures with finished runs.
 
-    Of these: erm and mfw without --drw, ResNet-32 with the paper's recipe, all classes and no images held out; mfw with
-    several values of alpha or beta, all else being equal; and four classes, as procrustean toy trains them.
+    Runs on CIFAR-10 at ratio 100 count: erm and mfw without --drw, ResNet-32 with the paper's recipe, all classes and
+    no images held out; mfw with several values of alpha or beta, all else being equal; and four classes, as procrustean
+    paper toy trains them.
 
-    Example: procrustean claims results/analysis results/cifar10-rho100
+    Example: procrustean paper claims results/analysis results/cifar10-rho100
     """
 
     runs: tyro.conf.Positional[tuple[Path, ...]] = ()

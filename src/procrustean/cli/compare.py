@@ -12,7 +12,9 @@ from procrustean.cli.outcome import Format, show
 
 @dataclass(frozen=True)
 class Compare:
-    """Compare finished runs: mean and spread over seeds, for the last epoch, held-out selection and the oracle.
+    """Compare finished runs: mean and spread over seeds.
+
+    For the last epoch, the epoch chosen on held-out images, and the oracle.
 
     Example: procrustean compare runs/* --format markdown
     """

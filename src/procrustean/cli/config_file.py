@@ -1,4 +1,4 @@
-"""Settings in YAML: read for `--config`, written for `--print-config`."""
+"""Settings in YAML: read for `--config`, written for `--dry-run`."""
 
 from __future__ import annotations
 

@@ -8,18 +8,18 @@ from typing import Annotated, Literal
 
 import tyro
 
-from procrustean.cli.prepare import Prepare, Verify
-
 
 @dataclass(frozen=True)
 class Describe:
-    """Print counts, ratio, groups and hash of a data set, as it is or made imbalanced, with a bar per class.
+    """Print counts, ratio, groups and hash of a data set.
+
+    As it is or made imbalanced, with a bar per class.
 
     Example: procrustean data describe cifar10 --imbalance long_tailed --rho 100
     """
 
     source: Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="SOURCE")]
-    """Data set: a name of `procrustean data sources`, a folder of images (one folder per class), a .csv, .parquet or
+    """Data set: a name of `procrustean list sources`, a folder of images (one folder per class), a .csv, .parquet or
     .npz file."""
     imbalance: Literal["natural", "long_tailed", "step"] = "natural"
     """Make the training set imbalanced: long_tailed, step, or natural to take it as it is."""
@@ -55,30 +55,3 @@ class Describe:
         data = build(splits, imbalance=self.imbalance, rho=self.rho, data_seed=self.data_seed, hold_out=self.hold_out)
         write_result(describe(splits, data))
         return 0
-
-
-@dataclass(frozen=True)
-class Sources:
-    """List the data sets that can be named, and what is needed for each."""
-
-    def run(self) -> int:
-        from procrustean.base.console import write_result
-        from procrustean.data.sources import describe_sources
-
-        write_result("\n".join(f"{name:22} {text}" for name, text in describe_sources().items()))
-        return 0
-
-
-@dataclass(frozen=True)
-class Data:
-    """Look at data sets, and prepare the larger ones."""
-
-    command: (
-        Annotated[Describe, tyro.conf.subcommand("describe")]
-        | Annotated[Sources, tyro.conf.subcommand("sources")]
-        | Annotated[Prepare, tyro.conf.subcommand("prepare")]
-        | Annotated[Verify, tyro.conf.subcommand("verify")]
-    )
-
-    def run(self) -> int:
-        return self.command.run()

@@ -10,7 +10,7 @@ from procrustean.cli.outputs import check_folder
 
 @dataclass(frozen=True)
 class Demo:
-    """Train ERM, MFW and MFW with DRW on step-imbalanced digits, then show a table and a picture."""
+    """Train ERM, MFW and MFW-DRW on imbalanced digits: a table and a picture."""
 
     seeds: int = 5
     """Runs of each method; the table shows their mean and spread."""

@@ -21,10 +21,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Diagnose:
-    """Say which classes a run under-fits and over-fits, when, and what that suggests; with tables and figures.
+    """Say which classes a run under-fits and over-fits, and when.
 
-    Uses what was measured while it was trained (--probes) and measures the weights it holds: the last ones, those
-    chosen on held-out images, those kept by --keep-weights-every; of an unfinished run the last two checkpoints.
+    Says what that suggests, with tables and figures. Uses what was measured while it was trained (--probes) and
+    measures the weights it holds: the last ones, those chosen on held-out images, those kept by --keep-weights-every;
+    of an unfinished run the last two checkpoints.
     """
 
     runs: Annotated[tyro.conf.Positional[tuple[Path, ...]], tyro.conf.arg(metavar="RUN [RUN ...]")]

@@ -8,7 +8,7 @@ from pathlib import Path
 
 @dataclass(frozen=True)
 class Doctor:
-    """Check this machine: GPU, driver and torch, threads, memory, disk, data folders, optional packages.
+    """Check this machine: device, threads, memory, disk, data, packages.
 
     The exit code is 1 if something has to be mended.
     """

@@ -14,8 +14,8 @@ from procrustean.records.finding_runs import CONFIG_FILE
 def distinct_runs(paths: Sequence[Path]) -> list[Path]:
     """The runs at the paths and in folders of runs, each once; what is missing stays, to be named in its turn.
 
-    Results that lie in a folder without their runs, as `reproduce --results` keeps them, are counted on stderr and left
-    out: nobody has asked for them by name.
+    Results that lie in a folder without their runs, as `paper reproduce --results` keeps them, are counted on stderr
+    and left out: nobody has asked for them by name.
     """
     distinct: dict[Path, Path] = {}
     records: list[Path] = []

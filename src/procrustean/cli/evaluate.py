@@ -5,51 +5,102 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import tyro
 
-from procrustean.cli.outputs import check_metrics_output
-from procrustean.cli.tested import ABOUT_GROUPS, main_metrics, percent, write_tested
+from procrustean.base.errors import ConfigError, RunError
+from procrustean.cli.outputs import check_metrics_output, write_metrics
 
 if TYPE_CHECKING:
     from procrustean.base.table_formats import Table
 
+#: Said below a table with groups.
+ABOUT_GROUPS = "groups of classes are mean recalls"
+
 
 @dataclass(frozen=True)
 class Evaluate:
-    """Test a finished run's network again on its test set; prints the main metrics."""
+    """Test trained networks again, also with scores adjusted to class sizes.
 
-    run_dir: tyro.conf.Positional[Path]
-    """Folder of the run."""
-    method: str | None = None
-    """The file of its method, if it is one of your own: FILE.py. It has to be what it was."""
-    net: str | None = None
-    """The file of its network, likewise."""
+    --adjust shifts the scores by tau * log of the class priors (post-hoc logit adjustment) and shows the main metrics
+    before and after. Nothing is trained, and the runs stay as they are.
+
+    Example: procrustean evaluate runs/cells --adjust
+    """
+
+    runs: Annotated[tyro.conf.Positional[tuple[Path, ...]], tyro.conf.arg(metavar="RUN [RUN ...]")]
+    """Folders of runs, or folders of such folders; each run gets a table of its own."""
+    method: tuple[str, ...] = ()
+    """The files of methods of your own: FILE.py ... They have to be what they were."""
+    net: tuple[str, ...] = ()
+    """The files of networks of your own, likewise."""
     weights: Literal["last", "held_out", "ema", "swa"] = "last"
     """Weights of the last epoch, of the epoch chosen on the held-out set, or averages of a run with --average."""
     statistics: Literal["kept", "mixed", "clean"] = "kept"
     """Of batch normalisation: those of training, or recomputed on training batches, mixed by the method or clean."""
+    adjust: bool = False
+    """Also test with adjusted scores; for the last weights."""
+    tau: float | None = None
+    """Strength of the adjustment, which it switches on, 0 for none; default the best of 0 to 2 on the held-out images,
+    1 if there are none; divided by what the loss multiplies the scores by, as LDAM does by 30."""
     source: str | None = None
     """Where the images of the run are now; default where they were when it began."""
     output: Path | None = None
-    """JSON file to write, with all metrics."""
+    """JSON file to write, with all metrics; of one run."""
     json: bool = False
-    """Print all metrics as JSON, for other programs."""
+    """Print all metrics as JSON, for other programs; of one run."""
 
     def run(self) -> int:
         from procrustean.base.code_files import use_file
+        from procrustean.cli.each_run import distinct_runs, for_each_run
+
+        for file in (*self.method, *self.net):
+            use_file(file)
+        runs = distinct_runs(self.runs)
+        if not runs:
+            raise RunError("no run received; name at least one: procrustean evaluate RUN")
+        if len(runs) > 1 and (self.json or self.output is not None):
+            raise ConfigError(f"{len(runs)} runs received; --json and --output take one run at a time")
+        if self._adjusts and (self.weights, self.statistics) != ("last", "kept"):
+            raise ConfigError("--adjust tests the last weights as they are; leave out --weights and --statistics")
+        for_each_run(runs, self._adjusted if self._adjusts else self._evaluated, done="tested")
+        return 0
+
+    @property
+    def _adjusts(self) -> bool:
+        return self.adjust or self.tau is not None
+
+    def _evaluated(self, run: Path) -> None:
         from procrustean.runs.train_api import evaluate
 
-        for file in (self.method, self.net):
-            if file is not None:
-                use_file(file)
-        check_metrics_output(self.run_dir, self.output)
-        metrics = evaluate(self.run_dir, weights=self.weights, statistics=self.statistics, source=self.source)
+        check_metrics_output(run, self.output)
+        metrics = evaluate(run, weights=self.weights, statistics=self.statistics, source=self.source)
         outcome = {"weights": self.weights, "statistics": self.statistics, **metrics}
-        table = evaluation_table(outcome, str(self.run_dir))
-        write_tested(table, _as_json(outcome), as_json=self.json, output=self.output)
-        return 0
+        self._write(evaluation_table(outcome, str(run)), _as_json(outcome))
+
+    def _adjusted(self, run: Path) -> None:
+        from procrustean.deploy.adjusted_scores import adjust
+
+        check_metrics_output(run, self.output)
+        outcome = adjust(run, tau=self.tau, source=self.source)
+        self._write(adjustment_table(outcome, str(run)), json.dumps(outcome, indent=1))
+
+    def _write(self, table: Table, text: str) -> None:
+        """Write the table to the terminal, or all metrics in its place, and these into a file where one was asked for.
+
+        Args:
+            table: the main metrics.
+            text: all metrics, as JSON.
+        """
+        from procrustean.base.console import write_result
+
+        if self.output is not None:
+            write_metrics(self.output, text)
+        if self.json:
+            write_result(text)
+        else:
+            write_result(table, *([f"All metrics: {self.output}"] if self.output is not None else []))
 
 
 def evaluation_table(outcome: dict[str, Any], name: str) -> Table:
@@ -78,3 +129,47 @@ def _as_json(outcome: dict[str, Any]) -> str:
     rows = None if confusion is None else ",\n  ".join(json.dumps(row) for row in confusion)
     lines.append('"confusion": ' + ("null" if rows is None else f"[\n  {rows}\n ]"))
     return "{\n " + ",\n ".join(lines) + "\n}"
+
+
+def adjustment_table(outcome: dict[str, Any], name: str) -> Table:
+    """The main metrics before and after the adjustment, and by how much they differ.
+
+    Args:
+        outcome: what `procrustean.adjust` returns.
+        name: of the run.
+    """
+    from procrustean.base.table_formats import Cell, Column, Table
+
+    before, after = main_metrics(outcome["unadjusted"]), main_metrics(outcome["adjusted"])
+    lines = {
+        "unadjusted": [percent(value) for value in before.values()],
+        "adjusted": [percent(value) for value in after.values()],
+    }
+    # Of the numbers as they are shown, so that the difference is the one a reader computes.
+    lines["difference"] = [f"{float(b) - float(a):+.1f}" for a, b in zip(*lines.values(), strict=True)]
+    return Table(
+        title=f"Test results of {name} in %, last epoch, adjusted with tau = {outcome['tau']:g}",
+        columns=(Column("scores", "scores", numeric=False), *(Column(name, name) for name in before)),
+        rows=tuple((Cell(heading), *map(Cell, numbers)) for heading, numbers in lines.items()),
+        note=f"How tau was chosen: {outcome['tau_chosen']}. {outcome['adjusted']['images']} test images; "
+        f"{ABOUT_GROUPS}.",
+    )
+
+
+def main_metrics(metrics: dict[str, Any]) -> dict[str, float]:
+    """What a summary shows by its headings; groups of classes where they part the classes."""
+    from procrustean.report.tables import FEWEST_CLASSES_FOR_MANY_MEDIUM_FEW
+
+    found = {"accuracy": metrics["accuracy"], "balanced accuracy": metrics["balanced_accuracy"]}
+    kinds: list[tuple[str, ...]] = [("major", "minor")]
+    if len(metrics["recall"]) >= FEWEST_CLASSES_FOR_MANY_MEDIUM_FEW:
+        kinds.append(("many", "medium", "few"))
+    for kind in kinds:
+        groups = {name: metrics["groups"][name] for name in kind if metrics["groups"][name] is not None}
+        found |= groups if len(groups) > 1 else {}
+    return {**found, "macro-F1": metrics["macro_f1"]}
+
+
+def percent(value: float) -> str:
+    """As the tables show a metric; their title says that it is in %."""
+    return f"{100 * value:.1f}"

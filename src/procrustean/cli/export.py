@@ -4,19 +4,21 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
 import tyro
 
 
 @dataclass(frozen=True)
 class Export:
-    """Put a trained network into a folder of its own: weights, class names, preparation, model card, `load.py`.
+    """Put a trained network into a folder: weights, model card, loader.
+
+    The folder also holds the class names and the preparation of images; `load.py` loads and runs the network.
 
     Example: procrustean export runs/cells --format onnx --output cells-onnx
     """
 
-    model: tyro.conf.Positional[Path]
+    model: Annotated[tyro.conf.Positional[Path], tyro.conf.arg(metavar="RUN")]
     """Folder of a run, or of a comparison by --method auto."""
     format: Literal["safetensors", "torch", "onnx"] = "safetensors"
     """safetensors for this library, torch for a program that needs torch alone, onnx for one that needs onnxruntime."""

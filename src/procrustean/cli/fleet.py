@@ -19,7 +19,9 @@ from procrustean.records.run_spec import ADVISED, AUTO
 
 @dataclass(frozen=True)
 class Fleet:
-    """Train every run of a grid side by side on one device; finished ones are not repeated.
+    """Train the runs of a grid side by side on one device.
+
+    Finished ones are not repeated.
 
     Example: procrustean fleet experiments/cifar10-rho100.yaml --output runs/rho100
     """
@@ -34,7 +36,7 @@ class Fleet:
     """Train with so many processes, for CPUs: a process that is killed is replaced and its run goes on."""
     data_dir: Path | None = None
     """Where data sets are found or downloaded to; default $PROCRUSTEAN_DATA or the user's cache."""
-    print_config: bool = False
+    dry_run: bool = False
     """Print the settings of every run, then stop."""
     log: Literal["tensorboard", "wandb", "trackio"] | None = None
     """Also log the numbers of every epoch to one of these, each run in its own folder; each needs its package."""
@@ -55,7 +57,7 @@ class Fleet:
         configs = expand(read_yaml(self.grid, example="base: {source: digits}"), self.output, origin=str(self.grid))
         if self.data_dir is not None:
             configs = [replace(config, data_dir=self.data_dir) for config in configs]
-        if self.print_config:
+        if self.dry_run:
             write_result("---\n".join(config_as_yaml(config) for config in configs))
             return 0
         allow(self.allow_code)

@@ -1,4 +1,4 @@
-"""Options of `procrustean reproduce` that a call would not look at: they are refused, not ignored."""
+"""Options of `procrustean paper reproduce` that a call would not look at: they are refused, not ignored."""
 
 from __future__ import annotations
 

@@ -10,8 +10,10 @@ import tyro
 
 @dataclass(frozen=True)
 class Inspect:
-    """Look at images before training: counts, broken files, duplicates across splits, what is advised and why (or the
-    recipe of a known data set), how long it would take here.
+    """Look at images before training: counts, damage, duplicates, advice.
+
+    Names broken files, duplicates across splits, what is advised and why (or the recipe of a known data set), and how
+    long it would take here.
 
     Example: procrustean inspect my_images
     """

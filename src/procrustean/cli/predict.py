@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
 import tyro
 
@@ -14,14 +14,14 @@ from procrustean.cli.outputs import check_output, write_table
 
 @dataclass(frozen=True)
 class Predict:
-    """Classify images and folders of images with a trained network; writes a CSV file.
+    """Classify images with a trained network; writes a CSV file.
 
     Example: procrustean predict runs/cells new_images --output predictions.csv
     """
 
-    model: tyro.conf.Positional[Path]
+    model: Annotated[tyro.conf.Positional[Path], tyro.conf.arg(metavar="RUN")]
     """Folder of a run, of a comparison by --method auto, or of an export."""
-    paths: tyro.conf.Positional[tuple[str, ...]]
+    paths: Annotated[tyro.conf.Positional[tuple[str, ...]], tyro.conf.arg(metavar="PATH [PATH ...]")]
     """Images, and folders with images at any depth."""
     method: str | None = None
     """The file of its method, if it is one of your own: FILE.py. It has to be what it was."""

@@ -14,15 +14,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Prepare:
-    """Check an official data set against its published counts and decode it, once, into a store that training reads.
+    """Check an official data set and decode it, once, for training.
 
-    Says where to get the data set if no --source is given. A call that was stopped goes on where it was.
+    Its counts have to be the published ones. Says where to get the data set if no --source is given. A call that was
+    stopped goes on where it was.
 
     Example: procrustean data prepare tiny-imagenet --source ~/tiny-imagenet-200
     """
 
     name: Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="NAME")]
-    """Data set, one of those that `procrustean data sources` lists so."""
+    """Data set, one of those that `procrustean list sources` lists so."""
     source: Path | None = None
     """Folder of the unpacked data set."""
     lists: Path | None = None
@@ -92,13 +93,13 @@ class Prepare:
 
 @dataclass(frozen=True)
 class Verify:
-    """Read a prepared data set as a whole and compare it with the hashes it was written with.
+    """Compare a prepared data set with the hashes it was written with.
 
     Example: procrustean data verify tiny-imagenet
     """
 
     name: Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="NAME")]
-    """Data set, one of those that `procrustean data sources` lists so."""
+    """Data set, one of those that `procrustean list sources` lists so."""
     size: int | None = None
     """Side length at which it is stored; default that of the data set."""
     data_dir: Path | None = None

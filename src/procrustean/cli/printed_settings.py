@@ -1,4 +1,4 @@
-"""What --print-config prints: all settings as YAML, and what they resolve to as comments."""
+"""What --dry-run prints: all settings as YAML, and what they resolve to as comments."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ from procrustean.base.errors import ConfigError
 
 @dataclass(frozen=True)
 class Report:
-    """Make one HTML page of finished runs that opens anywhere, without a network.
+    """Make one HTML page of finished runs, which opens offline.
 
     Example: procrustean report runs/* --output report.html
     """

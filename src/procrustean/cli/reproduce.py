@@ -1,4 +1,4 @@
-"""procrustean reproduce"""
+"""procrustean paper reproduce"""
 
 from __future__ import annotations
 
@@ -31,11 +31,12 @@ EXAMPLE = "tables: {mine: {columns: {digits: {source: digits}}, rows: {ERM: {met
 
 @dataclass(frozen=True)
 class Reproduce:
-    """Train the cells of the paper's tables and show ours beside its numbers; without a name, list the tables.
+    """Train cells of the paper's tables and show ours beside its numbers.
 
-    Finished runs are found by what they compute and not repeated; give the same command again to go on.
+    Without a name it lists the tables. Finished runs are found by what they compute and not repeated; give the same
+    command again to go on.
 
-    Example: procrustean reproduce cifar --rows MFW MFW-DRW --columns 'cifar10-*100' --seeds 3 --minutes 9
+    Example: procrustean paper reproduce cifar --rows MFW MFW-DRW --columns 'cifar10-*100' --seeds 3 --minutes 9
     """
 
     names: Annotated[tyro.conf.Positional[tuple[str, ...]], tyro.conf.arg(metavar="[TABLE ...]")] = ()
@@ -137,8 +138,8 @@ class Reproduce:
             unknown = next(name for name in names if name not in known)
             if not suggestion(unknown, known):
                 raise ConfigError(
-                    f"the paper has no table or suite {unknown!r}; `procrustean reproduce` lists them, and one of your "
-                    "own needs the file that it is in: --tables FILE"
+                    f"the paper has no table or suite {unknown!r}; `procrustean paper reproduce` lists them, and one "
+                    "of your own needs the file that it is in: --tables FILE"
                 )
         return definitions.parts(names, self.rows, self.columns)
 

@@ -54,7 +54,7 @@ def method_comments(
     if stages := stages_text(method, recipe.epochs):
         lines["stages"] = stages
     lines |= _deferred(method, recipe.epochs)
-    explained = f"procrustean methods {plain_name(config.method)} explains it"
+    explained = f"procrustean list methods {plain_name(config.method)} explains it"
     title = f"# The method these settings resolve to: {method.label} ({explained})\n"
     return title + "".join(f"# {name}: {text}\n" for name, text in lines.items())
 

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
 import tyro
 
 
 @dataclass(frozen=True)
 class Resume:
-    """Go on with an interrupted run from its last checkpoint, to the result it would have had."""
+    """Go on with an interrupted run from its last checkpoint.
 
-    run_dir: tyro.conf.Positional[Path]
+    Its result is the one it would have had.
+    """
+
+    run_dir: Annotated[tyro.conf.Positional[Path], tyro.conf.arg(metavar="RUN")]
     """Folder of the run."""
     method: str | None = None
     """The file of its method, if it is one of your own: FILE.py. It has to be what it was."""

@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 import tyro
 
@@ -18,12 +18,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Thresholds:
-    """From which probability on a class may be announced, for a wanted precision or recall on the held-out images.
+    """Find the probabilities that give a wanted precision or recall.
+
+    From each on, its class may be announced; measured on the held-out images.
 
     Example: procrustean thresholds runs/cells --precision 0.95
     """
 
-    model: tyro.conf.Positional[Path]
+    model: Annotated[tyro.conf.Positional[Path], tyro.conf.arg(metavar="RUN")]
     """Folder of a run, of a comparison by --method auto, or of an export."""
     precision: float | None = None
     """Wanted share of right announcements, 0 to 1."""

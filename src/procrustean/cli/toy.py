@@ -1,4 +1,4 @@
-"""procrustean toy"""
+"""procrustean paper toy"""
 
 from __future__ import annotations
 
@@ -11,10 +11,11 @@ from procrustean.cli.outputs import check_folder
 
 @dataclass(frozen=True)
 class Toy:
-    """The paper's illustration: ERM and MFW on four classes of CIFAR-10, two of them small, with features in the plane.
+    """Train and draw the paper's illustration: ERM and MFW in the plane.
 
-    Draws features and decision regions at four epochs, training above test, and compares the accuracies. It is made
-    for a GPU: on a CPU the two trainings take hours.
+    Four classes of CIFAR-10, two of them small, with features of width 2. Draws features and decision regions at four
+    epochs, training above test, and compares the accuracies. It is made for a GPU: on a CPU the two trainings take
+    hours.
     """
 
     output: Path = Path("toy")

@@ -22,10 +22,10 @@ class Train(ConfigCommand):
     """
 
     source: Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="SOURCE")]
-    """Data set: a name of `procrustean data sources`, a folder of images (one folder per class), a .csv, .parquet or
+    """Data set: a name of `procrustean list sources`, a folder of images (one folder per class), a .csv, .parquet or
     .npz file."""
     method: str = "advised"
-    """Training method; `procrustean methods` lists them, FILE.py:NAME is your own. By default mfw, and for images
+    """Training method; `procrustean list methods` lists them, FILE.py:NAME is your own. By default mfw, and for images
     of your own the one that is advised for their counts; auto compares several on held-out images."""
     hold_out: float | None = None
     """Training images per class set aside to choose and calibrate on, or below 1 their share; 0 trains on all. By
@@ -34,7 +34,7 @@ class Train(ConfigCommand):
     """What --method auto may take; default 30."""
     config: Path | None = None
     """YAML file with settings; flags override it."""
-    print_config: bool = False
+    dry_run: bool = False
     """Print all settings as YAML, and the method and recipe they resolve to as comments, then stop."""
     log: Literal["tensorboard", "wandb", "trackio"] | None = None
     """Also log the numbers of every epoch to one of these; each needs its package."""
@@ -53,7 +53,7 @@ class Train(ConfigCommand):
         from procrustean.base.console import write_result
         from procrustean.base.progress import reporting
 
-        if self.print_config:
+        if self.dry_run:
             write_result(settings_text(config))
             return 0
         from procrustean.cli.outcome import show

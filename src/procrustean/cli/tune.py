@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Tune(ConfigCommand):
-    """Choose options of a method on held-out training images, then train on all of them.
+    """Choose options of a method on held-out images, then train on all.
 
     Options for tiered-imagenet are chosen on tiered-imagenet-tuning, as in the paper.
 
@@ -54,7 +54,7 @@ class Tune(ConfigCommand):
     run_dir: tyro.conf.Suppress[Path | None] = None
     config: Path | None = None
     """YAML file with settings; flags override it."""
-    print_config: bool = False
+    dry_run: bool = False
     """Print the settings that all candidates share as YAML, and what would be tried as comments, then stop."""
     allow_code: tuple[str, ...] = ()
     """Files of methods of your own that --config may name: FILE.py ... Read them first: they are run."""
@@ -85,7 +85,7 @@ class Tune(ConfigCommand):
         space = read_space(base.method, self.over) if self.over else default_space(base.method, self.source)
         check_space(base, space)
         check_options(base, grid(space) if self.trials is None else samples(space))
-        if self.print_config:
+        if self.dry_run:
             write_result(settings_text(base, tuned=space) + self._candidates(base, space))
             return 0
         check_folder(self.output)

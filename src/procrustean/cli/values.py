@@ -20,7 +20,7 @@ NUMBERS: dict[Any, str] = {int: "a whole number", float: "a number"}
 LEFT_OPEN, UNSET = "None", "unset"
 
 
-def values(*, offered: bool = False) -> ConstructorRegistry:
+def value_rules(*, offered: bool = False) -> ConstructorRegistry:
     """The rules.
 
     Args:

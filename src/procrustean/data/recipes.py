@@ -1,4 +1,4 @@
-"""The recipes by name, and which one a run takes: `--recipe` chooses, flags change, `procrustean recipes` shows."""
+"""The recipes by name, and which one a run takes: `--recipe` chooses, flags change, `list recipes` shows."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def chosen_recipe(choice: str, source: str) -> Recipe:
         raise ConfigError(
             f"recipe 'paper' received, but the paper does not train on {source or 'these images'}. Leave it out to "
             f"train by {recipe_for(source).name!r}, {RECIPES[recipe_for(source).name][1]}, or name one of the "
-            "paper's; procrustean recipes lists them"
+            "paper's; procrustean list recipes lists them"
         )
     return recipe_for(source) if choice in CHOICES else RECIPES[choice][0]
 
@@ -71,7 +71,7 @@ def check_recipe(choice: str) -> None:
     if choice not in CHOICES and choice not in RECIPES:
         known = (*CHOICES, *RECIPES)
         raise ConfigError(
-            f"there is no recipe {choice!r}. {did_you_mean(choice, known)} procrustean recipes lists them"
+            f"there is no recipe {choice!r}. {did_you_mean(choice, known)} procrustean list recipes lists them"
         )
 
 

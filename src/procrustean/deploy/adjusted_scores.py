@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import warnings
 from pathlib import Path
 from typing import Any
@@ -29,7 +30,13 @@ ON_HELD_OUT = "on the held-out images"
 
 
 @undisturbed()
-def adjust(run: str | Path, *, tau: float | None = None, splits: Splits | None = None) -> dict[str, Any]:
+def adjust(
+    run: str | Path,
+    *,
+    tau: float | None = None,
+    splits: Splits | None = None,
+    source: str | os.PathLike[str] | None = None,
+) -> dict[str, Any]:
     """Test a finished run's network with scores shifted by the log of the class priors; the run stays as it is.
 
     Predicts argmax_c z_c - tau * log(n_c / N), n_c the training images of class c.
@@ -40,13 +47,14 @@ def adjust(run: str | Path, *, tau: float | None = None, splits: Splits | None =
             held-out images, or 1 if there are none; divided by what the loss multiplies the scores
             by, as LDAM does by 30.
         splits: the data, for a run that was trained on a `Splits`.
+        source: where the images are now, if they are no longer where they were.
 
     Returns:
         tau, how it was chosen ("tau_chosen"), and the metrics "adjusted" and "unadjusted".
     """
     if tau is not None and not 0 <= tau < math.inf:
         raise ConfigError(f"tau = {tau!r} received; it has to be 0 (no adjustment) or more")
-    prepared, net = load_run(run, splits=splits)
+    prepared, net = load_run(run, splits=splits, source=source)
     _refuse_corrected(run, prepared)
     scale = scale_of_scores(prepared.method.stages[-1].objective)
     counts = [int(n) for n in prepared.data.counts]

@@ -36,7 +36,7 @@ def check_name(name: str) -> None:
     if name == "auto":
         raise ConfigError(
             "method 'auto' received, which compares methods and is for procrustean train alone; one method is needed "
-            "here: name it, for example --method mfw. See: procrustean methods"
+            "here: name it, for example --method mfw. See: procrustean list methods"
         )
     if name not in METHODS:
         plain = name.lower().replace("-", "_").removesuffix("_drw")
@@ -44,7 +44,7 @@ def check_name(name: str) -> None:
             drw = " --drw" * name.lower().endswith("drw")
             raise ConfigError(f"there is no method {name!r}; write --method {plain}{drw}")
         known = (*METHODS, "auto")  # the latter is for `train`, which compares methods
-        raise ConfigError(f"there is no method {name!r}. {did_you_mean(name, known)} See: procrustean methods")
+        raise ConfigError(f"there is no method {name!r}. {did_you_mean(name, known)} See: procrustean list methods")
 
 
 def factory(name: str) -> Callable[..., Method]:

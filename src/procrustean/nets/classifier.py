@@ -90,7 +90,7 @@ def check_chain(backbone: Backbone, wanted: str) -> None:
     if not backbone.chain:
         raise ConfigError(
             f"this method makes {wanted}; only this library's networks can be taken apart for that, those with -2d "
-            "excepted, for example --net resnet18 or resnet50 (procrustean nets lists them)"
+            "excepted, for example --net resnet18 or resnet50 (procrustean list nets lists them)"
         )
 
 
@@ -102,7 +102,7 @@ def cannot_take(name: str, size: tuple[int, int], error: Exception) -> ConfigErr
     """What is said of a network that raises an error on images of a height and width."""
     return ConfigError(
         f"the network {name} cannot take images of {size[1]} x {size[0]} pixels: {error}. Choose another --net "
-        "(procrustean nets) or --image-size"
+        "(procrustean list nets) or --image-size"
     )
 
 

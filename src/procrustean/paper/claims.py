@@ -17,8 +17,8 @@ from procrustean.records.identity import comparable
 NOT_YET = "not measured yet"
 ABOUT = (
     "CIFAR-10 at ratio 100, erm or mfw without --drw: ResNet-32 with the paper's recipe, all classes and no images "
-    "held out, or four classes as procrustean toy trains them; and mfw with several values of alpha or beta, all else "
-    "being equal"
+    "held out, or four classes as procrustean paper toy trains them; and mfw with several values of alpha or beta, all "
+    "else being equal"
 )
 #: The options whose best values the paper names, and the standard deviation under which they are looked for.
 ALONG: tuple[tuple[Option, str], ...] = (("alpha", "geometric"), ("beta", "geometric"), ("beta", "arithmetic"))

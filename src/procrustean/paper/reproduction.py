@@ -17,8 +17,8 @@ from procrustean.runs.tuning.choice import standard_error
 INTRODUCTION = """\
 # Reproduction
 
-The tables of the MFW paper, run again, each cell beside the paper's number. `procrustean reproduce --pages docs` writes
-this page from the files in [results/](../results/), one per run; nothing in it is typed in but the discussion.
+The tables of the MFW paper, run again, each cell beside the paper's number. `procrustean paper reproduce --pages docs`
+writes this page from the files in [results/](../results/), one per run; nothing in it is typed in but the discussion.
 """
 WORDS = (
     "ERM is plain training. DRW, deferred re-weighting, weights the classes in the last fifth of the epochs; MFW-DRW "
@@ -30,19 +30,19 @@ WORDS = (
 AGAIN = """\
 ## Do it yourself
 
-`procrustean reproduce` lists the tables and the suites, which are parts of tables in the order in which they are worth
-measuring. A command plans the cells as runs, leaves out those that are in `results/` already, and trains the others
-side by side. With `--minutes` it stops in time with everything saved; the same command goes on where it left off, also
-after a kill. `--dry-run` prints the plan and the predicted time:
+`procrustean paper reproduce` lists the tables and the suites, which are parts of tables in the order in which they are
+worth measuring. A command plans the cells as runs, leaves out those that are in `results/` already, and trains the
+others side by side. With `--minutes` it stops in time with everything saved; the same command goes on where it left
+off, also after a kill. `--dry-run` prints the plan and the predicted time:
 
 ```console
-$ procrustean reproduce
-$ procrustean reproduce rho100 --seeds 3 --minutes 9 --dry-run
-$ procrustean reproduce cifar --rows MFW 'MFW-*' --columns 'cifar10-*' --held-out --dry-run
-$ procrustean reproduce ablations --rows 'MFW*' 'alpha*' --columns 'cifar10-*' --dry-run
-$ procrustean reproduce fidelity --seeds 3 --minutes 9 --dry-run
-$ procrustean reproduce cifar --show
-$ procrustean reproduce alpha --show --format latex
+$ procrustean paper reproduce
+$ procrustean paper reproduce rho100 --seeds 3 --minutes 9 --dry-run
+$ procrustean paper reproduce cifar --rows MFW 'MFW-*' --columns 'cifar10-*' --held-out --dry-run
+$ procrustean paper reproduce ablations --rows 'MFW*' 'alpha*' --columns 'cifar10-*' --dry-run
+$ procrustean paper reproduce fidelity --seeds 3 --minutes 9 --dry-run
+$ procrustean paper reproduce cifar --show
+$ procrustean paper reproduce alpha --show --format latex
 ```
 
 Every run leaves one JSON file in `results/` with its settings, both seeds (that of the data and that of the training),
@@ -190,7 +190,8 @@ def _without_held_out(cells: dict[str, list[Beside]]) -> str:
         )
     tables = " ".join(dict.fromkeys(cell.cell.table for cell in (*empty, *stand_ins)))
     texts.append(
-        f"`procrustean reproduce {tables} --held-out` trains the column's own runs, and what else of these is missing."
+        f"`procrustean paper reproduce {tables} --held-out` trains the column's own runs, and what else of these "
+        "is missing."
     )
     return paragraph(" ".join(texts))
 

@@ -20,9 +20,9 @@ from procrustean.records.groups import (
 INTRODUCTION = """\
 # Which method
 
-For which kind of imbalance, budget and network, as far as this project has measured it. `procrustean reproduce --pages
-docs` writes the numbers on this page from the files in [results/](../results/); what is between them was written by
-hand and says nothing that they do not.
+For which kind of imbalance, budget and network, as far as this project has measured it. `procrustean paper reproduce
+--pages docs` writes the numbers on this page from the files in [results/](../results/); what is between them was
+written by hand and says nothing that they do not.
 """
 READ = (
     "Test accuracy (on the digits balanced accuracy) of the last epoch in %, mean ± standard deviation over the "

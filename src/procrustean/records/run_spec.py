@@ -74,7 +74,7 @@ class RunSpec:
     """Everything that determines a training run. None means: taken from the recipe or decided from the data."""
 
     source: str
-    """Data set: a name of `procrustean data sources`, a folder of images (one folder per class), a .csv, .parquet or
+    """Data set: a name of `procrustean list sources`, a folder of images (one folder per class), a .csv, .parquet or
     .npz file."""
     imbalance: Literal["natural", "long_tailed", "step"] = "natural"
     """Make the training set imbalanced: long_tailed, step, or natural to take it as it is."""
@@ -83,16 +83,17 @@ class RunSpec:
     classes: tuple[str, ...] = ()
     """Use only these classes of the data set, in this order; all of them by default."""
     method: str = "mfw"
-    """Training method; `procrustean methods` lists them. One of your own: FILE.py:NAME."""
+    """Training method; `procrustean list methods` lists them. One of your own: FILE.py:NAME."""
     options: dict[str, Any] = field(default_factory=dict)
-    """Options of the method, as KEY=VALUE; `procrustean methods NAME` explains them."""
+    """Options of the method, as KEY=VALUE; `procrustean list methods NAME` explains them."""
     drw: bool = False
     """Deferred re-weighting: weight the classes by effective numbers in the last 20 % of the epochs."""
     recipe: str = "auto"
-    """Numbers of training: auto (the data set's), paper, own (the method's) or a name; see `procrustean recipes`."""
+    """Numbers of training: auto (the data set's), paper, own (the method's) or a name; `procrustean list recipes` lists
+    them."""
     net: str | None = None
-    """Network: resnet32, resnet18-s1, resnet50, timm:NAME, torchvision:NAME, ...; `procrustean nets` lists them. One of
-    your own: FILE.py:NAME."""
+    """Network: resnet32, resnet18-s1, resnet50, timm:NAME, torchvision:NAME, ...; `procrustean list nets` lists them.
+    One of your own: FILE.py:NAME."""
     pretrained: str | None = None
     """Weights to start from: a file with a state dict, or cache for what timm or torchvision has downloaded."""
     epochs: int | None = None

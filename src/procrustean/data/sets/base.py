@@ -48,7 +48,7 @@ class DataSet(ABC):
     totals: Mapping[str, int] = field(default_factory=dict)  # split -> images, where those of each class are not known
     tuning_of: str = ""  # the data set whose options are chosen on this one
 
-    #: Whether training downloads it by itself, and what else `procrustean data sources` says about its files.
+    #: Whether training downloads it by itself, and what else `procrustean list sources` says about its files.
     downloads = False
     how = ""
 

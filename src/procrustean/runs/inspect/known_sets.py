@@ -50,8 +50,8 @@ def describe_known(source: str, splits: Splits, machine: Machine) -> list[str]:
     usual = machine.told_images_per_second(recipe.net, channels, max(prepared.image_size)) / slower
     lines = [
         "a known data set: train goes by its recipe, not by the number of images and the time",
-        f"method: {config.method}, the default for known data sets; --method names another, procrustean methods lists "
-        "them",
+        f"method: {config.method}, the default for known data sets; --method names another, procrustean list methods "
+        "lists them",
         prepared.recipe_text(),
         f"expected time for all {sum(counts)} training images: "
         + time_text(recipe.epochs * sum(counts), recipe.net, machine, speed, usual),

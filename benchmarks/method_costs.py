@@ -1,17 +1,24 @@
-"""What each method costs: the time of its steps relative to ERM's, measured one after the other in one process."""
+"""What each method costs: the time of its steps relative to ERM's, measured one after the other in one process.
+
+python benchmarks/method_costs.py --output results/method-costs.json
+"""
 
 from __future__ import annotations
 
 import statistics
+import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from pathlib import Path
+from typing import Any, Literal
 
 import torch
 
+from measuring import Keep, Record, Say, clear_memory, main, memory, new_record, synthetic_cifar, table_of, wait
 from procrustean.base.code_files import use_file
-from procrustean.cli.bench_tmp import speed
+from procrustean.base.table_formats import Table
 from procrustean.data.meta_set import meta_set
 from procrustean.engine.device import own_stream
 from procrustean.engine.prepared import (
@@ -26,21 +33,50 @@ from procrustean.runs.preparing import (
 )
 
 
+@dataclass(frozen=True)
+class MethodCosts:
+    """Measure what a step of each method costs relative to ERM."""
+
+    device: Literal["auto", "cpu", "cuda"] = "auto"
+    """Where to measure."""
+    steps: int = 60
+    """Steps per timing."""
+    repeats: int = 3
+    """Timings of each part of a method; their median counts."""
+    output: Path | None = None
+    """Also write the numbers as JSON, after each measurement."""
+
+    def measure(self, say: Say, keep: Keep) -> Table:
+        result = bench_methods(device=self.device, steps=self.steps, repeats=self.repeats, say=say, keep=keep)
+        rows = [
+            (
+                row["method"],
+                f"{row['relative_to_erm']:.2f}",
+                f"{row['microseconds_per_image']:.1f}",
+                row["engine"],
+            )
+            for row in result["methods"]
+        ]
+        columns = {"method": False, "time relative to ERM": True, "microseconds per image": True, "engine": False}
+        title = f"Cost of a step on {result['environment']['machine']}: ResNet-32, batch 128"
+        return table_of(title, columns, rows)
+
+
 def bench_methods(
     *,
     device: str = "auto",
     methods: Sequence[str] = tuple(METHODS),
     steps: int = 60,
     repeats: int = 3,
-    say: Callable[[str], None] = lambda text: None,
-    keep: Callable[[dict[str, Any]], None] = lambda result: None,
-) -> dict[str, Any]:
+    say: Say = lambda text: None,
+    keep: Keep = lambda result: None,
+) -> Record:
     """Time per image of every stage and phase of each method, and of a whole training, relative to ERM.
 
     All with ResNet-32 in batches of 128 on CIFAR-10 LT100 in shape, and with as many epochs as the method is given by
     the paper's recipe, so that the ratio is the price of the step alone.
     """
-    splits = speed.synthetic_cifar()
+    splits = synthetic_cifar()
 
     def prepared_for(name: str) -> Prepared:
         config = RunSpec(source="cifar10", imbalance="long_tailed", rho=100.0, device=device, method=name)  # type: ignore[arg-type]
@@ -48,7 +84,8 @@ def bench_methods(
         return prepare(config, splits=splits)
 
     erm_run = prepared_for("erm")
-    result = speed.blank_record(erm_run.placement.device) | {"methods": []}
+    result = new_record("time per image of the methods, ResNet-32, batch 128", erm_run.placement.device)
+    result["methods"] = []
     # The first run of a process is up to a tenth faster than the same run later, so it does not count.
     list(_timed_parts(erm_run, steps, 1))
     for name in dict.fromkeys(["erm", *methods]):
@@ -62,7 +99,7 @@ def bench_methods(
             "microseconds_per_image": whole,
             "relative_to_erm": whole / erm,
             "parts": parts,
-            "memory_gib": speed.memory(prepared.placement.device),
+            "memory_gib": memory(prepared.placement.device),
         }
         result["methods"].append(row)
         keep(result)
@@ -73,7 +110,7 @@ def bench_methods(
 def _timed_parts(prepared: Prepared, steps: int, repeats: int) -> Iterator[dict[str, Any]]:
     """Every stage and phase of a method, with its share of the epochs and its time per image."""
     device, recipe, method = prepared.placement.device, prepared.recipe, prepared.method
-    speed.clear_memory()
+    clear_memory()
     stores = prepared.stores()
     images = stores.training(prepared.data.train)
     net = prepared.build_net()
@@ -111,9 +148,13 @@ def _seconds(run: StageRun, epoch: int, steps: int, repeats: int) -> float:
     times = []
     for _ in range(repeats):
         run.begin_epoch(epoch)
-        speed.wait(run.device)
+        wait(run.device)
         began = time.perf_counter()
         run.advance(0, steps)
-        speed.wait(run.device)
+        wait(run.device)
         times.append((time.perf_counter() - began) / steps)
     return statistics.median(times)
+
+
+if __name__ == "__main__":
+    sys.exit(main(MethodCosts))

@@ -2,32 +2,33 @@
 
 The stores are of random bytes and of the size of real ones. A network's own speed is that of the same training step on
 one batch that lies ready on the device: nothing is gathered, augmented or normalised.
+
+python benchmarks/feeding.py --cases tiny-imagenet imagenet-lt --output results/data-speed.json
 """
 
 from __future__ import annotations
 
-import gc
-import os
-import platform
 import resource
 import statistics
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from measuring import Keep, Record, Say, clear_memory, main, memory, new_record, table_of, wait
 from procrustean.balance.types import Problem
+from procrustean.base.table_formats import Table
 from procrustean.data.imageset import ImageSet
 from procrustean.data.mapped_images import StoredImages
 from procrustean.data.recipes import Recipe, recipe_for
-from procrustean.engine.device import Placement, machine, own_stream, place
+from procrustean.engine.device import Placement, own_stream, place
 from procrustean.engine.engines import choose_engine
 from procrustean.engine.image_stores import ImageStores, augmentation_of
 from procrustean.engine.images import ImageStore, LabelledImages
@@ -35,8 +36,6 @@ from procrustean.engine.stage_training import StageRun
 from procrustean.engine.streaming import StreamedImages
 from procrustean.methods.make import make_method
 from procrustean.nets.build import build_net
-
-Say = Callable[[str], None]
 
 
 @dataclass(frozen=True)
@@ -93,6 +92,67 @@ class ReadyBatch(ImageStore):
         return self.x[: len(index)]
 
 
+@dataclass(frozen=True)
+class Feeding:
+    """Measure what feeding images costs: resident and streamed stores against a network that is fed nothing."""
+
+    cases: tuple[Literal["tiny-imagenet", "imagenet-lt", "imagenet-lt-resized", "cifar-strong"], ...] = (
+        "tiny-imagenet",
+        "imagenet-lt",
+        "imagenet-lt-resized",
+        "cifar-strong",
+    )
+    """Which networks and stores: ResNet-18 at 64 pixels, ResNet-50 at 224 with plain and resized crops, ResNet-32
+    with AutoAugment."""
+    net: str | None = None
+    """Another network for all cases."""
+    images: int | None = None
+    """Another number of images in the stores; by default that of the data set."""
+    batch_size: int | None = None
+    """Another number of images per step."""
+    device: Literal["auto", "cpu", "cuda"] = "auto"
+    """Where to measure."""
+    workers: tuple[int, ...] = (1, 2, 4, 8, 16)
+    """Numbers of threads and processes that feed streamed images."""
+    steps: int = 60
+    """Steps per timing."""
+    repeats: int = 3
+    """Timings of each variant; their median counts."""
+    folder: Path | None = None
+    """Where the files of the stores, up to 23 GB, are written and removed again; default the system's."""
+    output: Path | None = None
+    """Also write the numbers as JSON, after each measurement."""
+
+    def measure(self, say: Say, keep: Keep) -> Table:
+        changes: dict[str, Any] = {
+            name: value for name in ("net", "images", "batch_size") if (value := getattr(self, name)) is not None
+        }
+        result = bench_data(
+            {name: replace(CASES[name], **changes) for name in self.cases},
+            device=self.device,
+            workers=self.workers,
+            steps=self.steps,
+            repeats=self.repeats,
+            folder=self.folder,
+            say=say,
+            keep=keep,
+        )
+        rows = [
+            (
+                f"{name}, {case['net']} at {case['crop']}",
+                str(row["variant"]),
+                f"{row['images_per_second']:,.0f}",
+                f"{100 * row['share']:.0f} %",
+                f"{row['cores_busy']:.1f}",
+            )
+            for name, case in result["cases"].items()
+            for row in case["rows"]
+        ]
+        names = ("case", "images", "images/s", "of the network's own speed", "cores busy")
+        columns = {name: name not in ("case", "images") for name in names}
+        return table_of(f"Training from stores on {result['environment']['machine']}", columns, rows)
+
+
 def bench_data(
     cases: Mapping[str, Case],
     *,
@@ -102,8 +162,8 @@ def bench_data(
     repeats: int = 3,
     folder: Path | None = None,
     say: Say = lambda text: None,
-    keep: Callable[[dict[str, Any]], None] = lambda result: None,
-) -> dict[str, Any]:
+    keep: Keep = lambda result: None,
+) -> Record:
     """Measure all cases; shares are of the network's own speed in the same call.
 
     Args:
@@ -117,19 +177,9 @@ def bench_data(
         keep: handed the result after each measurement, so that nothing is lost when the call is cut short.
     """
     placement = place(device)
-    result: dict[str, Any] = {
-        "format": 1,
-        "what": "training images per second, ERM, by where the images are; random pixels",
-        "command": " ".join(["procrustean", *sys.argv[1:]]),
-        "environment": {
-            "machine": machine(placement.device),
-            "cores": os.cpu_count(),
-            "precision": placement.precision,
-            "torch": torch.__version__,
-            "python": platform.python_version(),
-        },
-        "cases": {},
-    }
+    result = new_record("training images per second, ERM, by where the images are; random pixels", placement.device)
+    result["environment"]["precision"] = placement.precision
+    result["cases"] = {}
     with TemporaryDirectory(dir=folder, prefix="procrustean-bench-") as made:
         for name, case in cases.items():
             rows: list[dict[str, Any]] = []
@@ -168,9 +218,7 @@ def synthetic_images(case: Case, folder: Path, say: Say) -> ImageSet:
 def _measured(
     case: Case, images: ImageSet, placement: Placement, variant: str | int, steps: int, repeats: int
 ) -> dict[str, Any]:
-    gc.collect()
-    if torch.cuda.is_available():
-        torch.cuda.empty_cache()
+    clear_memory()
     with own_stream(placement.device):
         stage = _stage(case, _store(case, images, placement, variant), images, placement)
         try:
@@ -183,7 +231,7 @@ def _measured(
         "cores_busy": busy,
         "ms_per_step": times,
         "images_per_second": 1e3 * case.batch_size / statistics.median(times),
-        "memory_gib": torch.cuda.memory_reserved(placement.device) / 2**30 if placement.device.type == "cuda" else None,
+        "memory_gib": memory(placement.device),
     }
 
 
@@ -230,10 +278,10 @@ def _times(stage: StageRun, device: torch.device, steps: int, repeats: int) -> t
     for repeat in range(repeats):
         stage.begin_epoch(repeat)
         stage.advance(0, ahead)
-        _wait(device)
+        wait(device)
         began, worked = time.perf_counter(), _cpu_seconds()
         stage.advance(ahead, steps)
-        _wait(device)
+        wait(device)
         took = time.perf_counter() - began
         seconds, busy = seconds + took, busy + _cpu_seconds() - worked
         times.append(1e3 * took / steps)
@@ -246,6 +294,5 @@ def _cpu_seconds() -> float:
     return used.ru_utime + used.ru_stime
 
 
-def _wait(device: torch.device) -> None:
-    if device.type == "cuda":
-        torch.cuda.synchronize(device)
+if __name__ == "__main__":
+    sys.exit(main(Feeding))

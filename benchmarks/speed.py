@@ -1,26 +1,28 @@
-"""How fast training is: the plain peer loop, each engine, and fleets, measured in one run on one machine."""
+"""How fast training is: the plain loop of the research codes, each engine, and fleets, measured in one run.
+
+python benchmarks/speed.py --output results/speed.json
+"""
 
 from __future__ import annotations
 
-import gc
 import os
-import platform
 import statistics
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import product
+from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Any, Literal
 
-import numpy as np
 import torch
 
-from procrustean.cli.bench_tmp.peer import measure_peer
-from procrustean.data.imageset import ImageSet, Splits
-from procrustean.engine.device import machine, own_stream
+from measuring import Keep, Record, Say, clear_memory, main, memory, new_record, synthetic_cifar, table_of, wait
+from plain_loop import measure_peer
+from procrustean.base.table_formats import Table
+from procrustean.engine.device import own_stream
 from procrustean.engine.engines import Engine, choose_engine
 from procrustean.engine.prepared import (
     Prepared,
@@ -33,6 +35,9 @@ from procrustean.runs.preparing import (
 
 #: Least time per image of ResNet-32 in bf16 on an H200: bytes moved at 4.3 TB/s, multiply-adds at 790 TFLOP/s.
 FLOORS = {"memory": 465_000.0, "arithmetic": 1_900_000.0}
+
+#: What is trained.
+WHAT = "ResNet-32, batch 128, CIFAR-10 LT100 in shape (random pixels)"
 
 #: Methods: the plain one, and the one whose extra time over it is told.
 TIMED = ("erm", "mfw")
@@ -59,18 +64,6 @@ GPU_VARIANTS = (
 COMPILED = Variant("compiled and captured", "compiled", "off")
 DEFAULT = Variant("default", "auto", "auto")
 CPU_VARIANTS = (Variant("float32", "eager", "off", "fp32"), Variant("automatic precision", "eager", "off"))
-
-
-def synthetic_cifar() -> Splits:
-    """Random bytes in the shape of CIFAR-10; speed does not depend on what the images show."""
-    bits = np.random.default_rng(0)
-    names = tuple(f"class {i}" for i in range(10))
-
-    def images(per_class: int) -> ImageSet:
-        pixels = bits.integers(0, 256, (10 * per_class, 32, 32, 3), dtype=np.uint8)
-        return ImageSet(pixels, np.repeat(np.arange(10), per_class), names)
-
-    return Splits("cifar10", images(5000), images(100))
 
 
 class Measured:
@@ -130,6 +123,59 @@ def empty_kernel_cache() -> Iterator[None]:
                 os.environ[KERNEL_CACHE] = before
 
 
+@dataclass(frozen=True)
+class Speed:
+    """Measure training speed against the plain loop of the research codes, in one run: engines, kernels, fleets."""
+
+    device: Literal["auto", "cpu", "cuda"] = "auto"
+    """Where to measure."""
+    steps: int = 90
+    """Steps per timing."""
+    repeats: int = 5
+    """Timings of each variant; their median counts."""
+    workers: tuple[int, ...] = (4, 8, 16)
+    """Worker processes tried for the plain loop; its best counts."""
+    fleets: tuple[int, ...] = (2, 4, 8, 16)
+    """Numbers of runs side by side (GPU only)."""
+    output: Path | None = None
+    """Also write the numbers as JSON, after each measurement."""
+
+    def measure(self, say: Say, keep: Keep) -> Table:
+        return speed_table(
+            bench_speed(
+                device=self.device,
+                steps=self.steps,
+                repeats=self.repeats,
+                workers=self.workers,
+                fleets=self.fleets,
+                say=say,
+                keep=keep,
+            )
+        )
+
+
+def speed_table(result: Record) -> Table:
+    """One row for each way of training."""
+
+    def cells(name: str, row: Record) -> tuple[str, ...]:
+        floor, first, memory = row.get("share_of_memory_floor"), row.get("first_step_seconds"), row.get("memory_gib")
+        return (
+            name,
+            f"{row['images_per_second']:,.0f}",
+            f"{row['ratio_to_peer']:.1f} x",
+            "" if floor is None else f"{100 * floor:.0f} %",
+            "" if first is None else f"{first:.1f} s",
+            "" if memory is None else f"{memory:.1f}",
+        )
+
+    rows = [cells("plain loop", {"images_per_second": result["peer"]["best"], "ratio_to_peer": 1.0})]
+    rows += [cells(f"{row['method']}, {row['variant']}", row) for row in result["single"]]
+    rows += [cells(f"fleet of {row['width']}, sum", row) for row in result["fleet"]]
+    names = ("variant", "images/s", "to the plain loop", "of the memory floor", "first step", "GiB")
+    title = f"Training speed on {result['environment']['machine']}: ResNet-32, batch 128"
+    return table_of(title, {name: name != "variant" for name in names}, rows)
+
+
 @empty_kernel_cache()
 def bench_speed(
     *,
@@ -138,9 +184,9 @@ def bench_speed(
     workers: Sequence[int] = (4, 8, 16),
     steps: int = 90,
     repeats: int = 5,
-    say: Callable[[str], None] = lambda text: None,
-    keep: Callable[[dict[str, Any]], None] = lambda result: None,
-) -> dict[str, Any]:
+    say: Say = lambda text: None,
+    keep: Keep = lambda result: None,
+) -> Record:
     """Measure everything; the ratios are to the best peer loop of this very call.
 
     `keep` is handed the result after each measurement, so that nothing is lost when the call is cut short.
@@ -155,7 +201,13 @@ def bench_speed(
     place, batch = first.placement.device, first.recipe.batch_size
     on_gpu = place.type == "cuda"
     mean, std = first.recipe.normalisation
-    result = blank_record(place)
+    result = new_record(f"{WHAT}, training images per second", place)
+    result |= {
+        "floors": FLOORS if on_gpu else None,
+        "peer": {"best": None, "by_workers": {}},
+        "single": [],
+        "fleet": [],
+    }
     for count in workers:
         speed = measure_peer(
             first.data.train, device=place, workers=count, steps=steps, batch_size=batch, mean=mean, std=std
@@ -184,26 +236,6 @@ def bench_speed(
     # Last, because it compiles for a minute.
     singles((COMPILED,) if on_gpu else ())
     return result
-
-
-def blank_record(device: torch.device) -> dict[str, Any]:
-    on_gpu = device.type == "cuda"
-    return {
-        "format": 1,
-        "what": "ResNet-32, batch 128, CIFAR-10 LT100 in shape (random pixels), training images per second",
-        "command": " ".join(["procrustean", *sys.argv[1:]]),
-        "environment": {
-            "machine": machine(device),
-            "cores": os.cpu_count(),
-            "threads": torch.get_num_threads(),
-            "torch": torch.__version__,
-            "python": platform.python_version(),
-        },
-        "floors": FLOORS if on_gpu else None,
-        "peer": {"best": None, "by_workers": {}},
-        "single": [],
-        "fleet": [],
-    }
 
 
 def _single(
@@ -274,16 +306,5 @@ def _extra_time(prepared: list[Prepared], steps: int, rounds: int) -> dict[str, 
     return {"median": statistics.median(extra), "by_round": extra}
 
 
-def memory(device: torch.device) -> float | None:
-    return torch.cuda.memory_reserved(device) / 2**30 if device.type == "cuda" else None
-
-
-def clear_memory() -> None:
-    gc.collect()
-    if torch.cuda.is_available():
-        torch.cuda.empty_cache()
-
-
-def wait(device: torch.device) -> None:
-    if device.type == "cuda":
-        torch.cuda.synchronize(device)
+if __name__ == "__main__":
+    sys.exit(main(Speed))

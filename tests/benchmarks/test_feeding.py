@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 import torch
 
-from procrustean.cli import main
-from procrustean.cli.bench_tmp.data import CASES, Case, ReadyBatch, bench_data, synthetic_images
+from feeding import CASES, Case, Feeding, ReadyBatch, bench_data, synthetic_images
+from measuring import main
 from procrustean.data import ImageSet
 from procrustean.engine.device import place
 
@@ -69,11 +69,11 @@ def test_stores_have_the_size_of_real_ones(tmp_path: Path) -> None:
     assert images.counts.tolist() == [10, 10, 10, 9, 9]
 
 
-def test_the_command_prints_a_table_and_keeps_the_numbers(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_script_prints_a_table_and_keeps_the_numbers(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     output = tmp_path / "data.json"
     flags = ["--net", "small", "--images", "40", "--batch-size", "8", "--device", "cpu", "--workers", "1"]
     times = ["--steps", "1", "--repeats", "1", "--output", str(output)]
-    assert main(["bench", "data", "--cases", "tiny-imagenet", *flags, *times]) == 0
+    assert main(Feeding, ["--cases", "tiny-imagenet", *flags, *times]) == 0
     assert "of the network's own speed" in capsys.readouterr().out
     rows = json.loads(output.read_text())["cases"]["tiny-imagenet"]["rows"]
     assert [row["workers"] for row in rows] == [None, None, 1]

@@ -12,9 +12,11 @@ import numpy as np
 import pytest
 import torch
 
-from procrustean.cli import main
-from procrustean.cli.bench_tmp import method_costs, speed, whole_runs
-from procrustean.cli.bench_tmp.peer import PerImageDataset, measure_peer
+import measuring
+import method_costs
+import speed
+import whole_runs
+from plain_loop import PerImageDataset, measure_peer
 from procrustean.data import ImageSet, Splits
 from procrustean.nets import NETS
 from procrustean.runs.advice.cost import multiply_adds
@@ -25,20 +27,21 @@ def tiny(monkeypatch: pytest.MonkeyPatch) -> Iterator[Splits]:
     """The smallest network and few images in place of ResNets on CIFAR."""
     for name in ("resnet32", "resnet20"):
         monkeypatch.setitem(NETS, name, NETS["small"])
-    whole = speed.synthetic_cifar()
+    whole = measuring.synthetic_cifar()
 
     def some(images: ImageSet, each: int) -> ImageSet:
         of_class = [np.flatnonzero(images.labels == label)[:each] for label in range(len(images.classes))]
         return images.subset(np.sort(np.concatenate(of_class)))
 
     splits = Splits("cifar10", some(whole.test, 200), some(whole.test, 2))
-    monkeypatch.setattr(speed, "synthetic_cifar", lambda: splits)
+    for script in (speed, method_costs, whole_runs):
+        monkeypatch.setattr(script, "synthetic_cifar", lambda: splits)
     yield splits
     multiply_adds.cache_clear()  # of the networks that had the name of others
 
 
 def test_synthetic_images_have_the_shape_of_cifar() -> None:
-    splits = speed.synthetic_cifar()
+    splits = measuring.synthetic_cifar()
     assert splits.train.images.shape == (50_000, 32, 32, 3)
     assert splits.train.counts.tolist() == [5000] * 10
 
@@ -61,12 +64,12 @@ def test_the_peer_loop_trains(tiny: Splits) -> None:
     assert found > 0
 
 
-def test_the_command_keeps_every_measurement(
+def test_the_script_keeps_every_measurement(
     tiny: Splits, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     output = tmp_path / "deep" / "speed.json"
-    arguments = ["bench", "speed", "--device", "cpu", "--steps", "1", "--repeats", "2", "--workers", "0"]
-    assert main([*arguments, "--output", str(output)]) == 0
+    arguments = ["--device", "cpu", "--steps", "1", "--repeats", "2", "--workers", "0"]
+    assert measuring.main(speed.Speed, [*arguments, "--output", str(output)]) == 0
     result = json.loads(output.read_text())
     assert [(row["method"], row["variant"]) for row in result["single"]] == [
         ("erm", "float32"),
@@ -83,7 +86,8 @@ def test_the_command_keeps_every_measurement(
         raise KeyboardInterrupt
 
     monkeypatch.setattr(speed, "_single", cut_short)
-    assert main([*arguments, "--output", str(tmp_path / "cut.json")]) == 130
+    with pytest.raises(KeyboardInterrupt):
+        measuring.main(speed.Speed, [*arguments, "--output", str(tmp_path / "cut.json")])
     assert json.loads((tmp_path / "cut.json").read_text())["peer"]["best"] > 0
 
 
