@@ -155,7 +155,8 @@ def test_only_the_seeds_that_were_asked_for_are_shown(mine: str, call: Call) -> 
 def test_the_command_is_kept_so_that_it_can_be_given_again(
     mine: str, call: Call, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    arguments = ["reproduce", "mine", "--tables", mine, "--rows", "ER[L-N]", "--seeds", "1", "--output", "my runs"]
+    options = ("--rows", "ER[L-N]", "--seeds", "1", "--output", "my runs")
+    arguments = ["paper", "reproduce", "mine", "--tables", mine, *options]
     monkeypatch.setattr(sys, "argv", ["procrustean", *arguments])
     assert call(*arguments).code == 0
     (path,) = Path("results/mine").glob("*.json")
@@ -531,9 +532,9 @@ def test_pages_where_the_system_knows_only_ascii(work: Path) -> None:
     environment = {**os.environ, "LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
     (work / "page.md").write_text("Süß\n<!-- claims: begin -->\n<!-- claims: end -->\n", encoding="utf-8")
     for arguments in (
-        ["reproduce", "--pages", "docs"],
-        ["reproduce", "--pages", "docs"],
-        ["claims", "--page", "page.md"],
+        ["paper", "reproduce", "--pages", "docs"],
+        ["paper", "reproduce", "--pages", "docs"],
+        ["paper", "claims", "--page", "page.md"],
     ):
         done = subprocess.run(
             [sys.executable, "-m", "procrustean", *arguments],

@@ -580,7 +580,7 @@ def test_a_killed_command_goes_on(tmp_path: Path, content: dict[str, Any]) -> No
     tables = tmp_path / "mine.yaml"
     tables.write_text(yaml.safe_dump(content))
     places = ["--output", str(tmp_path / "killed" / "runs"), "--results", str(tmp_path / "killed" / "results")]
-    command = ["reproduce", "mine", "--tables", str(tables), "--seeds", "1", "--quiet", *places]
+    command = ["paper", "reproduce", "mine", "--tables", str(tables), "--seeds", "1", "--quiet", *places]
     killed = forked.start(command, tmp_path / "log")
     begun = partial((tmp_path / "killed" / "runs").glob, "*/epochs.jsonl")
     assert forked.wait_for(lambda: any(epochs.read_bytes() for epochs in begun()), killed)
@@ -625,7 +625,7 @@ def test_a_killed_command_leaves_nothing_behind_in_the_end(
 ) -> None:
     del content["tables"]["mine"]["rows"]["MFW"], content["tables"]["mine"]["rows"]["short"]
     (tmp_path / "mine.yaml").write_text(json.dumps({"tables": content["tables"]}))
-    command = ["reproduce", "mine", "--tables", str(tmp_path / "mine.yaml"), "--seeds", "1"]
+    command = ["paper", "reproduce", "mine", "--tables", str(tmp_path / "mine.yaml"), "--seeds", "1"]
 
     def started(folder: str, before: Callable[[], None] | None = None) -> int | None:
         places = ["--output", str(tmp_path / folder / "runs"), "--results", str(tmp_path / folder / "results")]

@@ -29,7 +29,7 @@ else:
 class Figures:
     __doc__ = "\n\n".join(
         (
-            "Draw a figure from finished runs as PNG and SVG, most of them as in the paper.",
+            "Draw a figure from finished runs, most of them as in the paper.",
             "\n".join(f"- {name}: {entry.shows}" for name, entry in ALL.items()),
             f"{', '.join(name for name, entry in ALL.items() if 'probes' in entry.needs)} take runs that were "
             "trained with --probes or diagnosed.",

@@ -8,12 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from probed_runs import AT
 from procrustean.records.groups import Result
 from procrustean.report.diagnose.repeats import repeats_of
 from procrustean.report.page_data import page_data
 from procrustean.runs.advice.method_advice import advised
-
-from .conftest import AT
 
 Make = Callable[..., Result]
 
