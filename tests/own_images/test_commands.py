@@ -113,5 +113,5 @@ def test_a_shared_size_is_kept_and_settings_are_printed(colours: Path, call: Cal
 def test_doctor_answers(call: Call) -> None:
     answer = call("doctor")
     assert answer.code in (0, 1)
-    for topic in ("Python", "GPU", "threads", "disk", "data", "onnxruntime"):
-        assert f"  {topic} " in answer.out
+    for topic in ("PyTorch version", "Training", "Threads", "Disk", "Data", "onnxruntime"):
+        assert f"\n{topic}: " in f"\n{answer.out}"

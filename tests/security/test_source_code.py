@@ -49,7 +49,7 @@ RESTRICTED = {
     "importlib.import_module": {
         "data/sets/table.py": "names of this package",
         "data/worker_processes.py": "a name that the program sends to its own process",
-        "cli/doctor/packages.py": "names of a list in the file",
+        "cli/doctor.py": "names of a list in the file",
         "deploy/export_formats.py": "names of a list in the file",
         "methods/make.py": "names of this package",
         "nets/foreign.py": "names of a list in the file",

@@ -17,7 +17,7 @@ from procrustean.cli.config_file import config_argument, read_config
 from procrustean.cli.data import Describe
 from procrustean.cli.demo import Demo
 from procrustean.cli.diagnose import Diagnose
-from procrustean.cli.doctor_command import Doctor
+from procrustean.cli.doctor import Doctor
 from procrustean.cli.evaluate import Evaluate
 from procrustean.cli.export import Export
 from procrustean.cli.figures import Figures

@@ -1,1 +1,0 @@
-"""Is this machine ready: what works, what is missing, what to do."""
