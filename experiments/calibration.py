@@ -28,6 +28,7 @@ from procrustean.balance.losses import scale_of_scores, shifts_scores
 from procrustean.engine.probabilities import Calibration, Labels, Scores, calibrate, log_loss
 from procrustean.engine.stored_calibration import held_out_scores
 from procrustean.records.run_folder import RunFolder
+from procrustean.records.run_record import load_result
 from procrustean.runs import load_run
 
 METHODS: tuple[dict[str, Any], ...] = (
@@ -107,8 +108,7 @@ class Calibrated:
 
     def __init__(self, folder: Path) -> None:
         directory, _, _ = RunFolder.open(folder)
-        result = directory.read("result.json")
-        self.counts: list[int] = result["data"]["counts"]
+        self.counts = load_result(folder).data.counts
         self.scores, self.labels = held_out_scores(directory)
         objective = load_run(folder)[0].method.stages[-1].objective
         self.method = {"corrected": shifts_scores(objective), "scale": scale_of_scores(objective)}

@@ -105,7 +105,7 @@ def summary_of(page: Page, say: Any = lambda text: None) -> dict[str, Any]:
         "command": "python experiments/methods_page.py",
         "runs": {
             "files": len(used),
-            "commands": sorted({result.record["command"] for result in used if "command" in result.record}),
+            "commands": sorted({result.record.command for result in used if result.record.command}),
             "environments": environments(used),
         },
         "left_out": left_out(page.results, [result for config in configs for result in own.repeats(config)]),
@@ -214,8 +214,8 @@ def measured_row(
         "options": config.options,
         "drw": config.drw,
         "recipe": config.recipe,
-        "epochs": int(results[0].record["recipe"]["epochs"]) if results else recipe_of(config).epochs,
-        "seeds": [int(result.config["seed"]) for result in results],
+        "epochs": results[0].record.recipe.epochs if results else recipe_of(config).epochs,
+        "seeds": [result.config.seed for result in results],
         "files": [
             result.path.relative_to(page.every.resolve()).as_posix() for result in results if result.path is not None
         ],
@@ -229,7 +229,7 @@ def measured_row(
 
 
 def _statistic(results: Sequence[Result], selection: Literal["last", "oracle"]) -> Statistic | None:
-    return summarise(metrics["accuracy"] for result in results if (metrics := result.metrics(selection)) is not None)
+    return summarise(metrics.accuracy for result in results if (metrics := result.metrics(selection)) is not None)
 
 
 def _plain(statistic: Statistic | None) -> dict[str, Any] | None:
@@ -267,7 +267,7 @@ def environments(results: Sequence[Result]) -> list[dict[str, Any]]:
     """Machines and versions of the runs, and how many runs each had."""
     counts: dict[tuple[Any, ...], int] = {}
     for result in results:
-        key = tuple(result.record.get("environment", {}).get(name) for name in VERSIONS)
+        key = tuple(getattr(result.record.environment, name) for name in VERSIONS)
         counts[key] = counts.get(key, 0) + 1
     ordered = sorted(counts.items(), key=lambda item: (-item[1], str(item[0])))
     return [{**dict(zip(VERSIONS, key, strict=True)), "runs": count} for key, count in ordered]

@@ -25,6 +25,7 @@ from safetensors.torch import load_file
 
 from procrustean.balance.batch_statistics import batch_norms
 from procrustean.base import ProcrusteanError, make_reporter
+from procrustean.base.json_files import to_plain
 from procrustean.cli.config_file import read_yaml
 from procrustean.data import Splits, load_source
 from procrustean.engine.evaluate import evaluate_net, recompute_statistics, statistics_change
@@ -32,6 +33,7 @@ from procrustean.nets import Classifier
 from procrustean.records import RunSpec
 from procrustean.records.checkpoints import write_atomically
 from procrustean.records.run_folder import RunFolder
+from procrustean.records.run_record import load_result
 from procrustean.runs import expand, fit_many, load_run
 
 HERE = Path(__file__).parent
@@ -109,7 +111,7 @@ def test_runs(configs: list[RunSpec], results: Path, time_up: Callable[[], bool]
 def tested(config: RunSpec, splits: Splits) -> dict[str, Any]:
     """What the study keeps of a run."""
     path = run_folder(config)
-    result = RunFolder(path).read("result.json")
+    record = load_result(path).record
     prepared, net = load_run(path, splits=splits)
     stores = prepared.stores()
     shown, trained = stores.evaluation(prepared.data.test), stores.training(prepared.data.train)
@@ -123,24 +125,22 @@ def tested(config: RunSpec, splits: Splits) -> dict[str, Any]:
         for statistics in STATISTICS if batch_norms(net) else STATISTICS[:1]:
             states[statistics] = copy.deepcopy(net)
             recompute_statistics(prepared, states[statistics], statistics, trained)
-            metrics = evaluate_net(
-                states[statistics], shown, result["data"]["counts"], prepared.placement.low_precision
-            )
-            tests[weights][statistics] = {name: metrics[name] for name in METRICS}
+            metrics = evaluate_net(states[statistics], shown, record.data.counts, prepared.placement.low_precision)
+            tests[weights][statistics] = {name: getattr(metrics, name) for name in METRICS}
         if weights == "last" and batch_norms(net):
             changes = statistics_change(states["mixed"], states["clean"])
     return {
         "format": 1,
-        "label": result["label"],
-        "config": {**result["config"], "run_dir": None, "data_dir": None},
-        "recipe": result["recipe"],
-        "data": {key: result["data"][key] for key in ("source", "counts", "kind", "split_hash", "train", "test")},
-        "parameters": result["method"]["parameters"],
+        "label": record.label,
+        "config": {**record.config.to_json(), "run_dir": None, "data_dir": None},
+        "recipe": record.recipe.to_json(),
+        "data": {key: getattr(record.data, key) for key in ("source", "counts", "kind", "split_hash", "train", "test")},
+        "parameters": record.method.parameters,
         "tests": tests,
         "clean_against_mixed": changes,
-        "seconds": result["seconds"],
-        "images_per_second": result["images_per_second"],
-        "environment": result["environment"],
+        "seconds": record.seconds,
+        "images_per_second": record.images_per_second,
+        "environment": to_plain(record.environment),
     }
 
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Literal
 
+import msgspec
 import numpy as np
+from msgspec import Meta, Struct
 from numpy.typing import ArrayLike, NDArray
 
 from procrustean.base.errors import DataError
@@ -16,6 +18,39 @@ MANY_ABOVE, FEW_BELOW = 100, 20
 FEW_TO_JUDGE = 30
 
 Counts = NDArray[np.int64]
+#: A fraction; the mean of many may lie outside of 0 and 1 by a rounding.
+Share = Annotated[float, Meta(ge=-1e-6, le=1 + 1e-6)]
+
+
+class Metrics(Struct, frozen=True, kw_only=True):
+    """What a classifier got right on a set of images: fractions 0..1, None where undefined.
+
+    Balanced accuracy, macro-F1 and the groups average over the classes that have test images; macro-F1 equals
+    scikit-learn's `f1_score(average="macro", labels=classes_with_test_images, zero_division=0)`.
+    """
+
+    headline: Literal["accuracy", "balanced_accuracy"]  # the number to quote: accuracy where classes have equal tests
+    accuracy: Share
+    balanced_accuracy: Share
+    macro_f1: Share
+    top5: Share | None  # the class is among the five largest outputs; only of more than 5 classes
+    recall: list[Share | None]  # per class
+    precision: list[Share | None]  # likewise; None also without test images: all that is taken for it is wrong then
+    groups: dict[str, Share | None]  # mean recall of each group of `class_groups`
+    confusion: list[list[int]] | None  # rows true class, columns predicted class; of up to 1000 classes
+    images: int
+
+    @property
+    def headline_value(self) -> float:
+        """The number to quote."""
+        return self.accuracy if self.headline == "accuracy" else self.balanced_accuracy
+
+    def value(self, name: str) -> float | None:
+        """A number by its name: headline, a field, or a group of classes."""
+        if name == "headline":
+            return self.headline_value
+        found: float | None = self.groups[name] if name in self.groups else getattr(self, name)
+        return found
 
 
 def class_groups(train_counts: ArrayLike) -> dict[str, NDArray[np.bool_]]:
@@ -50,13 +85,8 @@ def metrics_from_totals(
     train_counts: ArrayLike,
     *,
     top5_correct: int | None = None,
-) -> dict[str, Any]:
+) -> Metrics:
     """The metrics of one test set from three totals per class; it needs no confusion matrix.
-
-    All values are fractions 0..1, `None` where undefined. Balanced accuracy, macro-F1 and the groups average
-    over the classes that have test images; macro-F1 equals scikit-learn's
-    `f1_score(average="macro", labels=classes_with_test_images, zero_division=0)`. `headline` names the number
-    to quote: accuracy when every class has the same number of test images, else balanced accuracy.
 
     Args:
         correct_per_class: test images of each class predicted as that class, [C].
@@ -65,7 +95,7 @@ def metrics_from_totals(
         train_counts: training images of each class, [C]; they define the groups.
         top5_correct: test images whose class is among the five largest outputs; ignored when C <= 5.
 
-    >>> metrics_from_totals([3, 1], [4, 4], [6, 2], [100, 10])["accuracy"]
+    >>> metrics_from_totals([3, 1], [4, 4], [6, 2], [100, 10]).accuracy
     0.5
     """
     correct = _counts("correct_per_class", correct_per_class)
@@ -80,24 +110,23 @@ def metrics_from_totals(
     precision = correct / np.maximum(predicted, 1)
     f1 = 2 * correct / np.maximum(true + predicted, 1)
     groups = class_groups(train)
-    return {
-        "headline": "accuracy" if (true == true[0]).all() else "balanced_accuracy",
-        "accuracy": int(correct.sum()) / images,
-        "balanced_accuracy": _mean(recall[tested]),
-        "macro_f1": _mean(f1[tested]),
-        "top5": None if top5_correct is None or len(true) <= 5 else int(top5_correct) / images,
-        "recall": _with_gaps(recall, tested),
-        # Without test images of a class all that is taken for it is wrong, however well the network knows it.
-        "precision": _with_gaps(precision, (predicted > 0) & tested),
-        "groups": {name: _mean(recall[members & tested]) for name, members in groups.items()},
-        "confusion": None,
-        "images": images,
-    }
+    return Metrics(
+        headline="accuracy" if (true == true[0]).all() else "balanced_accuracy",
+        accuracy=int(correct.sum()) / images,
+        balanced_accuracy=float(recall[tested].mean()),
+        macro_f1=float(f1[tested].mean()),
+        top5=None if top5_correct is None or len(true) <= 5 else int(top5_correct) / images,
+        recall=_with_gaps(recall, tested),
+        precision=_with_gaps(precision, (predicted > 0) & tested),
+        groups={name: _mean(recall[members & tested]) for name, members in groups.items()},
+        confusion=None,
+        images=images,
+    )
 
 
 def metrics_from_confusion(
     confusion: ArrayLike, train_counts: ArrayLike, *, top5_correct: int | None = None
-) -> dict[str, Any]:
+) -> Metrics:
     """The metrics of one test set from its confusion matrix; see `metrics_from_totals` for what they are.
 
     Args:
@@ -106,7 +135,7 @@ def metrics_from_confusion(
         train_counts: training images of each class, [C].
         top5_correct: test images whose class is among the five largest outputs; ignored when C <= 5.
 
-    >>> metrics_from_confusion([[3, 1], [3, 1]], [100, 10])["recall"]
+    >>> metrics_from_confusion([[3, 1], [3, 1]], [100, 10]).recall
     [0.75, 0.25]
     """
     matrix = np.asarray(confusion)
@@ -117,19 +146,8 @@ def metrics_from_confusion(
     metrics = metrics_from_totals(
         np.diagonal(matrix), matrix.sum(axis=1), matrix.sum(axis=0), train_counts, top5_correct=top5_correct
     )
-    if len(matrix) <= LARGEST_STORED_CONFUSION:
-        metrics["confusion"] = matrix.tolist()
-    return metrics
-
-
-def headline(metrics: dict[str, Any]) -> tuple[str, float]:
-    """Name and value of the number to quote first.
-
-    >>> headline(metrics_from_totals([3, 1], [4, 2], [4, 2], [100, 10]))
-    ('balanced_accuracy', 0.625)
-    """
-    name: str = metrics["headline"]
-    return name, metrics[name]
+    kept = matrix.tolist() if len(matrix) <= LARGEST_STORED_CONFUSION else None
+    return msgspec.structs.replace(metrics, confusion=kept)
 
 
 def _counts(name: str, values: ArrayLike) -> Counts:

@@ -1,17 +1,19 @@
-"""JSON files kept beside runs and models, read back with one kind of error for all that can be wrong with them."""
+"""JSON files kept beside runs and models: written from typed values, read back as such, and refused in one place."""
 
 from __future__ import annotations
 
-import json
 import math
-import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, Final, TypeVar
 
-from procrustean.base.errors import RunError
+import msgspec
 
-#: Of all these files. Some were written without a number before there was a second format.
-FORMAT = 1
+from procrustean.base.errors import ConfigError, RunError
+
+#: Of all these files.
+FORMAT: Final = 1
+
+T = TypeVar("T")
 
 
 def is_whole(value: object) -> bool:
@@ -24,33 +26,62 @@ def is_number(value: object) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
 
 
-def parse_json(text: str | bytes) -> Any:
-    """What a text of JSON holds. A whole number beyond all floats is infinite, as one with a point is to Python."""
-    return json.loads(text, parse_int=_whole)
+def parse_json(content: bytes) -> Any:
+    """What JSON holds, as plain data; ValueError where it is none."""
+    try:
+        return msgspec.json.decode(content)
+    except msgspec.MsgspecError as error:
+        raise ValueError(str(error)) from error
 
 
-def _whole(digits: str) -> float:
-    return int(digits) if len(digits) <= sys.float_info.max_10_exp else float(digits)
-
-
-def read_object(path: Path, remedy: str) -> dict[str, Any]:
-    """The mapping in a JSON file; one of a later format is refused.
+def read_typed(path: Path, kind: type[T], remedy: str) -> T:
+    """The value of a type that a JSON file holds.
 
     Args:
         path: the file.
+        kind: a type with fields, which is what msgspec checks the content against.
         remedy: what to do where it is damaged, for the message.
+
+    Raises:
+        RunError: naming the file and the field that is none, or the format that this version does not read.
     """
     try:
-        content = parse_json(path.read_text(encoding="utf-8"))
+        content = msgspec.json.decode(path.read_bytes())
+        _check_format(content, path)
+        return to_typed(content, kind)
     except OSError as error:
         raise RunError(f"cannot read {path} ({error.strerror or error})") from error
-    except (ValueError, RecursionError) as error:
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, ConfigError) as error:
         raise RunError(f"{path} is damaged ({error}); {remedy}") from error
-    if not isinstance(content, dict):
-        raise RunError(f"{path} is damaged (it holds {type(content).__name__}, no mapping); {remedy}")
-    if content.get("format", FORMAT) != FORMAT:
+
+
+def to_typed(content: Any, kind: type[T]) -> T:
+    """Plain data of JSON as a value of a type; msgspec.ValidationError names the field that does not fit."""
+    return msgspec.convert(content, kind, dec_hook=_from_text)
+
+
+def to_plain(value: Any) -> Any:
+    """A typed value as plain data for JSON or YAML; the reverse of `to_typed`."""
+    return msgspec.to_builtins(value, enc_hook=str)
+
+
+def typed_json(value: Any, indent: int = 1) -> bytes:
+    """A typed value as JSON; in one line with an indent of 0."""
+    encoded = msgspec.json.encode(value, enc_hook=str)
+    return (msgspec.json.format(encoded, indent=indent) if indent else encoded) + b"\n"
+
+
+def _check_format(content: Any, path: Path) -> None:
+    found = content.get("format", FORMAT) if isinstance(content, dict) else FORMAT
+    if found != FORMAT:
         raise RunError(
-            f"{path} has format {content['format']!r:.20}; this version of procrustean reads format {FORMAT}. "
+            f"{path} has format {found!r:.20}; this version of procrustean reads format {FORMAT}. "
             "Use the version that wrote it, or a newer one"
         )
-    return content
+
+
+def _from_text(kind: type[T], value: Any) -> T:
+    """Types of settings that JSON has as text: paths."""
+    if kind is Path and isinstance(value, str):
+        return kind(value)  # type: ignore[call-arg]
+    raise TypeError(f"a {kind.__name__} is expected, {value!r:.60} is there")

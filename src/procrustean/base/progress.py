@@ -306,7 +306,7 @@ def result_text(record: dict[str, Any]) -> str | None:
     'held-out balanced accuracy 50.0 %'
     """
     if "test" in record:
-        return headline_text(record["test"])
+        return headline_text(record["test"]["headline"], record["test"][record["test"]["headline"]])
     return held_out_text(record["held_out"]["balanced_accuracy"]) if "held_out" in record else None
 
 
@@ -315,11 +315,10 @@ def held_out_text(balanced_accuracy: float) -> str:
     return f"held-out balanced accuracy {100 * balanced_accuracy:.1f} %"
 
 
-def headline_text(test: dict[str, Any]) -> str:
-    """The headline of a test result with its name.
+def headline_text(name: str, value: float) -> str:
+    """The headline of a test result.
 
-    >>> headline_text({"headline": "balanced_accuracy", "balanced_accuracy": 0.5})
+    >>> headline_text("balanced_accuracy", 0.5)
     'test balanced accuracy 50.0 %'
     """
-    name = test["headline"]
-    return f"test {name.replace('_', ' ')} {100 * test[name]:.1f} %"
+    return f"test {name.replace('_', ' ')} {100 * value:.1f} %"

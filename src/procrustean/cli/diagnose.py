@@ -104,14 +104,18 @@ def write_together(diagnosed: Mapping[Path, Diagnosis]) -> None:
     """Write a verdict on the mean of finished runs that differ in their seeds alone."""
     from procrustean.base.console import write_result
     from procrustean.records.class_curves import curves_of, mean_curves
-    from procrustean.records.groups import Result
+    from procrustean.records.run_record import load_result
     from procrustean.report.diagnose.findings import verdict
     from procrustean.report.diagnose.repeats import repeats_of
 
-    finished = {run: diagnosis for run, diagnosis in diagnosed.items() if (run / RESULT_FILE).exists()}
-    for group in repeats_of([Result(diagnosis.record, run / RESULT_FILE) for run, diagnosis in finished.items()]):
+    finished = [
+        load_result(run).with_probes(diagnosis.probes)
+        for run, diagnosis in diagnosed.items()
+        if (run / RESULT_FILE).exists()
+    ]
+    for group in repeats_of(finished):
         runs = [str(result.path.parent) for result in group.results if result.path is not None]
-        mean = mean_curves([curves_of(result.record) for result in group.results])
+        mean = mean_curves([curves_of(result) for result in group.results])
         write_result(
             f"\n## {', '.join(runs)}",
             "These runs differ in their seeds alone, and what is said of one may be chance. Of the mean of their "
@@ -155,26 +159,29 @@ def class_table(curves: Curves) -> Table:
 
 
 def _written(diagnosis: Diagnosis, run: Path, output: Path, all_classes: bool) -> list[Path]:
-    from procrustean.records.groups import Group, Result
+    from procrustean.records.run_record import load_result
     from procrustean.report.figures import canvas
-    from procrustean.report.figures.draw import drawing, options_of, what_it_lacks
+    from procrustean.report.figures.draw import drawing, options_of, what_it_lacks, what_its_folder_lacks
     from procrustean.report.figures.panels import Panel
     from procrustean.report.figures.table import FIGURES
 
-    result = Result(diagnosis.record, (run / RESULT_FILE).resolve())
-    panel = Panel(diagnosis.curves.label, Group((result,)), (diagnosis.curves,))
+    panel = Panel(diagnosis.curves.label, (diagnosis.curves,), run)
+    result = load_result(run) if (run / RESULT_FILE).exists() else None
     files = [_json_file(diagnosis, output)]
-    finished = (run / RESULT_FILE).exists()
     for name, entry in FIGURES.items():
-        of_panels = "probes" in entry.needs
-        if (of_panels or finished) and entry.needs and not what_it_lacks(result, entry.needs):
-            options: dict[str, Any] = {"all_classes": all_classes} if "all_classes" in options_of(name) else {}
-            files += canvas.save(drawing(name, [panel] if of_panels else [result], **options), output / name)
+        options: dict[str, Any] = {"all_classes": all_classes} if "all_classes" in options_of(name) else {}
+        if "probes" in entry.needs:
+            shown: list[Any] = [] if what_its_folder_lacks(run, entry.needs) else [panel]
+        else:
+            shown = [] if result is None or not entry.needs or what_it_lacks(result, entry.needs) else [result]
+        if shown:
+            files += canvas.save(drawing(name, shown, **options), output / name)
     return files
 
 
 def _json_file(diagnosis: Diagnosis, output: Path) -> Path:
-    from procrustean.base.whole_files import write_json
+    from procrustean.base.json_files import typed_json
+    from procrustean.base.whole_files import write_atomically
     from procrustean.records.diagnosed import FILE
 
     path, advice = output / FILE, "make room, or choose another --output"
@@ -182,5 +189,5 @@ def _json_file(diagnosis: Diagnosis, output: Path) -> Path:
         output.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise RunError(f"cannot make the folder {output} ({error.strerror or error}); {advice}") from error
-    write_json(path, diagnosis.to_json(), advice)
+    write_atomically(path, typed_json(diagnosis.kept()), advice)
     return path

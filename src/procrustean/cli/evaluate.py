@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -10,10 +11,13 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import tyro
 
 from procrustean.base.errors import ConfigError, RunError
+from procrustean.base.json_files import to_plain
 from procrustean.cli.outputs import check_metrics_output, write_metrics
 
 if TYPE_CHECKING:
+    from procrustean.balance.metrics import Metrics
     from procrustean.base.table_formats import Table
+    from procrustean.deploy.adjusted_scores import Adjusted
 
 #: Said below a table with groups.
 ABOUT_GROUPS = "groups of classes are mean recalls"
@@ -76,15 +80,16 @@ class Evaluate:
 
         check_metrics_output(run, self.output)
         metrics = evaluate(run, weights=self.weights, statistics=self.statistics, source=self.source)
-        outcome = {"weights": self.weights, "statistics": self.statistics, **metrics}
-        self._write(evaluation_table(outcome, str(run)), _as_json(outcome))
+        tested = {"weights": self.weights, "statistics": self.statistics}
+        self._write(evaluation_table(metrics, str(run), tested), _as_json({**tested, **to_plain(metrics)}))
 
     def _adjusted(self, run: Path) -> None:
         from procrustean.deploy.adjusted_scores import adjust
 
         check_metrics_output(run, self.output)
         outcome = adjust(run, tau=self.tau, source=self.source)
-        self._write(adjustment_table(outcome, str(run)), json.dumps(outcome, indent=1))
+        text = json.dumps({name: to_plain(value) for name, value in outcome._asdict().items()}, indent=1)
+        self._write(adjustment_table(outcome, str(run)), text)
 
     def _write(self, table: Table, text: str) -> None:
         """Write the table to the terminal, or all metrics in its place, and these into a file where one was asked for.
@@ -103,22 +108,23 @@ class Evaluate:
             write_result(table, *([f"All metrics: {self.output}"] if self.output is not None else []))
 
 
-def evaluation_table(outcome: dict[str, Any], name: str) -> Table:
+def evaluation_table(metrics: Metrics, name: str, how: Mapping[str, str]) -> Table:
     """The main metrics of a network, with what was tested in the title.
 
     Args:
-        outcome: what `procrustean.evaluate` returns, with the weights and the statistics it was called with.
+        metrics: what `procrustean.evaluate` returns.
         name: of the run.
+        how: the weights and the statistics it was called with.
     """
     from procrustean.base.table_formats import Cell, Column, Table
 
-    shown = main_metrics(outcome)
-    tested = f"weights: {outcome['weights']}, statistics of batch normalisation: {outcome['statistics']}"
+    shown = main_metrics(metrics)
+    tested = f"weights: {how['weights']}, statistics of batch normalisation: {how['statistics']}"
     return Table(
         title=f"Test results of {name} in %, {tested}",
         columns=tuple(Column(heading, heading) for heading in shown),
         rows=(tuple(Cell(percent(value)) for value in shown.values()),),
-        note=f"{outcome['images']} test images; {ABOUT_GROUPS}.",
+        note=f"{metrics.images} test images; {ABOUT_GROUPS}.",
     )
 
 
@@ -131,7 +137,7 @@ def _as_json(outcome: dict[str, Any]) -> str:
     return "{\n " + ",\n ".join(lines) + "\n}"
 
 
-def adjustment_table(outcome: dict[str, Any], name: str) -> Table:
+def adjustment_table(outcome: Adjusted, name: str) -> Table:
     """The main metrics before and after the adjustment, and by how much they differ.
 
     Args:
@@ -140,7 +146,7 @@ def adjustment_table(outcome: dict[str, Any], name: str) -> Table:
     """
     from procrustean.base.table_formats import Cell, Column, Table
 
-    before, after = main_metrics(outcome["unadjusted"]), main_metrics(outcome["adjusted"])
+    before, after = main_metrics(outcome.unadjusted), main_metrics(outcome.adjusted)
     lines = {
         "unadjusted": [percent(value) for value in before.values()],
         "adjusted": [percent(value) for value in after.values()],
@@ -148,26 +154,25 @@ def adjustment_table(outcome: dict[str, Any], name: str) -> Table:
     # Of the numbers as they are shown, so that the difference is the one a reader computes.
     lines["difference"] = [f"{float(b) - float(a):+.1f}" for a, b in zip(*lines.values(), strict=True)]
     return Table(
-        title=f"Test results of {name} in %, last epoch, adjusted with tau = {outcome['tau']:g}",
+        title=f"Test results of {name} in %, last epoch, adjusted with tau = {outcome.tau:g}",
         columns=(Column("scores", "scores", numeric=False), *(Column(name, name) for name in before)),
         rows=tuple((Cell(heading), *map(Cell, numbers)) for heading, numbers in lines.items()),
-        note=f"How tau was chosen: {outcome['tau_chosen']}. {outcome['adjusted']['images']} test images; "
-        f"{ABOUT_GROUPS}.",
+        note=f"How tau was chosen: {outcome.tau_chosen}. {outcome.adjusted.images} test images; {ABOUT_GROUPS}.",
     )
 
 
-def main_metrics(metrics: dict[str, Any]) -> dict[str, float]:
+def main_metrics(metrics: Metrics) -> dict[str, float]:
     """What a summary shows by its headings; groups of classes where they part the classes."""
     from procrustean.report.tables import FEWEST_CLASSES_FOR_MANY_MEDIUM_FEW
 
-    found = {"accuracy": metrics["accuracy"], "balanced accuracy": metrics["balanced_accuracy"]}
+    found = {"accuracy": metrics.accuracy, "balanced accuracy": metrics.balanced_accuracy}
     kinds: list[tuple[str, ...]] = [("major", "minor")]
-    if len(metrics["recall"]) >= FEWEST_CLASSES_FOR_MANY_MEDIUM_FEW:
+    if len(metrics.recall) >= FEWEST_CLASSES_FOR_MANY_MEDIUM_FEW:
         kinds.append(("many", "medium", "few"))
     for kind in kinds:
-        groups = {name: metrics["groups"][name] for name in kind if metrics["groups"][name] is not None}
+        groups = {name: value for name in kind if (value := metrics.groups[name]) is not None}
         found |= groups if len(groups) > 1 else {}
-    return {**found, "macro-F1": metrics["macro_f1"]}
+    return {**found, "macro-F1": metrics.macro_f1}
 
 
 def percent(value: float) -> str:

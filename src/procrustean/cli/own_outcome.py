@@ -5,48 +5,50 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from procrustean.base.console import command_text
 
 if TYPE_CHECKING:
     from procrustean.base.table_formats import Table
+    from procrustean.records.run_record import RunRecord
 
 #: With more classes the ones that are recognised worst are shown.
 MOST_CLASSES = 30
 
 
-def show_own(result: dict[str, Any], kept: Path, say: Callable[[str], None]) -> None:
+def show_own(record: RunRecord, kept: Path, say: Callable[[str], None]) -> None:
     """Write the results of a run on own images class by class, and say what to do with it; nothing for known data sets.
 
     Args:
-        result: what result.json holds.
+        record: of the run.
         kept: the folder of the run, or of the comparison it was chosen by.
         say: called with what to do next.
     """
     from procrustean.base.console import write_result
     from procrustean.data.sources import is_named
 
-    if is_named(result["config"]["source"]):
+    if is_named(record.config.source):
         return
     write_result("")
-    write_result(class_table(result))
-    say(next_commands(kept, calibrated=result["calibration"] is not None))
+    write_result(class_table(record))
+    say(next_commands(kept, calibrated=record.calibration is not None))
 
 
-def class_table(result: dict[str, Any]) -> Table:
+def class_table(record: RunRecord) -> Table:
     """Training and test images, recall and precision of every class after the last epoch, of many the worst.
 
     Args:
-        result: what result.json holds.
+        record: of the run.
     """
-    from procrustean.records.groups import Group, Result
+    from procrustean.records.groups import Group
+    from procrustean.records.run_record import Result
     from procrustean.report.class_tables import by_class
 
-    table = by_class(Group((Result(result),)))
+    table = by_class(Group((Result(record),)))
     if len(table.rows) <= MOST_CLASSES:
         return table
-    recalls = [2.0 if value is None else value for value in result["selections"]["last"]["metrics"]["recall"]]
+    recalls = [2.0 if value is None else value for value in record.selections.last.metrics.recall]
     worst = sorted(sorted(range(len(recalls)), key=recalls.__getitem__)[:MOST_CLASSES])
     fewer = f"The {MOST_CLASSES} classes of {len(recalls)} with the lowest recall."
     return replace(table, rows=tuple(table.rows[c] for c in worst), note=f"{fewer} {table.note}")

@@ -42,5 +42,5 @@ class Resume:
         with reporting(quiet=self.quiet) as reporter:
             run = resume(self.run_dir, source=self.source, reporter=reporter, log=self.log)
         show([run.path])
-        show_own(run.result, run.path, reporter.say)
+        show_own(run.record, run.path, reporter.say)
         return 0

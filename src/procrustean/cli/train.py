@@ -65,5 +65,5 @@ class Train(ConfigCommand):
         # The runs of a comparison stand beside one another in its folder.
         kept = run.path.parent if self.method == "auto" else run.path
         show([kept])
-        show_own(run.result, kept, reporter.say)
+        show_own(run.record, kept, reporter.say)
         return 0

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -22,10 +21,6 @@ class MetaSet:
     images: ImageSet
     per_class: int
     spare: int  # how many of them are not trained on; the others are training images
-
-    def to_json(self) -> dict[str, Any]:
-        others = len(self.images) - self.spare
-        return {"images": len(self.images), "per_class": self.per_class, "spare": self.spare, "train": others}
 
 
 def meta_set(data: Imbalanced, per_class: int, seed: int) -> MetaSet:

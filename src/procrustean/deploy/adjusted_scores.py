@@ -6,11 +6,12 @@ import math
 import os
 import warnings
 from pathlib import Path
-from typing import Any
+from typing import NamedTuple
 
 import torch
 
 from procrustean.balance.losses import scale_of_scores, shifts_scores
+from procrustean.balance.metrics import Metrics
 from procrustean.base.code_files import plain_name
 from procrustean.base.errors import ConfigError
 from procrustean.data.imageset import Splits
@@ -29,6 +30,15 @@ GRID = tuple(tenths / 10 for tenths in range(21))
 ON_HELD_OUT = "on the held-out images"
 
 
+class Adjusted(NamedTuple):
+    """A network tested with shifted scores, and without."""
+
+    tau: float
+    tau_chosen: str  # how
+    adjusted: Metrics
+    unadjusted: Metrics
+
+
 @undisturbed()
 def adjust(
     run: str | Path,
@@ -36,7 +46,7 @@ def adjust(
     tau: float | None = None,
     splits: Splits | None = None,
     source: str | os.PathLike[str] | None = None,
-) -> dict[str, Any]:
+) -> Adjusted:
     """Test a finished run's network with scores shifted by the log of the class priors; the run stays as it is.
 
     Predicts argmax_c z_c - tau * log(n_c / N), n_c the training images of class c.
@@ -48,9 +58,6 @@ def adjust(
             by, as LDAM does by 30.
         splits: the data, for a run that was trained on a `Splits`.
         source: where the images are now, if they are no longer where they were.
-
-    Returns:
-        tau, how it was chosen ("tau_chosen"), and the metrics "adjusted" and "unadjusted".
     """
     if tau is not None and not 0 <= tau < math.inf:
         raise ConfigError(f"tau = {tau!r} received; it has to be 0 (no adjustment) or more")
@@ -64,12 +71,7 @@ def adjust(
     if tau != 0 and how != ON_HELD_OUT:  # a tau that was chosen has a correction of the method's in it
         _warn_corrected(prepared, tau)
     test = scored(prepared, net, prepared.data.test)
-    return {
-        "tau": tau,
-        "tau_chosen": how,
-        "adjusted": metrics_of(shifted(test, counts, tau), counts),
-        "unadjusted": metrics_of(test, counts),
-    }
+    return Adjusted(tau, how, metrics_of(shifted(test, counts, tau), counts), metrics_of(test, counts))
 
 
 def shifted(batches: Scored, counts: list[int], tau: float) -> Scored:
@@ -83,7 +85,7 @@ def _chosen(prepared: Prepared, net: Classifier, counts: list[int], scale: float
         return 1 / scale, f"1{'' if scale == 1 else f' / {scale:g}, its scale'}, since no images are held out"
     held_out = scored(prepared, net, prepared.data.held_out)
     grid = [tau / scale for tau in GRID]
-    accuracies = [metrics_of(shifted(held_out, counts, tau), counts)["balanced_accuracy"] for tau in grid]
+    accuracies = [metrics_of(shifted(held_out, counts, tau), counts).balanced_accuracy for tau in grid]
     return grid[accuracies.index(max(accuracies))], ON_HELD_OUT
 
 

@@ -206,8 +206,8 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             run = fit(splits, method=self.method, minutes=minutes, **settings)
         except RunUnfinished:  # the same settings, cut short: it goes on, unless the images are others
             run = resume(folder, splits=splits)
-        trained: dict[str, Any] = run.result["config"]
-        self.method_ = Choice(folder_name(trained["method"]), trained["drw"]).name
+        trained = run.record.config
+        self.method_ = Choice(folder_name(trained.method), trained.drw).name
         return load_model(run.path, device=self.device)
 
     def _prior(self, names: Sequence[str], counts: Sequence[int]) -> Prior | None:

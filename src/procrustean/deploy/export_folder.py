@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 from collections.abc import Callable, Iterator
@@ -11,18 +10,19 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from procrustean.base.errors import ConfigError, RunError
-from procrustean.base.json_files import FORMAT
+from procrustean.base.json_files import typed_json
 from procrustean.base.whole_files import sync
 from procrustean.deploy.cautions import cautions
 from procrustean.deploy.export_formats import FILES, Format, write
 from procrustean.deploy.load_program import load_example
 from procrustean.deploy.model_card import model_card
-from procrustean.deploy.model_loading import SPEC, load_model, model_folder, why_no_model
+from procrustean.deploy.model_loading import SPEC, ExportedModel, Pixels, load_model, model_folder, why_no_model
 from procrustean.engine.class_priors import read_prior
 from procrustean.engine.stored_calibration import HELD_OUT_SCORES, held_out_scores
-from procrustean.records.auto_choice import compared_in, worth_in
-from procrustean.records.finding_runs import CONFIG_FILE, RESULT_FILE
+from procrustean.records.auto_choice import read_comparison
+from procrustean.records.finding_runs import RESULT_FILE
 from procrustean.records.run_folder import RunFolder
+from procrustean.records.run_record import load_result
 from procrustean.runs.torch_settings import undisturbed
 
 
@@ -67,31 +67,26 @@ def export(
         say(warning)
     with new_folder(folder) as draft:
         difference = write(form, loaded, frequencies, draft)
-        result = RunFolder(source).read(RESULT_FILE)
-        why: list[str] = RunFolder(source).read(CONFIG_FILE).get("why", [])
         card = model_card(
             loaded.spec,
-            result,
+            load_result(source).record,
             form=form,
             prior=prior,
             frequencies=frequencies,
             held_out=held_out_scores(RunFolder(source)) if (source / HELD_OUT_SCORES).is_file() else None,
             difference=difference,
-            why=why,
-            compared=compared_in(Path(model)),
-            worth=worth_in(Path(model)),
+            why=RunFolder(source).beginning().why,
+            comparison=read_comparison(Path(model)),
         )
         used = loaded.spec.calibration.frequencies(frequencies)
-        record = {
-            "format": FORMAT,
-            "classes": list(loaded.classes),
-            "input": {"name": "pixels", "dtype": "uint8", "shape": ["N", *loaded.spec.input_shape]},
-            "prior": None if frequencies is None else dict(zip(loaded.classes, frequencies.tolist(), strict=True)),
-            # What the probabilities are for, built in or not; load.py holds thresholds against it.
-            "frequencies": dict(zip(loaded.classes, used.tolist(), strict=True)),
-            "spec": loaded.spec.to_json(),
-        }
-        (draft / SPEC).write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+        exported = ExportedModel(
+            classes=list(loaded.classes),
+            input=Pixels(shape=["N", *loaded.spec.input_shape]),
+            prior=None if frequencies is None else dict(zip(loaded.classes, frequencies.tolist(), strict=True)),
+            frequencies=dict(zip(loaded.classes, used.tolist(), strict=True)),
+            spec=loaded.spec,
+        )
+        (draft / SPEC).write_bytes(typed_json(exported))
         (draft / "README.md").write_text(card, encoding="utf-8")
         (draft / "load.py").write_text(load_example(form, loaded.spec), encoding="utf-8")
         if (source / HELD_OUT_SCORES).is_file():

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
-from typing import Any, get_args
+from dataclasses import dataclass
+from typing import Annotated, Any
 
 import numpy as np
 import torch
+from msgspec import Meta
 from torch import Tensor, nn
 
 from procrustean.balance.count_facts import Kind
 from procrustean.balance.types import Problem
 from procrustean.base.errors import DataError
-from procrustean.base.json_files import is_number, is_whole
 from procrustean.data.augment.resample import enlarging
 from procrustean.data.augment.settings import is_smaller, middle_of
 from procrustean.data.imageset import Images
@@ -27,6 +27,7 @@ from procrustean.runs.torch_settings import undisturbed
 
 #: Sides of images beyond it are a mistake or meant to exhaust the memory.
 MOST_PIXELS = 1 << 14
+Side = Annotated[int, Meta(gt=0, le=MOST_PIXELS)]
 
 
 @dataclass(frozen=True)
@@ -39,9 +40,9 @@ class ModelSpec:
     options: dict[str, Any]
     seed: int
     classes: tuple[str, ...]
-    image_shape: tuple[int, int, int]  # height, width, channels of the images it was trained on
-    crop: int | None  # side of what the network is shown of them in training
-    evaluation_crop: int | None  # side of the middle part that it is tested on
+    image_shape: tuple[Side, Side, Side]  # height, width, channels of the images it was trained on
+    crop: Side | None  # side of what the network is shown of them in training
+    evaluation_crop: Side | None  # side of the middle part that it is tested on
     mean: tuple[float, ...]
     std: tuple[float, ...]
     kind: Kind  # of imbalance
@@ -72,44 +73,19 @@ class ModelSpec:
         top, left = middle_of(self.image_shape[:2], (height, width))
         return pixels[:, top : top + height, left : left + width]
 
-    def to_json(self) -> dict[str, Any]:
-        return {**asdict(self), "calibration": self.calibration.to_json()}
-
-    @classmethod
-    def from_json(cls, record: Mapping[str, Any]) -> ModelSpec:
-        tuples = ("classes", "image_shape", "mean", "std")
-        made: dict[str, Any] = {name: tuple(value) if name in tuples else value for name, value in record.items()}
-        made["calibration"] = Calibration.from_json(record["calibration"])
-        return cls(**made).checked()
-
-    def checked(self) -> ModelSpec:
-        """Itself, or a ValueError naming what cannot be."""
+    def __post_init__(self) -> None:
         channels, calibration = self.image_shape[-1:], self.calibration
-        sides = (*self.image_shape, *(side for side in (self.crop, self.evaluation_crop) if side is not None))
-        texts = (self.label, self.net, self.method, self.source, *self.classes)
         rules = {
-            "texts": all(isinstance(text, str) for text in texts),
             "classes": len(set(self.classes)) == len(self.classes) >= 2,
-            "kind": self.kind in get_args(Kind),
-            "options": isinstance(self.options, dict),
-            "seed": is_whole(self.seed),
-            "image_shape": len(self.image_shape) == 3,
-            "sizes": all(is_whole(n) and 0 < n <= MOST_PIXELS for n in sides),
-            "mean": (len(self.mean),) == channels and all(map(is_number, self.mean)),
-            "std": (len(self.std),) == channels and all(is_number(value) and value > 0 for value in self.std),
-            "counts": len(calibration.counts) == len(self.classes)
-            and all(is_whole(n) and n > 0 for n in calibration.counts),
-            "held_out": len(calibration.held_out) in (0, len(self.classes))
-            and all(is_whole(n) and n >= 0 for n in calibration.held_out),
-            "calibration": is_number(calibration.scale)
-            and calibration.scale > 0
-            and is_number(calibration.tau)
-            and (calibration.tau_error is None or is_number(calibration.tau_error)),
+            "mean": (len(self.mean),) == channels,
+            "std": (len(self.std),) == channels and min(self.std) > 0,
+            "counts": len(calibration.counts) == len(self.classes) and min(calibration.counts) > 0,
+            "held_out": len(calibration.held_out) in (0, len(self.classes)),
+            "calibration": calibration.scale > 0,
         }
         wrong = [name for name, right in rules.items() if not right]
         if wrong:
             raise ValueError(f"a model with impossible {', '.join(wrong)}")
-        return self
 
 
 class Preparation(nn.Module):
@@ -209,11 +185,11 @@ class Model:
     def __getstate__(self) -> dict[str, Any]:
         # Networks of other libraries hold functions, which cannot be pickled; the spec rebuilds them.
         state = {name: value.cpu().numpy() for name, value in self.net.state_dict().items()}
-        return {"spec": self.spec.to_json(), "weights": state, "prior": self.prior}
+        return {"spec": self.spec, "weights": state, "prior": self.prior}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         weights = {name: torch.from_numpy(value) for name, value in state["weights"].items()}
-        self.__init__(ModelSpec.from_json(state["spec"]), weights, prior=state["prior"])  # type: ignore[misc]
+        self.__init__(state["spec"], weights, prior=state["prior"])  # type: ignore[misc]
 
 
 def method_of(spec: ModelSpec) -> Method:

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
-from procrustean.balance.metrics import FEW_TO_JUDGE
+from procrustean.balance.metrics import FEW_TO_JUDGE, Metrics
 from procrustean.base.escaping import markdown
 from procrustean.data.imageset import NO_TEST
 from procrustean.deploy.cautions import (
@@ -21,6 +20,8 @@ from procrustean.deploy.export_formats import FILES, Format
 from procrustean.deploy.load_program import USE
 from procrustean.deploy.model import ModelSpec
 from procrustean.engine.probabilities import Labels, Prior, Scores, class_frequencies
+from procrustean.records.auto_choice import Comparison
+from procrustean.records.run_record import RunRecord
 
 FEW_TRAINED = 20
 
@@ -36,7 +37,7 @@ CALIBRATION_ERRORS = (
 
 def model_card(
     spec: ModelSpec,
-    result: dict[str, Any],
+    record: RunRecord,
     *,
     form: Format,
     prior: str | None,
@@ -44,49 +45,47 @@ def model_card(
     held_out: HeldOut | None,
     difference: float,
     why: list[str],
-    compared: list[dict[str, Any]],
-    worth: str,
+    comparison: Comparison | None,
 ) -> str:
     """Markdown.
 
     Args:
         spec: the model.
-        result: of its run.
+        record: of its run.
         form: in which it is exported.
         prior: name of the class frequencies built in, if any.
         frequencies: these themselves, [C].
         held_out: scores and labels of the held-out images, if they were kept.
         difference: largest difference of a probability that the check of the export found.
         why: reasons for settings that were chosen automatically.
-        compared: methods that were compared on the held-out images, if any.
-        worth: how far these images tell the methods apart.
+        comparison: of methods on the held-out images, if it was chosen by one.
     """
-    data, environment = result["data"], result["environment"]
+    data = record.data
     sections = [
-        f"# {markdown(data['source'])}: {len(spec.classes)} classes, {markdown(spec.label)}",
-        f"An image classifier, {markdown(spec.net)} with {result['method']['parameters']:,} parameters, trained by "
-        f"procrustean {markdown(environment['procrustean'])} on {data['train']} images. On export its probabilities "
+        f"# {markdown(data.source)}: {len(spec.classes)} classes, {markdown(spec.label)}",
+        f"An image classifier, {markdown(spec.net)} with {record.method.parameters:,} parameters, trained by "
+        f"procrustean {markdown(record.environment.procrustean)} on {data.train} images. On export its probabilities "
         f"differed from those of the trained network by at most {difference:.1e}.",
         "## Use",
         _use(form),
         "## Results",
-        _results(spec, result),
+        _results(spec, record),
         "" if frequencies is None else _results_with_prior(spec, frequencies, held_out),
         "## Data",
-        f"{data['train']} training, {data['held_out']} held-out and {data['test']} test images of "
-        f"{markdown(data['source'])}; ratio of the largest to the smallest class "
-        f"{max(data['counts']) / min(data['counts']):.4g}. Hash of the images {markdown(data['source_hash'][:16])}, of "
-        f"the split {markdown(data['split_hash'][:16])}.",
+        f"{data.train} training, {data.held_out} held-out and {data.test} test images of "
+        f"{markdown(data.source)}; ratio of the largest to the smallest class "
+        f"{max(data.counts) / min(data.counts):.4g}. Hash of the images {markdown(data.source_hash[:16])}, of "
+        f"the split {markdown(data.split_hash[:16])}.",
         "## Training",
-        _training(spec, result),
-        _compared(compared, worth),
+        _training(spec, record),
+        "" if comparison is None else _compared(comparison),
         "\n".join(f"- {markdown(reason)}" for reason in why),
         "## Images and probabilities",
         _preparation(spec, form),
         _probabilities(spec, prior),
-        _calibration_errors(result),
+        _calibration_errors(record),
         "## Limits",
-        "\n".join(f"- {limit}" for limit in _limits(spec, result, frequencies)),
+        "\n".join(f"- {limit}" for limit in _limits(spec, record, frequencies)),
     ]
     return "\n\n".join(section for section in sections if section) + "\n"
 
@@ -103,12 +102,12 @@ def _use(form: Format) -> str:
     )
 
 
-def _training(spec: ModelSpec, result: dict[str, Any]) -> str:
-    recipe = result["recipe"]
+def _training(spec: ModelSpec, record: RunRecord) -> str:
+    recipe = record.recipe
     return (
-        f"{markdown(spec.label)}, {recipe['epochs']} epochs in batches of {recipe['batch_size']}, learning rate "
-        f"{recipe['lr']:g}, {markdown(recipe['augment'])}, seed {spec.seed}, on "
-        f"{markdown(result['environment']['machine'])}. These are the weights of the last epoch."
+        f"{markdown(spec.label)}, {recipe.epochs} epochs in batches of {recipe.batch_size}, learning rate "
+        f"{recipe.lr:g}, {markdown(recipe.augment)}, seed {spec.seed}, on "
+        f"{markdown(record.environment.machine)}. These are the weights of the last epoch."
     )
 
 
@@ -128,43 +127,38 @@ def _preparation(spec: ModelSpec, form: Format) -> str:
     )
 
 
-def _results(spec: ModelSpec, result: dict[str, Any]) -> str:
-    metrics, counts = result["selections"]["last"]["metrics"], result["data"]["counts"]
-    tested, note = _tested(metrics, len(counts)), result["data"].get("note") or ""
+def _results(spec: ModelSpec, record: RunRecord) -> str:
+    metrics, counts, note = record.selections.last.metrics, record.data.counts, record.data.note
+    tested = _tested(metrics, len(counts))
     no_test = f"images. **This is not a test**: {markdown(note)}."
     which = no_test if note.startswith(NO_TEST) else "test images that were neither trained on nor chosen on."
     lines = [
-        f"Balanced accuracy {100 * metrics['balanced_accuracy']:.1f} %, accuracy {100 * metrics['accuracy']:.1f} % on "
-        f"{metrics['images']} {which}{_untested(spec.classes, metrics)}\n",
+        f"Balanced accuracy {100 * metrics.balanced_accuracy:.1f} %, accuracy {100 * metrics.accuracy:.1f} % on "
+        f"{metrics.images} {which}{_untested(spec.classes, metrics)}\n",
         "| class | training images | test images | recall % | precision % |",
         "|---|---:|---:|---:|---:|",
     ]
     for c, name in enumerate(spec.classes):
-        shown = [_percent(metrics["recall"][c]), _percent(metrics["precision"][c])]
+        shown = [_percent(metrics.recall[c]), _percent(metrics.precision[c])]
         lines.append(f"| {markdown(name)} | {counts[c]} | {tested[c]} | {' | '.join(shown)} |")
     return "\n".join(lines)
 
 
-def _untested(classes: Sequence[str], metrics: dict[str, Any]) -> str:
+def _untested(classes: Sequence[str], metrics: Metrics) -> str:
     """A sentence about classes without test images, of which the balanced accuracy says nothing."""
-    names = [markdown(name) for name, recall in zip(classes, metrics["recall"], strict=True) if recall is None]
+    names = [markdown(name) for name, recall in zip(classes, metrics.recall, strict=True) if recall is None]
     return f" There are none of {', '.join(names)}, so the balanced accuracy is of the other classes." if names else ""
 
 
-def _tested(metrics: dict[str, Any], classes: int) -> list[str]:
-    confusion = metrics["confusion"]
+def _tested(metrics: Metrics, classes: int) -> list[str]:
+    confusion = metrics.confusion
     return ["?"] * classes if confusion is None else [str(sum(row)) for row in confusion]
 
 
-def _compared(compared: list[dict[str, Any]], worth: str) -> str:
-    if not compared:
-        return ""
-    values = ((markdown(c["name"]), c["held_out_balanced_accuracy"]) for c in compared)
+def _compared(comparison: Comparison) -> str:
+    values = ((markdown(method.name), method.held_out_balanced_accuracy) for method in comparison.compared)
     shown = "; ".join(f"{name} {'not in time' if v is None else f'{100 * v:.1f} %'}" for name, v in values)
-    return (
-        f"The method was chosen by balanced accuracy on the held-out images: {shown}."
-        + f" {markdown(worth)}" * bool(worth)
-    )
+    return f"The method was chosen by balanced accuracy on the held-out images: {shown}. {markdown(comparison.worth)}"
 
 
 def _probabilities(spec: ModelSpec, prior: str | None) -> str:
@@ -196,13 +190,13 @@ def _probabilities(spec: ModelSpec, prior: str | None) -> str:
     return f"{text} {used}"
 
 
-def _limits(spec: ModelSpec, result: dict[str, Any], prior: Prior | None) -> list[str]:
-    counts, metrics = result["data"]["counts"], result["selections"]["last"]["metrics"]
+def _limits(spec: ModelSpec, record: RunRecord, prior: Prior | None) -> list[str]:
+    counts, metrics = record.data.counts, record.selections.last.metrics
     tested = _tested(metrics, len(counts))
     rare = [n for n, count in zip(spec.classes, counts, strict=True) if count < FEW_TRAINED]
     known = [(name, int(count)) for name, count in zip(spec.classes, tested, strict=True) if count != "?"]
     hardly = [name for name, count in known if 0 < count < FEW_TO_JUDGE]  # those of 0 are named with the results
-    weak = [n for n, recall in zip(spec.classes, metrics["recall"], strict=True) if recall is not None and recall < 0.5]
+    weak = [n for n, recall in zip(spec.classes, metrics.recall, strict=True) if recall is not None and recall < 0.5]
     limits = [
         "It knows these classes only: an image of anything else gets one of them, often with confidence.",
         "It was tested on images of the same source. Another camera, staining, site or year has not been tried.",
@@ -231,16 +225,17 @@ def _numbers(values: tuple[float, ...]) -> str:
     return ", ".join(f"{value:.4f}" for value in values)
 
 
-def _calibration_errors(result: dict[str, Any]) -> str:
+def _calibration_errors(record: RunRecord) -> str:
     """How good the probabilities of the test images are, before and after calibration."""
-    if not (kept := result.get("calibration")):
+    if record.calibration is None:
         return ""
     lines = [
         "| expected calibration error on the test images, for | before % | after % |",
         "|---|---:|---:|",
     ]
     for what, before, after in CALIBRATION_ERRORS:
-        lines.append(f"| {what} | {_percent(kept['test'][before])} | {_percent(kept['test'][after])} |")
+        errors = record.calibration.test
+        lines.append(f"| {what} | {_percent(errors.get(before))} | {_percent(errors.get(after))} |")
     return "\n".join(lines)
 
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Literal
+
+from msgspec import Struct
 
 from procrustean.balance.count_facts import kind_for_methods
 from procrustean.balance.losses import scale_of_scores, shifts_scores
 from procrustean.base.errors import ProcrusteanError, RunError
-from procrustean.base.json_files import read_object
+from procrustean.base.json_files import FORMAT, read_typed
 from procrustean.data.recipes import data_set
 from procrustean.deploy.model import Model, ModelSpec, method_of
 from procrustean.engine.class_priors import prior_of
@@ -21,10 +23,31 @@ from procrustean.engine.stored_calibration import held_out_scores
 from procrustean.records.auto_choice import chosen_run
 from procrustean.records.finding_runs import CONFIG_FILE, RESULT_FILE, no_run_at, resume_command
 from procrustean.records.run_folder import RunFolder
-from procrustean.records.run_record import load_result
+from procrustean.records.run_record import RunRecord, load_result
 
-#: Of an export: what `ModelSpec` holds and what it is a model of.
+#: Of an export: what the model is, and its weights.
 SPEC, WEIGHTS = "model.json", "model.safetensors"
+
+
+class Pixels(Struct, frozen=True, kw_only=True):
+    """What an exported network takes."""
+
+    name: str = "pixels"
+    dtype: str = "uint8"
+    shape: list[int | str]
+
+
+class ExportedModel(Struct, frozen=True, kw_only=True):
+    """The content of model.json."""
+
+    format: Literal[1] = FORMAT
+    classes: list[str]
+    input: Pixels
+    prior: dict[str, float] | None  # class frequencies that are built in
+    frequencies: dict[
+        str, float
+    ]  # what the probabilities are for, built in or not; load.py holds thresholds against it
+    spec: ModelSpec
 
 
 def load_model(path: str | Path, *, device: str = "auto") -> Model:
@@ -78,41 +101,36 @@ def model_folder(path: str | Path) -> Path:
 
 def spec_of(folder: Path) -> ModelSpec:
     """What the model of a run or an export is."""
-    kept = folder / SPEC
-    try:
-        if kept.is_file():
-            return ModelSpec.from_json(_read(kept)["spec"])
-        kept = folder / RESULT_FILE
-        return _spec_of_run(folder)
-    except ProcrusteanError:
-        raise
-    except (KeyError, TypeError, ValueError, AttributeError, ZeroDivisionError) as error:
-        raise RunError(f"{kept} is damaged ({type(error).__name__}: {error})") from error
+    exported = _exported(folder)
+    return _spec_of_run(folder) if exported is None else exported.spec
 
 
 def _spec_of_run(folder: Path) -> ModelSpec:
     _, config, identity = RunFolder.open(folder)
-    result = load_result(folder).record
-    recipe, data = result["recipe"], result["data"]
-    counts = [int(n) for n in data["counts"]]
-    spec = ModelSpec(
-        label=result["label"],
-        net=recipe["net"],
-        # A network that any method may have trained is described without the file of a method of the user's.
-        method="erm" if identity.get("plain_network") else config.method,
-        options={} if identity.get("plain_network") else result["method"]["options"],
-        seed=config.seed,
-        classes=tuple(data["classes"]),
-        image_shape=tuple(data["image_shape"]),
-        crop=recipe.get("crop"),
-        evaluation_crop=recipe.get("evaluation_crop"),
-        mean=tuple(recipe["mean"]),
-        std=tuple(recipe["std"]),
-        kind=kind_for_methods(data["kind"], counts),
-        calibration=uncalibrated(counts),
-        source=data_set(known_source(data["source"], config)),
-    )
-    return replace(spec, calibration=_calibration(result, spec)).checked()
+    record = load_result(folder).record
+    recipe, data, counts = record.recipe, record.data, record.data.counts
+    mean, std = recipe.normalisation
+    try:
+        spec = ModelSpec(
+            label=record.label,
+            net=recipe.net,
+            # A network that any method may have trained is described without the file of a method of the user's.
+            method="erm" if identity.plain_network else config.method,
+            options={} if identity.plain_network else record.method.options,
+            seed=config.seed,
+            classes=tuple(data.classes),
+            image_shape=data.image_shape,
+            crop=recipe.crop,
+            evaluation_crop=recipe.evaluation_crop,
+            mean=mean,
+            std=std,
+            kind=kind_for_methods(data.kind, counts),
+            calibration=uncalibrated(counts),
+            source=data_set(known_source(data.source, config)),
+        )
+    except ValueError as error:
+        raise RunError(f"{folder / RESULT_FILE} is damaged ({error}); restore it, or run the training again") from error
+    return replace(spec, calibration=_calibration(record, spec))
 
 
 def held_out_of(path: str | Path) -> tuple[Scores, Labels]:
@@ -124,24 +142,23 @@ def held_out_of(path: str | Path) -> tuple[Scores, Labels]:
 
 def built_in_prior(folder: Path) -> Prior | None:
     """The class frequencies that an export was made for, if any."""
-    kept = _read(folder / SPEC).get("prior") if (folder / SPEC).is_file() else None
-    if kept is None:
+    exported = _exported(folder)
+    if exported is None or exported.prior is None:
         return None
-    if not isinstance(kept, dict) or not all(isinstance(share, int | float) for share in kept.values()):
-        raise RunError(f"{folder / SPEC} is damaged: prior = {kept!r:.80}; export the model again")
-    return prior_of(kept, spec_of(folder).classes, origin=str(folder / SPEC))
+    return prior_of(exported.prior, exported.spec.classes, origin=str(folder / SPEC))
 
 
-def _calibration(result: dict[str, Any], spec: ModelSpec) -> Calibration:
-    kept = result.get("calibration")
-    if kept is not None:
-        return Calibration.from_json(kept)
+def _calibration(record: RunRecord, spec: ModelSpec) -> Calibration:
+    if record.calibration is not None:
+        return Calibration.of(record.calibration)
     counts = spec.calibration.counts
-    if (scores := result["method"].get("scores")) is not None:  # of a method in a file, which `spec` may not name
-        return uncalibrated(counts, corrected=bool(scores["corrected"]), scale=float(scores["scale"]))
+    if (scores := record.method.scores) is not None:  # of a method in a file, which `spec` may not name
+        return uncalibrated(counts, corrected=scores.corrected, scale=scores.scale)
     objective = method_of(spec).stages[-1].objective
     return uncalibrated(counts, corrected=shifts_scores(objective), scale=scale_of_scores(objective))
 
 
-def _read(path: Path) -> dict[str, Any]:
-    return read_object(path, "export the model again")
+def _exported(folder: Path) -> ExportedModel | None:
+    """What an export says that it is; None for another folder."""
+    file = folder / SPEC
+    return read_typed(file, ExportedModel, "export the model again") if file.is_file() else None

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 import torch
 from torch import Tensor, nn
 
 from procrustean.balance.batch_statistics import averaged_statistics, batch_norms
-from procrustean.balance.metrics import LARGEST_STORED_CONFUSION, metrics_from_confusion, metrics_from_totals
+from procrustean.balance.metrics import LARGEST_STORED_CONFUSION, Metrics, metrics_from_confusion, metrics_from_totals
 from procrustean.engine.engines import Engine
 from procrustean.engine.image_stores import AnyImages
 from procrustean.engine.stage_order import stage_epochs
@@ -104,7 +104,7 @@ def _among_top5(scores: Tensor, labels: Tensor) -> Tensor:
     return (((scores > own) | ((scores == own) & earlier)).sum(1) < 5).sum()
 
 
-def metrics_of(batches: Iterable[tuple[Tensor, Tensor]], counts: Sequence[int]) -> dict[str, Any]:
+def metrics_of(batches: Iterable[tuple[Tensor, Tensor]], counts: Sequence[int]) -> Metrics:
     """All metrics of scores and labels, as `predictions` yields them; `counts` are the training images per class."""
     classes = len(counts)
     if classes > LARGEST_STORED_CONFUSION:
@@ -117,7 +117,7 @@ def metrics_of(batches: Iterable[tuple[Tensor, Tensor]], counts: Sequence[int]) 
 
 def evaluate_net(
     net: nn.Module, images: AnyImages, counts: Sequence[int], low_precision: torch.dtype | None
-) -> dict[str, Any]:
+) -> Metrics:
     """All metrics of a network on a set of images; `counts` are the training images per class."""
     return metrics_of(predictions(net, images, low_precision), counts)
 

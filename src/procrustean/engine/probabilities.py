@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from procrustean.base.errors import DataError
+from procrustean.records.run_record import CalibrationRecord
 
 Scores = npt.NDArray[np.float64]  # [n, C]
 Labels = npt.NDArray[np.int64]  # [n]
@@ -73,21 +73,27 @@ class Calibration:
         """The class frequencies that `log_probabilities` with this prior are for."""
         return self.own_prior if prior is None else prior
 
-    def to_json(self) -> dict[str, Any]:
-        return {
-            "temperature": 1 / self.scale,
-            "tau": self.tau,
-            "tau_error": self.tau_error,
-            "counts": list(self.counts),
-            "images": self.images,
-            "held_out": list(self.held_out),
-        }
+    def record(self, test: Mapping[str, float]) -> CalibrationRecord:
+        """What the record of a run keeps of it.
+
+        Args:
+            test: how good the probabilities of the test images are.
+        """
+        return CalibrationRecord(
+            temperature=1 / self.scale,
+            tau=self.tau,
+            counts=list(self.counts),
+            images=self.images,
+            test=dict(test),
+            tau_error=self.tau_error,
+            held_out=list(self.held_out),
+        )
 
     @classmethod
-    def from_json(cls, record: Mapping[str, Any]) -> Calibration:
-        tau_error, held_out = record.get("tau_error"), record.get("held_out", ())  # older records have none
-        counts = tuple(record["counts"])
-        return cls(1 / record["temperature"], record["tau"], counts, record["images"], tau_error, tuple(held_out))
+    def of(cls, kept: CalibrationRecord) -> Calibration:
+        """The calibration that a record has kept."""
+        counts, held_out = tuple(kept.counts), tuple(kept.held_out)
+        return cls(1 / kept.temperature, kept.tau, counts, kept.images, kept.tau_error, held_out)
 
 
 def calibrate(

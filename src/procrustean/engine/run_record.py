@@ -4,46 +4,58 @@ from __future__ import annotations
 
 import platform
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import torch
 
 from procrustean.balance.losses import scale_of_scores, shifts_scores
 from procrustean.base.code_files import file_code
+from procrustean.base.version import __version__
 from procrustean.engine.device import machine
 from procrustean.engine.optimizer import swa_begins
 from procrustean.records.epoch_curves import probes_of, training_curves
+from procrustean.records.identity import Identity
+from procrustean.records.run_record import (
+    CalibrationRecord,
+    DataRecord,
+    Environment,
+    MetaRecord,
+    MethodRecord,
+    PretrainedRecord,
+    RunRecord,
+    ScoresRecord,
+    Selections,
+    StageRecord,
+)
 
 if TYPE_CHECKING:
-    from procrustean.engine.prepared import (
-        Prepared,
-    )
+    from procrustean.data.meta_set import MetaSet
+    from procrustean.engine.prepared import Prepared
     from procrustean.engine.training import Training
     from procrustean.methods.base import Method
 
-FORMAT = 1
 #: Parts of the identity that the method decides.
 OF_THE_METHOD = ("method", "options", "stages", "plain_network")
 
 
-def identity_of(prepared: Prepared) -> dict[str, Any]:
+def identity_of(prepared: Prepared) -> Identity:
     """What must not change between the parts of an interrupted run."""
-    data = prepared.data
-    return {
-        "classes": list(data.train.classes),
-        "counts": [int(n) for n in data.counts],
-        "split_hash": data.split_hash,
-        "source_hash": data.source_hash,
-        "images": prepared.splits.images_by_class,
-        "method": prepared.method.label,
-        "options": prepared.options,
-        "stages": [stage.name for stage in prepared.method.stages],
-        "seed": prepared.config.seed,
-        "recipe": prepared.recipe.to_json(),
-        "precision": prepared.placement.precision,
-        **({} if prepared.pretrained is None else {"pretrained": prepared.pretrained.sha256}),
-        **({} if file_code(prepared.config.method) is None else {"plain_network": _is_plain(prepared.method)}),
-    }
+    data, config = prepared.data, prepared.config
+    return Identity(
+        classes=list(data.train.classes),
+        counts=[int(n) for n in data.counts],
+        split_hash=data.split_hash,
+        source_hash=data.source_hash,
+        images=prepared.splits.images_by_class,
+        method=prepared.method.label,
+        options=prepared.options,
+        stages=[stage.name for stage in prepared.method.stages],
+        seed=config.seed,
+        recipe=prepared.recipe,
+        precision=prepared.placement.precision,
+        pretrained=None if prepared.pretrained is None else prepared.pretrained.sha256,
+        plain_network=file_code(config.method) is not None and _is_plain(prepared.method),
+    )
 
 
 def _is_plain(method: Method) -> bool:
@@ -51,99 +63,93 @@ def _is_plain(method: Method) -> bool:
     return method.head is None and all(stage.reshape is None for stage in method.stages)
 
 
-def make_result(prepared: Prepared, training: Training) -> dict[str, Any]:
+def make_record(prepared: Prepared, training: Training, calibration: CalibrationRecord | None) -> RunRecord:
     """The content of result.json."""
-    data, position, records = prepared.data, training.position, training.records
+    position, weights = training.position, prepared.pretrained
     seconds = {name: round(value, 3) for name, value in position.seconds.items()}
-    shown = sum(training.epochs) * len(data.train)
-    return {
-        "format": FORMAT,
-        "label": prepared.method.label,
-        "status": "complete",
-        "finished_at": datetime.now(UTC).isoformat(),
-        "config": prepared.config.to_json(),
-        "recipe": {
-            **prepared.recipe.to_json(),
-            "name": prepared.recipe_name,
-            "changed_from": prepared.recipe.name,
-        },
-        "pretrained": None if prepared.pretrained is None else prepared.pretrained.to_json(),
-        "data": {
-            "source": prepared.splits.name,
-            "note": prepared.splits.note,
-            "classes": list(data.train.classes),
-            "counts": [int(n) for n in data.counts],
-            "kind": data.kind,
-            "rho": float(data.rho),
-            "split_hash": data.split_hash,
-            "source_hash": data.source_hash,
-            "train": len(data.train),
-            "test": len(data.test),
-            "image_shape": list(data.train.images.shape[1:]),
-            "held_out": 0 if data.held_out is None else len(data.held_out),
-            "held_out_counts": [] if data.held_out is None else [int(n) for n in data.held_out.counts],
-            "left_out_of_hold_out": list(data.left_out_classes),
-            "meta": next((m.chosen.to_json() for m in training.meta if m is not None), None),
-        },
-        "method": {
-            **_name_of(prepared.config.method),
-            **_scores_of(prepared),
-            "options": prepared.options,
-            "stages": [
-                {"name": stage.name, "epochs": epochs}
-                for stage, epochs in zip(prepared.method.stages, training.epochs, strict=True)
-            ],
-            "finish": training.finished,
-            **_averaged(prepared, training),
-            "parameters": sum(p.numel() for p in training.net.parameters()),
-        },
-        "selections": {"last": position.last, **position.best},
-        "curves": training_curves(records),
-        "probes": probes_of(records),
-        "seconds": {"total": round(sum(v for k, v in seconds.items() if k != "first_step"), 3), **seconds},
-        "images_per_second": round(shown / max(position.seconds["train"], 1e-9), 1),
-        "environment": environment(prepared, training),
-    }
+    total = round(sum(value for name, value in seconds.items() if name != "first_step"), 3)
+    shown = sum(training.epochs) * len(prepared.data.train)
+    assert position.last is not None
+    return RunRecord(
+        label=prepared.method.label,
+        finished_at=datetime.now(UTC),
+        config=prepared.config,
+        recipe_name=prepared.recipe_name,
+        recipe=prepared.recipe,
+        pretrained=None if weights is None else PretrainedRecord(path=str(weights.path), sha256=weights.sha256),
+        data=_data(prepared, training),
+        method=_method(prepared, training),
+        selections=Selections(last=position.last, held_out=position.held_out, oracle=position.oracle),
+        curves=training_curves(training.records),
+        probes=probes_of(training.records),
+        calibration=calibration,
+        seconds={"total": total, **seconds},
+        images_per_second=round(shown / max(position.seconds["train"], 1e-9), 1),
+        environment=_environment(prepared, training),
+    )
 
 
-def _averaged(prepared: Prepared, training: Training) -> dict[str, int]:
-    """Where the mean over epochs begins, of a run that keeps one."""
-    config = prepared.config
-    if config.average not in ("swa", "both"):
-        return {}
-    return {"swa_first_epoch": swa_begins(prepared.method.stages[-1].objective, training.epochs[-1], config.swa_from)}
+def _data(prepared: Prepared, training: Training) -> DataRecord:
+    data = prepared.data
+    meta = next((images.chosen for images in training.meta if images is not None), None)
+    height, width, channels = data.train.images.shape[1:]
+    return DataRecord(
+        source=prepared.splits.name,
+        note=prepared.splits.note,
+        classes=list(data.train.classes),
+        counts=[int(n) for n in data.counts],
+        kind=data.kind,
+        rho=float(data.rho),
+        split_hash=data.split_hash,
+        source_hash=data.source_hash,
+        train=len(data.train),
+        test=len(data.test),
+        image_shape=(height, width, channels),
+        held_out=0 if data.held_out is None else len(data.held_out),
+        held_out_counts=[] if data.held_out is None else [int(n) for n in data.held_out.counts],
+        left_out_of_hold_out=list(data.left_out_classes),
+        meta=None if meta is None else _meta(meta),
+    )
 
 
-def _name_of(method: str) -> dict[str, str]:
-    """The method's name as it was given and, of one in a file, the hash of its code."""
-    own = file_code(method)
-    return {"name": method} if own is None else {"name": own.plain, "sha256": own.sha256}
+def _meta(meta: MetaSet) -> MetaRecord:
+    images = len(meta.images)
+    return MetaRecord(images=images, per_class=meta.per_class, spare=meta.spare, train=images - meta.spare)
 
 
-def _scores_of(prepared: Prepared) -> dict[str, Any]:
-    """What the loss of a method in a file makes of the scores: a model is used without importing the file."""
-    if file_code(prepared.config.method) is None:
-        return {}
-    objective = prepared.method.stages[-1].objective
-    return {"scores": {"corrected": shifts_scores(objective), "scale": scale_of_scores(objective)}}
+def _method(prepared: Prepared, training: Training) -> MethodRecord:
+    config, stages = prepared.config, prepared.method.stages
+    own, objective = file_code(config.method), stages[-1].objective
+    averaged = config.average in ("swa", "both")
+    return MethodRecord(
+        name=config.method if own is None else own.plain,
+        sha256=None if own is None else own.sha256,
+        scores=None
+        if own is None
+        else ScoresRecord(corrected=shifts_scores(objective), scale=float(scale_of_scores(objective))),
+        options=prepared.options,
+        stages=[
+            StageRecord(name=stage.name, epochs=epochs) for stage, epochs in zip(stages, training.epochs, strict=True)
+        ],
+        finish=training.finished,
+        parameters=sum(p.numel() for p in training.net.parameters()),
+        swa_first_epoch=swa_begins(objective, training.epochs[-1], config.swa_from) if averaged else None,
+    )
 
 
-def environment(prepared: Prepared, training: Training) -> dict[str, Any]:
-    """Versions and machine."""
-    from procrustean.base.version import __version__
-
+def _environment(prepared: Prepared, training: Training) -> Environment:
     placement = prepared.placement
-    return {
-        "device": str(placement.device),
-        "machine": machine(placement.device),
-        "precision": placement.precision,
-        "reason": placement.reason,
-        "engine": prepared.engine.name,
-        "engine_reason": prepared.engine.reason,
-        "kernels": "own" if prepared.engine.kernels else "library",
-        "images": training.stores.where,
-        "torch": torch.__version__,
-        "python": platform.python_version(),
-        "procrustean": __version__,
-        "platform": platform.platform(),
-    }
+    return Environment(
+        device=str(placement.device),
+        machine=machine(placement.device),
+        precision=placement.precision,
+        reason=placement.reason,
+        engine=prepared.engine.name,
+        engine_reason=prepared.engine.reason,
+        kernels="own" if prepared.engine.kernels else "library",
+        images=training.stores.where,
+        torch=torch.__version__,
+        python=platform.python_version(),
+        procrustean=__version__,
+        platform=platform.platform(),
+    )

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from safetensors import SafetensorError
 from safetensors.numpy import load_file
@@ -28,13 +26,14 @@ from procrustean.engine.probabilities import (
 )
 from procrustean.nets.classifier import Classifier
 from procrustean.records.run_folder import RunFolder
+from procrustean.records.run_record import CalibrationRecord
 
 HELD_OUT_SCORES = "held_out_scores.safetensors"
 #: More numbers than this are not kept: a table of thresholds for thousands of classes serves nobody.
 MOST_SCORES = 20_000_000
 
 
-def keep_calibration(prepared: Prepared, net: Classifier, directory: RunFolder) -> dict[str, Any] | None:
+def keep_calibration(prepared: Prepared, net: Classifier, directory: RunFolder) -> CalibrationRecord | None:
     """Calibrate on the held-out images and judge on the test images; None if there are none, or of one class only."""
     held_out = prepared.data.held_out
     if held_out is None:
@@ -51,7 +50,7 @@ def keep_calibration(prepared: Prepared, net: Classifier, directory: RunFolder) 
         _save_scores(directory, scores, labels)
     test_scores, test_labels = scores_of(prepared, net, prepared.data.test)
     frequencies = class_frequencies(labels, len(counts))
-    return {**found.to_json(), "test": judged(before, found, test_scores, test_labels, frequencies)}
+    return found.record(judged(before, found, test_scores, test_labels, frequencies))
 
 
 def judged(

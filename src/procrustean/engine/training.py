@@ -5,16 +5,17 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass, field
-from typing import Annotated, Any, TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 import torch
-from msgspec import Meta
 from torch import Tensor
 
+from procrustean.balance.metrics import Metrics
 from procrustean.balance.types import Clock
 from procrustean.balance.weights import epochs_of_setting_in
 from procrustean.base.errors import Diverged, RunError
+from procrustean.base.json_files import to_plain, to_typed
 from procrustean.base.progress import Reporter
 from procrustean.data.meta_set import meta_set
 from procrustean.engine.evaluate import evaluate_net
@@ -25,6 +26,7 @@ from procrustean.engine.stage_order import begin_stage, finished, reshape_for, s
 from procrustean.engine.stage_training import MetaImages, NonFinite, StageRun
 from procrustean.records.checkpoints import check_tensors, cpu_copy
 from procrustean.records.run_folder import RunFolder
+from procrustean.records.run_record import Count, Selected
 
 Measured = TypeVar("Measured")
 
@@ -43,26 +45,28 @@ class Interrupted(Exception):
     """Training was asked to stop and has saved its state."""
 
 
-Whole = Annotated[int, Meta(ge=0)]
-
-
 @dataclass
 class Position:
     """Where a run stands, and what it has found so far."""
 
-    stage: Whole = 0
-    epoch: Whole = 0  # within the stage
-    step: Whole = 0  # within the epoch
-    records: Whole = 0  # epochs finished in all stages
+    stage: Count = 0
+    epoch: Count = 0  # within the stage
+    step: Count = 0  # within the epoch
+    records: Count = 0  # epochs finished in all stages
     seconds: dict[str, float] = field(default_factory=lambda: {"train": 0.0, "evaluate": 0.0, "first_step": 0.0})
-    best: dict[str, dict[str, Any] | None] = field(default_factory=lambda: {"held_out": None, "oracle": None})
-    last: dict[str, Any] | None = None
+    last: Selected | None = None
+    held_out: Selected | None = None  # the best on the held-out images
+    oracle: Selected | None = None  # the best on the test images
+
+    def forget_best(self) -> None:
+        """Nothing is selected yet of the network that is trained from now on."""
+        self.held_out = self.oracle = None
 
     @classmethod
     def from_json(cls, record: dict[str, Any], origin: str) -> Position:
         """The position that a checkpoint was saved at; RunError for what cannot be one."""
         try:
-            return msgspec.convert(record, cls)
+            return to_typed(record, cls)
         except msgspec.ValidationError as error:
             raise RunError(f"the checkpoint of {origin} is damaged or of another version ({error})") from error
 
@@ -133,12 +137,12 @@ class Training:
         loaded = self.folder.load_checkpoint()
         if loaded is None:
             self.reporter.say(f"{self.folder.path}: no checkpoint had been written yet; it begins anew")
-            self.folder.keep_records(0)
+            self.folder.keep_records()
             return False
         self._pending, position = loaded
         self.position = Position.from_json(position, str(self.folder.path))
         self._kept = {name: value for name, value in self._pending.items() if name.startswith(KEPT)}
-        self.folder.keep_records(self.position.records)
+        self.folder.keep_records()
         self.records = self.folder.records()
         if len(self.records) < self.position.records:
             raise RunError(
@@ -169,7 +173,8 @@ class Training:
             position.stage, position.epoch, position.step = position.stage + 1, 0, 0
             if position.stage < len(self.method.stages):
                 # What is selected is a network of the last stage: those before are not what the method trains.
-                position.best, self._kept = {"held_out": None, "oracle": None}, {}
+                position.forget_best()
+                self._kept = {}
             self._checkpoint({f"net.{k}": v for k, v in self.net.state_dict().items()})
         if self.method.finish is not None:
             self._finish()
@@ -181,13 +186,12 @@ class Training:
 
         def judge() -> float:
             assert self.held_out_images is not None
-            held_out = evaluate_net(self.net, self.held_out_images, self.counts, self.placement.low_precision)
-            value: float = held_out["balanced_accuracy"]
-            return value
+            low = self.placement.low_precision
+            return evaluate_net(self.net, self.held_out_images, self.counts, low).balanced_accuracy
 
         judging = None if self.held_out_images is None else judge
         self.finished = finished(self.net, self.method, self.config.seed, judging)
-        self.position.best = {"held_out": None, "oracle": None}
+        self.position.forget_best()
         self._evaluate(self.records[-1])
         if self.probing is not None:
             record = self.records[-1]
@@ -297,17 +301,17 @@ class Training:
         position = self.position
         low, epoch = self.placement.low_precision, record["epoch"]
         test = evaluate_net(self.net, self.test_images, self.counts, low)
-        position.last = {"epoch": epoch, "metrics": test}
+        position.last = Selected(epoch=epoch, metrics=test)
         record["test"] = _summary(test)
-        if _better(test[test["headline"]], position.best["oracle"]):
-            position.best["oracle"] = {"epoch": epoch, "metrics": test, "chosen_by": test[test["headline"]]}
+        if _better(test.headline_value, position.oracle):
+            position.oracle = Selected(epoch=epoch, metrics=test, chosen_by=test.headline_value)
         if self.held_out_images is not None:
             held_out = evaluate_net(self.net, self.held_out_images, self.counts, low)
             record["held_out"] = _summary(held_out)
-            chosen_by = held_out["balanced_accuracy"]
+            chosen_by = held_out.balanced_accuracy
             # Ties go to the later epoch: with a few images per class they are frequent, and more training is safer.
-            if _better(chosen_by, position.best["held_out"], or_equal=True):
-                position.best["held_out"] = {"epoch": epoch, "metrics": test, "chosen_by": chosen_by}
+            if _better(chosen_by, position.held_out, or_equal=True):
+                position.held_out = Selected(epoch=epoch, metrics=test, chosen_by=chosen_by)
                 weights = stage.weights() if stage else self.net.state_dict()
                 self._kept = {KEPT + name: cpu_copy(value) for name, value in weights.items()}
         if self.config.track_training:
@@ -328,7 +332,7 @@ class Training:
     def _checkpoint(self, tensors: dict[str, Tensor]) -> None:
         self._wait()
         own = {n: cpu_copy(t) for n, t in tensors.items()}
-        self.folder.save_checkpoint({**own, **self._kept}, vars(self.position))
+        self.folder.save_checkpoint({**own, **self._kept}, to_plain(self.position))
         self._last_checkpoint = self._mark = time.monotonic()
 
     def _lap(self, kind: str) -> None:
@@ -373,9 +377,11 @@ def run_to_end(measuring: Generator[None, None, Measured]) -> Measured:
             return result
 
 
-def _better(value: float, best: dict[str, Any] | None, *, or_equal: bool = False) -> bool:
-    return best is None or value > best["chosen_by"] or (or_equal and value == best["chosen_by"])
+def _better(value: float, best: Selected | None, *, or_equal: bool = False) -> bool:
+    if best is None or best.chosen_by is None:
+        return True
+    return value > best.chosen_by or (or_equal and value == best.chosen_by)
 
 
-def _summary(metrics: dict[str, Any]) -> dict[str, Any]:
-    return {key: metrics[key] for key in ("headline", "accuracy", "balanced_accuracy", "recall")}
+def _summary(metrics: Metrics) -> dict[str, Any]:
+    return {key: getattr(metrics, key) for key in ("headline", "accuracy", "balanced_accuracy", "recall")}

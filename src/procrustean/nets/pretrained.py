@@ -33,9 +33,6 @@ class Pretrained:
     path: Path
     sha256: str
 
-    def to_json(self) -> dict[str, str]:
-        return {"path": str(self.path), "sha256": self.sha256}
-
 
 def read_pretrained(choice: str, net: str) -> Pretrained:
     """The weights that `--pretrained` names.

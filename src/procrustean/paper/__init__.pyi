@@ -1,7 +1,7 @@
 from .availability import check_cell as check_cell
 from .availability import check_source as check_source
 from .canonical_settings import canonical as canonical
-from .canonical_settings import record_matches as record_matches
+from .canonical_settings import trained_as_today as trained_as_today
 from .claims import claims_table as claims_table
 from .claims import coverage as coverage
 from .comparison import Beside as Beside

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import fields, replace
 from functools import cache
 from typing import Any
 
 from procrustean.balance.mfw import DEFAULT_BETA
 from procrustean.base.errors import ConfigError
+from procrustean.data.recipe import Recipe
 from procrustean.data.sources import is_named
 from procrustean.methods.make import checked_options, option_defaults
 from procrustean.methods.mfw import SAME_RUN, furthest_apart, usual_value
@@ -100,23 +102,20 @@ def _hashable(value: Any) -> Any:
     return tuple(map(_hashable, value)) if isinstance(value, list) else value
 
 
-def record_matches(record: dict[str, Any], config: RunSpec) -> bool:
-    """Whether a result was trained with the options and the recipe that its settings stand for today.
+def trained_as_today(options: Mapping[str, Any], recipe: Recipe, config: RunSpec) -> bool:
+    """Whether options and recipe of a run are those that its settings stand for today.
 
-    A record of an older version may have been trained with other defaults; it is then not the run it looks like.
-    Options and numbers that the record does not name came later and stood for what they default to.
+    With an older version it may have been trained with other defaults; it is then not the run it looks like.
     """
     config = _usual_recipe(config)
     try:
-        options = effective_options(config)
-        recipe = recipe_of(config).to_json()
+        usual = recipe_of(config)
+        defaults = effective_options(config)
     except ConfigError:
         return False
     # What is measured on the images is not known without them; the border follows the size of the user's own ones.
-    unknown = {"name"} if is_named(config.source) else {"name", "padding"}
-    written = record["method"].get("options") or {}
-    return all(options.get(name) == value for name, value in written.items()) and all(
-        recipe[name] == value
-        for name, value in record["recipe"].items()
-        if name not in unknown and recipe.get(name) is not None
+    padding = usual.padding if is_named(config.source) else recipe.padding
+    expected = replace(
+        usual, name=recipe.name, mean=usual.mean or recipe.mean, std=usual.std or recipe.std, padding=padding
     )
+    return recipe == expected and all(defaults.get(name) == value for name, value in options.items())

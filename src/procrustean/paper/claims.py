@@ -52,31 +52,31 @@ def sorted_runs(results: Sequence[Result]) -> Runs:
     defaults = {method: option_defaults(method) for method in ("erm", "mfw")}
     of_toy = {settings["method"]: settings.get("options", {}) for settings in toy.METHODS}
     runs, seen = Runs(), set()
-    for result in sorted(results, key=lambda result: not result.record.get("probes")):
+    for result in sorted(results, key=lambda result: result.record.probes is None):
         record, config = result.record, result.config
-        data, method, net = record["data"], record["method"], record["recipe"].get("net")
-        if data["source"] != "cifar10" or data.get("rho") != 100 or config.get("drw"):
+        data, method, net = record.data, record.method, record.recipe.net
+        if data.source != "cifar10" or data.rho != 100 or config.drw:
             continue
-        if method["name"] not in defaults:
+        if method.name not in defaults:
             continue
-        own = defaults[method["name"]]
-        options = {n: v for n, v in method["options"].items() if v is not None and v != own.get(n)}
+        own = defaults[method.name]
+        options = {n: v for n, v in method.options.items() if v is not None and v != own.get(n)}
         setting: Setting
-        if net == "resnet32-2d" and len(data["classes"]) == 4 and data["kind"] == "step":
+        if net == "resnet32-2d" and len(data.classes) == 4 and data.kind == "step":
             setting = "toy"
-            usual = options == of_toy[method["name"]] and record["recipe"].get("epochs") == toy.SETTING["epochs"]
-        elif net == "resnet32" and len(data["classes"]) == 10 and data["kind"] in KINDS:
-            if method["name"] == "mfw":
+            usual = options == of_toy[method.name] and record.recipe.epochs == toy.SETTING["epochs"]
+        elif net == "resnet32" and len(data.classes) == 10 and data.kind in KINDS:
+            if method.name == "mfw":
                 runs.mfw.append(result)
-            setting = data["kind"]
-            usual = not options and config.get("epochs") is None and not config.get("hold_out")
+            setting = data.kind
+            usual = not options and config.epochs is None and not config.hold_out
         else:
             continue
-        usual = usual and config.get("recipe") in (None, "auto", "paper")
-        run = (setting, method["name"], config.get("seed"), config.get("data_seed"), bool(config.get("hold_out")))
+        usual = usual and config.recipe in ("auto", "paper")
+        run = (setting, method.name, config.seed, config.data_seed, bool(config.hold_out))
         if usual and run not in seen:
             seen.add(run)
-            runs.results.setdefault((setting, method["name"]), []).append(result)
+            runs.results.setdefault((setting, method.name), []).append(result)
     return runs
 
 
@@ -168,7 +168,7 @@ def _lines(runs: Runs, option: Option) -> dict[tuple[str, str], Line]:
     # Of two with the same seeds the one that was not measured on its way counts, as the other runs of a line and the
     # figure have it.
     once: dict[tuple[str, object], Result] = {}
-    for run in sorted(runs.mfw, key=lambda run: bool(run.record.get("probes"))):
+    for run in sorted(runs.mfw, key=lambda run: run.record.probes is not None):
         once.setdefault((comparable(settings_of(run)), run.repeat), run)
     made = families(once.values(), option)
     found: dict[tuple[str, str], Line] = {}
@@ -181,7 +181,7 @@ def _lines(runs: Runs, option: Option) -> dict[tuple[str, str], Line]:
 
 def _weight(line: Line) -> tuple[int, int, bool]:
     """How much a line says: settings, points, and whether all images were trained on."""
-    return line.settings, len(line.points), not line.points[0].group.config.get("hold_out")
+    return line.settings, len(line.points), not line.points[0].group.config.hold_out
 
 
 def _best_of(runs: Runs, option: Option, std: str) -> list[str]:

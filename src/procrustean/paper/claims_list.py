@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 
@@ -35,7 +35,7 @@ class Claim:
 
 def _of_curves(measure: Callable[[Curves], float]) -> Callable[[Result], float | None]:
     """The same of a run; None of one that was not measured on its way."""
-    return lambda result: measure(curves_of(result.record)) if result.record.get("probes") else None
+    return lambda result: None if result.record.probes is None else measure(curves_of(result))
 
 
 def _gap(name: str) -> Callable[[Curves], float]:
@@ -84,14 +84,14 @@ def _accuracy(metric: str, selection: Selection = "last") -> Callable[[Result], 
     assert metric in METRICS
 
     def measure(result: Result) -> float | None:
-        metrics: dict[str, Any] | None = result.metrics(selection)
+        metrics = result.metrics(selection)
         if metrics is None:
             return None
         # Runs of the toy that hold images out are there for that selection alone.
-        if selection != "held_out" and result.config.get("hold_out"):
+        if selection != "held_out" and result.config.hold_out:
             return None
-        value = metrics["groups"][metric] if metric in metrics["groups"] else metrics[metric]
-        return None if value is None else 100 * float(value)
+        value = metrics.value(metric)
+        return None if value is None else 100 * value
 
     return measure
 

@@ -108,7 +108,7 @@ def beside(spec: TableSpec, cell: Cell, store: Store, *, metric: str = "top1", d
 def _statistic(results: Sequence[Result], selection: Selection, metric: str) -> Statistic | None:
     found = [metrics for result in results if (metrics := result.metrics(selection)) is not None]
     # Top-1 is the headline: accuracy on a balanced test set, as all of the paper's are, else balanced accuracy.
-    return summarise(metrics.get(metrics["headline"] if metric == "top1" else metric) for metrics in found)
+    return summarise(metrics.value("headline" if metric == "top1" else metric) for metrics in found)
 
 
 def table_cells(

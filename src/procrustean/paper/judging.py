@@ -81,7 +81,7 @@ def judge(
             judged = summarise(last_held_out(result.record) for result in results)
             if judged is None:
                 continue
-            images = int(results[0].data["held_out"])
+            images = results[0].data.held_out
             runs = tuple(str(result.path) for result in results)
             same_as = seen.setdefault(runs, cell.row)
             test = beside(spec, cell, store, data_seed=data_seed)

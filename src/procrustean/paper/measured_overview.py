@@ -120,7 +120,7 @@ def seeds_text(cells: Sequence[Place], store: Store, *, shown: int | None, data_
     for cell in cells:
         config = cell.config(data_seed=data_seed)
         for result in (*store.repeats(config), *held_out_runs(store, config).results):
-            seeds[result.path] = int(result.config["seed"])  # two cells may be the same runs
+            seeds[result.path] = result.config.seed  # two cells may be the same runs
     seen = [seed for seed in seeds.values() if shown is None or seed < shown]
     listed, hidden = sorted(set(seen)), len(seeds) - len(seen)
     parts = []

@@ -13,7 +13,6 @@ from procrustean.data.sets.table import known
 from procrustean.data.sources import is_named
 from procrustean.records.groups import Group, Result, group_results, named_settings
 from procrustean.records.identity import comparable, data_setting
-from procrustean.records.run_record import place_of
 
 if TYPE_CHECKING:
     from procrustean.balance.count_facts import Spread
@@ -99,7 +98,7 @@ class Family:
 
 def names(result: Result, option: Option) -> bool:
     """Whether the option was given a value instead of left to its default."""
-    return result.record["method"]["options"].get(option) is not None
+    return result.record.method.options.get(option) is not None
 
 
 def settings_of(result: Result) -> dict[str, Any]:
@@ -114,7 +113,7 @@ def settings_of(result: Result) -> dict[str, Any]:
 def families(results: Iterable[Result], option: Option) -> list[Family]:
     """The runs of MFW among the results, those together that make lines, in the order of first appearance."""
     found: dict[str, list[Group]] = {}
-    mfw = (result for result in results if result.record["method"]["name"] == "mfw")
+    mfw = (result for result in results if result.record.method.name == "mfw")
     for group in group_results(mfw, setting=settings_of):
         found.setdefault(comparable(_common(group, option)), []).append(group)
     return [Family(option, tuple(groups)) for groups in found.values()]
@@ -145,7 +144,7 @@ def lines_of(family: Family, values: Collection[float] = ()) -> list[Line]:
         points = tuple(
             _point(value, group, trained=value in own) for value, group in sorted(stands.items()) if group is not None
         )
-        lines.append(Line(str(data["source"]), str(data["kind"]), data.get("rho"), std, counts, points))
+        lines.append(Line(data.source, data.kind, data.rho, std, counts, points))
     return lines
 
 
@@ -163,7 +162,7 @@ def lines_along(results: Sequence[Result], option: Option) -> list[Line]:
     of_data: dict[tuple[Any, ...], list[Family]] = {}
     for family in made:
         data = family.groups[0].data
-        of_data.setdefault((data["source"], data["kind"], data.get("rho")), []).append(family)
+        of_data.setdefault((data.source, data.kind, data.rho), []).append(family)
     for own in of_data.values():
         if len(own) > 1:
             raise _mixture(own)
@@ -198,7 +197,7 @@ def _point(value: float, group: Group, *, trained: bool) -> Point:
 def _position(group: Group, option: Option) -> StrengthSetting:
     settings = settings_of(group.results[0])
     if settings[option] is None:
-        source = group.data["source"]
+        source = group.data.source
         raise RunError(f"a run on {source} left {option} to the counts; give it in --options {option}=...")
     return settings["std"], settings[option]
 
@@ -217,7 +216,7 @@ def _mixture(made: Sequence[Family]) -> RunError:
     examples: dict[str, tuple[str, Any]] = {}  # by the name of a setting, a run with another value of it
     for group, own in sorted(odd, key=lambda pair: len(_differing(pair[1], usual))):
         for name in _differing(own, usual):
-            examples.setdefault(name, (place_of(group.results[0]), own.get(name)))
+            examples.setdefault(name, (group.results[0].place, own.get(name)))
     named = dict(list(examples.items())[:NAMED])
     by_run: dict[str, list[str]] = {}
     for name, (place, value) in named.items():
@@ -226,9 +225,9 @@ def _mixture(made: Sequence[Family]) -> RunError:
     more = f", and {len(examples) - NAMED} more settings differ" * (len(examples) > NAMED)
     wanted = " and ".join(f"{name}={_shown(usual.get(name))}" for name in named)
     return RunError(
-        f"runs of MFW on {first.data['source']}, {first.data['kind']} differ in more than {option}, std and their "
+        f"runs of MFW on {first.data.source}, {first.data.kind} differ in more than {option}, std and their "
         f"seeds, and a line would mix two effects: {runs}{more}. Give only runs with {wanted}, like "
-        f"{place_of(first.results[0])}"
+        f"{first.results[0].place}"
     )
 
 
@@ -239,18 +238,18 @@ def _refuse_choices_of_images(family: Family) -> None:
         if other is not group:
             raise RunError(
                 f"MFW with {family.option} = {at[1]:g} was trained on several choices of images, each with several "
-                f"seeds: {place_of(group.results[0])} has data seed {group.data_seeds}, "
-                f"{place_of(other.results[0])} {other.data_seeds}. Give the runs of one data seed"
+                f"seeds: {group.results[0].place} has data seed {group.data_seeds}, "
+                f"{other.results[0].place} {other.data_seeds}. Give the runs of one data seed"
             )
 
 
 def _value_of(result: Result, option: Option) -> float | None:
     """The value of an option, given or by default; None where that depends on counts that were found as they are."""
     if names(result, option):
-        return float(result.record["method"]["options"][option])
+        return float(result.record.method.options[option])
     from procrustean.methods.mfw import usual_value
 
-    return usual_value(option, str(result.data["source"]), str(result.data["kind"]))
+    return usual_value(option, result.data.source, result.data.kind)
 
 
 def _differing(own: Mapping[str, Any], usual: Mapping[str, Any]) -> list[str]:

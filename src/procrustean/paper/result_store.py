@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from copy import copy
 from itertools import count
 from pathlib import Path
-from typing import Any
+
+import msgspec
 
 from procrustean.base.errors import ConfigError, RunError
-from procrustean.base.json_files import parse_json, read_object
+from procrustean.base.json_files import read_typed, typed_json
 from procrustean.base.lease import in_turn
 from procrustean.base.whole_files import remove_half_written, write_atomically, write_json
-from procrustean.paper.canonical_settings import canonical, record_matches, unmeasured
+from procrustean.paper.canonical_settings import canonical, trained_as_today, unmeasured
 from procrustean.paper.runs_that_count import (
     OTHER_IMAGES,
     LeftOutMethods,
@@ -26,7 +26,8 @@ from procrustean.paper.runs_that_count import (
     whatever_the_seed,
 )
 from procrustean.records.finding_runs import CONFIG_FILE, RESULT_FILE, is_damaged, is_result_file
-from procrustean.records.groups import Result, load_result
+from procrustean.records.run_folder import RunFolder
+from procrustean.records.run_record import Result, load_result
 from procrustean.records.run_spec import RunSpec
 
 FAILURES = "failures.json"
@@ -49,7 +50,7 @@ class Store:
         self._repeats: dict[str, list[Stored]] = {}  # the same, whatever the training seed
         self.held_out_of_sources: set[float] = set()  # images per class that runs keep out of their source
         self.places: dict[str, Path] = {}  # run directories, finished or not
-        self._directories: dict[str, dict[Path, str | None]] = {}  # all of a run, with the hash of their images
+        self._directories: dict[str, dict[Path, str]] = {}  # all of a run, with the hash of their images
         self._unkept: dict[str, Path] = {}  # finished ones that are not in the results folder
         self._outdated: set[Path] = set()  # resolved files and run directories: damaged, or of other defaults or images
         self.left_out_methods = LeftOutMethods()
@@ -112,11 +113,11 @@ class Store:
         now = images_now() if stored is not None or directories else None
         if now is None:
             return
-        if stored is not None and stored.source_hash not in (None, now):
+        if stored is not None and stored.source_hash != now:
             self._forget(stored)
             self._leave_out(path_of(stored), run.source)
         for directory, images in [*directories.items()]:
-            if images not in (None, now):
+            if images != now:
                 del directories[directory]
                 self._leave_out(directory, run.source)
         self.places.pop(run.hash, None)
@@ -150,15 +151,15 @@ class Store:
         Another process may have put it there, for another table: then that file counts.
         """
         result = load_result(directory)
-        config = canonical(RunSpec.from_record(result.config, origin=str(directory)))
+        config = canonical(result.config)
         path = self._beside_outdated(self.results / folder, config.slug, ".json")
         path.parent.mkdir(parents=True, exist_ok=True)
         with in_turn(self.results):
             remove_half_written(path.parent)
             there = self._put_there_by_another(config)
             if there is None:
-                record = {**result.record, "command": command}
-                write_atomically(path, (json.dumps(record, separators=(",", ":")) + "\n").encode())
+                record = msgspec.structs.replace(result.record, command=command)
+                write_atomically(path, typed_json(record, indent=0))
                 there = Result(record, path.resolve())
         self._unkept.pop(config.hash, None)
         stored = self._remember(Stored(config, there))
@@ -189,7 +190,7 @@ class Store:
         path = self.failures_file
         if path is None or not path.exists():
             return {}
-        return {name: str(error) for name, error in read_object(path, "remove it to try failed runs again").items()}
+        return read_typed(path, dict[str, str], "remove it to try failed runs again")
 
     def _note_failures(self, failures: dict[str, str]) -> None:
         path = self.failures_file
@@ -212,12 +213,11 @@ class Store:
             result = load_result(path)
             if self.left_out_methods.leaves_out(result.config):
                 return
-            written = RunSpec.from_record(result.config, origin=str(path))
-            config = canonical(written)
+            config = canonical(result.config)
         except (ConfigError, RunError) as error:
             self._say(f"left out: {error}")
             return
-        if not record_matches(result.record, written):
+        if not trained_as_today(result.record.method.options, result.record.recipe, result.config):
             self._outdated.add(path.resolve())
             self._say(f"left out: {path} {OTHER_DEFAULTS}")
             return
@@ -231,7 +231,7 @@ class Store:
             self._outdated.add(path_of(second))
             self._say_once(older_text(second, first))
             return
-        differ = first.result.record["selections"] != second.result.record["selections"]
+        differ = first.result.record.selections != second.result.record.selections
         apart = ", but has other numbers; remove the one that does not count" if differ else ""
         self._say(f"left out: {path_of(second)} is the same run as {path_of(first)}{apart}")
 
@@ -246,25 +246,25 @@ class Store:
 
     def _add_directory(self, directory: Path) -> None:
         try:
-            began = parse_json((directory / CONFIG_FILE).read_text(encoding="utf-8"))
-            settings = began["config"]
-            if isinstance(settings, Mapping) and self.left_out_methods.leaves_out(settings):
+            began = RunFolder(directory).beginning()
+            config, identity = began.config, began.identity
+            if self.left_out_methods.leaves_out(config):
                 return
-            config = RunSpec.from_record(settings, origin=str(directory))
             made_here = canonical(config).hash == config.hash
-            up_to_date = record_matches(_trained_with(directory, began), config)
-        except (ConfigError, RunError, OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+            finished = load_result(directory) if (directory / RESULT_FILE).exists() else None
+        except (ConfigError, RunError) as error:
             self._outdated.add(directory.resolve())  # or the run would be sent back into what cannot be read
             self._say(f"left out: {directory} ({error})")
             return
         if not made_here:
             return
-        if up_to_date:
+        # A run that has not ended goes on with what it began with, whatever the defaults are by then.
+        if trained_as_today(identity.options, identity.recipe, config):
             self.places[config.hash] = directory
-            self._directories.setdefault(config.hash, {})[directory] = _images_of(directory, began)
-            if config.hash not in self.kept and (directory / RESULT_FILE).exists():
+            self._directories.setdefault(config.hash, {})[directory] = identity.source_hash
+            if config.hash not in self.kept and finished is not None:
                 self._unkept[config.hash] = directory
-                self._remember(Stored(config, load_result(directory)))
+                self._remember(Stored(config, finished))
         else:
             self._outdated.add(directory.resolve())
             self._say(f"left out: {directory} {OTHER_DEFAULTS}")
@@ -276,18 +276,3 @@ class Store:
         while path.resolve() in self._outdated:
             path = next(numbered)
         return path
-
-
-def _trained_with(directory: Path, began: Mapping[str, Any]) -> dict[str, Any]:
-    """The options and the recipe of a run, finished or not, in the form of a result."""
-    if (directory / RESULT_FILE).exists():
-        return load_result(directory).record
-    identity = began.get("identity", {})  # which a run goes on with, whatever the defaults are by then
-    return {"method": {"options": identity.get("options", {})}, "recipe": identity.get("recipe", {})}
-
-
-def _images_of(directory: Path, began: Mapping[str, Any]) -> str | None:
-    """The hash of all images that the source of a run held, None where an earlier version did not write it down."""
-    finished = (directory / RESULT_FILE).exists()
-    found = load_result(directory).data if finished else began.get("identity", {})
-    return found.get("source_hash")

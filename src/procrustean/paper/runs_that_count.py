@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from datetime import datetime
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 from procrustean.base.code_files import FileCode, edited_file, file_code, is_usable
 from procrustean.data.sources import is_named
@@ -27,15 +24,15 @@ class Stored:
     result: Result
 
     @property
-    def source_hash(self) -> str | None:
-        """Of the images that the source held; early records do not have it."""
-        return self.result.data.get("source_hash")
+    def source_hash(self) -> str:
+        """Of the images that the source held."""
+        return self.result.data.source_hash
 
     @cached_property
     def written(self) -> float:
-        """When the run was finished, in seconds; of early records, which do not say it, when the file was written."""
-        told = self.result.record.get("finished_at")
-        return path_of(self).stat().st_mtime if told is None else datetime.fromisoformat(told).timestamp()
+        """When the run was finished, in seconds; where the record does not say it, when the file was written."""
+        told = self.result.record.finished_at
+        return path_of(self).stat().st_mtime if told is None else told.timestamp()
 
 
 def whatever_the_seed(config: RunSpec) -> str:
@@ -50,8 +47,8 @@ def path_of(stored: Stored) -> Path:
 
 
 def other_images(one: Stored, other: Stored) -> bool:
-    """Whether two runs were trained on different images of their source, as far as is known."""
-    return None not in (one.source_hash, other.source_hash) and one.source_hash != other.source_hash
+    """Whether two runs were trained on different images of their source."""
+    return one.source_hash != other.source_hash
 
 
 def counts_before(one: Stored, other: Stored) -> bool:
@@ -90,14 +87,12 @@ class LeftOutMethods:
     def __init__(self) -> None:
         self._runs: dict[FileCode, set[str]] = {}  # by method with its hash: a run and the copy of its result are one
 
-    def leaves_out(self, settings: Mapping[str, Any]) -> bool:
+    def leaves_out(self, config: RunSpec) -> bool:
         """Whether a run with these settings is one of them; it is counted then."""
-        name = settings.get("method")
-        own = file_code(name) if isinstance(name, str) else None
-        if own is None or is_usable(str(name)):
+        own = file_code(config.method)
+        if own is None or is_usable(config.method):
             return False
-        computed = {key: value for key, value in settings.items() if key != "run_dir"}
-        self._runs.setdefault(own, set()).add(json.dumps(computed, sort_keys=True, default=str))
+        self._runs.setdefault(own, set()).add(config.hash)
         return True
 
     def has_earlier(self, method: str) -> bool:

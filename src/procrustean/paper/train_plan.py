@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated
 
 import torch
+from msgspec import Meta, Struct
 
-from procrustean.base.errors import CannotWrite, ConfigError, DataError, ImagesChanged, RunError
-from procrustean.base.json_files import read_object
+from procrustean.base.errors import CannotWrite, ConfigError, DataError, ImagesChanged
+from procrustean.base.json_files import read_typed, typed_json
 from procrustean.base.lease import RunInUse
 from procrustean.base.progress import Reporter, RichReporter
 from procrustean.base.user_code import failure_text
-from procrustean.base.whole_files import write_json
+from procrustean.base.whole_files import write_atomically
 from procrustean.paper.plan_progress import Progress
 from procrustean.paper.planning import Plan, PlannedRun
 from procrustean.paper.result_store import Store
@@ -30,6 +31,16 @@ from procrustean.runs.time_box import TimeBox
 
 #: Errors whose cause may be gone before the next call, which then tries the run again.
 MENDABLE = (ConfigError, DataError, ImagesChanged, CannotWrite, torch.OutOfMemoryError)
+
+
+Positive = Annotated[float, Meta(gt=0)]
+
+
+class Rate(Struct, frozen=True, kw_only=True):
+    """How fast a kind of machine was: cost and seconds of what it has trained, the newest counting most."""
+
+    cost: Positive
+    seconds: Positive
 
 
 @dataclass(frozen=True)
@@ -137,7 +148,7 @@ def carry_out(
             elsewhere.append(run.name)
         elif outcome.error is not None and run.name not in errors:  # a result that cannot be read
             note(run, outcome.error)
-    left = [outcome for outcome in outcomes if outcome.result is None and outcome.error is None]
+    left = [outcome for outcome in outcomes if outcome.record is None and outcome.error is None]
     note_rate(store.output, progress.earned, progress.seconds)
     return Report(
         finished=progress.finished,
@@ -182,7 +193,7 @@ def expected_rate(folder: Path) -> float:
     """Cost per second of a fleet: measured on this kind of machine, or a first guess."""
     kind, name = machine_name()
     measured = _read(folder).get(name)
-    return measured["cost"] / measured["seconds"] if measured else FIRST_GUESS[kind]
+    return measured.cost / measured.seconds if measured else FIRST_GUESS[kind]
 
 
 def note_rate(folder: Path, cost: float, seconds: float) -> None:
@@ -191,20 +202,13 @@ def note_rate(folder: Path, cost: float, seconds: float) -> None:
         return
     _, name = machine_name()
     known = _read(folder)
-    before = known.get(name, {"cost": 0.0, "seconds": 0.0})
-    known[name] = {"cost": FADE * before["cost"] + cost, "seconds": FADE * before["seconds"] + seconds}
+    before = known.get(name)
+    if before is not None:
+        cost, seconds = FADE * before.cost + cost, FADE * before.seconds + seconds
     folder.mkdir(parents=True, exist_ok=True)
-    write_json(folder / FILE, known)
+    write_atomically(folder / FILE, typed_json({**known, name: Rate(cost=cost, seconds=seconds)}))
 
 
-def _read(folder: Path) -> dict[str, dict[str, float]]:
+def _read(folder: Path) -> dict[str, Rate]:
     path = folder / FILE
-    known = read_object(path, "remove it; it only remembers how fast runs were") if path.exists() else {}
-    whole = all(isinstance(rate, dict) and _positive(rate.get("cost"), rate.get("seconds")) for rate in known.values())
-    if not whole:
-        raise RunError(f"{path} is damaged; remove it; it only remembers how fast runs were")
-    return known
-
-
-def _positive(*numbers: object) -> bool:
-    return all(isinstance(n, int | float) and 0 < n < math.inf for n in numbers)
+    return read_typed(path, dict[str, Rate], "remove it; it only remembers how fast runs were") if path.exists() else {}

@@ -65,10 +65,10 @@ class Ranking:
     @property
     def title(self) -> str:
         data, net = self.entries[0].group.data, self.entries[0].group.net
-        kind = str(data["kind"]).replace("_", "-")
-        ratio = "" if kind == "natural" else f", ratio {float(data['rho']):g}"
+        kind = data.kind.replace("_", "-")
+        ratio = "" if kind == "natural" else f", ratio {data.rho:g}"
         counts = self.entries[0].group.counts
-        return f"{data['source']}, {kind}{ratio} ({max(counts)} to {min(counts)} images per class), {net}"
+        return f"{data.source}, {kind}{ratio} ({max(counts)} to {min(counts)} images per class), {net}"
 
     @property
     def first(self) -> Entry:
@@ -136,8 +136,8 @@ def relative_cost(group: Group) -> float:
     """Training time relative to ERM in the paper's recipe, from epochs and the price of a step."""
     from procrustean.data.recipes import recipe_for
 
-    step = method_entry(str(group.results[0].record["method"]["name"])).relative_cost
-    return step * group.epochs / recipe_for(str(group.data["source"])).epochs
+    step = method_entry(group.results[0].record.method.name).relative_cost
+    return step * group.epochs / recipe_for(group.data.source).epochs
 
 
 def finding(ranking: Ranking) -> str:

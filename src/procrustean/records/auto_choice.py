@@ -4,55 +4,65 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Literal
+
+from msgspec import Meta, Struct
 
 from procrustean.base.errors import RunError
-from procrustean.base.json_files import read_object
-from procrustean.base.statistics import (
-    Statistic,
-)
-from procrustean.records.groups import (
-    Group,
-    summarise,
-)
-from procrustean.records.run_record import Result
+from procrustean.base.json_files import FORMAT, read_typed
+from procrustean.base.statistics import Statistic
+from procrustean.records.groups import Group, summarise
+from procrustean.records.run_record import Result, RunRecord
+from procrustean.records.run_spec import RunSpec
 
 #: What a comparison keeps beside its runs.
 COMPARISON = "auto.json"
 
 
-def read_comparison(folder: Path) -> dict[str, Any]:
-    """The record in the folder of a comparison."""
-    return read_object(folder / COMPARISON, "compare again with another --run-dir")
+class Compared(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A method that was compared."""
+
+    name: str  # of its folder
+    held_out_balanced_accuracy: float | None  # None if the time did not suffice, or it failed
+    failed: str = ""
+
+
+class Comparison(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The content of auto.json; all from `compared` on is known in the end."""
+
+    format: Literal[1] = FORMAT
+    asked: RunSpec
+    config: RunSpec  # the same, with what was chosen for the images and the machine
+    source_path: str | None = None
+    # A folder beside auto.json, and no path that leads elsewhere.
+    chosen: Annotated[str, Meta(pattern=r"^[^/\\]*[^/\\.][^/\\]*$")] | None = None
+    compared: list[Compared] = []
+    worth: str = ""  # what the choice is worth, in words
+    held_out_images: int = 0
+    standard_error: float = 0.0  # of the best one's balanced accuracy
+    ties: list[str] = []
+    within_one_standard_error: list[str] = []
+    without_a_vote: list[str] = []  # classes that have no held-out image
+
+
+def read_comparison(folder: Path) -> Comparison | None:
+    """The comparison that a folder holds; None where it holds none."""
+    file = folder / COMPARISON
+    return read_typed(file, Comparison, "compare again with another --run-dir") if file.is_file() else None
 
 
 def chosen_run(path: Path) -> Path:
     """The run that a folder stands for: itself, or the best of those that `--method auto` has compared in it."""
-    record = path / COMPARISON
-    if not record.is_file():
+    comparison = read_comparison(path)
+    if comparison is None:
         return path
-    chosen = read_comparison(path).get("chosen")
-    if chosen is None:
+    if comparison.chosen is None:
         raise RunError(f"{path}: the methods are not compared to the end; give the same command again to go on")
-    plain = isinstance(chosen, str) and Path(chosen).name == chosen and chosen not in ("", "..")
-    if not plain or not (path / str(chosen)).is_dir():
-        raise RunError(f"{record} is damaged: it chose {chosen!r:.80}, which is no run of this folder")
-    return path / str(chosen)
-
-
-def compared_in(path: Path) -> list[dict[str, Any]]:
-    """What a comparison found about each method; nothing for a folder that is none."""
-    record = path / COMPARISON
-    compared = (read_comparison(path).get("compared") or []) if record.is_file() else []
-    if not isinstance(compared, list) or not all(isinstance(found, dict) and "name" in found for found in compared):
-        raise RunError(f"{record} is damaged: compared = {compared!r:.80}; compare again with another --run-dir")
-    return compared
-
-
-def worth_in(path: Path) -> str:
-    """What the choice of a comparison is worth, in words; nothing for a folder that is none, or an older one."""
-    record = path / COMPARISON
-    return str(read_comparison(path).get("worth") or "") if record.is_file() else ""
+    if not (path / comparison.chosen).is_dir():
+        raise RunError(
+            f"{path / COMPARISON} is damaged: it chose {comparison.chosen!r}, which is no run of this folder"
+        )
+    return path / comparison.chosen
 
 
 def choices(groups: Iterable[Group]) -> dict[str, int]:
@@ -76,20 +86,17 @@ def held_out_accuracy(group: Group) -> Statistic | None:
     return summarise(last_held_out(result.record) for result in group.results)
 
 
-def last_held_out(record: Mapping[str, Any]) -> float | None:
+def last_held_out(record: RunRecord) -> float | None:
     """The same of one run; None where no images were held out."""
-    curve = record["curves"].get("held_out_balanced_accuracy")
-    return float(curve[-1]) if curve else None
+    curve = record.curves.held_out_balanced_accuracy
+    return curve[-1] if curve else None
 
 
 def worth_of_choice(groups: Iterable[Group]) -> str:
     """What the choice is worth, as the record of the comparison says; nothing where several were made, each its own."""
     places = {result.path.parent.parent for group in groups for result in group.results if result.path is not None}
-    if len(places) != 1:
-        return ""
-    record = read_comparison(places.pop())
-    worth = record.get("worth")
-    return f" {record.get('chosen')} was chosen. {worth}" if isinstance(worth, str) else ""
+    comparison = read_comparison(places.pop()) if len(places) == 1 else None
+    return f" {comparison.chosen} was chosen. {comparison.worth}" if comparison and comparison.worth else ""
 
 
 def _key(group: Group) -> str:
@@ -103,4 +110,5 @@ def _compared(result: Result) -> bool:
 def _was_chosen(result: Result) -> bool:
     assert result.path is not None
     run = result.path.parent
-    return bool(read_comparison(run.parent).get("chosen") == run.name)
+    comparison = read_comparison(run.parent)
+    return comparison is not None and comparison.chosen == run.name

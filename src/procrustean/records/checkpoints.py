@@ -3,30 +3,43 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import re
 import warnings
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import torch
+from msgspec import Meta, MsgspecError, Struct
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from procrustean.base.errors import CannotWrite, RunError
-from procrustean.base.json_files import parse_json
+from procrustean.base.json_files import FORMAT, parse_json, to_typed, typed_json
 from procrustean.base.lease import MARKER
 from procrustean.base.whole_files import OF_A_RUN, Check, drop, is_half_written, no_check, replacing, write_atomically
 
 MANIFEST = "checkpoints.json"
 PREVIOUS = "checkpoints.previous.json"
-FORMAT = 1
 KEPT = 2
 FILE = re.compile(r"checkpoint-(\d{6,})\.safetensors")
 
-Entry = dict[str, Any]  # file, sha256, position
+
+class Entry(Struct, frozen=True, kw_only=True):
+    """A checkpoint that counts."""
+
+    file: Annotated[str, Meta(pattern=r"^checkpoint-\d{6,}\.safetensors$")]
+    sha256: str
+    position: dict[str, Any]
+
+
+class Manifest(Struct, frozen=True, kw_only=True):
+    """The content of checkpoints.json, oldest first."""
+
+    format: int = FORMAT
+    sha256: str  # of the checkpoints as they are listed
+    checkpoints: list[Entry]
 
 
 def save_tensors(path: Path, tensors: Mapping[str, Tensor], check: Check = no_check) -> None:
@@ -57,15 +70,15 @@ def save_checkpoint(
     path = folder / f"checkpoint-{number:06d}.safetensors"
     save_tensors(path, tensors, check)
     try:
-        entry = {"file": path.name, "sha256": _sha256(path), "position": dict(position)}
+        entry = Entry(file=path.name, sha256=_sha256(path), position=dict(position))
     except OSError as error:
         raise CannotWrite(f"cannot read {path} after writing it ({error.strerror or error}); {OF_A_RUN}") from error
     before = kept_checkpoints(folder)
-    entries = [*[e for e in before if e["file"] != path.name][-(KEPT - 1) :], entry]
+    entries = [*[e for e in before if e.file != path.name][-(KEPT - 1) :], entry]
     if before:
         write_atomically(folder / PREVIOUS, _manifest(before), OF_A_RUN, check)
     write_atomically(folder / MANIFEST, _manifest(entries), OF_A_RUN, check)
-    kept = {e["file"] for e in entries}
+    kept = {e.file for e in entries}
     for old in folder.glob("checkpoint-*.safetensors"):
         if old.name not in kept:
             drop(old)
@@ -80,10 +93,10 @@ def load_checkpoint(folder: Path) -> tuple[dict[str, Tensor], dict[str, Any], in
     if problem:
         warnings.warn(f"{problem}; going back to the manifest before it", stacklevel=2)
     for entry in reversed(entries):
-        path = folder / entry["file"]
+        path = folder / entry.file
         try:
-            if _sha256(path) == entry["sha256"]:
-                return load_file(path), entry["position"], int(FILE.fullmatch(path.name)[1])  # type: ignore[index]
+            if _sha256(path) == entry.sha256:
+                return load_file(path), entry.position, int(FILE.fullmatch(path.name)[1])  # type: ignore[index]
         except (OSError, SafetensorError):
             pass  # told of below
         warnings.warn(f"{path} is missing or damaged; going back to the checkpoint before it", stacklevel=2)
@@ -93,7 +106,7 @@ def load_checkpoint(folder: Path) -> tuple[dict[str, Tensor], dict[str, Any], in
 
 
 def kept_checkpoints(folder: Path) -> list[Entry]:
-    """The checkpoints that count, oldest first: file, sha256 and position of each."""
+    """The checkpoints that count, oldest first: what each is."""
     return _newest_manifest(folder)[0]
 
 
@@ -116,7 +129,7 @@ def _newest_manifest(folder: Path) -> tuple[list[Entry], str]:
             return _entries_of(path), "; ".join(problems)
         except FileNotFoundError:
             problems.append(f"{path} is missing")
-        except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
+        except (OSError, ValueError, MsgspecError, RecursionError) as error:
             problems.append(f"{path} is damaged ({error})")
     if not all(problem.endswith("is missing") for problem in problems):
         raise RunError(f"{'; '.join(problems)}; start the run again in a new folder")
@@ -124,28 +137,23 @@ def _newest_manifest(folder: Path) -> tuple[list[Entry], str]:
 
 
 def _entries_of(path: Path) -> list[Entry]:
-    manifest = parse_json(path.read_bytes())
-    if manifest["format"] != FORMAT:
+    manifest = to_typed(parse_json(path.read_bytes()), Manifest)
+    if manifest.format != FORMAT:
         raise RunError(
-            f"{path} has format {manifest['format']!r:.20}; this version of procrustean reads format {FORMAT}. "
+            f"{path} has format {manifest.format}; this version of procrustean reads format {FORMAT}. "
             "Go on with the version that wrote it, or a newer one"
         )
-    entries: list[Entry] = manifest["checkpoints"]
-    # The first release wrote manifests without a hash of their own.
-    if manifest.get("sha256", _digest(entries)) != _digest(entries):
+    if manifest.sha256 != _digest(manifest.checkpoints):
         raise ValueError("its content does not match its hash")
-    for entry in entries:
-        if not FILE.fullmatch(entry["file"]) or not isinstance(entry["position"], dict) or not entry["sha256"]:
-            raise ValueError(f"it names {entry['file']!r:.80} as a checkpoint")
-    return entries
+    return manifest.checkpoints
 
 
 def _manifest(entries: list[Entry]) -> bytes:
-    return json.dumps({"format": FORMAT, "sha256": _digest(entries), "checkpoints": entries}).encode()
+    return typed_json(Manifest(sha256=_digest(entries), checkpoints=entries), indent=0)
 
 
 def _digest(entries: list[Entry]) -> str:
-    return hashlib.sha256(json.dumps(entries, sort_keys=True).encode()).hexdigest()
+    return hashlib.sha256(typed_json(entries, indent=0)).hexdigest()
 
 
 def _sha256(path: Path) -> str:

@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from procrustean.balance.metrics import class_groups
 from procrustean.base.errors import RunError
+from procrustean.records.run_record import PerClass, Probes, Result
 
 Rows = npt.NDArray[np.float64]  # [measured epochs, C], nan where undefined
 
@@ -84,36 +85,54 @@ class Curves:
         return int(counts.argmax()), int(len(counts) - 1 - counts[::-1].argmin())
 
 
-def curves_of(record: Mapping[str, Any], *, place: str = "the run") -> Curves:
-    """The measurements in the content of a result.json.
+def curves_of(result: Result) -> Curves:
+    """The measurements of a finished run.
 
     Raises:
         RunError: if the run was trained without probes.
     """
-    probes = record.get("probes")
-    if not probes:
+    record = result.record
+    if record.probes is None:
         raise RunError(
-            f"{place} was not measured while it was trained. Train it with --probes, or measure the weights it has "
-            "kept, from this folder: procrustean diagnose RUN (the last weights alone are a point and no curve; "
+            f"{result.place} was not measured while it was trained. Train it with --probes, or measure the weights it "
+            "has kept, from this folder: procrustean diagnose RUN (the last weights alone are a point and no curve; "
             "--keep-weights-every keeps more)"
         )
-    missing = [name for name in ("epochs", "layer", *MEASURED) if name not in probes]
-    if missing:
-        raise RunError(f"the probes of {place} are incomplete: they lack {', '.join(missing)}")
-    classes = tuple(map(str, record["data"]["classes"]))
-    mixed = probes.get("gradient_norm_mixed") or []
+    return measured_curves(
+        record.probes,
+        label=record.label,
+        method=record.method.name,
+        options=record.method.options,
+        classes=record.data.classes,
+        counts=record.data.counts,
+        epochs=record.recipe.epochs,
+    )
+
+
+def measured_curves(
+    probes: Probes,
+    *,
+    label: str,
+    method: str,
+    options: Mapping[str, Any],
+    classes: Sequence[str],
+    counts: Sequence[int],
+    epochs: int,
+) -> Curves:
+    """The measurements of a run, finished or not, from its probes and what is known of it."""
+    mixed = probes.gradient_norm_mixed
     return Curves(
-        label=str(record["label"]),
-        method=str(record["method"]["name"]),
-        options=dict(record["method"].get("options") or {}),
-        classes=classes,
-        counts=tuple(map(int, record["data"]["counts"])),
-        epochs=int(record["recipe"]["epochs"]),
-        at=tuple(int(epoch) + 1 for epoch in probes["epochs"]),
-        layers=tuple(map(str, probes["layer"])),
-        **{name: rows(probes[name]) for name in MEASURED},
+        label=label,
+        method=method,
+        options=options,
+        classes=tuple(classes),
+        counts=tuple(counts),
+        epochs=epochs,
+        at=tuple(epoch + 1 for epoch in probes.epochs),
+        layers=tuple(probes.layer),
+        **{name: _rows(getattr(probes, name), len(classes)) for name in MEASURED},
         # A method may mix in one of its stages only.
-        gradient_norm_mixed=rows([row or [None] * len(classes) for row in mixed]) if any(mixed) else None,
+        gradient_norm_mixed=_rows(mixed, len(classes)) if any(mixed) else None,
     )
 
 
@@ -137,6 +156,7 @@ def mean_curves(runs: Sequence[Curves]) -> Curves:
     return replace(first, **{"gradient_norm_mixed": None, **means})
 
 
-def rows(values: Sequence[Sequence[float | None]]) -> Rows:
-    """Numbers of a JSON file as an array, null as nan."""
-    return np.array([[np.nan if value is None else value for value in row] for row in values], dtype=np.float64)
+def _rows(values: Sequence[PerClass], classes: int) -> Rows:
+    """Measurements as an array, with nan for what is undefined."""
+    complete = [row if row is not None else [None] * classes for row in values]
+    return np.array([[np.nan if value is None else value for value in row] for row in complete], dtype=np.float64)

@@ -9,7 +9,7 @@ from procrustean.records.identity import comparable, setting_of
 from procrustean.records.run_record import Result
 
 #: The parts of a record that were measured. Others, such as the command that is added to a copy, may differ.
-MEASURED = ("status", "selections", "curves", "probes")
+MEASURED = ("selections", "curves", "probes")
 
 
 def without_copies(results: Iterable[Result], say: Callable[[str], None]) -> list[Result]:
@@ -25,7 +25,7 @@ def without_copies(results: Iterable[Result], say: Callable[[str], None]) -> lis
     passed_over = []
     for result in results:
         content = comparable(
-            [setting_of(result), result.repeat, {name: result.record.get(name) for name in MEASURED}],
+            [setting_of(result), result.repeat, {name: getattr(result.record, name) for name in MEASURED}],
         )
         known = kept.setdefault(content, result)
         if known.path == result.path:

@@ -59,7 +59,7 @@ def is_damaged(path: Path) -> bool:
     if _is_result(content) or not NAMED_AS_RESULT.fullmatch(path.stem):
         return False
     # A study may keep a record of another kind by the name of the run that it is about.
-    return not isinstance(content, dict) or "config" not in content or bool({"status", "selections"} & set(content))
+    return not isinstance(content, dict) or "config" not in content or bool({"label", "selections"} & set(content))
 
 
 def damaged_in(path: Path) -> list[Path]:
@@ -71,13 +71,13 @@ def damaged_in(path: Path) -> list[Path]:
 
 
 def _is_result(content: Any) -> bool:
-    return isinstance(content, dict) and {"format", "status", "config", "selections"} <= set(content)
+    return isinstance(content, dict) and {"format", "label", "config", "selections"} <= set(content)
 
 
 def _content(path: Path) -> Any:
     """What a JSON file holds; None where that cannot be read."""
     try:
-        return parse_json(path.read_text(encoding="utf-8"))
+        return parse_json(path.read_bytes())
     except (OSError, ValueError, RecursionError):
         return None
 

@@ -11,7 +11,8 @@ from procrustean.base.code_files import plain_name
 from procrustean.base.errors import RunError, did_you_mean
 from procrustean.base.statistics import Statistic
 from procrustean.records.identity import comparable, data_setting, setting_of
-from procrustean.records.run_record import Result, Selection, check_record, load_result, place_of
+from procrustean.records.run_record import DataRecord, Result, Selection, load_result
+from procrustean.records.run_spec import RunSpec
 
 __all__ = [
     "GROUP_METRICS",
@@ -48,13 +49,13 @@ class Group:
         return self.results[0].label
 
     @property
-    def seeds(self) -> tuple[Any, ...]:
+    def seeds(self) -> tuple[int, ...]:
         return tuple(result.repeat[0] for result in self.results)
 
     @property
     def data_seeds(self) -> str:
         """The choices of images that were trained on, by their seeds."""
-        return ", ".join(sorted({str(result.repeat[1]) for result in self.results}, key=_by_number))
+        return ", ".join(map(str, sorted({result.repeat[1] for result in self.results})))
 
     @property
     def data_seeds_text(self) -> str:
@@ -62,47 +63,47 @@ class Group:
         return f"data seed{'s' * (',' in self.data_seeds)} {self.data_seeds}"
 
     @property
-    def config(self) -> dict[str, Any]:
+    def config(self) -> RunSpec:
         """The config of the first run; only seeds and the like differ in the others."""
         return self.results[0].config
 
     @property
     def recipe(self) -> str:
         """Name of the recipe."""
-        return str(self.results[0].record["recipe"].get("name") or self.config.get("recipe"))
+        return self.results[0].record.recipe_name
 
     @property
     def epochs(self) -> int:
-        return int(self.results[0].record["recipe"]["epochs"])
+        return self.results[0].record.recipe.epochs
 
     @property
     def length(self) -> str:
         """The epochs, and whether the schedule is that of the method's publication, in its length or another."""
         if self.recipe != "own":
             return str(self.epochs)
-        return f"{self.epochs} (own{'' if self.config.get('epochs') is None else ', other length'})"
+        return f"{self.epochs} (own{'' if self.config.epochs is None else ', other length'})"
 
     @property
     def net(self) -> str:
         """Name of the network."""
-        return plain_name(str(self.results[0].record["recipe"].get("net") or self.config.get("net")))
+        return plain_name(self.results[0].record.recipe.net)
 
     @property
-    def data(self) -> dict[str, Any]:
+    def data(self) -> DataRecord:
         return self.results[0].data
 
     @property
     def classes(self) -> tuple[str, ...]:
-        return tuple(str(name) for name in self.data["classes"])
+        return tuple(self.data.classes)
 
     @property
     def counts(self) -> tuple[int, ...]:
-        return tuple(int(count) for count in self.data["counts"])
+        return tuple(self.data.counts)
 
     @property
     def headline(self) -> str:
         """`accuracy` on a balanced test set, else `balanced_accuracy`."""
-        return str(self.results[0].record["selections"]["last"]["metrics"]["headline"])
+        return self.results[0].record.selections.last.metrics.headline
 
     def statistic(self, metric: str, selection: Selection = "last") -> Statistic | None:
         """Mean and spread of one metric; None when no run of the group has it.
@@ -113,9 +114,8 @@ class Group:
         """
         if metric not in METRICS:
             raise RunError(f"There is no metric {metric!r}. {did_you_mean(metric, METRICS)}")
-        name = self.headline if metric == "headline" else metric
         found = [metrics for result in self.results if (metrics := result.metrics(selection)) is not None]
-        return summarise((m["groups"] if name in GROUP_METRICS else m).get(name) for m in found)
+        return summarise(metrics.value(metric) for metrics in found)
 
     def recall(self, selection: Selection = "last") -> list[Statistic | None]:
         """Mean and spread of the recall of every class; None for classes without test images."""
@@ -124,9 +124,9 @@ class Group:
     def per_class(
         self, metric: Literal["recall", "precision"], selection: Selection = "last"
     ) -> list[Statistic | None]:
-        """Mean and spread of a metric of every class; None where it is not defined, or was not recorded."""
+        """Mean and spread of a metric of every class; None where it is not defined."""
         chosen = [metrics for result in self.results if (metrics := result.metrics(selection)) is not None]
-        found = [metrics[metric] for metrics in chosen if metrics.get(metric) is not None]
+        found = [getattr(metrics, metric) for metrics in chosen]
         return [summarise(values) for values in zip(*found, strict=True)] if found else [None] * len(self.classes)
 
 
@@ -157,32 +157,27 @@ def group_results(results: Iterable[Result], setting: Callable[[Result], dict[st
         RunError: when two different files hold the same setting with the same seeds: counting both would make
             the spread look smaller than it is.
     """
-    settings: dict[str, dict[tuple[Any, Any], Result]] = {}
+    settings: dict[str, dict[tuple[int, int], Result]] = {}
     for result in results:
-        check_record(result.record, place_of(result))
         repeats = settings.setdefault(comparable(setting(result)), {})
         known = repeats.setdefault(result.repeat, result)
         if known is not result and (known.path is None or known.path != result.path):
             seed, data_seed = result.repeat
             raise RunError(
-                f"{place_of(known)} and {place_of(result)} are the same run ({result.label}, seed {seed}, "
+                f"{known.place} and {result.place} are the same run ({result.label}, seed {seed}, "
                 f"data seed {data_seed}). Give only one of them."
             )
     return [Group(runs) for repeats in settings.values() for runs in _independent(repeats)]
 
 
-def _independent(repeats: Mapping[tuple[Any, Any], Result]) -> list[tuple[Result, ...]]:
+def _independent(repeats: Mapping[tuple[int, int], Result]) -> list[tuple[Result, ...]]:
     """All runs of a setting, or those of each data seed where both seeds were varied and repeat in each other."""
-    by_data_seed: dict[Any, list[Result]] = {}
+    by_data_seed: dict[int, list[Result]] = {}
     for (_, data_seed), result in repeats.items():
         by_data_seed.setdefault(data_seed, []).append(result)
     if len({seed for seed, _ in repeats}) == len(repeats) or len(by_data_seed) == len(repeats):
         return [tuple(repeats.values())]
-    return [tuple(by_data_seed[data_seed]) for data_seed in sorted(by_data_seed, key=_by_number)]
-
-
-def _by_number(seed: Any) -> tuple[int, str]:
-    return len(str(seed)), str(seed)
+    return [tuple(by_data_seed[data_seed]) for data_seed in sorted(by_data_seed)]
 
 
 def split_by_data(groups: Iterable[Group]) -> list[list[Group]]:
@@ -200,7 +195,7 @@ def split_by_choice_of_classes(groups: Iterable[Group]) -> list[list[Group]]:
     """
     parts: dict[str, list[Group]] = {}
     for group in groups:
-        chosen = [group.data["source"], sorted(group.classes)] if group.config.get("classes") else None
+        chosen = [group.data.source, sorted(group.classes)] if group.config.classes else None
         parts.setdefault(comparable(chosen), []).append(group)
     return list(parts.values())
 
@@ -211,16 +206,14 @@ def data_parts(group: Group) -> dict[str, str]:
     Classes are named if they were chosen, held-out images because they were not trained on.
     """
     data = group.data
-    kind, rho, held_out = data.get("kind"), data.get("rho"), group.config.get("hold_out")
-    parts = {"source": str(data["source"])}
-    if group.config.get("classes"):
+    held_out = group.config.hold_out
+    parts = {"source": data.source, "imbalance": data.kind.replace("_", "-")}
+    if group.config.classes:
         parts["source"] += f" ({_classes_text(group.classes)})"
-    if kind is not None:
-        parts["imbalance"] = str(kind).replace("_", "-")
-        if rho is not None and kind != "natural":
-            parts["rho"] = f"\N{GREEK SMALL LETTER RHO}={rho:g}"
+    if data.kind != "natural":
+        parts["rho"] = f"\N{GREEK SMALL LETTER RHO}={data.rho:g}"
     if held_out:
-        up_to = "up to " * bool(data.get("left_out_of_hold_out"))  # a class that is too small gives none
+        up_to = "up to " * bool(data.left_out_of_hold_out)  # a class that is too small gives none
         parts["held_out"] = f"{up_to}{_held_out_text(held_out)} held out"
     return parts
 
@@ -304,7 +297,7 @@ def named_settings(group: Group) -> dict[str, Any]:
     named = {
         **setting["config"],
         **setting["recipe"],
-        **(setting["options"] or {}),
+        **setting["options"],
         "precision": setting["precision"],
     }
     named.pop("name", None)

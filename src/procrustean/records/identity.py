@@ -1,17 +1,51 @@
-"""What sets the settings of two runs apart, whatever their seeds and wherever they were carried out."""
+"""Whether two runs are the same one: what must not change while it goes on, and what its repeats share."""
 
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import Any, Literal
+
+from msgspec import Struct
 
 from procrustean.base.code_files import file_code, short_identity
+from procrustean.base.json_files import FORMAT, to_plain
+from procrustean.data.recipe import Recipe
 from procrustean.records.run_record import Result
-from procrustean.records.run_spec import CAME_LATER, without_idle
+from procrustean.records.run_spec import RunSpec, without_idle
 
-#: Fields of a config that do not tell two settings apart. `seed` and `data_seed` number the repeats; the
-#: others say where and how a run is carried out, or stand in the record with their final value: the data by
-#: name and hash, the precision used, the options of the method.
+
+class Identity(Struct, frozen=True, kw_only=True):
+    """What must not change between the parts of an interrupted run."""
+
+    classes: list[str]
+    counts: list[int]
+    split_hash: str
+    source_hash: str
+    images: dict[str, int]  # of each class of the source
+    method: str
+    options: dict[str, Any]
+    stages: list[str]
+    seed: int
+    recipe: Recipe
+    precision: Literal["fp32", "bf16"]
+    pretrained: str | None = None  # hash of the weights it starts from
+    plain_network: bool = False  # of a method in a file: its network can be built without it
+
+
+class Beginning(Struct, frozen=True, kw_only=True):
+    """The content of config.json."""
+
+    format: Literal[1] = FORMAT
+    hash: str  # of the settings
+    config: RunSpec
+    identity: Identity
+    why: list[str] = []  # reasons for settings that were chosen for the user
+    source_path: str | None = None  # where the images are, whatever the current folder will be
+
+
+#: Settings that do not tell two runs apart. `seed` and `data_seed` number the repeats; the others say where and how a
+#: run is carried out, or stand in the record with their final value: the data by name and hash, the precision used,
+#: the options of the method.
 NOT_PART_OF_THE_SETTING = frozenset(
     {
         "seed",
@@ -36,69 +70,45 @@ NOT_PART_OF_THE_SETTING = frozenset(
         "keep_weights_every",
     }
 )
-#: Fields of a recipe that may be measured on the training images and then differ with the data seed.
-MEASURED_ON_THE_IMAGES = frozenset({"mean", "std"})
-#: The recipe whose numbers a recipe began with. It says where they are from; the numbers themselves are compared.
-WHERE_NUMBERS_ARE_FROM = "changed_from"
-#: Parts of a recipe and options that came later, with what the records from before them stand for: `CAME_LATER` has
-#: the settings. What a record does not name must not set it apart from one that names it.
-ADDED_TO_RECIPES: dict[str, Any] = {
-    "augment": "pad_crop_flip",
-    "crop": None,
-    "evaluation_crop": None,
-    "colour_jitter": 0.0,
-}
-ADDED_OPTIONS: dict[str, dict[str, Any]] = {
-    "mfw": {"reduction": "weighted_mean", "keep_mixing": True},
-    "class_balanced": {"reduction": None},
-}
+#: Numbers of a recipe that may be measured on the training images and then differ with the data seed; and its name,
+#: which says where the numbers began.
+NOT_PART_OF_THE_RECIPE = frozenset({"mean", "std", "name"})
 
 
 def data_setting(result: Result) -> dict[str, Any]:
-    """What two runs must share to be trained and tested on the same data.
-
-    That is the images, whatever their folder is called; records from before there was a hash have its name alone.
-    """
+    """What two runs must share to be trained and tested on the same images, whatever their folder is called."""
+    data = result.data
     names = ("source_hash", "kind", "rho", "classes", "counts")
-    found = {name: result.data.get(name) for name in names}
-    source = result.data["source"] if found["source_hash"] is None else None
-    return {**found, "source": source, "hold_out": result.config.get("hold_out")}
+    return {**{name: getattr(data, name) for name in names}, "hold_out": result.config.hold_out}
 
 
 def setting_of(result: Result) -> dict[str, Any]:
     """All that two runs must share to be repeats of each other."""
     record = result.record
-    recipe = {
-        name: value
-        for name, value in {**ADDED_TO_RECIPES, **record["recipe"]}.items()
-        if name not in MEASURED_ON_THE_IMAGES and name != WHERE_NUMBERS_ARE_FROM
-    }
-    if isinstance(recipe.get("net"), str):
-        recipe["net"] = short_identity(recipe["net"])
-    settled = {*recipe, "recipe"} if "name" in recipe else recipe.keys()  # what the recipe has the final value of
+    recipe = {name: value for name, value in record.recipe.to_json().items() if name not in NOT_PART_OF_THE_RECIPE}
+    recipe |= {"net": short_identity(record.recipe.net), "name": record.recipe_name}
     config = {
         name: value
-        for name, value in without_idle({**CAME_LATER, **result.config}).items()
-        if name not in NOT_PART_OF_THE_SETTING and name not in settled
+        for name, value in without_idle(result.config.to_json()).items()
+        # What the recipe has the final value of is compared there.
+        if name not in NOT_PART_OF_THE_SETTING and name not in (*recipe, "recipe")
     }
-    method = record["method"].get("name")
-    named = config.get("method")
-    if isinstance(named, str) and file_code(named) is not None:
+    method = record.method.name
+    if file_code(result.config.method) is not None:
         # Its code counts, not the place of the file.
-        config["method"] = method = short_identity(named)
-    options = record["method"].get("options", result.config.get("options"))
+        config["method"] = method = short_identity(result.config.method)
     return {
         "label": result.label,
         "data": data_setting(result),
         "config": config,
         "recipe": recipe,
         "method": method,
-        "options": {**ADDED_OPTIONS.get(method, {}), **(options or {})},
-        "precision": (record.get("environment") or {}).get("precision"),
-        "headline": record["selections"]["last"]["metrics"]["headline"],
+        "options": record.method.options,
+        "precision": record.environment.precision,
+        "headline": record.selections.last.metrics.headline,
     }
 
 
 def comparable(value: Any) -> str:
     """The same text for equal settings."""
-    return json.dumps(value, sort_keys=True, default=str)
+    return json.dumps(to_plain(value), sort_keys=True)

@@ -11,6 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 import torch
@@ -18,18 +19,19 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor
 
-from procrustean.base.code_files import file_code, short_identity
+from procrustean.base.code_files import short_identity
 from procrustean.base.console import command_text
 from procrustean.base.errors import CannotWrite, RunError
-from procrustean.base.json_files import parse_json
+from procrustean.base.json_files import parse_json, read_typed, typed_json
 from procrustean.base.lease import MARKER, Claim
 from procrustean.base.whole_files import OF_A_RUN, drop, remove_half_written, write_atomically
 from procrustean.data.sources import place_of
 from procrustean.records import checkpoints as checkpoint
 from procrustean.records.finding_runs import CONFIG_FILE, RESULT_FILE, no_run_at, resume_command
+from procrustean.records.identity import Beginning, Identity
+from procrustean.records.run_record import RunRecord
 from procrustean.records.run_spec import RunSpec
 
-FORMAT = 1
 RECORDS = "records"  # the epochs so far, as bytes, among the tensors of a checkpoint
 
 
@@ -45,10 +47,10 @@ class RunFolder:
         self._number = 0
         self._claim: Claim | None = None
         self._recorded = bytearray()  # what epochs.jsonl holds
-        self._saved: bytes | None = None  # what it held when the checkpoint was saved
+        self._saved = b""  # what it held when the checkpoint was saved
 
     @classmethod
-    def create(cls, path: Path, config: RunSpec, identity: Mapping[str, Any], why: Sequence[str] = ()) -> RunFolder:
+    def create(cls, path: Path, config: RunSpec, identity: Identity, why: Sequence[str] = ()) -> RunFolder:
         """Start a new run and claim it; refuses a folder that holds one already, or anything else.
 
         Args:
@@ -57,16 +59,11 @@ class RunFolder:
             why: reasons for settings that were chosen for the user.
         """
         directory = cls(path)
-        record = {"format": FORMAT, "hash": config.hash, "config": config.to_json(), "identity": dict(identity)}
-        if why:
-            record["why"] = list(why)
         place = place_of(config.source)
-        if place is not None:
-            # Where the images are, whatever the current folder will be when the run is used again.
-            record["source_path"] = place
+        beginning = Beginning(hash=config.hash, config=config, identity=identity, why=list(why), source_path=place)
         try:
             directory._take(config)
-            directory._write(CONFIG_FILE, _json(record))
+            directory._write(CONFIG_FILE, typed_json(beginning))
         except BaseException:
             directory.release()
             raise
@@ -88,41 +85,24 @@ class RunFolder:
             ) from error
 
     @classmethod
-    def open(cls, path: Path) -> tuple[RunFolder, RunSpec, dict[str, Any]]:
+    def open(cls, path: Path) -> tuple[RunFolder, RunSpec, Identity]:
         """An existing run with its settings and identity."""
         directory = cls(path)
-        record = directory.read(CONFIG_FILE)
-        if not isinstance(record, dict) or "format" not in record:
-            raise RunError(f"{path}/config.json is not the configuration of a run; {directory._remedy}")
-        if record["format"] != FORMAT:
+        beginning = directory.beginning()
+        if beginning.hash != beginning.config.hash:
             raise RunError(
-                f"{path}/config.json has format {record['format']!r:.20}; this version of procrustean reads format "
-                f"{FORMAT}. Use the version that wrote it, or a newer one"
+                f"{path}/{CONFIG_FILE} has been changed or damaged since the run began: its settings have the hash "
+                f"{beginning.config.hash}, not {beginning.hash!r:.20}. Put it back, or start a new run with these "
+                "settings"
             )
-        identity = record.get("identity")
-        if not isinstance(record.get("config"), dict) or not isinstance(identity, dict):
-            raise RunError(f"{path}/config.json is damaged: it lacks config or identity; {directory._remedy}")
-        for name, value, kind in (
-            ("recipe", identity.get("recipe", {}), dict),
-            ("source_path", record.get("source_path", ""), str),
-            ("why", record.get("why", []), list),
-        ):
-            if not isinstance(value, kind):
-                raise RunError(f"{path}/config.json is damaged: {name} = {value!r:.60}; {directory._remedy}")
-        for named in (record["config"].get("method"), record["config"].get("net")):
-            own = file_code(str(named))
-            if own is not None and not own.sha256:  # settings of a user's stand for the file as it is, records do not
-                raise RunError(
-                    f"{path}/config.json is damaged: it names the code {own.plain} without its hash; "
-                    f"{directory._remedy}"
-                )
-        config = RunSpec.from_record(record["config"], origin=f"{path}/config.json")
-        if record.get("hash", config.hash) != config.hash:
-            raise RunError(
-                f"{path}/config.json has been changed or damaged since the run began: its settings have the hash "
-                f"{config.hash}, not {record['hash']!r:.20}. Put it back, or start a new run with these settings"
-            )
-        return directory, config, record["identity"]
+        return directory, beginning.config, beginning.identity
+
+    def beginning(self) -> Beginning:
+        """What the run began with."""
+        path = self.file(CONFIG_FILE)
+        if not path.is_file():
+            raise no_run_at(self.path)
+        return read_typed(path, Beginning, f"restore it, or remove {self.path} to train the run again")
 
     def claim(self) -> None:
         """Keep other processes from training this run until `release`, or until this process ends.
@@ -145,21 +125,16 @@ class RunFolder:
             self._claim.release()
             self._claim = None
 
-    def source_path(self) -> str | None:
-        """Where the images were when the run was last trained, if they are files of the user's."""
-        path: str | None = self.read(CONFIG_FILE).get("source_path")
-        return path
-
     def remember_source(self, source: str) -> None:
         """Keep where the images have moved, for whatever uses the run later; its settings and their hash stay."""
-        record, place = self.read(CONFIG_FILE), place_of(source)
-        if place is not None and place != record.get("source_path"):
-            self._write(CONFIG_FILE, _json({**record, "source_path": place}))
+        beginning, place = self.beginning(), place_of(source)
+        if place is not None and place != beginning.source_path:
+            self._write(CONFIG_FILE, typed_json(msgspec.structs.replace(beginning, source_path=place)))
 
     def refuse_reuse(self, config: RunSpec) -> None:
         """Say why an existing run directory cannot take this run."""
         _, existing, _ = RunFolder.open(self.path)
-        config = spelt_as(existing, self.source_path(), config)
+        config = spelt_as(existing, self.beginning().source_path, config)
         if existing.hash != config.hash:
             before, now = existing.computed, config.computed
             before["method"], now["method"] = short_identity(existing.method), short_identity(config.method)
@@ -173,23 +148,6 @@ class RunFolder:
 
     def file(self, name: str) -> Path:
         return self.path / name
-
-    def read(self, name: str) -> dict[str, Any]:
-        """A JSON file of the run, or a RunError."""
-        path = self.file(name)
-        try:
-            content: dict[str, Any] = parse_json(path.read_text(encoding="utf-8"))
-        except (FileNotFoundError, NotADirectoryError):
-            raise no_run_at(self.path, lacks=name) from None
-        except OSError as error:
-            raise RunError(f"cannot read {path} ({error.strerror})") from error
-        except (ValueError, RecursionError) as error:
-            raise RunError(f"{path} is damaged ({error}); {self._remedy}") from error
-        return content
-
-    @property
-    def _remedy(self) -> str:
-        return f"restore it, or remove {self.path} to train the run again"
 
     @property
     def finished(self) -> bool:
@@ -208,17 +166,14 @@ class RunFolder:
             raise RunError(f"{path} is damaged ({error}); start the run again in a new folder") from error
         return records
 
-    def keep_records(self, count: int) -> None:
+    def keep_records(self) -> None:
         """Drop the epochs after the checkpoint that training goes on from; they are about to be trained again.
 
         A file that does not hold the epochs before it any more is put right.
         """
         path = self.file("epochs.jsonl")
-        if count and self._saved is None:  # the first release kept them in this file alone
-            content = b"".join(_json_line(record) for record in self.records()[:count])
-        else:
-            content = self._saved or b""
-        if self._saved and not (path.exists() and path.read_bytes().startswith(content)):
+        content = self._saved
+        if content and not (path.exists() and path.read_bytes().startswith(content)):
             warnings.warn(f"{path} is missing or damaged; restored from the checkpoint", stacklevel=2)
         self._write(path.name, content)
         self._recorded = bytearray(content)
@@ -255,8 +210,7 @@ class RunFolder:
         if loaded is None:
             return None
         tensors, position, self._number = loaded
-        recorded = tensors.pop(RECORDS, None)
-        self._saved = None if recorded is None else bytes(recorded.to(torch.uint8).numpy())
+        self._saved = bytes(tensors.pop(RECORDS).to(torch.uint8).numpy())
         return tensors, position
 
     def save_arrays(self, name: str, arrays: Mapping[str, npt.NDArray[Any]]) -> None:
@@ -280,9 +234,9 @@ class RunFolder:
         checkpoint.remove_checkpoints(self.path)
         drop(self.file(MARKER))
 
-    def finish(self, result: Mapping[str, Any]) -> None:
+    def finish(self, record: RunRecord) -> None:
         """Write the result; from now on the run is complete and needs its checkpoints no more."""
-        self._write(RESULT_FILE, _json(result))
+        self._write(RESULT_FILE, typed_json(record))
         checkpoint.remove_checkpoints(self.path)
 
 
@@ -290,10 +244,6 @@ def spelt_as(existing: RunSpec, source_path: str | None, config: RunSpec) -> Run
     """Settings with the source as an existing run spells it, if it is the same place: `images/` is `images`."""
     place = place_of(config.source)
     return replace(config, source=existing.source) if place is not None and place == source_path else config
-
-
-def _json(content: Mapping[str, Any]) -> bytes:
-    return (json.dumps(content, indent=1, allow_nan=False) + "\n").encode()
 
 
 def _json_line(content: Mapping[str, Any]) -> bytes:

@@ -1,52 +1,262 @@
-"""Result files read back and checked."""
+"""What a finished run leaves behind: its record, which result.json holds, and where that came from."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
+import msgspec
+from msgspec import Meta, Struct
+
+from procrustean.balance.metrics import Metrics, Share
 from procrustean.base.console import command_text
 from procrustean.base.errors import RunError
-from procrustean.base.json_files import parse_json
+from procrustean.base.json_files import FORMAT, read_typed
+from procrustean.data.recipe import Recipe
 from procrustean.records.finding_runs import CONFIG_FILE, RESULT_FILE, no_run_at
-from procrustean.records.record_types import check_types
-
-KNOWN_FORMATS = (1,)
+from procrustean.records.run_spec import RunSpec
 
 Selection = Literal["last", "held_out", "oracle"]
+Count = Annotated[int, Meta(ge=0)]
+#: A number of every class, or none at all.
+PerClass = list[float | None] | None
+
+
+class MetaRecord(Struct, frozen=True, kw_only=True):
+    """The balanced set that a method learns weights from."""
+
+    images: Count
+    per_class: Count
+    spare: Count  # that are no training images
+    train: Count  # that are
+
+
+class DataRecord(Struct, frozen=True, kw_only=True):
+    """The images of a run, classes as trained: largest first."""
+
+    source: str
+    note: str
+    classes: list[str]
+    counts: list[Count]  # training images per class
+    kind: str  # of imbalance
+    rho: float
+    split_hash: str  # of the source, the chosen and held-out images and the class order
+    source_hash: str
+    train: Count
+    test: Count
+    image_shape: tuple[int, int, int]
+    held_out: Count
+    held_out_counts: list[Count]  # per class; empty where none are
+    left_out_of_hold_out: list[str]
+    meta: MetaRecord | None
+
+
+class StageRecord(Struct, frozen=True, kw_only=True):
+    """A stage of a method as it was trained."""
+
+    name: str
+    epochs: Count
+
+
+class ScoresRecord(Struct, frozen=True, kw_only=True):
+    """What the loss of a method in a file makes of the scores: a model is used without importing the file."""
+
+    corrected: bool
+    scale: float
+
+
+class MethodRecord(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The method of a run."""
+
+    name: str
+    options: dict[str, Any]  # with the defaults that were not given
+    stages: list[StageRecord]
+    finish: dict[str, Any]  # what was done to the trained network
+    parameters: Count
+    sha256: str | None = None  # of the code of one in a file
+    scores: ScoresRecord | None = None
+    swa_first_epoch: Count | None = None
+
+
+class Selected(Struct, frozen=True, kw_only=True):
+    """The network of an epoch, by its metrics on the test images."""
+
+    epoch: Count
+    metrics: Metrics
+    chosen_by: float | None = None  # the accuracy by which it is the best
+
+
+class Selections(Struct, frozen=True, kw_only=True):
+    """The last epoch, the best on held-out images, and the best on the test images."""
+
+    last: Selected
+    held_out: Selected | None = None
+    oracle: Selected | None = None
+
+
+class TrainingCurves(Struct, frozen=True, kw_only=True):
+    """Loss and rate of every epoch, and what was measured after those that were evaluated."""
+
+    loss: list[float | None]
+    lr: list[float | None]
+    evaluated: list[Count]  # epochs, from 0
+    test_accuracy: list[Share]
+    test_balanced_accuracy: list[Share]
+    held_out_balanced_accuracy: list[Share] | None
+    test_recall: list[list[Share | None]]
+    train_recall: list[list[Share | None] | None]
+
+
+class Probes(Struct, frozen=True, kw_only=True):
+    """What was measured per class on the way, after some of the epochs."""
+
+    epochs: list[Count]  # from 0
+    layer: list[str]  # where gradients were measured
+    train_recall: list[PerClass]
+    test_recall: list[PerClass]
+    classification_ratio: list[PerClass]
+    gradient_norm: list[PerClass]
+    gradient_norm_mixed: list[PerClass]  # None for epochs that do not mix
+    feature_deviation: list[PerClass]
+
+    @property
+    def per_class(self) -> dict[str, list[PerClass]]:
+        """The measurements by their names."""
+        return {name: getattr(self, name) for name in self.__struct_fields__ if name not in ("epochs", "layer")}
+
+    def __post_init__(self) -> None:
+        for name in self.__struct_fields__:
+            _same_length(name, getattr(self, name), "epochs", self.epochs)
+
+
+class CalibrationRecord(Struct, frozen=True, kw_only=True):
+    """How scores become probabilities, and how good these are on the test images."""
+
+    temperature: Annotated[float, Meta(gt=0)]
+    tau: float
+    counts: list[Annotated[int, Meta(gt=0)]]
+    images: Count
+    test: dict[str, float]
+    tau_error: float | None = None
+    held_out: list[Count] = []
+
+
+class PretrainedRecord(Struct, frozen=True, kw_only=True):
+    """The weights that a run started from."""
+
+    path: str
+    sha256: str
+
+
+class Environment(Struct, frozen=True, kw_only=True):
+    """Versions and machine."""
+
+    device: str
+    machine: str
+    precision: str
+    reason: str  # for the device and the precision
+    engine: str
+    engine_reason: str
+    kernels: str
+    images: dict[str, str]  # where they were, by their use
+    torch: str
+    python: str
+    procrustean: str
+    platform: str
+
+
+class RunRecord(Struct, frozen=True, kw_only=True):
+    """The content of result.json."""
+
+    format: Literal[1] = FORMAT
+    label: str  # of the method in tables
+    config: RunSpec
+    recipe_name: str
+    recipe: Recipe  # its own name is that of the recipe it was changed from
+    pretrained: PretrainedRecord | None
+    data: DataRecord
+    method: MethodRecord
+    selections: Selections
+    curves: TrainingCurves
+    probes: Probes | None
+    calibration: CalibrationRecord | None
+    seconds: dict[str, float]
+    images_per_second: float
+    environment: Environment
+    finished_at: datetime | None = None
+    command: str = ""  # that made it, of those that are kept for tables
+
+    def __post_init__(self) -> None:
+        self.recipe.checked()
+        classes = self.data.classes
+        _same_length("counts", self.data.counts, "classes", classes)
+        for selected in (self.selections.last, self.selections.held_out, self.selections.oracle):
+            if selected is not None:
+                _check_metrics(selected.metrics, classes)
+        _check_rows("test_recall", self.curves.test_recall, classes)
+        _check_rows("train_recall", self.curves.train_recall, classes)
+        for name, rows in (self.probes.per_class if self.probes else {}).items():
+            _check_rows(name, rows, classes)
+
+
+def _check_metrics(metrics: Metrics, classes: Sequence[str]) -> None:
+    _check_rows("recall", [metrics.recall], classes)
+    _check_rows("precision", [metrics.precision], classes)
+    if metrics.confusion is not None:
+        _check_rows("confusion", [*metrics.confusion, metrics.confusion], classes)
+
+
+def _check_rows(name: str, rows: Iterable[Sequence[object] | None], classes: Sequence[str]) -> None:
+    for row in rows:
+        if row is not None:
+            _same_length(name, row, "classes", classes)
+
+
+def _same_length(name: str, values: Sequence[object], of: str, others: Sequence[object]) -> None:
+    if len(values) != len(others):
+        raise ValueError(f"{name} has {len(values)} values for {len(others)} {of}")
 
 
 @dataclass(frozen=True)
 class Result:
-    """One run: the content of its result.json and where it came from (None when never saved)."""
+    """One run: its record and where that came from (None when never saved)."""
 
-    record: dict[str, Any] = field(repr=False)
+    record: RunRecord = field(repr=False)
     path: Path | None = None
 
     @property
     def label(self) -> str:
-        return str(self.record["label"])
+        return self.record.label
 
     @property
-    def config(self) -> dict[str, Any]:
-        config: dict[str, Any] = self.record["config"]
-        return config
+    def config(self) -> RunSpec:
+        return self.record.config
 
     @property
-    def data(self) -> dict[str, Any]:
-        data: dict[str, Any] = self.record["data"]
-        return data
+    def data(self) -> DataRecord:
+        return self.record.data
 
     @property
-    def repeat(self) -> tuple[Any, Any]:
+    def repeat(self) -> tuple[int, int]:
         """(seed, data_seed): what numbers the repeats of one setting."""
-        return self.config.get("seed"), self.config.get("data_seed")
+        return self.config.seed, self.config.data_seed
 
-    def metrics(self, selection: Selection) -> dict[str, Any] | None:
+    @property
+    def place(self) -> str:
+        """Where it came from, for messages."""
+        return str(self.path) if self.path is not None else f"an unsaved run of {self.label}"
+
+    def with_probes(self, probes: Probes) -> Result:
+        """The same run with what was measured of it."""
+        return replace(self, record=msgspec.structs.replace(self.record, probes=probes))
+
+    def metrics(self, selection: Selection) -> Metrics | None:
         """The metrics of one selection, None when the run does not have it."""
-        chosen = self.record["selections"].get(selection)
-        return None if chosen is None else chosen["metrics"]
+        selected: Selected | None = getattr(self.record.selections, selection)
+        return None if selected is None else selected.metrics
 
 
 def load_result(path: str | Path) -> Result:
@@ -63,60 +273,5 @@ def load_result(path: str | Path) -> Result:
         raise RunError(
             f"{path} holds no {RESULT_FILE}: the run is not finished. Go on with: {command_text('resume', path)}"
         )
-    try:
-        record = parse_json(file.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise RunError(f"{file} cannot be read: {error.strerror or error}.") from error
-    except (ValueError, RecursionError) as error:
-        raise RunError(f"{file} is not valid JSON ({error}). Restore it, or run the training again.") from error
-    check_record(record, str(file))
+    record = read_typed(file, RunRecord, "restore it, or run the training again")
     return Result(record=record, path=file.resolve())
-
-
-def check_record(record: Any, place: str) -> None:
-    """Refuse a record that lacks what every result has.
-
-    Args:
-        record: the content of a result.json.
-        place: where it came from, for the message.
-    """
-    if not isinstance(record, dict) or "format" not in record:
-        raise RunError(f"{place} is not a result of procrustean: it has no format number.")
-    if record["format"] not in KNOWN_FORMATS:
-        known = ", ".join(str(number) for number in KNOWN_FORMATS)
-        raise RunError(
-            f"{place} has format {record['format']!r}; this version reads format {known}. "
-            "Use the version of procrustean that wrote it, or a newer one."
-        )
-    if "status" not in record:  # that of a run is never without
-        raise RunError(f"{place} is incomplete: it lacks 'status'. Restore it, or run the training again.")
-    if record["status"] != "complete":
-        raise RunError(
-            f"{place} is of a run that is not complete (status {record['status']!r}). "
-            "Finish it with: procrustean resume RUN"
-        )
-    needed = {
-        "": ("label", "config", "recipe", "data", "method", "selections", "curves"),
-        "data": ("source", "classes", "counts"),
-        "recipe": ("epochs",),
-        "selections": ("last",),
-    }
-    for part, names in needed.items():
-        inside = record[part] if part else record
-        missing = [name for name in names if not isinstance(inside, dict) or inside.get(name) is None]
-        if missing:
-            where = f" in its {part!r}" if part else ""
-            raise RunError(f"{place} is incomplete: it lacks {', '.join(map(repr, missing))}{where}.")
-    for name, selection in record["selections"].items():
-        metrics = selection.get("metrics") if isinstance(selection, dict) else None
-        if selection is not None and not (
-            isinstance(metrics, dict)
-            and {"headline", "accuracy", "balanced_accuracy", "groups", "recall"} <= set(metrics)
-        ):
-            raise RunError(f"{place} is incomplete: its selection {name!r} has no metrics.")
-    check_types(record, place)
-
-
-def place_of(result: Result) -> str:
-    """Where a result came from, for messages."""
-    return str(result.path) if result.path is not None else f"an unsaved run of {result.label}"

@@ -33,8 +33,8 @@ CARRIED_OUT = (
 )
 #: Settings that change the recipe. Left open, their values are the recipe's.
 CHANGES_OF_RECIPE = ("net", "epochs", "batch_size", "lr", "weight_decay", "augment")
-#: Settings that came later, with the value that stands for how runs were before: those keep their names.
-CAME_LATER: dict[str, Any] = {
+#: Settings with the values at which they are no part of the hash: names of runs that do without them stay as they are.
+UNHASHED: dict[str, Any] = {
     "pretrained": None,
     "augment": None,
     "classes": [],
@@ -233,7 +233,7 @@ class RunSpec:
     @property
     def hash(self) -> str:
         """Twelve hexadecimal digits that name what the run computes."""
-        kept = {k: v for k, v in self.computed.items() if v != CAME_LATER.get(k, ...)}
+        kept = {k: v for k, v in self.computed.items() if v != UNHASHED.get(k, ...)}
         kept["method"] = code_identity(self.method)
         kept["net"] = None if self.net is None else code_identity(self.net)
         kept["hold_out"] = self.hold_out or 0  # open, it has the name it had before it could be
@@ -275,11 +275,6 @@ class RunSpec:
         if source is None:
             raise ConfigError(f"{origin} names no data set; add source, for example `source: digits`")
         return cls(**typed_settings(data, origin=origin))
-
-    @classmethod
-    def from_record(cls, data: Mapping[str, Any], *, origin: str) -> RunSpec:
-        """The same for settings that a run has kept: what came after it stands for how it was then."""
-        return cls.from_json({**CAME_LATER, **data} if isinstance(data, Mapping) else data, origin=origin)
 
 
 def _plain_option(value: Any) -> Any:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from procrustean.base.table_formats import Cell, Column, Table, measured_cell
 from procrustean.records.groups import Group, Result, distinct_labels, summarise
 
-#: What a record calls the errors, and how they are headed; older runs have not recorded all of them.
+#: What a record calls the errors, and how they are headed.
 ERRORS = {
     "ece_before": "before calibration",
     "ece_default": "after, as predict gives them",
@@ -43,4 +43,5 @@ def _cell(group: Group, name: str) -> Cell:
 
 def _errors(result: Result) -> dict[str, float]:
     """What the run has recorded of its calibration on the test images; nothing if it was not calibrated."""
-    return (result.record.get("calibration") or {}).get("test") or {}
+    calibration = result.record.calibration
+    return {} if calibration is None else calibration.test

@@ -75,7 +75,8 @@ def by_class(group: Group, selection: Selection = "last") -> Table:
 
 def _class_cells(group: Group, selection: Selection) -> list[tuple[Cell, Cell, Cell]]:
     """Name, training and test images of every class."""
-    confusion = (group.results[0].metrics(selection) or {}).get("confusion")
+    metrics = group.results[0].metrics(selection)
+    confusion = None if metrics is None else metrics.confusion
     tested = [NOTHING] * len(group.classes) if confusion is None else [str(sum(row)) for row in confusion]
     return [
         (Cell(name), Cell(str(count)), Cell(test))

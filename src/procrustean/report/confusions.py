@@ -28,10 +28,10 @@ def summed_confusion(group: Group, selection: Selection = "last") -> NDArray[np.
     """The confusion matrices of a setting added up, rows true classes; None where a run keeps none."""
     total = np.zeros((len(group.classes), len(group.classes)), dtype=np.int64)
     for result in group.results:
-        matrix = (result.metrics(selection) or {}).get("confusion")
-        if matrix is None:
+        metrics = result.metrics(selection)
+        if metrics is None or metrics.confusion is None:
             return None
-        total += np.array(matrix, dtype=np.int64)
+        total += np.array(metrics.confusion, dtype=np.int64)
     return total
 
 

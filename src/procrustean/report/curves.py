@@ -71,10 +71,10 @@ def class_curves(group: Group) -> dict[str, Curve]:
 
 def gradient_layers(group: Group) -> dict[str, str]:
     """The layers at which gradients were measured, each with its epochs in words: stages may differ in it."""
-    probes = group.results[0].record.get("probes") or {}
+    probes = group.results[0].record.probes
     epochs: dict[str, list[int]] = {}
-    for epoch, layer in zip(probes.get("epochs") or (), probes.get("layer") or (), strict=False):
-        epochs.setdefault(str(layer), []).append(int(epoch) + 1)
+    for epoch, layer in () if probes is None else zip(probes.epochs, probes.layer, strict=True):
+        epochs.setdefault(layer, []).append(epoch + 1)
     return {layer: epochs_text(at) for layer, at in epochs.items()}
 
 
@@ -88,33 +88,31 @@ def epochs_text(at: Sequence[int]) -> str:
 
 
 def _per_epoch(result: Result, name: str) -> Series:
-    values = result.record["curves"].get(name) or []
-    return {epoch: [value] for epoch, value in enumerate(values)}
+    return {epoch: [value] for epoch, value in enumerate(getattr(result.record.curves, name))}
 
 
 def _evaluated(result: Result, name: str) -> Series:
-    curves = result.record["curves"]
-    return _by_epoch(curves.get("evaluated"), curves.get(name))
+    curves = result.record.curves
+    return _by_epoch(curves.evaluated, getattr(curves, name) or [])
 
 
 def _by_size(result: Result) -> dict[str, Series]:
     """The mean recall of every class size along the epochs, without epochs at which it is undefined."""
-    counts = [int(count) for count in result.data["counts"]]
-    means = {epoch: recall_by_size(row, counts) for epoch, row in _evaluated(result, "test_recall").items()}
+    means = {epoch: recall_by_size(row, result.data.counts) for epoch, row in _evaluated(result, "test_recall").items()}
     return {
         size: {epoch: [mean[size]] for epoch, mean in means.items() if mean[size] is not None} for size in GROUP_METRICS
     }
 
 
 def _probed(result: Result, name: str) -> Series:
-    probes = result.record.get("probes") or {}
-    return _by_epoch(probes.get("epochs"), probes.get(name))
+    probes = result.record.probes
+    return {} if probes is None else _by_epoch(probes.epochs, getattr(probes, name))
 
 
-def _by_epoch(epochs: Sequence[int] | None, rows: Sequence[Any] | None) -> Series:
+def _by_epoch(epochs: Sequence[int], rows: Sequence[Any]) -> Series:
     return {
-        int(epoch): row if isinstance(row, list) else [row]
-        for epoch, row in zip(epochs or (), rows or (), strict=False)
+        epoch: row if isinstance(row, list) else [row]
+        for epoch, row in zip(epochs, rows, strict=False)  # of what was not measured there are no rows
         if row is not None
     }
 

@@ -7,8 +7,8 @@ from dataclasses import MISSING, dataclass, fields
 from typing import Any
 
 from procrustean.records.groups import Group, data_text, named_settings
-from procrustean.records.identity import WHERE_NUMBERS_ARE_FROM, comparable, setting_of
-from procrustean.records.run_spec import CAME_LATER, CHANGES_OF_RECIPE, RunSpec
+from procrustean.records.identity import comparable, setting_of
+from procrustean.records.run_spec import CHANGES_OF_RECIPE, RunSpec
 
 #: Settings that a table tells by itself: the data by their text, the method by its label.
 TOLD = frozenset({"method", "imbalance", "rho", "hold_out", "recipe", "drw"})
@@ -48,7 +48,7 @@ def given_settings(
     """
     given = [_given(group) for group in groups]
     used = [named_settings(group) for group in groups]
-    recipes = {comparable([group.recipe, _numbers_from(group)]) for group in groups}
+    recipes = {comparable([group.recipe, group.results[0].record.recipe.name]) for group in groups}
     names = [name for name in dict.fromkeys(name for one in given for name in one) if name not in shown_beside]
     differing, shared = {}, {}
     for name in names:
@@ -83,23 +83,19 @@ def settings_text(settings: dict[str, Any]) -> str:
 def _given(group: Group) -> dict[str, Any]:
     """The settings of a group that are not what they are where nobody says anything."""
     config, setting = group.config, setting_of(group.results[0])
-    found = {name: config[name] for name in CHANGES_OF_RECIPE if config.get(name) is not None}
+    found = {name: value for name in CHANGES_OF_RECIPE if (value := getattr(config, name)) is not None}
     for name, value in setting["config"].items():
-        if name in TOLD or name in CHANGES_OF_RECIPE or value in (None, _DEFAULTS.get(name), CAME_LATER.get(name)):
+        if name in TOLD or name in CHANGES_OF_RECIPE or value in (None, _DEFAULTS.get(name)):
             continue
-        if name != "hold_out_from" or config.get("hold_out"):
+        if name != "hold_out_from" or config.hold_out:
             found[name] = value
-    if config.get("drw") and "DRW" not in group.label:  # methods of one's own are called what their file says
+    if config.drw and "DRW" not in group.label:  # methods of one's own are called what their file says
         found["drw"] = True
-    if config.get("recipe") not in (None, "auto"):
+    if config.recipe != "auto":
         found["recipe"] = group.recipe
-    if setting["precision"] is not None:  # chosen by the machine where it was left open, and it counts all the same
-        found["precision"] = setting["precision"]
+    # Chosen by the machine where it was left open, and it counts all the same.
+    found["precision"] = setting["precision"]
     return found
-
-
-def _numbers_from(group: Group) -> Any:
-    return group.results[0].record["recipe"].get(WHERE_NUMBERS_ARE_FROM)
 
 
 def _remark(groups: Sequence[Group], labels: Sequence[str], texts: Sequence[str]) -> str:

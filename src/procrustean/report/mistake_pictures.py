@@ -85,7 +85,8 @@ class ExampleFinder:
         from procrustean.runs.train_api import load_run
 
         directory, config, _ = RunFolder.open(folder)
-        found_at = {"source": directory.source_path() or config.source, "data_dir": self.data_dir or config.data_dir}
+        source = directory.beginning().source_path or config.source
+        found_at = {"source": source, "data_dir": self.data_dir or config.data_dir}
         splits = self._load(**{**source_settings(config), **found_at})
         return load_run(folder, splits=splits, anywhere=True, network_alone=True)
 

@@ -67,7 +67,7 @@ def page_data(results: Iterable[Result], *, finder: ExampleFinder | None = None)
 
 def _title(groups: Sequence[Group]) -> str:
     labels = list(dict.fromkeys(group.label for group in groups))
-    sources = ", ".join(dict.fromkeys(str(group.data["source"]) for group in groups))
+    sources = ", ".join(dict.fromkeys(group.data.source for group in groups))
     named = labels[0] if len(labels) == 1 else f"{', '.join(labels[:-1])} and {labels[-1]}"
     if len(labels) > 3:
         named = f"{len(labels)} methods"
@@ -94,7 +94,7 @@ def _setting(groups: Sequence[Group], finder: ExampleFinder | None) -> dict[str,
             for index in range(len(first.classes))
         ],
         "train": sum(first.counts),
-        "test": (first.results[0].metrics("last") or {}).get("images"),
+        "test": first.results[0].record.selections.last.metrics.images,
         "matrix": len(first.classes) <= LARGEST_MATRIX,
         "methods": [_method(group, label, named, finder) for label, group in named],
         "unfolded": len(first.classes) <= MOST_UNFOLDED,
@@ -169,11 +169,11 @@ def _selected(group: Group, selection: Selection) -> dict[str, Any] | None:
     runs = [
         {
             "seed": result.repeat[0],
-            "epoch": chosen["epoch"] + 1,
-            "value": shown_percent(chosen["metrics"][group.headline]),
+            "epoch": chosen.epoch + 1,
+            "value": shown_percent(chosen.metrics.headline_value),
         }
         for result in group.results
-        if (chosen := result.record["selections"].get(selection)) is not None
+        if (chosen := getattr(result.record.selections, selection)) is not None
     ]
     recall = group.recall(selection)
     return {

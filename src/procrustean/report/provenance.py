@@ -33,27 +33,22 @@ def run_rows(groups: Sequence[Group], labels: Sequence[str]) -> list[dict[str, s
 
 
 def _settings(result: Result) -> dict[tuple[str, str], str]:
-    record = result.record
-    method = record["method"]
-    found = {("method", "name"): str(method.get("name"))}
-    if method.get("sha256"):
-        found["method", "sha256"] = str(method["sha256"])
-    for name, value in (method.get("options") or {}).items():
+    record, method = result.record, result.record.method
+    found = {("method", "name"): method.name}
+    if method.sha256 is not None:
+        found["method", "sha256"] = method.sha256
+    for name, value in method.options.items():
         found["method", name.replace("_", " ")] = _text(value)
-    if method.get("stages"):
-        found["method", "stages"] = ", ".join(
-            f"{stage.get('name')} ({stage.get('epochs')} epochs)" for stage in method["stages"]
-        )
-    for name, value in (method.get("finish") or {}).items():
+    found["method", "stages"] = ", ".join(f"{stage.name} ({stage.epochs} epochs)" for stage in method.stages)
+    for name, value in method.finish.items():
         found["method", f"{name} (set after training)"] = _text(value)
-    if method.get("parameters"):
-        found["method", "parameters"] = f"{method['parameters']:,}"
-    for name, value in record["recipe"].items():
+    found["method", "parameters"] = f"{method.parameters:,}"
+    for name, value in {**record.recipe.to_json(), "changed_from": record.recipe.name}.items():
         found["recipe", name.replace("_", " ")] = _text(value)
+    found["recipe", "name"] = record.recipe_name
     for name in ("source", "kind", "rho", "train", "held_out", "test", "source_hash", "split_hash"):
-        if record["data"].get(name) is not None:
-            found["data", name.replace("_", " ")] = _text(record["data"][name])
-    for name, value in result.config.items():
+        found["data", name.replace("_", " ")] = _text(getattr(record.data, name))
+    for name, value in result.config.to_json().items():
         # What a setting resolves to is shown in its part.
         if name not in NOT_SHOWN and not any((part, name.replace("_", " ")) in found for part in PARTS):
             found["run", name.replace("_", " ")] = _text(value)
@@ -61,21 +56,18 @@ def _settings(result: Result) -> dict[tuple[str, str], str]:
 
 
 def _provenance(result: Result) -> dict[str, str]:
-    record, environment = result.record, result.record.get("environment") or {}
-    seconds = (record.get("seconds") or {}).get("total")
-    speed = record.get("images_per_second")
-    versions = ((name, environment.get(name)) for name in ("procrustean", "torch", "python"))
-    engine = ", ".join(str(environment[name]) for name in ("precision", "engine") if environment.get(name))
+    record, environment = result.record, result.record.environment
+    versions = (f"{name} {getattr(environment, name)}" for name in ("procrustean", "torch", "python"))
     return {
-        "seed": str(result.repeat[0]),
-        "data seed": str(result.repeat[1]),
-        "time": "" if seconds is None else duration_text(seconds),
-        "images/s": "" if speed is None else f"{speed:,.0f}",
-        "machine": str(environment.get("machine", "")),
-        "engine": engine,
-        "versions": ", ".join(f"{name} {version}" for name, version in versions if version),
-        "split": str(result.data.get("split_hash") or "")[:12],
-        "command": str(record.get("command", "")),
+        "seed": str(result.config.seed),
+        "data seed": str(result.config.data_seed),
+        "time": duration_text(record.seconds["total"]),
+        "images/s": f"{record.images_per_second:,.0f}",
+        "machine": environment.machine,
+        "engine": f"{environment.precision}, {environment.engine}",
+        "versions": ", ".join(versions),
+        "split": record.data.split_hash[:12],
+        "command": record.command,
         "file": "" if result.path is None else str(result.path),
     }
 

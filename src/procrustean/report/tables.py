@@ -199,7 +199,7 @@ def _describe(groups: Sequence[Group], blocks: Sequence[Sequence[Group]], chosen
     for name, used in {**given.differing, **alike}.items():
         cells = [Cell("" if value is None else str(value)) for value in used]
         columns.append((Column(name, name, numeric=False, csv_only=True), cells))
-    options = [Cell(settings_text(group.config.get("options") or {})) for group in groups]
+    options = [Cell(settings_text(group.config.options)) for group in groups]
     columns.append((Column("options", "options", numeric=False, csv_only=True), options))
     return _Described(columns, labels, ", ".join(text for text in titles if text), tuple(shared), given.remark)
 
@@ -212,7 +212,7 @@ def _given_options(groups: Sequence[Group], labels: Sequence[str]) -> str:
     """
     unnamed: dict[str, None] = {}
     for group, label in zip(groups, labels, strict=True):
-        options = group.config.get("options") or {}
+        options = group.config.options
         given = settings_text({name: value for name, value in options.items() if f"{name}=" not in label})
         if given:
             unnamed[f"{label} with {given}"] = None
@@ -297,7 +297,7 @@ def _data_texts(blocks: Sequence[Sequence[Group]]) -> tuple[str, list[str], list
     for block, part, text in zip(blocks, parts, whole, strict=True):
         rest = joined_data({name: own for name, own in part.items() if name not in common})
         if whole.count(text) > 1:
-            digest = str(block[0].data.get("source_hash", "unknown"))[:8]
+            digest = block[0].data.source_hash[:8]
             remark = f"{sum(block[0].counts)} images, source {digest}"
             rest, text = f"{rest}, {remark}" if rest else remark, f"{text}, {remark}"
         differing += [rest or "as in the title"] * len(block)

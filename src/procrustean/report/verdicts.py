@@ -34,6 +34,7 @@ def verdicts_of(group: Group, rivals: Rivals) -> list[dict[str, Any]]:
         group: the runs.
         rivals: the groups on the same data that are on the page, and what they are called there.
     """
+    told: list[tuple[tuple[int, ...], list[str], list[str]]]
     told = [((result.repeat[0],), *_sentences(result, group, rivals)) for result in group.results]
     if (together := _together(group, rivals)) is not None:
         told.insert(0, (group.seeds, *together))
@@ -42,28 +43,22 @@ def verdicts_of(group: Group, rivals: Rivals) -> list[dict[str, Any]]:
 
 def _together(group: Group, rivals: Rivals) -> tuple[list[str], list[str]] | None:
     """What is said of the mean of runs that were all measured, at the same epochs: of a single one it may be chance."""
-    records = [result.record for result in group.results]
-    if len(records) < 2 or any("verdict" in record or not record.get("probes") for record in records):
+    if len(group.results) < 2 or any(result.record.probes is None for result in group.results):
         return None
     from procrustean.records.class_curves import curves_of, mean_curves
     from procrustean.report.diagnose.repeats import judged_together
 
-    runs = [curves_of(record) for record in records]
+    runs = [curves_of(result) for result in group.results]
     return _by_weight(mean_curves(runs), group, rivals) if judged_together(runs) else None
 
 
 def _sentences(result: Result, group: Group, rivals: Rivals) -> tuple[list[str], list[str]]:
-    """The weightiest and the others: as the record has them, else from its probes."""
-    if said := result.record.get("verdict"):
-        sentences = [str(sentence) for sentence in said]
-        return sentences[: len(WEIGHTIEST)], sentences[len(WEIGHTIEST) :]
-    if not result.record.get("probes"):
+    """The weightiest and the others, from what was measured."""
+    if result.record.probes is None:
         return [], []
-    from procrustean.records.class_curves import (
-        curves_of,
-    )
+    from procrustean.records.class_curves import curves_of
 
-    return _by_weight(curves_of(result.record), group, rivals)
+    return _by_weight(curves_of(result), group, rivals)
 
 
 def _by_weight(curves: Curves, group: Group, rivals: Rivals) -> tuple[list[str], list[str]]:
@@ -99,9 +94,9 @@ def _text(finding: Finding, group: Group, rivals: Rivals) -> str:
 
 def _is(group: Group, method: str, drw: bool) -> bool:
     """Whether a group is of a method, with deferred re-weighting if that belongs to it."""
-    trained = group.results[0].record["method"]
-    deferred = group.config.get("drw") or (trained.get("options") or {}).get("drw")
-    return bool(trained.get("name") == method and (deferred or not drw))
+    trained = group.results[0].record.method
+    deferred = group.config.drw or trained.options.get("drw")
+    return bool(trained.name == method and (deferred or not drw))
 
 
 def _points(statistic: Statistic) -> float:

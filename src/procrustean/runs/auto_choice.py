@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from procrustean.base.errors import RunError
 from procrustean.data.describe import some_names
+from procrustean.records.run_record import DataRecord
 from procrustean.runs.advice.method_advice import Choice
-from procrustean.runs.tuning.choice import held_out_counts, standard_error, worth_text
+from procrustean.runs.tuning.choice import standard_error, voting_counts, worth_text
 
 
 @dataclass(frozen=True)
@@ -57,27 +57,17 @@ class Worth:
             text += f" Without a say, because they have no held-out image: {some_names(self.without_a_vote)}."
         return text
 
-    def to_json(self) -> dict[str, Any]:
-        return {
-            "held_out_images": self.images,
-            "standard_error": self.error,
-            "ties": list(self.ties),
-            "within_one_standard_error": list(self.close),
-            "without_a_vote": list(self.without_a_vote),
-            "worth": self.text(),
-        }
 
-
-def worth_of(tried: Sequence[Candidate], best: Candidate, result: Mapping[str, Any]) -> Worth:
+def worth_of(tried: Sequence[Candidate], best: Candidate, data: DataRecord) -> Worth:
     """What choosing the best of these is worth.
 
     Args:
         tried: all candidates.
         best: the one that was taken.
-        result: the record of its run.
+        data: of its run.
     """
     assert best.held_out is not None
-    counts = held_out_counts(result)
+    counts = voting_counts(data)
     error = standard_error(best.held_out, counts)
     ties, close = [], []
     for other in tried:
@@ -87,7 +77,5 @@ def worth_of(tried: Sequence[Candidate], best: Candidate, result: Mapping[str, A
             ties.append(other.choice.name)
         elif best.held_out - other.held_out <= error:
             close.append(other.choice.name)
-    data = result["data"]
-    by_class = zip(data["classes"], data.get("held_out_counts") or [1] * len(data["classes"]), strict=True)
-    without = tuple(str(name) for name, count in by_class if not count)
-    return Worth(round(sum(counts)), error, tuple(ties), tuple(close), without)
+    without = tuple(name for name, count in zip(data.classes, data.held_out_counts, strict=True) if not count)
+    return Worth(sum(counts), error, tuple(ties), tuple(close), without)

@@ -8,20 +8,22 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
+import msgspec
+
 from procrustean.base.errors import ConfigError, Diverged, RunError
-from procrustean.base.json_files import FORMAT
+from procrustean.base.json_files import typed_json
 from procrustean.base.lease import Claim
 from procrustean.base.progress import Reporter, held_out_text
-from procrustean.base.whole_files import remove_half_written, write_json
+from procrustean.base.whole_files import OF_A_RUN, remove_half_written, write_atomically
 from procrustean.data.imageset import Splits
 from procrustean.data.sources import place_of
 from procrustean.engine.prepared import (
     Prepared,
 )
-from procrustean.records.auto_choice import COMPARISON, last_held_out, read_comparison
+from procrustean.records.auto_choice import COMPARISON, Compared, Comparison, last_held_out, read_comparison
 from procrustean.records.checkpoints import is_leftover
-from procrustean.records.finding_runs import RESULT_FILE
 from procrustean.records.run_folder import RunFolder, spelt_as
+from procrustean.records.run_record import load_result
 from procrustean.records.run_spec import RunSpec
 from procrustean.runs.advice.cost import this_machine
 from procrustean.runs.advice.method_advice import Choice, worth_comparing
@@ -131,30 +133,26 @@ def _compare(
         )
         if outcome.error is not None and not isinstance(outcome.error, Diverged):
             raise outcome.error
-        held_out = None if outcome.result is None else last_held_out(outcome.result)
+        held_out = None if outcome.record is None else last_held_out(outcome.record)
         tried.append(Candidate(choice, path, held_out, str(outcome.error or "")))
         longest = max(longest, time.monotonic() - now)
     reporter.close()  # bars of runs that were cut short
     best = best_of(tried, folder, minutes)
-    result = RunFolder(best.path).read(RESULT_FILE)
-    _tell(tried, best, worth_of(tried, best, result), folder, reporter)
+    record = load_result(best.path).record
+    _tell(tried, best, worth_of(tried, best, record.data), folder, reporter)
     _, net = load_run(best.path, splits=plan.splits)
-    return FinishedRun(best.path, result, net), best.choice
+    return FinishedRun(best.path, record, net), best.choice
 
 
 def _agreed(folder: Path, asked: RunSpec) -> RunSpec:
     """The settings to go on with: what was asked for, filled in by the first call if this is not it."""
-    record = folder / COMPARISON
-    if not record.is_file():
-        return asked
     kept = read_comparison(folder)
-    if not {"asked", "config"} <= set(kept):
-        raise RunError(f"{record} is damaged: it lacks the settings of the comparison; choose another --run-dir")
-    before = RunSpec.from_record(kept["asked"], origin=str(record))
-    if before.hash != spelt_as(before, kept.get("source_path"), asked).hash:
+    if kept is None:
+        return asked
+    if kept.asked.hash != spelt_as(kept.asked, kept.source_path, asked).hash:
         raise RunError(f"{folder} holds a comparison with other settings; choose another --run-dir")
     # The images by today's path: the one of the first call may be relative to another folder.
-    return replace(RunSpec.from_record(kept["config"], origin=str(record)), source=asked.source)
+    return replace(kept.config, source=asked.source)
 
 
 def _begin(folder: Path, asked: RunSpec, config: RunSpec) -> None:
@@ -168,9 +166,11 @@ def _begin(folder: Path, asked: RunSpec, config: RunSpec) -> None:
     except OSError as error:
         raise RunError(f"cannot create the folder {folder} ({error.strerror}); choose another --run-dir") from error
     remove_half_written(folder)
-    record = {"format": FORMAT, "asked": asked.to_json(), "config": config.to_json(), "chosen": None}
-    record["source_path"] = place_of(asked.source)
-    write_json(folder / COMPARISON, record)
+    _write(folder, Comparison(asked=asked, config=config, source_path=place_of(asked.source)))
+
+
+def _write(folder: Path, comparison: Comparison) -> None:
+    write_atomically(folder / COMPARISON, typed_json(comparison), OF_A_RUN)
 
 
 def _candidate(plan: Plan, choice: Choice, path: Path) -> Plan:
@@ -186,9 +186,17 @@ def _tell(tried: list[Candidate], best: Candidate, worth: Worth, folder: Path, r
             text = held_out_text(value)
         reporter.say(f"{candidate.choice.name}: {text}{', chosen' * (candidate is best)}")
     reporter.say(f"{best.choice.name} was chosen on {worth.images} held-out images. {worth.text()}")
-    record = read_comparison(folder)
-    compared = [
-        {"name": c.choice.name, "held_out_balanced_accuracy": c.held_out, **({"failed": c.failed} if c.failed else {})}
-        for c in tried
-    ]
-    write_json(folder / COMPARISON, {**record, "chosen": best.choice.name, "compared": compared, **worth.to_json()})
+    began = read_comparison(folder)
+    assert began is not None
+    ended = msgspec.structs.replace(
+        began,
+        chosen=best.choice.name,
+        compared=[Compared(name=c.choice.name, held_out_balanced_accuracy=c.held_out, failed=c.failed) for c in tried],
+        worth=worth.text(),
+        held_out_images=worth.images,
+        standard_error=worth.error,
+        ties=list(worth.ties),
+        within_one_standard_error=list(worth.close),
+        without_a_vote=list(worth.without_a_vote),
+    )
+    _write(folder, ended)

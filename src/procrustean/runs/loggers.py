@@ -13,10 +13,9 @@ from pathlib import Path
 from typing import Any, Literal, Protocol, get_args
 
 from procrustean.base.errors import ConfigError, one_of
-from procrustean.base.json_files import parse_json
 from procrustean.base.optional_libraries import installing
 from procrustean.base.progress import PassingOn, Reporter
-from procrustean.records.finding_runs import CONFIG_FILE
+from procrustean.records.run_folder import RunFolder
 
 Tool = Literal["tensorboard", "wandb", "trackio"]
 #: Those with which a process logs one run at a time.
@@ -56,9 +55,9 @@ class TrackingReporter(PassingOn):
 
     def run_started(self, name: str, epochs: int, first_epoch: int) -> None:
         super().run_started(name, epochs, first_epoch)
-        begun = parse_json((self._directory / CONFIG_FILE).read_text(encoding="utf-8"))
-        self._classes = begun["identity"]["classes"]
-        config = {**begun["config"], **begun["identity"]["recipe"]}
+        began = RunFolder(self._directory).beginning()
+        self._classes = began.identity.classes
+        config = {**began.config.to_json(), **began.identity.recipe.to_json()}
         try:
             if self._tool == "tensorboard":
                 self._sink = _TensorBoard(self._module, self._directory / "tensorboard", config, first_epoch)

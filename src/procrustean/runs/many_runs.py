@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, replace
@@ -20,6 +20,7 @@ from procrustean.base.progress import Reporter
 from procrustean.base.stop_signals import stop_on_signal
 from procrustean.base.user_code import failure_text
 from procrustean.data.imageset import Splits
+from procrustean.data.recipe import Recipe
 from procrustean.engine.device import refuse_several_ranks
 from procrustean.engine.prepared import Prepared
 from procrustean.engine.side_by_side import Member, memory_allows, run_fleet
@@ -27,7 +28,7 @@ from procrustean.engine.training import Interrupted
 from procrustean.methods.make import METHODS
 from procrustean.records.run_folder import RunFolder
 from procrustean.records.run_names import Distinct, differences
-from procrustean.records.run_record import load_result
+from procrustean.records.run_record import RunRecord, load_result
 from procrustean.records.run_spec import RunSpec
 from procrustean.runs.advice.plan_training import Plan, planned
 from procrustean.runs.cost import predicted_cost
@@ -54,7 +55,7 @@ class Outcome:
     """How one run of many ended."""
 
     path: Path
-    result: dict[str, Any] | None  # None if it failed, or was not finished in time
+    record: RunRecord | None  # None if it failed, or was not finished in time
     error: Exception | None
 
     @property
@@ -220,10 +221,10 @@ class _Loop:
         checked = isinstance(job.run, Plan)
         plan = job.run if isinstance(job.run, Plan) else planned(job.run, splits=self.splits, load=self.load)
 
-        def prepared(began: Mapping[str, Any]) -> Prepared:
+        def prepared(began: Recipe | None) -> Prepared:
             splits = plan.splits or self.splits or self.load(plan.config)
             ready = prepare(plan.config, splits=splits, say=job.reporter.say, began=began)
-            for finding in () if began or checked else lint(ready):
+            for finding in () if began is not None or checked else lint(ready):
                 job.reporter.warn(finding)
             return ready
 
@@ -329,4 +330,4 @@ def _train(
     error = outcome.error
     if error is not None and not isinstance(error, ProcrusteanError):  # those of others need not fit through a pipe
         error = RunError(failure_text(error))
-    return outcome.result is not None or error is not None, error
+    return outcome.record is not None or error is not None, error

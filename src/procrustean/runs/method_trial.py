@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 
+from procrustean.balance.metrics import Metrics
 from procrustean.base.code_files import plain_name
 from procrustean.base.errors import Diverged, NoGradient, ProcrusteanError, RunError
 from procrustean.base.progress import Reporter
@@ -108,17 +109,17 @@ def _tried(method: str, options: dict[str, Any], folder: Path) -> tuple[Trial, b
     weights = (run.path / "model.safetensors").read_bytes()
     faults = (*gradients.faults(), *values.faults(), *_faults(config, run, weights, folder))
     metrics = run.metrics
-    return Trial(options, faults, float(metrics["balanced_accuracy"]), _chance(metrics)), weights
+    return Trial(options, faults, metrics.balanced_accuracy, _chance(metrics)), weights
 
 
-def _chance(metrics: dict[str, Any]) -> float:
+def _chance(metrics: Metrics) -> float:
     """The balanced accuracy of a guess, and two standard errors more."""
-    guess = 1 / len(metrics["recall"])
-    return guess + 2 * math.sqrt(guess * (1 - guess) / metrics["images"])
+    guess = 1 / len(metrics.recall)
+    return guess + 2 * math.sqrt(guess * (1 - guess) / metrics.images)
 
 
 def _faults(config: RunSpec, run: FinishedRun, weights: bytes, folder: Path) -> Iterator[str]:
-    if evaluate(run.path)["confusion"] != run.metrics["confusion"]:
+    if evaluate(run.path).confusion != run.metrics.confusion:
         yield (
             "the network that is loaded again is not the one that was trained: what a reshape draws has to come from "
             "torch's generator, and what the network learns has to be in its state dict"

@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
+from procrustean.balance.metrics import Metrics
 from procrustean.base.errors import ImagesChanged, RunError
 from procrustean.base.progress import Reporter, WithoutTest, headline_text, held_out_text
+from procrustean.data.recipe import Recipe
 from procrustean.engine.device import own_stream, sane_threads
 from procrustean.engine.prepared import (
     Prepared,
 )
-from procrustean.engine.run_record import identity_of, make_result
+from procrustean.engine.run_record import identity_of, make_record
 from procrustean.engine.stored_calibration import keep_calibration
 from procrustean.engine.training import Training
 from procrustean.nets.classifier import Classifier
+from procrustean.records.auto_choice import last_held_out
 from procrustean.records.finding_runs import CONFIG_FILE
 from procrustean.records.run_folder import RunFolder, spelt_as
-from procrustean.records.run_record import load_result
+from procrustean.records.run_record import RunRecord, load_result
 from procrustean.runs.loggers import Tool, TrackingReporter
 from procrustean.runs.preparing import (
     check_identity,
@@ -39,25 +42,23 @@ class FinishedRun:
     """A trained network with its record."""
 
     path: Path  # the run directory
-    result: dict[str, Any]  # what result.json holds
+    record: RunRecord
     net: Classifier
 
     @property
-    def metrics(self) -> dict[str, Any]:
+    def metrics(self) -> Metrics:
         """Metrics of the last epoch on the test set: the headline."""
-        metrics: dict[str, Any] = self.result["selections"]["last"]["metrics"]
-        return metrics
+        return self.record.selections.last.metrics
 
     def __repr__(self) -> str:
-        name = self.metrics["headline"]
-        value = 100 * self.metrics[name]
-        return f"FinishedRun({self.result['label']}, {name.replace('_', ' ')} {value:.1f} %, {str(self.path)!r})"
+        name, value = self.metrics.headline.replace("_", " "), 100 * self.metrics.headline_value
+        return f"FinishedRun({self.record.label}, {name} {value:.1f} %, {str(self.path)!r})"
 
 
 def begin_or_go_on(
     plan: Plan,
     path: Path,
-    prepared: Callable[[Mapping[str, Any]], Prepared],
+    prepared: Callable[[Recipe | None], Prepared],
     reporter: Reporter,
     *,
     stop: Callable[[], bool],
@@ -76,13 +77,13 @@ def begin_or_go_on(
         show: "held_out" while runs are compared by those images.
     """
     if not (path / CONFIG_FILE).exists():
-        new = prepared({})
+        new = prepared(None)
         # While the images were loaded, another process with the same runs may have begun this one, or finished it.
         if not (path / CONFIG_FILE).exists():
             directory = RunFolder.create(path, plan.config, identity_of(new), plan.why)
             return OngoingRun(new, directory, reporter, stop=stop, log=log, show=show)
     directory, existing, identity = RunFolder.open(path)
-    if existing.hash != spelt_as(existing, directory.source_path(), plan.config).hash:
+    if existing.hash != spelt_as(existing, directory.beginning().source_path, plan.config).hash:
         directory.refuse_reuse(plan.config)
     directory.claim()
     try:
@@ -91,7 +92,7 @@ def begin_or_go_on(
             directory.clear()
             directory.release()
             return None
-        begun = prepared(identity.get("recipe", {}))
+        begun = prepared(identity.recipe)
         check_identity(path, identity, begun)
     except BaseException:
         directory.release()
@@ -101,11 +102,11 @@ def begin_or_go_on(
 
 def _refuse_other_images(finished: RunFolder, plan: Plan) -> None:
     try:
-        trained_on = load_result(finished.path).data.get("source_hash")  # which early records do not have
+        trained_on = load_result(finished.path).data.source_hash
     except RunError:
         return  # who reads the result tells that it is damaged
     now = plan.source_hash
-    if None not in (trained_on, now) and trained_on != now:
+    if now is not None and trained_on != now:
         raise ImagesChanged(
             f"{finished.path} was trained on other images than {plan.config.source} holds now. Put those back, or "
             "train on those that are there now in another folder"
@@ -170,11 +171,12 @@ class OngoingRun:
             if going:
                 yield
         self.directory.save_weights("model.safetensors", training.net.state_dict())
-        result = make_result(prepared, training)
-        result["calibration"] = keep_calibration(prepared, training.net, self.directory)
-        self.directory.finish(result)
-        self.finished = FinishedRun(self.directory.path, result, training.net.eval())
-        text = headline_text(self.finished.metrics)
-        if self.show == "held_out":
-            text = held_out_text(result["curves"]["held_out_balanced_accuracy"][-1])
+        calibration = keep_calibration(prepared, training.net, self.directory)
+        record = make_record(prepared, training, calibration)
+        self.directory.finish(record)
+        self.finished = FinishedRun(self.directory.path, record, training.net.eval())
+        metrics, held_out = self.finished.metrics, last_held_out(record)
+        text = headline_text(metrics.headline, metrics.headline_value)
+        if self.show == "held_out" and held_out is not None:
+            text = held_out_text(held_out)
         self.reporter.run_finished(prepared.name, f"{text}, kept in {self.directory.path}")

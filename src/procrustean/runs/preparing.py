@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import math
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection
+from dataclasses import replace
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 import torch
@@ -15,6 +14,7 @@ from procrustean.balance.count_facts import kind_for_methods
 from procrustean.balance.types import Problem
 from procrustean.base.code_files import plain_name
 from procrustean.base.errors import ConfigError, ImagesChanged, RunError
+from procrustean.base.json_files import to_plain
 from procrustean.data.imageset import Splits
 from procrustean.data.imbalance import Imbalanced, build
 from procrustean.data.recipes import OWN_IMAGES, RECIPES, Recipe, chosen_recipe, data_set
@@ -31,6 +31,7 @@ from procrustean.methods.make import checked_options, make_method, option_defaul
 from procrustean.nets.build import check_net, layers_of
 from procrustean.nets.pretrained import read_pretrained
 from procrustean.records.differences import difference, image_counts_difference
+from procrustean.records.identity import Identity
 from procrustean.records.run_spec import CHANGES_OF_RECIPE, RunSpec
 from procrustean.runs.image_loading import source_settings
 from procrustean.runs.method_fits import check_fit
@@ -45,7 +46,7 @@ def prepare(
     splits: Splits | None = None,
     say: Callable[[str], None] = lambda text: None,
     to_train: bool = True,
-    began: Mapping[str, Any] = MappingProxyType({}),
+    began: Recipe | None = None,
 ) -> Prepared:
     """Load the data and resolve every setting; all that can be wrong with them is said here, before training.
 
@@ -77,7 +78,7 @@ def prepare(
             "so that an average along the way is none of what it makes; leave --average out"
         )
     recipe = _resolved(recipe, config, method, began)
-    if recipe.name == OWN_IMAGES and recipe.padding and "padding" not in began:
+    if recipe.name == OWN_IMAGES and recipe.padding and began is None:
         # Four pixels are an eighth of the 32 that the recipe was made for; of 8 pixels they would leave half an image.
         recipe = recipe.changed({"padding": max(1, round(max(data.train.images.shape[1:3]) / 8))})
     if recipe.mean is None or recipe.std is None:
@@ -153,9 +154,7 @@ def effective_options(config: RunSpec) -> dict[str, Any]:
     return {**option_defaults(config.method), **given}
 
 
-def _resolved(
-    recipe: Recipe, config: RunSpec, method: Method, began: Mapping[str, Any] = MappingProxyType({})
-) -> Recipe:
+def _resolved(recipe: Recipe, config: RunSpec, method: Method, began: Recipe | None = None) -> Recipe:
     longer = {"epochs": round(recipe.epochs * method.longer)} if method.longer != 1 else {}
     changes = method.own if config.recipe == "own" else {**longer, **method.paper}
     if changes is None:
@@ -164,10 +163,11 @@ def _resolved(
             f"recipe known here; leave --recipe out to train by {recipe.name!r}, {RECIPES[recipe.name][1]}"
         )
     chosen = {name: getattr(config, name) for name in CHANGES_OF_RECIPE}
-    # Mean and spread are the data's: measured again, they show whether the images are still the same.
-    kept = {k: tuple(v) if isinstance(v, list) else v for k, v in began.items() if k not in ("mean", "std")}
     flags = {name: value for name, value in chosen.items() if value is not None}
-    return recipe.changed(changes).changed(kept).changed(flags)
+    if began is not None:
+        # Mean and spread are the data's: measured again, they show whether the images are still the same.
+        return replace(began, mean=recipe.mean, std=recipe.std)
+    return recipe.changed(changes).changed(flags)
 
 
 #: Parts of a run's identity that are those of its images; and those that follow from them and tell nobody anything.
@@ -179,7 +179,7 @@ MORE_ABOUT_THE_IMAGES = ("source_hash", "images")
 
 def check_identity(
     run: Path,
-    identity: Mapping[str, Any],
+    identity: Identity,
     prepared: Prepared,
     purpose: str = "go on",
     besides: Collection[str] = (),
@@ -193,24 +193,20 @@ def check_identity(
         purpose: what it cannot do then, in words.
         besides: parts of the identity that make no difference to that.
     """
-    current = json.loads(json.dumps(identity_of(prepared)))  # with lists for tuples, as in a record
+    current = identity_of(prepared)
     before, now = _flat(identity), _flat(current)
-    # What records did not have when the run began cannot have changed since.
-    later = ("recipe.", "options.", "seed")
-    both = [k for k in {**before, **now} if k in before or not k.startswith(later)]
-    both = [k for k in both if k.partition(".")[0] not in (*besides, *MORE_ABOUT_THE_IMAGES)]
+    both = [k for k in {**before, **now} if k.partition(".")[0] not in (*besides, *MORE_ABOUT_THE_IMAGES)]
     if prepared.pretrained is None and prepared.config.pretrained:
         both.remove("pretrained")  # a trained network no longer needs the weights it started from
     changed = [k for k in both if before.get(k) != now.get(k)]
     of_images = any(name in OF_THE_IMAGES for name in changed)
     told = [difference(k, before.get(k), now.get(k)) for k in changed if not (of_images and k in FROM_THE_IMAGES)]
     if of_images:
-        counted = identity.get("images")  # which early records do not have
-        recounted = "" if counted is None else image_counts_difference(counted, current["images"])
-        same = "others than before" if counted is None else "as many as before, but others"
+        recounted = image_counts_difference(identity.images, current.images)
+        how = recounted or "; ".join(told) or "as many as before, but others"
         raise ImagesChanged(
-            f"{run} cannot {purpose}: its images have changed ({recounted or '; '.join(told) or same}). Put those back "
-            "that it began with, or train on those that are there now in another folder"
+            f"{run} cannot {purpose}: its images have changed ({how}). Put those back that it began with, or "
+            "train on those that are there now in another folder"
         )
     if changed:
         raise RunError(
@@ -218,10 +214,10 @@ def check_identity(
         )
 
 
-def _flat(record: Mapping[str, Any]) -> dict[str, Any]:
+def _flat(identity: Identity) -> dict[str, Any]:
     """Nested settings under dotted names, so that a difference is told by the one that differs."""
     flat: dict[str, Any] = {}
-    for key, value in record.items():
+    for key, value in to_plain(identity).items():
         if isinstance(value, dict):
             flat |= {f"{key}.{inner}": v for inner, v in value.items()}
         else:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -28,6 +28,7 @@ from procrustean.nets.classifier import Classifier
 from procrustean.nets.own_net import Net, use_net
 from procrustean.records.auto_choice import COMPARISON
 from procrustean.records.finding_runs import resume_command
+from procrustean.records.identity import Identity
 from procrustean.records.run_folder import RunFolder
 from procrustean.records.run_spec import ADVISED, AUTO, RunSpec
 from procrustean.runs.advice.plan_training import Plan, load_images, planned
@@ -43,6 +44,7 @@ from procrustean.runs.preparing import (
 from procrustean.runs.torch_settings import undisturbed
 
 if TYPE_CHECKING:
+    from procrustean.balance.metrics import Metrics
     from procrustean.engine.evaluate import Statistics
 
 
@@ -185,7 +187,7 @@ def evaluate(
     splits: Splits | None = None,
     source: str | os.PathLike[str] | None = None,
     net: Net | None = None,
-) -> dict[str, Any]:
+) -> Metrics:
     """Test a finished run's network again.
 
     Args:
@@ -243,8 +245,8 @@ def load_run(
         raise ConfigError(f"weights = {weights!r} received; accepted: {', '.join(map(repr, files))}")
     directory, config, identity = RunFolder.open(Path(run))
     if anywhere:
-        config = replace(config, device="auto", engine="auto", kernels="auto", precision=identity["precision"])
-    stands_in = network_alone and not is_usable(config.method) and bool(identity.get("plain_network"))
+        config = replace(config, device="auto", engine="auto", kernels="auto", precision=identity.precision)
+    stands_in = network_alone and not is_usable(config.method) and identity.plain_network
     if stands_in:
         config = replace(config, method="erm", options={}, drw=False)
     path = directory.file(files[weights])
@@ -275,14 +277,14 @@ def _moved(
 def prepare_again(
     directory: RunFolder,
     config: RunSpec,
-    identity: Mapping[str, Any],
+    identity: Identity,
     splits: Splits | None,
     say: Callable[[str], None] = lambda text: None,
     *,
     to_train: bool = True,
 ) -> Prepared:
     """Prepare a run that exists; one that was trained on arrays needs them handed in again."""
-    remembered = directory.source_path()
+    remembered = directory.beginning().source_path
     if splits is None and remembered is not None:
         if not Path(remembered).exists():
             raise RunError(
@@ -291,7 +293,7 @@ def prepare_again(
             )
         splits = load_source(**{**source_settings(config), "source": remembered}, say=say)
     try:
-        return prepare(config, splits=splits, say=say, to_train=to_train, began=identity.get("recipe", {}))
+        return prepare(config, splits=splits, say=say, to_train=to_train, began=identity.recipe)
     except ConfigError as error:
         if splits is None and "source" in str(error):
             raise ConfigError(

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import math
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import accumulate
 from pathlib import Path
@@ -24,10 +23,12 @@ from procrustean.engine.probes import Probe
 from procrustean.engine.stage_order import reshape_for, stage_epochs
 from procrustean.engine.training import HELD_OUT_WEIGHTS, run_to_end
 from procrustean.records.checkpoints import kept_checkpoints
-from procrustean.records.class_curves import Curves, curves_of
-from procrustean.records.epoch_curves import probes_of
+from procrustean.records.class_curves import Curves, measured_curves
+from procrustean.records.diagnosed import Diagnosed
+from procrustean.records.epoch_curves import joined_probes, measured_after
 from procrustean.records.run_folder import RunFolder
-from procrustean.records.run_record import load_result
+from procrustean.records.run_record import Probes, RunRecord, load_result
+from procrustean.records.run_spec import RunSpec
 from procrustean.report.diagnose.findings import Finding, verdict
 from procrustean.runs.preparing import (
     check_identity,
@@ -40,27 +41,23 @@ from procrustean.runs.train_api import prepare_again
 class Diagnosis:
     """The measurements of a run and what they say."""
 
-    record: dict[str, Any]  # label, data, method, recipe and probes, as in result.json
+    config: RunSpec
+    split_hash: str  # of its images
+    probes: Probes
     curves: Curves
     findings: list[Finding]
     measured_now: dict[int, str]  # epoch, counted from 1 -> the file whose weights were measured
 
-    def to_json(self) -> dict[str, Any]:
-        """All of it as plain data."""
-        return {
-            **{name: self.record[name] for name in ("label", "method", "data", "recipe", "probes")},
-            "config": self.record.get("config"),  # tells runs of one name apart; a run in progress has none yet
-            "measured_now": {str(epoch): name for epoch, name in self.measured_now.items()},
-            "findings": [
-                {**asdict(finding), "numbers": {name: _plain(value) for name, value in finding.numbers.items()}}
-                for finding in self.findings
-            ],
-        }
-
-
-def _plain(number: Any) -> Any:
-    """For JSON, which has no nan: None for what is undefined."""
-    return None if isinstance(number, float) and math.isnan(number) else number
+    def kept(self) -> Diagnosed:
+        """What is written down of it."""
+        return Diagnosed(
+            label=self.curves.label,
+            config=self.config,
+            split_hash=self.split_hash,
+            probes=self.probes,
+            measured_now=self.measured_now,
+            findings=[asdict(finding) for finding in self.findings],
+        )
 
 
 @dataclass(frozen=True)
@@ -93,86 +90,64 @@ def diagnose_run(
         say: told what is being measured.
     """
     directory, config, identity = RunFolder.open(Path(run))
-    record = load_result(directory.path).record if directory.finished else None
-    recorded = _recorded(directory, record)
-    new: dict[int, Weights] = {}
-    if record is not None:
+    if directory.finished:
+        record = load_result(directory.path).record
+        lengths = [stage.epochs for stage in record.method.stages]
+        recorded = {} if record.probes is None else measured_after(record.probes)
         new = _new(_weights_of_finished(directory, record), recorded)
-        if not new:  # then neither the images nor the network are needed
-            return _diagnosis(record, recorded, {})
-    prepared = prepare_again(directory, config, identity, splits, say)
-    check_identity(Path(run), identity, prepared, "be diagnosed")
-    if record is None:
-        new = _new(_weights_of_unfinished(directory, prepared), recorded)
-    if not recorded and not new:
+    else:
+        lines = [line for line in directory.records() if "probe" in line]
+        recorded = {line["epoch"]: line["probe"] for line in lines}
+    if not directory.finished or new:  # else neither the images nor the network are needed
+        prepared = prepare_again(directory, config, identity, splits, say)
+        check_identity(Path(run), identity, prepared, "be diagnosed")
+        lengths = stage_epochs(prepared.method, prepared.recipe.epochs)
+        if not directory.finished:
+            new = _new(_weights_of_unfinished(directory, lengths), recorded)
+        probe = _probe(prepared)
+        for epoch, weights in new.items():
+            say(f"measuring {weights.path.name} (epoch {epoch + 1})")
+            recorded[epoch] = _measured(prepared, probe, weights)
+    probes = joined_probes(recorded)
+    if probes is None:
         raise RunError(f"{run} holds neither measurements nor weights yet; let it train until its first checkpoint")
-    probe = _probe(prepared)
-    for epoch, weights in new.items():
-        say(f"measuring {weights.path.name} (epoch {epoch})")
-        recorded[epoch] = _measured(prepared, probe, weights)
-    return _diagnosis(record or _begun(prepared), recorded, {epoch: w.path.name for epoch, w in new.items()})
+    curves = measured_curves(
+        probes,
+        label=identity.method,
+        method=config.method,
+        options=identity.options,
+        classes=identity.classes,
+        counts=identity.counts,
+        epochs=sum(lengths),
+    )
+    now = {epoch + 1: weights.path.name for epoch, weights in new.items()}
+    return Diagnosis(config, identity.split_hash, probes, curves, verdict(curves), now)
 
 
 def _new(held: list[Weights], recorded: Mapping[int, Any]) -> dict[int, Weights]:
-    """The weights of epochs that are not recorded, by epoch; of several of one epoch the last counts."""
-    by_epoch = {weights.epoch: weights for weights in held}
+    """The weights of epochs that are not recorded, by epoch from 0; of several of one epoch the last counts."""
+    by_epoch = {weights.epoch - 1: weights for weights in held}
     return {epoch: by_epoch[epoch] for epoch in sorted(by_epoch) if epoch not in recorded}
 
 
-def _diagnosis(record: Mapping[str, Any], recorded: Mapping[int, Any], measured_now: dict[int, str]) -> Diagnosis:
-    probes = probes_of([{"epoch": epoch - 1, "probe": recorded[epoch]} for epoch in sorted(recorded)])
-    complete = {**record, "probes": probes}
-    curves = curves_of(complete)
-    return Diagnosis(complete, curves, verdict(curves), measured_now)
-
-
-def _recorded(directory: RunFolder, record: Mapping[str, Any] | None) -> dict[int, Any]:
-    """What was measured during the training: epoch, counted from 1 -> values."""
-    if record is None:
-        return {line["epoch"] + 1: line["probe"] for line in directory.records() if "probe" in line}
-    probes = record.get("probes") or {"epochs": []}
-    names = [name for name in probes if name != "epochs"]
-    return {epoch + 1: {name: probes[name][row] for name in names} for row, epoch in enumerate(probes["epochs"])}
-
-
-def _begun(prepared: Prepared) -> dict[str, Any]:
-    """What the record of a run in progress can say already."""
-    data = prepared.data
-    return {
-        "label": prepared.method.label,
-        "method": {"name": prepared.config.method, "options": prepared.options},
-        "data": {
-            "source": prepared.splits.name,
-            "classes": list(data.train.classes),
-            "counts": [int(n) for n in data.counts],
-            "kind": data.kind,
-            "rho": float(data.rho),
-        },
-        "recipe": {"epochs": prepared.recipe.epochs, "net": prepared.recipe.net},
-    }
-
-
-def _weights_of_finished(directory: RunFolder, record: Mapping[str, Any]) -> list[Weights]:
-    stages = record["method"].get("stages")
-    if not stages:
-        raise RunError(f"{directory.path}/result.json is damaged: it names no stages. Run the training again.")
-    ends = list(accumulate(int(stage["epochs"]) for stage in stages))
-    found, chosen = _kept(directory, ends), record["selections"]["held_out"]
+def _weights_of_finished(directory: RunFolder, record: RunRecord) -> list[Weights]:
+    ends = list(accumulate(stage.epochs for stage in record.method.stages))
+    found, chosen = _kept(directory, ends), record.selections.held_out
     files = {directory.file("model.safetensors"): ends[-1]}
     if chosen is not None:
-        files = {directory.file(HELD_OUT_WEIGHTS): chosen["epoch"] + 1, **files}
+        files = {directory.file(HELD_OUT_WEIGHTS): chosen.epoch + 1, **files}
     # Of a run that was copied without its weights, what it measured is all there is.
     return [*found, *(_of_file(path, epoch, ends) for path, epoch in files.items() if path.exists())]
 
 
-def _weights_of_unfinished(directory: RunFolder, prepared: Prepared) -> list[Weights]:
-    found = _kept(directory, list(accumulate(stage_epochs(prepared.method, prepared.recipe.epochs))))
+def _weights_of_unfinished(directory: RunFolder, lengths: Sequence[int]) -> list[Weights]:
+    found = _kept(directory, list(accumulate(lengths)))
     for entry in kept_checkpoints(directory.path):
-        position = entry["position"]
+        position = entry.position
         between_stages = position["epoch"] == 0 and position["step"] == 0
         epoch = position["records"] + (position["step"] > 0)
         if epoch:
-            path = directory.path / entry["file"]
+            path = directory.path / entry.file
             found.append(Weights(path, epoch, position["stage"] - between_stages, prefix="net."))
     return found
 

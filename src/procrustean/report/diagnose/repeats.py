@@ -24,7 +24,7 @@ def repeats_of(results: Sequence[Result]) -> list[Group]:
     return [
         group
         for group in groups
-        if len(group.results) > 1 and judged_together([curves_of(result.record) for result in group.results])
+        if len(group.results) > 1 and judged_together([curves_of(result) for result in group.results])
     ]
 
 

@@ -207,12 +207,11 @@ def _all_but_the_ratio(group: Group) -> dict[str, Any]:
 
 def _ratio(group: Group) -> float:
     """The ratio that was asked for, or, of data as they were found, that of the counts."""
-    rho = group.data.get("rho")
-    return float(rho) if rho is not None else max(group.counts) / min(group.counts)
+    return group.data.rho
 
 
 def _kind(group: Group) -> tuple[str, str]:
-    kind = str(group.data["kind"])
+    kind = group.data.kind
     return data_parts(group)["source"], KINDS.get(kind, kind)
 
 
@@ -250,13 +249,13 @@ def _known(option: str, results: Sequence[Result]) -> str:
 
 
 def _options(result: Result) -> dict[str, Any]:
-    return dict(result.record["method"].get("options") or {})
+    return result.record.method.options
 
 
 def _value(result: Result, option: str) -> float | None:
     value = _options(result).get(option)
-    if value is None and result.record["method"]["name"] == "mfw":
-        return usual_value(option, str(result.data["source"]), str(result.data["kind"]))
+    if value is None and result.record.method.name == "mfw":
+        return usual_value(option, result.data.source, result.data.kind)
     return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
 
 
@@ -281,5 +280,5 @@ def _number(option: str) -> Number:
 
 
 def _kind_and_ratio(group: Group) -> tuple[str, str]:
-    parts, kind = data_parts(group), str(group.data["kind"])
+    parts, kind = data_parts(group), group.data.kind
     return parts["source"], " ".join(filter(None, (KINDS.get(kind, kind), parts.get("rho"))))

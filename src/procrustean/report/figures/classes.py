@@ -115,12 +115,10 @@ def measured_accuracies(group: Group) -> Accuracies:
 
 
 def _measured_epochs(result: Result) -> dict[int, list[float]]:
-    curves = result.record["curves"]
-    rows = curves.get("train_recall") or []
-    evaluated = curves.get("evaluated") or []
+    curves = result.record.curves
     return {
-        int(epoch): [math.nan if value is None else float(value) for value in row]
-        for epoch, row in zip(evaluated, rows, strict=False)
+        epoch: [math.nan if value is None else value for value in row]
+        for epoch, row in zip(curves.evaluated, curves.train_recall, strict=True)
         if row is not None
     }
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from procrustean.base.errors import ConfigError, RunError, did_you_mean
 from procrustean.engine.stored_features import kept_epochs, load_features
-from procrustean.records.run_record import Result, place_of
+from procrustean.records.run_record import Result
 from procrustean.report.figures.table import FIGURES, Entry, Need
 
 if TYPE_CHECKING:
@@ -58,8 +58,8 @@ def draw_figure(
         return save(drawing(name, shown, table=table, say=say, **options), target)
     files = []
     for number, result in enumerate(kept):
-        own = result.record["method"]["name"]
-        same = sum(other.record["method"]["name"] == own for other in kept[:number])
+        own = result.record.method.name
+        same = sum(other.record.method.name == own for other in kept[:number])
         place = target.with_name(f"{target.name}-{own}{f'-{same + 1}' * bool(same)}")
         files += save(drawing(name, [result], table=table, say=say, **options), place)
     return files
@@ -123,18 +123,23 @@ def with_what_it_shows(
     if not having:
         return results
     for what, left_out in lacking.items():
-        say(f"left out {', '.join(map(place_of, left_out))}: {what}")
+        say(f"left out {', '.join(result.place for result in left_out)}: {what}")
     return having
 
 
 def what_it_lacks(result: Result, needs: Sequence[Need]) -> str:
     """What keeps a run out of a figure, and what to do about it; empty where nothing does."""
-    if "probes" in needs and not result.record.get("probes"):
+    if "probes" in needs and result.record.probes is None:
         return "not measured in training; to measure the weights they have kept, from here: procrustean diagnose RUN"
-    if "features" in needs and (result.path is None or not kept_epochs(result.path.parent)):
-        return "no features kept; training with --probes keeps those of the last epoch"
-    if "plane" in needs and result.path is not None and load_features(result.path.parent).train.shape[1] != 2:
-        return "features of more than two numbers; train with --net resnet32-2d or small-2d"
-    if "tracking" in needs and not any(result.record["curves"].get("train_recall") or ()):
+    if "tracking" in needs and not any(result.record.curves.train_recall):
         return "training accuracy was not measured; train with --track-training"
+    return what_its_folder_lacks(None if result.path is None else result.path.parent, needs)
+
+
+def what_its_folder_lacks(folder: Path | None, needs: Sequence[Need]) -> str:
+    """The same, as far as it is about the features that a run has kept."""
+    if "features" in needs and (folder is None or not kept_epochs(folder)):
+        return "no features kept; training with --probes keeps those of the last epoch"
+    if "plane" in needs and folder is not None and load_features(folder).train.shape[1] != 2:
+        return "features of more than two numbers; train with --net resnet32-2d or small-2d"
     return ""

@@ -22,8 +22,8 @@ class Panel:
     """The repeats of one setting."""
 
     title: str
-    group: Group
     curves: tuple[Curves, ...]
+    run: Path | None  # the folder of the first run, where its features are; None if it was never saved
 
     @property
     def first(self) -> Curves:
@@ -46,11 +46,10 @@ class Panel:
 
     @property
     def folder(self) -> Path:
-        """The folder of its first run, where its features are."""
-        path = self.group.results[0].path
-        if path is None:
+        """The same; RunError if there is none."""
+        if self.run is None:
             raise RunError(f"{self.title} was never saved, so it has no features to draw")
-        return path.parent
+        return self.run
 
     @property
     def layers(self) -> tuple[str, ...]:
@@ -76,10 +75,8 @@ def panels_of(results: Sequence[Result]) -> list[Panel]:
     return [
         Panel(
             title=f"{_data_name(group)} ({label})" if several else label,
-            group=group,
-            curves=tuple(
-                curves_of(r.record, place=str(r.path.parent) if r.path else group.label) for r in group.results
-            ),
+            curves=tuple(map(curves_of, group.results)),
+            run=None if (path := group.results[0].path) is None else path.parent,
         )
         for group, label in zip(groups, labels, strict=True)
     ]
@@ -105,5 +102,4 @@ def extreme_names(panels: Sequence[Panel]) -> list[str]:
 
 
 def _data_name(group: Group) -> str:
-    kind = str(group.data.get("kind"))
-    return KINDS.get(kind, kind)
+    return KINDS.get(group.data.kind, group.data.kind)

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from procrustean.balance.metrics import headline
 from procrustean.base.errors import RunError
 from procrustean.engine.stored_features import KeptFeatures, kept_epochs, load_features
 from procrustean.records.groups import Result
@@ -45,7 +44,7 @@ def plane(results: Sequence[Result], *, epochs: Sequence[int] = ()) -> Figure:
     if result.path is None:
         raise RunError(f"{result.label} was never saved, so it has no features to draw")
     shown = [_in_the_plane(result.path.parent, epoch) for epoch in _epochs(result.path.parent, epochs)]
-    classes = [str(name) for name in result.data["classes"]]
+    classes = result.data.classes
     if len(classes) > len(COLOURS):
         raise RunError(f"{len(classes)} classes are too many to tell apart in the plane; draw {len(COLOURS)} or fewer")
     figure, axes = sheet(2, len(shown), width=2.35, height=2.3, share_y=False, margin=(0.4, 0.8))
@@ -56,16 +55,15 @@ def plane(results: Sequence[Result], *, epochs: Sequence[int] = ()) -> Figure:
         axes[0][column].set_title(f"Epoch {kept.epoch}", fontsize=10.5, color=INK)
     axis_labels(axes[0][0], y="training")
     axis_labels(axes[1][0], y="test")
-    counts = result.data["counts"]
+    counts = result.data.counts
     handles = [
         line_key(COLOURS[c], marker=MARKERS[c], linewidth=0, markersize=7, markeredgecolor=INK)
         for c in range(len(classes))
     ]
     names = [f"{shortened(name)} ({n:,} training images)" for name, n in zip(classes, counts, strict=True)]
     legend(figure, handles, names)
-    name, value = headline(result.record["selections"]["last"]["metrics"])
-    accuracy = f"{name.replace('_', ' ')} {100 * value:.1f} %"
-    length = result.record["recipe"]["epochs"]
+    metrics, length = result.record.selections.last.metrics, result.record.recipe.epochs
+    accuracy = f"{metrics.headline.replace('_', ' ')} {100 * metrics.headline_value:.1f} %"
     figure.suptitle(
         f"{result.label}: test {accuracy}{' ' if len(shown) > 2 else chr(10)}after all {length} epochs",
         x=0.01,

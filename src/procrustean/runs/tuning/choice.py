@@ -9,6 +9,7 @@ from statistics import fmean
 from typing import Any
 
 from procrustean.base.errors import RunError
+from procrustean.records.run_record import DataRecord, RunRecord
 
 #: Share of the evaluations, the last ones, whose mean decides between equals.
 TAIL = 0.1
@@ -26,7 +27,7 @@ class Score:
         failed: why it could not be trained, if so; then it has no accuracy, and cannot be chosen.
     """
 
-    options: Mapping[str, Any]
+    options: dict[str, Any]
     last: float
     tail: float
     seeds: int
@@ -55,9 +56,9 @@ def value_text(value: Any) -> str:
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 
-def score_of(options: Mapping[str, Any], records: Sequence[Mapping[str, Any]]) -> Score:
+def score_of(options: Mapping[str, Any], records: Sequence[RunRecord]) -> Score:
     """From the records of a candidate's runs."""
-    curves = [record["curves"]["held_out_balanced_accuracy"] for record in records]
+    curves = [record.curves.held_out_balanced_accuracy or [] for record in records]
     tails = [fmean(curve[-max(1, round(TAIL * len(curve))) :]) for curve in curves]
     return Score(dict(options), fmean(curve[-1] for curve in curves), fmean(tails), len(records))
 
@@ -104,14 +105,12 @@ def worth_text(error: float, ties: Sequence[str], how: str, close: Sequence[str]
     return " ".join(lines)
 
 
-def held_out_counts(record: Mapping[str, Any]) -> list[float]:
-    """Held-out images of each class that has some; equal shares where the record, an older one, has but their sum."""
-    data = record["data"]
-    counts = data.get("held_out_counts") or [data["held_out"] / len(data["classes"])] * len(data["classes"])
-    return [count for count in counts if count]
+def voting_counts(data: DataRecord) -> list[int]:
+    """Held-out images of each class that has some."""
+    return [count for count in data.held_out_counts if count]
 
 
-def standard_error(balanced_accuracy: float, counts: Sequence[float]) -> float:
+def standard_error(balanced_accuracy: float, counts: Sequence[int]) -> float:
     """Of a mean of recalls, each measured on so many images and near that mean; a small class carries most of it.
 
     Where some classes are nearly all right and others all wrong, it is smaller than that. No recall is taken to be
@@ -126,7 +125,7 @@ def standard_error(balanced_accuracy: float, counts: Sequence[float]) -> float:
 
 def choose(
     scores: Sequence[Score],
-    counts: Sequence[float],
+    counts: Sequence[int],
     is_default: Callable[[Mapping[str, Any]], bool] = lambda options: False,
 ) -> Choice:
     """The highest balanced accuracy in the last epoch; equals by their last evaluations.
@@ -151,7 +150,7 @@ def choose(
     error = standard_error(best.last, counts)
     others = [score for score in ties if score is not best]
     close = [score for score in scores if score not in ties and top - score.last <= error]
-    return Choice(best, tuple(others), tuple(close), round(sum(counts)), error, taken)
+    return Choice(best, tuple(others), tuple(close), sum(counts), error, taken)
 
 
 def _best_of(ties: Sequence[Score], is_default: Callable[[Mapping[str, Any]], bool]) -> tuple[Score, str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -15,6 +14,7 @@ from procrustean.engine.prepared import (
 )
 from procrustean.methods.make import checked_options, make_method, option_defaults
 from procrustean.nets.build import layers_of
+from procrustean.records.run_record import RunRecord
 from procrustean.records.run_spec import RunSpec
 from procrustean.runs.preparing import (
     effective_options,
@@ -27,7 +27,7 @@ def default_text(method: str) -> str:
     return f" This is the default of {plain_name(method)} here: training without tuning takes it, too."
 
 
-def is_default(base: RunSpec, chosen: Options, record: Mapping[str, Any]) -> bool:
+def is_default(base: RunSpec, chosen: Options, record: RunRecord) -> bool:
     """Whether options, if there are any, are those that the method takes by itself.
 
     Args:
@@ -37,12 +37,12 @@ def is_default(base: RunSpec, chosen: Options, record: Mapping[str, Any]) -> boo
     """
     if not chosen:
         return False
-    data, defaults = record["data"], option_defaults(base.method)
-    counts = tuple(int(n) for n in data["counts"])
-    height, width, channels = data["image_shape"]
-    layers = layers_of(record["recipe"]["net"], channels=channels, classes=len(counts), size=(height, width))
-    source = data_set(known_source(data["source"], base))
-    problem = Problem.on(layers, counts, kind_for_methods(data["kind"], counts), source)
+    data, defaults = record.data, option_defaults(base.method)
+    counts = tuple(data.counts)
+    height, width, channels = data.image_shape
+    layers = layers_of(record.recipe.net, channels=channels, classes=len(counts), size=(height, width))
+    source = data_set(known_source(data.source, base))
+    problem = Problem.on(layers, counts, kind_for_methods(data.kind, counts), source)
     others = {name: value for name, value in base.options.items() if name not in chosen}
     method = make_method(base.method, problem, effective_options(replace(base, options=others)))
 

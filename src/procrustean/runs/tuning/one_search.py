@@ -5,21 +5,23 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
+
+from msgspec import Struct
 
 from procrustean.base.code_files import code_identity, short_identity
 from procrustean.base.errors import ConfigError
-from procrustean.base.json_files import FORMAT, read_object
-from procrustean.base.whole_files import write_json
+from procrustean.base.json_files import FORMAT, read_typed, typed_json
+from procrustean.base.whole_files import write_atomically
 from procrustean.records.finding_runs import CANDIDATES
 from procrustean.records.run_spec import RunSpec
-from procrustean.runs.tuning.choice import value_text
+from procrustean.runs.tuning.choice import Score, value_text
 from procrustean.runs.tuning.spaces import Range, Space
 
 STUDY = "tuning.json"
 UNFINISHED = "Not all candidates are finished; everything is saved. Give the same command again."
-#: What older records do not say, so that it is taken to have been the same; in the words of the command line.
-CAME_LATER = {"trials": "--trials is", "at_once": "--width, so many suggestions at once, is", "repeats": "--repeats is"}
+#: What else decides which candidates are tried, in the words of the command line.
+DECIDING = {"trials": "--trials is", "at_once": "--width, so many suggestions at once, is", "repeats": "--repeats is"}
 
 
 @dataclass(frozen=True)
@@ -42,34 +44,60 @@ class Search:
     trials: int | None
     at_once: int
 
-    def to_json(self) -> dict[str, Any]:
-        """As it is kept beside the scores."""
-        return {
-            "config": self.base.to_json(),
-            **({"final_source": self.final_source} if self.final_source != self.base.source else {}),
-            "space": {n: f"{v.low}..{v.high}" if isinstance(v, Range) else list(v) for n, v in self.space.items()},
-            "repeats": self.repeats,
-            "trials": self.trials,
-            **({} if self.trials is None else {"at_once": self.at_once}),
-        }
+    @property
+    def values(self) -> dict[str, str | list[Any]]:
+        """The space as it is kept beside the scores."""
+        return {n: f"{v.low}..{v.high}" if isinstance(v, Range) else list(v) for n, v in self.space.items()}
+
+
+class Study(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The content of tuning.json: a search, and what it has found so far."""
+
+    format: Literal[1] = FORMAT
+    config: RunSpec
+    final_source: str | None = None  # where it is another one than is searched on
+    space: dict[str, str | list[Any]]
+    repeats: int
+    trials: int | None
+    at_once: int | None = None  # of suggestions by Optuna
+    scores: list[Score]
+    chosen: dict[str, Any]
+    held_out_images: int = 0
+    ties: list[dict[str, Any]] = []
+    within_one_standard_error: list[dict[str, Any]] = []
+    standard_error: float = 0.0
+    retrained: list[str] = []
+    text: str = UNFINISHED
+
+    @classmethod
+    def of(cls, search: Search, **found: Any) -> Study:
+        elsewhere = search.final_source != search.base.source
+        return cls(
+            config=search.base,
+            final_source=search.final_source if elsewhere else None,
+            space=search.values,
+            repeats=search.repeats,
+            trials=search.trials,
+            at_once=None if search.trials is None else search.at_once,
+            **{"scores": [], "chosen": {}, **found},
+        )
 
 
 def write_down(output: Path, search: Search) -> None:
     """Say whose folder it is before the first candidate is trained; what stands there of the same search stays."""
     if not (output / STUDY).exists():
-        write_study(output, search, {"scores": [], "chosen": {}, "retrained": [], "text": UNFINISHED})
+        write_study(output, Study.of(search))
 
 
-def write_study(output: Path, search: Search, found: Mapping[str, Any]) -> None:
+def write_study(output: Path, study: Study) -> None:
     """Keep a search with what it has found so far."""
     output.mkdir(parents=True, exist_ok=True)
-    record = {"format": FORMAT, **search.to_json(), **found}
-    write_json(output / STUDY, record)
+    write_atomically(output / STUDY, typed_json(study))
 
 
 def is_decided(output: Path) -> bool:
     """Whether the search in a folder has come to a choice."""
-    return bool(_record(output).get("scores"))
+    return bool(_kept(output).scores)
 
 
 def refuse_another_search(output: Path, search: Search) -> None:
@@ -81,7 +109,7 @@ def refuse_another_search(output: Path, search: Search) -> None:
     """
     if not (output / STUDY).exists():
         return
-    differing = _differences(_record(output), search, str(output / STUDY))
+    differing = _differences(_kept(output), Study.of(search))
     if differing:
         raise ConfigError(
             f"{output} holds another search, whose {STUDY} would be replaced, and whose final runs would lie among "
@@ -91,24 +119,21 @@ def refuse_another_search(output: Path, search: Search) -> None:
         )
 
 
-def _record(output: Path) -> dict[str, Any]:
-    return read_object(output / STUDY, "remove it to go on with the runs beside it")
+def _kept(output: Path) -> Study:
+    return read_typed(output / STUDY, Study, "remove it to go on with the runs beside it")
 
 
-def _differences(record: Mapping[str, Any], search: Search, origin: str) -> list[str]:
+def _differences(kept: Study, new: Study) -> list[str]:
     """What the kept search and the new one do not have in common, in words."""
-    new = search.to_json()
-    texts = _settings(RunSpec.from_record(record.get("config", {}), origin=origin), search.base)
-    old_final = record.get("final_source", record["config"]["source"])
-    if old_final != search.final_source:
-        texts.append(_text("the final training is on", old_final, search.final_source))
-    if record.get("space") != new["space"]:
-        texts.append(_text("the values are", _space(record.get("space")), _space(new["space"])))
-    texts += [
-        _text(words, record[name], new[name])
-        for name, words in CAME_LATER.items()
-        if name in record and name in new and record[name] != new[name]
-    ]
+    texts = _settings(kept.config, new.config)
+    finals = [study.final_source or study.config.source for study in (kept, new)]
+    if finals[0] != finals[1]:
+        texts.append(_text("the final training is on", *finals))
+    if kept.space != new.space:
+        texts.append(_text("the values are", _space(kept.space), _space(new.space)))
+    for name, words in DECIDING.items():
+        if getattr(kept, name) != getattr(new, name):
+            texts.append(_text(words, getattr(kept, name), getattr(new, name)))
     return texts
 
 
@@ -130,9 +155,7 @@ def _text(what: str, old: Any, new: Any) -> str:
     return f"{what} {old} there and {new} here"
 
 
-def _space(space: Any) -> str:
-    """As one writes it on the command line; what else a damaged record holds, as it is."""
-    if not isinstance(space, dict):
-        return str(space)
+def _space(space: Mapping[str, str | list[Any]]) -> str:
+    """As one writes it on the command line."""
     lists = {name: values if isinstance(values, list) else [values] for name, values in space.items()}
     return " ".join(f"{name}={','.join(map(value_text, values))}" for name, values in lists.items()) or "none"

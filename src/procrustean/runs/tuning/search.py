@@ -20,6 +20,7 @@ from procrustean.engine.device import refuse_several_ranks
 from procrustean.records.finding_runs import CANDIDATES, CONFIG_FILE
 from procrustean.records.run_folder import RunFolder
 from procrustean.records.run_names import Distinct
+from procrustean.records.run_record import RunRecord
 from procrustean.records.run_spec import RunSpec
 from procrustean.runs.advice.plan_training import planned
 from procrustean.runs.image_loading import Sources
@@ -28,18 +29,19 @@ from procrustean.runs.one_run import ShownImages
 from procrustean.runs.time_box import TimeBox
 from procrustean.runs.train_api import run_directory_of
 from procrustean.runs.tuning.checking import check_final, check_options, check_runs, check_space
-from procrustean.runs.tuning.choice import Choice, Score, choose, held_out_counts, options_text, score_of
+from procrustean.runs.tuning.choice import Choice, Score, choose, options_text, score_of, voting_counts
 from procrustean.runs.tuning.is_default import default_text, is_default
 from procrustean.runs.tuning.one_search import (
     UNFINISHED,
     Search,
+    Study,
     is_decided,
     refuse_another_search,
     write_down,
     write_study,
 )
 from procrustean.runs.tuning.spaces import AFTER_TRAINING, Space, samples
-from procrustean.runs.tuning.suggested import Options, OutOfTime, as_json, repeated_text, search_by_optuna, search_grid
+from procrustean.runs.tuning.suggested import Options, OutOfTime, repeated_text, search_by_optuna, search_grid
 
 
 @dataclass(frozen=True)
@@ -148,11 +150,11 @@ class _Tuning:
         self.base, self.final_source = search.base, search.final_source
         self.elsewhere = self.final_source != self.base.source
         self.sources = Sources(reporter.say)
-        self.counts: list[float] = []  # held-out images of each class
+        self.counts: list[int] = []  # held-out images of each class
         self.left_out: list[str] = []
         self.failed: list[str] = []  # why trainings on all images could not be ended
-        self.records: dict[str, list[dict[str, Any]]] = {}
-        self.trained_on: dict[Path, str | None] = {}  # the hash of the images of each finished candidate
+        self.records: dict[str, list[RunRecord]] = {}
+        self.trained_on: dict[Path, str] = {}  # the hash of the images of each finished candidate
 
     def check(self, candidates: Sequence[Options]) -> None:
         """Refuse what cannot be trained, before any of the candidates has cost time."""
@@ -179,12 +181,12 @@ class _Tuning:
                 self.reporter.say(f"{options_text(options)}: {failed}")
                 scores.append(Score(dict(options), 0.0, 0.0, len(own), failed))
                 continue
-            records = [outcome.result for outcome in own if outcome.result is not None]
+            records = [outcome.record for outcome in own if outcome.record is not None]
             if len(records) < len(own):
                 scores.append(None)
                 continue
-            self.counts = held_out_counts(records[0])
-            self.left_out = list(records[0]["data"].get("left_out_of_hold_out", []))
+            self.counts = voting_counts(records[0].data)
+            self.left_out = records[0].data.left_out_of_hold_out
             self.records[str(options)] = records
             scores.append(score_of(options, records))
         return scores
@@ -195,12 +197,12 @@ class _Tuning:
         Candidates come one after the other where Optuna suggests them, and all of them are compared in the end.
         """
         outcomes = [outcome_of(self.place(config), None) for config in configs]
-        finished = {o.path: o.result["data"].get("source_hash") for o in outcomes if o.result is not None}
+        finished = {o.path: o.record.data.source_hash for o in outcomes if o.record is not None}
         self.trained_on |= finished
         if not self.trained_on or (len(finished) == len(configs) and len(set(self.trained_on.values())) == 1):
             return  # compared with one another alone, whatever the images are now
         now = planned(configs[0], load=self.sources).source_hash
-        others = [str(path) for path, images in self.trained_on.items() if None not in (images, now) and images != now]
+        others = [str(path) for path, images in self.trained_on.items() if now is not None and images != now]
         if others:
             raise RunError(
                 f"{', '.join(others)}: trained on other images than {self.base.source} holds now, so that candidates "
@@ -217,7 +219,7 @@ class _Tuning:
         name = AFTER_TRAINING.get(self.base.method)
         if name is None or name in options:
             return {}
-        return {name: median(record["method"]["finish"][name] for record in self.records[str(options)])}
+        return {name: median(record.method.finish[name] for record in self.records[str(options)])}
 
     def retrain(self, chosen: Options) -> list[Path]:
         """Train on all training images with the chosen options; none while the time is up.
@@ -231,10 +233,10 @@ class _Tuning:
             where = f" of {self.final_source}" * self.elsewhere
             is_done = all(config.run_dir is not None and RunFolder(config.run_dir).finished for config in placed)
             then = f"trained on all{where} already" if is_done else f"now training on all{where}"
-            self.reporter.say(f"chosen on {round(sum(self.counts))} held-out images: {options_text(chosen)}; {then}")
+            self.reporter.say(f"chosen on {sum(self.counts)} held-out images: {options_text(chosen)}; {then}")
         outcomes = self._train(placed, chosen, show="test")
         self.failed = [f"{outcome.path}: {outcome.error}" for outcome in outcomes if outcome.error is not None]
-        return [outcome.path for outcome in outcomes if outcome.result is not None]
+        return [outcome.path for outcome in outcomes if outcome.record is not None]
 
     def further(self, chosen: Options) -> list[Path]:
         """Runs on all images that an earlier call with more seeds has finished: they stay in the record."""
@@ -329,16 +331,17 @@ def _check(budget: Budget) -> None:
         raise ConfigError(f"minutes = {budget.minutes:g} received; it has to be 0 or more")
 
 
-def _write(output: Path, search: Search, tuned: Tuned, counts: Sequence[float]) -> None:
+def _write(output: Path, search: Search, tuned: Tuned, counts: Sequence[int]) -> None:
     assert tuned.choice is not None
-    found = {
-        "held_out_images": round(sum(counts)),
-        "scores": [as_json(score) for score in tuned.scores],
-        "chosen": tuned.chosen,
-        "ties": [dict(score.options) for score in tuned.choice.ties],
-        "within_one_standard_error": [dict(score.options) for score in tuned.choice.close],
-        "standard_error": tuned.choice.error,
-        "retrained": [str(path) for path in tuned.retrained],
-        "text": tuned.text,
-    }
-    write_study(output, search, found)
+    study = Study.of(
+        search,
+        held_out_images=sum(counts),
+        scores=list(tuned.scores),
+        chosen=tuned.chosen,
+        ties=[dict(score.options) for score in tuned.choice.ties],
+        within_one_standard_error=[dict(score.options) for score in tuned.choice.close],
+        standard_error=tuned.choice.error,
+        retrained=[str(path) for path in tuned.retrained],
+        text=tuned.text,
+    )
+    write_study(output, study)

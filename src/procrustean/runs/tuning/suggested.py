@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from procrustean.base.errors import ConfigError
@@ -80,8 +80,3 @@ def _all_of(scores: Sequence[Score | None]) -> list[Score]:
     if len(found) < len(scores):
         raise OutOfTime
     return found
-
-
-def as_json(score: Score) -> Mapping[str, Any]:
-    kept = {"options": dict(score.options), "last": score.last, "tail": score.tail, "seeds": score.seeds}
-    return {**kept, "failed": score.failed} if score.failed else kept
