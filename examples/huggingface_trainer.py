@@ -46,7 +46,7 @@ trainer = MFWTrainer(
     eval_dataset=test,
     compute_metrics=balanced_accuracy,
     mfw=MFW(counts),
-    layer="vit.layers.1",  # the end of the first third: procrustean.balance.layers.suggest says so
+    layer="vit.layers.1",  # the end of the first third: procrustean.balance.suggest says so
     drw=DRW(counts, args.epochs),
 )  # fmt: skip
 trainer.train()

@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from procrustean.runs import fit
-from procrustean.runs.train_api import FinishedRun
+from procrustean.runs import FinishedRun, fit
 
 SETTINGS: dict[str, Any] = {
     "classes": ("0", "1", "2", "3"), "imbalance": "step", "rho": 10, "epochs": 4, "batch_size": 64,

@@ -7,15 +7,22 @@ from pathlib import Path
 import pytest
 
 from procrustean.base import DataError
-from procrustean.data import RECIPES, describe_sources, load_source, lr_table, recipe_for
-from procrustean.data.sets.official_files import OfficialFiles
-from procrustean.data.sets.prepared import Prepared
-from procrustean.data.sets.table import DATA_SETS, known
+from procrustean.data import (
+    RECIPES,
+    OfficialFiles,
+    Prepared,
+    all_sets,
+    describe_sources,
+    load_source,
+    lr_table,
+    recipe_for,
+)
 from procrustean.nets import NETS
 from procrustean.records import RunSpec
-from procrustean.runs.training_sizes import training_images
+from procrustean.runs import training_images
 
-pytestmark = pytest.mark.parametrize("name", DATA_SETS)
+SETS = {found.name: found for found in all_sets()}
+pytestmark = pytest.mark.parametrize("name", SETS)
 
 
 @pytest.fixture(autouse=True)
@@ -26,7 +33,7 @@ def no_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_it_says_what_it_is(name: str) -> None:
-    found = known(name)
+    found = SETS[name]
     assert found.name == name
     assert found.title
     assert describe_sources()[name].startswith(found.about)
@@ -34,7 +41,7 @@ def test_it_says_what_it_is(name: str) -> None:
 
 
 def test_its_recipes_can_be_trained_by(name: str) -> None:
-    found = known(name)
+    found = SETS[name]
     assert recipe_for(name) == found.recipe
     for recipe in (found.recipe, *found.variants.values()):
         assert RECIPES[recipe.name][0] == recipe, "another recipe has the same name"
@@ -44,17 +51,17 @@ def test_its_recipes_can_be_trained_by(name: str) -> None:
 
 
 def test_its_classes_are_the_same_in_all_splits_and_none_is_empty(name: str) -> None:
-    counts = known(name).counts
+    counts = SETS[name].counts
     assert len({len(of_split) for of_split in counts.values()}) == 1
     assert all(count >= 1 for of_split in counts.values() for count in of_split)
 
 
 def test_the_cost_of_a_run_is_told_without_its_images(name: str) -> None:
-    assert training_images(RunSpec(name)) == known(name).images("train") > 0
+    assert training_images(RunSpec(name)) == SETS[name].images("train") > 0
 
 
 def test_where_its_files_are_is_told_if_they_are_missing(name: str, tmp_path: Path) -> None:
-    found = known(name)
+    found = SETS[name]
     if found.absent(tmp_path) is None:
         pytest.skip("its images come with a library")
     with pytest.raises(DataError, match=r"https?://"):
@@ -62,7 +69,7 @@ def test_where_its_files_are_is_told_if_they_are_missing(name: str, tmp_path: Pa
 
 
 def test_official_files_are_told_by_their_checksums(name: str) -> None:
-    found = known(name)
+    found = SETS[name]
     sums = []
     if isinstance(found, OfficialFiles):
         assert found.url.startswith("https://")

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import inspect
+import re
 import warnings
 import xml.etree.ElementTree as ET
 from collections.abc import Iterator
-from dataclasses import fields
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -15,11 +15,9 @@ import pytest
 from PIL import Image
 
 from procrustean.base import RunError
-from procrustean.cli.figures import ALL, Figures
-from procrustean.records import load_result
-from procrustean.records.groups import Result
-from procrustean.report import draw_figure
-from procrustean.report.figures.draw import options_of
+from procrustean.cli import main
+from procrustean.records import Result, load_result
+from procrustean.report import FIGURES, draw_figure, options_of
 from procrustean.runs import fit
 
 
@@ -36,22 +34,22 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> list[Result]:
     return [load_result(path) for path in sorted(folder.iterdir())]
 
 
-@pytest.fixture(params=ALL)
+@pytest.fixture(params=FIGURES)
 def name(request: pytest.FixtureRequest) -> Iterator[str]:
     return request.param
 
 
 def function_of(name: str) -> Any:
-    return getattr(import_module(f"{ALL[name].folder}.{ALL[name].file}"), name)
+    return getattr(import_module(f"{FIGURES[name].folder}.{FIGURES[name].file}"), name)
 
 
 def test_it_is_written_as_a_picture_and_as_a_drawing(name: str, runs: list[Result], tmp_path: Path) -> None:
-    options: dict[str, Any] = {"over": "alpha"} if "over" in options_of(name, ALL) else {}
+    options: dict[str, Any] = {"over": "alpha"} if "over" in options_of(name) else {}
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        files = draw_figure(name, runs, tmp_path / "figures", stem="mine", table=ALL, **options)
+        files = draw_figure(name, runs, tmp_path / "figures", stem="mine", **options)
     assert [path.suffix for path in files] == [".png", ".svg"] * (len(files) // 2)
-    assert len(files) == (2 * len(runs) if ALL[name].each_run else 2)
+    assert len(files) == (2 * len(runs) if FIGURES[name].each_run else 2)
     assert all(path.name.startswith("mine") for path in files)
     for picture, drawing in zip(files[::2], files[1::2], strict=True):
         with Image.open(picture) as image:
@@ -64,14 +62,17 @@ def test_it_is_written_as_a_picture_and_as_a_drawing(name: str, runs: list[Resul
 
 def test_it_says_what_it_shows(name: str) -> None:
     assert inspect.getdoc(function_of(name))
-    assert ALL[name].shows[0].islower() or ALL[name].shows.startswith(("t-SNE", "MFW"))
-    assert not ALL[name].shows.endswith(".")
+    assert FIGURES[name].shows[0].islower() or FIGURES[name].shows.startswith(("t-SNE", "MFW"))
+    assert not FIGURES[name].shows.endswith(".")
 
 
-def test_its_options_are_flags_of_the_command(name: str) -> None:
-    assert options_of(name, ALL) <= {field.name for field in fields(Figures)}
+def test_its_options_are_flags_of_the_command(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["figures", "--help"])
+    flags = re.findall(r"--([a-z-]+) ", capsys.readouterr().out)
+    assert options_of(name) <= {flag.replace("-", "_") for flag in flags}
 
 
 def test_it_is_drawn_from_at_least_one_run(name: str, tmp_path: Path) -> None:
     with pytest.raises(RunError, match=r"no results to draw"):
-        draw_figure(name, [], tmp_path, table=ALL)
+        draw_figure(name, [], tmp_path)

@@ -17,24 +17,23 @@ import torch
 from torch import Tensor, nn
 from torch._dynamo.testing import CompileCounterWithBackend
 
-import procrustean.methods.make
-from procrustean.balance import Batch, Clock, Problem
-from procrustean.balance.mixing import inverse_permutation
-from procrustean.balance.types import Images
+import procrustean
+from procrustean.balance import Batch, Clock, Images, Problem, inverse_permutation
 from procrustean.base import ConfigError, Stream
-from procrustean.data import lr_table, recipe_for
-from procrustean.data.recipes import PAPER
-from procrustean.data.sampler_checks import (
-    Sampler,
+from procrustean.data import Sampler, all_sets, lr_table, recipe_for
+from procrustean.engine import freeze_all_but, keep_statistics, reshape_for
+from procrustean.methods import (
+    METHODS,
+    Method,
+    Stage,
+    check_parts,
+    checked_options,
+    factory,
+    make_method,
+    option_defaults,
 )
-from procrustean.engine.stage_training import freeze_all_but, keep_statistics
-from procrustean.engine.training import reshape_for
-from procrustean.methods import METHODS, Method, Stage, make_method
-from procrustean.methods.make import checked_options, factory, option_defaults
-from procrustean.methods.own_method import check_parts
-from procrustean.nets import Classifier, build_net
-from procrustean.nets.classifier import check_scores
-from procrustean.runs.method_fits import check_class_weights, check_named_parts
+from procrustean.nets import Classifier, build_net, check_scores
+from procrustean.runs import check_class_weights, check_named_parts
 
 FOLDER = Path(procrustean.methods.__file__).parent
 COUNTS = (24, 12, 6, 3)
@@ -306,8 +305,8 @@ class TestClock:
 
     @every_method
     def test_its_parts_are_what_they_have_to_be(self, case: Case) -> None:
-        for source in ("digits", *PAPER):
-            check_parts(make_method(case[0], replace(PROBLEM, source=source), case[1]), case[0])
+        for found in all_sets():
+            check_parts(make_method(case[0], replace(PROBLEM, source=found.name), case[1]), case[0])
 
     @every_stage
     def test_it_fits_the_network_and_the_classes(self, case: Case, number: int) -> None:

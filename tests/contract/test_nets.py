@@ -6,8 +6,7 @@ import pytest
 import torch
 
 from procrustean.balance import suggest
-from procrustean.nets import NETS, Classifier, build_net
-from procrustean.nets.build import restart
+from procrustean.nets import NETS, Classifier, build_net, restart
 
 
 @pytest.fixture(scope="module", params=NETS)

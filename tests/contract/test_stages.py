@@ -14,10 +14,8 @@ from safetensors.torch import load_file
 
 from procrustean.balance import Problem
 from procrustean.methods import METHODS, Method, make_method
-from procrustean.records.run_folder import RunFolder
-from procrustean.runs import evaluate, fit, load_run
-from procrustean.runs import train_api as api
-from procrustean.runs.train_api import Stopped, resume
+from procrustean.records import RunFolder
+from procrustean.runs import FinishedRun, Stopped, evaluate, fit, load_run, resume
 
 from .conftest import SETTINGS
 
@@ -54,7 +52,7 @@ def stop_at(monkeypatch: pytest.MonkeyPatch, boundary: int | None) -> None:
     def handler(say: Any) -> Iterator[Until]:
         yield Until(boundary)
 
-    monkeypatch.setattr(api, "stop_on_signal", handler)
+    monkeypatch.setattr("procrustean.runs.train_api.stop_on_signal", handler)
 
 
 def assert_same(one: Path, other: Path) -> None:
@@ -67,7 +65,7 @@ def assert_same(one: Path, other: Path) -> None:
 
 @pytest.mark.parametrize("name", CHOSEN)
 def test_a_run_stopped_in_each_stage_resumes_to_the_same_end(
-    name: str, wholes: dict[str, api.FinishedRun], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    name: str, wholes: dict[str, FinishedRun], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     whole = wholes[name]
     per_epoch = -(-whole.result["data"]["train"] // BATCH)
@@ -89,7 +87,7 @@ def test_a_run_stopped_in_each_stage_resumes_to_the_same_end(
 
 @pytest.mark.parametrize("name", CHOSEN)
 def test_a_run_killed_between_stages_resumes_to_the_same_end(
-    name: str, wholes: dict[str, api.FinishedRun], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    name: str, wholes: dict[str, FinishedRun], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     whole = wholes[name]
     save = RunFolder.save_checkpoint
@@ -109,7 +107,7 @@ def test_a_run_killed_between_stages_resumes_to_the_same_end(
 
 
 @pytest.mark.parametrize("name", CHOSEN)
-def test_both_selections_can_be_loaded_and_tested_again(name: str, wholes: dict[str, api.FinishedRun]) -> None:
+def test_both_selections_can_be_loaded_and_tested_again(name: str, wholes: dict[str, FinishedRun]) -> None:
     run = wholes[name]
     for weights in ("last", "held_out"):
         recorded = run.result["selections"][weights]["metrics"]
@@ -120,7 +118,7 @@ def test_both_selections_can_be_loaded_and_tested_again(name: str, wholes: dict[
 
 
 @pytest.mark.parametrize("name", CHOSEN)
-def test_only_the_last_stage_is_selected_from(name: str, wholes: dict[str, api.FinishedRun]) -> None:
+def test_only_the_last_stage_is_selected_from(name: str, wholes: dict[str, FinishedRun]) -> None:
     result = wholes[name].result
     first = EPOCHS - result["method"]["stages"][-1]["epochs"]
     assert min(result["selections"][kind]["epoch"] for kind in ("last", "held_out", "oracle")) >= first

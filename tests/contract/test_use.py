@@ -11,14 +11,12 @@ import torch
 from torch import Tensor
 
 from procrustean import adjust, export, load_model
-from procrustean.balance import Loss
-from procrustean.balance.losses import scale_of_scores, shifts_scores
+from procrustean.balance import Loss, scale_of_scores, shifts_scores
 from procrustean.base import ConfigError
-from procrustean.deploy.adjusted_scores import GRID
-from procrustean.engine.stored_calibration import scores_of
+from procrustean.deploy import GRID
+from procrustean.engine import scores_of
 from procrustean.methods import METHODS, make_method
-from procrustean.runs import evaluate, fit, load_run
-from procrustean.runs.train_api import FinishedRun
+from procrustean.runs import FinishedRun, evaluate, fit, load_run
 
 from .test_methods import LABELS, PROBLEM, case_name, cases
 
@@ -30,7 +28,7 @@ import torch.nn.functional as F
 
 from procrustean.balance import Loss
 from procrustean.methods import Method, Stage
-from procrustean.nets.heads import CosineHead as Cosines
+from procrustean.nets import CosineHead as Cosines
 from procrustean.balance import Classify
 
 

@@ -16,10 +16,8 @@ Call = Callable[..., Any]
 
 
 def test_train_with_nothing_else(colours: Path, call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from procrustean.runs.advice import settings
-
-    monkeypatch.setattr(settings, "MOST_EPOCHS", 2)
-    monkeypatch.setattr(settings, "FEWEST_EPOCHS", 1)
+    monkeypatch.setattr("procrustean.runs.advice.settings.MOST_EPOCHS", 2)
+    monkeypatch.setattr("procrustean.runs.advice.settings.FEWEST_EPOCHS", 1)
     shutil.copytree(colours / "train", tmp_path / "photos")
     answer = call("train", "photos")
     assert answer.code == 0, answer.err

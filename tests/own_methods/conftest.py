@@ -8,8 +8,6 @@ from typing import Any
 
 import pytest
 
-from procrustean.base import code_files, user_code
-
 Call = Callable[..., Any]
 
 #: A loss, a mixer with deferred weights, two stages with a new head, and mistakes. Imports a module beside it.
@@ -25,8 +23,7 @@ from torch import Tensor, nn
 
 from procrustean.base import ConfigError
 from procrustean.balance import Loss
-from procrustean.methods import Method, Stage
-from procrustean.methods.mixup import mixup
+from procrustean.methods import Method, Stage, make_method
 from procrustean.balance import Classify
 from procrustean.balance import Problem
 from procrustean.balance import deferred
@@ -54,7 +51,8 @@ def tempered(
 
 def soft_mixup(problem: Problem, *, alpha: float = 0.4, drw: bool = False) -> Method:
     """mixup with a small alpha."""
-    return Method(stages=mixup(problem, alpha=alpha, drw=drw).stages, label="Soft mixup" + "-DRW" * drw)
+    stages = make_method("mixup", problem, {"alpha": alpha, "drw": drw}).stages
+    return Method(stages=stages, label="Soft mixup" + "-DRW" * drw)
 
 
 def new_head(net: nn.Module) -> None:
@@ -132,8 +130,8 @@ def new_process(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
     """Forgets which files have been named and imported, as a new process has."""
 
     def forget() -> None:
-        monkeypatch.setattr(code_files, "_named", {})
-        monkeypatch.setattr(user_code, "_loaded", {})
+        monkeypatch.setattr("procrustean.base.code_files._named", {})
+        monkeypatch.setattr("procrustean.base.user_code._loaded", {})
 
     return forget
 

@@ -19,10 +19,10 @@ from torch import nn
 from procrustean.balance import Loss
 from procrustean.methods import Method, Stage
 from procrustean.balance import Mix
-from procrustean.balance.mixing import inverse_permutation
+from procrustean.balance import inverse_permutation
 from procrustean.balance import Classify, Mixer, Mixture
 from procrustean.balance import Problem
-from procrustean.balance.weights import FixedWeights
+from procrustean.balance import FixedWeights
 
 
 class Noisy(Loss):

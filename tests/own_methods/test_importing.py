@@ -13,8 +13,7 @@ import pytest
 from procrustean import make_method, use_file
 from procrustean.balance import Problem
 from procrustean.base import ConfigError
-from procrustean.methods import Method
-from procrustean.methods.make import checked_options, entry, factory, option_defaults
+from procrustean.methods import Method, checked_options, factory, option_defaults
 
 PROBLEM = Problem(counts=(50, 20, 5), kind="step", layers=("input", "group1", "group2"))
 
@@ -23,7 +22,6 @@ def test_a_method_of_a_file_is_built_like_any_other(work: Path) -> None:
     name = use_file("mine.py:tempered")
     assert make_method(name, PROBLEM, {"temperature": "3", "drw": "yes"}).label == "Tempered-DRW"
     assert option_defaults(name) == {"temperature": 2.0, "form": "a", "drw": False}
-    assert entry(name).relative_cost == 1
     assert make_method("mine.py:soft_mixup", PROBLEM).stages[0].objective.draws  # by its path, once it is named
 
 

@@ -10,32 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from procrustean.base import ConfigError
-from procrustean.base.code_files import FileCode, file_code, plain_name, read_code, short_identity
+from procrustean.base import ConfigError, read_code
 from procrustean.records import RunSpec
-from procrustean.records.groups import Result
-from procrustean.records.identity import setting_of
 
 
 def config(method: str, **settings: object) -> RunSpec:
     return RunSpec("digits", "step", 20, method=method, **settings)  # type: ignore[arg-type]
-
-
-@pytest.mark.parametrize(
-    ("name", "parts"),
-    [
-        ("mine.py:f", FileCode("mine.py", "f")),
-        ("a b/c:d@e.py:f", FileCode("a b/c:d@e.py", "f")),
-        ("mine.py:f@" + 64 * "a", FileCode("mine.py", "f", 64 * "a")),
-        ("mine.py", FileCode("mine.py", "")),
-        ("mine.py:f@abc", FileCode("mine.py", "f@abc")),
-        ("C:\\lab\\mine.py:f", FileCode("C:\\lab\\mine.py", "f")),
-        ("erm", None),
-        ("auto", None),
-    ],
-)
-def test_parts_of_a_name(name: str, parts: FileCode | None) -> None:
-    assert file_code(name) == parts
 
 
 def test_hashes_of_the_librarys_own_methods_are_what_they_were() -> None:
@@ -49,7 +29,6 @@ def test_settings_name_the_code(work: Path) -> None:
     made = config("plain.py:f")
     assert made.method == f"plain.py:f@{digest}"
     assert RunSpec.from_json(made.to_json()) == made
-    assert plain_name(made.method) == "plain.py:f"
     assert made.slug == f"digits-step20-f-seed0-{made.hash}"
     assert not set("/:@\\") & set(config("./mine.py:tempered", drw=True).slug)
 
@@ -119,25 +98,6 @@ def test_what_is_no_file_of_methods_is_refused(name: str, message: str, work: Pa
     (work / "null.py").write_bytes(b"\0")
     with pytest.raises(ConfigError, match=message.replace("{work}", str(work))):
         config(name)
-
-
-def test_results_are_of_one_setting_where_the_code_is_the_same(work: Path) -> None:
-    def setting(method: str) -> dict[str, object]:
-        own = file_code(method)
-        assert own is not None
-        record = {
-            "label": "Tempered",
-            "config": {"method": method},
-            "recipe": {},
-            "data": {"source": "digits"},
-            "method": {"name": own.plain, "sha256": own.sha256, "options": {}},
-            "selections": {"last": {"metrics": {"headline": "accuracy"}}},
-        }
-        return setting_of(Result(record, None))
-
-    here, there, edited = "mine.py:f@" + 64 * "a", "lab/mine.py:f@" + 64 * "a", "mine.py:f@" + 64 * "b"
-    assert setting(here) == setting(there) != setting(edited)
-    assert short_identity(here) == "f@" + 12 * "a"
 
 
 def test_a_function_is_no_name(work: Path) -> None:

@@ -13,9 +13,8 @@ from torch import nn
 
 from procrustean.base import ConfigError, use_file
 from procrustean.deploy import load_model
-from procrustean.nets import build_net, own_net, use_net
-from procrustean.runs import evaluate, fit
-from procrustean.runs.train_api import resume
+from procrustean.nets import build_net, use_net
+from procrustean.runs import evaluate, fit, resume
 
 Call = Callable[..., Any]
 
@@ -152,7 +151,7 @@ def test_a_module_trains_from_its_weights_and_stays_as_it_is(npz: str, few: dict
 def test_a_module_has_to_be_handed_over_again(npz: str, few: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     module = tiny_module()
     run = fit(npz, method="mfw", run_dir="run", **{**few, "net": module})
-    monkeypatch.setattr(own_net, "_handed_over", {})
+    monkeypatch.setattr("procrustean.nets.own_net._handed_over", {})
     for use in (lambda: evaluate("run"), lambda: load_model("run"), lambda: evaluate("run", net=nn.Linear(2, 2))):
         with pytest.raises(ConfigError, match="no record can hold it; hand over one of the same structure"):
             use()

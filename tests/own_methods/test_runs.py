@@ -14,14 +14,11 @@ import numpy as np
 import pytest
 
 from method_costs import bench_methods
-from procrustean.base import ConfigError, RunError, use_file
-from procrustean.base.code_files import read_code
+from procrustean.base import ConfigError, RunError, read_code, use_file
 from procrustean.deploy import Classifier, adjust, load_model
 from procrustean.nets import NETS
 from procrustean.records import RunSpec
-from procrustean.runs import evaluate, fit, fit_many
-from procrustean.runs import train_api as api
-from procrustean.runs.train_api import Stopped, resume
+from procrustean.runs import Stopped, evaluate, fit, fit_many, resume
 
 NewProcess = Callable[[], None]
 NOT_NAMED = "no file is imported that you have not named yourself"
@@ -41,7 +38,7 @@ def stopped(npz: str, tiny: dict[str, Any], monkeypatch: pytest.MonkeyPatch, new
         yield stop
 
     with monkeypatch.context() as patch:
-        patch.setattr(api, "stop_on_signal", countdown)
+        patch.setattr("procrustean.runs.train_api.stop_on_signal", countdown)
         with pytest.raises(Stopped, match=r"go on with: procrustean resume run --method mine\.py$"):
             fit(npz, method="mine.py:soft_mixup", drw=True, run_dir="run", **tiny)
     new_process()
@@ -63,10 +60,10 @@ def test_a_loss_with_the_class_sizes_in_it_is_known_to_a_model(
     npz: str, tiny: dict[str, Any], new_process: NewProcess
 ) -> None:
     Path("sizes.py").write_text(
-        "from procrustean.methods import base, balanced_softmax as own\n"
         "from procrustean.balance import Problem\n"
-        "def balanced(problem: Problem) -> base.Method:\n"
-        "    return base.Method(stages=own.balanced_softmax(problem).stages, label='Balanced')\n"
+        "from procrustean.methods import Method, make_method\n"
+        "def balanced(problem: Problem) -> Method:\n"
+        "    return Method(stages=make_method('balanced_softmax', problem).stages, label='Balanced')\n"
     )
     own, plain = (fit(npz, method=name, **tiny) for name in ("sizes.py:balanced", "mine.py:tempered"))
     new_process()

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from procrustean.base.code_files import read_code
+from procrustean.base import read_code
 
 Call = Callable[..., Any]
 

@@ -13,6 +13,8 @@ from .losses import Focal as Focal
 from .losses import LabelAwareSmoothing as LabelAwareSmoothing
 from .losses import LogitAdjusted as LogitAdjusted
 from .losses import Loss as Loss
+from .losses import scale_of_scores as scale_of_scores
+from .losses import shifts_scores as shifts_scores
 from .mfw import MFW as MFW
 from .mfw_attach import attachments as attachments
 from .mixing import Mix as Mix
@@ -28,8 +30,11 @@ from .samplers import class_balanced as class_balanced
 from .transformers import MFWTrainer as MFWTrainer
 from .types import Batch as Batch
 from .types import Clock as Clock
+from .types import Images as Images
 from .types import Problem as Problem
 from .weights import DRW as DRW
+from .weights import DeferredWeights as DeferredWeights
+from .weights import FixedWeights as FixedWeights
 from .weights import deferred as deferred
 from .weights import effective_number as effective_number
 from .weights import global_mean as global_mean

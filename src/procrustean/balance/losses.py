@@ -162,7 +162,7 @@ class Focal(CrossEntropy):
 class LDAM(CrossEntropy):
     """Cross-entropy of scale * (z - m_y e_y), m_c = max_margin * (n_min / n_c)^(1/4).
 
-    The scores have to be cosines between features and class vectors (`procrustean.nets.heads.CosineHead`); on those
+    The scores have to be cosines between features and class vectors (`procrustean.nets.CosineHead`); on those
     of a linear layer the loss diverges.
 
     Args:

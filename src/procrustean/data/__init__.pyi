@@ -12,5 +12,9 @@ from .imbalance import step_counts as step_counts
 from .recipes import RECIPES as RECIPES
 from .recipes import lr_table as lr_table
 from .recipes import recipe_for as recipe_for
+from .sampler_checks import Sampler as Sampler
+from .sets.official_files import OfficialFiles as OfficialFiles
+from .sets.prepared import Prepared as Prepared
+from .sets.table import all_sets as all_sets
 from .sources import describe_sources as describe_sources
 from .sources import load_source as load_source

@@ -1,3 +1,4 @@
+from .adjusted_scores import GRID as GRID
 from .adjusted_scores import adjust as adjust
 from .estimator import Classifier as Classifier
 from .export_folder import export as export

@@ -1,6 +1,9 @@
 from .build import build_net as build_net
 from .build import model_by_name as model_by_name
+from .build import restart as restart
 from .classifier import Backbone as Backbone
 from .classifier import Classifier as Classifier
+from .classifier import check_scores as check_scores
+from .heads import CosineHead as CosineHead
 from .own_net import use_net as use_net
 from .table import NETS as NETS

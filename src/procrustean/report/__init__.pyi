@@ -3,6 +3,7 @@ from .diagnose.diagnose_run import diagnose_run as diagnose_run
 from .diagnose.findings import Finding as Finding
 from .diagnose.findings import verdict as verdict
 from .figures.draw import draw_figure as draw_figure
+from .figures.draw import options_of as options_of
 from .figures.table import FIGURES as FIGURES
 from .html_page import write_report as write_report
 from .tables import comparison as comparison

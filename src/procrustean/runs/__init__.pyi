@@ -1,7 +1,13 @@
 from .grids import expand as expand
 from .many_runs import fit_many as fit_many
+from .method_fits import check_class_weights as check_class_weights
+from .method_fits import check_named_parts as check_named_parts
+from .one_run import FinishedRun as FinishedRun
+from .train_api import Stopped as Stopped
 from .train_api import evaluate as evaluate
 from .train_api import fit as fit
 from .train_api import load_run as load_run
+from .train_api import resume as resume
+from .training_sizes import training_images as training_images
 from .tuning.search import Budget as Budget
 from .tuning.search import tune as tune
