@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
-from procrustean.base.code_files import file_code
-from procrustean.records.groups import Result
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
 from procrustean.records.identity import setting_of
+from procrustean.records.run_record import Result, load_result
+
+STORED = Path(__file__).parents[2] / "results" / "analysis" / "step-mfw"
 
 
 def test_results_are_of_one_setting_where_the_code_is_the_same() -> None:
-    def setting(method: str) -> dict[str, object]:
-        own = file_code(method)
-        assert own is not None
-        record = {
-            "label": "Tempered",
-            "config": {"method": method},
-            "recipe": {},
-            "data": {"source": "digits"},
-            "method": {"name": own.plain, "sha256": own.sha256, "options": {}},
-            "selections": {"last": {"metrics": {"headline": "accuracy"}}},
-        }
-        return setting_of(Result(record, None))
+    def setting(method: str) -> dict[str, Any]:
+        config = replace(load_result(STORED).config, method=method)
+        return setting_of(Result(msgspec.structs.replace(load_result(STORED).record, config=config)))
 
     here, there, edited = "mine.py:f@" + 64 * "a", "lab/mine.py:f@" + 64 * "a", "mine.py:f@" + 64 * "b"
     assert setting(here) == setting(there) != setting(edited)
