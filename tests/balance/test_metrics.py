@@ -5,14 +5,16 @@ import subprocess
 import sys
 from typing import Any
 
+import msgspec
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn import metrics as oracle
 
-from procrustean.balance.metrics import class_groups, headline, metrics_from_confusion, metrics_from_totals
+from procrustean.balance.metrics import Metrics, class_groups, metrics_from_confusion, metrics_from_totals
 from procrustean.base import DataError
+from procrustean.base.json_files import to_typed, typed_json
 
 CIFAR10_LONG_TAILED_100 = [5000, 2997, 1796, 1077, 645, 387, 232, 139, 83, 50]
 
@@ -44,17 +46,17 @@ def test_agrees_with_scikit_learn(data: tuple[int, list[int], list[int]]) -> Non
     recall = oracle.recall_score(true, predicted, labels=range(classes), average=None, zero_division=0)
     precision = oracle.precision_score(true, predicted, labels=range(classes), average=None, zero_division=0)
 
-    assert result["accuracy"] == pytest.approx(oracle.accuracy_score(true, predicted))
-    assert result["balanced_accuracy"] == pytest.approx(
+    assert result.accuracy == pytest.approx(oracle.accuracy_score(true, predicted))
+    assert result.balanced_accuracy == pytest.approx(
         oracle.recall_score(true, predicted, labels=present, average="macro", zero_division=0)
     )
-    assert result["macro_f1"] == pytest.approx(
+    assert result.macro_f1 == pytest.approx(
         oracle.f1_score(true, predicted, labels=present, average="macro", zero_division=0)
     )
-    assert result["recall"] == [pytest.approx(recall[c]) if c in present else None for c in range(classes)]
+    assert result.recall == [pytest.approx(recall[c]) if c in present else None for c in range(classes)]
     known = {*present} & {*predicted}
-    assert result["precision"] == [pytest.approx(precision[c]) if c in known else None for c in range(classes)]
-    assert result["images"] == len(true)
+    assert result.precision == [pytest.approx(precision[c]) if c in known else None for c in range(classes)]
+    assert result.images == len(true)
 
 
 @settings(max_examples=100, deadline=None)
@@ -65,9 +67,9 @@ def test_totals_give_what_the_matrix_gives(data: tuple[int, list[int], list[int]
     confusion = confusion_of(classes, true, predicted)
     whole = metrics_from_confusion(confusion, counts)
     totals = metrics_from_totals(confusion.diagonal(), confusion.sum(1), confusion.sum(0), counts)
-    assert whole.pop("confusion") == confusion.tolist()
-    assert totals.pop("confusion") is None
-    assert whole == totals
+    assert whole.confusion == confusion.tolist()
+    assert totals.confusion is None
+    assert msgspec.structs.replace(whole, confusion=None) == totals
 
 
 @settings(max_examples=100, deadline=None)
@@ -80,9 +82,9 @@ def test_renaming_the_classes_changes_no_summary(data: tuple[int, list[int], lis
     plain = metrics_from_confusion(confusion, counts)
     renamed = metrics_from_confusion(confusion[np.ix_(order, order)], counts[order])
     for name in ("accuracy", "balanced_accuracy", "macro_f1"):
-        assert renamed[name] == pytest.approx(plain[name])
-    for name, value in plain["groups"].items():
-        assert renamed["groups"][name] == (None if value is None else pytest.approx(value))
+        assert renamed.value(name) == pytest.approx(plain.value(name))
+    for name, value in plain.groups.items():
+        assert renamed.groups[name] == (None if value is None else pytest.approx(value))
 
 
 @given(st.lists(st.integers(0, 10**6), min_size=1, max_size=40).filter(any))
@@ -131,7 +133,7 @@ def test_major_is_at_least_the_geometric_mean(counts: list[int], major: int) -> 
 
 def test_groups_average_the_recalls_of_their_tested_classes() -> None:
     confusion = [[8, 2, 0, 0], [0, 5, 5, 0], [1, 0, 1, 0], [0, 0, 0, 0]]
-    groups = metrics_from_confusion(confusion, [1000, 200, 50, 40])["groups"]
+    groups = metrics_from_confusion(confusion, [1000, 200, 50, 40]).groups
     assert groups["many"] == pytest.approx((0.8 + 0.5) / 2)
     assert groups["medium"] == pytest.approx(0.5)
     assert groups["few"] is None
@@ -141,31 +143,31 @@ def test_groups_average_the_recalls_of_their_tested_classes() -> None:
 
 def test_headline_is_accuracy_only_on_a_balanced_test_set() -> None:
     balanced = metrics_from_totals([4, 1], [4, 4], [7, 1], [10, 1])
-    assert headline(balanced) == ("accuracy", 5 / 8)
+    assert (balanced.headline, balanced.headline_value) == ("accuracy", 5 / 8)
     skewed = metrics_from_totals([4, 1], [4, 2], [5, 1], [10, 1])
-    assert headline(skewed) == ("balanced_accuracy", 0.75)
+    assert (skewed.headline, skewed.headline_value) == ("balanced_accuracy", 0.75)
 
 
 def test_top5_needs_more_than_five_classes() -> None:
     six = metrics_from_totals([1] * 6, [2] * 6, [2] * 6, [9] * 6, top5_correct=9)
-    assert six["top5"] == 9 / 12
-    assert metrics_from_totals([1] * 5, [2] * 5, [2] * 5, [9] * 5, top5_correct=10)["top5"] is None
-    assert metrics_from_totals([1] * 6, [2] * 6, [2] * 6, [9] * 6)["top5"] is None
+    assert six.top5 == 9 / 12
+    assert metrics_from_totals([1] * 5, [2] * 5, [2] * 5, [9] * 5, top5_correct=10).top5 is None
+    assert metrics_from_totals([1] * 6, [2] * 6, [2] * 6, [9] * 6).top5 is None
 
 
 def test_large_class_numbers_need_no_matrix() -> None:
     classes = 8142
     ones = np.ones(classes, int)
     result = metrics_from_totals(ones, 3 * ones, 3 * ones, np.arange(1, classes + 1), top5_correct=2 * classes)
-    assert result["accuracy"] == pytest.approx(1 / 3)
-    assert result["top5"] == pytest.approx(2 / 3)
-    assert metrics_from_confusion(np.eye(1001, dtype=int), np.ones(1001, int))["confusion"] is None
-    assert metrics_from_confusion(np.eye(1000, dtype=int), np.ones(1000, int))["confusion"] is not None
+    assert result.accuracy == pytest.approx(1 / 3)
+    assert result.top5 == pytest.approx(2 / 3)
+    assert metrics_from_confusion(np.eye(1001, dtype=int), np.ones(1001, int)).confusion is None
+    assert metrics_from_confusion(np.eye(1000, dtype=int), np.ones(1000, int)).confusion is not None
 
 
 def test_the_result_is_plain_json() -> None:
     result = metrics_from_confusion(np.eye(6, dtype=np.int64), np.arange(1, 7), top5_correct=np.int64(6))
-    assert json.loads(json.dumps(result)) == result
+    assert to_typed(json.loads(typed_json(result)), Metrics) == result
 
 
 @pytest.mark.parametrize(

@@ -61,7 +61,7 @@ def test_hovering_shows_the_measured_values(browser: Browser, report: Path, runs
     epoch = int(re.fullmatch(r"Epoch (\d+)", tip.text.splitlines()[0])[1])  # type: ignore[index]
     shown = {row.text.rsplit("\n", 1)[0].split(" ")[0]: row.text for row in browser.all("#tip tr")}
     for group in group_results(load_result(run) for run in runs):
-        values = [result.record["curves"]["test_balanced_accuracy"][epoch - 1] for result in group.results]
+        values = [result.record.curves.test_balanced_accuracy[epoch - 1] for result in group.results]
         assert f"{100 * sum(values) / 2:.1f} ±" in shown[group.label]
     assert len(browser.all("#epochs .cursor circle")) == 2
     browser.hover("#epochs h2", 0.5, 0.5)

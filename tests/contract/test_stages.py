@@ -68,9 +68,9 @@ def test_a_run_stopped_in_each_stage_resumes_to_the_same_end(
     name: str, wholes: dict[str, FinishedRun], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     whole = wholes[name]
-    per_epoch = -(-whole.result["data"]["train"] // BATCH)
+    per_epoch = -(-whole.record.data.train // BATCH)
     first = 0
-    for number, stage in enumerate(whole.result["method"]["stages"]):
+    for number, stage in enumerate(whole.record.method.stages):
         steps = stage["epochs"] * per_epoch
         # In the first epoch of the stage and in its last. The end of a stage is no boundary: it saves in any case.
         for boundary in {first + 2, first + steps - 2}:
@@ -91,7 +91,7 @@ def test_a_run_killed_between_stages_resumes_to_the_same_end(
 ) -> None:
     whole = wholes[name]
     save = RunFolder.save_checkpoint
-    for number in range(1, len(whole.result["method"]["stages"]) + 1):
+    for number in range(1, len(whole.record.method.stages) + 1):
         path = tmp_path / str(number)
 
         def killed(self: RunFolder, tensors: Any, position: dict[str, Any], at: int = number) -> None:
@@ -110,8 +110,8 @@ def test_a_run_killed_between_stages_resumes_to_the_same_end(
 def test_both_selections_can_be_loaded_and_tested_again(name: str, wholes: dict[str, FinishedRun]) -> None:
     run = wholes[name]
     for weights in ("last", "held_out"):
-        recorded = run.result["selections"][weights]["metrics"]
-        assert evaluate(run.path, weights=weights)["confusion"] == recorded["confusion"]
+        recorded = run.record.selections[weights]["metrics"]
+        assert evaluate(run.path, weights=weights).confusion == recorded["confusion"]
     _, net = load_run(run.path)
     for key, value in net.state_dict().items():
         assert torch.equal(value, run.net.state_dict()[key]), key

@@ -103,7 +103,7 @@ def test_a_run_is_calibrated_exported_and_loaded(name: str, wholes: dict[str, Fi
     assert exported.scores(images) == pytest.approx(expected, abs=1e-4)
     probabilities = load_model(run.path, device="cpu").probabilities(images)
     np.testing.assert_allclose(exported.probabilities(images), probabilities, atol=1e-6)
-    kept = run.result["calibration"]
+    kept = run.record.calibration
     assert exported.spec.calibration.scale == pytest.approx(1 / kept["temperature"])
     assert kept["test"]["log_loss"] < kept["test"]["log_loss_before"] + 0.1
 

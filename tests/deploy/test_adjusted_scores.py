@@ -69,7 +69,7 @@ def test_it_equals_the_slow_reference(runs: dict[str, Path], tau: float) -> None
 def test_more_images_are_taken_for_small_classes(runs: dict[str, Path]) -> None:
     predicted = []
     for tau in (0.0, 1.0, 2.0):
-        columns = torch.tensor(adjust(runs["plain"], tau=tau)["adjusted"]["confusion"]).sum(0)
+        columns = torch.tensor(adjust(runs["plain"], tau=tau).adjusted.confusion).sum(0)
         predicted.append(int(columns[5:].sum()))
     assert predicted == sorted(predicted)
     assert predicted[0] < predicted[-1]
@@ -78,7 +78,7 @@ def test_more_images_are_taken_for_small_classes(runs: dict[str, Path]) -> None:
 def test_without_held_out_images_the_strength_is_one(runs: dict[str, Path]) -> None:
     found = adjust(runs["plain"])
     assert (found["tau"], found["tau_chosen"]) == (1.0, "1, since no images are held out")
-    assert found["adjusted"] == adjust(runs["plain"], tau=1.0)["adjusted"]
+    assert found["adjusted"] == adjust(runs["plain"], tau=1.0).adjusted
 
 
 def test_the_strength_is_chosen_on_held_out_images_the_smallest_of_the_best(runs: dict[str, Path]) -> None:
@@ -115,7 +115,7 @@ def test_losses_that_correct_already_are_refused(method: str, options: dict[str,
 @pytest.mark.parametrize(("method", "options"), [("cdt", {}), ("logit_adjustment", {"tau": 0.0})])
 def test_losses_without_a_shift_are_adjusted(method: str, options: dict[str, Any], tmp_path: Path) -> None:
     run = fit("digits", **{**SETTINGS, "epochs": 1}, method=method, options=options, run_dir=tmp_path / "run")
-    assert adjust(run.path)["tau"] == 1.0
+    assert adjust(run.path).tau == 1.0
 
 
 @pytest.mark.parametrize(
@@ -163,7 +163,7 @@ def test_a_strength_chosen_on_held_out_images_needs_no_warning(tmp_path: Path) -
     run = fit("digits", **settings, method="class_balanced", run_dir=tmp_path / "run")
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        assert adjust(run.path)["tau"] in posthoc.GRID
+        assert adjust(run.path).tau in posthoc.GRID
 
 
 def test_the_strength_for_cosines_is_divided_by_their_scale(tmp_path: Path) -> None:
@@ -176,4 +176,4 @@ def test_the_strength_for_cosines_is_divided_by_their_scale(tmp_path: Path) -> N
         assert found == {**adjust(run.path, tau=1 / 25), "tau_chosen": found["tau_chosen"]}
     assert found["unadjusted"] == evaluate(run.path)
     held_out = fit("digits", **settings, hold_out=2, run_dir=tmp_path / "held_out")
-    assert adjust(held_out.path)["tau"] in [tau / 25 for tau in posthoc.GRID]
+    assert adjust(held_out.path).tau in [tau / 25 for tau in posthoc.GRID]

@@ -38,7 +38,7 @@ def test_a_model_needs_neither_its_images_nor_its_place(run: Path, colours: Path
     test = load_source(str(colours)).test
     found = [model.classes[c] for c in model.probabilities(test.images).argmax(1)]
     right = np.mean([name == test.classes[label] for name, label in zip(found, test.labels, strict=True)])
-    assert right == pytest.approx(evaluate(run)["accuracy"])
+    assert right == pytest.approx(evaluate(run).accuracy)
 
 
 def test_its_scores_are_those_of_the_run(run: Path) -> None:
@@ -124,7 +124,7 @@ def test_the_csv_file(run: Path, colours: Path, call: Call, tmp_path: Path) -> N
     assert [Path(row["file"]).parent.name for row in found] == ["blue"] * 8 + ["green"] * 8 + ["red"] * 9
     assert all(float(row["probability"]) >= float(row["probability_2"]) for row in found)
     right = np.mean([row["class"] == Path(row["file"]).parent.name for row in found[:24]])
-    assert right == pytest.approx(evaluate(run)["accuracy"])
+    assert right == pytest.approx(evaluate(run).accuracy)
 
 
 def test_the_terminal_gets_the_rows_without_output(run: Path, colours: Path, call: Call) -> None:
@@ -256,7 +256,7 @@ def test_a_run_without_held_out_images_is_not_calibrated(colours: Path, tmp_path
     said: list[str] = []
     for method, tau in (("erm", 0.0), ("balanced_softmax", 1.0)):
         trained = fit(str(folder), method=method, epochs=1, device="cpu", run_dir=str(tmp_path / method))
-        assert trained.result["calibration"] is None
+        assert trained.record.calibration is None
         model = load_model(trained.path, device="cpu")
         assert (model.spec.calibration.scale, model.spec.calibration.tau) == (1.0, tau)
         for prior in (None, "balanced"):

@@ -84,7 +84,7 @@ def test_the_mean_begins_no_earlier_than_deferred_weights(
 ) -> None:
     settings = {**tiny, "method": "mfw", "average": "swa", "keep_weights_every": 1, "epochs": epochs, **settings}
     run = fit(splits, **settings, run_dir=tmp_path / "run")
-    assert run.result["method"]["swa_first_epoch"] == first
+    assert run.record.method.swa_first_epoch == first
     ends = [load_file(run.path / f"weights-{epoch:06d}.safetensors") for epoch in range(first + 1, epochs + 1)]
     for name, value in load_file(run.path / "swa.safetensors").items():
         if value.is_floating_point():

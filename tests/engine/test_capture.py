@@ -147,8 +147,8 @@ def test_captured_steps_equal_eager_steps(
         pytest.skip(f"{method} has no DRW")
     settings = {**on_gpu, "method": method, "drw": drw, "net": net, "precision": precision}
     runs = [fit(splits, **settings, engine=engine, run_dir=tmp_path / engine) for engine in ("eager", "captured")]
-    assert [run.result["environment"]["engine"] for run in runs] == ["eager", "captured"]
-    assert runs[0].result["curves"] == runs[1].result["curves"]
+    assert [run.record.environment.engine for run in runs] == ["eager", "captured"]
+    assert runs[0].record.curves == runs[1].record.curves
     weights = [load_file(run.path / "model.safetensors") for run in runs]
     for name, value in weights[0].items():
         assert torch.equal(value, weights[1][name]), name
@@ -304,8 +304,8 @@ def test_a_step_is_not_captured_on_the_default_stream() -> None:
 @pytest.mark.gpu
 def test_a_gpu_captures_by_itself(splits: Splits, on_gpu: dict[str, Any], tmp_path: Path) -> None:
     run = fit(splits, **on_gpu, run_dir=tmp_path / "run")
-    assert run.result["environment"]["engine"] == "captured"
-    assert run.result["environment"]["device"].startswith("cuda")
+    assert run.record.environment.engine == "captured"
+    assert run.record.environment.device.startswith("cuda")
 
 
 @pytest.mark.gpu
@@ -313,7 +313,7 @@ def test_a_cpu_and_a_gpu_consume_the_same_numbers(splits: Splits, on_gpu: dict[s
     """The first loss of a run depends on weights, order, augmentation and mixing, not yet on rounding."""
     losses = [
         fit(splits, **{**on_gpu, "device": device, "method": "mfw", "epochs": 1, "batch_size": 60},
-            run_dir=tmp_path / device).result["curves"]["loss"][0]
+            run_dir=tmp_path / device).record.curves.loss[0]
         for device in ("cpu", "cuda")
     ]  # fmt: skip
     assert losses[1] == pytest.approx(losses[0], rel=5e-3)  # convolutions may round to TF32

@@ -77,7 +77,7 @@ def test_renamed_classes_are_refused(stopped: Path, npz: Path) -> None:
 
 def test_settings_of_where_and_how_may_change(stopped: Path) -> None:
     edit(stopped, "config", checkpoint_every=0.5, data_dir="elsewhere")
-    assert resume(stopped).result["status"] == "complete"
+    assert resume(stopped).record.status == "complete"
 
 
 def test_one_bit_of_the_configuration(stopped: Path) -> None:

@@ -89,8 +89,8 @@ def test_runs_side_by_side_equal_runs_alone(
     assert [outcome.path for outcome in outcomes] == [config.run_dir for config in fleet]
     for config, outcome in zip(fleet, outcomes, strict=True):
         assert outcome.error is None
-        assert outcome.result is not None
-        assert outcome.result["config"]["method"] == config.method
+        assert outcome.record is not None
+        assert outcome.record.config.method == config.method
         same_run(outcome.path, alone(config.method))
 
 
@@ -114,7 +114,7 @@ def test_a_failing_run_does_not_touch_the_others(
     same_run: Same,
 ) -> None:
     outcomes = fit_many([fleet[0], config("wrong", **wrong), fleet[1]], width=3)
-    assert outcomes[1].result is None
+    assert outcomes[1].record is None
     with pytest.raises(error, match=message):
         raise outcomes[1].error or AssertionError
     for outcome, method in ((outcomes[0], "erm"), (outcomes[2], "ldam")):
@@ -133,7 +133,7 @@ def test_a_defect_of_one_run_does_not_touch_the_others(
     register("mistaken", mistaken)
     outcomes = fit_many([config("wrong", method="mistaken"), fleet[0]], width=2)
     assert isinstance(outcomes[0].error, ZeroDivisionError)
-    assert outcomes[1].result is not None
+    assert outcomes[1].record is not None
 
 
 # Going on
@@ -148,8 +148,8 @@ def test_a_damaged_result_does_not_touch_the_others(
     outcomes = train(fleet)
     assert [outcome.error is None for outcome in outcomes] == [number != 1 for number in range(len(fleet))]
     assert "result.json is not valid JSON" in str(outcomes[1].error)
-    assert outcomes[1].result is None
-    assert outcomes[0].result is not None
+    assert outcomes[1].record is None
+    assert outcomes[0].record is not None
 
 
 @pytest.mark.parametrize("width", [1, 3])
@@ -196,7 +196,7 @@ def test_a_run_that_another_process_finishes_meanwhile_is_no_failure(
     recorder = Recorder()
     (outcome,) = fit_many(fleet[:1], reporter=recorder)
     assert outcome.error is None
-    assert outcome.result is not None
+    assert outcome.record is not None
     assert not recorder.begun
 
 
@@ -213,7 +213,7 @@ def test_a_folder_of_another_run_is_not_overwritten(
     path = fit(config("run")).path
     before = files_of(path)
     outcome = fit_many([config("run", seed=9)])[0]
-    assert outcome.result is None
+    assert outcome.record is None
     with pytest.raises(RunError, match=r"other settings \(seed: 0 there, 9 here\)"):
         raise outcome.error or AssertionError
     assert files_of(path) == before
@@ -300,7 +300,7 @@ def test_when_the_time_is_up_runs_save_themselves_and_go_on_later(
 
     outcomes = fit_many(fleet, width=2, time_up=time_up)
     assert all(outcome.error is None for outcome in outcomes)
-    unfinished = [outcome for outcome in outcomes if outcome.result is None]
+    unfinished = [outcome for outcome in outcomes if outcome.record is None]
     assert 0 < len(unfinished) < len(fleet)
     recorder = Recorder()
     for config, outcome in zip(fleet, fit_many(fleet, reporter=recorder), strict=True):

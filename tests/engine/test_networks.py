@@ -70,19 +70,19 @@ class TestMethods:
     @pytest.mark.parametrize(("net", "method"), CASES)
     def test_every_method_trains_every_network(self, net: str, method: str, colours: Splits, tmp_path: Path) -> None:
         run = fit(colours, **SETTINGS, net=net, method=method, run_dir=tmp_path / "run")
-        assert run.result["recipe"]["net"] == net
-        assert all(np.isfinite(run.result["curves"]["loss"]))
+        assert run.record.recipe.net == net
+        assert all(np.isfinite(run.record.curves.loss))
 
     @pytest.mark.parametrize(("net", "method"), [("densenet121", "bbn"), ("resnet12", "oltr")])
     def test_a_run_is_built_again_from_its_record(self, net: str, method: str, colours: Splits, tmp_path: Path) -> None:
         run = fit(colours, **SETTINGS, net=net, method=method, run_dir=tmp_path / "run")
-        assert evaluate(run.path, splits=colours)["accuracy"] == run.metrics["accuracy"]
+        assert evaluate(run.path, splits=colours).accuracy == run.metrics.accuracy
 
     @pytest.mark.parametrize("net", ["resnet18", "resnet12", "densenet121"])
     def test_in_low_precision(self, net: str, colours: Splits, tmp_path: Path) -> None:
         settings = {**SETTINGS, "precision": "bf16"}
         run = fit(colours, **settings, net=net, method="mfw", drw=True, run_dir=tmp_path / "run")
-        assert all(np.isfinite(run.result["curves"]["loss"]))
+        assert all(np.isfinite(run.record.curves.loss))
 
     @pytest.mark.parametrize("net", ["resnet12", "densenet121"])
     def test_a_run_goes_on_to_the_same_result(
@@ -123,9 +123,9 @@ class TestMethods:
         eager, captured = (
             fit(colours, **settings, engine=engine, run_dir=tmp_path / engine) for engine in ("eager", "captured")
         )
-        assert captured.result["environment"]["engine"] == "captured"
-        wanted = eager.result["curves"]["loss"]
-        assert captured.result["curves"]["loss"] == pytest.approx(wanted, rel=1e-2)
+        assert captured.record.environment.engine == "captured"
+        wanted = eager.record.curves.loss
+        assert captured.record.curves.loss == pytest.approx(wanted, rel=1e-2)
 
     def test_the_noise_of_a_run_is_its_seeds(self, colours: Splits, tmp_path: Path) -> None:
         runs = [fit(colours, **SETTINGS, net="resnet12", run_dir=tmp_path / str(n)) for n in range(2)]
@@ -166,8 +166,8 @@ class TestPretrained:
         run = fit(colours, **settings, pretrained=str(weights), run_dir=tmp_path / "run")
         donor = torch.load(weights)
         torch.testing.assert_close(run.net.state_dict()["backbone.conv1.weight"], donor["conv1.weight"])
-        assert run.result["pretrained"]["path"] == str(weights)
-        assert len(run.result["pretrained"]["sha256"]) == 64
+        assert run.record.pretrained.path == str(weights)
+        assert len(run.record.pretrained.sha256) == 64
         weights.unlink()
         evaluate(run.path, splits=colours)  # needs them no longer
 
@@ -202,8 +202,8 @@ class TestForeign:
     )
     def test_training(self, net: str, method: str, colours: Splits, tmp_path: Path, timm: ModuleType) -> None:
         run = fit(colours, **SETTINGS, net=net, method=method, run_dir=tmp_path / "run")
-        assert all(np.isfinite(run.result["curves"]["loss"]))
-        assert evaluate(run.path, splits=colours)["accuracy"] == run.metrics["accuracy"]
+        assert all(np.isfinite(run.record.curves.loss))
+        assert evaluate(run.path, splits=colours).accuracy == run.metrics.accuracy
 
     def test_a_size_it_cannot_take(self, colours: Splits, tmp_path: Path, timm: ModuleType) -> None:
         from procrustean.records import RunSpec

@@ -299,7 +299,7 @@ def test_probes_cost_a_tenth_of_the_training_at_most(tmp_path: Path) -> None:
     splits = Splits("noise", noise(counts), noise((16,) * 4))
     fit(splits, net="resnet20", epochs=1, method="mfw", device="cpu", run_dir=tmp_path / "warm")
     result = fit(splits, net="resnet20", epochs=4, method="mfw", device="cpu", probe_every=1, run_dir=tmp_path / "run")
-    seconds = result.result["seconds"]
+    seconds = result.record.seconds
     assert seconds["probe"] <= 0.1 * default_spacing(counts, 64) * seconds["train"]
 
 
@@ -357,7 +357,7 @@ def test_kept_weights_give_what_was_measured_on_the_way(
     trained(splits, tmp_path / "kept", settings, keep_weights_every=1)
     said: list[str] = []
     diagnosis = diagnose_run(tmp_path / "kept", splits=splits, say=said.append)
-    again = diagnosis.record["probes"]
+    again = diagnosis.record.probes
     assert again["epochs"] == probed["epochs"] == list(range(6))
     for name in (*MEASURED, "gradient_norm_mixed"):
         for mine, theirs in zip(again[name], probed[name], strict=True):
@@ -370,7 +370,7 @@ def test_kept_weights_give_what_was_measured_on_the_way(
 def test_measured_epochs_are_not_measured_again(splits: Splits, tiny: dict[str, Any], tmp_path: Path) -> None:
     result = trained(splits, tmp_path / "run", tiny, probe_every=2)
     diagnosis = diagnose_run(tmp_path / "run")  # neither images nor weights are needed: none are given
-    assert diagnosis.record["probes"] == result["probes"]
+    assert diagnosis.record.probes == result["probes"]
     assert diagnosis.measured_now == {}
 
 
@@ -400,7 +400,7 @@ def test_an_unfinished_run_is_measured_at_its_checkpoints(
     assert diagnosis.curves.epochs == 3
     assert all(name.startswith("checkpoint-") for name in diagnosis.measured_now.values())
     whole = trained(splits, tmp_path / "whole", settings, probe_every=2)["probes"]
-    assert diagnosis.record["probes"]["train_recall"][0] == whole["train_recall"][0]
+    assert diagnosis.record.probes.train_recall[0] == whole["train_recall"][0]
 
 
 def test_what_holds_nothing_yet_is_refused(

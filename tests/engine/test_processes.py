@@ -76,7 +76,7 @@ def test_progress_and_results_are_those_of_one_process(
     again = Recording()
     outcomes = fit_many(configs(tmp_path / "many"), processes=1, reporter=again)
     assert again.seen == {}  # nothing was left to train
-    assert all(outcome.result is not None for outcome in outcomes)
+    assert all(outcome.record is not None for outcome in outcomes)
 
 
 @pytest.mark.slow
@@ -159,7 +159,7 @@ def test_a_run_that_ends_every_process_is_given_up_and_the_others_go_on(
     )
     assert "were ended 3 times" in str(given_up.error)
     assert "fewer --processes" in str(given_up.error)
-    assert finished.result is not None
+    assert finished.record is not None
     assert isinstance(diverged.error, Diverged)
     assert failed == [str(given_up.path), str(diverged.path)]
 
@@ -178,7 +178,7 @@ def test_a_process_that_somebody_else_stops_does_not_lose_its_run(
 
     reporter.epoch_done = stopped_once  # type: ignore[method-assign]
     (outcome,) = fit_many([config], processes=1, reporter=reporter)
-    assert outcome.result is not None
+    assert outcome.record is not None
     assert len(reporter.seen["ERM, seed 0"]) == 3  # it began, and went on to the end
 
 

@@ -134,4 +134,4 @@ def test_batches_that_a_forgotten_network_has_made_are_refused(
     for thread in set(threading.enumerate()) - before:  # those that read images have been told to end
         thread.join(timeout=10)
         assert not thread.is_alive()
-    assert evaluate(run.path, statistics="clean", splits=splits)["images"] == run.metrics["images"]
+    assert evaluate(run.path, statistics="clean", splits=splits).images == run.metrics.images

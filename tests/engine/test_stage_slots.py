@@ -92,11 +92,11 @@ def test_the_second_stream_follows_its_sampler_and_leaves_the_first_alone(
     register("watching", lambda problem: Method((Stage(watching, extra=rarest_only),), "watching"))
     run = fit(splits, **{**run_settings, "method": "watching"})
     labels = torch.cat([y for _, y in watching.seen])
-    assert len(labels) == run.result["data"]["train"] * run.result["recipe"]["epochs"]
-    assert set(labels.tolist()) == {len(run.result["data"]["classes"]) - 1}
+    assert len(labels) == run.record.data.train * run.record.recipe.epochs
+    assert set(labels.tolist()) == {len(run.record.data.classes) - 1}
     assert len({x.sum().item() for x, _ in watching.seen}) > 1, "augmented anew each time"
     plain = fit(splits, **{**run_settings, "method": "erm", "run_dir": tmp_path / "plain"})
-    assert run.result["curves"]["loss"] == plain.result["curves"]["loss"]
+    assert run.record.curves.loss == plain.record.curves.loss
 
 
 def test_the_second_stream_may_come_from_a_balanced_set(
@@ -109,7 +109,7 @@ def test_the_second_stream_may_come_from_a_balanced_set(
     bright = (np.ones_like(splits.train.images) * (splits.train.labels * 60 + 20)[:, None, None, None]).astype(np.uint8)
     splits = Splits("bright", ImageSet(bright, splits.train.labels, splits.train.classes), splits.test)
     run = fit(splits, **{**run_settings, "method": "watching"})
-    assert run.result["data"]["meta"] == {"images": 16, "per_class": 4, "spare": 0, "train": 16}
+    assert run.record.data.meta == {"images": 16, "per_class": 4, "spare": 0, "train": 16}
     whole = [(x.amax((1, 2, 3)), y) for x, y in watching.seen if len(y) == 16]
     assert len(whole) == 9
     for brightness, y in whole:
@@ -118,8 +118,8 @@ def test_the_second_stream_may_come_from_a_balanced_set(
         assert (levels[:, 1:] == levels[:, :1]).all(), "images and labels belong together"
         assert (levels[1:, 0] > levels[:-1, 0]).all()
     plain = fit(splits, **{**run_settings, "method": "erm", "run_dir": tmp_path / "plain"})
-    assert plain.result["data"]["meta"] is None
-    assert run.result["curves"]["loss"] == plain.result["curves"]["loss"]
+    assert plain.record.data.meta is None
+    assert run.record.curves.loss == plain.record.curves.loss
 
 
 def test_what_is_drawn_before_a_stage_and_after_the_last_repeats(
@@ -145,7 +145,7 @@ def test_what_is_drawn_before_a_stage_and_after_the_last_repeats(
         assert torch.equal(torch.get_rng_state(), before)
     assert all(len(values) == 2 and values[0] == values[1] for values in drawn.values())
     assert drawn["begin"] != drawn["finish"]
-    assert runs[0].result["method"]["finish"] == {}, "it had nothing to say"
+    assert runs[0].record.method.finish == {}, "it had nothing to say"
     states = [run.net.state_dict() for run in runs]
     assert all(torch.equal(value, states[1][name]) for name, value in states[0].items())
 

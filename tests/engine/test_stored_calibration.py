@@ -41,14 +41,14 @@ def test_each_error_is_for_the_class_frequencies_it_says() -> None:
 def test_a_loss_that_corrects_is_not_corrected_again_where_no_small_class_is_held_out(tmp_path: Path) -> None:
     settings = {"imbalance": "step", "rho": 40, "hold_out": 3, "net": "small", "epochs": 1, "device": "cpu"}
     run = fit("digits", method="balanced_softmax", run_dir=tmp_path / "run", **settings)
-    assert run.result["data"]["counts"] == [97] * 5 + [2] * 5
-    assert run.result["calibration"]["tau"] == 1.0
+    assert run.record.data.counts == [97] * 5 + [2] * 5
+    assert run.record.calibration.tau == 1.0
 
 
 def test_before_calibration_is_what_the_loss_makes_of_the_scores(tmp_path: Path) -> None:
     """The scores of LDAM are cosines, which its loss multiplies by 30."""
     settings = {"imbalance": "step", "rho": 3, "hold_out": 0.15, "net": "small", "epochs": 12, "device": "cpu"}
-    found = fit("digits", method="ldam", run_dir=tmp_path / "run", **settings).result["calibration"]
+    found = fit("digits", method="ldam", run_dir=tmp_path / "run", **settings).record.calibration
     lowest_of_bare_cosines = np.log(1 + 9 * np.exp(-2))  # right with 1, and nine others with -1
     assert found["test"]["log_loss_before"] < lowest_of_bare_cosines
     assert found["temperature"] < 0.2

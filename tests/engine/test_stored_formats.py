@@ -55,10 +55,10 @@ def test_the_network_of_a_finished_run_gives_its_metrics_again(stored: Path) -> 
 def test_an_unfinished_run_goes_on(stored: Path) -> None:
     before = (stored / "unfinished/epochs.jsonl").read_text().splitlines()
     run = resume("unfinished")
-    assert run.result["label"] == "MFW-DRW"
+    assert run.record.label == "MFW-DRW"
     assert (stored / "unfinished/epochs.jsonl").read_text().splitlines()[: len(before)] == before
-    assert len(run.result["curves"]["loss"]) == 3
-    assert np.isfinite(run.result["curves"]["loss"]).all()
+    assert len(run.record.curves.loss) == 3
+    assert np.isfinite(run.record.curves.loss).all()
     assert (stored / "unfinished/held_out.safetensors").exists()
 
 

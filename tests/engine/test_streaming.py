@@ -103,8 +103,8 @@ def test_streamed_and_resident_runs_are_equal(
     files = [(run.path / "model.safetensors").read_bytes() for run in runs]
     assert files[0] == files[1] == files[2]
     assert runs[0].metrics == runs[1].metrics == runs[2].metrics
-    assert runs[0].result["curves"] == runs[2].result["curves"]
-    where = [run.result["environment"]["images"]["train"] for run in runs]
+    assert runs[0].record.curves == runs[2].record.curves
+    where = [run.record.environment.images["train"] for run in runs]
     assert where[0].startswith("resident")
     assert where[2].startswith("streamed")
     assert "3 workers" in where[2]
@@ -116,7 +116,7 @@ def test_a_meta_set_is_streamed_too(colours: Splits, tmp_path: Path) -> None:
         for how in ("resident", "streamed")
     ]
     assert runs[0].metrics == runs[1].metrics
-    assert set(runs[1].result["environment"]["images"]) == {"train", "test", "meta"}
+    assert set(runs[1].record.environment.images) == {"train", "test", "meta"}
 
 
 @pytest.mark.parametrize("after", [2, 5, 7])
@@ -298,6 +298,6 @@ def test_streamed_runs_on_a_gpu_learn_the_same(
     reference = "streamed" if augment != "strong" else "auto"
     on_gpu = fit(from_file, **settings, engine=engine, images=reference, workers=3, run_dir=tmp_path / "gpu")
     on_cpu = fit(from_file, **{**settings, "device": "cpu"}, run_dir=tmp_path / "cpu")
-    losses = [run.result["curves"]["loss"] for run in (on_gpu, on_cpu)]
+    losses = [run.record.curves.loss for run in (on_gpu, on_cpu)]
     np.testing.assert_allclose(losses[0], losses[1], rtol=2e-3)
-    assert on_gpu.result["environment"]["images"]["train"].startswith("streamed")
+    assert on_gpu.record.environment.images["train"].startswith("streamed")

@@ -83,19 +83,19 @@ def test_the_last_epoch_is_always_evaluated(
     every: int, expected: list[int], splits: Splits, run_settings: dict[str, Any]
 ) -> None:
     run = fit(splits, **{**run_settings, "epochs": 5}, evaluate_every=every)
-    curves = run.result["curves"]
+    curves = run.record.curves
     assert curves["evaluated"] == expected
     for name in ("test_accuracy", "test_balanced_accuracy", "test_recall", "train_recall"):
         assert len(curves[name]) == len(expected), name
     assert len(curves["loss"]) == len(curves["lr"]) == 5
-    assert run.result["selections"]["last"]["epoch"] == 4
-    assert curves["test_accuracy"][-1] == run.metrics["accuracy"]
+    assert run.record.selections.last.epoch == 4
+    assert curves["test_accuracy"][-1] == run.metrics.accuracy
 
 
 def test_evaluating_does_not_change_the_training(splits: Splits, tiny: dict[str, Any], tmp_path: Path) -> None:
     often = fit(splits, **tiny, run_dir=tmp_path / "often", evaluate_every=1, track_training=True)
     once = fit(splits, **tiny, run_dir=tmp_path / "once", evaluate_every=3)
-    assert often.result["curves"]["loss"] == once.result["curves"]["loss"]
+    assert often.record.curves.loss == once.record.curves.loss
     assert (often.path / "model.safetensors").read_bytes() == (once.path / "model.safetensors").read_bytes()
 
 
@@ -116,7 +116,7 @@ def test_an_epoch_is_counted_as_one_pass_over_the_images(splits: Splits, run_set
         run = fit(splits, **{**run_settings, "epochs": 1})
     assert [size for _, size in losses] == [16, 16, 16, 12]
     expected = sum(loss * size for loss, size in losses) / 60
-    assert run.result["curves"]["loss"] == [pytest.approx(expected, rel=1e-6)]
+    assert run.record.curves.loss == [pytest.approx(expected, rel=1e-6)]
 
 
 def scripted(monkeypatch: pytest.MonkeyPatch, *, held_out: list[float], test: list[float] | None = None) -> None:
@@ -143,9 +143,9 @@ def test_ties_on_the_held_out_images_go_to_the_later_epoch(
     settings = {**run_settings, "epochs": 4, "hold_out": 2}
     scripted(monkeypatch, held_out=[0.5, 0.75, 0.75, 0.7])
     run = fit(splits, **settings)
-    chosen = run.result["selections"]["held_out"]
+    chosen = run.record.selections.held_out
     assert chosen["epoch"] == 2
-    assert run.result["curves"]["held_out_balanced_accuracy"] == [0.5, 0.75, 0.75, 0.7]
+    assert run.record.curves.held_out_balanced_accuracy == [0.5, 0.75, 0.75, 0.7]
     # Its weights are those the run had after that epoch: stop the same run there and look.
     scripted(monkeypatch, held_out=[0.5, 0.75, 0.75, 0.7])
     stop_after(12)
@@ -159,8 +159,8 @@ def test_ties_on_the_held_out_images_go_to_the_later_epoch(
 
 def test_the_held_out_selection_is_reported_on_the_test_images(splits: Splits, run_settings: dict[str, Any]) -> None:
     run = fit(splits, **{**run_settings, "epochs": 6, "lr": 0.01}, hold_out=2)
-    chosen = run.result["selections"]["held_out"]
-    curve = run.result["curves"]["held_out_balanced_accuracy"]
+    chosen = run.record.selections.held_out
+    curve = run.record.curves.held_out_balanced_accuracy
     assert chosen["epoch"] == max(range(6), key=lambda epoch: (curve[epoch], epoch))
     assert chosen["metrics"]["images"] == len(splits.test)
     assert evaluate(run.path, weights="held_out", splits=splits) == chosen["metrics"]
@@ -172,7 +172,7 @@ def test_the_oracle_is_the_best_epoch_on_the_test_images(
 ) -> None:
     scripted(monkeypatch, held_out=[], test=[0.3, 0.6, 0.6, 0.4])
     run = fit(splits, **{**run_settings, "epochs": 4})
-    selections = run.result["selections"]
+    selections = run.record.selections
     assert selections["oracle"]["epoch"] == 1
     assert selections["oracle"]["metrics"]["accuracy"] == 0.6
     assert selections["last"]["epoch"] == 3
@@ -193,8 +193,8 @@ def test_an_unbalanced_test_set_is_judged_by_balanced_accuracy(
 
     monkeypatch.setattr(training, "evaluate_net", scripted_net)
     run = fit(Splits("stripes", splits.train, test), **run_settings)
-    assert run.metrics["headline"] == "balanced_accuracy"
-    assert run.result["selections"]["oracle"]["epoch"] == 1
+    assert run.metrics.headline == "balanced_accuracy"
+    assert run.record.selections.oracle.epoch == 1
     assert "balanced accuracy 60.0 %" in repr(run)
 
 
@@ -202,17 +202,17 @@ def test_a_hold_out_reduces_the_counts_and_the_record_says_so(
     splits: Splits, tiny: dict[str, Any], tmp_path: Path
 ) -> None:
     plain = fit(splits, **tiny, run_dir=tmp_path / "all")
-    assert plain.result["data"]["counts"] == [24, 18, 12, 6]
-    assert (plain.result["data"]["train"], plain.result["data"]["held_out"]) == (60, 0)
-    assert plain.result["curves"]["held_out_balanced_accuracy"] is None
+    assert plain.record.data.counts == [24, 18, 12, 6]
+    assert (plain.record.data.train, plain.record.data.held_out) == (60, 0)
+    assert plain.record.curves.held_out_balanced_accuracy is None
     assert not (plain.path / "held_out.safetensors").exists()
     run = fit(splits, **tiny, run_dir=tmp_path / "held", hold_out=6)
-    data = run.result["data"]
+    data = run.record.data
     assert data["counts"] == [18, 12, 6, 6]  # the smallest class would be empty and gives nothing
     assert (data["train"], data["held_out"]) == (42, 18)
     assert (data["held_out_counts"], data["left_out_of_hold_out"]) == ([6, 6, 6, 0], ["class3"])
-    assert data["split_hash"] != plain.result["data"]["split_hash"]
-    assert run.result["config"]["hold_out"] == 6
+    assert data["split_hash"] != plain.record.data.split_hash
+    assert run.record.config.hold_out == 6
 
 
 def test_weights_that_were_never_kept_are_named(splits: Splits, run_settings: dict[str, Any]) -> None:
@@ -327,7 +327,7 @@ def test_the_same_seed_gives_the_same_weights_another_seed_others(
     same_run(fit(splits, **tiny, seed=3, run_dir=tmp_path / "second").path, first.path)
     other = fit(splits, **tiny, seed=4, run_dir=tmp_path / "other")
     assert not weights_equal(load_file(first.path / "model.safetensors"), load_file(other.path / "model.safetensors"))
-    assert first.result["data"]["split_hash"] == other.result["data"]["split_hash"]
+    assert first.record.data.split_hash == other.record.data.split_hash
 
 
 def test_the_programs_own_generators_do_not_matter(
@@ -379,14 +379,14 @@ def test_training_leaves_the_program_as_it_was(splits: Splits, run_settings: dic
 @pytest.mark.parametrize("batch_size", [60, 64, 100_000])
 def test_a_batch_may_be_larger_than_the_data(batch_size: int, splits: Splits, run_settings: dict[str, Any]) -> None:
     run = fit(splits, **{**run_settings, "batch_size": batch_size, "method": "mfw"})
-    assert len(run.result["curves"]["loss"]) == 3
-    assert run.result["recipe"]["batch_size"] == batch_size
+    assert len(run.record.curves.loss) == 3
+    assert run.record.recipe.batch_size == batch_size
 
 
 @pytest.mark.parametrize("batch_size", [1, 59, 60])
 def test_the_last_batch_may_hold_one_image(batch_size: int, splits: Splits, run_settings: dict[str, Any]) -> None:
     run = fit(splits, **{**run_settings, "epochs": 1, "batch_size": batch_size, "method": "mfw"})
-    assert run.result["status"] == "complete"
+    assert run.record.status == "complete"
 
 
 @pytest.mark.parametrize("batch_size", [16, 1])
@@ -638,11 +638,11 @@ def test_a_second_stage_trains_its_part_alone(
 ) -> None:
     settings = {**run_settings, "method": two_stage, "epochs": 4}
     run = fit(splits, **settings)
-    assert run.result["method"]["stages"] == [
+    assert run.record.method.stages == [
         {"name": "features", "epochs": 2},
         {"name": "classifier", "epochs": 2},
     ]
-    assert run.result["curves"]["lr"][2:] == pytest.approx([0.2, 0.1])
+    assert run.record.curves.lr[2:] == pytest.approx([0.2, 0.1])
     assert [json.loads(line)["stage"] for line in (run.path / "epochs.jsonl").open()] == [0, 0, 1, 1]
     # Boundaries: 7 in the first stage, then one after each step; this one follows the first step of the second.
     stop_after(8)
@@ -794,12 +794,12 @@ def test_a_method_may_finish_the_network(
     register("finishing", finishing)
     settings = {**run_settings, "method": "finishing"}
     run = fit(splits, **settings)
-    assert run.metrics["recall"] == [0.0, 0.0, 0.0, 1.0]
-    assert run.result["curves"]["test_recall"][-1] == [0.0, 0.0, 0.0, 1.0]
-    assert run.result["method"]["finish"] == {"chosen": 3}
+    assert run.metrics.recall == [0.0, 0.0, 0.0, 1.0]
+    assert run.record.curves.test_recall[-1] == [0.0, 0.0, 0.0, 1.0]
+    assert run.record.method.finish == {"chosen": 3}
     assert judged == [None, None]
     assert evaluate(run.path, splits=splits) == run.metrics
-    selections = fit(splits, **{**settings, "run_dir": tmp_path / "held out"}, hold_out=1).result["selections"]
+    selections = fit(splits, **{**settings, "run_dir": tmp_path / "held out"}, hold_out=1).record.selections
     assert judged[3] == 0.25, "the judge sees the network as it is"
     assert selections["held_out"]["metrics"] == selections["oracle"]["metrics"] == selections["last"]["metrics"]
     stop_after(7)

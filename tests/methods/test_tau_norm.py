@@ -94,8 +94,8 @@ def test_a_tau_that_cannot_be_is_refused(tau: float) -> None:
 def test_the_record_names_the_tau_that_was_best_on_the_held_out_images(tmp_path: Path) -> None:
     settings = {"imbalance": "step", "rho": 20, "method": "tau_norm", "epochs": 2, "device": "cpu", "hold_out": 3}
     run = fit("digits", **settings, run_dir=tmp_path / "run")
-    found = run.result["method"]["finish"]
+    found = run.record.method.finish
     assert found["tau"] in GRID
     assert found["tau_chosen"] == "on the held-out images"
     again = fit("digits", **settings, options={"tau": found["tau"]}, run_dir=tmp_path / "again")
-    assert again.result["selections"]["last"]["metrics"] == run.result["selections"]["last"]["metrics"]
+    assert again.record.selections.last.metrics == run.record.selections.last.metrics

@@ -168,4 +168,4 @@ def test_a_function_makes_new_weights_for_each_seed(npz: str, few: dict[str, Any
     first, again, other = (build_net(name, channels=1, classes=4, seed=seed) for seed in (0, 0, 1))
     assert torch.equal(first.head.weight, again.head.weight)  # type: ignore[arg-type]
     assert not torch.equal(first.head.weight, other.head.weight)  # type: ignore[arg-type]
-    assert fit(npz, method="mfw", **{**few, "net": made}).result["recipe"]["net"] == name
+    assert fit(npz, method="mfw", **{**few, "net": made}).record.recipe.net == name

@@ -50,9 +50,9 @@ def test_the_record_names_the_file_and_its_code(npz: str, tiny: dict[str, Any]) 
     digest = read_code("mine.py").sha256
     kept = json.loads((run.path / "config.json").read_text())
     assert kept["config"]["method"] == f"./mine.py:tempered@{digest}"
-    assert run.result["method"]["name"] == "./mine.py:tempered"
-    assert run.result["method"]["sha256"] == digest
-    assert run.result["method"]["options"]["temperature"] == 3.0
+    assert run.record.method.name == "./mine.py:tempered"
+    assert run.record.method.sha256 == digest
+    assert run.record.method.options["temperature"] == 3.0
     assert run.path.name.startswith("stripes-natural-tempered-seed0-")
 
 
@@ -74,8 +74,8 @@ def test_a_loss_with_the_class_sizes_in_it_is_known_to_a_model(
 
 def test_records_of_the_librarys_own_methods_are_what_they_were(npz: str, tiny: dict[str, Any]) -> None:
     run = fit(npz, method="erm", run_dir="erm", **tiny)
-    assert run.result["method"]["name"] == "erm"
-    assert "sha256" not in run.result["method"]
+    assert run.record.method.name == "erm"
+    assert "sha256" not in run.record.method
     assert "plain_network" not in json.loads(Path("erm/config.json").read_text())["identity"]
 
 
@@ -121,7 +121,7 @@ def test_where_the_network_alone_suffices_the_file_is_not_needed(
     assert evaluate("run") == run.metrics
     pixels = np.load(npz)["test_images"][..., None]
     scores = load_model("run").scores(pixels)
-    assert np.mean(scores.argmax(1) == np.load(npz)["test_labels"]) == run.metrics["accuracy"]
+    assert np.mean(scores.argmax(1) == np.load(npz)["test_labels"]) == run.metrics.accuracy
     for needs_the_loss in (lambda: evaluate("run", statistics="mixed"), lambda: adjust("run")):
         with pytest.raises(ConfigError, match=NOT_NAMED):
             needs_the_loss()
@@ -131,7 +131,7 @@ def test_where_the_method_changes_the_network_the_file_is_needed(
     npz: str, tiny: dict[str, Any], new_process: NewProcess
 ) -> None:
     run = fit(npz, method="mine.py:two_stages", run_dir="run", **tiny)
-    assert [stage["name"] for stage in run.result["method"]["stages"]] == ["features", "head"]
+    assert [stage["name"] for stage in run.record.method.stages] == ["features", "head"]
     new_process()
     for use in (evaluate, load_model):
         with pytest.raises(ConfigError, match=NOT_NAMED):

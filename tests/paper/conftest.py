@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,14 +10,16 @@ from typing import Any
 import numpy as np
 import pytest
 
+from made_records import made, written
 from probed_runs import result as result
 from probed_runs import saved as saved
 from probed_runs import unevenly_tested as unevenly_tested
-from procrustean.balance.metrics import metrics_from_confusion
+from procrustean.balance.metrics import Metrics, metrics_from_confusion
 from procrustean.data.recipes import recipe_label
 from procrustean.methods.make import option_defaults
 from procrustean.paper import Definitions, Store, read_definitions
 from procrustean.records import RunSpec
+from procrustean.records.run_record import RunRecord
 from procrustean.runs.preparing import recipe_of
 
 TABLES: dict[str, Any] = {
@@ -64,7 +65,7 @@ def definitions() -> Definitions:
     return read_definitions(TABLES, origin="the test")
 
 
-def made_metrics(accuracy: float, top5: float | None = None) -> dict[str, Any]:
+def made_metrics(accuracy: float, top5: float | None = None) -> Metrics:
     """Of ten classes with a hundred test images each."""
     correct = [round(1000 * accuracy) // 10 + (c < round(1000 * accuracy) % 10) for c in range(10)]
     confusion = [[0] * 10 for _ in range(10)]
@@ -77,36 +78,36 @@ def made_metrics(accuracy: float, top5: float | None = None) -> dict[str, Any]:
 
 def made_record(
     config: RunSpec, last: float, oracle: float, *, held_out: float | None = None, judged: float | None = None
-) -> dict[str, Any]:
+) -> RunRecord:
     """A result of these settings with these accuracies."""
     options = {**option_defaults(config.method), **config.options, **({"drw": True} if config.drw else {})}
-    recipe = recipe_of(config).to_json()
 
     def selection(accuracy: float) -> dict[str, Any]:
         return {"epoch": 9, "metrics": made_metrics(accuracy)}
 
-    return {
-        "format": 1,
-        "label": config.method,
-        "status": "complete",
-        "config": config.to_json(),
-        "recipe": {**recipe, "name": recipe_label(config.recipe, recipe_of(config), config.source)},
-        "data": {
-            "source": config.source,
-            "classes": list("abcdefghij"),
-            "counts": [5000] * 5 + [50] * 5,
-            "kind": config.imbalance,
-            "rho": config.rho,
-            "held_out": 10 * config.hold_out,
-        },
-        "method": {"name": config.method, "options": options},
-        "selections": {
-            "last": selection(last),
-            "held_out": None if held_out is None else selection(held_out),
-            "oracle": selection(oracle),
-        },
-        "curves": {"held_out_balanced_accuracy": None if judged is None else [0.1, judged]},
-    }
+    return made(
+        {
+            "label": config.method,
+            "config": config.to_json(),
+            "recipe_name": recipe_label(config.recipe, recipe_of(config), config.source),
+            "recipe": recipe_of(config).to_json(),
+            "data": {
+                "source": config.source,
+                "classes": list("abcdefghij"),
+                "counts": [5000] * 5 + [50] * 5,
+                "kind": config.imbalance,
+                "rho": config.rho,
+                "held_out": int(10 * (config.hold_out or 0)),
+            },
+            "method": {"name": config.method, "options": options},
+            "selections": {
+                "last": selection(last),
+                "held_out": None if held_out is None else selection(held_out),
+                "oracle": selection(oracle),
+            },
+            "curves": {"held_out_balanced_accuracy": None if judged is None else [0.1, judged]},
+        }
+    )
 
 
 @pytest.fixture
@@ -115,8 +116,7 @@ def write(tmp_path: Path) -> Callable[..., Path]:
 
     def put(config: RunSpec, last: float, oracle: float, **more: Any) -> Path:
         path = tmp_path / "results" / f"{config.slug}.json"
-        path.parent.mkdir(exist_ok=True)
-        path.write_text(json.dumps(made_record(config, last, oracle, **more)))
+        written(made_record(config, last, oracle, **more), path)
         return path
 
     return put

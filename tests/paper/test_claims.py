@@ -104,7 +104,7 @@ def test_a_claim_that_is_not_borne_out_is_said_to_be_so(main_runs: list[Result])
     exchanged = []
     for run in main_runs:
         other = {"ERM": ("MFW", "mfw"), "MFW": ("ERM", "erm")}[run.label]
-        record = {**run.record, "label": other[0], "method": {**run.record["method"], "name": other[1]}}
+        record = {**run.record, "label": other[0], "method": {**run.record.method, "name": other[1]}}
         exchanged.append(Result(record))
     found = rows(exchanged)
     for claim in ("MFW reduces it", "and the classification ratios", "and balances the norms across classes"):
@@ -120,7 +120,7 @@ def test_a_longer_training_is_compared_over_the_epochs_that_both_have_as_well(
         ratio=curve(*[(1.0, 1.0)] * 4), gradient=curve(*[(9.0, 9.0)] * 4), mixed=curve(*[(1.0, 2.0)] * 4),
         deviation=curve(*[(0.1, 0.2)] * 4), test=np.array([0.88] * 5 + [0.65] * 5),
     )  # fmt: skip
-    (erm,) = (run for run in main_runs if run.label == "ERM" and run.data["kind"] == "step")
+    (erm,) = (run for run in main_runs if run.label == "ERM" and run.data.kind == "step")
     found = rows([erm, longer])
     row = found["MFW makes the training progress more equal (step)"]
     assert (row["erm"], row["mfw"], row["seen"]) == ("40.0", "27.5", "yes")
@@ -154,9 +154,9 @@ def test_the_illustration_has_its_three_selections_apart(result: Make) -> None:
     runs = []
     for method, accuracy in (("erm", 0.78), ("mfw", 0.84)):
         run = result(method=method, options=TOY_OPTIONS[method], accuracy=accuracy, **TOY)
-        run.record["selections"]["oracle"] = result(accuracy=accuracy + 0.02).record["selections"]["last"]
+        run.record.selections.oracle = result(accuracy=accuracy + 0.02).record.selections.last
         chosen = result(method=method, options=TOY_OPTIONS[method], accuracy=0.1, hold_out=3, **TOY)
-        chosen.record["selections"]["held_out"] = result(accuracy=accuracy - 0.01).record["selections"]["last"]
+        chosen.record.selections.held_out = result(accuracy=accuracy - 0.01).record.selections.last
         runs += [run, chosen]
     found = rows(runs)
     shown = {
@@ -213,7 +213,7 @@ def test_norms_that_are_out_of_balance_the_other_way_are_not_balanced(main_runs:
 def test_runs_of_today_s_defaults_are_judged(main_runs: list[Result]) -> None:
     as_written = [
         Result(
-            {**r.record, "method": {**r.record["method"], "options": option_defaults(r.record["method"]["name"])}},
+            {**r.record, "method": {**r.record.method, "options": option_defaults(r.record.method.name)}},
             r.path,
         )
         for r in main_runs

@@ -104,20 +104,20 @@ def test_without_a_run_along_beta_nothing_is_said_about_it(mfw: Make) -> None:
 
 
 def test_a_run_of_which_nothing_else_differs_in_beta_makes_no_line(mfw: Make, along_beta: list[Result]) -> None:
-    runs = [run for run in along_beta if run.data["kind"] == "long_tailed"]
+    runs = [run for run in along_beta if run.data.kind == "long_tailed"]
     assert best([*runs, mfw("step", 0.7)], "beta")[1:] == (NOTHING, NOT_YET)
 
 
 def test_a_beta_that_makes_no_difference_to_one_kind_is_said_so(mfw: Make, along_beta: list[Result]) -> None:
     few = [50, 40, 30, 20, 15, 10, 5, 3, 2, 1]  # whose strengths differ with beta
     runs = [mfw("long_tailed", 0.6 + 0.1 * (beta == 5), {"beta": beta}, counts=few) for beta in (0.1, 1.0, 5.0)]
-    measured, found, seen = best([*runs, *(run for run in along_beta if run.data["kind"] == "step")], "beta")
+    measured, found, seen = best([*runs, *(run for run in along_beta if run.data.kind == "step")], "beta")
     assert (found, seen) == ("5 and one run for all", "no")
     assert measured.endswith(": every beta from 0.01 to 5 gives step counts the same strengths to 0.005")
 
 
 def test_values_that_share_the_best_run_are_all_named(mfw: Make, along_beta: list[Result]) -> None:
-    tail, step = (run.data["counts"] for run in along_beta[:2])
+    tail, step = (run.data.counts for run in along_beta[:2])
     runs = [*along_beta, mfw("long_tailed", 0.9, {"beta": 10.0}, counts=tail, **HELD_OUT)]
     assert best(runs, "beta")[1:] == ("10 and one run for all", "no")  # as the step runs do not prefer any
     runs += [mfw("step", 0.1, {"beta": 10.0}, counts=step, **HELD_OUT)]

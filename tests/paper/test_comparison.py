@@ -534,7 +534,7 @@ def test_the_pages_are_what_the_command_makes_of_the_results(
 def test_every_method_that_was_measured_on_cifar10_is_ranked(published: Store) -> None:
     measured = {(s.config.imbalance, s.config.method) for s in published.kept.values() if s.config.source == "cifar10"}
     ranked = {
-        (str(entry.group.data["kind"]), str(entry.group.results[0].record["method"]["name"]))
+        (str(entry.group.data.kind), str(entry.group.results[0].record.method.name))
         for ranking in rankings(paper_definitions(), published)
         if ranking.column.startswith("cifar10-")
         for entry in ranking.entries
@@ -548,7 +548,7 @@ def test_what_is_said_of_deferred_re_weighting_is_all_that_was_measured(publishe
     said = " ".join(page[page.index("**First of all, DRW.**") : page.index("- **Long-tailed photographs")].split())
 
     def schedule(entry: Entry) -> tuple[str, int]:
-        recipe = entry.group.results[0].record["recipe"]
+        recipe = entry.group.results[0].record.recipe
         return recipe["schedule"], recipe["epochs"]
 
     for ranking in rankings(paper_definitions(), published):

@@ -370,7 +370,7 @@ def test_images_that_have_changed_since_are_not_averaged_with_the_others(
     assert work(seeds=2).finished == 3
     shown = Store(*folders, said.append)
     for cell in definitions.tables["mine"].cells():
-        assert [result.config["seed"] for result in shown.repeats(cell.config())] == [1]
+        assert [result.config.seed for result in shown.repeats(cell.config())] == [1]
     assert len(said) == 3
     assert all(
         re.fullmatch(r"left out: .*-seed0-.* was trained on other images than .*-seed1-.*, which is newer", t)
@@ -410,7 +410,7 @@ def test_rows_on_older_images_are_no_rivals_of_those_on_newer_ones(
     shown = Store(*folders, said.append)
     for cell in definitions.tables["mine"].cells():
         found = shown.repeats(cell.config())
-        assert [result.data["source_hash"] for result in found] == [sources(cell.config()).hash] * (cell.row == "ERM")
+        assert [result.data.source_hash for result in found] == [sources(cell.config()).hash] * (cell.row == "ERM")
     assert len([text for text in said if "which is newer" in text]) == 3
 
 

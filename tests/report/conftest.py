@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -10,8 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from procrustean.balance.metrics import metrics_from_confusion
+from made_records import made, written
+from procrustean.balance.metrics import Metrics, metrics_from_confusion
 from procrustean.records.groups import Result
+from procrustean.records.run_record import RunRecord
 
 STEP_COUNTS = [1000] * 5 + [20] * 5
 
@@ -38,13 +39,13 @@ def make_record(
     epochs: int = 20,
     evaluated: list[int] | None = None,
     **config: Any,
-) -> dict[str, Any]:
+) -> RunRecord:
     """A complete result with the recalls asked for; images classified wrongly go to the first class."""
     counts = list(STEP_COUNTS if counts is None else counts)
     classes = [f"class {i}" for i in range(len(counts))] if classes is None else classes
     test_counts = [100] * len(counts) if test_counts is None else test_counts
 
-    def metrics(recalls: list[float]) -> dict[str, Any]:
+    def metrics(recalls: list[float]) -> Metrics:
         confusion = np.zeros((len(counts), len(counts)), int)
         for index, (share, images) in enumerate(zip(recalls, test_counts, strict=True)):
             correct = round(share * images)
@@ -62,52 +63,52 @@ def make_record(
     rng = np.random.default_rng([seed, data_seed, len(label)])
     speed = np.array(counts) / max(counts) + 0.05 * rng.random(len(counts))
     progress = [(1 - np.exp(-(epoch + 1) * (0.08 + 0.9 * speed))).tolist() for epoch in evaluated]
-    return {
-        "format": 1,
-        "label": label,
-        "status": "complete",
-        "config": {
-            "source": source,
-            "imbalance": kind,
-            "rho": rho,
-            "data_seed": data_seed,
-            "hold_out": hold_out,
-            "net": net,
-            "method": method,
-            "options": options or {},
-            "drw": "DRW" in label,
-            "recipe": recipe,
-            "epochs": epochs,
-            "seed": seed,
-            "run_dir": f"runs/{label}-{seed}-{data_seed}",
-            **config,
-        },
-        "recipe": {"name": recipe, "epochs": epochs, "batch_size": 128, "lr": 0.1},
-        "data": {
-            "source": source,
-            "classes": classes,
-            "counts": counts,
-            "kind": kind,
-            "rho": rho,
-            "split_hash": f"{data_seed:064x}",
-            "source_hash": source_hash or hashlib.sha256(os.fsencode(source)).hexdigest(),
-            "train": sum(counts),
-            "test": sum(test_counts),
-            "held_out": hold_out * len(counts),
-        },
-        "method": {"name": method, "options": options or {}, "stages": [{"name": "train", "epochs": epochs}]},
-        "selections": {"last": last, "held_out": held_out, "oracle": oracle},
-        "curves": {
-            "loss": [1 / (epoch + 1) for epoch in range(epochs)],
-            "lr": [0.1] * epochs,
-            "evaluated": evaluated,
-            "train_recall": progress,
-        },
-    }
+    return made(
+        {
+            "label": label,
+            "config": {
+                "source": source,
+                "imbalance": kind,
+                "rho": rho,
+                "data_seed": data_seed,
+                "hold_out": hold_out,
+                "net": net,
+                "method": method,
+                "options": options or {},
+                "drw": "DRW" in label,
+                "recipe": recipe,
+                "epochs": epochs,
+                "seed": seed,
+                "run_dir": f"runs/{label}-{seed}-{data_seed}",
+                **config,
+            },
+            "recipe": {"name": recipe, "epochs": epochs, "batch_size": 128, "lr": 0.1},
+            "data": {
+                "source": source,
+                "classes": classes,
+                "counts": counts,
+                "kind": kind,
+                "rho": rho,
+                "split_hash": f"{data_seed:064x}",
+                "source_hash": source_hash or hashlib.sha256(os.fsencode(source)).hexdigest(),
+                "train": sum(counts),
+                "test": sum(test_counts),
+                "held_out": hold_out * len(counts),
+            },
+            "method": {"name": method, "options": options or {}, "stages": [{"name": "train", "epochs": epochs}]},
+            "selections": {"last": last, "held_out": held_out, "oracle": oracle},
+            "curves": {
+                "loss": [1 / (epoch + 1) for epoch in range(epochs)],
+                "lr": [0.1] * epochs,
+                "evaluated": evaluated,
+                "train_recall": progress,
+            },
+        }
+    )
 
 
 @pytest.fixture
-def record() -> Callable[..., dict[str, Any]]:
+def record() -> Callable[..., RunRecord]:
     return make_record
 
 
@@ -122,9 +123,7 @@ def saved(tmp_path: Path) -> Callable[..., Path]:
     """Writes a run directory with its result.json and gives its path."""
 
     def write(name: str = "run", **fields: Any) -> Path:
-        directory = tmp_path / name
-        directory.mkdir(parents=True)
-        (directory / "result.json").write_text(json.dumps(make_record(**fields)), encoding="utf-8")
-        return directory
+        written(make_record(**fields), tmp_path / name / "result.json")
+        return tmp_path / name
 
     return write

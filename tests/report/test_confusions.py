@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 import numpy as np
 
+from made_records import with_changes
 from procrustean.records import group_results
 from procrustean.records.groups import Result
 from procrustean.report.confusions import Confusion, summed_confusion, worst_confusions
@@ -19,8 +20,8 @@ def test_matrices_of_all_seeds_are_added_up(result: Make) -> None:
     assert matrix[9, 9] == 20 + 30
     assert matrix.sum() == 2 * 1000
     assert summed_confusion(group, "held_out") is None
-    runs[1].record["selections"]["last"]["metrics"]["confusion"] = None
-    assert summed_confusion(group) is None
+    runs[1] = with_changes(runs[1], selections__last__metrics__confusion=None)
+    assert summed_confusion(*group_results(runs)) is None
 
 
 def test_the_worst_take_the_largest_share_of_their_class() -> None:

@@ -16,7 +16,7 @@ def test_runs_of_one_label_stand_by_their_options(result: Make) -> None:
 
     given = [mfw(10.0), result(label="ERM"), mfw(None), mfw(0.5), mfw(2.0, rho=100.0), mfw(1.0, rho=100.0), mfw("x")]
     found = [
-        (group.label, group.data["rho"], group.results[0].record["method"]["options"].get("alpha"))
+        (group.label, group.data.rho, group.results[0].record.method.options.get("alpha"))
         for group in by_options(group_results(given))
     ]
     assert found == [

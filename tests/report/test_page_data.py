@@ -5,6 +5,7 @@ from collections.abc import Callable
 
 import pytest
 
+from made_records import with_changes
 from procrustean.base.table_formats import to_csv, to_latex
 from procrustean.records import group_results
 from procrustean.records.groups import Result
@@ -63,7 +64,9 @@ def test_tables_are_those_of_the_library(results: list[Result]) -> None:
 
 def test_one_run_on_few_classes_has_its_precision_and_its_calibration(result: Make) -> None:
     run = result(counts=[100, 20, 5])
-    run.record["calibration"] = {"test": {"ece_before": 0.123, "ece_default": 0.045, "ece": 0.0321}}
+    errors = {"ece_before": 0.123, "ece_default": 0.045, "ece": 0.0321}
+    found = {"temperature": 1.0, "tau": 0.0, "counts": [100, 20, 5], "images": 9, "test": errors}
+    run = with_changes(run, calibration=found)
     (setting,) = page_data([run])["settings"]
     tables = setting["tables"]
     headings = [column["heading"] for column in tables["classes"]["last"]["columns"]]
@@ -104,13 +107,12 @@ def test_the_title_counts_what_is_shown(result: Make) -> None:
     assert title(*four, *elsewhere) == "4 methods on digits, cifar10"
 
 
-def test_verdicts_and_probes_are_handed_on(result: Make) -> None:
-    run = result(seed=4)
-    run.record["verdict"] = ["Class 9 lags behind: 12 % against 90 %.", "b", "c", "d", "e"]
-    run.record["probes"] = {"epochs": [0, 1], "feature_deviation": [[0.1] * 10, [0.2] * 10]}
+def test_probes_are_handed_on(result: Make) -> None:
+    names = ("train_recall", "test_recall", "classification_ratio", "gradient_norm", "feature_deviation")
+    probes = {"epochs": [0, 1], **{name: [[0.1] * 10, [0.2] * 10] for name in names}}
+    run = with_changes(result(seed=4), probes=probes)
     ((method,),) = [setting["methods"] for setting in page_data([run])["settings"]]
-    first = ["Class 9 lags behind: 12 % against 90 %.", "b", "c"]
-    assert method["verdicts"] == [{"seeds": [4], "sentences": first, "more": ["d", "e"]}]
+    assert [verdict["seeds"] for verdict in method["verdicts"]] == [[4]]
     assert method["perClass"]["feature_deviation"]["mean"][1] == [0.2] * 10
     keys = {part["key"] for quantity in page_data([run])["quantities"] for part in quantity["parts"]}
     assert keys >= set(method["perClass"])
@@ -124,13 +126,15 @@ def test_a_large_matrix_is_left_out(result: Make) -> None:
 
 
 def test_settings_that_differ_and_provenance(results: list[Result]) -> None:
-    results[2].record.update(
-        environment={"machine": "a fast one", "torch": "2.13.0", "precision": "bf16"},
+    results[2] = with_changes(
+        results[2],
+        environment__machine="a fast one",
+        environment__precision="bf16",
         seconds={"total": 200.0},
         images_per_second=1234.5,
         command="procrustean fleet grid.yaml",
     )
-    results[3].record["environment"] = {"precision": "bf16"}
+    results[3] = with_changes(results[3], environment__precision="bf16")
     (setting,) = page_data(results)["settings"]
     rows = {(row["part"], row["name"]): row["values"] for row in setting["configuration"]}
     assert rows["method", "name"] == ["erm", "mfw"]

@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import csv
 import io
-import json
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -12,12 +11,15 @@ import pytest
 from rich.console import Console
 from scipy import stats
 
+from made_records import with_changes
 from procrustean.base import RunError
 from procrustean.base.escaping import markdown
+from procrustean.base.json_files import typed_json
 from procrustean.base.statistics import (
     Statistic,
 )
-from procrustean.records import group_results, load_result
+from procrustean.records import RunSpec, group_results, load_result
+from procrustean.records.auto_choice import Comparison
 from procrustean.records.groups import Group, Result, data_text
 from procrustean.report import comparison, to_markdown
 from procrustean.report.class_tables import by_class, by_class_size, per_class
@@ -142,9 +144,10 @@ def test_options_that_no_row_names_are_in_the_note(result: Make) -> None:
 
 def trained(make: Make, given: dict[str, Any], **more: Any) -> Result:
     """A run whose recipe was changed by settings that it was given."""
-    run = make(**more, **given)
-    run.record["recipe"].update({"weight_decay": 2e-4, "augment": "pad_crop_flip", **given})
-    return run
+    changes = {"padding": 0, "flip": False} if given.get("augment") == "none" else {}
+    return with_changes(
+        make(**more, **given), **{f"recipe__{name}": value for name, value in {**given, **changes}.items()}
+    )
 
 
 def test_settings_that_differ_between_methods_are_in_the_note_and_in_csv(result: Make) -> None:
@@ -194,7 +197,7 @@ def test_rows_of_one_label_are_told_apart_by_their_data_in_the_note(result: Make
 
 def test_another_precision_and_what_is_no_part_of_the_recipe_are_named(result: Make) -> None:
     half, whole = result(label="MFW", evaluate_every=5, hold_out=3, hold_out_from="source"), result(hold_out=3)
-    half.record["environment"], whole.record["environment"] = {"precision": "bf16"}, {"precision": "fp32"}
+    half = with_changes(half, environment__precision="bf16")
     table = comparison(group_results([whole, half]))
     named = "ERM with precision=fp32; MFW with precision=bf16, hold_out_from=source, evaluate_every=5."
     assert table.note.endswith(f"Settings that differ: {named}")
@@ -252,11 +255,11 @@ def test_different_data_become_a_column_and_are_not_ranked_against_each_other(re
 def test_chosen_classes_are_named(result: Make) -> None:
     whole = result()
     some = result(classes=["cat", "dog"], counts=[1000, 20])
-    some.config["classes"] = ["cat", "dog"]
+    some = with_changes(some, config__classes=["cat", "dog"])
     table = comparison(group_results([whole, some]))
     assert [cell.text for cell in column(table, "data")] == ["digits", "digits (2 classes: cat, dog)"]
     names = [f"class {i}" for i in range(10)]
-    whole.config["classes"] = names
+    whole = with_changes(whole, config__classes=names)
     (group,) = group_results([whole])
     assert "digits (10 classes: class 0, class 1, class 2, class 3, class 4, class 5 and 4 more)" in data_text(group)
 
@@ -396,7 +399,8 @@ def test_what_held_out_images_have_chosen_is_not_ranked_by_test_results(saved: C
         return [any(cell.best for row in table(groups).rows for cell in row) for table in tables]
 
     assert marked() == [True] * 3
-    (runs[0].parent / "auto.json").write_text(json.dumps({"format": 1, "chosen": "A"}))
+    asked = RunSpec("digits", method="auto")
+    (runs[0].parent / "auto.json").write_bytes(typed_json(Comparison(asked=asked, config=asked, chosen="A")))
     assert marked() == [False] * 3
     groups = group_results(map(load_result, runs))
     assert "Bold" not in comparison(groups).note
@@ -587,11 +591,12 @@ def test_rows_of_the_same_method_show_their_differing_options(result: Make) -> N
 
 def test_classes_without_test_images_are_named_below(result: Make) -> None:
     run = result(seed=0)
-    for selection in run.record["selections"].values():
-        if selection is not None:
-            selection["metrics"]["recall"][3] = None
+    recall = [*run.record.selections.last.metrics.recall]
+    recall[3] = None
+    for name in ("last", "oracle"):
+        run = with_changes(run, **{f"selections__{name}__metrics__recall": recall})
     note = comparison(group_results([run])).note
-    untested = run.record["data"]["classes"][3]
+    untested = run.record.data.classes[3]
     assert f" No test images of {untested}: balanced accuracy, macro-F1 and groups are of the other classes." in note
     assert "No test images" not in comparison(group_results([result(seed=0)])).note
 

@@ -52,7 +52,7 @@ def test_the_best_on_held_out_images_is_kept(colours: Path, tmp_path: Path) -> N
         assert result["config"]["options"] == ({"alpha": 0.2} if name == "mfw-alpha-0.2" else {})
     assert evaluate(run.path) == run.metrics
     model = load_model(tmp_path / "all", device="cpu")
-    assert model.spec.label == run.result["label"]
+    assert model.spec.label == run.record.label
     card = (export(tmp_path / "all", output=tmp_path / "model").folder / "README.md").read_text()
     assert "The method was chosen by balanced accuracy on the held-out images: erm-drw" in card
 
@@ -209,7 +209,7 @@ def test_no_time_at_all(colours: Path, tmp_path: Path) -> None:
 def test_a_known_data_set_can_be_compared_on_too(tmp_path: Path) -> None:
     made = {"imbalance": "step", "rho": 20, "epochs": 1}
     run = fit("digits", **settings(tmp_path / "all", **made), minutes=5)
-    assert run.result["data"]["held_out"] > 0
+    assert run.record.data.held_out > 0
 
 
 @pytest.mark.parametrize(

@@ -146,7 +146,7 @@ def test_without_splits_it_says_what_would_be_set_aside(colours: Path, tmp_path:
     expected = expectation(survey(str(root)), RunSpec(str(root), method="advised"), CPU)
     assert "no test images: 13 would be set aside, 20 % of each class" in expected.notes
     run = fit(str(root), epochs=1, device="cpu", run_dir=str(tmp_path / "run"), reporter=reporter)
-    assert sorted(run.result["data"]["counts"]) == sorted(expected.trained)
+    assert sorted(run.record.data.counts) == sorted(expected.trained)
     number = sum(expected.trained)
     assert f"{number} images would be trained on, 30 to 6 per class" in expected.notes
     assert any(f"trains on {number} images" in text for text in told)

@@ -97,7 +97,7 @@ def test_tensorboard_gets_the_numbers_of_every_epoch_and_the_training_stays_the_
     assert (tmp_path / "logged/model.safetensors").read_bytes() == (tmp_path / "plain/model.safetensors").read_bytes()
     assert inner.events == ["started", "epoch 0", "epoch 1", "epoch 2", "finished"]
     found = scalars(logged.path / "tensorboard")
-    curves = plain.result["curves"]
+    curves = plain.record.curves
     assert found["loss"] == [(epoch + 1, pytest.approx(loss)) for epoch, loss in enumerate(curves["loss"])]
     assert [value for _, value in found["test/balanced_accuracy"]] == pytest.approx(curves["test_balanced_accuracy"])
     assert [value for _, value in found["train_recall/9"]] == pytest.approx([row[9] for row in curves["train_recall"]])
@@ -167,7 +167,7 @@ def test_a_tool_that_fails_does_not_end_the_training(tmp_path: Path, monkeypatch
     monkeypatch.setitem(sys.modules, "wandb", fake)
     inner = Listener()
     run = fit("digits", run_dir=tmp_path / "a", reporter=TrackingReporter(inner, "wandb", tmp_path / "a"), **SETTINGS)
-    assert run.result["status"] == "complete"
+    assert run.record.status == "complete"
     assert len(fake.logged) == 1
     assert [text for text in inner.said if "wandb" in text] == [
         "logging to wandb failed and has ended, the training goes on: no server"

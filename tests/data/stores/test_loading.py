@@ -129,6 +129,6 @@ def test_a_run_on_a_prepared_data_set(miniature: Make, tmp_path: Path) -> None:
     stored(miniature("tiny"), tmp_path, size=16)
     settings: dict[str, Any] = {"imbalance": "step", "rho": 2, "net": "small", "epochs": 1, "batch_size": 4}
     run = fit("tiny-imagenet", data_dir=tmp_path, device="cpu", run_dir=tmp_path / "run", method="mfw", **settings)
-    assert run.result["data"]["source"] == "tiny-imagenet"
-    assert run.result["data"]["counts"] == [4, 2, 2]
-    assert run.result["environment"]["images"]["train"].startswith("resident")
+    assert run.record.data.source == "tiny-imagenet"
+    assert run.record.data.counts == [4, 2, 2]
+    assert run.record.environment.images["train"].startswith("resident")

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from made_records import with_changes
 from procrustean.base import ConfigError, RunError
 from procrustean.records.groups import Result
 from procrustean.report import draw_figure
@@ -151,10 +152,12 @@ def test_long_names_of_data_sets_have_a_line_of_their_own(result: Make, runs: li
 
 def test_chosen_classes_have_a_row_of_their_own(result: Make) -> None:
     chosen = [
-        [at_ratio(result, rho, 0.9, 0.5, classes=list(names)) for rho in (10.0, 20.0)] for names in ("abcd", "abce")
+        [
+            with_changes(at_ratio(result, rho, 0.9, 0.5, classes=list(names)), config__classes=list(names))
+            for rho in (10.0, 20.0)
+        ]
+        for names in ("abcd", "abce")
     ]
-    for run in (run for runs in chosen for run in runs):
-        run.config["classes"] = run.data["classes"]
     figure = drawing("imbalance", [*chosen[0], *chosen[1]])
     titles = [axis.get_title(loc="left") for axis in figure.axes]
     assert titles[::3] == [f"digits (4 classes: a, b, c, {last})\nStep, all classes" for last in "de"]

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from matplotlib.colors import to_hex
 
+from made_records import with_changes
 from procrustean.base import ConfigError, RunError
 from procrustean.engine.stored_features import KeptFeatures, load_features
 from procrustean.records.groups import Result
@@ -244,7 +245,7 @@ def test_the_plane_shows_training_above_test(planar: Result) -> None:
     assert [axes.get_title() for axes in figure.axes[:4]] == ["Epoch 20", "Epoch 60", "Epoch 120", "Epoch 160"]
     assert [figure.axes[0].get_ylabel(), figure.axes[4].get_ylabel()] == ["training", "test"]
     assert figure._suptitle.get_text() == "ERM: test accuracy 78.3 % after all 200 epochs"
-    planar.record["selections"]["last"]["metrics"]["headline"] = "balanced_accuracy"
+    planar = with_changes(planar, selections__last__metrics__headline="balanced_accuracy")
     assert drawing("plane", [planar])._suptitle.get_text().startswith("ERM: test balanced accuracy 78.3 %")
     assert len(texts(figure)) == 4
     for above, below in zip(figure.axes[:4], figure.axes[4:], strict=True):

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import json
 import subprocess
 import sys
 from collections.abc import Callable
@@ -9,9 +8,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+from made_records import with_changes
 from procrustean.base import RunError
+from procrustean.base.json_files import typed_json
 from procrustean.records import Curves, curves_of
 from procrustean.records.class_curves import mean_curves
+from procrustean.records.groups import Result
 from procrustean.report import (
     Diagnosis,
 )
@@ -276,17 +278,18 @@ def test_undefined_values_do_not_spread(curves: Make) -> None:
 
 @pytest.mark.parametrize(("absent", "name"), [((2, 3), "minor"), ((0, 1), "major")])
 def test_groups_without_test_images_have_no_deviation(
-    absent: tuple[int, int], name: str, record: Callable[..., dict[str, Any]]
+    absent: tuple[int, int], name: str, result: Callable[..., Result]
 ) -> None:
     deviation = np.full(4, 0.2)
     deviation[list(absent)] = np.nan
-    made = record(deviation=deviation)
+    made = result(deviation=deviation)
     curves = curves_of(made)
     found = verdict(curves)
     assert not [finding.text for finding in found if "nan" in finding.text]
     assert by_topic(found)["deviation"].text.endswith(f"there are no test images of the {name} classes.")
-    kept = json.dumps(Diagnosis(made, curves, found, {}).to_json(), allow_nan=False)
-    assert '"ratio": null' in kept
+    assert made.record.probes is not None
+    kept = typed_json(Diagnosis(made.config, "", made.record.probes, curves, found, {}).kept(), indent=0).decode()
+    assert '"ratio":null' in kept
 
 
 def test_one_measurement_is_enough(curves: Make) -> None:
@@ -295,14 +298,9 @@ def test_one_measurement_is_enough(curves: Make) -> None:
     assert "After epoch" not in found["deviation"].text
 
 
-def test_runs_without_measurements_are_refused(record: Callable[..., dict[str, Any]]) -> None:
-    made = record()
-    for probes in (None, {}):
-        with pytest.raises(RunError, match=r"runs/a was not measured .*--probes, or .*procrustean diagnose"):
-            curves_of({**made, "probes": probes}, place="runs/a")
-    del made["probes"]["feature_deviation"]
-    with pytest.raises(RunError, match="lack feature_deviation"):
-        curves_of(made)
+def test_runs_without_measurements_are_refused(result: Callable[..., Result]) -> None:
+    with pytest.raises(RunError, match=r"run of ERM was not measured .*--probes, or .*procrustean diagnose"):
+        curves_of(with_changes(result(), probes=None))
 
 
 def test_extremes_are_the_first_of_the_largest_and_the_last_of_the_smallest(curves: Make) -> None:

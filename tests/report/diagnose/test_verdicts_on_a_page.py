@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from made_records import with_changes
 from probed_runs import AT
 from procrustean.records.groups import Result
 from procrustean.report.diagnose.repeats import repeats_of
@@ -79,7 +80,7 @@ def test_of_several_seeds_the_mean_comes_first(result: Make) -> None:
     assert mean["seeds"] == [0, 1, 2]
     assert [verdict["seeds"] for verdict in each] == [[0], [1], [2]]
     assert mean == {**each[1], "seeds": [0, 1, 2]}
-    runs[0].record["probes"] = None
+    runs[0] = with_changes(runs[0], probes=None)
     (setting,) = page_data(runs)["settings"]
     assert [verdict["seeds"] for verdict in setting["methods"][0]["verdicts"]] == [[1], [2]]
 

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from made_records import with_changes
 from procrustean.base import RunError
 from procrustean.records import group_results
 from procrustean.records.groups import Result
@@ -25,9 +26,10 @@ def runs(result: Make) -> list[Result]:
 
 
 def test_the_mean_over_the_seeds_is_in_percent(result: Make) -> None:
-    runs = [result(seed=seed, epochs=3) for seed in range(2)]
-    for run, share in zip(runs, (0.2, 0.4), strict=True):
-        run.record["curves"]["train_recall"] = [[share] * 10, None, [share] * 9 + [None]]
+    runs = [
+        with_changes(result(seed=seed, epochs=3), curves__train_recall=[[share] * 10, None, [share] * 9 + [None]])
+        for seed, share in enumerate((0.2, 0.4))
+    ]
     curves = measured_accuracies(group_results(runs)[0])
     assert curves.epochs.tolist() == [1, 3]
     assert curves.of([0, 1])[:, 0] == pytest.approx([20.0, 40.0])
@@ -77,7 +79,7 @@ def test_the_line_of_a_class_has_the_colour_of_its_legend_entry(result: Make) ->
     legend = figure.legends[0]
     assert [text.get_text().split()[0] for text in legend.get_texts()] == ["large", "middle", "small"]
     assert [line.get_color() for line in figure.axes[0].lines] == [line.get_color() for line in legend.get_lines()]
-    progress = run.record["curves"]["train_recall"]
+    progress = run.record.curves.train_recall
     assert figure.axes[0].lines[0].get_ydata()[0] == pytest.approx(100 * progress[0][1])
 
 
@@ -113,7 +115,7 @@ def test_odd_names_and_single_points_draw_without_warnings(result: Make, tmp_pat
 
 def test_runs_without_training_accuracy_are_named(result: Make, tmp_path: Path) -> None:
     run = result(label="MFW")
-    run.record["curves"]["train_recall"] = None
+    run = with_changes(run, curves__train_recall=[None] * 20)
     with pytest.raises(RunError, match=r"MFW.*--track-training"):
         draw_figure("classes", [run], tmp_path)
 
