@@ -26,7 +26,7 @@ from safetensors.torch import load_file
 from procrustean.balance.batch_statistics import batch_norms
 from procrustean.base import ProcrusteanError, make_reporter
 from procrustean.base.json_files import to_plain
-from procrustean.cli.config_file import read_yaml
+from procrustean.base.yaml_files import read_yaml
 from procrustean.data import Splits, load_source
 from procrustean.engine.evaluate import evaluate_net, recompute_statistics, statistics_change
 from procrustean.nets import Classifier

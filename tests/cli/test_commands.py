@@ -16,7 +16,6 @@ from rich.cells import cell_len
 
 from procrustean.base import Claim
 from procrustean.methods import METHODS
-from procrustean.runs import train_api as api
 
 Call = Callable[..., Any]
 Files = Callable[[Path], dict[str, bytes]]
@@ -275,7 +274,7 @@ def test_an_interrupted_demo_goes_on(call: Call, monkeypatch: pytest.MonkeyPatch
             return True
 
     with monkeypatch.context() as patched:
-        patched.setattr(api, "stop_on_signal", lambda say: nullcontext(AtOnce()))
+        patched.setattr("procrustean.runs.many_runs.stop_on_signal", lambda say: nullcontext(AtOnce()))
         stopped = call("demo", "--seeds", "1", "--epochs", "1", "--output", "shown", "--quiet")
     assert (stopped.code, stopped.out) == (130, "")
     assert stopped.err == "procrustean: stopped and saved; give the same command again to go on\n"

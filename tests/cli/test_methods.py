@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from procrustean.cli.reflow import reflow
+from procrustean.cli.lists import reflow
 from procrustean.methods import METHODS
 from procrustean.methods.make import factory
 

@@ -113,7 +113,7 @@ def test_the_page_of_the_repository_shows_its_results(page: ModuleType) -> None:
 
 
 def test_the_grid_of_the_study(study: ModuleType) -> None:
-    from procrustean.cli.config_file import read_yaml
+    from procrustean.base.yaml_files import read_yaml
 
     configs = expand(read_yaml(study.Study().grid), Path("runs"))
     images = {"step": 25_250, "long_tailed": 12_406}

@@ -10,11 +10,9 @@ from typing import Annotated, Any, Protocol, Union
 import tyro
 
 from procrustean.base.console import write_result
-from procrustean.cli.allowed_code import allow
-from procrustean.cli.claims import Claims
 from procrustean.cli.compare import Compare
 from procrustean.cli.config_file import config_argument, read_config
-from procrustean.cli.data import Describe
+from procrustean.cli.data import Describe, Prepare, Verify
 from procrustean.cli.demo import Demo
 from procrustean.cli.diagnose import Diagnose
 from procrustean.cli.doctor import Doctor
@@ -24,14 +22,13 @@ from procrustean.cli.figures import Figures
 from procrustean.cli.fleet import Fleet
 from procrustean.cli.inspect import Inspect
 from procrustean.cli.lists import Layers, Methods, Nets, Recipes, Sources
+from procrustean.cli.own_code import allow
+from procrustean.cli.paper import Claims, Toy
 from procrustean.cli.predict import Predict
-from procrustean.cli.prepare import Prepare, Verify
 from procrustean.cli.report import Report
 from procrustean.cli.reproduce import Reproduce
-from procrustean.cli.resume import Resume
 from procrustean.cli.thresholds import Thresholds
-from procrustean.cli.toy import Toy
-from procrustean.cli.train import Train
+from procrustean.cli.train import Resume, Train
 from procrustean.cli.tune import Tune
 from procrustean.cli.values import value_rules
 from procrustean.cli.wrong_input import MARKERS, read, refuse_command

@@ -1,13 +1,32 @@
-"""Settings in YAML: read for `--config`, written for `--dry-run`."""
+"""Settings in YAML, read for `--config` and written for `--dry-run`, and commands whose flags are settings."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
-from procrustean.base.yaml_files import read_yaml as read_yaml
+import tyro
+
+from procrustean.base.yaml_files import read_yaml
 from procrustean.records.run_spec import RunSpec, typed_settings
+
+
+@dataclass(frozen=True)
+class ConfigCommand(RunSpec):
+    """A command that takes the settings of a run, from a file and from flags."""
+
+    def check(self) -> None:
+        """Settings are judged when all of them are known: those of the file and the flags together."""
+
+    def settle(self) -> None:
+        """Likewise."""
+
+    @classmethod
+    def with_defaults(cls, settings: Mapping[str, Any]) -> Self:
+        """The command with the settings of a file as its defaults."""
+        return cls(**{"source": tyro.MISSING, **settings})
 
 
 def config_argument(arguments: Sequence[str]) -> Path | None:

@@ -9,11 +9,11 @@ from typing import Literal
 import tyro
 
 from procrustean.base.errors import ConfigError
-from procrustean.cli.allowed_code import allow, refuse_unnamed
-from procrustean.cli.changed_methods import say_changed
-from procrustean.cli.config_file import config_as_yaml, read_yaml
+from procrustean.base.yaml_files import read_yaml
+from procrustean.cli.config_file import config_as_yaml
 from procrustean.cli.outcome import show
 from procrustean.cli.outputs import check_folder
+from procrustean.cli.own_code import allow, refuse_unnamed, say_changed
 from procrustean.records.run_spec import ADVISED, AUTO
 
 

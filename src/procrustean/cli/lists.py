@@ -1,15 +1,17 @@
-"""procrustean list: methods, networks, layers, recipes and data sets"""
+"""procrustean list: methods, nets, layers, recipes and sources"""
 
 from __future__ import annotations
 
 import inspect
+import re
 import sys
+from collections.abc import Iterator
 from dataclasses import dataclass
+from textwrap import wrap
 
 import tyro
 
 from procrustean.base.errors import ConfigError
-from procrustean.cli.reflow import hanging, reflow
 
 
 @dataclass(frozen=True)
@@ -203,3 +205,51 @@ class Sources:
 
         write_result("\n".join(f"{name:22} {text}" for name, text in describe_sources().items()))
         return 0
+
+
+INDENT = "    "  # of what continues a line
+
+
+def reflow(docstring: str, width: int) -> str:
+    """A docstring with its paragraphs wrapped anew; what continues a formula or an argument is indented.
+
+    >>> print(reflow("Short\\nlines.\\n\\nArgs:\\n    tau: strength of the\\n        shift.", 24))
+    Short lines.
+    <BLANKLINE>
+    Args:
+        tau: strength of the
+            shift.
+    """
+    paragraphs = filter(None, re.split(r"\n\s*\n", docstring.strip("\n")))
+    return "\n\n".join("\n".join(_paragraph(paragraph, width)) for paragraph in paragraphs)
+
+
+def _paragraph(text: str, width: int) -> Iterator[str]:
+    if text.startswith("Args:"):
+        yield "Args:"
+        for argument in re.split(rf"\n{INDENT}(?=\S)", text)[1:]:
+            yield hanging(argument, width, first=INDENT, indent=2 * INDENT)
+    elif text.startswith("Formula:"):  # one that goes on in the next line ends without a mark
+        for line in re.split(r"(?<=[,;.:])\n", text):
+            yield hanging(line, width)
+    else:
+        yield hanging(text, width, indent="")
+
+
+def hanging(text: str, width: int, *, first: str = "", indent: str = INDENT) -> str:
+    """A paragraph wrapped to the width between words; what continues its first line is indented.
+
+    >>> print(hanging("Source: Ye, Zhan, Chao, ICCV 2021", 24))
+    Source: Ye, Zhan, Chao,
+        ICCV 2021
+    """
+    # A hyphen may be a minus, and half a word is harder to read than a line that is too long.
+    lines = wrap(
+        " ".join(text.split()),
+        width,
+        initial_indent=first,
+        subsequent_indent=indent,
+        break_on_hyphens=False,
+        break_long_words=False,
+    )
+    return "\n".join(lines)

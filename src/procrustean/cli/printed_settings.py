@@ -1,12 +1,34 @@
-"""What --dry-run prints: all settings as YAML, and what they resolve to as comments."""
+"""What --dry-run prints: all settings as YAML, and the recipe and method they resolve to as comments."""
 
 from __future__ import annotations
 
-from collections.abc import Collection
+import warnings
+from collections.abc import Collection, Sequence
 from dataclasses import asdict, replace
+from typing import Any
 
+from procrustean.balance.count_facts import Kind, imbalance_kind
+from procrustean.balance.types import Problem
+from procrustean.balance.weights import DeferredWeights, first_deferred
+from procrustean.base.code_files import plain_name
+from procrustean.base.paths import expanded
 from procrustean.cli.config_file import config_as_yaml
+from procrustean.data.recipe import Recipe
+from procrustean.data.recipes import RECIPES, data_set
+from procrustean.data.sources import is_named
+from procrustean.engine.stage_order import stage_epochs, stages_text
+from procrustean.methods.base import Method
+from procrustean.methods.make import make_method
+from procrustean.nets.build import layers_of
+from procrustean.nets.classifier import Backbone
 from procrustean.records.run_spec import ADVISED, AUTO, RunSpec
+from procrustean.runs.advice.plan_training import planned, trained_on
+from procrustean.runs.preparing import effective_options, recipe_of
+from procrustean.runs.training_sizes import training_counts
+
+_KINDS: tuple[Kind, ...] = ("long_tailed", "step")
+#: For images whose counts are not known: what is the same with both, in number and ratio, does not depend on them.
+_EXAMPLES = ((2, 1), (1000, 30, 1))
 
 
 def settings_text(config: RunSpec, tuned: Collection[str] = ()) -> str:
@@ -16,14 +38,6 @@ def settings_text(config: RunSpec, tuned: Collection[str] = ()) -> str:
         config: the settings.
         tuned: options of the method that differ between runs with these settings.
     """
-    from procrustean.base.code_files import plain_name
-    from procrustean.base.paths import expanded
-    from procrustean.cli.resolved import method_comments
-    from procrustean.data.recipes import RECIPES
-    from procrustean.data.sources import is_named
-    from procrustean.runs.advice.plan_training import planned, trained_on
-    from procrustean.runs.preparing import recipe_of
-    from procrustean.runs.training_sizes import training_counts
 
     def named(settings: RunSpec) -> RunSpec:
         return replace(settings, method="mfw") if settings.method in (ADVISED, AUTO) else settings
@@ -45,3 +59,66 @@ def settings_text(config: RunSpec, tuned: Collection[str] = ()) -> str:
     # The largest class first, as methods see them.
     counts = training_counts(config) if images is None else sorted(trained_on(config, images), reverse=True)
     return config_as_yaml(config) + method_comments(config, recipe, tuned, counts) + title + comments
+
+
+def method_comments(
+    config: RunSpec, recipe: Recipe, tuned: Collection[str] = (), counts: Sequence[int] | None = None
+) -> str:
+    """Every option of the method with its value, and the kind of imbalance and the epochs that follow from others.
+
+    Args:
+        config: the settings.
+        recipe: what they resolve to.
+        tuned: options that have no value yet, because they are to be chosen.
+        counts: images per class, None where they are not known; what depends on them is called so then.
+    """
+    backbone = layers_of(recipe.net)
+    options = effective_options(config)
+    kinds = [kind for kind in _KINDS if config.imbalance in (kind, "natural")]
+    if counts is not None and config.imbalance == "natural":
+        kinds = [imbalance_kind(counts)]
+    tried = _EXAMPLES if counts is None else (tuple(counts),)
+    made = {kind: [_made(config, kind, backbone, options, each) for each in tried] for kind in kinds}
+    lines = {"kind": " or ".join(kinds) + ", by the counts" * (len(kinds) > 1)}
+    for name, value in options.items():
+        if name in tuned:
+            lines[name] = "to be chosen"
+            continue
+        found = {kind: _resolved(name, value, methods, backbone) for kind, methods in made.items()}
+        same = len(set(found.values())) == 1
+        lines[name] = found[kinds[0]] if same else ", ".join(f"{text} if {kind}" for kind, text in found.items())
+    method = made[kinds[0]][0]
+    if stages := stages_text(method, recipe.epochs):
+        lines["stages"] = stages
+    lines |= _deferred(method, recipe.epochs)
+    explained = f"procrustean list methods {plain_name(config.method)} explains it"
+    title = f"# The method these settings resolve to: {method.label} ({explained})\n"
+    return title + "".join(f"# {name}: {text}\n" for name, text in lines.items())
+
+
+def _made(config: RunSpec, kind: Kind, backbone: Backbone, options: dict[str, Any], counts: tuple[int, ...]) -> Method:
+    problem = Problem.on(backbone, counts, kind, data_set(config.source))
+    with warnings.catch_warnings():  # what there is to warn about, training says
+        warnings.simplefilter("ignore")
+        return make_method(config.method, problem, options)
+
+
+def _resolved(name: str, value: Any, methods: Sequence[Method], backbone: Backbone) -> str:
+    """An option as given, or what the method has made of one that was left open, whichever the counts."""
+    found = {method.resolved.get(name, "left to the method") if value is None else value for method in methods}
+    if len(found) > 1:
+        return "depends on the counts"
+    text = str(found.pop())
+    if name in ("layer", "layers"):
+        at = [one.strip() for one in text.split(",")]
+        return ", ".join(f"{one} (backbone.{backbone.groups[one]})" if one in backbone.groups else one for one in at)
+    return text
+
+
+def _deferred(method: Method, epochs: int) -> dict[str, str]:
+    for stage, length in zip(method.stages, stage_epochs(method, epochs), strict=True):
+        for part in stage.objective.modules():
+            if isinstance(part, DeferredWeights):
+                first = first_deferred(part.start, length) + 1
+                return {"drw sets in": f"in epoch {first} of {length}, after {100 * part.start:g} %"}
+    return {}

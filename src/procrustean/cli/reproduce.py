@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import tyro
 
 from procrustean.base.errors import ConfigError, RunError, suggestion
-from procrustean.cli.allowed_code import allow, refuse_unnamed
-from procrustean.cli.idle_options import refuse_idle_options
 from procrustean.cli.outputs import check_folder
+from procrustean.cli.own_code import allow, refuse_unnamed
 
 if TYPE_CHECKING:
     from procrustean.paper.definitions import Definitions, Part
@@ -90,7 +89,8 @@ class Reproduce:
 
         if not self.names:
             self._refuse_swallowed_names()
-        refuse_idle_options(self)
+        if self.pages is not None and (self.names or self.tables is not None):
+            raise ConfigError("--pages tells of all tables of the paper; leave names of tables and --tables out")
         if self.minutes is not None and not self.minutes >= 0:
             raise ConfigError(
                 f"minutes = {self.minutes:g} received; give 0 or more, or leave it out to train to the end"
@@ -154,7 +154,7 @@ class Reproduce:
                     raise ConfigError(f"{name!r} was taken for one of {option}; write the table before the options")
 
     def _definitions(self) -> Definitions:
-        from procrustean.cli.config_file import read_yaml
+        from procrustean.base.yaml_files import read_yaml
         from procrustean.paper.availability import check_cell
         from procrustean.paper.table_files import paper_definitions, read_definitions
 

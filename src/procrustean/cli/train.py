@@ -1,4 +1,4 @@
-"""procrustean train"""
+"""procrustean train and procrustean resume"""
 
 from __future__ import annotations
 
@@ -8,9 +8,8 @@ from typing import Annotated, Literal
 
 import tyro
 
-from procrustean.cli.allowed_code import refuse_unnamed
-from procrustean.cli.config_command import ConfigCommand
-from procrustean.cli.printed_settings import settings_text
+from procrustean.cli.config_file import ConfigCommand
+from procrustean.cli.own_code import refuse_unnamed
 from procrustean.records.run_spec import RunSpec
 
 
@@ -54,6 +53,8 @@ class Train(ConfigCommand):
         from procrustean.base.progress import reporting
 
         if self.dry_run:
+            from procrustean.cli.printed_settings import settings_text
+
             write_result(settings_text(config))
             return 0
         from procrustean.cli.outcome import show
@@ -66,4 +67,41 @@ class Train(ConfigCommand):
         kept = run.path.parent if self.method == "auto" else run.path
         show([kept])
         show_own(run.record, kept, reporter.say)
+        return 0
+
+
+@dataclass(frozen=True)
+class Resume:
+    """Go on with an interrupted run from its last checkpoint.
+
+    Its result is the one it would have had.
+    """
+
+    run_dir: Annotated[tyro.conf.Positional[Path], tyro.conf.arg(metavar="RUN")]
+    """Folder of the run."""
+    method: str | None = None
+    """The file of its method, if it is one of your own: FILE.py. It has to be what it was."""
+    net: str | None = None
+    """The file of its network, likewise."""
+    source: str | None = None
+    """Where the images of the run are now, if they have moved. They have to be the same ones."""
+    log: Literal["tensorboard", "wandb", "trackio"] | None = None
+    """Also log the numbers of every epoch to one of these; each needs its package."""
+    quiet: bool = False
+    """No progress."""
+
+    def run(self) -> int:
+        from procrustean.base.code_files import use_file
+        from procrustean.base.progress import reporting
+        from procrustean.cli.outcome import show
+        from procrustean.cli.own_outcome import show_own
+        from procrustean.runs.train_api import resume
+
+        for file in (self.method, self.net):
+            if file is not None:
+                use_file(file)
+        with reporting(quiet=self.quiet) as reporter:
+            run = resume(self.run_dir, source=self.source, reporter=reporter, log=self.log)
+        show([run.path])
+        show_own(run.record, run.path, reporter.say)
         return 0

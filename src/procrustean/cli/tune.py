@@ -8,11 +8,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import tyro
 
-from procrustean.cli.allowed_code import refuse_unnamed
-from procrustean.cli.changed_methods import say_changed
-from procrustean.cli.config_command import ConfigCommand
+from procrustean.cli.config_file import ConfigCommand
 from procrustean.cli.outputs import check_folder
-from procrustean.cli.printed_settings import settings_text
+from procrustean.cli.own_code import refuse_unnamed, say_changed
 from procrustean.records.run_spec import RunSpec
 
 if TYPE_CHECKING:
@@ -86,6 +84,8 @@ class Tune(ConfigCommand):
         check_space(base, space)
         check_options(base, grid(space) if self.trials is None else samples(space))
         if self.dry_run:
+            from procrustean.cli.printed_settings import settings_text
+
             write_result(settings_text(base, tuned=space) + self._candidates(base, space))
             return 0
         check_folder(self.output)

@@ -1,13 +1,27 @@
-"""Say that a method of the user's own has been edited since runs beside the new ones were trained."""
+"""Files of the user's own code: imported where the command line names them, and told apart by what they hold."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from procrustean.base.code_files import file_code
+from procrustean.base.code_files import file_code, named_code, use_file
 from procrustean.base.console import notify
 from procrustean.records.finding_runs import method_of, runs_in
+from procrustean.records.run_spec import RunSpec
+
+
+def allow(files: Iterable[str], names: Iterable[str | None] = (), arguments: Sequence[str] = ()) -> None:
+    """Name the files of --allow-code, and those of methods and networks that were typed, not read from a file."""
+    typed = {word.removeprefix("--method=").removeprefix("--net=") for word in arguments}
+    for name in (*files, *(name for name in names if name in typed)):
+        use_file(str(name))
+
+
+def refuse_unnamed(configs: Iterable[RunSpec]) -> None:
+    """ConfigError for code that a file of settings names and the command line does not; nothing is imported."""
+    for name in dict.fromkeys(name for config in configs for name in config.own_code):
+        named_code(name, option="--allow-code")
 
 
 def say_changed(folder: Path, methods: Iterable[str]) -> None:
