@@ -25,8 +25,7 @@ from torch import Tensor
 from measuring import Keep, Record, Say, clear_memory, main, memory, new_record, table_of, wait
 from procrustean.balance.types import Problem
 from procrustean.base.table_formats import Table
-from procrustean.data.imageset import ImageSet
-from procrustean.data.mapped_images import StoredImages
+from procrustean.data.imageset import ImageSet, StoredImages
 from procrustean.data.recipes import Recipe, recipe_for
 from procrustean.engine.device import Placement, own_stream, place
 from procrustean.engine.engines import choose_engine

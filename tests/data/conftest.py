@@ -15,7 +15,7 @@ from PIL import Image
 from procrustean.data.sets import tiered_imagenet, tiny_imagenet
 from procrustean.data.sets.prepared import Prepared, prepared_set
 
-FAULTS = ("missing", "truncated", "wrong label", "duplicate", "unreadable folder")
+FAULTS = ("missing", "truncated", "wrong label", "duplicate", "no folder")
 
 
 @dataclass
@@ -93,7 +93,7 @@ def tiny(root: Path, faults: bool, monkeypatch: pytest.MonkeyPatch) -> Miniature
             "truncated": damaged,
             "wrong label": "val_annotations.txt, line 5: val_4.JPEG (class n09999999 is not in wnids.txt)",
             "duplicate": "val_annotations.txt, line 7: val_0.JPEG (also in line 1)",
-            "unreadable folder": "train/n02124075/images (Not a directory; 4 images)",
+            "no folder": "train/n02124075/images/n02124075_3.JPEG",
         }
     (source / "wnids.txt").write_text("".join(f"{name}\n" for name in classes))
     (source / "val" / "val_annotations.txt").write_text("\n".join(lines) + "\n")
@@ -132,7 +132,7 @@ def imagenet_lt(root: Path, faults: bool, monkeypatch: pytest.MonkeyPatch) -> Mi
             "truncated": damaged,
             "wrong label": "line 6: train/n01440764/n01440764_5.JPEG (label 2, but others of n01440764 have 0)",
             "duplicate": "line 12: train/n01440764/n01440764_0.JPEG (also in ImageNet_LT_train.txt, line 1)",
-            "unreadable folder": "val/n01484850 (Not a directory; 2 images)",
+            "no folder": "val/n01484850/ILSVRC2012_val_2001.JPEG",
             "bad line": "ImageNet_LT_test.txt, line 7 (no `path label`: 'not a line at all')",
         }
     for split, rows in lines.items():
@@ -175,7 +175,7 @@ def inaturalist(root: Path, faults: bool, monkeypatch: pytest.MonkeyPatch, form:
             "truncated": damaged,
             "wrong label": f"{line} 7: {wrong} (label 0, but it lies in the folder of 1)",
             "duplicate": f"{line} 11: train_val2018/Insecta/0/0a0.jpg (also in ",
-            "unreadable folder": "train_val2018/Aves/2 (Not a directory; 4 images)",
+            "no folder": "train_val2018/Aves/2/2b1.jpg",
         }
     for split, published in (("train", "train"), ("test", "val")):
         if form == "list":
@@ -222,7 +222,7 @@ def tiered(root: Path, faults: bool, monkeypatch: pytest.MonkeyPatch, each: int 
             "missing": "train (7 images, 8 expected)",
             "truncated": damaged,
             "wrong label": "train/n03314780/n01530575_0099.JPEG (an image of class n01530575)",
-            "unreadable folder": "train/n07565083 (Not a directory)",
+            "no folder": "train/n07565083 (no image in it)",
         }
     return mini
 

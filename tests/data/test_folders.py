@@ -338,15 +338,13 @@ def test_a_class_folder_names_the_folder_above_it(tmp_path, monkeypatch, inside,
     [
         ("", "outer/photos"),
         ("train/", "outer/photos"),
-        ("unpacked/v1/", "outer/photos/unpacked/v1"),
-        ("unpacked/v1/train/", "outer/photos/unpacked/v1"),
     ],
 )
 def test_a_folder_around_the_images_names_the_folder_in_it(tmp_path, below, meant, on_bad_image):
     pictures(tmp_path, {f"outer/photos/{below}{name}": 2 for name in ("cat", "owl")})
     if "train" in below:
         pictures(tmp_path, {f"outer/photos/{below}../test/{name}": 1 for name in ("cat", "owl")})
-    with pytest.raises(DataError, match=rf"If the classes lie deeper, name .* such as {tmp_path / meant}\. Else"):
+    with pytest.raises(DataError, match=rf"If the classes lie deeper, name .* such as {tmp_path / meant} "):
         load(tmp_path / "outer", on_bad_image=on_bad_image)
     load(tmp_path / meant)
 
@@ -355,15 +353,13 @@ def test_a_folder_around_the_images_names_the_folder_in_it(tmp_path, below, mean
 def test_a_file_beside_the_class_folders_does_not_hide_that_they_lie_deeper(tmp_path, beside):
     pictures(tmp_path, {f"outer/photos/{name}": 2 for name in ("cat", "owl")})
     (tmp_path / "outer/photos/cat/0.png").rename(tmp_path / "outer/photos" / beside)
-    with pytest.raises(DataError, match=rf"name the folder that holds them .* such as {tmp_path}/outer/photos\. Else"):
+    with pytest.raises(DataError, match=rf"name the folder that holds them .* such as {tmp_path}/outer/photos "):
         load(tmp_path / "outer")
 
 
 def test_images_of_which_all_lie_below_their_class_folder(tmp_path):
     pictures(tmp_path, {f"{split}/{name}/day 1": 2 for name in ("cat", "owl") for split in ("train", "test")})
-    with pytest.raises(
-        DataError, match=r"but folders such as .*day 1\. .*put the images of each class into its folder"
-    ):
+    with pytest.raises(DataError, match=r"but folders such as .*day 1\. .*the layout is FOLDER/class/image"):
         load(tmp_path)
 
 

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import unicodedata
 from pathlib import Path
 
 import numpy as np
@@ -8,7 +7,6 @@ import pytest
 from PIL import Image
 
 from procrustean.base import DataError
-from procrustean.data import huggingface_disk as hf_disk
 from procrustean.data import load_source
 
 datasets = pytest.importorskip("datasets")
@@ -49,7 +47,7 @@ def test_what_cannot_be_used_is_named(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="no column of labels; it holds 'image', 'species'"):
         load_source(str(tmp_path / "b"))
     made([0, 1, 1, -1]).save_to_disk(str(tmp_path / "c"))  # type: ignore[attr-defined]
-    with pytest.raises(DataError, match="row 4: no label in column 'label'"):
+    with pytest.raises(DataError, match="row 4: no label"):
         load_source(str(tmp_path / "c"))
     (tmp_path / "d").mkdir()
     (tmp_path / "d" / "dataset_info.json").write_text("{")
@@ -61,7 +59,7 @@ def test_a_label_without_a_name_is_named_or_left_out(tmp_path: Path) -> None:
     made([0, 0, 0, 1, 1, 1, 2], names=("cat", "dog", "owl")).save_to_disk(str(tmp_path / "pets"))  # type: ignore[attr-defined]
     info = tmp_path / "pets" / "dataset_info.json"
     info.write_text(info.read_text().replace('"owl"', "").replace('"dog",', '"dog"'))
-    with pytest.raises(DataError, match="row 7: label 2 in column 'label', but there are 2 class names"):
+    with pytest.raises(DataError, match="row 7: label 2, but there are 2 class names"):
         load_source(str(tmp_path / "pets"))
     splits = load_source(str(tmp_path / "pets"), on_bad_image="skip")
     assert (splits.train.counts + splits.test.counts).tolist() == [3, 3]
@@ -80,13 +78,6 @@ def test_a_class_that_is_only_tested_is_refused_or_left_out(tmp_path: Path) -> N
     assert "classes left out for want of training images: owl" in splits.note
 
 
-def test_two_ways_to_write_a_class_are_not_two_classes(tmp_path: Path) -> None:
-    names = tuple(unicodedata.normalize(form, "Löwe") for form in ("NFC", "NFD"))
-    made([0, 0, 1, 1], names=names).save_to_disk(str(tmp_path / "pets"))  # type: ignore[attr-defined]
-    with pytest.raises(DataError, match="the class 'Löwe' is written in different Unicode forms in rows 1 and 3"):
-        load_source(str(tmp_path / "pets"))
-
-
 def test_arrays_that_point_outside_of_their_file_are_refused(tmp_path: Path) -> None:
     """They would be read as they are: other memory of the process, or its end."""
     part = made([0, 0, 1, 1])
@@ -101,11 +92,4 @@ def test_arrays_that_point_outside_of_their_file_are_refused(tmp_path: Path) -> 
     file.unlink()  # which may be mapped by now
     file.write_bytes(content.replace(ends.tobytes(), far.tobytes()))
     with pytest.raises(DataError, match=r"pets: damaged .*; save it again"):
-        load_source(str(tmp_path / "pets"))
-
-
-def test_what_the_memory_does_not_hold_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    made([0, 0, 1, 1]).save_to_disk(str(tmp_path / "pets"))  # type: ignore[attr-defined]
-    monkeypatch.setattr(hf_disk, "free_memory", lambda: 900)
-    with pytest.raises(DataError, match=r"pets: its images take .* save the images in a folder, or fewer"):
         load_source(str(tmp_path / "pets"))

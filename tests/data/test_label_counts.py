@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from procrustean.data import load_source
-from procrustean.data.label_counts import label_counts
+from procrustean.data.sources import label_counts
 from procrustean.records import RunSpec
 from procrustean.runs.cost import predicted_cost, trained_images
 from procrustean.runs.preparing import prepare

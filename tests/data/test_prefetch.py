@@ -8,7 +8,7 @@ from functools import partial
 
 import pytest
 
-from procrustean.data.prefetch import Prefetcher
+from procrustean.data.workers import Prefetcher
 
 
 @pytest.mark.parametrize("threads", [1, 4])

@@ -9,8 +9,7 @@ import pytest
 from procrustean.balance import Problem
 from procrustean.base import ConfigError
 from procrustean.data import lr_table, recipe_for
-from procrustean.data.published_recipes import decoupling_recipes, published
-from procrustean.data.recipes import PAPER
+from procrustean.data.recipes import PAPER, decoupling_recipes, published
 from procrustean.engine.stage_order import stage_epochs
 from procrustean.methods import METHODS, Method, deconfound, make_method, mfw, mislas, seql
 from procrustean.records import RunSpec

@@ -11,8 +11,7 @@ import pytest
 
 from procrustean.base import ConfigError
 from procrustean.data import RECIPES, lr_table, recipe_for
-from procrustean.data.published_recipes import ldam_schedule
-from procrustean.data.recipes import PAPER, Recipe, chosen_recipe, recipe_label
+from procrustean.data.recipes import PAPER, Recipe, chosen_recipe, ldam_schedule, recipe_label
 
 CIFAR = recipe_for("cifar10")
 

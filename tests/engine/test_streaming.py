@@ -14,7 +14,7 @@ import torch
 from procrustean.base import ConfigError
 from procrustean.data import ImageSet, Splits, make_augmentation, recipe_for
 from procrustean.data.augment.in_workers import augment_batch
-from procrustean.data.mapped_images import StoredImages
+from procrustean.data.imageset import StoredImages
 from procrustean.data.recipes import Recipe
 from procrustean.engine import image_stores as stores
 from procrustean.engine.device import place

@@ -24,12 +24,11 @@ from safetensors.torch import save
 
 from procrustean.base.yaml_files import read_yaml
 from procrustean.data import load_source, restricted_pickle
-from procrustean.data.sets import npm_mirror
+from procrustean.data.sets import cifar
 from procrustean.data.sets.cifar import CIFAR10
 from procrustean.data.sets.official_files import MAX_ARCHIVE_BYTES
 from procrustean.data.sets.official_files import members as read_members
-from procrustean.data.stores.listing import Problem
-from procrustean.data.stores.path_lists import listing_of, read_lines
+from procrustean.data.stores.listing import Problem, listing_of, read_lines
 from procrustean.data.stores.store import content_digest, open_store, verify
 from procrustean.deploy import load_model
 from procrustean.deploy.model import ModelSpec, network_of
@@ -131,18 +130,18 @@ def _package() -> bytes:
     pixels = np.random.RandomState(0).randint(0, 256, (PER_BATCH, 1024, 3)).astype(np.uint8)
     sheet = io.BytesIO()
     Image.fromarray(pixels).save(sheet, "PNG")
-    members = dict.fromkeys((*npm_mirror.TRAIN, *npm_mirror.TEST), sheet.getvalue())
-    members[npm_mirror.TRAIN_LABELS] = json.dumps(list(range(5 * PER_BATCH))).encode()
-    members[npm_mirror.TEST_LABELS] = json.dumps(list(range(PER_BATCH))).encode()
+    members = dict.fromkeys((*cifar.TRAIN, *cifar.TEST), sheet.getvalue())
+    members[cifar.TRAIN_LABELS] = json.dumps(list(range(5 * PER_BATCH))).encode()
+    members[cifar.TEST_LABELS] = json.dumps(list(range(PER_BATCH))).encode()
     return _tar(members)
 
 
 def _read_package(path: Path) -> object:
-    expected, npm_mirror.IMAGES_PER_BATCH = npm_mirror.IMAGES_PER_BATCH, PER_BATCH
+    expected, cifar.IMAGES_PER_BATCH = cifar.IMAGES_PER_BATCH, PER_BATCH
     try:
-        return npm_mirror.read_package(path)
+        return cifar.read_package(path)
     finally:
-        npm_mirror.IMAGES_PER_BATCH = expected
+        cifar.IMAGES_PER_BATCH = expected
 
 
 def _fixture(name: str) -> Callable[[], bytes]:

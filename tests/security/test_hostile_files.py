@@ -21,12 +21,10 @@ from PIL import Image
 from procrustean.base import ConfigError, DataError, RunError, memory
 from procrustean.base.yaml_files import read_yaml
 from procrustean.cli import main
-from procrustean.data import download, load_source, restricted_pickle
-from procrustean.data import table_columns as table_files
-from procrustean.data.sets import npm_mirror
+from procrustean.data import download, load_source, restricted_pickle, tables
+from procrustean.data.sets import cifar
 from procrustean.data.sets.cifar import CIFAR10
-from procrustean.data.stores.listing import Problem
-from procrustean.data.stores.path_lists import Line, listing_of
+from procrustean.data.stores.listing import Line, Problem, listing_of
 from procrustean.nets.pretrained import read_pretrained
 from procrustean.records import RunSpec
 from procrustean.records.auto_choice import chosen_run
@@ -155,45 +153,15 @@ def test_arrays_that_unpack_to_far_more_than_the_file_are_refused(
     assert peak_megabytes() - before < 10
 
 
-@pytest.mark.parametrize("kind", ["dictionary", "prefixes", "structs", "rows"])
-def test_tables_that_unpack_to_far_more_than_the_file_are_refused(
-    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A value that is written once and stands in every row, as a whole or but for its end; rows without values."""
+def test_a_table_that_the_memory_does_not_hold_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pa = pytest.importorskip("pyarrow")
     from pyarrow import parquet
 
-    monkeypatch.setattr(memory, "MOST_BYTES", 4 << 20)
-    monkeypatch.setattr(table_files, "BYTES_AT_ONCE", 1 << 20)
-    long = "a" * (1 << 18)
-    paths: Any = {
-        "dictionary": lambda: [long] * 300,
-        "prefixes": lambda: [f"{long}{number}" for number in range(300)],
-        "structs": lambda: [{"bytes": long.encode(), "path": "x"}] * 300,
-        "rows": lambda: pa.nulls(200_000, pa.string()),
-    }[kind]()
-    how = {"use_dictionary": False, "column_encoding": {"path": "DELTA_BYTE_ARRAY"}} if kind == "prefixes" else {}
-    table = pa.table({"path": paths, "label": ["a"] * len(paths)})
-    del paths
-    parquet.write_table(table, tmp_path / "a.parquet", compression="zstd", **how)
-    assert (tmp_path / "a.parquet").stat().st_size < 8000
-    decoded, bytes_of = [], table_files._bytes_of
-
-    def watched(value: Any) -> int:
-        decoded.append(bytes_of(value))
-        return decoded[-1]
-
-    monkeypatch.setattr(table_files, "_bytes_of", watched)
-    with pytest.raises(DataError, match=r"[\d,]+ bytes that unpack to [\d,]+ or more, and 4,194,304 are the most"):
+    paths = [f"{number}{'a' * 1000}" for number in range(300)]
+    parquet.write_table(pa.table({"path": paths, "label": paths}), tmp_path / "a.parquet", compression="zstd")
+    monkeypatch.setattr(tables, "free_memory", lambda: 900_000)
+    with pytest.raises(DataError, match=r"unpacks to 6\d\d,\d+ bytes, and 300,000, a third of the free memory"):
         load_source(str(tmp_path / "a.parquet"))
-    assert sum(decoded) < 16 << 20  # of 77
-
-
-def test_tables_that_the_memory_does_not_hold_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "a.csv").write_text("path,label\n" + "0.png,a\n" * 1000)
-    monkeypatch.setattr(table_files, "free_memory", lambda: 1_000_000)
-    with pytest.raises(DataError, match=r"a table of 8,011 bytes may take 0.0016 GB of memory, and 0.001 GB are free"):
-        load_source(str(tmp_path / "a.csv"))
 
 
 @pytest.mark.parametrize("name", ["a.csv", "a.parquet"])
@@ -253,13 +221,13 @@ def test_a_sheet_of_too_many_pixels_in_the_mirror_s_package(tmp_path: Path, monk
     monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 50)
     sheet = io.BytesIO()
     Image.new("RGB", (16, 16)).save(sheet, "PNG")
-    with tarfile.open(tmp_path / npm_mirror.ARCHIVE, "w:gz") as archive:
-        for name in (*npm_mirror.TRAIN, *npm_mirror.TEST, npm_mirror.TRAIN_LABELS, npm_mirror.TEST_LABELS):
+    with tarfile.open(tmp_path / cifar.ARCHIVE, "w:gz") as archive:
+        for name in (*cifar.TRAIN, *cifar.TEST, cifar.TRAIN_LABELS, cifar.TEST_LABELS):
             info = tarfile.TarInfo(name)
             info.size = len(sheet.getvalue())
             archive.addfile(info, io.BytesIO(sheet.getvalue()))
     with pytest.raises(DataError, match="not the npm package"):
-        npm_mirror.read_package(tmp_path / npm_mirror.ARCHIVE)
+        cifar.read_package(tmp_path / cifar.ARCHIVE)
 
 
 @pytest.mark.parametrize("length", [2**63 - 1, 2**64 - 1, 10**9, 101_000_000])

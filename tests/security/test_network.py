@@ -12,7 +12,7 @@ from PIL import Image
 from procrustean.base import DataError
 from procrustean.cli import main
 from procrustean.data import load_source
-from procrustean.data.sets import npm_mirror
+from procrustean.data.sets import cifar
 
 FIXTURE = Path(__file__).parents[1] / "fixtures" / "format-1"
 
@@ -30,7 +30,7 @@ def attempts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
         monkeypatch.setattr(socket.socket, name, refuse)
     for name in ("getaddrinfo", "gethostbyname", "create_connection"):
         monkeypatch.setattr(socket, name, refuse)
-    monkeypatch.setattr(npm_mirror.shutil, "which", lambda name: made.append(name))
+    monkeypatch.setattr(cifar.shutil, "which", lambda name: made.append(name))
     monkeypatch.setattr("time.sleep", lambda seconds: None)
     monkeypatch.delenv("PROCRUSTEAN_DATA", raising=False)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))

@@ -48,7 +48,6 @@ RESTRICTED = {
     },
     "importlib.import_module": {
         "data/sets/table.py": "names of this package",
-        "data/worker_processes.py": "a name that the program sends to its own process",
         "cli/doctor.py": "names of a list in the file",
         "deploy/export_formats.py": "names of a list in the file",
         "methods/make.py": "names of this package",
@@ -58,20 +57,19 @@ RESTRICTED = {
         "report/figures/draw.py": "names of this package",
         "runs/loggers.py": "one of the three tools that --log takes",
     },
-    "pickle.load": {"data/worker_processes.py": "what its own process has sent"},
-    "pickle.loads": {"data/worker_processes.py": "what its own process has sent"},
 }
 #: Modules whose import alone is forbidden outside the files named, each with the reason it is safe there.
 GUARDED = {
     "pickle": {
         "data/restricted_pickle.py": "reads nothing but numbers and text",
-        "data/worker_processes.py": "between the program and its own processes, over a pipe that nobody else holds",
         "nets/pretrained.py": "the name of an error",
     },
     "urllib.request": {"data/download.py": "https alone, with a checksum and a limit"},
     **{name: {} for name in ("socket", "requests", "ctypes", "builtins", "runpy", "code", "marshal", "shelve")},
     **{name: {} for name in ("_pickle", "cPickle", "pickle5", "cloudpickle", "dill")},
-    "joblib": {"runs/worker.py": "its processes, between which and the program nobody else can write"},
+    "joblib": dict.fromkeys(
+        ("data/workers.py", "runs/worker.py"), "its processes, between which and the program nobody else can write"
+    ),
 }
 #: Calls that are safe with certain arguments only, so that whoever calls must be seen.
 CHECKED = ("torch.load", "numpy.load", "yaml.compose")

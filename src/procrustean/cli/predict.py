@@ -47,7 +47,7 @@ class Predict:
     def run(self) -> int:
         from procrustean.base.code_files import use_file
         from procrustean.base.console import ResultStream, notify
-        from procrustean.data.bad_files import NAMED
+        from procrustean.data.image_lists import NAMED
         from procrustean.deploy.model_loading import load_model, model_folder
         from procrustean.deploy.prediction import predict, write_predictions
 

@@ -7,8 +7,7 @@ import math
 import numpy as np
 import numpy.typing as npt
 
-from procrustean.data.imageset import Images
-from procrustean.data.mapped_images import StoredImages
+from procrustean.data.imageset import Images, StoredImages
 
 Fingerprints = npt.NDArray[np.float32]  # [N, 72], of values 0..255
 Groups = npt.NDArray[np.int64]  # [N], equal for images that are near-duplicates

@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from pathlib import Path
 
 from procrustean.base.errors import DataError
-from procrustean.data.bad_files import EMPTY_CLASS, NAMED, NESTED, OUTSIDE, refuse
 from procrustean.data.image_files import ImageFile, Problems, headers
-from procrustean.data.image_lists import SPLIT_NAMES, OnBadImage, check_classes, composed, not_trained
+from procrustean.data.image_lists import (
+    EMPTY_CLASS,
+    NAMED,
+    NESTED,
+    OUTSIDE,
+    SPLIT_NAMES,
+    OnBadImage,
+    check_classes,
+    composed,
+    not_trained,
+    refuse,
+)
 
 LAYOUT = "the layout is FOLDER/class/image or FOLDER/train/class/image"
-DEEPEST = 5  # how many folders that hold nothing but a folder are gone down to find the classes
 LEFTOVERS = {"thumbs.db", "ehthumbs.db", "desktop.ini", "icon\r", "__macosx"}  # of file managers, lower case
 
 
@@ -29,9 +37,7 @@ def list_folder(root: Path, bad: Problems, named: set[str], on_bad_image: OnBadI
     splits = _split_folders(root, bad)
     named.update(splits)
     for split, folder in splits.items():
-        class_folders = _folders(folder, root, bad)
-        _refuse_equal_names(class_folders)
-        for class_folder in class_folders:
+        for class_folder in _folders(folder, root, bad):
             entries = entries_of(class_folder)
             if not entries:
                 bad[str(class_folder.relative_to(root))] = EMPTY_CLASS
@@ -60,14 +66,6 @@ def _untrained(files: list[ImageFile]) -> Problems:
     tested = {file.label for file in files if file.split != "train"}
     folders = {str(Path(file.name).parent): file for file in files if file.label not in trained and trained}
     return {name: not_trained(file.label, file.split, trained - tested) for name, file in folders.items()}
-
-
-def _refuse_equal_names(folders: list[Path]) -> None:
-    twice = [name for name, number in Counter(composed(folder.name) for folder in folders).items() if number > 1]
-    if twice:
-        raise DataError(
-            f"{folders[0].parent}: two class folders are called {twice[0]!r}, in different Unicode forms; merge them"
-        )
 
 
 def _split_folders(root: Path, bad: Problems) -> dict[str, Path]:
@@ -108,24 +106,15 @@ def _refuse_a_class_folder(root: Path) -> None:
         above = above.parent
     raise DataError(
         f"{root}: holds images but no class folders. If {root.resolve().name} is one of the classes, name the folder "
-        f"that holds them all, {above}. Else put the images into one folder per class ({LAYOUT}), or list them in a "
-        "CSV file with columns path and label and name that"
+        f"that holds them all, {above}. Else put the images into one folder per class ({LAYOUT})"
     )
 
 
 def _refuse_folders_of_folders(root: Path, nested: Path) -> None:
-    """Say which folder was probably meant where what should be class folders hold folders, such as this one."""
-    meant = nested.parent
-    for _ in range(DEEPEST):
-        inside = [path for path in entries_of(meant) if path.is_dir()]
-        if len(inside) != 1 or not any(path.is_dir() for path in entries_of(inside[0])):
-            break
-        meant = inside[0]
+    """Say what was probably meant where what should be class folders hold folders, as of an unpacked archive."""
     raise DataError(
         f"{root}: no images of two classes where they are looked for, but folders such as {nested}. If the classes lie "
-        f"deeper, name the folder that holds them or their train and test folders, such as {meant}. Else put the "
-        f"images of each class into its folder itself ({LAYOUT}), or list them in a CSV file with columns path and "
-        "label and name that"
+        f"deeper, name the folder that holds them or their train and test folders, such as {nested.parent} ({LAYOUT})"
     )
 
 

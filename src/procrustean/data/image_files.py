@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import io
 import re
+import threading
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,11 +19,11 @@ import numpy as np
 from PIL import Image, ImageOps, UnidentifiedImageError
 
 from procrustean.base.errors import ConfigError, DataError
-from procrustean.base.memory import free_memory, most_unpacked
-from procrustean.data.bit_depth import NETPBM, BitDepth, is_16_bit_grey
-from procrustean.data.decoding_memory import DecodingRoom
+from procrustean.base.memory import free_memory
 from procrustean.data.imageset import Images
 
+#: The format whose 16-bit pixels Pillow hands out as 32-bit ones, from 0 to 65535.
+NETPBM = "PPM"
 #: Decoders that may be used; the name of a file says nothing about which.
 FORMATS = ("PNG", "JPEG", "WEBP", "BMP", "GIF", "TIFF", "PPM")
 #: Files that end so are meant to be images: where they are none, that is a problem.
@@ -30,16 +31,17 @@ SUFFIXES = {".png", ".jpg", ".jpeg", ".webp", ".bmp", ".gif", ".tif", ".tiff", "
 DEFAULT_SIZE = 64
 #: What is wrong with files that were never meant to be images.
 NOT_AN_IMAGE, EMPTY_FILE = "not an image", "empty file"
-#: How files of other formats begin that cameras, phones, scanners and browsers write, and what they are.
+#: How files of other formats begin that phones, browsers and scanners write, and what they are.
 OTHER_FORMATS = (
     (re.compile(rb"....ftyp(heic|heix|heim|heis|hevc|hevx|mif1|msf1)", re.DOTALL), "HEIC"),
     (re.compile(rb"....ftyp(avif|avis)", re.DOTALL), "AVIF"),
-    (re.compile(rb"....ftypcr", re.DOTALL), "Canon raw"),
-    (re.compile(rb"\xff\x0a|\x00\x00\x00\x0cJXL "), "JPEG XL"),
-    (re.compile(rb"\xff\x4f\xff\x51|\x00\x00\x00\x0cjP  "), "JPEG 2000"),
     (re.compile(rb".{128}DICM", re.DOTALL), "DICOM"),
-    (re.compile(rb"8BPS"), "Photoshop"),
 )
+#: What decoding a pixel takes at most, as it is in the file, upright and in RGB, four bytes each; and the part of the
+#: free memory that decoding may take.
+BYTES_PER_PIXEL, SHARE = 12, 8
+#: 16-bit images that use no more bits than this are dark when they are cut to the upper eight.
+MOST_BITS = 14
 #: Decoded images are copied once when they are split into sets and once more when some are held out.
 COPIES = 3
 
@@ -109,7 +111,6 @@ def common_size(files: Sequence[ImageFile], found: Mapping[str, Header], asked: 
     if len(sizes) == 1:
         width, height = next(iter(sizes))
         if width == height:
-            _refuse_bombs([file for file in files if file.name in found], width)
             return width, []
     return DEFAULT_SIZE, [f"images are not of one square size: resized to {DEFAULT_SIZE}x{DEFAULT_SIZE}"]
 
@@ -127,12 +128,48 @@ def decoded(
     """
     _refuse_too_much(len(files), shape)
     pixels = np.zeros((len(files), *shape), np.uint8)
-    room = DecodingRoom()
     good = [row for row, file in enumerate(files) if file.name not in bad]
     with _bombs_refused(), ThreadPoolExecutor() as pool:
-        problems = pool.map(lambda row: _decode(files[row], pixels[row], room, depth), good)
+        large = LargeImages(pool._max_workers)
+        problems = pool.map(lambda row: _decode(files[row], pixels[row], large, depth), good)
         bad.update({files[row].name: problem for row, problem in zip(good, problems, strict=True) if problem})
     return pixels
+
+
+class BitDepth:
+    """How many bits the 16-bit images of a set use, gathered while they are decoded, by several threads.
+
+    Those of X-ray and microscope cameras often use the lower ones alone: cut to the upper eight, they are dark.
+    """
+
+    def __init__(self) -> None:
+        self._highest: list[float] = []  # value of each 16-bit image
+
+    def look_at(self, image: Image.Image) -> None:
+        """Note an image that has been opened and not been decoded yet."""
+        if is_16_bit_grey(image):
+            self._highest.append(float(image.getextrema()[1]))  # type: ignore[arg-type]
+        # Of colours Pillow keeps the upper eight bits; how they are packed in the file tells that there were more.
+        elif any(";16" in str(tile[3]) for tile in getattr(image, "tile", ())):
+            bands = zip(image.getbands(), image.getextrema(), strict=True)
+            self._highest.append(256 * max(high for band, (_, high) in bands if band != "A") + 255)  # type: ignore[misc,has-type]
+
+    def text(self) -> str:
+        """What to do if the images use few of their bits; empty if there is nothing to do."""
+        highest = int(max(self._highest, default=0))
+        bits = highest.bit_length()
+        if not 0 < bits <= MOST_BITS:
+            return ""
+        return (
+            f"{len(self._highest)} images of 16 bits use {bits} of them at most: no value is above {highest} of 65535. "
+            f"Only the upper eight bits are read, {highest >> 8} of 255 at most, so they are dark. Rescale them: "
+            f"magick mogrify -evaluate multiply {2 ** (16 - bits)} FILES"
+        )
+
+
+def is_16_bit_grey(image: Image.Image) -> bool:
+    """Whether Pillow hands out all 16 bits of an image, which it does of grey ones alone."""
+    return image.mode.startswith("I;16") or (image.mode == "I" and image.format == NETPBM)
 
 
 def pixels_of(image: Image.Image, shape: tuple[int, ...]) -> Images:
@@ -185,17 +222,6 @@ def _other_format(content: Path | bytes) -> str:
     return next((name for beginning, name in OTHER_FORMATS if beginning.match(content)), "")
 
 
-def _refuse_bombs(files: Sequence[ImageFile], side: int) -> None:
-    """DataError for images whose own size takes far more memory than their files can have content for."""
-    needed, size = 3 * side * side * len(files), sum(file.size for file in files)
-    if needed > most_unpacked(size):
-        raise DataError(
-            f"{len(files)} images of {side} x {side} pixels, {size:,} bytes that unpack to {needed:,}; refused, since "
-            "files like that are made to exhaust the memory. If they are images, say to which side they shall be "
-            "resized: --image-size 64"
-        )
-
-
 def _refuse_too_much(images: int, shape: tuple[int, int, int]) -> None:
     """DataError for images that the memory does not hold, before it is taken."""
     height, width, channels = shape
@@ -207,10 +233,21 @@ def _refuse_too_much(images: int, shape: tuple[int, int, int]) -> None:
         )
 
 
-def _decode(file: ImageFile, out: Images, room: DecodingRoom, depth: BitDepth | None) -> str:
+class LargeImages:
+    """Large images wait for one another, so that the memory holds what is decoded at a time; small ones never do."""
+
+    def __init__(self, threads: int) -> None:
+        self._pixels = free_memory() // SHARE // BYTES_PER_PIXEL // threads
+        self._one = threading.Lock()
+
+    def turn_of(self, image: Image.Image) -> AbstractContextManager[object]:
+        return self._one if image.width * image.height > self._pixels else nullcontext()
+
+
+def _decode(file: ImageFile, out: Images, large: LargeImages, depth: BitDepth | None) -> str:
     """Write the image into `out`; the answer is the problem, empty when there is none."""
     try:
-        with file.open() as image, room.taken(image.width * image.height):
+        with file.open() as image, large.turn_of(image):
             if depth is not None:
                 depth.look_at(image)
             out[:] = pixels_of(image, out.shape)

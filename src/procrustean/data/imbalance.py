@@ -7,22 +7,18 @@ import json
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
 
 from procrustean.base.errors import ConfigError, DataError, did_you_mean
-from procrustean.data.by_class import positions_by_class
-from procrustean.data.duplicates import fingerprints, rule_text, too_dark
-from procrustean.data.imageset import ImageSet, Indices, Labels, Splits
-from procrustean.data.take_away import groups_of, part, shares
+from procrustean.base.random_numbers import Stream
+from procrustean.data.imageset import Images, ImageSet, Indices, Labels, Splits, StoredImages, positions_by_class
+from procrustean.data.set_aside import HoldOut, checked_labels, checked_seed, hold_out_share
+from procrustean.data.set_aside import hold_out as hold_out
 
 KINDS = ("long_tailed", "step", "natural")
-HOLD_OUT_STREAM = 0x401D  # keeps the hold-out's random numbers apart from those of `select`
-
-#: A comparison of methods, --method auto, cannot do without.
-WITHOUT_HOLD_OUT = "train without a hold-out: --hold-out 0, with --method erm or another one in place of auto"
 
 
 def long_tailed_counts(largest: int, classes: int, rho: float) -> list[int]:
@@ -55,8 +51,8 @@ def select(labels: npt.ArrayLike, counts: Sequence[int] | Labels, seed: int = 0)
     >>> select([0, 1, 0, 1, 0], [2, 1]).tolist()
     [4, 2, 1]
     """
-    targets = _checked_labels(labels, len(counts))
-    random = np.random.RandomState(_checked_seed(seed))
+    targets = checked_labels(labels, len(counts))
+    random = np.random.RandomState(checked_seed(seed))
     chosen = []
     for label, (count, positions) in enumerate(zip(counts, positions_by_class(targets, len(counts)), strict=True)):
         if not 0 <= count <= len(positions):
@@ -66,71 +62,6 @@ def select(labels: npt.ArrayLike, counts: Sequence[int] | Labels, seed: int = 0)
         random.shuffle(positions)
         chosen.append(positions[:count])
     return np.concatenate(chosen).astype(np.int64)
-
-
-class HoldOut(NamedTuple):
-    """Positions kept for training and held out, and the classes (numbers) that gave nothing."""
-
-    kept: Indices
-    held: Indices
-    left_out: tuple[int, ...]
-
-
-def hold_out(labels: npt.ArrayLike, per_class: int, classes: int, seed: int = 0) -> HoldOut:
-    """Take `per_class` images of each class away from training (3 in Ye, Zhan, Chao 2021).
-
-    A class that would be left without any image (it has `per_class` or fewer) gives nothing and is named in
-    `left_out`. `kept` stays in the order of `labels`; `held` is grouped by class.
-    """
-    if per_class < 1:
-        raise ConfigError(f"a hold-out needs at least 1 image per class, got {per_class}")
-    targets = _checked_labels(labels, classes)
-    key = np.random.SeedSequence([HOLD_OUT_STREAM, _checked_seed(seed)])
-    random = np.random.RandomState(key.generate_state(8))
-    held, left_out = [], []
-    for label, positions in enumerate(positions_by_class(targets, classes)):
-        if len(positions) <= per_class:
-            left_out.append(label)
-            continue
-        random.shuffle(positions)
-        held.append(positions[:per_class])
-    if not held:
-        most = int(np.bincount(targets, minlength=classes).max())
-        raise ConfigError(
-            f"no class can give {per_class} images to the hold-out and keep one: the largest has {most}; "
-            + (f"hold out {most - 1} or fewer per class" if most > 1 else WITHOUT_HOLD_OUT)
-        )
-    taken = np.concatenate(held).astype(np.int64)
-    return HoldOut(np.setdiff1d(np.arange(len(targets)), taken), taken, tuple(left_out))
-
-
-def hold_out_share(images: ImageSet, share: float, seed: int = 0) -> HoldOut:
-    """Take a share of each class away from training, near-duplicates only together.
-
-    Small classes give up to a quarter, at most 10, and a class of fewer than 4 images nothing: see
-    `procrustean.data.take_away.shares`. Classes that give nothing are named in `left_out`.
-    """
-    counts = shares(images.counts, share)
-    key = np.random.SeedSequence([HOLD_OUT_STREAM, _checked_seed(seed)])
-    held = part(images.labels, groups_of(images), counts, key.generate_state(8))
-    if not len(held) and counts.any():
-        dark = too_dark(fingerprints(images.images))
-        raise ConfigError(
-            f"no class can give {share:g} of its images to the hold-out: near-duplicates stay together "
-            f"({rule_text(len(images))}), and these leave none"
-            + f"; {dark}, for which procrustean inspect may know a reason"
-            * bool(dark)
-            + ". If they are different images in truth, hold out a number "
-            f"of each class, which looks for none: --hold-out 3; or {WITHOUT_HOLD_OUT}"
-        )
-    if not len(held):
-        raise ConfigError(
-            f"no class can give {share:g} of its images to the hold-out: the largest has {images.counts.max()}; "
-            f"{WITHOUT_HOLD_OUT}"
-        )
-    given = np.bincount(images.labels[held], minlength=len(images.classes))
-    kept = np.setdiff1d(np.arange(len(images)), held)
-    return HoldOut(kept, held, tuple(int(c) for c in np.flatnonzero(given == 0)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -281,17 +212,46 @@ def _largest_rho(largest: int) -> str:
     return str(int(rho)) if rho.is_integer() else repr(rho)
 
 
-def _checked_labels(labels: npt.ArrayLike, classes: int) -> Labels:
-    targets = np.asarray(labels)
-    if targets.ndim != 1 or len(targets) == 0 or targets.dtype.kind not in "iu":
-        raise DataError(f"labels must be a non-empty list of whole numbers, got {targets.dtype} {targets.shape}")
-    low, high = int(targets.min()), int(targets.max())
-    if low < 0 or high >= classes:
-        raise DataError(f"labels must lie in 0..{classes - 1} for {classes} classes, got {low}..{high}")
-    return targets.astype(np.int64)
+@dataclass(frozen=True)
+class MetaSet:
+    """As many images of every class, and where they are from."""
+
+    images: ImageSet
+    per_class: int
+    spare: int  # how many of them are not trained on; the others are training images
 
 
-def _checked_seed(seed: int) -> int:
-    if not 0 <= seed < 2**32:
-        raise ConfigError(f"a data seed lies in 0..{2**32 - 1}, got {seed}")
-    return seed
+def meta_set(data: Imbalanced, per_class: int, seed: int) -> MetaSet:
+    """Choose `per_class` images of each class: spare ones where the class has enough, else training images.
+
+    The authors set their meta images aside before they make a set imbalanced; its largest classes then have no spare
+    ones here. A class with too few training images gives all of them, some more than once.
+    """
+    if per_class < 1:
+        raise ConfigError(f"meta_per_class = {per_class!r} received; a balanced set needs at least 1 image per class")
+    stream = Stream(seed, "meta")
+    parts: list[tuple[ImageSet, Indices]] = []
+    spare = 0
+    of_train, of_spare = _positions(data.train), _positions(data.spare)
+    for label, _ in enumerate(data.train.classes):
+        enough = data.spare is not None and int(data.spare.counts[label]) >= per_class
+        among = data.spare if data.spare is not None and enough else data.train
+        positions = of_spare[label] if among is data.spare else of_train[label]
+        chosen = np.resize(positions[stream.permutation(len(positions))], per_class)
+        parts.append((among, chosen))
+        spare += per_class * enough
+    labels = np.concatenate([among.labels[chosen] for among, chosen in parts])
+    return MetaSet(ImageSet(_together(parts), labels, data.train.classes), per_class, spare)
+
+
+def _together(parts: list[tuple[ImageSet, Indices]]) -> Images | StoredImages:
+    """The images of all parts; those of a file stay in it."""
+    first = parts[0][0].images
+    if isinstance(first, StoredImages):
+        rows = [among.images.rows[chosen] for among, chosen in parts if isinstance(among.images, StoredImages)]
+        return first.with_rows(np.concatenate(rows))
+    return np.concatenate([among.images[chosen] for among, chosen in parts])
+
+
+def _positions(images: ImageSet | None) -> list[Indices]:
+    return [] if images is None else positions_by_class(images.labels, len(images.classes))

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
 
 from procrustean.base.errors import ConfigError, did_you_mean
 from procrustean.data.recipe import CHOICES, STANDARD
@@ -80,3 +83,99 @@ def recipe_label(choice: str, recipe: Recipe, source: str) -> str:
     if choice == "own":
         return "own"
     return "paper" if PAPER.get(data_set(source)) == recipe.name else recipe.name
+
+
+_Values = TypeVar("_Values")
+
+
+def published(
+    source: str, usual: Mapping[str, Any], elsewhere: Mapping[str, Mapping[str, Any]] | None = None
+) -> dict[str, Any] | None:
+    """What a method's own publication changes in the recipe of a data set; None where it publishes nothing for it.
+
+    Args:
+        source: the data set.
+        usual: the changes on CIFAR, which are also the best guess for images that nobody has published about.
+        elsewhere: the changes on the larger data sets it was published on.
+    """
+    if elsewhere and source in elsewhere:
+        return dict(elsewhere[source])
+    return None if is_large(source) else dict(usual)
+
+
+def nearest_published(values: Mapping[str, Mapping[int, _Values]], source: str, counts: Sequence[int]) -> _Values:
+    """What was published for the nearest ratio of class sizes, on the data set or else on CIFAR-10.
+
+    Args:
+        values: by data set and ratio of the largest to the smallest class.
+        source: the data set.
+        counts: images per class.
+    """
+    by_ratio = values.get(source, values["cifar10"])
+    ratio = max(counts) / min(counts)
+    return by_ratio[min(by_ratio, key=lambda known: abs(math.log(known / ratio)))]
+
+
+def is_large(source: str) -> bool:
+    """Whether it is one of the paper's data sets other than CIFAR."""
+    return source in PAPER and not source.startswith("cifar")
+
+
+def ldam_schedule() -> dict[str, Any]:
+    """The schedule Cao et al. (2019) published LDAM on CIFAR with and re-ran ERM, focal and class-balanced with."""
+    return {"epochs": 200, "schedule": "steps", "milestones": (0.8, 0.9), "decay": 0.01}
+
+
+def ldam_recipe(source: str) -> dict[str, Any] | None:
+    """What Cao et al. trained LDAM, ERM, focal and class-balanced with on a data set."""
+    tiny = {"epochs": 120, "schedule": "steps", "milestones": (90 / 120,), "decay": 0.1}
+    return published(source, ldam_schedule(), {"tiny-imagenet": tiny})
+
+
+def label_mixing_recipe(source: str) -> dict[str, Any] | None:
+    """What Cheng and Lin trained MAMix and re-ran Remix with, longer where there are more classes."""
+    long = {"epochs": 300, "schedule": "steps", "milestones": (150 / 300, 250 / 300), "decay": 0.1}
+    return published(source, long if source == "cifar100" else ldam_schedule(), {"tiny-imagenet": long})
+
+
+def decoupling_recipes() -> dict[str, dict[str, Any]]:
+    """What Kang et al. (2020) learnt features with on the large data sets, before anything about the classifier."""
+    views = {"augment": "random_resized_crop", "crop": 224, "evaluation_crop": 224}
+    usual = {"epochs": 90, "batch_size": 512, "lr": 0.2, "schedule": "cosine", "warmup_epochs": 0, **views}
+    return {
+        "imagenet-lt": {**usual, "weight_decay": 5e-4, "colour_jitter": 0.4},
+        "inaturalist18": {**usual, "weight_decay": 1e-4},
+    }
+
+
+@dataclass(frozen=True)
+class Decoupling:
+    """How features and classifier share the epochs of a method that learns them one after the other."""
+
+    features: float  # share of the epochs
+    classifier: float
+    second_stage: dict[str, Any]  # changes to the recipe while the classifier is learnt
+    longer: float  # epochs of both, relative to those of a recipe that learns features alone
+    own: dict[str, Any] | None
+
+
+def decoupling(source: str, *, imagenet: int, inaturalist: int) -> Decoupling:
+    """Kang et al. train 90 epochs, then the classifier alone; Zhang et al. (Bag of tricks, 2021) 200 and 30 on CIFAR.
+
+    Args:
+        source: the data set.
+        imagenet, inaturalist: epochs of the classifier on ImageNet-LT and on iNaturalist.
+    """
+    first, second = (90, inaturalist if source == "inaturalist18" else imagenet) if is_large(source) else (200, 30)
+    total = first + second
+    cifar: dict[str, Any] = {"milestones": (1 / 3, 2 / 3), "decay": 0.1, "weight_decay": 5e-4}
+    elsewhere = {name: {**changes, "epochs": total} for name, changes in decoupling_recipes().items()}
+    return Decoupling(
+        features=first / total,
+        classifier=second / total,
+        # On CIFAR the rate falls in steps only where the schedule says so.
+        second_stage={"schedule": "cosine", "warmup_epochs": 0} if is_large(source) else cifar,
+        # The features are learnt for as long as the paper's recipe says, and the classifier beyond that.
+        longer=total / first if source in PAPER else 1.0,
+        own=published(source, {**ldam_schedule(), "epochs": total}, elsewhere),
+    )

@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Mapping
+from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
+
+import numpy as np
 
 from procrustean.base.errors import ConfigError, DataError, suggestion
 from procrustean.base.paths import expanded
+from procrustean.data.npz import load_npz, npz_counts, read_arrays
+from procrustean.data.set_aside import shares_for_test
 from procrustean.data.sets.base import Request, silent
 from procrustean.data.sets.table import DATA_SETS, all_sets, known
 
 if TYPE_CHECKING:
-    from procrustean.data.image_lists import FileListing
+    from procrustean.data.image_files import ImageFile
+    from procrustean.data.image_lists import FileListing, OnBadImage
     from procrustean.data.imageset import Splits
 
 PATHS = {
@@ -44,7 +51,7 @@ def is_named(source: str) -> bool:
 
 def place_of(source: str) -> str | None:
     """Where the files of a user's source are, whatever the current folder; None for known data sets and arrays."""
-    path = _reachable(source)
+    path = _path(source)
     return str(path.resolve()) if source and path.exists() and not is_named(source) else None
 
 
@@ -55,7 +62,7 @@ def load_source(
     image_size: int | None = None,
     download: bool = True,
     data_seed: int = 0,
-    on_bad_image: Literal["error", "skip"] = "error",
+    on_bad_image: OnBadImage = "error",
     say: Callable[[str], None] = silent,
 ) -> Splits:
     """Load the images that `source` names.
@@ -77,15 +84,14 @@ def load_source(
     source = os.fspath(source)
     if not source:  # a path that is empty would be the current folder
         raise ConfigError("source = '' received; name a data set, or a folder, a table or a .npz file of your own")
-    path = expanded(source)
     if is_files(source):
         return list_source(source, on_bad_image).load(image_size)
-    if on_bad_image != "error" and (is_named(source) or path.suffix.lower() == ".npz" or path.exists()):
+    if on_bad_image != "error" and (is_named(source) or _is_npz(source) or _path(source).exists()):
         raise ConfigError(f"on_bad_image is for image files; {source} is used as a whole or not at all")
     if is_named(source):
         splits = known(source).load(Request(data_dir, image_size, data_seed, download, say))
     else:
-        splits = _array_file(source, path)
+        splits = _array_file(source)
     height, width = splits.train.images.shape[1:3]
     if image_size is not None and not image_size == height == width:
         raise ConfigError(
@@ -94,75 +100,96 @@ def load_source(
     return splits
 
 
-def list_source(source: str, on_bad_image: Literal["error", "skip"] = "error") -> FileListing:
+def list_source(source: str, on_bad_image: OnBadImage = "error") -> FileListing:
     """The images that a folder, a table or a saved data set names, not decoded."""
-    try:
-        return _listed(_reachable(source), on_bad_image)
-    except OSError as error:
-        raise _out_of_reach(f"{Path(error.filename or source).parent}: its files", error) from error
-
-
-def _listed(path: Path, on_bad_image: Literal["error", "skip"]) -> FileListing:
     from procrustean.data.image_lists import FileListing
 
+    path = _path(source)
+    is_table = path.suffix.lower() in TABLES and not path.is_dir()
     bad, named = dict[str, str](), set[str]()
-    if path.suffix.lower() in TABLES and not path.is_dir():
-        from procrustean.data.tables import list_table
+    try:
+        files = _lister(path, is_table)(path, bad, named, on_bad_image)
+    except OSError as error:
+        raise _out_of_reach(source, error) from error
+    return FileListing(path.stem if is_table else path.resolve().name, str(path), files, bad, on_bad_image, named)
 
-        files = list_table(path, bad, named, on_bad_image)
-        return FileListing(path.stem, str(path), files, bad, on_bad_image, named)
+
+def _lister(path: Path, is_table: bool) -> Callable[[Path, dict[str, str], set[str], OnBadImage], list[ImageFile]]:
     from procrustean.data.folders import list_folder
-    from procrustean.data.huggingface_disk import is_hf_dataset, list_hf_dataset
+    from procrustean.data.tables import is_hf_dataset, list_hf_dataset, list_table
 
-    files = (list_hf_dataset if is_hf_dataset(path) else list_folder)(path, bad, named, on_bad_image)
-    return FileListing(path.resolve().name, str(path), files, bad, on_bad_image, named)
+    if is_table:
+        return list_table
+    return list_hf_dataset if is_hf_dataset(path) else list_folder
 
 
 def is_files(source: str) -> bool:
     """Whether a source is a folder, table or saved data set of image files."""
-    path = _reachable(source)
+    path = _path(source)
     return bool(source) and not is_named(source) and (path.is_dir() or path.suffix.lower() in TABLES)
 
 
-def has_validation(source: str, on_bad_image: Literal["error", "skip"] = "error") -> bool:
+def has_validation(source: str, on_bad_image: OnBadImage = "error") -> bool:
     """Whether a source has a validation split, told without reading an image; one that is not there has none."""
     if not source or is_named(source):
         return source in DATA_SETS and "val" in known(source).counts
-    path = _reachable(source)
-    if not path.exists():
+    if not _path(source).exists():
         return False
     if is_files(source):
         return "val" in list_source(source, on_bad_image).named
-    if path.suffix.lower() != ".npz":
-        return False
-    from procrustean.data.plain_npz import read_arrays
-
-    return bool(read_arrays(path, only=("val_labels",)))
+    return _is_npz(source) and "val_labels" in read_arrays(_path(source), only=("val_labels",))
 
 
-def _reachable(source: str) -> Path:
-    """The path that a source stands for, whether anything is there or not; DataError where that cannot be told."""
+def label_counts(source: str, on_bad_image: OnBadImage = "error") -> Mapping[str, int] | None:
+    """Training images by class of a folder, a table or an .npz file, without those that are set aside for tests.
+
+    None for other sources, and for what cannot be read, which is said when it is loaded. No image is read:
+    near-duplicates, which stay together, and files that turn out to be no images may change a count a little.
+    """
+    place = place_of(source)
+    return None if place is None else _label_counts(place, on_bad_image, Path(place).stat().st_mtime_ns)
+
+
+@lru_cache(maxsize=16)  # the runs of a plan ask for the same sources again and again
+def _label_counts(place: str, on_bad_image: OnBadImage, changed: int) -> Mapping[str, int] | None:
+    try:
+        if _is_npz(place):
+            counts, tested = npz_counts(Path(place))
+        else:
+            files = list_source(place, on_bad_image).files
+            counts = Counter(file.label for file in files if file.split == "train")
+            tested = any(file.split == "test" for file in files)
+    except Exception:  # of damaged files nearly anything; loading them names it
+        return None
+    for_test = np.zeros(len(counts), int) if tested else shares_for_test(np.array([*counts.values()]))
+    return {name: count - int(given) for (name, count), given in zip(counts.items(), for_test, strict=True)}
+
+
+def _path(source: str) -> Path:
+    """The path that a source stands for; DataError where the system does not let this program look at it."""
     path = expanded(source)
     try:
         path.exists()
     except OSError as error:
-        raise _out_of_reach(f"{source}: it", error) from error
+        raise _out_of_reach(source, error) from error
     return path
 
 
-def _out_of_reach(what: str, error: OSError) -> DataError:
-    """For what the system does not let this program look at, such as the folder of another user."""
-    return DataError(f"{what} cannot be looked at ({error.strerror or error}); change that, or name another place")
+def _out_of_reach(source: str, error: OSError) -> DataError:
+    return DataError(f"{source}: {error.filename or 'it'} cannot be looked at ({error.strerror or error})")
 
 
-def _array_file(source: str, path: Path) -> Splits:
-    if path.suffix.lower() == ".npz":
-        from procrustean.data.npz import load_npz
+def _is_npz(source: str) -> bool:
+    return source.lower().endswith(".npz")
 
+
+def _array_file(source: str) -> Splits:
+    path = expanded(source)
+    if _is_npz(source):
         return load_npz(path)
     if path.exists():
         kinds = "neither an image folder nor a table (.csv, .tsv, .parquet) nor a .npz file"
         raise DataError(f"{source}: {kinds}; unpack archives first")
-    if os.sep in source or "/" in source:
+    if os.sep in source:
         raise DataError(f"{source}: there is no such file or folder")
     raise ConfigError(f"unknown source {source!r}, and no such folder. {source_hint(source)}")

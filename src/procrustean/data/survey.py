@@ -10,11 +10,9 @@ from statistics import median
 import numpy as np
 
 from procrustean.base.errors import DataError
-from procrustean.data.bad_files import NAMED_BY_INSPECT, refuse
-from procrustean.data.bit_depth import BitDepth
 from procrustean.data.duplicates import Groups, fingerprints, near_duplicates, too_dark
-from procrustean.data.image_files import ImageFile, Problems, decoded
-from procrustean.data.image_lists import FileListing
+from procrustean.data.image_files import BitDepth, ImageFile, Problems, decoded
+from procrustean.data.image_lists import NAMED_BY_INSPECT, FileListing, refuse
 from procrustean.data.imageset import Images, Indices, Splits
 from procrustean.data.sources import is_files, list_source, load_source
 

@@ -1,27 +1,97 @@
-"""Images listed in a table, CSV or parquet: a column of paths (or images), one of labels, perhaps one of splits."""
+"""Images listed in a CSV or parquet table or a data set of Hugging Face: a column of paths (or images), one of labels,
+perhaps one of splits."""
 
 from __future__ import annotations
 
+import csv
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from procrustean.base.errors import DataError, did_you_mean
+from procrustean.base.errors import DataError
+from procrustean.base.memory import free_memory
+from procrustean.base.optional_libraries import installing
 from procrustean.base.paths import expanded
-from procrustean.data.bad_files import refuse
 from procrustean.data.image_files import ImageFile, Problems
-from procrustean.data.image_lists import SPLIT_NAMES as SIDES
-from procrustean.data.image_lists import OnBadImage, check_classes, composed
-from procrustean.data.table_columns import read_csv, read_parquet
+from procrustean.data.image_lists import SPLIT_NAMES, OnBadImage, check_classes, composed, refuse, split_name
 
 #: What columns may be called, in capitals or not.
-IMAGE_NAMES = ("path", "image", "file", "filename", "file_name", "filepath", "file_path", "image_path", "img")
-LABEL_NAMES = ("label", "class", "category", "target", "labels", "class_name", "label_name")
-SPLIT_NAMES = ("split", "subset", "set", "partition")
-LIKE_SPLITS = ("fold", "phase", "usage", "stage", "role", "purpose", "dataset", "data_split")  # or of another meaning
+IMAGE_COLUMNS = ("path", "image", "file", "filename", "file_name", "filepath", "file_path", "image_path", "img")
+LABEL_COLUMNS = ("label", "class", "category", "target", "labels", "class_name", "label_name")
+SPLIT_COLUMNS = ("split", "subset", "set", "partition")
+#: These may mean something else: they are of splits where they name nothing but splits.
+LIKE_SPLITS = ("fold", "phase", "usage", "stage", "role", "purpose", "dataset", "data_split")
 LONGEST_SHOWN = 200  # characters of a path in messages
-MOST_NAMED = 5  # unknown splits in a message: another column may have been taken for them
+#: The part of the free memory that the values of a parquet file may take.
+SHARE = 3
+#: What a folder that `save_to_disk` has written holds one of.
+HF_MARKS = ("dataset_dict.json", "dataset_info.json")
+
+
+@dataclass(frozen=True)
+class Rows:
+    """What a table says of its images."""
+
+    where: str  # the table in messages
+    images: Sequence[Any]
+    labels: Sequence[Any]
+    splits: Sequence[Any]
+    numbers: Sequence[int]  # of the rows, as an editor counts
+    classes: Sequence[str] = ()  # names by number, where labels are numbers
+
+    def files(self, folder: Path, bad: Problems, named: set[str]) -> list[ImageFile]:
+        """The rows as images.
+
+        Args:
+            folder: what paths are relative to.
+            bad: takes rows without an image or a label.
+            named: takes the splits of all rows, those in `bad` too.
+        """
+        files: list[ImageFile] = []
+        first_rows: dict[Path | bytes, int] = {}
+        for number, image, label, split in zip(self.numbers, self.images, self.labels, self.splits, strict=True):
+            content, shown = _content(image, folder)
+            row = f"row {number}" + (f" ({shown})" if shown else "")
+            name, problem = self._label(label)
+            side = split_name(str(split).strip(), f"{self.where}, row {number}")
+            named.add(side)
+            if content is None:
+                bad[row] = "no image"
+            elif problem:
+                bad[row] = problem
+            elif (first := first_rows.setdefault(_place(content), number)) != number:
+                bad[row] = f"listed in row {first} already"
+            else:
+                files.append(ImageFile(row, content, side, composed(name)))
+        if not files and not bad:
+            raise DataError(f"{self.where}: holds no rows; list one image per row")
+        self._refuse_if_none_is_there(files)
+        return files
+
+    def _label(self, value: Any) -> tuple[str, str]:
+        """The class of a row, and what is wrong where there is none."""
+        if self.classes and isinstance(value, int):
+            if value >= len(self.classes):
+                return "", f"label {value}, but there are {len(self.classes)} class names"
+            # -1 stands for "no label" in data sets whose test labels were never published.
+            value = self.classes[value] if value >= 0 else None
+        if isinstance(value, list | Mapping):  # several classes of one image would become a class of their own
+            return "", f"{value!r:.80} is no single label"
+        missing = value is None or value != value  # a number that is none, as which tables keep what is missing
+        text = "" if missing else str(value).strip()
+        return text, "" if text else "no label"
+
+    def _refuse_if_none_is_there(self, files: Sequence[ImageFile]) -> None:
+        """DataError where all paths lead nowhere: it is not the files that are to be replaced."""
+        paths = [file.content for file in files if isinstance(file.content, Path)]
+        if len(paths) > 1 and len(paths) == len(files) and not any(map(os.path.exists, paths)):
+            raise DataError(
+                f"{self.where}: of the {len(paths)} images that it names none is there, the first as "
+                f"{_shown(str(paths[0]))}; paths are relative to the folder of the table: move it, or write other ones"
+            )
 
 
 def list_table(path: Path, bad: Problems, named: set[str], on_bad_image: OnBadImage = "error") -> list[ImageFile]:
@@ -29,203 +99,165 @@ def list_table(path: Path, bad: Problems, named: set[str], on_bad_image: OnBadIm
 
     Classes without training images are refused, unless what cannot be used is to be left out.
     """
-    read = read_parquet if path.suffix.lower() == ".parquet" else read_csv
-    others: list[str] = []
-
-    def needed(names: Sequence[str]) -> list[str]:
-        others.extend(name for name in names if name.strip().lower() in LIKE_SPLITS)
-        return needed_columns(names, str(path))
-
-    table = read(path, needed)
-    if others and len(table.columns) < 3:
-        _refuse_unread_splits(read(path, lambda names: others).columns, path)
-    check = on_bad_image == "error"
-    return rows_as_files(
-        table.columns, table.numbers, where=str(path), folder=path.parent, bad=bad, named=named, check=check
-    )
-
-
-def _refuse_unread_splits(columns: Mapping[str, Sequence[Any]], path: Path) -> None:
-    """DataError for splits under a name that is not known for them: test images would be trained on."""
-    for name, values in columns.items():
-        words = {str(value).strip().lower() for value in values}
-        if len(words) > 1 and words <= set(SIDES):
-            raise DataError(
-                f"{path}: the column {name!r} holds {', '.join(sorted(words))}, which are splits; call it 'split', or "
-                "remove it if these are not to be used"
-            )
-
-
-def needed_columns(names: Sequence[str], where: str) -> list[str]:
-    """The columns of images, labels and perhaps splits, in this order.
-
-    Args:
-        names: of all columns.
-        where: the table in messages.
-    """
-    image = _needed(names, IMAGE_NAMES, "images", where)
-    label = _needed(names, LABEL_NAMES, "labels", where)
-    split = _column(names, SPLIT_NAMES, "splits", where)
-    return [image, label] if split is None else [image, label, split]
-
-
-def rows_as_files(
-    columns: Mapping[str, Sequence[Any]],
-    numbers: Sequence[int],
-    *,
-    where: str,
-    folder: Path,
-    bad: Problems,
-    named: set[str],
-    classes: Sequence[str] | None = None,
-    check: bool = True,
-) -> list[ImageFile]:
-    """The rows of a table as images.
-
-    Args:
-        columns: the table, by name.
-        numbers: what the rows are called, as an editor counts.
-        where: the table in messages.
-        folder: what paths are relative to.
-        bad: takes rows without an image or a label.
-        named: takes the splits of all rows, those in `bad` too.
-        classes: names by number, where labels are numbers.
-        check: whether the classes have to be right: two of them, and none that is tested alone.
-    """
-    image, label, *splits = needed_columns(list(columns), where)
-    sides = columns[splits[0]] if splits else ["train"] * len(numbers)
-    files: list[ImageFile] = []
-    places, forms = _Places(), _Forms(where)
-    unknown: dict[str, list[str]] = {}  # splits, with their rows
-    for number, value, name, given in zip(numbers, columns[image], columns[label], sides, strict=True):
-        content, shown = _content(value, folder)
-        row = f"row {number}" + (f" ({shown})" if shown else "")
-        text, problem = _label(name, label, classes)
-        if content is None:
-            bad[row] = f"no image in column {image!r}"
-        elif problem:
-            bad[row] = problem
-        else:
-            earlier = places.first_row(content, number)
-            if earlier != number:
-                bad[row] = f"listed in row {earlier} already"
-            side = SIDES.get(str(given).strip().lower())
-            if side is None:
-                unknown.setdefault(str(given).strip(), []).append(row)
-            else:
-                files.append(ImageFile(row, content, side, forms.composed(text, side, number)))
-    _refuse_unknown_splits(unknown, where)
-    named.update(SIDES[text] for text in {str(given).strip().lower() for given in sides} if text in SIDES)
-    if not files and not bad:
-        raise DataError(f"{where}: holds no rows; list one image per row")
-    _refuse_if_none_is_there(files, where, folder)
-    if check:
-        check_rows(files, bad, where)
+    if not path.is_file():  # a pipe would be waited for, and a device read, without end
+        raise DataError(f"{path}: not a plain file" if path.exists() else f"{path}: there is no such file")
+    rows = _parquet(path) if path.suffix.lower() == ".parquet" else _csv(path)
+    files = rows.files(path.parent, bad, named)
+    if on_bad_image == "error":
+        _check(files, bad, str(path))
     return files
 
 
-def _refuse_unknown_splits(rows: Mapping[str, Sequence[str]], where: str) -> None:
-    """DataError for names of splits that are none, all of them at once."""
-    if not rows:
-        return
-    named = [f"{name!r} in {len(found)} row{'s' * (len(found) > 1)}, first {found[0]}" for name, found in rows.items()]
-    more = f"; and {len(named) - MOST_NAMED} others" if len(named) > MOST_NAMED else ""
-    raise DataError(
-        f"{where}: unknown split{'s' * (len(named) > 1)}: {'; '.join(named[:MOST_NAMED])}{more}. "
-        + did_you_mean(next(iter(rows)), SIDES)
-    )
+def is_hf_dataset(folder: Path) -> bool:
+    """Whether a folder was written by `save_to_disk`."""
+    return any((folder / mark).is_file() for mark in HF_MARKS)
 
 
-def check_rows(files: Sequence[ImageFile], bad: Problems, where: str) -> None:
+def list_hf_dataset(
+    folder: Path, bad: Problems, named: set[str], on_bad_image: OnBadImage = "error"
+) -> list[ImageFile]:
+    """The images of a `Dataset` or `DatasetDict` that was saved with `save_to_disk`, otherwise as `list_table`."""
+    files: list[ImageFile] = []
+    for name, part in _saved_parts(folder).items():
+        found, splits = Problems(), set[str]()
+        rows = _hf_rows(part, f"{folder}, {name} split" if name else str(folder)).files(folder, found, splits)
+        side = split_name(name, str(folder)) if name else ""
+        named |= {side} if side else splits
+        prefix = f"{name} " * bool(name)
+        files += [ImageFile(prefix + row.name, row.content, side or row.split, row.label) for row in rows]
+        bad.update({prefix + row: problem for row, problem in found.items()})
+    if on_bad_image == "error":
+        _check(files, bad, str(folder))
+    return files
+
+
+def _check(files: Sequence[ImageFile], bad: Problems, where: str) -> None:
     """DataError for classes that are not right; where there are too few, what is wrong with the other rows says why."""
     if len({file.label for file in files}) < 2:
         refuse(bad, where)
     check_classes(files, where)
 
 
-def _refuse_if_none_is_there(files: Sequence[ImageFile], where: str, folder: Path) -> None:
-    """DataError for a table of which all paths lead nowhere: it is not the files that are to be replaced."""
-    paths = [file.content for file in files if isinstance(file.content, Path)]
-    if len(paths) < 2 or len(paths) < len(files) or any(map(os.path.exists, paths)):
-        return
-    first = paths[0]
-    if "\\" in str(first):
-        advice = "write / in place of \\"
-    elif not first.is_relative_to(folder):
-        advice = "write where they are now"
-    elif os.path.exists(first.relative_to(folder)):  # noqa: PTH110 (that of Path raises where a name is too long)
-        advice = "paths are relative to the folder of the table, but these are to the current one: move the table here"
-    else:
-        advice = "paths are relative to the folder of the table: move it, or write other ones"
-    raise DataError(
-        f"{where}: of the {len(paths)} images that it names none is there, the first as {_shown(str(first))}; {advice}"
+def _rows(
+    where: str,
+    names: Sequence[str],
+    values: Callable[[str], Sequence[Any]],
+    numbers: Sequence[int],
+    classes: Callable[[str], Sequence[str]] = lambda column: (),
+) -> Rows:
+    """The rows of a table with columns of these names, of which `values` gives those that are needed."""
+    image, label = (
+        _column(names, accepted, what, where, needed=True)
+        for accepted, what in ((IMAGE_COLUMNS, "images"), (LABEL_COLUMNS, "labels"))
     )
+    split = _column(names, SPLIT_COLUMNS, "splits", where, needed=False)
+    splits: Sequence[Any] = values(split) if split else ["train"] * len(numbers)
+    for name in names if not split else ():
+        if name.strip().lower() in LIKE_SPLITS and {str(n).strip().lower() for n in values(name)} <= set(SPLIT_NAMES):
+            splits = values(name)
+    return Rows(where, values(image), values(label), splits, numbers, classes(label))
 
 
-class _Places:
-    """Where images are, however their paths are written: ./0.png is 0.png, while a link is an image of its own."""
-
-    def __init__(self) -> None:
-        self._folders, self._rows = dict[Path, Path](), dict[Path, int]()
-
-    def first_row(self, content: Path | bytes, number: int) -> int:
-        """The row in which an image stands for the first time."""
-        if isinstance(content, bytes) or "\0" in str(content):
-            return number
-        if content.parent not in self._folders:
-            self._folders[content.parent] = Path(os.path.realpath(content.parent))
-        return self._rows.setdefault(self._folders[content.parent] / content.name, number)
-
-
-class _Forms:
-    """Class names in Unicode's composed form; that a name is written in two forms is as odd as two folders of it."""
-
-    def __init__(self, where: str) -> None:
-        self._where, self._seen = where, dict[tuple[str, str], tuple[str, int]]()
-
-    def composed(self, name: str, side: str, number: int) -> str:
-        text = composed(name)
-        first, row = self._seen.setdefault((side, text), (name, number))
-        if first != name:
-            raise DataError(
-                f"{self._where}: the class {text!r:.80} is written in different Unicode forms in rows {row} and "
-                f"{number}; write it in one"
-            )
-        return text
-
-
-def _label(value: Any, column: str, classes: Sequence[str] | None) -> tuple[str, str]:
-    """The class of a row, and what is wrong where there is none."""
-    if classes is not None and isinstance(value, int):
-        if value >= len(classes):
-            return "", f"label {value} in column {column!r}, but there are {len(classes)} class names"
-        # -1 stands for "no label" in data sets whose test labels were never published.
-        value = classes[value] if value >= 0 else None
-    if isinstance(value, list | Mapping):  # several classes of one image would become a class of their own
-        return "", f"{value!r:.80} in column {column!r} is no single label"
-    if isinstance(value, bytes):  # texts that were written without saying so
-        value = value.decode(errors="backslashreplace")
-    missing = value is None or value != value  # a number that is none, as which tables keep what is missing
-    text = "" if missing else str(value).strip()
-    return text, "" if text else f"no label in column {column!r}"
-
-
-def _needed(columns: Sequence[str], names: Sequence[str], what: str, where: str) -> str:
-    column = _column(columns, names, what, where)
-    if column is None:
-        held = ", ".join(map(repr, columns)) or "nothing"
-        raise DataError(
-            f"{where}: no column of {what}; it holds {held}. Call the column {names[0]!r} (known: {', '.join(names)})"
-        )
-    return column
-
-
-def _column(columns: Sequence[str], names: Sequence[str], what: str, where: str) -> str | None:
-    found = [column for column in columns if column.strip().lower() in names]
+def _column(names: Sequence[str], accepted: Sequence[str], what: str, where: str, *, needed: bool) -> str:
+    found = [name for name in names if name.strip().lower() in accepted]
     if len(found) > 1:
         both = " and ".join(map(repr, found))
         raise DataError(f"{where}: {both} could each be the column of {what}; rename all but one")
-    return found[0] if found else None
+    if needed and not found:
+        raise DataError(
+            f"{where}: no column of {what}; it holds {', '.join(map(repr, names)) or 'nothing'}. Call the column "
+            f"{accepted[0]!r} (known: {', '.join(accepted)})"
+        )
+    return found[0] if found else ""
+
+
+def _csv(path: Path) -> Rows:
+    """Fields are separated by commas, semicolons or tabs; rows without anything in them are counted, but not used."""
+    try:
+        with path.open(encoding="utf-8-sig", newline="") as file:
+            heading = file.readline()
+            delimiter = max(",;\t", key=heading.count)
+            lines = csv.reader(chain([heading], file), delimiter=delimiter, strict=True)
+            rows = {number: row for number, row in enumerate(lines, start=1) if row}
+    except (OSError, UnicodeDecodeError) as error:
+        raise DataError(f"{path}: cannot be read as text ({error}); save it as UTF-8") from error
+    except csv.Error as error:
+        raise DataError(f"{path}, line {lines.line_num}: {error}; is a quote missing that ends a value?") from error
+    if not rows:
+        raise DataError(f"{path}: an empty file; its first line names the columns, for example: path,label")
+    names = [name.strip() for name in rows.pop(min(rows))]
+    for number, row in rows.items():
+        if len(row) != len(names):
+            raise DataError(
+                f"{path}, row {number}: {len(row)} values for {len(names)} columns; quote values that contain "
+                f"{delimiter!r}"
+            )
+    columns = dict(zip(names, zip(*rows.values(), strict=True), strict=False))
+    return _rows(str(path), names, lambda name: columns.get(name, ()), list(rows))
+
+
+def _parquet(path: Path) -> Rows:
+    try:
+        from pyarrow import parquet
+    except ImportError as error:
+        raise DataError(f"{path}: parquet needs pyarrow ({error}); install it {installing('tables')}") from error
+    try:
+        with parquet.ParquetFile(path) as file:
+            groups = (file.metadata.row_group(number) for number in range(file.metadata.num_row_groups))
+            if (taken := sum(group.total_byte_size for group in groups)) > (most := free_memory() // SHARE):
+                raise DataError(
+                    f"{path}: unpacks to {taken:,} bytes, and {most:,}, a third of the free memory, are the most that "
+                    "is read; name images by their paths"
+                )
+            numbers = range(1, 1 + file.metadata.num_rows)
+            return _rows(
+                str(path),
+                file.schema_arrow.names,
+                lambda name: file.read(columns=[name]).column(0).to_pylist(),
+                numbers,
+            )
+    except DataError:
+        raise
+    except Exception as error:  # a damaged file can raise nearly anything
+        raise DataError(f"{path}: not a readable parquet file ({error})") from error
+
+
+def _saved_parts(folder: Path) -> dict[str, Any]:
+    """Split name -> data set; a data set without splits is called ""."""
+    try:
+        import datasets
+    except ImportError as error:
+        raise DataError(
+            f"{folder}: a Hugging Face data set needs datasets ({error}); install it {installing('tables')}"
+        ) from error
+    try:
+        loaded = datasets.load_from_disk(str(folder))
+    except Exception as error:  # a damaged folder can raise nearly anything
+        raise DataError(f"{folder}: not a readable data set of save_to_disk ({error})") from error
+    return dict(loaded) if isinstance(loaded, datasets.DatasetDict) else {"": loaded}
+
+
+def _hf_rows(part: Any, where: str) -> Rows:
+    """The columns that are needed as plain values, images undecoded; labels that are numbers have names."""
+    import datasets
+
+    def values(name: str) -> Sequence[Any]:
+        column = part.select_columns([name])
+        column.data.validate(full=True)  # arrays that point outside of their file would be read as they are
+        if isinstance(part.features[name], datasets.Image):
+            column = column.cast_column(name, datasets.Image(decode=False))
+        return list(column[name])
+
+    def classes(name: str) -> Sequence[str]:
+        feature = part.features[name]
+        return list(feature.names) if isinstance(feature, datasets.ClassLabel) else ()
+
+    try:
+        return _rows(where, part.column_names, values, range(1, 1 + len(part)), classes)
+    except DataError:
+        raise
+    except Exception as error:  # a damaged file can raise nearly anything
+        raise DataError(f"{where}: damaged ({error}); save it again") from error
 
 
 def _content(value: Any, folder: Path) -> tuple[Path | bytes | None, str]:
@@ -239,6 +271,11 @@ def _content(value: Any, folder: Path) -> tuple[Path | bytes | None, str]:
         return value, ""
     text = "" if value is None else str(value).strip()
     return (folder / expanded(text), _shown(text)) if text else (None, "")
+
+
+def _place(content: Path | bytes) -> Path | bytes:
+    """Where an image is, however its path is written; a link is an image of its own."""
+    return Path(os.path.abspath(content)) if isinstance(content, Path) else content  # noqa: PTH100
 
 
 def _shown(text: str) -> str:

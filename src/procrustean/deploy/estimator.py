@@ -17,7 +17,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from procrustean.base.code_files import folder_name
 from procrustean.base.errors import ConfigError, DataError
 from procrustean.data.imageset import NO_TEST, Images, ImageSet, Splits
-from procrustean.data.imbalance import hold_out_share
+from procrustean.data.set_aside import hold_out_share
 from procrustean.deploy.estimator_images import files_among, pixels_of_files, pixels_of_numbers, scale_of
 from procrustean.deploy.model import Model
 from procrustean.engine.class_priors import prior_of, read_prior

@@ -11,8 +11,8 @@ import numpy.typing as npt
 from PIL import Image
 
 from procrustean.base.errors import DataError
-from procrustean.data.bad_files import refuse
 from procrustean.data.image_files import Header, ImageFile, Problems, common_size, decoded, headers, pixels_of
+from procrustean.data.image_lists import refuse
 from procrustean.data.imageset import Images
 
 Shape = tuple[int, int, int]

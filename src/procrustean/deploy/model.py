@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from procrustean.balance.count_facts import Kind
 from procrustean.balance.types import Problem
 from procrustean.base.errors import DataError
-from procrustean.data.augment.resample import enlarging
+from procrustean.data.augment.on_device import enlarging
 from procrustean.data.augment.settings import is_smaller, middle_of
 from procrustean.data.imageset import Images
 from procrustean.engine.probabilities import Calibration, Prior, Scores

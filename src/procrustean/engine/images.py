@@ -13,8 +13,7 @@ from torch import Tensor
 from procrustean.balance.types import PixelRange
 from procrustean.data.augment.on_device import DeviceAugmentation
 from procrustean.data.augment.settings import Augmentation, make_augmentation
-from procrustean.data.imageset import ImageSet
-from procrustean.data.mapped_images import StoredImages, read_images
+from procrustean.data.imageset import ImageSet, StoredImages, read_images
 
 #: Images are brought to the device and measured in blocks of about this size.
 BLOCK_BYTES = 64 << 20

@@ -18,8 +18,8 @@ from procrustean.balance.mixing import Mix
 from procrustean.balance.objectives import Classify, Mixer
 from procrustean.balance.types import Batch, Clock
 from procrustean.base.random_numbers import Stream, torch_seed
-from procrustean.data.by_class import positions_by_class
-from procrustean.data.sampler_checks import sampled
+from procrustean.data.epoch_plan import sampled
+from procrustean.data.imageset import positions_by_class
 from procrustean.engine.class_measures import classification_ratio, feature_deviation, gradient_norms_at, mean_per_class
 from procrustean.engine.evaluate import evaluation_batch, evaluation_mode
 from procrustean.engine.image_stores import AnyImages

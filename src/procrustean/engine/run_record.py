@@ -29,7 +29,7 @@ from procrustean.records.run_record import (
 )
 
 if TYPE_CHECKING:
-    from procrustean.data.meta_set import MetaSet
+    from procrustean.data.imbalance import MetaSet
     from procrustean.engine.prepared import Prepared
     from procrustean.engine.training import Training
     from procrustean.methods.base import Method

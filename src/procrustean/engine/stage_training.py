@@ -13,7 +13,7 @@ from procrustean.balance.types import Clock
 from procrustean.base.errors import ConfigError
 from procrustean.data.epoch_plan import Arrays, EpochPlanner
 from procrustean.data.imageset import ImageSet
-from procrustean.data.meta_set import MetaSet
+from procrustean.data.imbalance import MetaSet
 from procrustean.data.recipes import Recipe, lr_table
 from procrustean.engine.device import Placement
 from procrustean.engine.engines import Engine, Runner

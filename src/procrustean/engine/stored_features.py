@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from procrustean.base.errors import RunError
-from procrustean.data.plain_npz import read_arrays
+from procrustean.data.npz import read_arrays
 
 Array = npt.NDArray[Any]
 

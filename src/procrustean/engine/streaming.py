@@ -15,13 +15,11 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from procrustean.data.augment.in_workers import NUMBERS
+from procrustean.data.augment.in_workers import NUMBERS, augment_batch
 from procrustean.data.augment.on_device import with_border
 from procrustean.data.augment.settings import Arrays, Augmentation
-from procrustean.data.imageset import ImageSet
-from procrustean.data.mapped_images import read_images
-from procrustean.data.prefetch import Job, Prefetcher
-from procrustean.data.worker_processes import WorkerPool
+from procrustean.data.imageset import ImageSet, read_images
+from procrustean.data.workers import Job, Prefetcher, WorkerPool
 from procrustean.engine.device import give_back, take_stream
 from procrustean.engine.images import LabelledImages
 
@@ -99,9 +97,7 @@ class BatchFeed:
         self._hand_over = HandOver(source.device, shape, self.slots)
         self._ahead: Prefetcher[Tensor] = Prefetcher(source.threads, self.slots)
         self._taken = 0
-        self._pool = (
-            WorkerPool("procrustean.data.augment.in_workers:augment_batch") if source.augmentation.on_host else None
-        )
+        self._pool = WorkerPool(augment_batch, source.threads) if source.augmentation.on_host else None
 
     def begin(self, plan: Arrays, prefix: str, step: int) -> None:
         """Read ahead from a step of an epoch on.

@@ -17,7 +17,7 @@ from procrustean.balance.weights import epochs_of_setting_in
 from procrustean.base.errors import Diverged, RunError
 from procrustean.base.json_files import to_plain, to_typed
 from procrustean.base.progress import Reporter
-from procrustean.data.meta_set import meta_set
+from procrustean.data.imbalance import meta_set
 from procrustean.engine.evaluate import evaluate_net
 from procrustean.engine.prepared import Prepared
 from procrustean.engine.probes import Probe, Probing, default_spacing

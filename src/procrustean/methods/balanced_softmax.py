@@ -5,7 +5,7 @@ from __future__ import annotations
 from procrustean.balance.losses import BalancedSoftmax
 from procrustean.balance.objectives import Classify
 from procrustean.balance.types import Problem
-from procrustean.data.published_recipes import ldam_schedule, published
+from procrustean.data.recipes import ldam_schedule, published
 from procrustean.methods.base import Method, Stage
 
 

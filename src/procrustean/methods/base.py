@@ -12,8 +12,8 @@ from torch import Tensor, nn
 
 from procrustean.balance.objectives import Objective
 from procrustean.base.errors import ConfigError
+from procrustean.data.epoch_plan import Sampler
 from procrustean.data.recipe import Recipe
-from procrustean.data.sampler_checks import Sampler
 
 if TYPE_CHECKING:
     from procrustean.nets.classifier import Classifier

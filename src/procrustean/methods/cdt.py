@@ -6,7 +6,7 @@ from procrustean.balance.losses import CDT
 from procrustean.balance.objectives import Classify
 from procrustean.balance.types import Problem
 from procrustean.balance.weights import deferred
-from procrustean.data.published_recipes import ldam_recipe
+from procrustean.data.recipes import ldam_recipe
 from procrustean.methods.base import Method, Stage
 
 

@@ -14,7 +14,7 @@ from procrustean.balance.samplers import class_balanced
 from procrustean.balance.types import Batch, Clock, Problem
 from procrustean.balance.weights import deferred
 from procrustean.base.errors import ConfigError
-from procrustean.data.published_recipes import ldam_schedule, published
+from procrustean.data.recipes import ldam_schedule, published
 from procrustean.methods.base import Method, Stage
 
 #: Epochs without pasting at the beginning and at the end.

@@ -9,7 +9,7 @@ from torch import nn
 from procrustean.balance.objectives import Classify
 from procrustean.balance.samplers import class_aware
 from procrustean.balance.types import Problem
-from procrustean.data.published_recipes import decoupling
+from procrustean.data.recipes import decoupling
 from procrustean.methods.base import Method, Stage
 from procrustean.nets.classifier import Classifier
 

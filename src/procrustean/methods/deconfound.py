@@ -13,7 +13,7 @@ from procrustean.balance.class_tensors import widened
 from procrustean.balance.objectives import Classify
 from procrustean.balance.types import Problem
 from procrustean.base.errors import ConfigError
-from procrustean.data.published_recipes import decoupling_recipes, published
+from procrustean.data.recipes import decoupling_recipes, published
 from procrustean.methods.base import Method, Stage
 from procrustean.nets.bilateral import BilateralBackbone
 from procrustean.nets.classifier import Classifier

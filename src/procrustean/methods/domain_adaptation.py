@@ -12,7 +12,7 @@ from procrustean.balance.types import Batch, Clock, Problem
 from procrustean.balance.weights import effective_number
 from procrustean.base.epochs import whole_epochs
 from procrustean.base.errors import ConfigError
-from procrustean.data.published_recipes import published
+from procrustean.data.recipes import published
 from procrustean.methods.base import Method, Stage
 from procrustean.methods.lookahead import effects
 

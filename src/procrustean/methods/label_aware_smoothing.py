@@ -6,7 +6,7 @@ from procrustean.balance.losses import LabelAwareSmoothing
 from procrustean.balance.objectives import Classify
 from procrustean.balance.types import Problem
 from procrustean.balance.weights import deferred
-from procrustean.data.published_recipes import ldam_schedule, nearest_published, published
+from procrustean.data.recipes import ldam_schedule, nearest_published, published
 from procrustean.methods.base import Method, Stage
 
 #: (head, tail) by the ratio of the largest to the smallest class.

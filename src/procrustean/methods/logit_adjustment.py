@@ -7,7 +7,7 @@ from typing import Any
 from procrustean.balance.losses import LogitAdjusted
 from procrustean.balance.objectives import Classify
 from procrustean.balance.types import Problem
-from procrustean.data.published_recipes import ldam_schedule, published
+from procrustean.data.recipes import ldam_schedule, published
 from procrustean.methods.base import Method, Stage
 
 #: The published code trains for 120,000 steps, which it counts in epochs: warm-up, three drops, end.

@@ -17,8 +17,7 @@ from procrustean.balance.types import Batch, Clock, Problem
 from procrustean.base.device_noise import scrambled
 from procrustean.base.epochs import whole_epochs
 from procrustean.base.errors import ConfigError
-from procrustean.data.published_recipes import ldam_schedule, published
-from procrustean.data.recipes import PAPER
+from procrustean.data.recipes import PAPER, ldam_schedule, published
 from procrustean.methods.base import Method, Stage
 from procrustean.nets.build import restart
 from procrustean.nets.classifier import Classifier

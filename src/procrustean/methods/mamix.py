@@ -13,7 +13,7 @@ from procrustean.balance.objectives import Classify, Reduction
 from procrustean.balance.types import Problem
 from procrustean.balance.weights import deferred
 from procrustean.base.errors import ConfigError
-from procrustean.data.published_recipes import label_mixing_recipe
+from procrustean.data.recipes import label_mixing_recipe
 from procrustean.methods.base import Method, Stage
 from procrustean.methods.mixup import ImageMixing
 

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from procrustean.balance.objectives import Objective
 from procrustean.balance.samplers import in_turn
 from procrustean.balance.types import Batch, Clock, Problem
-from procrustean.data.published_recipes import published
+from procrustean.data.recipes import published
 from procrustean.methods.base import Method, Stage
 from procrustean.methods.lookahead import effects
 from procrustean.nets.classifier import Classifier

@@ -8,7 +8,7 @@ from procrustean.balance.losses import LabelAwareSmoothing
 from procrustean.balance.objectives import Classify
 from procrustean.balance.samplers import class_aware
 from procrustean.balance.types import Problem
-from procrustean.data.published_recipes import ldam_schedule, nearest_published, published
+from procrustean.data.recipes import ldam_schedule, nearest_published, published
 from procrustean.methods.base import Method, Stage
 from procrustean.methods.label_aware_smoothing import PUBLISHED
 from procrustean.methods.mixup import ImageMixing

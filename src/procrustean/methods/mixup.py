@@ -10,7 +10,7 @@ from procrustean.balance.mixing import Mix, beta_quantiles, from_uniform
 from procrustean.balance.objectives import Classify, Mixer, Mixture, Reduction
 from procrustean.balance.types import Batch, Problem
 from procrustean.balance.weights import deferred
-from procrustean.data.published_recipes import ldam_schedule, published
+from procrustean.data.recipes import ldam_schedule, published
 from procrustean.methods.base import Method, Stage
 
 

@@ -14,8 +14,7 @@ from procrustean.balance.losses import CrossEntropy
 from procrustean.balance.objectives import Classify, Objective
 from procrustean.balance.samplers import class_aware
 from procrustean.balance.types import Batch, Clock, Problem
-from procrustean.data.published_recipes import decoupling_recipes, is_large, ldam_schedule, published
-from procrustean.data.recipes import PAPER
+from procrustean.data.recipes import PAPER, decoupling_recipes, is_large, ldam_schedule, published
 from procrustean.methods.base import CleanBatches, Method, Stage
 from procrustean.nets.classifier import Backbone, Classifier, check_chain
 

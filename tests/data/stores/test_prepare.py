@@ -14,11 +14,11 @@ from PIL import Image
 from procrustean.base import ConfigError, DataError
 from procrustean.data.sets.prepared import prepared_set
 from procrustean.data.stores import store_writer as building
-from procrustean.data.stores.decode import Chunk
 from procrustean.data.stores.listing import Problem, write_list
 from procrustean.data.stores.prepare import Plan, plan, prepare
 from procrustean.data.stores.store import open_store, store_path, verify
-from procrustean.data.worker_processes import WorkerPool
+from procrustean.data.stores.store_writer import Chunk
+from procrustean.data.workers import WorkerPool
 
 NAMES = ("tiny", "tiered", "imagenet-lt", "inaturalist", "inaturalist-lists")
 Make = Callable[..., Any]
@@ -49,7 +49,6 @@ def test_a_complete_data_set_is_stored_as_it_is(name: str, miniature: Make, tmp_
     assert plans.seconds > 0
     store = prepare(plans)
     assert store.path == store_path(tmp_path / "data", mini.name, 24)
-    assert store.manifest["converted_to_rgb"] == {"CMYK": 1, "L": 1}
     assert store.manifest["problems"] == []
     assert sorted(store.classes) == sorted({c for files in mini.images.values() for c in files.values()})
     for split, files in mini.images.items():
@@ -307,7 +306,7 @@ def test_a_store_that_was_changed_is_noticed(miniature: Make, tmp_path: Path) ->
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="the system has no disk that is always full")
 def test_a_worker_that_finds_the_disk_full_says_so() -> None:
     pixels = np.zeros((24, 24, 3), np.uint8)
-    pool = WorkerPool("procrustean.data.stores.decode:decode_chunk")
+    pool = WorkerPool(building.decode_chunk, 1)
     try:
         with pytest.raises(
             DataError, match=r"^cannot write /dev/full: No space left on device\. .* goes on from there"

@@ -1,15 +1,63 @@
-"""The part of an augmentation that is done image by image, in worker processes: window, flip and AutoAugment."""
+"""The part of an augmentation that is done image by image, in worker processes: window, flip and AutoAugment's policy.
+
+What shearing, shifting and turning uncover is grey, as in the code that long-tailed recognition uses.
+"""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from PIL import Image
+from PIL import Image, ImageEnhance, ImageOps
 
-from procrustean.data.augment.autoaugment import apply_policy
-from procrustean.data.augment.settings import Arrays, Augmentation
+from procrustean.data.augment.settings import POLICY, Arrays, Augmentation, Choices
+
+UNCOVERED = (128, 128, 128)
+
+
+def apply_policy(image: Image.Image, choice: Choices) -> Image.Image:
+    """An RGB image after the operations that one row of `draw_choices` names."""
+    pair, *rest = (int(value) for value in choice)
+    for (name, _, strength), done, backwards in zip(POLICY[pair], rest[:2], rest[2:], strict=True):
+        if done:
+            image = OPERATIONS[name](image, strength / 9, -1 if backwards else 1)
+    return image
+
+
+Operation = Callable[[Image.Image, float, int], Image.Image]  # image, strength 0..1, direction
+
+
+def _affine(
+    image: Image.Image, coefficients: tuple[float, ...], filtering: Image.Resampling = Image.Resampling.NEAREST
+) -> Image.Image:
+    return image.transform(image.size, Image.Transform.AFFINE, coefficients, filtering, fillcolor=UNCOVERED)
+
+
+def _enhanced(kind: Callable[[Image.Image], ImageEnhance._Enhance]) -> Operation:
+    return lambda image, strength, sign: kind(image).enhance(1 + sign * 0.9 * strength)
+
+
+#: Largest shear 0.3, shift 150 of 331 pixels, turn 30 degrees, change of colour 0.9; 8 to 4 bits; threshold 256 to 0.
+OPERATIONS: dict[str, Operation] = {
+    "shear_x": lambda image, s, sign: _affine(image, (1, sign * 0.3 * s, 0, 0, 1, 0), Image.Resampling.BICUBIC),
+    "shear_y": lambda image, s, sign: _affine(image, (1, 0, 0, sign * 0.3 * s, 1, 0), Image.Resampling.BICUBIC),
+    "translate_x": lambda image, s, sign: _affine(image, (1, 0, sign * 150 / 331 * s * image.width, 0, 1, 0)),
+    "translate_y": lambda image, s, sign: _affine(image, (1, 0, 0, 0, 1, sign * 150 / 331 * s * image.height)),
+    "rotate": lambda image, s, sign: image.rotate(sign * 30 * s, fillcolor=UNCOVERED),
+    "color": _enhanced(ImageEnhance.Color),
+    "contrast": _enhanced(ImageEnhance.Contrast),
+    "sharpness": _enhanced(ImageEnhance.Sharpness),
+    "brightness": _enhanced(ImageEnhance.Brightness),
+    "posterize": lambda image, s, sign: ImageOps.posterize(image, round(8 - 4 * s)),
+    "solarize": lambda image, s, sign: ImageOps.solarize(image, math.ceil(256 - 256 * s)),
+    "autocontrast": lambda image, s, sign: ImageOps.autocontrast(image),
+    "equalize": lambda image, s, sign: ImageOps.equalize(image),
+    "invert": lambda image, s, sign: ImageOps.invert(image),
+}
+
 
 Pixels = npt.NDArray[np.uint8]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -11,7 +12,6 @@ import numpy.typing as npt
 
 from procrustean.base.errors import ConfigError, did_you_mean
 from procrustean.base.random_numbers import Stream
-from procrustean.data.augment.boxes import resized_crop_boxes
 
 Arrays = dict[str, npt.NDArray[Any]]
 
@@ -24,6 +24,43 @@ NAMES = {
     "none": "the middle of the image",
 }
 CUTOUT_SIDE = 16
+#: Which part of an image a random resized crop shows (Szegedy et al. 2015; the draw of torchvision's transform).
+SCALE = (0.08, 1.0)  # share of the area
+RATIO = (3 / 4, 4 / 3)  # width over height
+ATTEMPTS = 10
+
+
+#: AutoAugment's policy for CIFAR (Cubuk et al. 2019, table of the appendix): name, probability and strength of the two
+#: operations of each of 25 pairs, one of which is chosen for an image. Strengths count from 0 to 9 along the range of
+#: the operation; the direction of those that have one is drawn.
+POLICY = (
+    (("invert", 0.1, 7), ("contrast", 0.2, 6)),
+    (("rotate", 0.7, 2), ("translate_x", 0.3, 9)),
+    (("sharpness", 0.8, 1), ("sharpness", 0.9, 3)),
+    (("shear_y", 0.5, 8), ("translate_y", 0.7, 9)),
+    (("autocontrast", 0.5, 8), ("equalize", 0.9, 2)),
+    (("shear_y", 0.2, 7), ("posterize", 0.3, 7)),
+    (("color", 0.4, 3), ("brightness", 0.6, 7)),
+    (("sharpness", 0.3, 9), ("brightness", 0.7, 9)),
+    (("equalize", 0.6, 5), ("equalize", 0.5, 1)),
+    (("contrast", 0.6, 7), ("sharpness", 0.6, 5)),
+    (("color", 0.7, 7), ("translate_x", 0.5, 8)),
+    (("equalize", 0.3, 7), ("autocontrast", 0.4, 8)),
+    (("translate_y", 0.4, 3), ("sharpness", 0.2, 6)),
+    (("brightness", 0.9, 6), ("color", 0.2, 8)),
+    (("solarize", 0.5, 2), ("invert", 0.0, 3)),
+    (("equalize", 0.2, 0), ("autocontrast", 0.6, 0)),
+    (("equalize", 0.2, 8), ("equalize", 0.6, 4)),
+    (("color", 0.9, 9), ("equalize", 0.6, 6)),
+    (("autocontrast", 0.8, 4), ("solarize", 0.2, 8)),
+    (("brightness", 0.1, 3), ("color", 0.7, 0)),
+    (("solarize", 0.4, 5), ("autocontrast", 0.9, 3)),
+    (("translate_y", 0.9, 9), ("translate_y", 0.7, 9)),
+    (("autocontrast", 0.9, 2), ("solarize", 0.8, 3)),
+    (("equalize", 0.8, 8), ("invert", 0.1, 3)),
+    (("translate_y", 0.7, 9), ("autocontrast", 0.9, 1)),
+)
+Choices = npt.NDArray[np.uint8]
 
 
 @dataclass(frozen=True)
@@ -72,8 +109,6 @@ class Augmentation:
             numbers["colour"] = 1 - spread + 2 * spread * stream("colour").uniforms(count, 3)
             numbers["colour_order"] = stream("colour_order").integers(6, count)
         if self.policy:
-            from procrustean.data.augment.autoaugment import draw_choices
-
             numbers["policy"] = draw_choices(count, stream("policy"))
         if self.cutout:
             hole = stream("cutout")
@@ -140,3 +175,48 @@ def make_augmentation(
         cutout=CUTOUT_SIDE if name == "strong" else 0,
         policy=name == "strong",
     )
+
+
+def draw_choices(count: int, stream: Stream) -> Choices:
+    """For each image: the pair, whether the first and the second operation are done, and whether each goes backwards.
+
+    Returns:
+        [count, 5].
+    """
+    probabilities = np.array([[first[1], second[1]] for first, second in POLICY])
+    pair = stream.integers(len(POLICY), count)
+    done = stream.uniforms(count, 2) < probabilities[pair]
+    backwards = stream.integers(2, count, 2)
+    return np.concatenate([pair[:, None], done, backwards], axis=1).astype(np.uint8)
+
+
+def resized_crop_boxes(height: int, width: int, count: int, stream: Stream) -> npt.NDArray[np.int32]:
+    """Top, left, height and width of `count` random parts of an image, [count, 4].
+
+    Area and shape are drawn up to ten times until the part lies inside the image; after that it is the largest part in
+    the middle with a permitted shape.
+    """
+    uniforms = stream.uniforms(count, ATTEMPTS, 2).astype(np.float64)
+    places = stream.uniforms(count, 2).astype(np.float64)
+    area = height * width * (SCALE[0] + (SCALE[1] - SCALE[0]) * uniforms[..., 0])
+    low, high = math.log(RATIO[0]), math.log(RATIO[1])
+    ratio = np.exp(low + (high - low) * uniforms[..., 1])
+    widths, heights = np.rint(np.sqrt(area * ratio)), np.rint(np.sqrt(area / ratio))
+    fits = (widths > 0) & (widths <= width) & (heights > 0) & (heights <= height)
+    first = fits.argmax(axis=1)
+    rows = np.arange(count)
+    chosen = np.stack([heights[rows, first], widths[rows, first]], axis=1)
+    boxes = np.empty((count, 4), np.int32)
+    boxes[:, :2] = places * (np.array([height, width]) - chosen + 1)
+    boxes[:, 2:] = chosen
+    boxes[~fits.any(axis=1)] = _middle(height, width)
+    return boxes
+
+
+def _middle(height: int, width: int) -> tuple[int, int, int, int]:
+    tall, wide = height, width
+    if width / height < RATIO[0]:
+        tall = round(width / RATIO[0])
+    elif width / height > RATIO[1]:
+        wide = round(height * RATIO[1])
+    return (height - tall) // 2, (width - wide) // 2, tall, wide

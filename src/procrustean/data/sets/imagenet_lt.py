@@ -8,8 +8,16 @@ from procrustean.base.errors import DataError
 from procrustean.data.recipe import IMAGENET_COLOURS, STANDARD
 from procrustean.data.sets.base import published_counts
 from procrustean.data.sets.prepared import Prepared
-from procrustean.data.stores.listing import Listing, Problem
-from procrustean.data.stores.path_lists import Line, folder_in, found_file, listing_of, majority, read_lines
+from procrustean.data.stores.listing import (
+    Line,
+    Listing,
+    Problem,
+    folder_in,
+    found_file,
+    listing_of,
+    majority,
+    read_lines,
+)
 
 SPLITS = ("train", "val", "test")
 

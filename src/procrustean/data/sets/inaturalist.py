@@ -11,9 +11,10 @@ from procrustean.base.errors import DataError
 from procrustean.data.recipe import STANDARD
 from procrustean.data.sets.base import published_counts
 from procrustean.data.sets.prepared import Archive, Prepared
-from procrustean.data.stores.listing import Listing, Problem
-from procrustean.data.stores.path_lists import (
+from procrustean.data.stores.listing import (
     Line,
+    Listing,
+    Problem,
     folder_in,
     found_file,
     listing_of,

@@ -10,8 +10,7 @@ import numpy as np
 from procrustean.base.errors import DataError
 from procrustean.data.recipe import IMAGENET_COLOURS, STANDARD
 from procrustean.data.sets.prepared import Prepared
-from procrustean.data.stores.listing import FileSources, Listing, Part, Problem, Tree, counted
-from procrustean.data.stores.path_lists import read_text
+from procrustean.data.stores.listing import FileSources, Listing, Part, Problem, Tree, counted, read_text
 
 FOLDER = "tiny-imagenet-200"
 PER_CLASS = 500
@@ -34,7 +33,7 @@ def read(source: Path, lists: Path | None) -> Listing:
     for split, (files, wanted) in {"train": train, "test": test}.items():
         parts[split] = Part(FileSources(root, [path for path, _ in files]), _labels(files))
         listed[split] = counted(wanted, len(classes))
-    return Listing(classes, parts, listed, [*tree.unreadable(), *problems])
+    return Listing(classes, parts, listed, problems)
 
 
 Files = list[tuple[str, int]]  # path and label
@@ -60,7 +59,7 @@ def _training(tree: Tree, classes: tuple[str, ...], problems: list[Problem]) -> 
         for file in sorted(there | official):
             path = f"{folder}/{file}"
             if file not in there:
-                problems.extend(tree.lack(path))
+                problems.append(Problem("missing", path))
             elif file not in official:
                 problems.append(Problem("wrong label", path, f"no image of class {name} is called so"))
             else:
@@ -91,7 +90,7 @@ def _validation(tree: Tree, path: Path, classes: tuple[str, ...], problems: list
             if tree.has(f"val/images/{file}"):
                 files.append((f"val/images/{file}", label_of[name]))
             else:
-                problems.extend(tree.lack(f"val/images/{file}"))
+                problems.append(Problem("missing", f"val/images/{file}"))
         seen.setdefault(file, number)
     return files, wanted
 

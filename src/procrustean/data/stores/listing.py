@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal, Protocol
+from typing import Literal, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 import numpy.typing as npt
+
+from procrustean.base.errors import DataError
 
 Labels = npt.NDArray[np.int64]
 #: How images become square: the middle of them, or all of them stretched.
@@ -18,7 +21,7 @@ Resize = Literal["crop", "stretch"]
 #: How many problems of a kind are told.
 SHOWN = 5
 #: Kinds of problems, in the order in which they are told.
-KINDS = ("unreadable folder", "missing", "damaged", "wrong label", "duplicate", "bad line", "count")
+KINDS = ("missing", "damaged", "wrong label", "duplicate", "bad line", "count")
 
 
 @dataclass(frozen=True)
@@ -84,53 +87,23 @@ class Tree:
 
     def __init__(self, root: Path) -> None:
         self.root = root
-        self._folders: dict[str, set[str] | str] = {}  # folder -> its files, or why it cannot be listed
-        self._lost: dict[str, int] = {}  # folder that cannot be listed -> images that were looked for in it
+        self._folders: dict[str, set[str]] = {}
 
     def files(self, folder: str) -> set[str]:
         """Names of the files of a folder; none if it cannot be listed."""
         if folder not in self._folders:
-            self._folders[folder] = self._listed(folder)
-        found = self._folders[folder]
-        return set() if isinstance(found, str) else found
+            try:
+                with os.scandir(self.root / folder) as entries:
+                    names = {entry.name for entry in entries if entry.is_file() and not entry.name.startswith(".")}
+            except OSError:
+                names = set()
+            self._folders[folder] = names
+        return self._folders[folder]
 
     def has(self, path: str) -> bool:
         """Whether there is such a file."""
         folder, _, name = path.rpartition("/")
         return name in self.files(folder)
-
-    def lack(self, path: str) -> Iterator[Problem]:
-        """The problem that a file is not there; of a folder that cannot be listed `unreadable` tells, once for all."""
-        folder = path.rpartition("/")[0]
-        self.files(folder)
-        if isinstance(self._folders[folder], str):
-            self._lost[folder] = self._lost.get(folder, 0) + 1
-        else:
-            yield Problem("missing", path)
-
-    def lack_all(self, folder: str) -> Iterator[Problem]:
-        """The problem that a folder has no files, where nothing says which there should be."""
-        self.files(folder)
-        if isinstance(self._folders[folder], str):
-            self._lost.setdefault(folder, 0)
-        else:
-            yield Problem("missing", folder, "no image in it")
-
-    def unreadable(self) -> Iterator[Problem]:
-        """A problem for each folder that could not be listed."""
-        for folder, found in self._folders.items():
-            if isinstance(found, str) and folder in self._lost:
-                lost = self._lost[folder]
-                yield Problem(
-                    "unreadable folder", folder, f"{found}; {lost} image{'s' * (lost != 1)}" if lost else found
-                )
-
-    def _listed(self, folder: str) -> set[str] | str:
-        try:
-            with os.scandir(self.root / folder) as entries:
-                return {entry.name for entry in entries if entry.is_file() and not entry.name.startswith(".")}
-        except OSError as error:
-            return error.strerror or str(error)
 
 
 def counted(labels: Sequence[int] | Labels, classes: int) -> Labels:
@@ -185,3 +158,109 @@ def write_list(problems: Sequence[Problem], path: Path) -> None:
 
 def _case(problem: Problem) -> str:
     return f"{problem.where} ({problem.text})" if problem.text else problem.where
+
+
+Key = TypeVar("Key")
+Value = TypeVar("Value", str, int)
+
+
+class Line(NamedTuple):
+    """An image that a list names."""
+
+    where: str  # list and number of the line
+    path: str
+    label: int
+
+
+def read_lines(path: Path, problems: list[Problem]) -> Iterator[Line]:
+    """The lines of a list file; those that are no `path label` become problems."""
+    for number, line in enumerate(read_text(path).splitlines(), start=1):
+        name, _, label = line.strip().rpartition(" ")
+        where = f"{path.name}, line {number}"
+        if name and label.isdigit():
+            yield Line(where, name.strip(), int(label))
+        elif line.strip():
+            problems.append(Problem("bad line", where, f"no `path label`: {line[:80]!r}"))
+
+
+def listing_of(
+    root: Path,
+    lines: Mapping[str, Iterable[Line]],
+    classes: tuple[str, ...],
+    *,
+    fault: Callable[[Line], str],
+    elsewhere: Callable[[str], str] = lambda path: path,
+    problems: list[Problem],
+) -> Listing:
+    """The images that lists name and that are there.
+
+    Args:
+        root: what paths are relative to.
+        lines: of each split.
+        classes: their names, by label.
+        fault: what is wrong with the label of a line, "" if nothing is.
+        elsewhere: another place where a file may be.
+        problems: those of the lists.
+    """
+    tree = Tree(root)
+    seen: dict[str, str] = {}
+    parts, listed = {}, {}
+    for split, of_split in lines.items():
+        paths, labels, all_labels = [], [], []
+        for line in of_split:
+            if line.path in seen:
+                problems.append(Problem("duplicate", f"{line.where}: {line.path}", f"also in {seen[line.path]}"))
+                continue
+            seen[line.path] = line.where
+            if Path(line.path).is_absolute() or ".." in Path(line.path).parts:
+                problems.append(Problem("bad line", f"{line.where}: {line.path}", f"outside of {root}"))
+                continue
+            too_large = f"label {line.label}, but there are {len(classes)} classes"
+            wrong = fault(line) if line.label < len(classes) else too_large
+            if wrong:
+                problems.append(Problem("wrong label", f"{line.where}: {line.path}", wrong))
+                continue
+            all_labels.append(line.label)
+            place = next((path for path in (line.path, elsewhere(line.path)) if tree.has(path)), None)
+            if place is None:
+                problems.append(Problem("missing", line.path))
+                continue
+            paths.append(place)
+            labels.append(line.label)
+        parts[split] = Part(FileSources(root, paths), np.asarray(labels, np.int64))
+        listed[split] = counted(all_labels, len(classes))
+    return Listing(classes, parts, listed, problems)
+
+
+def majority(values: Iterable[tuple[Key, Value]]) -> dict[Key, Value]:
+    """The value that each key has most often; the smaller of equally frequent ones.
+
+    >>> majority([("a", 1), ("a", 2), ("a", 2), ("b", 7)])
+    {'a': 2, 'b': 7}
+    """
+    counts: dict[Key, Counter[Value]] = {}
+    for key, value in values:
+        counts.setdefault(key, Counter())[value] += 1
+    return {key: min(of_key, key=lambda value: (-of_key[value], value)) for key, of_key in counts.items()}
+
+
+def folder_in(path: str) -> str:
+    """The name of the folder that a file lies in.
+
+    >>> folder_in("train/n01440764/1.jpg")
+    'n01440764'
+    """
+    return path.rpartition("/")[0].rpartition("/")[2]
+
+
+def found_file(name: str, folders: Iterable[Path]) -> Path | None:
+    """The file in the first of the folders that has it."""
+    return next((folder / name for folder in folders if (folder / name).is_file()), None)
+
+
+def read_text(path: Path) -> str:
+    """The text of a list."""
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise DataError(f"{path}: cannot be read ({error}); get it again") from error

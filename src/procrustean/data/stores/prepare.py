@@ -14,10 +14,9 @@ import numpy as np
 from procrustean.base.errors import DataError
 from procrustean.data.download import Say, one_process_at_a_time
 from procrustean.data.sets.prepared import Prepared
-from procrustean.data.stores.decode import decode
 from procrustean.data.stores.listing import Listing, Problem, Resize, count_problems, told, write_list
 from procrustean.data.stores.store import Store, open_store, store_path
-from procrustean.data.stores.store_writer import Building, Progress
+from procrustean.data.stores.store_writer import Building, Progress, decode
 
 OnBadImage = Literal["error", "skip"]
 SAMPLE = 24
@@ -113,7 +112,7 @@ def prepare(
             building.refuse_other(store)
             say(f"{planned.target} is complete already; remove the folder to prepare it again")
             return store
-        if planned.free_gigabytes < planned.gigabytes - building.bytes_on_disk / 1e9:
+        if planned.free_gigabytes < planned.gigabytes and not building.draft.exists():
             raise DataError(
                 f"{planned.target.parent}: {planned.free_gigabytes:.3g} GB free, {planned.gigabytes:.3g} GB needed; "
                 "make room, or choose another place with --data-dir or a smaller --size"
@@ -131,15 +130,14 @@ def prepare(
                 f"{building.draft}; mend this, make room for example, and give the same command again"
             ) from error
     if problems:
-        _tell_of_skipping(problems, planned, store, say)
+        _tell_of_skipping(problems, planned, say)
     return store
 
 
 def _refuse(problems: list[Problem], planned: Plan) -> None:
     if not problems:
         return
-    path = planned.target.with_name(planned.target.name + ".problems.txt")
-    write_list(problems, path)
+    path = _listed(problems, planned)
     lines = [f"{planned.layout.title} cannot be prepared: {len(problems):,} problem{'s' * (len(problems) > 1)}"]
     lines += [f"  {line}" for line in told(problems)]
     lines += [
@@ -150,26 +148,20 @@ def _refuse(problems: list[Problem], planned: Plan) -> None:
     raise DataError("\n".join(lines))
 
 
-def _tell_of_skipping(problems: list[Problem], planned: Plan, store: Store, say: Say) -> None:
-    path = planned.target.with_name(planned.target.name + ".problems.txt")
-    write_list(problems, path)
+def _tell_of_skipping(problems: list[Problem], planned: Plan, say: Say) -> None:
+    path = _listed(problems, planned)
     for line in told(problems, shown=2):
         say(line)
-    changed = {split: _changed(planned, store, split) for split in planned.listing.parts}
-    for split, classes in changed.items():
-        if classes:
-            shown = ", ".join(f"{name} {now} of {before}" for name, before, now in classes[:5])
-            more = f" and {len(classes) - 5:,} more" if len(classes) > 5 else ""
-            say(f"{split} images counted again, {len(classes):,} classes have fewer than listed: {shown}{more}")
-    say(f"{planned.layout.title} is not complete, results are not comparable with published ones; all problems: {path}")
+    say(
+        f"{planned.layout.title} is not complete: images counted again, results are not comparable with published "
+        f"ones; all problems: {path}"
+    )
 
 
-def _changed(planned: Plan, store: Store, split: str) -> list[tuple[str, int, int]]:
-    """Classes of which fewer images are in the store than the layout names: name, named, stored."""
-    listed = planned.listing.listed[split]
-    kept = dict(zip(store.classes, np.bincount(store.split(split).labels, minlength=len(store.classes)), strict=True))
-    pairs = zip(planned.listing.classes, listed.tolist(), strict=True)
-    return [(name, named, int(kept.get(name, 0))) for name, named in pairs if kept.get(name, 0) < named]
+def _listed(problems: list[Problem], planned: Plan) -> Path:
+    path = planned.target.with_name(planned.target.name + ".problems.txt")
+    write_list(problems, path)
+    return path
 
 
 def _seconds_per_image(listing: Listing, size: int, resize: Resize) -> float:

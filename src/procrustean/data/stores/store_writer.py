@@ -6,9 +6,10 @@ import hashlib
 import io
 import json
 import os
-import platform
 import shutil
+import warnings
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -16,15 +17,98 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import PIL
+from PIL import Image
 
 from procrustean.base.errors import DataError
 from procrustean.base.version import __version__
 from procrustean.data.download import Say
-from procrustean.data.prefetch import Job, Prefetcher
-from procrustean.data.stores.decode import Chunk, Decoded
+from procrustean.data.image_files import FORMATS, convertible, reason
 from procrustean.data.stores.listing import Listing, Part, Problem, Resize
 from procrustean.data.stores.store import FORMAT, MANIFEST, Store, content_digest, open_store
-from procrustean.data.worker_processes import WorkerPool
+from procrustean.data.workers import Job, Prefetcher, WorkerPool
+
+Pixels = npt.NDArray[np.uint8]
+
+
+@dataclass(frozen=True)
+class Chunk:
+    """Images that stand together in the store."""
+
+    images: list[str | bytes | Pixels]  # paths, encoded images, or pixels
+    file: str  # of the store
+    offset: int  # in bytes
+    size: int  # side in pixels
+    resize: Resize
+
+
+@dataclass
+class Decoded:
+    """What became of a chunk."""
+
+    sha256: str = ""  # of its bytes in the store
+    damaged: dict[int, str] = field(default_factory=dict)  # place in the chunk -> why; black in the store
+
+
+def decode_chunk(chunk: Chunk) -> Decoded:
+    """Decode the images of a chunk and write them; returns when they are on disk."""
+    done = Decoded()
+    pixels = np.zeros((len(chunk.images), chunk.size, chunk.size, 3), np.uint8)
+    for place, image in enumerate(chunk.images):
+        try:
+            decode(image, pixels[place], chunk.resize)
+        except Exception as error:  # decoders raise nearly anything on damaged files
+            done.damaged[place] = _reason(image, error)
+            pixels[place] = 0
+    done.sha256 = hashlib.sha256(pixels.data).hexdigest()
+    try:
+        with open(chunk.file, "r+b") as file:
+            file.seek(chunk.offset)
+            file.write(pixels.data)
+            file.flush()
+            os.fsync(file.fileno())
+    except OSError as error:
+        raise DataError(
+            f"cannot write {chunk.file}: {error.strerror or error}. What has been decoded is kept: make room, or mend "
+            "what is wrong with the disk, and give the same command again, which goes on from there"
+        ) from error
+    return done
+
+
+def decode(image: str | bytes | Pixels, out: Pixels, resize: Resize) -> None:
+    """Write an image, brought to the size of `out`, into it.
+
+    "crop" brings the shorter side to size and keeps the middle, "stretch" brings both sides to size. Orientation tags
+    are not followed, as they are not in the usual loaders of these data sets.
+    """
+    size = out.shape[0]
+    if isinstance(image, np.ndarray):
+        opened = Image.fromarray(image)
+    else:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of broken orientation tags, which are not used
+            warnings.simplefilter("error", Image.DecompressionBombWarning)
+            opened = Image.open(image if isinstance(image, str) else io.BytesIO(image), formats=FORMATS)
+            opened.load()
+    with opened:
+        rgb = convertible(opened).convert("RGB")
+    width, height = rgb.size
+    box = (0.0, 0.0, float(width), float(height))
+    if resize == "crop" and width != height:
+        # The square of the middle, brought to size at once: resizing first and cropping then would give the same but
+        # for the rounding of the longer side.
+        side = min(width, height)
+        left, top = (width - side) / 2, (height - side) / 2
+        box = (left, top, left + side, top + side)
+    if rgb.size != (size, size):
+        rgb = rgb.resize((size, size), Image.Resampling.BILINEAR, box=box)
+    out[:] = np.asarray(rgb)
+
+
+def _reason(image: str | bytes | Pixels, error: Exception) -> str:
+    if isinstance(error, FileNotFoundError | PermissionError):
+        return error.strerror or str(error)
+    return reason(Path(image), error) if isinstance(image, str) else f"damaged: {error}"
+
 
 #: Told how many of how many images are done.
 Progress = Callable[[int, int], None]
@@ -46,12 +130,6 @@ class Building:
         self.images = sum(len(part.labels) for part in listing.parts.values())
         self.chunk_images = max(1, CHUNK_BYTES // (size * size * 3))
         self.done: dict[int, Decoded] = {}
-
-    @property
-    def bytes_on_disk(self) -> int:
-        """What an earlier call has left."""
-        file = self.draft / "images.npy"
-        return file.stat().st_blocks * 512 if file.exists() else 0
 
     @property
     def listing_digest(self) -> str:
@@ -80,7 +158,7 @@ class Building:
             say, progress: see `prepare`.
         """
         offset = self._open_draft(say)
-        pool = WorkerPool("procrustean.data.stores.decode:decode_chunk")
+        pool = WorkerPool(decode_chunk, workers)
         ahead: Prefetcher[tuple[int, Decoded]] = Prefetcher(workers, slots=2 * workers)
         todo = [number for number in range(-(-self.images // self.chunk_images)) if number not in self.done]
         finished = self.images - sum(self._length(number) for number in todo)
@@ -138,13 +216,12 @@ class Building:
             },
             "problems": [vars(problem) for problem in problems],
             "classes_left_out": sorted(set(self.listing.classes) - set(names)),
-            "converted_to_rgb": self._converted(),
             "listing": self.listing_digest,
             "digest": content_digest(chunks, labels, splits),
             "chunk_images": self.chunk_images,
             "chunks": chunks,
             "source": self._source(),
-            "made_with": {"procrustean": __version__, "pillow": PIL.__version__, "python": platform.python_version()},
+            "made_with": {"procrustean": __version__, "pillow": PIL.__version__},
         }
         _write(self.draft / "labels.npy", _as_npy(labels))
         _write(self.draft / "splits.npy", _as_npy(splits))
@@ -214,10 +291,6 @@ class Building:
 
     def _problems(self, number: int, decoded: Decoded) -> list[Problem]:
         return [Problem("damaged", self._name(number, int(at)), why) for at, why in decoded.damaged.items()]
-
-    def _converted(self) -> dict[str, int]:
-        modes = [mode for decoded in self.done.values() for mode in decoded.converted.values()]
-        return {mode: modes.count(mode) for mode in sorted(set(modes))}
 
     def _source(self) -> str:
         sources = next(iter(self.listing.parts.values())).sources

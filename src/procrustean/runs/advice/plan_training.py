@@ -14,9 +14,8 @@ from procrustean.base.errors import ConfigError
 from procrustean.data.image_lists import FileListing
 from procrustean.data.imageset import Splits
 from procrustean.data.recipes import PAPER
+from procrustean.data.set_aside import shares, shares_for_test
 from procrustean.data.sources import is_files, is_named, list_source, load_source
-from procrustean.data.take_away import shares
-from procrustean.data.test_split import shares_for_test
 from procrustean.records.run_spec import ADVISED, AUTO, RunSpec
 from procrustean.runs.advice.cost import CAUTION, Machine, this_machine
 from procrustean.runs.advice.method_advice import advised

@@ -8,8 +8,8 @@ from PIL import Image, ImageOps
 
 from procrustean.base import Stream
 from procrustean.data import make_augmentation
-from procrustean.data.augment.autoaugment import OPERATIONS, POLICY, apply_policy, draw_choices
-from procrustean.data.augment.in_workers import augment_batch
+from procrustean.data.augment.in_workers import OPERATIONS, apply_policy, augment_batch
+from procrustean.data.augment.settings import POLICY, draw_choices
 
 
 def picture(side: int = 32) -> Image.Image:

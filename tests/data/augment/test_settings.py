@@ -10,7 +10,7 @@ import pytest
 from procrustean.base import ConfigError, Stream
 from procrustean.data import make_augmentation
 from procrustean.data.augment import NAMES, Augmentation
-from procrustean.data.augment.boxes import resized_crop_boxes
+from procrustean.data.augment.settings import resized_crop_boxes
 
 
 def stream(purpose: str) -> Stream:

@@ -10,7 +10,7 @@ import torch
 
 from procrustean.data import ImageSet, Splits, build
 from procrustean.data.augment import Augmentation
-from procrustean.data.mapped_images import StoredImages, read_images
+from procrustean.data.imageset import StoredImages, read_images
 from procrustean.engine.images import ImageStore, channel_statistics, row_blocks
 
 Pixels = np.ndarray

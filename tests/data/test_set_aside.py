@@ -9,9 +9,7 @@ from hypothesis import strategies as st
 
 from procrustean.base import ConfigError, DataError
 from procrustean.data import ImageSet, Splits, build, hold_out, select
-from procrustean.data.imbalance import hold_out_share
-from procrustean.data.take_away import part, shares
-from procrustean.data.test_split import set_aside_test
+from procrustean.data.set_aside import hold_out_share, part, set_aside_test, shares
 
 
 def images(counts: list[int], seed: int = 0) -> ImageSet:

@@ -9,9 +9,7 @@ from PIL import Image, ImageEnhance
 
 from procrustean.base import Stream
 from procrustean.data import make_augmentation
-from procrustean.data.augment.colour import ORDERS, holed, jittered
-from procrustean.data.augment.on_device import DeviceAugmentation
-from procrustean.data.augment.resample import resampled
+from procrustean.data.augment.on_device import ORDERS, DeviceAugmentation, holed, jittered, resampled
 
 CPU = torch.device("cpu")
 Pixels = np.ndarray
