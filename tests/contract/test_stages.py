@@ -71,7 +71,7 @@ def test_a_run_stopped_in_each_stage_resumes_to_the_same_end(
     per_epoch = -(-whole.record.data.train // BATCH)
     first = 0
     for number, stage in enumerate(whole.record.method.stages):
-        steps = stage["epochs"] * per_epoch
+        steps = stage.epochs * per_epoch
         # In the first epoch of the stage and in its last. The end of a stage is no boundary: it saves in any case.
         for boundary in {first + 2, first + steps - 2}:
             path = tmp_path / f"stage{number}-{boundary}"
@@ -110,8 +110,8 @@ def test_a_run_killed_between_stages_resumes_to_the_same_end(
 def test_both_selections_can_be_loaded_and_tested_again(name: str, wholes: dict[str, FinishedRun]) -> None:
     run = wholes[name]
     for weights in ("last", "held_out"):
-        recorded = run.record.selections[weights]["metrics"]
-        assert evaluate(run.path, weights=weights).confusion == recorded["confusion"]
+        recorded = getattr(run.record.selections, weights).metrics
+        assert evaluate(run.path, weights=weights).confusion == recorded.confusion
     _, net = load_run(run.path)
     for key, value in net.state_dict().items():
         assert torch.equal(value, run.net.state_dict()[key]), key
@@ -119,9 +119,9 @@ def test_both_selections_can_be_loaded_and_tested_again(name: str, wholes: dict[
 
 @pytest.mark.parametrize("name", CHOSEN)
 def test_only_the_last_stage_is_selected_from(name: str, wholes: dict[str, FinishedRun]) -> None:
-    result = wholes[name].result
-    first = EPOCHS - result["method"]["stages"][-1]["epochs"]
-    assert min(result["selections"][kind]["epoch"] for kind in ("last", "held_out", "oracle")) >= first
+    record = wholes[name].record
+    first = EPOCHS - record.method.stages[-1].epochs
+    assert min(getattr(record.selections, kind).epoch for kind in ("last", "held_out", "oracle")) >= first
 
 
 @pytest.mark.parametrize("name", CHOSEN)

@@ -104,8 +104,8 @@ def test_a_run_is_calibrated_exported_and_loaded(name: str, wholes: dict[str, Fi
     probabilities = load_model(run.path, device="cpu").probabilities(images)
     np.testing.assert_allclose(exported.probabilities(images), probabilities, atol=1e-6)
     kept = run.record.calibration
-    assert exported.spec.calibration.scale == pytest.approx(1 / kept["temperature"])
-    assert kept["test"]["log_loss"] < kept["test"]["log_loss_before"] + 0.1
+    assert exported.spec.calibration.scale == pytest.approx(1 / kept.temperature)
+    assert kept.test["log_loss"] < kept.test["log_loss_before"] + 0.1
 
 
 @every_method
@@ -116,8 +116,8 @@ def test_a_run_is_adjusted_by_what_its_loss_states(name: str, wholes: dict[str, 
             adjust(run.path)
         return
     found = adjust(run.path)
-    assert found["tau"] in [tau / scale_of_scores(objective) for tau in GRID]
-    assert found["unadjusted"] == evaluate(run.path)
+    assert found.tau in [tau / scale_of_scores(objective) for tau in GRID]
+    assert found.unadjusted == evaluate(run.path)
 
 
 def test_a_loss_of_ones_own_on_cosines_is_adjusted_and_calibrated_by_its_scale(tmp_path: Path) -> None:
@@ -125,7 +125,7 @@ def test_a_loss_of_ones_own_on_cosines_is_adjusted_and_calibrated_by_its_scale(t
     method = f"{tmp_path / 'cosines.py'}:cosines"
     run = fit("digits", imbalance="step", rho=20, epochs=10, device="cpu", method=method, run_dir=tmp_path / "run")
     found = adjust(run.path)
-    assert found["tau"] == 1 / 16
-    assert found["adjusted"]["balanced_accuracy"] > found["unadjusted"]["balanced_accuracy"]
+    assert found.tau == 1 / 16
+    assert found.adjusted.balanced_accuracy > found.unadjusted.balanced_accuracy
     exported = load_model(export(run.path, output=tmp_path / "exported").folder, device="cpu")
     assert exported.spec.calibration.scale == 16

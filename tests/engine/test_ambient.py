@@ -84,13 +84,13 @@ def test_using_a_run_computes_the_same(
     ambient: AbstractContextManager[Any], plain: FinishedRun, splits: Splits, tmp_path: Path
 ) -> None:
     pixels = splits.test.images[:4]
-    measured = diagnose_run(plain.path, splits=splits).to_json()
+    measured = diagnose_run(plain.path, splits=splits).kept()
     scores, adjusted = load_model(plain.path).scores(pixels), adjust(plain.path, splits=splits)
     with ambient:
         assert evaluate(plain.path, splits=splits) == plain.metrics
         assert adjust(plain.path, splits=splits) == adjusted
         assert np.array_equal(load_model(plain.path).scores(pixels), scores)
-        assert diagnose_run(plain.path, splits=splits).to_json() == measured
+        assert diagnose_run(plain.path, splits=splits).kept() == measured
         assert export(plain.path, form="torch", output=tmp_path / "exported").difference < 1e-6
 
 

@@ -147,7 +147,7 @@ def test_a_damaged_result_does_not_touch_the_others(
     (paths[1] / "result.json").write_text('{"cut":')
     outcomes = train(fleet)
     assert [outcome.error is None for outcome in outcomes] == [number != 1 for number in range(len(fleet))]
-    assert "result.json is not valid JSON" in str(outcomes[1].error)
+    assert "result.json is damaged (Input data was truncated)" in str(outcomes[1].error)
     assert outcomes[1].record is None
     assert outcomes[0].record is not None
 
@@ -178,7 +178,7 @@ def test_an_interrupted_fleet_goes_on_and_repeats_nothing(
     recorder = Recorder()
     again = fit_many(fleet, reporter=recorder)
     assert recorder.begun == []
-    assert [outcome.result for outcome in again] == [outcome.result for outcome in outcomes]
+    assert [outcome.record for outcome in again] == [outcome.record for outcome in outcomes]
 
 
 def test_a_run_that_another_process_finishes_meanwhile_is_no_failure(

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from msgspec.structs import replace
 
 from procrustean import fit
 from procrustean.base import ConfigError
@@ -37,9 +38,8 @@ def test_totals_are_those_of_the_confusion_matrix(classes: int, monkeypatch: pyt
     whole = metrics_of(batches, counts)
     monkeypatch.setattr(evaluate, "LARGEST_STORED_CONFUSION", classes - 1)
     without = metrics_of(batches, counts)
-    assert whole.pop("confusion") is not None
-    assert without.pop("confusion") is None
-    assert whole == without
+    assert whole.confusion is not None
+    assert without == replace(whole, confusion=None)
 
 
 def test_as_many_classes_as_inaturalist_take_little(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -53,10 +53,10 @@ def test_as_many_classes_as_inaturalist_take_little(monkeypatch: pytest.MonkeyPa
         for s in range(0, 2000, 250)
     ]
     metrics = metrics_of(batches, counts)
-    assert metrics["images"] == 2000
-    assert metrics["accuracy"] == 1.0
-    assert metrics["top5"] == 1.0
-    assert metrics["recall"][2000:] == [None] * 6142
+    assert metrics.images == 2000
+    assert metrics.accuracy == 1.0
+    assert metrics.top5 == 1.0
+    assert metrics.recall[2000:] == [None] * 6142
     assert time.perf_counter() - began < 20
 
 

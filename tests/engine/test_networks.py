@@ -140,11 +140,11 @@ class TestLayers:
     def test_mixing_at_other_layers(self, layer: str, colours: Splits, tmp_path: Path, narrow: None) -> None:
         settings = {**SETTINGS, "net": "resnet18", "method": "mfw"}
         usual, other = (
-            fit(colours, **settings, options=options, run_dir=tmp_path / str(number)).result
+            fit(colours, **settings, options=options, run_dir=tmp_path / str(number)).record
             for number, options in enumerate(({}, {"layer": layer}))
         )
-        assert other["method"]["options"]["layer"] == layer
-        assert other["curves"]["loss"] != usual["curves"]["loss"]
+        assert other.method.options["layer"] == layer
+        assert other.curves.loss != usual.curves.loss
 
     def test_a_layer_that_is_not_there(self, colours: Splits, tmp_path: Path, narrow: None) -> None:
         with pytest.raises(ConfigError, match="layer 'group9' received, but this network mixes at input, group1"):

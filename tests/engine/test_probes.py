@@ -21,9 +21,10 @@ from procrustean.engine.probes import Probe, Probing, chosen_per_class, default_
 from procrustean.engine.stored_features import kept_epochs, load_features
 from procrustean.engine.training import run_to_end
 from procrustean.methods import METHODS
-from procrustean.records import RunSpec, curves_of
+from procrustean.records import Result, RunSpec, curves_of
 from procrustean.records.class_curves import MEASURED
 from procrustean.records.run_folder import RunFolder
+from procrustean.records.run_record import RunRecord
 from procrustean.report import diagnose_run
 from procrustean.runs import fit, fit_many, load_run
 from procrustean.runs.train_api import Stopped, resume
@@ -32,13 +33,13 @@ Same = Callable[[Path, Path], None]
 StopAfter = Callable[[int], None]
 
 
-def trained(splits: Splits, path: Path, tiny: dict[str, Any], **changes: Any) -> dict[str, Any]:
-    return fit(splits, **{**tiny, **changes}, run_dir=path).result
+def trained(splits: Splits, path: Path, tiny: dict[str, Any], **changes: Any) -> RunRecord:
+    return fit(splits, **{**tiny, **changes}, run_dir=path).record
 
 
-def without_probes(result: dict[str, Any]) -> dict[str, Any]:
+def without_probes(record: RunRecord) -> dict[str, Any]:
     kept = ("label", "data", "method", "selections", "curves", "recipe")
-    return {name: result[name] for name in kept}
+    return {name: getattr(record, name) for name in kept}
 
 
 # They change nothing
@@ -56,13 +57,13 @@ def test_a_run_with_probes_is_the_run_without(
     weights = [(tmp_path / name / "model.safetensors").read_bytes() for name in ("plain", "probed")]
     assert weights[0] == weights[1]
     assert without_probes(plain) == without_probes(probed)
-    assert plain["probes"] is None
-    curves = curves_of(probed)
+    assert plain.probes is None
+    curves = curves_of(Result(probed))
     assert curves.at == (1, 2, 3)
     for name in MEASURED:
         assert getattr(curves, name).shape == (3, 4)
         assert np.isfinite(getattr(curves, name)).all(), name
-    counts = np.array(probed["data"]["counts"])
+    counts = np.array(probed.data.counts)
     assert (curves.classification_ratio @ counts).tolist() == pytest.approx([counts.sum()] * 3, rel=1e-4)
     assert (curves.gradient_norm > 0).all()
 
@@ -76,7 +77,7 @@ def test_so_in_other_settings(changes: dict[str, Any], splits: Splits, tiny: dic
     probed = trained(splits, tmp_path / "probed", settings, probe_every=2)
     assert (tmp_path / "plain/model.safetensors").read_bytes() == (tmp_path / "probed/model.safetensors").read_bytes()
     assert without_probes(plain) == without_probes(probed)
-    assert curves_of(probed).gradient_norm_mixed is not None
+    assert curves_of(Result(probed)).gradient_norm_mixed is not None
 
 
 @pytest.mark.parametrize("step", [1, 4, 5, 8, 11])
@@ -177,8 +178,8 @@ def test_gradients_are_mixed_only_as_long_as_training_mixes(
     splits: Splits, tiny: dict[str, Any], tmp_path: Path
 ) -> None:
     settings = {**tiny, "method": "mfw", "drw": True, "options": {"keep_mixing": False}, "epochs": 5}
-    probes = trained(splits, tmp_path / "run", settings, probe_every=1)["probes"]
-    mixed, plain = probes["gradient_norm_mixed"], probes["gradient_norm"]
+    probes = trained(splits, tmp_path / "run", settings, probe_every=1).probes
+    mixed, plain = probes.gradient_norm_mixed, probes.gradient_norm
     assert all(mixed[epoch] != pytest.approx(plain[epoch], rel=1e-3) for epoch in range(4))
     assert mixed[4] == pytest.approx(plain[4], rel=1e-4)  # the weights have set in
 
@@ -232,11 +233,11 @@ def _second_part(net: Any, z: Tensor) -> Tensor:
 
 
 def test_a_finishing_method_is_measured_as_it_predicts(splits: Splits, tiny: dict[str, Any], tmp_path: Path) -> None:
-    result = trained(splits, tmp_path / "run", tiny, method="tau_norm", options={"tau": 2.0}, probe_every=1)
-    recall = result["selections"]["last"]["metrics"]["recall"]
-    assert result["probes"]["test_recall"][-1] == pytest.approx(recall, rel=1e-5)
+    record = trained(splits, tmp_path / "run", tiny, method="tau_norm", options={"tau": 2.0}, probe_every=1)
+    recall = record.selections.last.metrics.recall
+    assert record.probes.test_recall[-1] == pytest.approx(recall, rel=1e-5)
     plain = trained(splits, tmp_path / "erm", tiny, probe_every=1)
-    assert plain["probes"]["feature_deviation"][-1] == result["probes"]["feature_deviation"][-1]
+    assert plain.probes.feature_deviation[-1] == record.probes.feature_deviation[-1]
 
 
 # When
@@ -265,8 +266,8 @@ def test_at_most_so_many_images_of_each_class_and_always_the_same() -> None:
 
 def test_asking_for_probes_in_any_way_turns_them_on(splits: Splits, tiny: dict[str, Any], tmp_path: Path) -> None:
     for number, changes in enumerate(({"probes": True}, {"probe_every": 2}, {"features_at": [1]})):
-        result = trained(splits, tmp_path / str(number), tiny, **changes)
-        assert result["probes"]["epochs"][-1] == 2
+        record = trained(splits, tmp_path / str(number), tiny, **changes)
+        assert record.probes.epochs[-1] == 2
     assert kept_epochs(tmp_path / "2") == [1, 3]
 
 
@@ -339,7 +340,7 @@ def test_on_a_gpu_they_change_nothing_and_find_what_a_cpu_finds(
         stage.objective.cpu()
         found = run_to_end(probe.measure(network.cpu(), stage, Clock.at(0, 1, torch.device("cpu")))).values
         for name in ("train_recall", "classification_ratio", "gradient_norm", "gradient_norm_mixed"):
-            assert found[name] == pytest.approx(probed["probes"][name][-1], rel=0.02, abs=1e-4), name
+            assert found[name] == pytest.approx(getattr(probed.probes, name)[-1], rel=0.02, abs=1e-4), name
 
 
 # Afterwards
@@ -353,14 +354,14 @@ def test_kept_weights_give_what_was_measured_on_the_way(
     method: str, more: dict[str, Any], splits: Splits, tiny: dict[str, Any], tmp_path: Path
 ) -> None:
     settings = {**tiny, "method": method, "epochs": 6, **more}
-    probed = trained(splits, tmp_path / "probed", settings, probe_every=1)["probes"]
+    probed = trained(splits, tmp_path / "probed", settings, probe_every=1).probes
     trained(splits, tmp_path / "kept", settings, keep_weights_every=1)
     said: list[str] = []
     diagnosis = diagnose_run(tmp_path / "kept", splits=splits, say=said.append)
-    again = diagnosis.record.probes
-    assert again["epochs"] == probed["epochs"] == list(range(6))
+    again = diagnosis.probes
+    assert again.epochs == probed.epochs == list(range(6))
     for name in (*MEASURED, "gradient_norm_mixed"):
-        for mine, theirs in zip(again[name], probed[name], strict=True):
+        for mine, theirs in zip(getattr(again, name), getattr(probed, name), strict=True):
             assert mine == (None if theirs is None else pytest.approx(theirs, rel=2e-3, abs=1e-5)), name
     assert diagnosis.measured_now[3] == "weights-000003.safetensors"
     assert diagnosis.measured_now[6] == "model.safetensors"
@@ -368,21 +369,21 @@ def test_kept_weights_give_what_was_measured_on_the_way(
 
 
 def test_measured_epochs_are_not_measured_again(splits: Splits, tiny: dict[str, Any], tmp_path: Path) -> None:
-    result = trained(splits, tmp_path / "run", tiny, probe_every=2)
+    record = trained(splits, tmp_path / "run", tiny, probe_every=2)
     diagnosis = diagnose_run(tmp_path / "run")  # neither images nor weights are needed: none are given
-    assert diagnosis.record.probes == result["probes"]
+    assert diagnosis.probes == record.probes
     assert diagnosis.measured_now == {}
 
 
 def test_a_plain_run_is_measured_at_its_last_and_its_chosen_weights(
     splits: Splits, tiny: dict[str, Any], tmp_path: Path
 ) -> None:
-    result = trained(splits, tmp_path / "run", {**tiny, "epochs": 8}, hold_out=2)
-    chosen = result["selections"]["held_out"]["epoch"] + 1
+    record = trained(splits, tmp_path / "run", {**tiny, "epochs": 8}, hold_out=2)
+    chosen = record.selections.held_out.epoch + 1
     diagnosis = diagnose_run(tmp_path / "run", splits=splits)
     names = {chosen: "held_out.safetensors", 8: "model.safetensors"}
     assert diagnosis.measured_now == names
-    recall = result["selections"]["last"]["metrics"]["recall"]
+    recall = record.selections.last.metrics.recall
     assert diagnosis.curves.test_recall[-1].tolist() == pytest.approx(recall, rel=1e-5)
 
 
@@ -399,8 +400,8 @@ def test_an_unfinished_run_is_measured_at_its_checkpoints(
     assert diagnosis.curves.at == (2, 3)
     assert diagnosis.curves.epochs == 3
     assert all(name.startswith("checkpoint-") for name in diagnosis.measured_now.values())
-    whole = trained(splits, tmp_path / "whole", settings, probe_every=2)["probes"]
-    assert diagnosis.record.probes.train_recall[0] == whole["train_recall"][0]
+    whole = trained(splits, tmp_path / "whole", settings, probe_every=2).probes
+    assert diagnosis.probes.train_recall[0] == whole.train_recall[0]
 
 
 def test_what_holds_nothing_yet_is_refused(
@@ -419,10 +420,10 @@ def test_what_holds_nothing_yet_is_refused(
 
 def test_a_class_without_test_images_has_gaps(splits: Splits, tiny: dict[str, Any], tmp_path: Path) -> None:
     seen = Splits("stripes", splits.train, splits.test.subset(np.flatnonzero(splits.test.labels != 3)))
-    probes = trained(seen, tmp_path / "run", tiny, probes=True)["probes"]
-    assert probes["test_recall"][0][3] is None
-    assert probes["feature_deviation"][0][3] is None
-    assert None not in probes["train_recall"][0]
+    probes = trained(seen, tmp_path / "run", tiny, probes=True).probes
+    assert probes.test_recall[0][3] is None
+    assert probes.feature_deviation[0][3] is None
+    assert None not in probes.train_recall[0]
     assert diagnose_run(tmp_path / "run").findings
 
 

@@ -186,7 +186,7 @@ def test_a_process_that_somebody_else_stops_does_not_lose_its_run(
 def test_a_call_that_is_stopped_goes_on(grid: Callable[[Path, int, int], list[RunSpec]], tmp_path: Path) -> None:
     asked = iter(range(1000))
     cut = fit_many(grid(tmp_path, 2, 3000), processes=2, time_up=lambda: next(asked) > 20)
-    assert [(outcome.result, outcome.error) for outcome in cut] == [(None, None)] * 2
+    assert [(outcome.record, outcome.error) for outcome in cut] == [(None, None)] * 2
     assert not list(tmp_path.glob("*/.in-use"))
 
 

@@ -95,7 +95,7 @@ def test_evaluating(runs: dict[str, FinishedRun], splits: Splits) -> None:
         mixed = evaluate(path, statistics="mixed", splits=splits)
         evaluate(runs["erm"].path, statistics="clean", splits=splits)
         evaluate(path, weights="swa", statistics="mixed", splits=splits)
-    assert mixed["images"] == kept["images"]
+    assert mixed.images == kept.images
     with pytest.warns(UserWarning, match="MFW was trained on mixed batches") as found:
         evaluate(path, statistics="clean", splits=splits)
     assert [warning.filename for warning in found] == [__file__]  # where the caller stands

@@ -544,7 +544,7 @@ def test_killed_between_the_last_weights_and_the_result(
         raise Killed
 
     with monkeypatch.context() as patch:
-        patch.setattr("procrustean.runs.one_run.make_result", kill)
+        patch.setattr("procrustean.runs.one_run.make_record", kill)
         with pytest.raises(Killed):
             fit(splits, **settings, run_dir=tmp_path / "run")
     resume(tmp_path / "run", splits=splits)

@@ -22,6 +22,7 @@ from procrustean.engine import stage_training as stage
 from procrustean.engine.engines import Engine
 from procrustean.engine.optimizer import SGD, FlatBuffers, FlatParameters
 from procrustean.methods import Method, Stage
+from procrustean.records.run_record import MetaRecord
 from procrustean.runs import fit, preparing
 from procrustean.runs.train_api import Stopped, resume
 
@@ -109,7 +110,7 @@ def test_the_second_stream_may_come_from_a_balanced_set(
     bright = (np.ones_like(splits.train.images) * (splits.train.labels * 60 + 20)[:, None, None, None]).astype(np.uint8)
     splits = Splits("bright", ImageSet(bright, splits.train.labels, splits.train.classes), splits.test)
     run = fit(splits, **{**run_settings, "method": "watching"})
-    assert run.record.data.meta == {"images": 16, "per_class": 4, "spare": 0, "train": 16}
+    assert run.record.data.meta == MetaRecord(images=16, per_class=4, spare=0, train=16)
     whole = [(x.amax((1, 2, 3)), y) for x, y in watching.seen if len(y) == 16]
     assert len(whole) == 9
     for brightness, y in whole:

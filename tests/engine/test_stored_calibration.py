@@ -50,5 +50,5 @@ def test_before_calibration_is_what_the_loss_makes_of_the_scores(tmp_path: Path)
     settings = {"imbalance": "step", "rho": 3, "hold_out": 0.15, "net": "small", "epochs": 12, "device": "cpu"}
     found = fit("digits", method="ldam", run_dir=tmp_path / "run", **settings).record.calibration
     lowest_of_bare_cosines = np.log(1 + 9 * np.exp(-2))  # right with 1, and nine others with -1
-    assert found["test"]["log_loss_before"] < lowest_of_bare_cosines
-    assert found["temperature"] < 0.2
+    assert found.test["log_loss_before"] < lowest_of_bare_cosines
+    assert found.temperature < 0.2

@@ -21,7 +21,7 @@ def test_stopped_in_time_and_gone_on(npz: Path, tmp_path: Path, tiny: dict[str, 
     whole = fit_many(configs(npz, tmp_path / "whole", tiny))
     asked = count()
     cut = fit_many(configs(npz, tmp_path / "cut", tiny), width=2, time_up=lambda: next(asked) > 12)
-    assert [(outcome.result, outcome.error) for outcome in cut] == [(None, None)] * 3
+    assert [(outcome.record, outcome.error) for outcome in cut] == [(None, None)] * 3
     begun = [(outcome.path / "checkpoints.json").exists() for outcome in cut]
     assert begun == [True, True, False]
     for one, other in zip(fit_many(configs(npz, tmp_path / "cut", tiny)), whole, strict=True):

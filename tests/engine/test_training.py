@@ -11,10 +11,12 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from msgspec.structs import replace
 from safetensors.torch import load_file
 from torch import nn
 
 from procrustean.balance import Batch, Classify, Clock, Problem
+from procrustean.balance.metrics import Metrics
 from procrustean.balance.objectives import Objective
 from procrustean.base import ConfigError, ProcrusteanError, RunError
 from procrustean.base.errors import CannotWrite, Diverged
@@ -27,7 +29,8 @@ from procrustean.engine.prepared import (
 )
 from procrustean.engine.stage_order import stage_epochs
 from procrustean.methods import Method, Stage
-from procrustean.records import RunSpec
+from procrustean.records import RunSpec, load_result
+from procrustean.records.run_record import StageRecord
 from procrustean.runs import evaluate, fit, load_run
 from procrustean.runs.train_api import Stopped, resume
 
@@ -84,12 +87,12 @@ def test_the_last_epoch_is_always_evaluated(
 ) -> None:
     run = fit(splits, **{**run_settings, "epochs": 5}, evaluate_every=every)
     curves = run.record.curves
-    assert curves["evaluated"] == expected
+    assert curves.evaluated == expected
     for name in ("test_accuracy", "test_balanced_accuracy", "test_recall", "train_recall"):
-        assert len(curves[name]) == len(expected), name
-    assert len(curves["loss"]) == len(curves["lr"]) == 5
+        assert len(getattr(curves, name)) == len(expected), name
+    assert len(curves.loss) == len(curves.lr) == 5
     assert run.record.selections.last.epoch == 4
-    assert curves["test_accuracy"][-1] == run.metrics.accuracy
+    assert curves.test_accuracy[-1] == run.metrics.accuracy
 
 
 def test_evaluating_does_not_change_the_training(splits: Splits, tiny: dict[str, Any], tmp_path: Path) -> None:
@@ -123,12 +126,10 @@ def scripted(monkeypatch: pytest.MonkeyPatch, *, held_out: list[float], test: li
     """Give the held-out set (8 images) and the test set (40) accuracies in turn; all else is measured."""
     scripts = {8: iter(held_out), 40: iter(test or [])}
 
-    def scripted_net(net: nn.Module, images: Any, counts: Any, *rest: Any) -> dict[str, Any]:
+    def scripted_net(net: nn.Module, images: Any, counts: Any, *rest: Any) -> Metrics:
         metrics = evaluate_net(net, images, counts, *rest)
         value = next(scripts.get(len(images), iter(())), None)
-        if value is not None:
-            metrics["accuracy"] = metrics["balanced_accuracy"] = value
-        return metrics
+        return metrics if value is None else replace(metrics, accuracy=value, balanced_accuracy=value)
 
     monkeypatch.setattr(training, "evaluate_net", scripted_net)
 
@@ -144,7 +145,7 @@ def test_ties_on_the_held_out_images_go_to_the_later_epoch(
     scripted(monkeypatch, held_out=[0.5, 0.75, 0.75, 0.7])
     run = fit(splits, **settings)
     chosen = run.record.selections.held_out
-    assert chosen["epoch"] == 2
+    assert chosen.epoch == 2
     assert run.record.curves.held_out_balanced_accuracy == [0.5, 0.75, 0.75, 0.7]
     # Its weights are those the run had after that epoch: stop the same run there and look.
     scripted(monkeypatch, held_out=[0.5, 0.75, 0.75, 0.7])
@@ -161,9 +162,9 @@ def test_the_held_out_selection_is_reported_on_the_test_images(splits: Splits, r
     run = fit(splits, **{**run_settings, "epochs": 6, "lr": 0.01}, hold_out=2)
     chosen = run.record.selections.held_out
     curve = run.record.curves.held_out_balanced_accuracy
-    assert chosen["epoch"] == max(range(6), key=lambda epoch: (curve[epoch], epoch))
-    assert chosen["metrics"]["images"] == len(splits.test)
-    assert evaluate(run.path, weights="held_out", splits=splits) == chosen["metrics"]
+    assert chosen.epoch == max(range(6), key=lambda epoch: (curve[epoch], epoch))
+    assert chosen.metrics.images == len(splits.test)
+    assert evaluate(run.path, weights="held_out", splits=splits) == chosen.metrics
     assert evaluate(run.path, splits=splits) == run.metrics
 
 
@@ -173,11 +174,11 @@ def test_the_oracle_is_the_best_epoch_on_the_test_images(
     scripted(monkeypatch, held_out=[], test=[0.3, 0.6, 0.6, 0.4])
     run = fit(splits, **{**run_settings, "epochs": 4})
     selections = run.record.selections
-    assert selections["oracle"]["epoch"] == 1
-    assert selections["oracle"]["metrics"]["accuracy"] == 0.6
-    assert selections["last"]["epoch"] == 3
-    assert selections["last"]["metrics"]["accuracy"] == 0.4
-    assert selections["held_out"] is None
+    assert selections.oracle.epoch == 1
+    assert selections.oracle.metrics.accuracy == 0.6
+    assert selections.last.epoch == 3
+    assert selections.last.metrics.accuracy == 0.4
+    assert selections.held_out is None
 
 
 def test_an_unbalanced_test_set_is_judged_by_balanced_accuracy(
@@ -186,10 +187,10 @@ def test_an_unbalanced_test_set_is_judged_by_balanced_accuracy(
     test = splits.test.subset(np.arange(4, 40))  # 6, 10, 10 and 10 images
     values = iter([(0.9, 0.3), (0.5, 0.7), (0.8, 0.6)])
 
-    def scripted_net(net: nn.Module, images: Any, counts: Any, *rest: Any) -> dict[str, Any]:
+    def scripted_net(net: nn.Module, images: Any, counts: Any, *rest: Any) -> Metrics:
+        accuracy, balanced_accuracy = next(values)
         metrics = evaluate_net(net, images, counts, *rest)
-        metrics["accuracy"], metrics["balanced_accuracy"] = next(values)
-        return metrics
+        return replace(metrics, accuracy=accuracy, balanced_accuracy=balanced_accuracy)
 
     monkeypatch.setattr(training, "evaluate_net", scripted_net)
     run = fit(Splits("stripes", splits.train, test), **run_settings)
@@ -208,10 +209,10 @@ def test_a_hold_out_reduces_the_counts_and_the_record_says_so(
     assert not (plain.path / "held_out.safetensors").exists()
     run = fit(splits, **tiny, run_dir=tmp_path / "held", hold_out=6)
     data = run.record.data
-    assert data["counts"] == [18, 12, 6, 6]  # the smallest class would be empty and gives nothing
-    assert (data["train"], data["held_out"]) == (42, 18)
-    assert (data["held_out_counts"], data["left_out_of_hold_out"]) == ([6, 6, 6, 0], ["class3"])
-    assert data["split_hash"] != plain.record.data.split_hash
+    assert data.counts == [18, 12, 6, 6]  # the smallest class would be empty and gives nothing
+    assert (data.train, data.held_out) == (42, 18)
+    assert (data.held_out_counts, data.left_out_of_hold_out) == ([6, 6, 6, 0], ["class3"])
+    assert data.split_hash != plain.record.data.split_hash
     assert run.record.config.hold_out == 6
 
 
@@ -266,7 +267,7 @@ METRICS = {
 }  # fmt: skip
 RECORD: dict[str, set[str]] = {
     "": {
-        "format", "label", "status", "finished_at", "config", "recipe", "data", "method", "selections", "curves",
+        "format", "label", "finished_at", "config", "recipe", "data", "method", "selections", "curves",
         "seconds", "images_per_second", "environment",
     },
     "config": {"source", "imbalance", "rho", "data_seed", "hold_out", "net", "method", "options", "drw", "recipe"},
@@ -288,7 +289,7 @@ RECORD: dict[str, set[str]] = {
 def test_the_record_has_all_its_parts(splits: Splits, run_settings: dict[str, Any]) -> None:
     run = fit(splits, **{**run_settings, "method": "mfw"}, drw=True, hold_out=2, track_training=True)
     record = strict_json(run.path / "result.json")
-    assert record == run.result
+    assert load_result(run.path).record == run.record
     for part, keys in RECORD.items():
         found = record[part] if part else record
         assert keys <= found.keys(), (part, keys - found.keys())
@@ -298,7 +299,6 @@ def test_the_record_has_all_its_parts(splits: Splits, run_settings: dict[str, An
         assert selection["metrics"]["groups"].keys() == {"many", "medium", "few", "major", "minor"}
         assert np.sum(selection["metrics"]["confusion"]) == 40
     assert record["label"] == "MFW-DRW"
-    assert record["status"] == "complete"
     assert record["method"]["stages"] == [{"name": "train", "epochs": 3}]
     assert record["method"]["parameters"] == sum(p.numel() for p in run.net.parameters())
     assert len(record["curves"]["train_recall"]) == 3
@@ -386,7 +386,7 @@ def test_a_batch_may_be_larger_than_the_data(batch_size: int, splits: Splits, ru
 @pytest.mark.parametrize("batch_size", [1, 59, 60])
 def test_the_last_batch_may_hold_one_image(batch_size: int, splits: Splits, run_settings: dict[str, Any]) -> None:
     run = fit(splits, **{**run_settings, "epochs": 1, "batch_size": batch_size, "method": "mfw"})
-    assert run.record.status == "complete"
+    assert len(run.record.curves.loss) == 1
 
 
 @pytest.mark.parametrize("batch_size", [16, 1])
@@ -639,8 +639,8 @@ def test_a_second_stage_trains_its_part_alone(
     settings = {**run_settings, "method": two_stage, "epochs": 4}
     run = fit(splits, **settings)
     assert run.record.method.stages == [
-        {"name": "features", "epochs": 2},
-        {"name": "classifier", "epochs": 2},
+        StageRecord(name="features", epochs=2),
+        StageRecord(name="classifier", epochs=2),
     ]
     assert run.record.curves.lr[2:] == pytest.approx([0.2, 0.1])
     assert [json.loads(line)["stage"] for line in (run.path / "epochs.jsonl").open()] == [0, 0, 1, 1]
@@ -801,7 +801,7 @@ def test_a_method_may_finish_the_network(
     assert evaluate(run.path, splits=splits) == run.metrics
     selections = fit(splits, **{**settings, "run_dir": tmp_path / "held out"}, hold_out=1).record.selections
     assert judged[3] == 0.25, "the judge sees the network as it is"
-    assert selections["held_out"]["metrics"] == selections["oracle"]["metrics"] == selections["last"]["metrics"]
+    assert selections.held_out.metrics == selections.oracle.metrics == selections.last.metrics
     stop_after(7)
     with pytest.raises(Stopped):
         fit(splits, **{**settings, "run_dir": tmp_path / "stopped"})

@@ -22,6 +22,7 @@ import yaml
 from PIL import Image
 from safetensors.torch import save
 
+from procrustean.base.json_files import to_plain, to_typed
 from procrustean.base.yaml_files import read_yaml
 from procrustean.data import load_source, restricted_pickle
 from procrustean.data.sets import cifar
@@ -38,8 +39,9 @@ from procrustean.engine.stored_calibration import held_out_scores
 from procrustean.engine.stored_features import load_features
 from procrustean.nets.pretrained import read_pretrained
 from procrustean.records import RunSpec, checkpoints, group_results, load_result
-from procrustean.records.auto_choice import chosen_run, compared_in
+from procrustean.records.auto_choice import chosen_run, read_comparison
 from procrustean.records.run_folder import RunFolder
+from procrustean.records.run_record import Probes
 from procrustean.report.curves import class_curves, overall_curves
 from procrustean.runs import auto_method as auto
 from procrustean.runs import expand
@@ -168,8 +170,9 @@ def _tensors(tensors: dict[str, torch.Tensor]) -> bytes:
 
 def _read_checkpoint(path: Path) -> object:
     """A checkpoint whose manifest says that it is whole, as a hostile writer's would."""
-    entry = {"file": "checkpoint-000001.safetensors", "sha256": checkpoints._sha256(path), "position": {"stage": 0}}
-    path.with_name(entry["file"]).write_bytes(path.read_bytes())
+    name = "checkpoint-000001.safetensors"
+    entry = checkpoints.Entry(file=name, sha256=checkpoints._sha256(path), position={"stage": 0})
+    path.with_name(name).write_bytes(path.read_bytes())
     path.with_name(checkpoints.MANIFEST).write_bytes(checkpoints._manifest([entry]))
     return checkpoints.load_checkpoint(path.parent)
 
@@ -246,11 +249,13 @@ def _spec() -> dict[str, Any]:
         crop=None, evaluation_crop=None, mean=(0.5,), std=(0.25,), kind="step",
         calibration=Calibration(1.0, 0.0, (20, 5), 10),
     )  # fmt: skip
-    return {"format": 1, "prior": {"cat": 0.5, "dog": 0.5}, "spec": spec.to_json()}
+    even, pixels = {"cat": 0.5, "dog": 0.5}, {"name": "pixels", "dtype": "uint8", "shape": ["N", 8, 8, 1]}
+    names = {"classes": ["cat", "dog"], "prior": even, "frequencies": even}
+    return {"format": 1, **names, "input": pixels, "spec": to_plain(spec)}
 
 
 def _model_weights() -> bytes:
-    return _tensors(dict(network_of(ModelSpec.from_json(_spec()["spec"])).state_dict()))
+    return _tensors(dict(network_of(to_typed(_spec()["spec"], ModelSpec)).state_dict()))
 
 
 def _read_export(path: Path) -> object:
@@ -264,19 +269,14 @@ def _read_export(path: Path) -> object:
 def _result_with_probes() -> bytes:
     record = json.loads((FIXTURES / "finished/result.json").read_text())
     classes = len(record["data"]["classes"])
-    record["probes"] = {"epochs": [0], "layer": ["group2"], "train_recall": [[0.5] * classes]}
+    measured = {name: [[0.5] * classes] for name in Probes.__struct_fields__}
+    record["probes"] = {**measured, "epochs": [0], "layer": ["group2"]}
     return json.dumps(record).encode()
 
 
 def _read_curves(path: Path) -> object:
     group = group_results([load_result(path)])[0]
     return overall_curves(group), class_curves(group)
-
-
-def _result_with_shape() -> bytes:
-    record = json.loads((FIXTURES / "finished/result.json").read_text())
-    record["data"]["image_shape"] = [8, 8, 1]  # not kept by the first release, which looked at the images for it
-    return json.dumps(record).encode()
 
 
 def _read_run_as_model(path: Path) -> object:
@@ -292,7 +292,7 @@ def _comparison() -> bytes:
 
 def _read_comparison(path: Path) -> object:
     path.with_name("erm").mkdir(exist_ok=True)
-    return compared_in(path.parent), chosen_run(path.parent), auto._agreed(path.parent, _ASKED)
+    return read_comparison(path.parent), chosen_run(path.parent), auto._agreed(path.parent, _ASKED)
 
 
 _ASKED = RunSpec("digits", "step", 20, method="erm")
@@ -408,7 +408,7 @@ READERS = {
     "store, labels": Reader(_store("labels.npy"), _read_store, "labels.npy"),
     "model.json of an export": Reader(lambda: json.dumps(_spec()).encode(), _read_export, "model.json", text=True),
     "weights of an export": Reader(_model_weights, _read_export, "model.safetensors"),
-    "result.json as a model": Reader(_result_with_shape, _read_run_as_model, "result.json", text=True),
+    "result.json as a model": Reader(_fixture("finished/result.json"), _read_run_as_model, "result.json", text=True),
     "result.json, drawn": Reader(_result_with_probes, _read_curves, "result.json", text=True),
     "auto.json": Reader(_comparison, _read_comparison, "auto.json", text=True),
     "kept features": Reader(_features, lambda path: load_features(path.parent), "features-000001.npz"),

@@ -116,7 +116,7 @@ def test_stage_2_leaves_the_features(name: str, mode: str, tmp_path: Path) -> No
     settings: dict[str, Any] = {"imbalance": "step", "rho": 10, "epochs": 4, "device": "cpu", "precision": "fp32"}
     erm = fit("digits", **{**settings, "epochs": 3}, method="erm", run_dir=tmp_path / "erm")
     run = fit("digits", **settings, method=name, options={"bn_mode": mode}, run_dir=tmp_path / "run")
-    assert [stage["epochs"] for stage in run.record.method.stages] == [3, 1]
+    assert [stage.epochs for stage in run.record.method.stages] == [3, 1]
     first, second = erm.net.state_dict(), run.net.state_dict()
     moved = [key for key in first if key.startswith("backbone.") and not torch.equal(first[key], second[key])]
     assert all("running" in key for key in moved)

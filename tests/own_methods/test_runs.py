@@ -75,8 +75,8 @@ def test_a_loss_with_the_class_sizes_in_it_is_known_to_a_model(
 def test_records_of_the_librarys_own_methods_are_what_they_were(npz: str, tiny: dict[str, Any]) -> None:
     run = fit(npz, method="erm", run_dir="erm", **tiny)
     assert run.record.method.name == "erm"
-    assert "sha256" not in run.record.method
-    assert "plain_network" not in json.loads(Path("erm/config.json").read_text())["identity"]
+    assert "sha256" not in json.loads(Path("erm/result.json").read_text())["method"]
+    assert not json.loads(Path("erm/config.json").read_text())["identity"]["plain_network"]
 
 
 def test_a_stopped_run_goes_on_to_what_it_would_have_been(
@@ -131,7 +131,7 @@ def test_where_the_method_changes_the_network_the_file_is_needed(
     npz: str, tiny: dict[str, Any], new_process: NewProcess
 ) -> None:
     run = fit(npz, method="mine.py:two_stages", run_dir="run", **tiny)
-    assert [stage["name"] for stage in run.record.method.stages] == ["features", "head"]
+    assert [stage.name for stage in run.record.method.stages] == ["features", "head"]
     new_process()
     for use in (evaluate, load_model):
         with pytest.raises(ConfigError, match=NOT_NAMED):

@@ -47,7 +47,7 @@ def read_typed(path: Path, kind: type[T], remedy: str) -> T:
     """
     try:
         content = msgspec.json.decode(path.read_bytes())
-        _check_format(content, path)
+        check_format(content, path)
         return to_typed(content, kind)
     except OSError as error:
         raise RunError(f"cannot read {path} ({error.strerror or error})") from error
@@ -71,7 +71,8 @@ def typed_json(value: Any, indent: int = 1) -> bytes:
     return (msgspec.json.format(encoded, indent=indent) if indent else encoded) + b"\n"
 
 
-def _check_format(content: Any, path: Path) -> None:
+def check_format(content: Any, path: Path) -> None:
+    """RunError for a file of another format, which need not have the fields of this one."""
     found = content.get("format", FORMAT) if isinstance(content, dict) else FORMAT
     if found != FORMAT:
         raise RunError(

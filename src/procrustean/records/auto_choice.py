@@ -27,7 +27,7 @@ class Compared(Struct, frozen=True, kw_only=True, omit_defaults=True):
     failed: str = ""
 
 
-class Comparison(Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Comparison(Struct, frozen=True, kw_only=True):
     """The content of auto.json; all from `compared` on is known in the end."""
 
     format: Literal[1] = FORMAT

@@ -7,7 +7,7 @@ import re
 import warnings
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import torch
 from msgspec import Meta, MsgspecError, Struct
@@ -16,7 +16,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from procrustean.base.errors import CannotWrite, RunError
-from procrustean.base.json_files import FORMAT, parse_json, to_typed, typed_json
+from procrustean.base.json_files import FORMAT, check_format, parse_json, to_typed, typed_json
 from procrustean.base.lease import MARKER
 from procrustean.base.whole_files import OF_A_RUN, Check, drop, is_half_written, no_check, replacing, write_atomically
 
@@ -37,7 +37,7 @@ class Entry(Struct, frozen=True, kw_only=True):
 class Manifest(Struct, frozen=True, kw_only=True):
     """The content of checkpoints.json, oldest first."""
 
-    format: int = FORMAT
+    format: Literal[1] = FORMAT
     sha256: str  # of the checkpoints as they are listed
     checkpoints: list[Entry]
 
@@ -137,12 +137,9 @@ def _newest_manifest(folder: Path) -> tuple[list[Entry], str]:
 
 
 def _entries_of(path: Path) -> list[Entry]:
-    manifest = to_typed(parse_json(path.read_bytes()), Manifest)
-    if manifest.format != FORMAT:
-        raise RunError(
-            f"{path} has format {manifest.format}; this version of procrustean reads format {FORMAT}. "
-            "Go on with the version that wrote it, or a newer one"
-        )
+    content = parse_json(path.read_bytes())
+    check_format(content, path)
+    manifest = to_typed(content, Manifest)
     if manifest.sha256 != _digest(manifest.checkpoints):
         raise ValueError("its content does not match its hash")
     return manifest.checkpoints

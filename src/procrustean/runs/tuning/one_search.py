@@ -50,7 +50,7 @@ class Search:
         return {n: f"{v.low}..{v.high}" if isinstance(v, Range) else list(v) for n, v in self.space.items()}
 
 
-class Study(Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Study(Struct, frozen=True, kw_only=True):
     """The content of tuning.json: a search, and what it has found so far."""
 
     format: Literal[1] = FORMAT
