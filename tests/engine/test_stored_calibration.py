@@ -42,7 +42,7 @@ def test_a_loss_that_corrects_is_not_corrected_again_where_no_small_class_is_hel
     settings = {"imbalance": "step", "rho": 40, "hold_out": 3, "net": "small", "epochs": 1, "device": "cpu"}
     run = fit("digits", method="balanced_softmax", run_dir=tmp_path / "run", **settings)
     assert run.record.data.counts == [97] * 5 + [2] * 5
-    assert run.record.calibration.tau == 1.0
+    assert run.record.calibration.tau == pytest.approx(1, abs=1e-12)  # the search for it may round the last bit
 
 
 def test_before_calibration_is_what_the_loss_makes_of_the_scores(tmp_path: Path) -> None:

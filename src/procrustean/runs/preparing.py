@@ -166,7 +166,7 @@ def _resolved(recipe: Recipe, config: RunSpec, method: Method, began: Recipe | N
     flags = {name: value for name, value in chosen.items() if value is not None}
     if began is not None:
         # Mean and spread are the data's: measured again, they show whether the images are still the same.
-        return replace(began, mean=recipe.mean, std=recipe.std)
+        return replace(began, mean=recipe.mean, std=recipe.std).changed(flags)
     return recipe.changed(changes).changed(flags)
 
 
