@@ -62,28 +62,28 @@ def _each_method(ranking: Ranking) -> list[Group]:
     plain = ranking.named("ERM")
     found: dict[tuple[str, bool], Group] = {}
     for group in sorted((entry.group for entry in ranking.entries), key=lambda group: group.epochs):
-        alike = plain is not None and group.counts == plain.group.counts and not group.data.get("meta")
-        if alike and not group.config["options"] and len(group.results) >= LEAST_SEEDS:
-            found.setdefault((group.config["method"], group.config["drw"]), group)
+        alike = plain is not None and group.counts == plain.group.counts and group.data.meta is None
+        if alike and not group.config.options and len(group.results) >= LEAST_SEEDS:
+            found.setdefault((group.config.method, group.config.drw), group)
     return list(found.values())
 
 
 def _line(group: Group) -> tuple[str, ...]:
     data, config = group.data, group.config
-    kind = str(data["kind"])
-    source = NAMES.get(str(data["source"]), str(data["source"]))
+    kind = data.kind
+    source = NAMES.get(data.source, data.source)
     statistic = group.statistic("balanced_accuracy")
     assert statistic is not None
     assert statistic.sd is not None
     return (
-        f"{source}, {kind.replace('_', '-')}, ratio {float(data['rho']):g}",
+        f"{source}, {kind.replace('_', '-')}, ratio {data.rho:g}",
         kind,
         str(max(group.counts)),
         str(min(group.counts)),
         group.net,
-        str(config["method"]),
-        "yes" if config["drw"] else "no",
-        " ".join(f"{name}={value:g}" for name, value in config["options"].items()),
+        config.method,
+        "yes" if config.drw else "no",
+        " ".join(f"{name}={value:g}" for name, value in config.options.items()),
         f"{100 * statistic.mean:.4f}",  # with two decimals some are rounded twice, and told otherwise than in the docs
         f"{100 * statistic.sd:.4f}",
         str(statistic.n),

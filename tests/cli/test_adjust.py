@@ -9,6 +9,7 @@ import pytest
 
 from procrustean.balance.metrics import metrics_from_totals
 from procrustean.cli.evaluate import adjustment_table
+from procrustean.deploy.adjusted_scores import Adjusted
 
 Call = Callable[..., Any]
 Files = Callable[[Path], dict[str, bytes]]
@@ -45,13 +46,13 @@ def test_many_medium_and_few_are_shown_where_classes_are_many() -> None:
     counts = [200] * 10 + [50] * 10 + [5] * 10
     before = metrics_from_totals([9] * 10 + [5] * 10 + [1] * 10, [10] * 30, [10] * 30, counts)
     after = metrics_from_totals([8] * 10 + [6] * 10 + [4] * 10, [10] * 30, [10] * 30, counts)
-    table = adjustment_table({"tau": 1.0, "tau_chosen": "as given", "unadjusted": before, "adjusted": after}, "run")
+    table = adjustment_table(Adjusted(1.0, "as given", adjusted=after, unadjusted=before), "run")
     lines = [dict(zip((c.name for c in table.columns), (c.text for c in row), strict=True)) for row in table.rows]
     assert [line["few"] for line in lines] == ["10.0", "40.0", "+30.0"]
     assert [line["many"] for line in lines] == ["90.0", "80.0", "-10.0"]
     assert [line["medium"] for line in lines] == ["50.0", "60.0", "+10.0"]
     balanced = metrics_from_totals([9] * 30, [10] * 30, [10] * 30, [50] * 30)  # no groups to speak of
-    table = adjustment_table({"tau": 1.0, "tau_chosen": "", "unadjusted": balanced, "adjusted": balanced}, "run")
+    table = adjustment_table(Adjusted(1.0, "", adjusted=balanced, unadjusted=balanced), "run")
     assert [c.name for c in table.columns] == ["scores", "accuracy", "balanced accuracy", "macro-F1"]
 
 

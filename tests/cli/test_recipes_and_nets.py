@@ -12,7 +12,7 @@ import yaml
 
 from procrustean.data import RECIPES
 from procrustean.nets import NETS
-from procrustean.records import RunSpec
+from procrustean.records import RunSpec, load_result
 
 from .conftest import Call
 
@@ -114,8 +114,8 @@ class TestRuns:
         answer = call("train", npz, "--net", "small", "--epochs", 1, "--augment", "none", "--run-dir", "run")
         assert answer.code == 0, answer.err
         assert "recipe images, this library's for images of your own: small, 1 epoch, batch 8" in answer.err
-        recorded = json.loads(Path("run/result.json").read_text())["recipe"]
-        assert (recorded["name"], recorded["changed_from"], recorded["augment"]) == ("images", "images", "none")
+        recorded = load_result("run").record
+        assert (recorded.recipe_name, recorded.recipe.name, recorded.recipe.augment) == ("images", "images", "none")
 
     def test_settings_are_judged_before_images_are_looked_for(self, call: Call) -> None:
         answer = call("train", "imagenet-lt", "--method", "ldam", "--recipe", "own")

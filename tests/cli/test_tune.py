@@ -14,9 +14,11 @@ import yaml
 
 from procrustean import RunSpec
 from procrustean.base import Claim
+from procrustean.base.json_files import read_typed, to_plain
 from procrustean.base.progress import Reporter
 from procrustean.runs import Budget
 from procrustean.runs import tune as run_tune
+from procrustean.runs.tuning.one_search import Study
 
 Call = Callable[..., Any]
 TINY = ("--net", "small", "--epochs", "2", "--batch-size", "16", "--device", "cpu", "--precision", "fp32")
@@ -31,8 +33,9 @@ def tune(npz: Path, call: Call) -> Call:
 
 
 def study() -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(Path("t/tuning.json").read_text())
-    return found
+    """What the search has kept, with what it left out for being nothing."""
+    found = read_typed(Path("t/tuning.json"), Study, "")
+    return {name: to_plain(getattr(found, name)) for name in found.__struct_fields__}
 
 
 def configs(folder: str) -> list[dict[str, Any]]:

@@ -12,7 +12,7 @@ import torch
 
 from procrustean import adjust, evaluate, fit
 from procrustean.balance import Problem
-from procrustean.balance.metrics import metrics_from_confusion
+from procrustean.balance.metrics import Metrics, metrics_from_confusion
 from procrustean.base import ConfigError
 from procrustean.deploy import adjusted_scores as posthoc
 from procrustean.engine.images import ImageStore
@@ -34,7 +34,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     return {path.name: path for path in folder.iterdir()}
 
 
-def slow_metrics(run: Path, tau: float, part: str = "test") -> dict[str, Any]:
+def slow_metrics(run: Path, tau: float, part: str = "test") -> Metrics:
     """One image at a time in Python numbers, from the scores of the network."""
     prepared, net = load_run(run)
     data, (mean, std) = prepared.data, prepared.recipe.normalisation
@@ -54,16 +54,16 @@ def slow_metrics(run: Path, tau: float, part: str = "test") -> dict[str, Any]:
 @pytest.mark.parametrize("name", ["plain", "bf16", "held_out"])
 def test_strength_zero_is_evaluation(runs: dict[str, Path], name: str) -> None:
     found, wanted = adjust(runs[name], tau=0), evaluate(runs[name])
-    assert found["adjusted"] == found["unadjusted"] == wanted
+    assert found.adjusted == found.unadjusted == wanted
 
 
 @pytest.mark.parametrize("tau", [0.7, 2.0])
 def test_it_equals_the_slow_reference(runs: dict[str, Path], tau: float) -> None:
     found = adjust(runs["plain"], tau=tau)
-    assert (found["tau"], found["tau_chosen"]) == (tau, "as given")
-    assert found["adjusted"] == slow_metrics(runs["plain"], tau)
-    assert found["unadjusted"] == evaluate(runs["plain"])
-    assert found["adjusted"]["confusion"] != found["unadjusted"]["confusion"]
+    assert (found.tau, found.tau_chosen) == (tau, "as given")
+    assert found.adjusted == slow_metrics(runs["plain"], tau)
+    assert found.unadjusted == evaluate(runs["plain"])
+    assert found.adjusted.confusion != found.unadjusted.confusion
 
 
 def test_more_images_are_taken_for_small_classes(runs: dict[str, Path]) -> None:
@@ -77,18 +77,18 @@ def test_more_images_are_taken_for_small_classes(runs: dict[str, Path]) -> None:
 
 def test_without_held_out_images_the_strength_is_one(runs: dict[str, Path]) -> None:
     found = adjust(runs["plain"])
-    assert (found["tau"], found["tau_chosen"]) == (1.0, "1, since no images are held out")
-    assert found["adjusted"] == adjust(runs["plain"], tau=1.0).adjusted
+    assert (found.tau, found.tau_chosen) == (1.0, "1, since no images are held out")
+    assert found.adjusted == adjust(runs["plain"], tau=1.0).adjusted
 
 
 def test_the_strength_is_chosen_on_held_out_images_the_smallest_of_the_best(runs: dict[str, Path]) -> None:
     run = runs["held_out"]
-    accuracies = {t / 10: slow_metrics(run, t / 10, "held_out")["balanced_accuracy"] for t in range(21)}
+    accuracies = {t / 10: slow_metrics(run, t / 10, "held_out").balanced_accuracy for t in range(21)}
     wanted = min(tau for tau, accuracy in accuracies.items() if accuracy == max(accuracies.values()))
     assert min(accuracies.values()) < max(accuracies.values())
     found = adjust(run)
-    assert (found["tau"], found["tau_chosen"]) == (wanted, "on the held-out images")
-    assert found["adjusted"] == slow_metrics(run, wanted)
+    assert (found.tau, found.tau_chosen) == (wanted, "on the held-out images")
+    assert found.adjusted == slow_metrics(run, wanted)
 
 
 @pytest.mark.parametrize("tau", [-0.1, math.inf, math.nan])
@@ -172,8 +172,8 @@ def test_the_strength_for_cosines_is_divided_by_their_scale(tmp_path: Path) -> N
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         found = adjust(run.path)
-        assert (found["tau"], found["tau_chosen"]) == (1 / 25, "1 / 25, its scale, since no images are held out")
-        assert found == {**adjust(run.path, tau=1 / 25), "tau_chosen": found["tau_chosen"]}
-    assert found["unadjusted"] == evaluate(run.path)
+        assert (found.tau, found.tau_chosen) == (1 / 25, "1 / 25, its scale, since no images are held out")
+        assert found == adjust(run.path, tau=1 / 25)._replace(tau_chosen=found.tau_chosen)
+    assert found.unadjusted == evaluate(run.path)
     held_out = fit("digits", **settings, hold_out=2, run_dir=tmp_path / "held_out")
     assert adjust(held_out.path).tau in [tau / 25 for tau in posthoc.GRID]

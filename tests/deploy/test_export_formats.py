@@ -19,8 +19,10 @@ import pytest
 import torch
 from PIL import Image
 
+from made_records import comparison
 from procrustean import export, fit, load_model, predict
 from procrustean.base import ConfigError, RunError
+from procrustean.base.json_files import typed_json
 from procrustean.data import load_source
 from procrustean.deploy import export_formats as formats
 from procrustean.deploy.export_formats import Deployable
@@ -287,7 +289,7 @@ def test_a_safetensors_export_is_a_model(exported: dict[str, Path], run: Path, c
 
 def test_the_chosen_run_of_a_comparison_is_named_unless_quiet(run: Path, tmp_path: Path, call: Call) -> None:
     shutil.copytree(run, tmp_path / "all" / "best")
-    (tmp_path / "all" / "auto.json").write_text(json.dumps({"format": 1, "chosen": "best", "compared": []}))
+    (tmp_path / "all" / "auto.json").write_bytes(typed_json(comparison("best")))
     answer = call("export", "all", "--output", "told")
     assert "using all/best, which was chosen in all" in answer.err
     quiet = call("export", "all", "--output", "silent", "--quiet")

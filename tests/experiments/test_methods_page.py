@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 
+from made_records import written
+from procrustean.balance.metrics import metrics_from_confusion
 from procrustean.base import ConfigError, RunError
 from procrustean.records import RunSpec
 from procrustean.runs.preparing import recipe_of
@@ -48,21 +50,18 @@ ERM, LDAM, CDT, VS, SEQL = (
 
 
 def record(config: RunSpec, last: float, oracle: float) -> dict[str, Any]:
-    def metrics(accuracy: float) -> dict[str, Any]:
-        parts = {"accuracy": accuracy, "balanced_accuracy": accuracy, "groups": {}, "recall": [accuracy] * 2}
-        return {"epoch": 3, "metrics": {"headline": "accuracy", **parts}}
+    def selected(accuracy: float) -> dict[str, Any]:
+        right = round(1000 * accuracy)  # of the thousand test images of either class
+        confusion = [[right, 1000 - right], [1000 - right, right]]
+        return {"epoch": 3, "metrics": metrics_from_confusion(confusion, [2, 1])}
 
     return {
-        "format": 1,
         "command": "procrustean fleet small.yaml",
         "label": config.method,
-        "status": "complete",
         "config": config.to_json(),
-        "recipe": {"epochs": recipe_of(config).epochs},
+        "recipe": recipe_of(config).to_json(),
         "data": {"source": "cifar10", "classes": ["a", "b"], "counts": [2, 1]},
-        "method": {"name": config.method, "options": {}},
-        "selections": {"last": metrics(last), "held_out": None, "oracle": metrics(oracle)},
-        "curves": {},
+        "selections": {"last": selected(last), "oracle": selected(oracle)},
         "environment": {"machine": "abacus", "precision": "float32", "torch": "2.0", "python": "3.12"},
     }
 
@@ -83,9 +82,7 @@ def page(tmp_path: Path) -> Any:
 
 
 def keep(page: Any, config: RunSpec, last: float, oracle: float, folder: str = "grid") -> None:
-    path = page.every / folder / f"{config.slug}.json"
-    path.parent.mkdir(exist_ok=True)
-    path.write_text(json.dumps(record(config, last, oracle)))
+    written(record(config, last, oracle), page.every / folder / f"{config.slug}.json")
 
 
 def rows(page: Any) -> dict[str, dict[str, Any]]:

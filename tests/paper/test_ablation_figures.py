@@ -144,7 +144,7 @@ def test_lines_are_told_apart_by_what_they_differ_in(result: Make) -> None:
 
 def test_a_single_value_of_an_option_is_said(ablation: Callable[..., list[Result]]) -> None:
     said: list[str] = []
-    runs = [r for r in ablation("alpha") if r.data["kind"] == "step" or r.record.method.options["alpha"] == 1]
+    runs = [r for r in ablation("alpha") if r.data.kind == "step" or r.record.method.options["alpha"] == 1]
     alpha(runs, say=said.append)
     (text,) = said
     assert text.startswith("CIFAR-10, long-tailed: all runs have alpha = 1, so there is a point and no line")

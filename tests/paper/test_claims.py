@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from made_records import with_changes
 from procrustean.base import RunError
 from procrustean.base.table_formats import NOTHING
 from procrustean.methods.make import option_defaults
@@ -104,8 +105,7 @@ def test_a_claim_that_is_not_borne_out_is_said_to_be_so(main_runs: list[Result])
     exchanged = []
     for run in main_runs:
         other = {"ERM": ("MFW", "mfw"), "MFW": ("ERM", "erm")}[run.label]
-        record = {**run.record, "label": other[0], "method": {**run.record.method, "name": other[1]}}
-        exchanged.append(Result(record))
+        exchanged.append(with_changes(run, label=other[0], method__name=other[1]))
     found = rows(exchanged)
     for claim in ("MFW reduces it", "and the classification ratios", "and balances the norms across classes"):
         assert found[f"{claim} (step)"]["seen"] == "no"
@@ -154,9 +154,9 @@ def test_the_illustration_has_its_three_selections_apart(result: Make) -> None:
     runs = []
     for method, accuracy in (("erm", 0.78), ("mfw", 0.84)):
         run = result(method=method, options=TOY_OPTIONS[method], accuracy=accuracy, **TOY)
-        run.record.selections.oracle = result(accuracy=accuracy + 0.02).record.selections.last
+        run = with_changes(run, selections__oracle=result(accuracy=accuracy + 0.02).record.selections.last)
         chosen = result(method=method, options=TOY_OPTIONS[method], accuracy=0.1, hold_out=3, **TOY)
-        chosen.record.selections.held_out = result(accuracy=accuracy - 0.01).record.selections.last
+        chosen = with_changes(chosen, selections__held_out=result(accuracy=accuracy - 0.01).record.selections.last)
         runs += [run, chosen]
     found = rows(runs)
     shown = {
@@ -180,7 +180,7 @@ def test_the_illustration_is_that_of_the_paper_and_counts_once(result: Make) -> 
         {"epochs": 20}, {"kind": "long_tailed"}, {"recipe": "own"},
     )  # fmt: skip
     foreign = [result(**{"method": "mfw", "options": own, "accuracy": 0.5, **TOY, **changes}) for changes in others]
-    copies = [Result({**run.record, "probes": None}, run.path) for run in runs]
+    copies = [with_changes(run, probes=None) for run in runs]
     second = result(method="mfw", options=own, accuracy=0.86, seed=1, **TOY)
     assert [rows([*foreign, *copies, *runs])[claim][method] for method in ("erm", "mfw")] == ["78.00", "84.00"]
     assert rows([*copies, *runs, second])[claim]["mfw"] == "85.00 ± 1.41"
@@ -211,18 +211,12 @@ def test_norms_that_are_out_of_balance_the_other_way_are_not_balanced(main_runs:
 
 
 def test_runs_of_today_s_defaults_are_judged(main_runs: list[Result]) -> None:
-    as_written = [
-        Result(
-            {**r.record, "method": {**r.record.method, "options": option_defaults(r.record.method.name)}},
-            r.path,
-        )
-        for r in main_runs
-    ]
+    as_written = [with_changes(r, method__options=option_defaults(r.record.method.name)) for r in main_runs]
     assert rows(as_written) == rows(main_runs)
 
 
 def test_accuracies_need_no_measurements_on_the_way(main_runs: list[Result]) -> None:
-    plain = [Result({**run.record, "probes": None}, run.path) for run in main_runs]
+    plain = [with_changes(run, probes=None) for run in main_runs]
     found, measured = rows(plain), rows(main_runs)
     minor = "MFW raises the test accuracy of the minor classes (step)"
     assert found[minor] == measured[minor]
@@ -230,7 +224,7 @@ def test_accuracies_need_no_measurements_on_the_way(main_runs: list[Result]) -> 
     assert found["MFW reduces it (step)"]["seen"] == NOT_YET
     assert rows([*plain, *main_runs]) == measured  # the same seeds: not two runs
     other = {"recipe": "own"}, {"epochs": 300}
-    unlike = [Result({**r.record, "config": {**r.config, **change}}, r.path) for r in plain for change in other]
+    unlike = [with_changes(r, config={**r.config.to_json(), **change}) for r in plain for change in other]
     assert rows(unlike)[minor]["seen"] == NOT_YET
 
 

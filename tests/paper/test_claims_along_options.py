@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from made_records import with_changes
 from procrustean.base.table_formats import NOTHING
 from procrustean.paper import claims_table, coverage
 from procrustean.paper.claims import NOT_YET
@@ -34,7 +35,7 @@ def mfw(result: Make) -> Make:
         counts = LONG_TAILED if kind == "long_tailed" else STEP
         common = {"source": "cifar10", "rho": 100.0, "net": "resnet32", "counts": counts, "epochs": 300}
         made = result(label="MFW", method="mfw", kind=kind, accuracy=accuracy, options=options, **{**common, **fields})
-        return Result({**made.record, "probes": None} if not fields.get("probe_every") else made.record)
+        return made if fields.get("probe_every") else with_changes(made, probes=None)
 
     return make
 

@@ -549,7 +549,10 @@ def test_what_is_said_of_deferred_re_weighting_is_all_that_was_measured(publishe
 
     def schedule(entry: Entry) -> tuple[str, int]:
         recipe = entry.group.results[0].record.recipe
-        return recipe["schedule"], recipe["epochs"]
+        return recipe.schedule, recipe.epochs
+
+    def balanced_accuracy(path: Path) -> float:
+        return load_result(path).record.selections.last.metrics.balanced_accuracy
 
     for ranking in rankings(paper_definitions(), published):
         for name in ("ERM", "LDAM", "MFW", "mixup", "Remix", "MAMix", "CMO"):
@@ -561,7 +564,12 @@ def test_what_is_said_of_deferred_re_weighting_is_all_that_was_measured(publishe
     for cut in ("as-it-is", "cut"):
         for name in ("erm", "mfw"):
             without_, with__ = (
-                round(100 * sum(load_result(p).metrics("last")["balanced_accuracy"] for p in paths) / len(paths), 1)
+                round(
+                    100
+                    * sum(load_result(p).record.selections.last.metrics.balanced_accuracy for p in paths)
+                    / len(paths),
+                    1,
+                )
                 for kind in ("", "-drw")
                 if (paths := sorted((PROJECT / "results" / "own-images").glob(f"{cut}-seed?-{name}{kind}.json")))
             )

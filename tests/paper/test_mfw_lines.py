@@ -176,7 +176,7 @@ def test_counts_as_found_need_the_option(mfw: Make) -> None:
     with pytest.raises(RunError, match=r"left alpha to the counts; give it in --options alpha=\.\.\."):
         lines_along([mfw(**natural, accuracy=0.5)], "alpha")
     (line,) = lines_along([mfw(**natural, accuracy=0.5, options={"beta": 1.0})], "beta")
-    assert (line.rho, trained(line)) == (None, [1])
+    assert (line.kind, line.rho, trained(line)) == ("natural", 10.0, [1])
 
 
 def test_without_mfw_there_is_no_line(result: Make) -> None:

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -8,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from made_records import begun
 from procrustean.base import ConfigError
 from procrustean.engine.training import Position
 from procrustean.paper import (
@@ -105,12 +105,10 @@ def test_a_run_that_has_begun_goes_on_in_its_folder(
 ) -> None:
     config = canonical(RunSpec("cifar10", "step", 100, method="erm", evaluate_every=4))
     place = tmp_path / "runs" / "called-by-an-older-version"
-    place.mkdir(parents=True)
-    record = {"format": 1, "config": config.to_json(), "identity": {}}
-    (place / "config.json").write_text(json.dumps(record))
-    (begun,) = made(definitions, ["small"], open_store(), seeds=1).in_state("begun")
-    assert begun.config.run_dir == place
-    assert begun.config.hash == config.hash
+    begun(config, place)
+    (going_on,) = made(definitions, ["small"], open_store(), seeds=1).in_state("begun")
+    assert going_on.config.run_dir == place
+    assert going_on.config.hash == config.hash
 
 
 def test_of_a_run_that_has_begun_the_rest_is_predicted(
@@ -118,8 +116,7 @@ def test_of_a_run_that_has_begun_the_rest_is_predicted(
 ) -> None:
     config = canonical(RunSpec("cifar10", "step", 100, method="erm", evaluate_every=4))
     place = tmp_path / "runs" / config.slug
-    place.mkdir(parents=True)
-    (place / "config.json").write_text(json.dumps({"format": 1, "config": config.to_json(), "identity": {}}))
+    begun(config, place)
     parts = definitions.parts(["small"], rows=["ERM"], columns=["step"])
 
     def text() -> str:

@@ -429,8 +429,8 @@ def test_each_change_of_the_images_is_trained_on_anew(tmp_path: Path, npz: Path,
         carry_out(plan, store, command="this test", reporter=Recorder(), sources=sources, **clock)
         if minutes is None:
             (found,) = store.repeats(run.config)
-            assert found.data["source_hash"] == sources(run.config).hash
-            seen.append(found.data["source_hash"])
+            assert found.data.source_hash == sources(run.config).hash
+            seen.append(found.data.source_hash)
             darker(npz)
     assert len(set(seen)) == 4
     assert len(list((tmp_path / "a" / "runs").glob("*-erm-*"))) == 4
@@ -465,9 +465,9 @@ def test_a_damaged_result_file_is_named(tmp_path: Path, work: Callable[..., Repo
     work()
     damaged = next((tmp_path / "a").glob("results/*/*.json"))
     for content, reason in (
-        (damaged.read_text()[:1000], "is not valid JSON"),
-        ("[]", "is not a result of procrustean"),
-        ('{"format": 1}', "is incomplete: it lacks 'status'"),
+        (damaged.read_text()[:-3], "is damaged (Input data was truncated)"),
+        ("[]", "is damaged (Expected `object`, got `array`)"),
+        ('{"format": 1}', "is damaged (Object missing required field `label`)"),
     ):
         damaged.write_text(content)
         said: list[str] = []
@@ -503,6 +503,7 @@ def test_a_run_directory_made_by_other_defaults_is_named_and_trained_anew_beside
     work()
     shutil.rmtree(tmp_path / "a" / "results")
     stale = next((tmp_path / "a" / "runs").glob("*-erm-*")) / "result.json"
+    made_by_other_defaults(stale.with_name("config.json"), "identity")
     old = made_by_other_defaults(stale)
     said: list[str] = []
     store = Store(tmp_path / "a" / "results", tmp_path / "a" / "runs", said.append)

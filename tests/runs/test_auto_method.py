@@ -9,13 +9,16 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from PIL import Image
 
+from probed_runs import make_record
 from procrustean import export, fit, load_model
 from procrustean.base import Claim, ConfigError, RunError, RunInUse
 from procrustean.base.errors import Diverged
 from procrustean.records import RunSpec
+from procrustean.records.auto_choice import read_comparison
 from procrustean.runs import auto_method as auto
 from procrustean.runs import evaluate, fit_many
 from procrustean.runs import full_length as full_length_of
@@ -77,16 +80,18 @@ def test_it_says_when_the_images_cannot_tell_the_best_apart(
     )
     assert f"erm-drw was chosen on 24 held-out images. {said}" in answer.err
     assert f"erm-drw was chosen. {said}" in answer.out
-    record = json.loads(Path("all/auto.json").read_text())
-    assert (record["ties"], record["within_one_standard_error"]) == (["erm", "mfw-alpha-0.2"], [])
+    found = read_comparison(Path("all"))
+    assert found is not None
+    assert (found.ties, found.within_one_standard_error) == (["erm", "mfw-alpha-0.2"], [])
     assert said in (export(Path("all"), output=Path("model")).folder / "README.md").read_text()
 
 
 def test_classes_without_a_held_out_image_have_no_vote() -> None:
     erm, drw, mfw = (Candidate(choice, Path(choice.name), None) for choice in THREE)
     erm, drw, mfw = replace(erm, held_out=0.9), replace(drw, held_out=0.85), replace(mfw, held_out=0.5)
-    data = {"classes": ["cat", "dog", "fox"], "held_out_counts": [20, 10, 0], "held_out": 30}
-    worth = worth_of([erm, drw, mfw], erm, {"data": data})
+    data = make_record(classes=["cat", "dog", "fox"], counts=[80, 40, 3], test=[0.9, 0.8, 0.7]).data
+    data = msgspec.structs.replace(data, held_out=30, held_out_counts=[20, 10, 0])
+    worth = worth_of([erm, drw, mfw], erm, data)
     assert (worth.images, worth.ties, worth.close) == (30, (), ("erm",))
     assert "Within it, too: erm. These images cannot tell them apart" in worth.text()
     assert worth.text().endswith("Without a say, because they have no held-out image: fox.")

@@ -10,9 +10,11 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from made_records import begun
 from procrustean import fit
 from procrustean.base import ConfigError, RunError
 from procrustean.base.progress import Reporter
+from procrustean.records import RunSpec
 from procrustean.runs import train_api as api
 from procrustean.runs.loggers import TrackingReporter, scalars_of
 
@@ -98,9 +100,9 @@ def test_tensorboard_gets_the_numbers_of_every_epoch_and_the_training_stays_the_
     assert inner.events == ["started", "epoch 0", "epoch 1", "epoch 2", "finished"]
     found = scalars(logged.path / "tensorboard")
     curves = plain.record.curves
-    assert found["loss"] == [(epoch + 1, pytest.approx(loss)) for epoch, loss in enumerate(curves["loss"])]
-    assert [value for _, value in found["test/balanced_accuracy"]] == pytest.approx(curves["test_balanced_accuracy"])
-    assert [value for _, value in found["train_recall/9"]] == pytest.approx([row[9] for row in curves["train_recall"]])
+    assert found["loss"] == [(epoch + 1, pytest.approx(loss)) for epoch, loss in enumerate(curves.loss)]
+    assert [value for _, value in found["test/balanced_accuracy"]] == pytest.approx(curves.test_balanced_accuracy)
+    assert [value for _, value in found["train_recall/9"]] == pytest.approx([row[9] for row in curves.train_recall])
     assert {"lr", "images_per_second", "test/accuracy"} <= set(found)
 
 
@@ -167,7 +169,8 @@ def test_a_tool_that_fails_does_not_end_the_training(tmp_path: Path, monkeypatch
     monkeypatch.setitem(sys.modules, "wandb", fake)
     inner = Listener()
     run = fit("digits", run_dir=tmp_path / "a", reporter=TrackingReporter(inner, "wandb", tmp_path / "a"), **SETTINGS)
-    assert run.record.status == "complete"
+    assert len(run.record.curves.loss) == 3
+    assert (run.path / "result.json").exists()
     assert len(fake.logged) == 1
     assert [text for text in inner.said if "wandb" in text] == [
         "logging to wandb failed and has ended, the training goes on: no server"
@@ -206,7 +209,7 @@ def test_a_tool_that_there_is_not_is_refused(tmp_path: Path) -> None:
 def test_closing_in_the_middle_ends_the_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     fake = FakeTool("wandb")
     monkeypatch.setitem(sys.modules, "wandb", fake)
-    (tmp_path / "config.json").write_text('{"config": {}, "identity": {"classes": ["a"], "recipe": {}}}')
+    begun(RunSpec("digits"), tmp_path)
     inner = Listener()
     reporter = TrackingReporter(inner, "wandb", tmp_path)
     reporter.run_started("MFW", 3, 0)

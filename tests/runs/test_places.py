@@ -13,7 +13,7 @@ from procrustean.records.finding_runs import no_run_at, runs_in
 from procrustean.records.run_folder import RunFolder
 from procrustean.records.run_record import load_result
 
-RECORD = json.dumps({"format": 1, "status": "complete", "config": {}, "selections": {}})
+RECORD = json.dumps({"format": 1, "label": "ERM", "config": {}, "selections": {}})
 
 
 def a_run(path: Path, *files: str) -> Path:

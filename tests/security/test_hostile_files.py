@@ -18,7 +18,9 @@ import pytest
 import torch
 from PIL import Image
 
+from made_records import comparison
 from procrustean.base import ConfigError, DataError, RunError, memory
+from procrustean.base.json_files import typed_json
 from procrustean.base.yaml_files import read_yaml
 from procrustean.cli import main
 from procrustean.data import download, load_source, restricted_pickle, tables
@@ -297,8 +299,8 @@ def test_a_null_character_is_in_no_setting(name: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("chosen", ["", ".", "..", "../other", "a\0b"])
 def test_a_comparison_chooses_a_run_of_its_own_folder(chosen: str, tmp_path: Path) -> None:
-    (tmp_path / "auto.json").write_text(json.dumps({"chosen": chosen}))
-    with pytest.raises(RunError, match=r"auto\.json is damaged: it chose"):
+    (tmp_path / "auto.json").write_bytes(typed_json(comparison(chosen)))
+    with pytest.raises(RunError, match=r"auto\.json is damaged(: it chose| \(Expected .* at `\$\.chosen`\))"):
         chosen_run(tmp_path)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -109,7 +109,7 @@ def write_together(diagnosed: Mapping[Path, Diagnosis]) -> None:
     from procrustean.report.diagnose.repeats import repeats_of
 
     finished = [
-        load_result(run).with_probes(diagnosis.probes)
+        replace(load_result(run), path=run / RESULT_FILE).with_probes(diagnosis.probes)  # called as it was given
         for run, diagnosis in diagnosed.items()
         if (run / RESULT_FILE).exists()
     ]

@@ -100,7 +100,7 @@ class RunFolder:
     def beginning(self) -> Beginning:
         """What the run began with."""
         path = self.file(CONFIG_FILE)
-        if not path.is_file():
+        if not os.path.isfile(path):  # noqa: PTH113  that of pathlib raises where names are too long
             raise no_run_at(self.path)
         return read_typed(path, Beginning, f"restore it, or remove {self.path} to train the run again")
 

@@ -17,10 +17,10 @@ from procrustean.base.errors import RunError
 from procrustean.base.json_files import FORMAT, read_typed
 from procrustean.data.recipe import Recipe
 from procrustean.records.finding_runs import CONFIG_FILE, RESULT_FILE, no_run_at
-from procrustean.records.run_spec import RunSpec
+from procrustean.records.run_spec import RunSpec, check_known
 
 Selection = Literal["last", "held_out", "oracle"]
-Count = Annotated[int, Meta(ge=0)]
+Count = Annotated[int, Meta(ge=0, le=2**53)]  # whole numbers beyond are no floats
 #: A number of every class, or none at all.
 PerClass = list[float | None] | None
 
@@ -273,5 +273,5 @@ def load_result(path: str | Path) -> Result:
         raise RunError(
             f"{path} holds no {RESULT_FILE}: the run is not finished. Go on with: {command_text('resume', path)}"
         )
-    record = read_typed(file, RunRecord, "restore it, or run the training again")
+    record = read_typed(file, RunRecord, "restore it, or run the training again", check_known)
     return Result(record=record, path=file.resolve())

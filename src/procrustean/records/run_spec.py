@@ -277,6 +277,13 @@ class RunSpec:
         return cls(**typed_settings(data, origin=origin))
 
 
+def check_known(content: Mapping[str, Any]) -> None:
+    """Refuse what is kept of a run with a setting that there is not here: it is another run than one without it."""
+    unknown = content["config"].keys() - {setting.name for setting in fields(RunSpec)}
+    if unknown:
+        raise ConfigError(f"unknown settings of a newer version: {', '.join(sorted(unknown))}")
+
+
 def _plain_option(value: Any) -> Any:
     """The value of an option as JSON holds it, with whole numbers like all others: 1 and 1.0 have the same hash."""
     if hasattr(value, "item") and getattr(value, "ndim", 1) == 0:  # a number of numpy or torch

@@ -6,15 +6,18 @@ from typing import Any
 import numpy as np
 import pytest
 
-from procrustean.runs.tuning.choice import Score, choose, held_out_counts, options_text, score_of, standard_error
+from made_records import changed
+from probed_runs import make_record
+from procrustean.records.run_record import RunRecord
+from procrustean.runs.tuning.choice import Score, choose, options_text, score_of, standard_error, voting_counts
 
 
 def scored(last: float, tail: float | None = None, **options: Any) -> Score:
     return Score(options, last, last if tail is None else tail, 1)
 
 
-def record(*curve: float) -> dict[str, Any]:
-    return {"curves": {"held_out_balanced_accuracy": list(curve)}}
+def record(*curve: float) -> RunRecord:
+    return changed(make_record(), curves__held_out_balanced_accuracy=list(curve))
 
 
 def test_the_last_epoch_decides_not_the_best_one() -> None:
@@ -68,10 +71,9 @@ def test_all_right_on_a_few_images_is_not_certain() -> None:
     assert [score.name for score in choice.close] == ["alpha=5"]
 
 
-def test_records_that_have_only_the_sum_of_the_held_out_images() -> None:
-    data = {"held_out": 30, "classes": ["a", "b", "c"]}
-    assert held_out_counts({"data": data}) == [10, 10, 10]
-    assert held_out_counts({"data": {**data, "held_out_counts": [20, 10, 0]}}) == [20, 10]
+def test_classes_without_a_held_out_image_have_no_vote() -> None:
+    data = changed(make_record(), data__held_out=30, data__held_out_counts=[20, 10, 0, 0]).data
+    assert voting_counts(data) == [20, 10]
 
 
 def test_ties_go_to_the_last_evaluations_and_are_said() -> None:
