@@ -115,6 +115,7 @@ NUMBERS = (
     ("images_per_second",),
     ("data", "rho"),
     ("data", "counts", 0),
+    ("selections", "last", "metrics", "confusion", 0, 0),
 )
 
 

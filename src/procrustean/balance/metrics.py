@@ -20,6 +20,8 @@ FEW_TO_JUDGE = 30
 Counts = NDArray[np.int64]
 #: A fraction; the mean of many may lie outside of 0 and 1 by a rounding.
 Share = Annotated[float, Meta(ge=-1e-6, le=1 + 1e-6)]
+#: Of images or the like; whole numbers beyond are no floats.
+Count = Annotated[int, Meta(ge=0, le=2**53)]
 
 
 class Metrics(Struct, frozen=True, kw_only=True):
@@ -37,8 +39,8 @@ class Metrics(Struct, frozen=True, kw_only=True):
     recall: list[Share | None]  # per class
     precision: list[Share | None]  # likewise; None also without test images: all that is taken for it is wrong then
     groups: dict[str, Share | None]  # mean recall of each group of `class_groups`
-    confusion: list[list[int]] | None  # rows true class, columns predicted class; of up to 1000 classes
-    images: int
+    confusion: list[list[Count]] | None  # rows true class, columns predicted class; of up to 1000 classes
+    images: Count
 
     @property
     def headline_value(self) -> float:

@@ -11,7 +11,7 @@ import msgspec
 import torch
 from torch import Tensor
 
-from procrustean.balance.metrics import Metrics
+from procrustean.balance.metrics import Count, Metrics
 from procrustean.balance.types import Clock
 from procrustean.balance.weights import epochs_of_setting_in
 from procrustean.base.errors import Diverged, RunError
@@ -26,7 +26,7 @@ from procrustean.engine.stage_order import begin_stage, finished, reshape_for, s
 from procrustean.engine.stage_training import MetaImages, NonFinite, StageRun
 from procrustean.records.checkpoints import check_tensors, cpu_copy
 from procrustean.records.run_folder import RunFolder
-from procrustean.records.run_record import Count, Selected
+from procrustean.records.run_record import Selected
 
 Measured = TypeVar("Measured")
 

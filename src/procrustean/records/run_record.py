@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta, Struct
 
-from procrustean.balance.metrics import Metrics, Share
+from procrustean.balance.metrics import Count, Metrics, Share
 from procrustean.base.console import command_text
 from procrustean.base.errors import RunError
 from procrustean.base.json_files import FORMAT, read_typed
@@ -20,7 +20,6 @@ from procrustean.records.finding_runs import CONFIG_FILE, RESULT_FILE, no_run_at
 from procrustean.records.run_spec import RunSpec, check_known
 
 Selection = Literal["last", "held_out", "oracle"]
-Count = Annotated[int, Meta(ge=0, le=2**53)]  # whole numbers beyond are no floats
 #: A number of every class, or none at all.
 PerClass = list[float | None] | None
 
@@ -137,7 +136,7 @@ class CalibrationRecord(Struct, frozen=True, kw_only=True):
 
     temperature: Annotated[float, Meta(gt=0)]
     tau: float
-    counts: list[Annotated[int, Meta(gt=0)]]
+    counts: list[Annotated[int, Meta(gt=0, le=2**53)]]
     images: Count
     test: dict[str, float]
     tau_error: float | None = None
