@@ -138,7 +138,6 @@ def test_the_report_shows_pictures_of_a_changed_network_if_its_file_is_named(cal
 
 def test_printed_settings_hold_the_file_to_its_text(call: Call, npz: str) -> None:
     printed = done(call("train", npz, "--method", "mine.py:tempered", *SMALL, "--dry-run"))
-    assert "procrustean list methods mine.py:tempered explains it" in printed
     assert yaml.safe_load(printed)["method"].startswith("mine.py:tempered@")
     Path("mine.yaml").write_text(printed)
     allowed = ("train", "--config", "mine.yaml", "--allow-code", "mine.py", "--quiet", "--run-dir")

@@ -99,7 +99,6 @@ def settings_files(npz: str) -> None:
 #: Commands that train by a file of settings.
 OF_FILES = {
     "train": ("train", "--config", "run.yaml", "--quiet"),
-    "print": ("train", "--config", "run.yaml", "--dry-run"),
     "tune": ("tune", "--config", "run.yaml", "--over", "x=1,2", "--hold-out", "2", "--quiet"),
     "fleet": ("fleet", "grid.yaml", "--quiet"),
     "processes": ("fleet", "grid.yaml", "--processes", "1", "--quiet"),
@@ -134,6 +133,24 @@ def test_a_dry_run_imports_no_code_of_a_table(allowed: tuple[str, ...], call: Ca
     assert planned.code == 0
     assert "1 run: 0 done" in planned.out
     assert "left out: 1 cell of t: evil.py:f is code that a file names, and a dry run imports none" in planned.out
+    assert not Path("executed").exists()
+
+
+@pytest.mark.parametrize("words", [("train",), ("tune", "--over", "x=1,2", "--hold-out", "2")], ids=lambda w: w[0])
+@pytest.mark.parametrize("setting", ["method", "net"])
+def test_nor_any_code_of_a_run(setting: str, words: tuple[str, ...], call: Call, npz: str) -> None:
+    """Not even where it is allowed, or typed."""
+    settings_files(npz)
+    Path("run.yaml").write_text(json.dumps({"source": npz, "method": "erm", setting: "evil.py:f"}))
+    for code in (
+        ("--config", "run.yaml"),
+        ("--config", "run.yaml", "--allow-code", "evil.py"),
+        (npz, f"--{setting}", "evil.py:f"),
+    ):
+        answer = call(*words, *code, "--dry-run")
+        assert (answer.code, answer.err) == (0, "")
+        assert f"{setting}: evil.py:f@" in answer.out
+        assert "# evil.py:f: a dry run imports no code of yours" in answer.out
     assert not Path("executed").exists()
 
 

@@ -34,10 +34,15 @@ _EXAMPLES = ((2, 1), (1000, 30, 1))
 def settings_text(config: RunSpec, tuned: Collection[str] = ()) -> str:
     """All settings, filled in for images that are there, and the method and recipe they resolve to.
 
+    Of settings with the user's own code they are all: a dry run imports none, and nothing else would tell the rest.
+
     Args:
         config: the settings.
         tuned: options of the method that differ between runs with these settings.
     """
+    if config.own_code:
+        files = " and ".join(map(plain_name, config.own_code))
+        return config_as_yaml(config) + f"# {files}: a dry run imports no code of yours, so no recipe can be shown\n"
 
     def named(settings: RunSpec) -> RunSpec:
         return replace(settings, method="mfw") if settings.method in (ADVISED, AUTO) else settings

@@ -48,7 +48,6 @@ class Train(ConfigCommand):
 
     def run(self) -> int:
         config = self.run_config()
-        refuse_unnamed([config])
         from procrustean.base.console import write_result
         from procrustean.base.progress import reporting
 
@@ -57,6 +56,7 @@ class Train(ConfigCommand):
 
             write_result(settings_text(config))
             return 0
+        refuse_unnamed([config])
         from procrustean.cli.outcome import show
         from procrustean.cli.own_outcome import show_own
         from procrustean.runs.train_api import fit

@@ -75,6 +75,11 @@ class Tune(ConfigCommand):
         from procrustean.runs.tuning.tuning_sets import candidate_settings, default_hold_out
 
         reported = RunSpec(**{f.name: getattr(self, f.name) for f in fields(RunSpec) if f.name != "run_dir"})
+        if self.dry_run and reported.own_code:  # only importing it would tell what its options are
+            from procrustean.cli.printed_settings import settings_text
+
+            write_result(settings_text(reported))
+            return 0
         refuse_unnamed([reported])
         recipe_of(reported)  # what is wrong with the settings is said before anything is trained
         if self.hold_out is None:
