@@ -118,6 +118,15 @@ def test_code_that_a_file_of_settings_names_has_to_be_allowed(words: tuple[str, 
     assert Path("executed").exists()
 
 
+def test_a_network_has_to_be_allowed_as_well(call: Call, npz: str) -> None:
+    settings_files(npz)
+    Path("run.yaml").write_text(json.dumps({"source": npz, "method": "erm", "net": "evil.py:f"}))
+    refused = call("train", "--config", "run.yaml", "--quiet")
+    assert refused.code == 2
+    assert refused.err.startswith("procrustean: the network evil.py:f ")
+    assert not Path("executed").exists()
+
+
 def test_what_is_typed_is_allowed(call: Call, npz: str) -> None:
     settings_files(npz)
     Path("run.yaml").write_text(json.dumps({"source": npz, "method": "mine.py:tempered"}))

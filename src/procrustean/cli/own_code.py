@@ -20,8 +20,9 @@ def allow(files: Iterable[str], names: Iterable[str | None] = (), arguments: Seq
 
 def refuse_unnamed(configs: Iterable[RunSpec]) -> None:
     """ConfigError for code that a file of settings names and the command line does not; nothing is imported."""
-    for name in dict.fromkeys(name for config in configs for name in config.own_code):
-        named_code(name, option="--allow-code")
+    for config in configs:
+        for name in config.own_code:
+            named_code(name, "method" if name == config.method else "network", option="--allow-code")
 
 
 def say_changed(folder: Path, methods: Iterable[str]) -> None:
