@@ -37,7 +37,7 @@ class Recipe:
     momentum: float
     nesterov: bool
     weight_decay: float
-    schedule: Literal["cosine", "steps", "constant"]
+    schedule: Literal["cosine", "steps", "constant", "one_cycle"]  # the last by the step, the others by the epoch
     milestones: tuple[float, ...]  # shares of the epochs after which "steps" multiplies the rate by `decay`
     decay: float
     warmup_epochs: int  # linear, ending at `lr`
@@ -49,6 +49,9 @@ class Recipe:
     colour_jitter: float  # largest relative change of brightness, contrast and saturation
     mean: tuple[float, ...] | None  # per channel, of pixels scaled to 0..1; None: measured on the training images
     std: tuple[float, ...] | None
+    optimizer: Literal["sgd", "adamw"] = "sgd"
+    backbone_rate: float = 1.0  # factor of the learning rate of all but the head
+    crop_area: float = 0.08  # smallest share of an image that a random resized crop shows
 
     def named(self, name: str, **changes: Any) -> Recipe:
         """Another recipe that differs from this one in some numbers."""
@@ -64,7 +67,7 @@ class Recipe:
 
     def checked(self) -> Recipe:
         """Itself, or a ConfigError naming the number that cannot be."""
-        schedules, augments = ("cosine", "steps", "constant"), get_args(Augment)
+        schedules, augments = ("cosine", "steps", "constant", "one_cycle"), get_args(Augment)
         rules: dict[str, tuple[bool, str]] = {
             "epochs": (self.epochs >= 1, "at least 1"),
             "batch_size": (self.batch_size >= 1, "at least 1"),
@@ -78,6 +81,9 @@ class Recipe:
             "evaluation_crop": (self.evaluation_crop is None or self.evaluation_crop >= 1, "at least 1"),
             "padding": (self.padding >= 0, "0 or more"),
             "colour_jitter": (0 <= self.colour_jitter <= 1, "from 0 to 1"),
+            "optimizer": (self.optimizer in ("sgd", "adamw"), "sgd or adamw"),
+            "backbone_rate": (0 < self.backbone_rate <= 1, "above 0, and at most 1"),
+            "crop_area": (0 < self.crop_area <= 1, "above 0, and at most 1"),
         }
         for name, value in _IMPLIED.get(self.augment, {}).items():
             rules[name] = (getattr(self, name) == value, f"{value} with augment {self.augment!r}")
@@ -98,12 +104,14 @@ class Recipe:
         falls = {
             "cosine": "cosine to 0",
             "constant": "constant",
+            "one_cycle": "in one cycle",
             "steps": f"times {self.decay:g} after {' and '.join(f'{100 * m:.0f} %' for m in self.milestones)}",
         }[self.schedule]
         warm = f" after {self.warmup_epochs} of warm-up" if self.warmup_epochs else ""
         epochs = f"{self.epochs} epoch{'s' * (self.epochs > 1)}"
+        adamw = "AdamW, " * (self.optimizer == "adamw")
         return (
-            f"{self.net}, {epochs}, batch {self.batch_size}, rate {self.lr:g} {falls}{warm}, "
+            f"{self.net}, {epochs}, batch {self.batch_size}, {adamw}rate {self.lr:g} {falls}{warm}, "
             f"weight decay {self.weight_decay:g}, {self.augment_text()}"
         )
 
@@ -154,16 +162,23 @@ STANDARD = Recipe(
 IMAGENET_COLOURS: dict[str, Any] = {"mean": (0.485, 0.456, 0.406), "std": (0.229, 0.224, 0.225)}
 
 
+#: Share of a cycle in which the rate rises, and the factors of the rate that it begins and ends with.
+RISE, FIRST, LAST = 0.2, 1 / 25, 4e-6
+
+
 def lr_table(recipe: Recipe, epochs: int) -> list[float]:
     """The learning rate of every epoch: linear warm-up, then the schedule over the rest.
 
     Cosine falls to 0 over the epochs after the warm-up. Steps count their milestones over all epochs, as Cao
-    et al. do: milestones (0.8, 0.9) of 200 epochs keep the full rate for epochs 1 to 160.
+    et al. do: milestones (0.8, 0.9) of 200 epochs keep the full rate for epochs 1 to 160. One cycle, which changes with
+    every step, has the rate of the middle of each epoch here.
     """
     warm = min(recipe.warmup_epochs, epochs - 1)
     rates = []
     for epoch in range(epochs):
-        if epoch < warm:
+        if recipe.schedule == "one_cycle":
+            factor = _cycle((epoch + 0.5) / epochs)
+        elif epoch < warm:
             factor = (epoch + 1) / warm
         elif recipe.schedule == "cosine":
             factor = 0.5 * (1 + math.cos(math.pi * (epoch - warm) / (epochs - warm)))
@@ -173,3 +188,17 @@ def lr_table(recipe: Recipe, epochs: int) -> list[float]:
             factor = 1.0
         rates.append(recipe.lr * factor)
     return rates
+
+
+def step_rates(recipe: Recipe, epochs: int, epoch: int, steps: int) -> list[float]:
+    """The learning rate of every step of an epoch, counted from 0, with so many steps in each."""
+    if recipe.schedule != "one_cycle":
+        return [lr_table(recipe, epochs)[epoch]] * steps
+    last = max(1, epochs * steps - 1)
+    return [recipe.lr * _cycle((epoch * steps + step) / last) for step in range(steps)]
+
+
+def _cycle(share: float) -> float:
+    """The factor of the rate at a share of a cycle: half a cosine up and half a cosine down (Smith and Topin 2018)."""
+    start, end, along = (FIRST, 1.0, share / RISE) if share < RISE else (1.0, LAST, (share - RISE) / (1 - RISE))
+    return end + (start - end) * 0.5 * (1 + math.cos(math.pi * along))

@@ -87,6 +87,7 @@ def augmentation_of(recipe: Recipe, images: ImageSet) -> Augmentation:
         padding=recipe.padding,
         flip=recipe.flip,
         jitter=recipe.colour_jitter,
+        crop_area=recipe.crop_area,
     )
 
 

@@ -24,9 +24,8 @@ NAMES = {
     "none": "the middle of the image",
 }
 CUTOUT_SIDE = 16
-#: Which part of an image a random resized crop shows (Szegedy et al. 2015; the draw of torchvision's transform).
-SCALE = (0.08, 1.0)  # share of the area
-RATIO = (3 / 4, 4 / 3)  # width over height
+#: Width over height of a random resized crop (Szegedy et al. 2015; the draw of torchvision's transform).
+RATIO = (3 / 4, 4 / 3)
 ATTEMPTS = 10
 
 
@@ -72,7 +71,7 @@ class Augmentation:
     tested: tuple[int, int]  # height and width of the middle, which is what it is tested on
     padding: int = 0  # black pixels added on each side before a window is cut out
     window: bool = False  # cut a random window out of the padded image
-    resized: bool = False  # bring a random part of the image to `size`
+    resized: float = 0.0  # bring a random part of the image, of at least this share of its area, to `size`
     flip: bool = False  # mirror every other image
     jitter: float = 0.0  # how far brightness, contrast and saturation may go from 1
     cutout: int = 0  # side of the black hole
@@ -101,7 +100,7 @@ class Augmentation:
             crop = stream("crop")
             numbers["top"], numbers["left"] = (crop.integers(free + 1, count) for free in room)
         if self.resized:
-            numbers["box"] = resized_crop_boxes(*self.stored, count, stream("crop"))
+            numbers["box"] = resized_crop_boxes(*self.stored, count, stream("crop"), smallest=self.resized)
         if self.flip:
             numbers["flip"] = stream("flip").uniforms(count) < 0.5
         if self.jitter:
@@ -136,6 +135,7 @@ def make_augmentation(
     padding: int = 0,
     flip: bool = True,
     jitter: float = 0.0,
+    crop_area: float = 0.08,
 ) -> Augmentation:
     """The augmentation a recipe names, for images of a given size.
 
@@ -148,6 +148,7 @@ def make_augmentation(
         padding: black pixels on each side, for "pad_crop_flip" and "strong".
         flip: whether images are mirrored, where the name says that they may be.
         jitter: brightness, contrast and saturation are multiplied by numbers from 1 - jitter to 1 + jitter.
+        crop_area: smallest share of the image that "random_resized_crop" shows.
     """
     if name not in NAMES:
         raise ConfigError(f"there is no augmentation {name!r}. {did_you_mean(name, NAMES)}")
@@ -169,7 +170,7 @@ def make_augmentation(
         tested=stored if evaluation_crop is None else (evaluation_crop, evaluation_crop),
         padding=padding,
         window=window,
-        resized=name == "random_resized_crop",
+        resized=crop_area if name == "random_resized_crop" else 0.0,
         flip=flip and name != "none",
         jitter=jitter,
         cutout=CUTOUT_SIDE if name == "strong" else 0,
@@ -190,15 +191,17 @@ def draw_choices(count: int, stream: Stream) -> Choices:
     return np.concatenate([pair[:, None], done, backwards], axis=1).astype(np.uint8)
 
 
-def resized_crop_boxes(height: int, width: int, count: int, stream: Stream) -> npt.NDArray[np.int32]:
-    """Top, left, height and width of `count` random parts of an image, [count, 4].
+def resized_crop_boxes(
+    height: int, width: int, count: int, stream: Stream, *, smallest: float
+) -> npt.NDArray[np.int32]:
+    """Top, left, height and width of `count` random parts of an image with at least this share of its area, [count, 4].
 
     Area and shape are drawn up to ten times until the part lies inside the image; after that it is the largest part in
     the middle with a permitted shape.
     """
     uniforms = stream.uniforms(count, ATTEMPTS, 2).astype(np.float64)
     places = stream.uniforms(count, 2).astype(np.float64)
-    area = height * width * (SCALE[0] + (SCALE[1] - SCALE[0]) * uniforms[..., 0])
+    area = height * width * (smallest + (1 - smallest) * uniforms[..., 0])
     low, high = math.log(RATIO[0]), math.log(RATIO[1])
     ratio = np.exp(low + (high - low) * uniforms[..., 1])
     widths, heights = np.rint(np.sqrt(area * ratio)), np.rint(np.sqrt(area / ratio))
