@@ -17,7 +17,7 @@ from procrustean.data.imbalance import MetaSet
 from procrustean.data.recipes import Recipe, lr_table, step_rates
 from procrustean.engine.device import Placement
 from procrustean.engine.engines import Engine, Runner
-from procrustean.engine.images import ImageStore
+from procrustean.engine.image_stores import AnyImages
 from procrustean.engine.optimizer import (
     AverageKind,
     FlatBuffers,
@@ -27,7 +27,7 @@ from procrustean.engine.optimizer import (
     make_optimizer,
     swa_begins,
 )
-from procrustean.engine.step import StepInputs, TrainStep, precision
+from procrustean.engine.step import StepImages, StepInputs, TrainStep, precision
 from procrustean.engine.streaming import BatchFeed, StreamedImages
 from procrustean.methods.base import Stage
 from procrustean.nets.blocks import use_fused_kernels
@@ -50,7 +50,7 @@ class MetaImages:
     """The small balanced set a stage draws its second stream from."""
 
     chosen: MetaSet
-    store: ImageStore | StreamedImages
+    store: AnyImages
 
 
 class StageRun:
@@ -63,7 +63,7 @@ class StageRun:
         *,
         net: Classifier,
         train: ImageSet,
-        images: ImageStore | StreamedImages,
+        images: AnyImages,
         recipe: Recipe,
         epochs: int,
         seed: int,
@@ -129,9 +129,9 @@ class StageRun:
         self.engine = engine
         self._enter_phase(self.objective.phase_at(0, epochs))
 
-    def _source(self, prefix: str, images: ImageStore | StreamedImages) -> ImageStore | BatchFeed:
+    def _source(self, prefix: str, images: AnyImages) -> StepImages:
         """What the steps read a stream of images from."""
-        if isinstance(images, ImageStore):
+        if not isinstance(images, StreamedImages):
             return images
         self.feeds[prefix] = images.feed(self.planner.batch_size)
         return self.feeds[prefix]

@@ -15,9 +15,12 @@ from procrustean.balance.types import Batch, Clock, Images
 from procrustean.base.errors import ConfigError, NoGradient
 from procrustean.base.user_code import code_name, returned_text
 from procrustean.data.epoch_plan import Arrays
-from procrustean.engine.images import ImageStore
+from procrustean.engine.images import FeatureStore, ImageStore
 from procrustean.engine.optimizer import FlatOptimizer, WeightAverages
 from procrustean.engine.streaming import BatchFeed
+
+#: What a step reads its images from.
+StepImages = ImageStore | FeatureStore | BatchFeed
 
 
 class StepInputs:
@@ -78,8 +81,8 @@ class TrainStep:
         net: nn.Module,
         objective: Objective,
         optimizer: FlatOptimizer,
-        images: ImageStore | BatchFeed,
-        extra_images: ImageStore | BatchFeed,
+        images: StepImages,
+        extra_images: StepImages,
         inputs: StepInputs,
         clock: Clock,
         losses: Tensor,
@@ -139,7 +142,7 @@ class TrainStep:
         own = self.gathered(row, "", self.images)
         return Batch(*own, row["partner"], row["inverse"], u, extra, self.images.pixel_range)
 
-    def gathered(self, row: dict[str, Tensor], prefix: str, images: ImageStore | BatchFeed) -> Images:
+    def gathered(self, row: dict[str, Tensor], prefix: str, images: StepImages) -> Images:
         """The images of one stream, augmented."""
         index = row[prefix + "index"]
         numbers = {name.removeprefix(prefix): values for name, values in row.items() if name.startswith(prefix)}

@@ -36,6 +36,7 @@ CHANGES_OF_RECIPE = ("net", "epochs", "batch_size", "lr", "weight_decay", "augme
 #: Settings with the values at which they are no part of the hash: names of runs that do without them stay as they are.
 UNHASHED: dict[str, Any] = {
     "pretrained": None,
+    "tune": "all",
     "augment": None,
     "classes": [],
     "probes": False,
@@ -96,6 +97,9 @@ class RunSpec:
     One of your own: FILE.py:NAME."""
     pretrained: str | None = None
     """Weights to start from: a file with a state dict, or cache for what timm or torchvision has downloaded."""
+    tune: Literal["all", "head"] = "all"
+    """What learns of a network with pretrained weights: all of it, or the head alone, on features that are computed
+    once."""
     epochs: int | None = None
     """Passes over the training data; default the recipe's."""
     batch_size: int | None = None
@@ -183,6 +187,8 @@ class RunSpec:
             )
         if self.imbalance != "natural" and self.rho is None:
             raise ConfigError(f"imbalance {self.imbalance!r} needs its ratio: give rho, for example --rho 100")
+        if self.tune == "head" and self.pretrained is None and self.method not in (ADVISED, AUTO):
+            raise ConfigError("tune 'head' received without weights to make features with; give --pretrained")
         if self.recipe not in CHOICES:
             from procrustean.data.recipes import check_recipe
 
