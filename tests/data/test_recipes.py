@@ -236,7 +236,6 @@ class TestChanges:
             ("warmup_epochs", -1),
             ("padding", -1),
             ("schedule", "cosin"),
-            ("augment", "mirror"),
             ("crop", 0),
             ("evaluation_crop", -1),
             ("colour_jitter", 1.5),

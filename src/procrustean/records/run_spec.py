@@ -17,7 +17,7 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 from procrustean.base.code_files import code_identity, file_code, folder_name, pinned_name
 from procrustean.base.errors import ConfigError, did_you_mean
 from procrustean.base.yaml_files import fits
-from procrustean.data.recipe import CHOICES, Augment
+from procrustean.data.recipe import CHOICES
 
 #: Settings that say where and how a run is carried out, not what it computes.
 CARRIED_OUT = (
@@ -108,8 +108,9 @@ class RunSpec:
     """Peak learning rate; default the recipe's."""
     weight_decay: float | None = None
     """L2 penalty; default the recipe's."""
-    augment: Augment | None = None
-    """How training images are changed at random; default the recipe's."""
+    augment: str | None = None
+    """How training images are changed at random, default the recipe's: pad_crop_flip, random_resized_crop, strong,
+    none, or parts joined with +: pad_crop, resized_crop, flip, vertical_flip, rotate, colour, randaugment, erase."""
     seed: int = 0
     """Seed of the training: weights, order, augmentation, mixing."""
     data_seed: int = 0
