@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from procrustean.base import ConfigError
-from procrustean.data import RECIPES, lr_table, recipe_for
+from procrustean.data import RECIPES, lr_table, recipe_for, step_rates
 from procrustean.data.recipes import PAPER, Recipe, chosen_recipe, ldam_schedule, recipe_label
 
 CIFAR = recipe_for("cifar10")
@@ -236,7 +236,6 @@ class TestChanges:
             ("warmup_epochs", -1),
             ("padding", -1),
             ("schedule", "cosin"),
-            ("augment", "mirror"),
             ("crop", 0),
             ("evaluation_crop", -1),
             ("colour_jitter", 1.5),
@@ -249,3 +248,23 @@ class TestChanges:
     def test_edge_values_that_can_be(self) -> None:
         changes = {"epochs": 1, "batch_size": 1, "momentum": 0.0, "weight_decay": 0.0, "padding": 0}
         assert isinstance(CIFAR.changed(changes), Recipe)
+
+
+class TestOneCycle:
+    RECIPE = CIFAR.changed({"schedule": "one_cycle", "lr": 0.5})
+
+    def test_the_rate_rises_for_a_fifth_of_the_steps_and_falls_to_nothing(self) -> None:
+        rates = [rate for epoch in range(10) for rate in step_rates(self.RECIPE, 10, epoch, 10)]
+        peak = rates.index(max(rates))
+        assert rates[0] == pytest.approx(0.5 / 25)
+        assert (peak, max(rates)) == (20, pytest.approx(0.5, rel=1e-3))
+        assert rates[-1] == pytest.approx(0.5 / 250_000)
+        assert rates[:peak] == sorted(rates[:peak])
+        assert rates[peak:] == sorted(rates[peak:], reverse=True)
+
+    def test_an_epoch_is_told_with_the_rate_of_its_middle(self) -> None:
+        by_step = [step_rates(self.RECIPE, 10, epoch, 101)[50] for epoch in range(10)]
+        assert lr_table(self.RECIPE, 10) == pytest.approx(by_step, rel=0.03)
+
+    def test_other_schedules_have_one_rate_in_an_epoch(self) -> None:
+        assert step_rates(CIFAR, 200, 100, 3) == [lr_table(CIFAR, 200)[100]] * 3

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from types import ModuleType
 from typing import Any
@@ -63,6 +64,11 @@ class TestPublished:
         # The stems for small images differ in nothing but the kernel of the first convolution: 3 x 3 for 7 x 7.
         for stem in ("-s1", "-s2"):
             assert size(layers_of(name + stem)) == size(net) - 3 * 64 * (49 - 9)
+
+    def test_number_of_parameters_of_the_convnet(self) -> None:
+        widths = (3, 32, 64, 128, 128, 256)
+        wanted = sum((9 * inputs + 2) * outputs for inputs, outputs in itertools.pairwise(widths))
+        assert size(layers_of("convnet")) == wanted
 
     def test_number_of_parameters_of_resnet12(self) -> None:
         wanted, inputs = 0, 3

@@ -11,6 +11,7 @@ from .imbalance import step_counts as step_counts
 from .recipes import RECIPES as RECIPES
 from .recipes import lr_table as lr_table
 from .recipes import recipe_for as recipe_for
+from .recipes import step_rates as step_rates
 from .set_aside import HoldOut as HoldOut
 from .set_aside import hold_out as hold_out
 from .sets.official_files import OfficialFiles as OfficialFiles

@@ -13,7 +13,14 @@ from procrustean.base.errors import ConfigError
 from procrustean.base.random_numbers import Stream
 from procrustean.base.user_code import code_name
 from procrustean.data.augment.settings import Arrays as Arrays
-from procrustean.data.augment.settings import Augmentation
+
+
+class Draws(Protocol):
+    """What draws random numbers for every image of an epoch, as an augmentation does."""
+
+    def draw(self, count: int, stream: Callable[[str], Stream]) -> Arrays:
+        """The numbers for `count` images; `stream` gives the stream of a purpose."""
+        ...
 
 
 class Sampler(Protocol):
@@ -63,7 +70,7 @@ class EpochPlanner:
 
     labels: npt.NDArray[np.int64]  # of the training set
     batch_size: int
-    augmentation: Augmentation
+    augmentation: Draws
     draws: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     sampler: Sampler | None = None
     extra: Sampler | None = None  # draws a second stream of images

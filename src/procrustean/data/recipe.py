@@ -5,20 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields, replace
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 from procrustean.base.epochs import whole_epochs
 from procrustean.base.errors import ConfigError, did_you_mean
+from procrustean.data.augment.settings import JITTER, NAMES, parts_of
 
-#: How training images are changed: cropped after zero pixels are added on each side and mirrored; a part of random
-#: size and shape, mirrored; the first with AutoAugment's policy for CIFAR and Cutout; mirrored; not at all.
-Augment = Literal["pad_crop_flip", "random_resized_crop", "strong", "flip", "none"]
-#: What some of them leave no choice about.
-_IMPLIED: dict[str, dict[str, Any]] = {
-    "random_resized_crop": {"padding": 0},
-    "flip": {"padding": 0, "flip": True},
-    "none": {"padding": 0, "flip": False},
-}
 #: What `--recipe` takes beside the names: the data set's, the same if the paper has one, the method's own.
 CHOICES = ("auto", "paper", "own")
 #: Of the numbers of training, which has 32 bits for each.
@@ -37,11 +29,11 @@ class Recipe:
     momentum: float
     nesterov: bool
     weight_decay: float
-    schedule: Literal["cosine", "steps", "constant"]
+    schedule: Literal["cosine", "steps", "constant", "one_cycle"]  # the last by the step, the others by the epoch
     milestones: tuple[float, ...]  # shares of the epochs after which "steps" multiplies the rate by `decay`
     decay: float
     warmup_epochs: int  # linear, ending at `lr`
-    augment: Augment
+    augment: str  # one of `augment.NAMES`, or `augment.PARTS` with + between them
     crop: int | None  # side of what the network is shown while training; None: that of the image
     evaluation_crop: int | None  # side of the middle part that it is tested on; None: the whole image
     padding: int  # zero pixels added on each side before the crop
@@ -49,6 +41,9 @@ class Recipe:
     colour_jitter: float  # largest relative change of brightness, contrast and saturation
     mean: tuple[float, ...] | None  # per channel, of pixels scaled to 0..1; None: measured on the training images
     std: tuple[float, ...] | None
+    optimizer: Literal["sgd", "adamw"] = "sgd"
+    backbone_rate: float = 1.0  # factor of the learning rate of all but the head
+    crop_area: float = 0.08  # smallest share of an image that a random resized crop shows
 
     def named(self, name: str, **changes: Any) -> Recipe:
         """Another recipe that differs from this one in some numbers."""
@@ -60,11 +55,23 @@ class Recipe:
         for name in changes:
             if name not in known:
                 raise ConfigError(f"a recipe has no {name!r}. {did_you_mean(name, known)}")
-        return replace(self, **{**_IMPLIED.get(changes.get("augment", ""), {}), **changes}).checked()
+        return replace(self, **{**self._implied(changes.get("augment")), **changes}).checked()
+
+    def _implied(self, augment: str | None) -> dict[str, Any]:
+        """What another way to augment leaves no choice about."""
+        if augment is None:
+            return {}
+        parts = parts_of(augment)
+        implied: dict[str, Any] = {} if "pad_crop" in parts else {"padding": 0}
+        if augment in NAMES and parts:  # whether these mirror images is said apart
+            return implied
+        if "pad_crop" in parts and self.crop is None:
+            implied["padding"] = self.padding or STANDARD.padding
+        return {**implied, "flip": "flip" in parts}
 
     def checked(self) -> Recipe:
         """Itself, or a ConfigError naming the number that cannot be."""
-        schedules, augments = ("cosine", "steps", "constant"), get_args(Augment)
+        schedules, parts = ("cosine", "steps", "constant", "one_cycle"), parts_of(self.augment)
         rules: dict[str, tuple[bool, str]] = {
             "epochs": (self.epochs >= 1, "at least 1"),
             "batch_size": (self.batch_size >= 1, "at least 1"),
@@ -73,14 +80,18 @@ class Recipe:
             "weight_decay": (0 <= self.weight_decay <= LARGEST, f"0 or more, and at most {LARGEST:.2g}"),
             "schedule": (self.schedule in schedules, "one of " + ", ".join(schedules)),
             "warmup_epochs": (self.warmup_epochs >= 0, "0 or more"),
-            "augment": (self.augment in augments, "one of " + ", ".join(augments)),
             "crop": (self.crop is None or self.crop >= 1, "at least 1"),
             "evaluation_crop": (self.evaluation_crop is None or self.evaluation_crop >= 1, "at least 1"),
             "padding": (self.padding >= 0, "0 or more"),
             "colour_jitter": (0 <= self.colour_jitter <= 1, "from 0 to 1"),
+            "optimizer": (self.optimizer in ("sgd", "adamw"), "sgd or adamw"),
+            "backbone_rate": (0 < self.backbone_rate <= 1, "above 0, and at most 1"),
+            "crop_area": (0 < self.crop_area <= 1, "above 0, and at most 1"),
         }
-        for name, value in _IMPLIED.get(self.augment, {}).items():
-            rules[name] = (getattr(self, name) == value, f"{value} with augment {self.augment!r}")
+        if "pad_crop" not in parts:
+            rules["padding"] = (self.padding == 0, f"0 with augment {self.augment!r}")
+        if "flip" not in parts:
+            rules["flip"] = (not self.flip, f"False with augment {self.augment!r}")
         for name, (fine, wanted) in rules.items():
             if not fine:
                 raise ConfigError(f"{name} = {getattr(self, name)!r} received; it has to be {wanted}")
@@ -98,12 +109,14 @@ class Recipe:
         falls = {
             "cosine": "cosine to 0",
             "constant": "constant",
+            "one_cycle": "in one cycle",
             "steps": f"times {self.decay:g} after {' and '.join(f'{100 * m:.0f} %' for m in self.milestones)}",
         }[self.schedule]
         warm = f" after {self.warmup_epochs} of warm-up" if self.warmup_epochs else ""
         epochs = f"{self.epochs} epoch{'s' * (self.epochs > 1)}"
+        adamw = "AdamW, " * (self.optimizer == "adamw")
         return (
-            f"{self.net}, {epochs}, batch {self.batch_size}, rate {self.lr:g} {falls}{warm}, "
+            f"{self.net}, {epochs}, batch {self.batch_size}, {adamw}rate {self.lr:g} {falls}{warm}, "
             f"weight decay {self.weight_decay:g}, {self.augment_text()}"
         )
 
@@ -111,14 +124,19 @@ class Recipe:
         """What is done to training images, in words: a name such as pad_crop_flip says only what may be done."""
         side = f" of {self.crop} pixels" if self.crop else ""
         padding = f" after padding by {self.padding}" if self.padding else ""
-        windows = self.augment in ("pad_crop_flip", "strong") and (side or padding)
+        parts, jitter = parts_of(self.augment), self.colour_jitter
+        jitter = jitter or (JITTER if "colour" in parts else 0.0)
         done = {
-            f"random crops{side}{padding}": windows,
-            f"random resized crops{side}": self.augment == "random_resized_crop",
-            "random flips": self.flip,
-            "AutoAugment": self.augment == "strong",
-            "Cutout": self.augment == "strong",
-            f"colours changed by up to {100 * self.colour_jitter:g} %": self.colour_jitter,
+            f"random crops{side}{padding}": "pad_crop" in parts and (side or padding),
+            f"random resized crops{side}": "resized_crop" in parts,
+            "random flips": self.flip and "flip" in parts,
+            "vertical flips": "vertical_flip" in parts,
+            "turns": "rotate" in parts,
+            "AutoAugment": "autoaugment" in parts,
+            "RandAugment": "randaugment" in parts,
+            f"colours changed by up to {100 * jitter:g} %": jitter,
+            "Cutout": "cutout" in parts,
+            "erased rectangles": "erase" in parts,
         }
         return ", ".join(text for text, is_done in done.items() if is_done) or "images not augmented"
 
@@ -154,16 +172,23 @@ STANDARD = Recipe(
 IMAGENET_COLOURS: dict[str, Any] = {"mean": (0.485, 0.456, 0.406), "std": (0.229, 0.224, 0.225)}
 
 
+#: Share of a cycle in which the rate rises, and the factors of the rate that it begins and ends with.
+RISE, FIRST, LAST = 0.2, 1 / 25, 4e-6
+
+
 def lr_table(recipe: Recipe, epochs: int) -> list[float]:
     """The learning rate of every epoch: linear warm-up, then the schedule over the rest.
 
     Cosine falls to 0 over the epochs after the warm-up. Steps count their milestones over all epochs, as Cao
-    et al. do: milestones (0.8, 0.9) of 200 epochs keep the full rate for epochs 1 to 160.
+    et al. do: milestones (0.8, 0.9) of 200 epochs keep the full rate for epochs 1 to 160. One cycle, which changes with
+    every step, has the rate of the middle of each epoch here.
     """
     warm = min(recipe.warmup_epochs, epochs - 1)
     rates = []
     for epoch in range(epochs):
-        if epoch < warm:
+        if recipe.schedule == "one_cycle":
+            factor = _cycle((epoch + 0.5) / epochs)
+        elif epoch < warm:
             factor = (epoch + 1) / warm
         elif recipe.schedule == "cosine":
             factor = 0.5 * (1 + math.cos(math.pi * (epoch - warm) / (epochs - warm)))
@@ -173,3 +198,17 @@ def lr_table(recipe: Recipe, epochs: int) -> list[float]:
             factor = 1.0
         rates.append(recipe.lr * factor)
     return rates
+
+
+def step_rates(recipe: Recipe, epochs: int, epoch: int, steps: int) -> list[float]:
+    """The learning rate of every step of an epoch, counted from 0, with so many steps in each."""
+    if recipe.schedule != "one_cycle":
+        return [lr_table(recipe, epochs)[epoch]] * steps
+    last = max(1, epochs * steps - 1)
+    return [recipe.lr * _cycle((epoch * steps + step) / last) for step in range(steps)]
+
+
+def _cycle(share: float) -> float:
+    """The factor of the rate at a share of a cycle: half a cosine up and half a cosine down (Smith and Topin 2018)."""
+    start, end, along = (FIRST, 1.0, share / RISE) if share < RISE else (1.0, LAST, (share - RISE) / (1 - RISE))
+    return end + (start - end) * 0.5 * (1 + math.cos(math.pi * along))

@@ -9,9 +9,9 @@ from typing import Any, TypeVar
 
 from procrustean.base.errors import ConfigError, did_you_mean
 from procrustean.data.recipe import CHOICES, STANDARD
-from procrustean.data.recipe import Augment as Augment
 from procrustean.data.recipe import Recipe as Recipe
 from procrustean.data.recipe import lr_table as lr_table
+from procrustean.data.recipe import step_rates as step_rates
 from procrustean.data.sets.table import DATA_SETS, all_sets, known
 
 #: The recipe for images of a user, about which nothing is known.

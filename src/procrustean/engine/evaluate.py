@@ -20,7 +20,11 @@ from procrustean.nets.classifier import Classifier
 
 if TYPE_CHECKING:
     from procrustean.data.imageset import ImageSet
+    from procrustean.engine.frozen_features import FeatureStores
+    from procrustean.engine.image_stores import ImageStores
     from procrustean.engine.prepared import Prepared
+
+    Stores = ImageStores | FeatureStores
 
 #: Images larger than this are tested in smaller batches, which take the same memory.
 LARGEST_SIDE = 64
@@ -60,9 +64,9 @@ def predictions(
             yield scores.float(), labels
 
 
-def scored(prepared: Prepared, net: nn.Module, images: ImageSet) -> Scored:
-    """Scores and labels of a set of images, by the batch."""
-    store = prepared.stores().evaluation(images)
+def scored(prepared: Prepared, net: nn.Module, images: ImageSet, stores: Stores | None = None) -> Scored:
+    """Scores and labels of a set of images, by the batch; `stores` are those of its training, while it goes on."""
+    store = (stores or prepared.stores()).evaluation(images)
     return list(predictions(net, store, prepared.placement.low_precision))
 
 

@@ -12,13 +12,14 @@ from procrustean.data.augment.settings import Augmentation, make_augmentation
 from procrustean.data.imageset import ImageSet
 from procrustean.data.recipes import Recipe
 from procrustean.engine.device import Placement
-from procrustean.engine.images import ImageStore, bytes_on_device
+from procrustean.engine.images import FeatureStore, ImageStore, bytes_on_device
 from procrustean.engine.streaming import StreamedImages
 
 #: Share of the free memory of the device that images may take; network, gradients and activations need the rest.
 ROOM = 0.7
 
-AnyImages = ImageStore | StreamedImages
+Pixels = ImageStore | StreamedImages
+AnyImages = Pixels | FeatureStore
 
 
 class ImageStores:
@@ -38,18 +39,15 @@ class ImageStores:
         self.workers = workers or max(1, (os.cpu_count() or 2) - 1)
         self.where: dict[str, str] = {}  # set -> where its images are and why
 
-    def training(self, images: ImageSet, name: str = "train") -> AnyImages:
+    def training(self, images: ImageSet, name: str = "train") -> Pixels:
         """The store of a set that is trained on."""
         return self._made(images, augmentation_of(self._recipe, images), name)
 
-    def evaluation(self, images: ImageSet, name: str = "test") -> AnyImages:
+    def evaluation(self, images: ImageSet, name: str = "test") -> Pixels:
         """The store of a set that is looked at as it is."""
-        height, width, channels = images.images.shape[1:]
-        side = self._recipe.evaluation_crop
-        as_it_is = make_augmentation("none", stored=(height, width), channels=channels, evaluation_crop=side)
-        return self._made(images, as_it_is, name)
+        return self._made(images, as_they_are(self._recipe, images), name)
 
-    def _made(self, images: ImageSet, augmentation: Augmentation, name: str) -> AnyImages:
+    def _made(self, images: ImageSet, augmentation: Augmentation, name: str) -> Pixels:
         resident, why = self._choice(images, augmentation)
         size = f"{bytes_on_device(images, augmentation) / 1e9:.3g} GB"
         mean, std = self._recipe.normalisation
@@ -87,7 +85,15 @@ def augmentation_of(recipe: Recipe, images: ImageSet) -> Augmentation:
         padding=recipe.padding,
         flip=recipe.flip,
         jitter=recipe.colour_jitter,
+        crop_area=recipe.crop_area,
     )
+
+
+def as_they_are(recipe: Recipe, images: ImageSet) -> Augmentation:
+    """What a recipe shows of images of this size in tests."""
+    height, width, channels = images.images.shape[1:]
+    side = recipe.evaluation_crop
+    return make_augmentation("none", stored=(height, width), channels=channels, evaluation_crop=side)
 
 
 def free_bytes(device: torch.device) -> int:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -11,8 +12,9 @@ import torch
 from torch import Tensor
 
 from procrustean.balance.types import PixelRange
+from procrustean.base.random_numbers import Stream
 from procrustean.data.augment.on_device import DeviceAugmentation
-from procrustean.data.augment.settings import Augmentation, make_augmentation
+from procrustean.data.augment.settings import Arrays, Augmentation, make_augmentation
 from procrustean.data.imageset import ImageSet, StoredImages, read_images
 
 #: Images are brought to the device and measured in blocks of about this size.
@@ -98,6 +100,53 @@ class ImageStore(LabelledImages):
         for start in range(0, len(self), size):
             stop = min(start + size, len(self))
             yield self.clean(start, stop), self.labels[start:stop]
+
+
+@dataclass(frozen=True)
+class Copies:
+    """Which of the copies of an image an epoch shows: what is left to draw where features were computed beforehand."""
+
+    count: int
+    tested: tuple[int, int] = (1, 1)
+
+    def draw(self, count: int, stream: Callable[[str], Stream]) -> Arrays:
+        """The random numbers for `count` images; `stream` gives the stream of a purpose."""
+        return {"copy": stream("copy").integers(self.count, count)} if self.count > 1 else {}
+
+
+class FeatureStore:
+    """Features of a set of images, used as the images themselves are.
+
+    Args:
+        features: float32 [N, copies, width]; the first copy is of the image as it is.
+        labels: [N].
+    """
+
+    def __init__(self, features: Tensor, labels: Tensor) -> None:
+        self.features, self.labels, self.device = features, labels, features.device
+        self.augmentation = Copies(features.shape[1])
+        width = features.shape[2]
+        self.pixel_range = PixelRange(features.new_full((width,), -torch.inf), features.new_full((width,), torch.inf))
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def augmented(self, index: Tensor, numbers: Mapping[str, Tensor]) -> Tensor:
+        """Features [B, width] of a copy of each image."""
+        return self.features[index, numbers["copy"]] if "copy" in numbers else self.features[index, 0]
+
+    def clean(self, start: int, stop: int) -> Tensor:
+        """Features of images start to stop as they are, [n, width]."""
+        return self.features[start:stop, 0]
+
+    def clean_at(self, index: Tensor) -> Tensor:
+        """Features of the images at `index`, [n], as they are, [n, width]."""
+        return self.features[index, 0]
+
+    def clean_batches(self, size: int) -> Iterator[tuple[Tensor, Tensor]]:
+        """Features of all images as they are, in order, with their labels, `size` at a time."""
+        for start in range(0, len(self), size):
+            yield self.clean(start, start + size), self.labels[start : start + size]
 
 
 def bytes_on_device(images: ImageSet, augmentation: Augmentation | None) -> int:

@@ -1,4 +1,4 @@
-"""Flat tensors for a network's parameters, gradients and statistics; SGD and averages of the weights on them.
+"""Flat tensors for a network's parameters, gradients and statistics; optimisers and averages of the weights on them.
 
 One tensor each instead of a hundred: an update is a handful of operations, a NaN check one more, and saving
 and restoring are copies.
@@ -6,14 +6,16 @@ and restoring are copies.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
 
 from procrustean.balance.objectives import Objective
 from procrustean.balance.weights import epochs_of_setting_in
+from procrustean.data.recipe import Recipe
 
 #: Layers whose arithmetic autocast does in low precision; all others keep float32 parameters.
 _LOW_PRECISION_LAYERS = (nn.Linear, nn.modules.conv._ConvNd)
@@ -147,8 +149,8 @@ def _flattened(gradient: Tensor) -> Tensor:
     return (gradient.permute(0, 2, 3, 1) if gradient.dim() == 4 else gradient).reshape(-1)
 
 
-class SGD:
-    """PyTorch's SGD (momentum, L2 weight decay, no dampening) as a few operations on one flat tensor.
+class FlatOptimizer(ABC):
+    """An optimiser as a few operations on one flat tensor.
 
     A non-finite loss, gradient, weight or statistic clears `healthy`; from then on updates change nothing, so the
     weights of the step before are kept. Nothing is read by the host.
@@ -161,13 +163,12 @@ class SGD:
         *,
         lr: Tensor,
         momentum: float,
-        nesterov: bool,
         weight_decay: float,
         rates: Mapping[str, float] | None = None,
         no_decay: tuple[str, ...] = (),
     ) -> None:
         self.parameters, self.buffers = parameters, buffers
-        self.lr, self.momentum, self.nesterov = lr, momentum, nesterov
+        self.lr, self.momentum = lr, momentum
         # Vectors along the flat tensor where a stage gives parameters rates or decays of their own.
         self.rate = parameters.by_name(rates) if rates else None
         self.decay = parameters.by_name(dict.fromkeys(no_decay, 0.0)) * weight_decay if no_decay else weight_decay
@@ -176,17 +177,15 @@ class SGD:
         # Foreign networks may keep infinities on purpose, as masks; of those nothing can be told from the sum.
         self.watches_statistics = bool(torch.isfinite(buffers.flat).all())
 
+    @abstractmethod
+    def descent(self, gradient: Tensor) -> tuple[Tensor, list[tuple[Tensor, Tensor]]]:
+        """What is subtracted from the weights at rate 1, and the new value of each tensor of `state`."""
+
     @torch.no_grad()
     def step(self, loss: Tensor, gradients: tuple[Tensor, ...]) -> None:
         """One update; `buffers.remember()` was called before the forward pass."""
-        master, velocity = self.parameters.master, self.velocity
-        gradient = self.parameters.collect(gradients)
-        if isinstance(self.decay, Tensor):
-            gradient.addcmul_(master, self.decay)
-        else:
-            gradient.add_(master, alpha=self.decay)
-        faster = torch.add(gradient, velocity, alpha=self.momentum)
-        descent = gradient.add(faster, alpha=self.momentum) if self.nesterov else faster
+        master = self.parameters.master
+        descent, changes = self.descent(self.parameters.collect(gradients))
         if isinstance(self.rate, Tensor):
             descent = descent * self.rate
         updated = torch.addcmul(master, descent, self.lr, value=-1)
@@ -198,10 +197,75 @@ class SGD:
         if self.watches_statistics:
             watched = watched + self.buffers.flat.sum()
         self.healthy.logical_and_(watched.abs() < torch.inf)
-        torch.where(self.healthy, faster, velocity, out=velocity)
-        torch.where(self.healthy, updated, master, out=master)
+        for kept, now in (*changes, (master, updated)):
+            torch.where(self.healthy, now, kept, out=kept)
         self.buffers.restore_unless(self.healthy)
         self.parameters.refresh()
+
+    def state(self) -> dict[str, Tensor]:
+        """Everything that changes beside the weights, by name, for checkpoints."""
+        return {f"velocity.{name}": part for name, part in self.parameters.named(self.velocity)}
+
+
+class SGD(FlatOptimizer):
+    """PyTorch's SGD: momentum, L2 weight decay, no dampening."""
+
+    def __init__(self, *args: Any, nesterov: bool, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.nesterov = nesterov
+
+    def descent(self, gradient: Tensor) -> tuple[Tensor, list[tuple[Tensor, Tensor]]]:
+        master, velocity = self.parameters.master, self.velocity
+        if isinstance(self.decay, Tensor):
+            gradient.addcmul_(master, self.decay)
+        else:
+            gradient.add_(master, alpha=self.decay)
+        faster = torch.add(gradient, velocity, alpha=self.momentum)
+        descent = gradient.add(faster, alpha=self.momentum) if self.nesterov else faster
+        return descent, [(velocity, faster)]
+
+
+class AdamW(FlatOptimizer):
+    """PyTorch's AdamW: moments with decays of `momentum` and 0.999, weight decay apart from them."""
+
+    SECOND_DECAY, EPSILON = 0.999, 1e-8
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.squares = torch.zeros_like(self.velocity)
+        self.steps = torch.zeros((), device=self.velocity.device)
+
+    def descent(self, gradient: Tensor) -> tuple[Tensor, list[tuple[Tensor, Tensor]]]:
+        velocity = torch.lerp(gradient, self.velocity, self.momentum)
+        squares = torch.lerp(gradient.square(), self.squares, self.SECOND_DECAY)
+        steps = self.steps + 1
+        mean = velocity / (1 - torch.pow(self.momentum, steps))
+        spread = (squares / (1 - torch.pow(self.SECOND_DECAY, steps))).sqrt() + self.EPSILON
+        descent = mean / spread + self.decay * self.parameters.master
+        return descent, [(self.velocity, velocity), (self.squares, squares), (self.steps, steps)]
+
+    def state(self) -> dict[str, Tensor]:
+        squares = {f"squares.{name}": part for name, part in self.parameters.named(self.squares)}
+        return {**super().state(), **squares, "optimizer.steps": self.steps}
+
+
+def make_optimizer(
+    recipe: Recipe,
+    parameters: FlatParameters,
+    buffers: FlatBuffers,
+    *,
+    lr: Tensor,
+    rates: Mapping[str, float],
+    no_decay: tuple[str, ...],
+) -> FlatOptimizer:
+    """The optimiser that a recipe names."""
+    shared: dict[str, Any] = {
+        "lr": lr, "momentum": recipe.momentum, "weight_decay": recipe.weight_decay,
+        "rates": rates, "no_decay": no_decay,
+    }  # fmt: skip
+    if recipe.optimizer == "adamw":
+        return AdamW(parameters, buffers, **shared)
+    return SGD(parameters, buffers, nesterov=recipe.nesterov, **shared)
 
 
 AverageKind = Literal["none", "ema", "swa", "both"]

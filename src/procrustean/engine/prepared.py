@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,6 +13,7 @@ from procrustean.data.imbalance import Imbalanced
 from procrustean.data.recipes import RECIPES, Recipe, recipe_label
 from procrustean.engine.device import Placement
 from procrustean.engine.engines import Engine
+from procrustean.engine.frozen_features import FeatureStores
 from procrustean.engine.image_stores import ImageStores, augmentation_of
 from procrustean.engine.stage_order import stages_text
 from procrustean.methods.base import Method
@@ -85,6 +87,13 @@ class Prepared:
         """What keeps the images of the run, on the device or beside it."""
         return ImageStores(self.recipe, self.placement, images=self.config.images, workers=self.config.workers)
 
+    def training_stores(self, net: Classifier, say: Callable[[str], None]) -> ImageStores | FeatureStores:
+        """What keeps the images of the run while it trains `net`: their features, where the head alone is trained."""
+        if not net.head_alone:
+            return self.stores()
+        assert self.pretrained is not None
+        return FeatureStores(net, self.pretrained.sha256, self.recipe, self.config.data_dir, say)
+
     def build_net(self) -> Classifier:
         """The network with its initial weights."""
         return build_net(
@@ -95,6 +104,7 @@ class Prepared:
             head=self.method.head,
             size=self.image_size,
             pretrained=self.pretrained,
+            head_alone=self.config.tune == "head",
         )
 
 

@@ -102,7 +102,7 @@ class Probe:
         features, predicted = [], []
         for x, _ in images.clean_batches(evaluation_batch(images)):
             with evaluation_mode(net), torch.no_grad(), precision(self.device, self.low_precision):
-                f = net.backbone(x)
+                f = net.features_of(x)
                 predicted.append(net.head(f).argmax(1))
             features.append(f.float())
             yield

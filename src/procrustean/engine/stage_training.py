@@ -14,20 +14,20 @@ from procrustean.base.errors import ConfigError
 from procrustean.data.epoch_plan import Arrays, EpochPlanner
 from procrustean.data.imageset import ImageSet
 from procrustean.data.imbalance import MetaSet
-from procrustean.data.recipes import Recipe, lr_table
+from procrustean.data.recipes import Recipe, lr_table, step_rates
 from procrustean.engine.device import Placement
 from procrustean.engine.engines import Engine, Runner
-from procrustean.engine.images import ImageStore
+from procrustean.engine.image_stores import AnyImages
 from procrustean.engine.optimizer import (
-    SGD,
     AverageKind,
     FlatBuffers,
     FlatParameters,
     SwaFrom,
     WeightAverages,
+    make_optimizer,
     swa_begins,
 )
-from procrustean.engine.step import StepInputs, TrainStep, precision
+from procrustean.engine.step import StepImages, StepInputs, TrainStep, precision
 from procrustean.engine.streaming import BatchFeed, StreamedImages
 from procrustean.methods.base import Stage
 from procrustean.nets.blocks import use_fused_kernels
@@ -50,7 +50,7 @@ class MetaImages:
     """The small balanced set a stage draws its second stream from."""
 
     chosen: MetaSet
-    store: ImageStore | StreamedImages
+    store: AnyImages
 
 
 class StageRun:
@@ -63,7 +63,7 @@ class StageRun:
         *,
         net: Classifier,
         train: ImageSet,
-        images: ImageStore | StreamedImages,
+        images: AnyImages,
         recipe: Recipe,
         epochs: int,
         seed: int,
@@ -75,7 +75,7 @@ class StageRun:
     ) -> None:
         self.stage, self.number, self.epochs, self.seed = stage, number, epochs, seed
         self.net, self.device = net, placement.device
-        recipe = stage.changed(recipe)
+        self.recipe = recipe = stage.changed(recipe)
         self.rates = lr_table(recipe, epochs)
         self.planner = EpochPlanner(
             labels=train.labels,
@@ -89,14 +89,12 @@ class StageRun:
         device = self.device
         self.clock = Clock.at(0, epochs, device)
         self.parameters = FlatParameters(net, freeze_all_but(net, stage.trainable), placement.low_precision)
-        self.optimizer = SGD(
+        self.optimizer = make_optimizer(
+            recipe,
             self.parameters,
             FlatBuffers(net, device),
             lr=self.clock.lr,
-            momentum=recipe.momentum,
-            nesterov=recipe.nesterov,
-            weight_decay=recipe.weight_decay,
-            rates=stage.rates,
+            rates={"backbone": recipe.backbone_rate, **stage.rates} if recipe.backbone_rate != 1 else stage.rates,
             no_decay=stage.no_decay,
         )
         first = swa_begins(stage.objective, epochs, swa_from)
@@ -117,7 +115,7 @@ class StageRun:
                 optimizer=self.optimizer,
                 images=own,
                 extra_images=extra,
-                inputs=StepInputs(device, count, size),
+                inputs=StepInputs(device, count, size, by_step=recipe.schedule == "one_cycle"),
                 clock=self.clock,
                 losses=torch.zeros(count, device=device),
                 bad_step=torch.full((1,), -1, dtype=torch.int64, device=device),
@@ -131,9 +129,9 @@ class StageRun:
         self.engine = engine
         self._enter_phase(self.objective.phase_at(0, epochs))
 
-    def _source(self, prefix: str, images: ImageStore | StreamedImages) -> ImageStore | BatchFeed:
+    def _source(self, prefix: str, images: AnyImages) -> StepImages:
         """What the steps read a stream of images from."""
-        if isinstance(images, ImageStore):
+        if not isinstance(images, StreamedImages):
             return images
         self.feeds[prefix] = images.feed(self.planner.batch_size)
         return self.feeds[prefix]
@@ -152,9 +150,11 @@ class StageRun:
         self.clock.epoch.fill_(epoch)
         self.clock.lr.fill_(self.rates[epoch])
         self.plan = self.planner.draw(self.seed, self.number, epoch)
+        rates = step_rates(self.recipe, self.epochs, epoch, self.steps_per_epoch)
         first_image, first_step = 0, 0
         for part in self.steps:
             part.inputs.load(self.plan, first_image)
+            part.inputs.load_rates(rates[first_step : first_step + part.inputs.steps])
             part.inputs.cursor.fill_(min(max(step - first_step, 0), part.inputs.steps))
             first_image += part.inputs.steps * part.inputs.batch
             first_step += part.inputs.steps
@@ -242,7 +242,7 @@ class StageRun:
     def state(self) -> dict[str, Tensor]:
         """Everything that changes while the stage runs, by name."""
         state = {f"net.{name}": value for name, value in self.weights().items()}
-        state |= {f"velocity.{n}": v for n, v in self.parameters.named(self.optimizer.velocity)}
+        state |= self.optimizer.state()
         state |= {f"objective.{n}": v for n, v in self.objective.state_dict().items()}
         state |= {f"losses.{i}": part.losses for i, part in enumerate(self.steps)}
         return state | self.averages.state()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -15,16 +15,27 @@ from procrustean.balance.types import Batch, Clock, Images
 from procrustean.base.errors import ConfigError, NoGradient
 from procrustean.base.user_code import code_name, returned_text
 from procrustean.data.epoch_plan import Arrays
-from procrustean.engine.images import ImageStore
-from procrustean.engine.optimizer import SGD, WeightAverages
+from procrustean.engine.images import FeatureStore, ImageStore
+from procrustean.engine.optimizer import FlatOptimizer, WeightAverages
 from procrustean.engine.streaming import BatchFeed
+
+#: What a step reads its images from.
+StepImages = ImageStore | FeatureStore | BatchFeed
 
 
 class StepInputs:
-    """The plan of an epoch on the device, for batches of one size; `cursor` says which step is next."""
+    """The plan of an epoch on the device, for batches of one size; `cursor` says which step is next.
 
-    def __init__(self, device: torch.device, steps: int, batch: int) -> None:
+    Args:
+        device: of the training.
+        steps: of an epoch with batches of this size.
+        batch: images in each.
+        by_step: whether every step has a learning rate of its own.
+    """
+
+    def __init__(self, device: torch.device, steps: int, batch: int, *, by_step: bool = False) -> None:
         self.device, self.steps, self.batch = device, steps, batch
+        self.rates = torch.zeros(steps, device=device) if by_step else None
         self.names: list[list[str]] = []  # of the numbers that lie together: those of one type and shape
         self.fields: list[Tensor] = []  # of each group, [steps, names, batch, ...]
         self.cursor = torch.zeros(1, dtype=torch.int64, device=device)
@@ -48,6 +59,11 @@ class StepInputs:
             source = host.pin_memory() if self.device.type == "cuda" else host
             self.fields[number].copy_(source, non_blocking=True)
 
+    def load_rates(self, rates: Sequence[float]) -> None:
+        """Set the learning rates of the epoch's steps, where each has its own."""
+        if self.rates is not None:
+            self.rates.copy_(torch.tensor(rates))
+
     def row(self) -> dict[str, Tensor]:
         """The numbers of the step under the cursor, name -> [batch, ...]; one gather for each group."""
         row: dict[str, Tensor] = {}
@@ -64,9 +80,9 @@ class TrainStep:
         *,
         net: nn.Module,
         objective: Objective,
-        optimizer: SGD,
-        images: ImageStore | BatchFeed,
-        extra_images: ImageStore | BatchFeed,
+        optimizer: FlatOptimizer,
+        images: StepImages,
+        extra_images: StepImages,
         inputs: StepInputs,
         clock: Clock,
         losses: Tensor,
@@ -91,6 +107,8 @@ class TrainStep:
 
     def __call__(self) -> None:
         parameters = self.optimizer.parameters.parameters
+        if self.inputs.rates is not None:
+            self.clock.lr.copy_(self.inputs.rates.index_select(0, self.inputs.cursor).squeeze(0))
         self.optimizer.buffers.remember()
         with precision(self.inputs.device, self.low_precision):
             loss = self.loss_of(self.net, self.batch(), self.clock)
@@ -124,7 +142,7 @@ class TrainStep:
         own = self.gathered(row, "", self.images)
         return Batch(*own, row["partner"], row["inverse"], u, extra, self.images.pixel_range)
 
-    def gathered(self, row: dict[str, Tensor], prefix: str, images: ImageStore | BatchFeed) -> Images:
+    def gathered(self, row: dict[str, Tensor], prefix: str, images: StepImages) -> Images:
         """The images of one stream, augmented."""
         index = row[prefix + "index"]
         numbers = {name.removeprefix(prefix): values for name, values in row.items() if name.startswith(prefix)}

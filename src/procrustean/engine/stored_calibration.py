@@ -10,9 +10,9 @@ from procrustean.balance.losses import scale_of_scores, shifts_scores
 from procrustean.base.errors import DataError, RunError
 from procrustean.data.imageset import ImageSet
 from procrustean.engine.evaluate import scored
-from procrustean.engine.prepared import (
-    Prepared,
-)
+from procrustean.engine.frozen_features import FeatureStores
+from procrustean.engine.image_stores import ImageStores
+from procrustean.engine.prepared import Prepared
 from procrustean.engine.probabilities import (
     Calibration,
     Labels,
@@ -33,13 +33,22 @@ HELD_OUT_SCORES = "held_out_scores.safetensors"
 MOST_SCORES = 20_000_000
 
 
-def keep_calibration(prepared: Prepared, net: Classifier, directory: RunFolder) -> CalibrationRecord | None:
-    """Calibrate on the held-out images and judge on the test images; None if there are none, or of one class only."""
+def keep_calibration(
+    prepared: Prepared, net: Classifier, directory: RunFolder, stores: ImageStores | FeatureStores
+) -> CalibrationRecord | None:
+    """Calibrate on the held-out images and judge on the test images; None if there are none, or of one class only.
+
+    Args:
+        prepared: the run.
+        net: its trained network.
+        directory: where it is kept.
+        stores: of its images, while it trained.
+    """
     held_out = prepared.data.held_out
     if held_out is None:
         return None
     counts = [int(n) for n in prepared.data.counts]
-    scores, labels = scores_of(prepared, net, held_out)
+    scores, labels = scores_of(prepared, net, held_out, stores)
     objective = prepared.method.stages[-1].objective
     before = uncalibrated(counts, corrected=shifts_scores(objective), scale=scale_of_scores(objective))
     try:
@@ -48,7 +57,7 @@ def keep_calibration(prepared: Prepared, net: Classifier, directory: RunFolder) 
         return None
     if scores.size <= MOST_SCORES:
         _save_scores(directory, scores, labels)
-    test_scores, test_labels = scores_of(prepared, net, prepared.data.test)
+    test_scores, test_labels = scores_of(prepared, net, prepared.data.test, stores)
     frequencies = class_frequencies(labels, len(counts))
     return found.record(judged(before, found, test_scores, test_labels, frequencies))
 
@@ -102,9 +111,11 @@ def held_out_scores(directory: RunFolder) -> tuple[Scores, Labels]:
     return scores, labels
 
 
-def scores_of(prepared: Prepared, net: Classifier, images: ImageSet) -> tuple[Scores, Labels]:
-    """Scores and labels of a set of images, on the host."""
-    batches = scored(prepared, net, images)
+def scores_of(
+    prepared: Prepared, net: Classifier, images: ImageSet, stores: ImageStores | FeatureStores | None = None
+) -> tuple[Scores, Labels]:
+    """Scores and labels of a set of images, on the host; `stores` are those of its training, while it goes on."""
+    batches = scored(prepared, net, images, stores)
     scores = np.concatenate([part.double().cpu().numpy() for part, _ in batches])
     return scores, np.concatenate([part.cpu().numpy() for _, part in batches])
 

@@ -97,7 +97,7 @@ class Training:
         self.epochs = stage_epochs(method, prepared.recipe.epochs)
         self.evaluate_every = config.evaluate_every or max(1, prepared.recipe.epochs // 100)
         self.counts: list[int] = [int(n) for n in data.counts]
-        self.stores = prepared.stores()
+        self.stores = prepared.training_stores(self.net, reporter.say)
         self.train_images = self.stores.training(data.train)
         self.test_images = self.stores.evaluation(data.test)
         self.held_out_images = None

@@ -10,6 +10,7 @@ import inspect
 import types
 import typing
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import lru_cache
 from importlib import import_module
 from typing import Any
@@ -71,6 +72,18 @@ def make_method(name: str, problem: Problem, options: Mapping[str, Any] | None =
     from procrustean.methods.own_method import build_from_file
 
     return build_from_file(name, problem, checked)
+
+
+def of_the_head(method: Method, name: str) -> Method:
+    """The method where the head alone is trained, on features that were computed beforehand."""
+    why = entry(name).on_images
+    if why:
+        raise ConfigError(f"tune 'head' received, but {method.label} needs the images: {why}; use --tune all")
+    stages = tuple(
+        replace(stage, trainable="head" if stage.trainable == "all" else stage.trainable, rates={}, norm="eval")
+        for stage in method.stages
+    )
+    return replace(method, stages=stages)
 
 
 def option_defaults(name: str) -> dict[str, Any]:

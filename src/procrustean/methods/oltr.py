@@ -143,7 +143,7 @@ class Remember(Objective):
     def forward(self, net: nn.Module, batch: Batch, clock: Clock) -> Tensor:
         net = cast(Classifier, net)
         head = cast(MemoryHead, net.head)
-        features = net.backbone(batch.x)
+        features = net.features_of(batch.x)
         loss: Tensor = self.loss(head(features), batch.y)
         with torch.autocast(batch.x.device.type, enabled=False):
             return loss + self.of_centroids(widened(features), batch.y, head.centroids)
@@ -216,7 +216,7 @@ def _remember_means(net: Classifier, batches: CleanBatches) -> None:
     net.eval()
     for x, y in batches():
         own = F.one_hot(y, len(sums)).T.to(sums)
-        sums += own @ net.backbone(x).to(sums)
+        sums += own @ net.features_of(x).to(sums)
         counts += own.sum(1, keepdim=True)
     net.train(before)
     centroids.copy_(sums / counts)

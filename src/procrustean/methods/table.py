@@ -17,6 +17,7 @@ class Entry:
     source: str  # publication
     cost: str = "1"  # training time relative to ERM at the same number of epochs, on an H200; what else is to be said
     refused: Mapping[str, str] = field(default_factory=dict)  # options one might expect -> why it has none
+    on_images: str = ""  # why it cannot train a head on features that were computed beforehand
 
     @property
     def relative_cost(self) -> float:
@@ -66,6 +67,7 @@ METHODS: dict[str, Entry] = {
         "Zhou et al., BBN: Bilateral-branch network with cumulative learning, CVPR 2020",
         cost="2.1",
         refused=_BALANCED_TWICE,
+        on_images="its branches are two copies of the last block of the network",
     ),
     "deconfound": Entry(
         ("De-confound", "De-confound-TDE"),
@@ -77,6 +79,7 @@ METHODS: dict[str, Entry] = {
         "Liu et al., Large-scale long-tailed recognition in an open world, CVPR 2019",
         cost="1.1 (1.5 in the second stage; 30 % more epochs on CIFAR)",
         refused=_BALANCED_TWICE,
+        on_images="its attention works on the last feature map",
     ),
     "meta_weight": Entry(
         ("Meta-Weight",),
@@ -95,6 +98,7 @@ METHODS: dict[str, Entry] = {
         "Kim et al., M2m: Imbalanced classification via major-to-minor translation, CVPR 2020",
         cost="3.6 (7.2 with its 400 epochs, half of them for a first network)",
         refused=_BALANCED_TWICE,
+        on_images="it changes the pixels of images",
     ),
     "mfw": Entry(
         ("MFW", "MFW-DRW"),
@@ -126,6 +130,8 @@ METHODS: dict[str, Entry] = {
         cost="1 (10 more epochs forward only)",
         refused=_BALANCED_TWICE,
     ),
-    "cmo": Entry((), "Park et al., The majority can help the minority, CVPR 2022"),
+    "cmo": Entry(
+        (), "Park et al., The majority can help the minority, CVPR 2022", on_images="it pastes parts of images"
+    ),
     "mamix": Entry((), "Cheng, Lin, From SMOTE to mixup for deep imbalanced classification, TAAI 2023"),
 }

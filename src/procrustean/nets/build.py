@@ -33,6 +33,7 @@ def build_net(
     head: Callable[[int, int], nn.Module] | None = None,
     size: tuple[int, int] | None = None,
     pretrained: Pretrained | None = None,
+    head_alone: bool = False,
 ) -> Classifier:
     """A network with its initial weights, a function of the seed alone; no global generator is changed.
 
@@ -43,6 +44,7 @@ def build_net(
         head: builds the head from (features, classes); a linear layer by default.
         size: height and width of the images, which some networks are made for.
         pretrained: weights for the backbone; the head starts anew.
+        head_alone: the head alone is to be trained, on standardised features.
     """
     check_net(name)
     with torch.random.fork_rng(devices=[]):
@@ -51,7 +53,8 @@ def build_net(
         backbone = build_backbone(name, channels=channels, classes=classes, size=size)
         state = None if pretrained is None else pretrained.state
         own_head = None if head else backbone.first_head()
-        net = Classifier(backbone, own_head or (head or nn.Linear)(backbone.features, classes), state)
+        made = own_head or (head or nn.Linear)(backbone.features, classes)
+        net = Classifier(backbone, made, state, head_alone=head_alone)
         backbone.initialise(net)
         _take_pretrained(net)
     return net

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Mapping
+from types import MappingProxyType
 
 import torch
 from torch import Tensor, nn
@@ -56,27 +57,85 @@ class Backbone(nn.Module):
         return key
 
 
-class Classifier(nn.Module):
-    """head(backbone(x))."""
+class Standardised(nn.Module):
+    """Features less their mean, in units of their spread, over the training images; both are set once."""
 
-    def __init__(self, backbone: Backbone, head: nn.Module, pretrained: Mapping[str, Tensor] | None = None) -> None:
+    mean: Tensor
+    spread: Tensor
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.register_buffer("mean", torch.zeros(width))
+        self.register_buffer("spread", torch.ones(width))
+
+    @torch.no_grad()
+    def measure(self, features: Tensor) -> None:
+        """Take mean and spread from features [n, width]; a constant one stays as it is."""
+        self.mean.copy_(features.mean(0))
+        spread = features.std(0)
+        self.spread.copy_(torch.where(spread > 0, spread, 1.0))
+
+    def forward(self, features: Tensor) -> Tensor:
+        standard: Tensor = (features - self.mean) / self.spread
+        return standard
+
+
+class FeatureLayers:
+    """The layers of a network whose head alone is trained: its features, which are the input of that training too."""
+
+    groups: Mapping[str, str] = MappingProxyType({"input": "features", "features": "features"})
+    second_group = "features"
+    shrinks = 1
+
+
+class Classifier(nn.Module):
+    """head(features(backbone(x))).
+
+    Args:
+        backbone: from images to features.
+        head: from features to scores.
+        pretrained: what the backbone starts from, if not from random weights.
+        head_alone: the head alone is trained, on standardised features.
+    """
+
+    def __init__(
+        self,
+        backbone: Backbone,
+        head: nn.Module,
+        pretrained: Mapping[str, Tensor] | None = None,
+        *,
+        head_alone: bool = False,
+    ) -> None:
         super().__init__()
         self.backbone = backbone
+        self.features = Standardised(backbone.features) if head_alone else nn.Identity()
         self.head = head
-        self.pretrained = pretrained  # what the backbone started from, if not from random weights
+        self.pretrained = pretrained
 
     @property
     def mixable(self) -> dict[str, str]:
         """Published layer names and the paths of the modules they stand for."""
+        if self.head_alone:
+            return dict(FeatureLayers.groups)
         return {name: f"backbone.{child}" for name, child in self.backbone.groups.items()}
+
+    @property
+    def head_alone(self) -> bool:
+        """Whether the head alone is trained."""
+        return isinstance(self.features, Standardised)
 
     @property
     def second_group(self) -> str:
         """Where the paper mixes."""
-        return self.backbone.second_group
+        return FeatureLayers.second_group if self.head_alone else self.backbone.second_group
+
+    def features_of(self, x: Tensor) -> Tensor:
+        """What the head is shown, [B, features], of images or of what the backbone has made of them beforehand."""
+        features: Tensor = self.features(x if x.dim() == 2 else self.backbone(x))
+        return features
 
     def forward(self, x: Tensor) -> Tensor:
-        scores: Tensor = self.head(self.backbone(x))
+        scores: Tensor = self.head(self.features_of(x))
         return scores
 
 

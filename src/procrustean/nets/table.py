@@ -40,6 +40,7 @@ NETS: dict[str, Callable[..., Backbone]] = {
     "resnet32-gn": family("resnet_cifar", "GroupNormResNet", blocks=5),
     "convnet-ln": family("small", "LayerNormNet"),
     "small": family("small", "SmallNet"),
+    "convnet": family("small", "ConvNet"),
     "resnet12": family("resnet", "ResNet12"),
     "resnet12-plain": family("resnet", "ResNet12", drops=False),
     **_with_stems("resnet10", "resnet", "ResNet", blocks=(1, 1, 1, 1)),

@@ -17,7 +17,7 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 from procrustean.base.code_files import code_identity, file_code, folder_name, pinned_name
 from procrustean.base.errors import ConfigError, did_you_mean
 from procrustean.base.yaml_files import fits
-from procrustean.data.recipe import CHOICES, Augment
+from procrustean.data.recipe import CHOICES
 
 #: Settings that say where and how a run is carried out, not what it computes.
 CARRIED_OUT = (
@@ -36,6 +36,7 @@ CHANGES_OF_RECIPE = ("net", "epochs", "batch_size", "lr", "weight_decay", "augme
 #: Settings with the values at which they are no part of the hash: names of runs that do without them stay as they are.
 UNHASHED: dict[str, Any] = {
     "pretrained": None,
+    "tune": "all",
     "augment": None,
     "classes": [],
     "probes": False,
@@ -96,6 +97,9 @@ class RunSpec:
     One of your own: FILE.py:NAME."""
     pretrained: str | None = None
     """Weights to start from: a file with a state dict, or cache for what timm or torchvision has downloaded."""
+    tune: Literal["all", "head"] = "all"
+    """What learns of a network with pretrained weights: all of it, or the head alone, on features that are computed
+    once."""
     epochs: int | None = None
     """Passes over the training data; default the recipe's."""
     batch_size: int | None = None
@@ -104,8 +108,9 @@ class RunSpec:
     """Peak learning rate; default the recipe's."""
     weight_decay: float | None = None
     """L2 penalty; default the recipe's."""
-    augment: Augment | None = None
-    """How training images are changed at random; default the recipe's."""
+    augment: str | None = None
+    """How training images are changed at random, default the recipe's: pad_crop_flip, random_resized_crop, strong,
+    none, or parts joined with +: pad_crop, resized_crop, flip, vertical_flip, rotate, colour, randaugment, erase."""
     seed: int = 0
     """Seed of the training: weights, order, augmentation, mixing."""
     data_seed: int = 0
@@ -183,6 +188,8 @@ class RunSpec:
             )
         if self.imbalance != "natural" and self.rho is None:
             raise ConfigError(f"imbalance {self.imbalance!r} needs its ratio: give rho, for example --rho 100")
+        if self.tune == "head" and self.pretrained is None and self.method not in (ADVISED, AUTO):
+            raise ConfigError("tune 'head' received without weights to make features with; give --pretrained")
         if self.recipe not in CHOICES:
             from procrustean.data.recipes import check_recipe
 

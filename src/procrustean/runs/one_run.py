@@ -171,7 +171,7 @@ class OngoingRun:
             if going:
                 yield
         self.directory.save_weights("model.safetensors", training.net.state_dict())
-        calibration = keep_calibration(prepared, training.net, self.directory)
+        calibration = keep_calibration(prepared, training.net, self.directory, training.stores)
         record = make_record(prepared, training, calibration)
         self.directory.finish(record)
         self.finished = FinishedRun(self.directory.path, record, training.net.eval())

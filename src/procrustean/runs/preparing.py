@@ -27,8 +27,9 @@ from procrustean.engine.prepared import Prepared, known_source
 from procrustean.engine.run_record import identity_of
 from procrustean.engine.stage_order import stage_epochs
 from procrustean.methods.base import Method
-from procrustean.methods.make import checked_options, make_method, option_defaults
+from procrustean.methods.make import checked_options, make_method, of_the_head, option_defaults
 from procrustean.nets.build import check_net, layers_of
+from procrustean.nets.classifier import FeatureLayers
 from procrustean.nets.pretrained import read_pretrained
 from procrustean.records.differences import difference, image_counts_difference
 from procrustean.records.identity import Identity
@@ -70,8 +71,11 @@ def prepare(
     classes = len(data.train.classes)
     layers = layers_of(config.net or recipe.net, channels=channels, classes=classes, size=(height, width))
     counts = tuple(int(n) for n in data.counts)
-    problem = Problem.on(layers, counts, kind_for_methods(data.kind, counts), data_set(known))
+    kind = kind_for_methods(data.kind, counts)
+    problem = Problem.on(FeatureLayers() if config.tune == "head" else layers, counts, kind, data_set(known))
     method = make_method(config.method, problem, options)
+    if config.tune == "head":
+        method = of_the_head(method, config.method)
     if config.average != "none" and (len(method.stages) > 1 or method.finish is not None):
         raise ConfigError(
             f"average {config.average!r} received, but {method.label} trains in stages or changes the trained network, "
@@ -84,7 +88,8 @@ def prepare(
     if recipe.mean is None or recipe.std is None:
         mean, std = channel_statistics(data.train)
         recipe = recipe.changed({"mean": mean, "std": std})
-    placement = place(config.device, config.precision, small=recipe.net in _SMALL_NETS)
+    small = recipe.net in _SMALL_NETS or config.tune == "head"
+    placement = place(config.device, config.precision, small=small)
     engine = choose_engine(config.engine, config.kernels, placement, method, layers)
     weights = read_pretrained(config.pretrained, recipe.net) if config.pretrained and to_train else None
     prepared = Prepared(config, data, splits, method, options, recipe, placement, engine, weights)

@@ -33,9 +33,8 @@ def made(name: str, **changes: object) -> Augmentation:
     ],
 )
 def test_each_name_draws_what_it_needs(name: str, drawn: set[str]) -> None:
-    assert set(NAMES) == {"pad_crop_flip", "random_resized_crop", "strong", "flip", "none"}
     assert set(made(name).draw(5, stream)) == drawn
-    assert set(made(name, flip=False).draw(5, stream)) == drawn - {"flip"}
+    assert set(made(name, flip=False).draw(5, stream)) == drawn - ({"flip"} if name in NAMES else set())
     assert set(made(name, jitter=0.4).draw(5, stream)) == drawn | {"colour", "colour_order"}
 
 
@@ -97,7 +96,7 @@ def box_by_hand(height: int, width: int, uniforms: np.ndarray, place: np.ndarray
 
 @pytest.mark.parametrize(("height", "width"), [(64, 64), (48, 64), (10, 90), (90, 10)])
 def test_parts_against_one_image_at_a_time(height: int, width: int) -> None:
-    found = resized_crop_boxes(height, width, 500, Stream(1, "crop"))
+    found = resized_crop_boxes(height, width, 500, Stream(1, "crop"), smallest=0.08)
     same = Stream(1, "crop")
     uniforms, places = same.uniforms(500, 10, 2).astype(np.float64), same.uniforms(500, 2).astype(np.float64)
     wanted = [box_by_hand(height, width, u, p) for u, p in zip(uniforms, places, strict=True)]

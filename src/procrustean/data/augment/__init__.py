@@ -6,6 +6,6 @@ it to a batch of tensors, `host.augment_batch` the part that is done image by im
 
 from __future__ import annotations
 
-from procrustean.data.augment.settings import NAMES, Augmentation, make_augmentation
+from procrustean.data.augment.settings import NAMES, PARTS, Augmentation, make_augmentation
 
-__all__ = ["NAMES", "Augmentation", "make_augmentation"]
+__all__ = ["NAMES", "PARTS", "Augmentation", "make_augmentation"]

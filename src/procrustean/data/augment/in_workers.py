@@ -1,4 +1,5 @@
-"""The part of an augmentation that is done image by image, in worker processes: window, flip and AutoAugment's policy.
+"""The part of an augmentation that is done image by image, in worker processes: window, flip, AutoAugment's policy and
+RandAugment's operations.
 
 What shearing, shifting and turning uncover is grey, as in the code that long-tailed recognition uses.
 """
@@ -13,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 from PIL import Image, ImageEnhance, ImageOps
 
-from procrustean.data.augment.settings import POLICY, Arrays, Augmentation, Choices
+from procrustean.data.augment.settings import POLICY, RANDAUGMENT, STRENGTH, Arrays, Augmentation, Choices
 
 UNCOVERED = (128, 128, 128)
 
@@ -24,6 +25,13 @@ def apply_policy(image: Image.Image, choice: Choices) -> Image.Image:
     for (name, _, strength), done, backwards in zip(POLICY[pair], rest[:2], rest[2:], strict=True):
         if done:
             image = OPERATIONS[name](image, strength / 9, -1 if backwards else 1)
+    return image
+
+
+def apply_operations(image: Image.Image, choice: Choices) -> Image.Image:
+    """An RGB image after the operations that one row of `draw_operations` names."""
+    for number, backwards in choice.reshape(-1, 2):
+        image = OPERATIONS[RANDAUGMENT[number]](image, STRENGTH, -1 if backwards else 1)
     return image
 
 
@@ -74,14 +82,15 @@ def augment_batch(job: tuple[Augmentation, Pixels, Arrays]) -> Pixels:
     spec, pixels, numbers = job
     border = ((0, 0), (spec.padding,) * 2, (spec.padding,) * 2, (0, 0))
     padded = np.pad(pixels, border) if spec.padding else pixels
-    height, width = spec.size
+    height, width = spec.handed
+    apply = apply_policy if spec.policy == "autoaugment" else apply_operations
     out = np.empty((len(pixels), height, width, pixels.shape[3]), np.uint8)
     for row, image in enumerate(padded):
         top, left = (_number(numbers, name, row) for name in ("top", "left"))
         window = image[top : top + height, left : left + width]
-        if _number(numbers, "flip", row):
+        if _number(numbers, "flip", row) and not spec.resized:  # who cuts and resizes on the device flips there, too
             window = window[:, ::-1]
-        out[row] = np.asarray(apply_policy(Image.fromarray(window), numbers["policy"][row]))
+        out[row] = np.asarray(apply(Image.fromarray(window), numbers["policy"][row]))
     return out
 
 

@@ -106,6 +106,26 @@ def holed(x: Tensor, centre: Tensor, side: int) -> Tensor:
     return x.masked_fill(inside[:, None], 0)
 
 
+def turned(x: Tensor, angle: Tensor) -> Tensor:
+    """Images turned about their middle, mirrored at the border where it shows; x [B, channels, H, W], angle [B]."""
+    with torch.autocast(x.device.type, enabled=False):
+        x, (height, width) = x.float().contiguous(), x.shape[2:]
+        cos, sin, zero = angle.cos(), angle.sin(), torch.zeros_like(angle)
+        # The grid counts each side from -1 to 1: in an image that is not square a turn is none there.
+        rows = (cos, -sin * (height / width), zero, sin * (width / height), cos, zero)
+        grid = F.affine_grid(torch.stack(rows, 1).view(-1, 2, 3), list(x.shape), align_corners=False)
+        return F.grid_sample(x, grid, padding_mode="reflection", align_corners=False)
+
+
+def erased(x: Tensor, box: Tensor) -> Tensor:
+    """Images with the mean of their pixels in a rectangle, box [B, 4] of top, left, height and width."""
+    x = x.float()
+    row, column = (torch.arange(side, device=x.device) for side in x.shape[2:])
+    top, left, height, width = (values[:, None] for values in box.unbind(1))
+    rows, columns = (row >= top) & (row < top + height), (column >= left) & (column < left + width)
+    return torch.where((rows[:, :, None] & columns[:, None, :])[:, None], x.mean((2, 3), keepdim=True), x)
+
+
 def _grey(x: Tensor) -> Tensor:
     if x.shape[1] == 1:
         return x
@@ -133,17 +153,23 @@ class DeviceAugmentation:
             numbers: as `spec.draw` gives them, for these B images.
         """
         spec = self.spec
-        if spec.on_host:
-            x = pixels[index].permute(0, 3, 1, 2)
-        elif spec.resized:
+        if spec.resized:
             x = resampled(pixels[index], numbers["box"], spec.size, numbers.get("flip"))
+        elif spec.on_host:
+            x = pixels[index].permute(0, 3, 1, 2)
         elif self._enlarged:
             x = resampled(pixels[index], self._whole.expand(len(index), -1), spec.size, numbers.get("flip"))
         else:
             x = self._window(pixels, index, numbers)
+        if spec.vertical_flip:
+            x = torch.where(numbers["upside_down"].view(-1, 1, 1, 1), x.flip(2), x)
+        if spec.rotate:
+            x = turned(x, numbers["angle"])
         if spec.jitter:
             x = jittered(x, numbers["colour"], numbers["colour_order"], self._orders)
-        return holed(x, numbers["hole"], spec.cutout) if spec.cutout else x
+        if spec.cutout:
+            x = holed(x, numbers["hole"], spec.cutout)
+        return erased(x, numbers["erased"]) if spec.erase else x
 
     def middle(self, pixels: Tensor, padding: int) -> Tensor:
         """What images are tested on, [n, channels, h, w]: their middle; all of them, enlarged, where they are smaller.

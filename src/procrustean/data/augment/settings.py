@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -15,18 +15,35 @@ from procrustean.base.random_numbers import Stream
 
 Arrays = dict[str, npt.NDArray[Any]]
 
-#: What a recipe's `augment` may be. `padding`, `flip`, `crop` and `colour_jitter` are fields of the recipe too.
+#: What may be done to images, in this order; `padding`, `crop`, `crop_area` and `colour_jitter` of a recipe say more.
+PARTS = {
+    "pad_crop": "black pixels added on each side, a random window of it",
+    "resized_crop": "a random part of the area, brought to size",
+    "flip": "mirrored or not, left to right",
+    "autoaugment": "AutoAugment's policy for CIFAR",
+    "randaugment": "two of 13 operations, moderately strong (RandAugment)",
+    "vertical_flip": "mirrored or not, top to bottom",
+    "rotate": "turned by up to 15 degrees",
+    "colour": "brightness, contrast and saturation changed",
+    "cutout": "a black hole of 16 x 16 pixels",
+    "erase": "every other image loses a random rectangle, which becomes its mean colour",
+}
+#: Parts that recipes name together. What mirrors images here does so only if `flip` of the recipe says so, too.
 NAMES = {
-    "pad_crop_flip": "black pixels added on each side, a random window of it, flipped or not",
-    "random_resized_crop": "a random part of 8 to 100 % of the area, brought to size, flipped or not",
-    "strong": "pad_crop_flip, then AutoAugment's policy for CIFAR, then a black hole of 16 x 16 (Cutout)",
-    "flip": "the middle of the image, flipped or not",
-    "none": "the middle of the image",
+    "pad_crop_flip": ("pad_crop", "flip"),
+    "random_resized_crop": ("resized_crop", "flip"),
+    "strong": ("pad_crop", "flip", "autoaugment", "cutout"),
+    "none": (),
 }
 CUTOUT_SIDE = 16
-#: Which part of an image a random resized crop shows (Szegedy et al. 2015; the draw of torchvision's transform).
-SCALE = (0.08, 1.0)  # share of the area
-RATIO = (3 / 4, 4 / 3)  # width over height
+#: Largest angle of a turn, in degrees; largest change of colours where the recipe says none.
+TURN, JITTER = 15.0, 0.4
+#: Strength of RandAugment's operations, 0 to 1, and how many follow one another.
+STRENGTH, IN_A_ROW = 0.3, 2
+#: Share of the area that is erased.
+ERASED = (0.02, 0.33)
+#: Width over height of a random resized crop (Szegedy et al. 2015; the draw of torchvision's transform).
+RATIO = (3 / 4, 4 / 3)
 ATTEMPTS = 10
 
 
@@ -60,6 +77,11 @@ POLICY = (
     (("equalize", 0.8, 8), ("invert", 0.1, 3)),
     (("translate_y", 0.7, 9), ("autocontrast", 0.9, 1)),
 )
+#: The operations that RandAugment (Cubuk et al. 2020) chooses from.
+RANDAUGMENT = (
+    "autocontrast", "equalize", "rotate", "solarize", "color", "posterize", "contrast", "brightness", "sharpness",
+    "shear_x", "shear_y", "translate_x", "translate_y",
+)  # fmt: skip
 Choices = npt.NDArray[np.uint8]
 
 
@@ -72,16 +94,19 @@ class Augmentation:
     tested: tuple[int, int]  # height and width of the middle, which is what it is tested on
     padding: int = 0  # black pixels added on each side before a window is cut out
     window: bool = False  # cut a random window out of the padded image
-    resized: bool = False  # bring a random part of the image to `size`
+    resized: float = 0.0  # bring a random part of the image, of at least this share of its area, to `size`
     flip: bool = False  # mirror every other image
+    vertical_flip: bool = False  # put every other image upside down
+    rotate: bool = False  # turn by a random angle
     jitter: float = 0.0  # how far brightness, contrast and saturation may go from 1
     cutout: int = 0  # side of the black hole
-    policy: bool = False  # AutoAugment's policy for CIFAR, image by image
+    erase: bool = False  # a random rectangle of every other image
+    policy: Literal["", "autoaugment", "randaugment"] = ""  # operations image by image
 
     @property
     def on_host(self) -> bool:
         """Whether crop and flip are done image by image on the host, because something there comes after them."""
-        return self.policy
+        return self.policy != ""
 
     @property
     def needs_padding(self) -> int:
@@ -91,7 +116,7 @@ class Augmentation:
     @property
     def handed(self) -> tuple[int, int]:
         """Height and width, without padding, of the images that the device is handed."""
-        return self.size if self.on_host else self.stored
+        return self.size if self.on_host and not self.resized else self.stored
 
     def draw(self, count: int, stream: Callable[[str], Stream]) -> Arrays:
         """The random numbers for `count` images; `stream` gives the stream of a purpose."""
@@ -101,15 +126,23 @@ class Augmentation:
             crop = stream("crop")
             numbers["top"], numbers["left"] = (crop.integers(free + 1, count) for free in room)
         if self.resized:
-            numbers["box"] = resized_crop_boxes(*self.stored, count, stream("crop"))
+            numbers["box"] = resized_crop_boxes(*self.stored, count, stream("crop"), smallest=self.resized)
         if self.flip:
             numbers["flip"] = stream("flip").uniforms(count) < 0.5
         if self.jitter:
             spread = np.float32(self.jitter)
             numbers["colour"] = 1 - spread + 2 * spread * stream("colour").uniforms(count, 3)
             numbers["colour_order"] = stream("colour_order").integers(6, count)
-        if self.policy:
+        if self.vertical_flip:
+            numbers["upside_down"] = stream("upside_down").uniforms(count) < 0.5
+        if self.rotate:
+            numbers["angle"] = np.float32(math.radians(TURN)) * (2 * stream("angle").uniforms(count) - 1)
+        if self.policy == "autoaugment":
             numbers["policy"] = draw_choices(count, stream("policy"))
+        elif self.policy == "randaugment":
+            numbers["policy"] = draw_operations(count, stream("policy"))
+        if self.erase:
+            numbers["erased"] = erased_boxes(*self.size, count, stream("erased"))
         if self.cutout:
             hole = stream("cutout")
             numbers["hole"] = np.stack([hole.integers(side, count) for side in self.size], axis=1)
@@ -136,45 +169,75 @@ def make_augmentation(
     padding: int = 0,
     flip: bool = True,
     jitter: float = 0.0,
+    crop_area: float = 0.08,
 ) -> Augmentation:
     """The augmentation a recipe names, for images of a given size.
 
     Args:
-        name: one of `NAMES`.
+        name: one of `NAMES`, or `PARTS` with + between them, as in "pad_crop+rotate".
         stored: height and width of the images as they are kept.
         channels: of the images, 1 or 3.
         crop: side of what the network sees in training; None for that of the image.
         evaluation_crop: side of the middle that it is tested on; None for the whole image.
-        padding: black pixels on each side, for "pad_crop_flip" and "strong".
-        flip: whether images are mirrored, where the name says that they may be.
+        padding: black pixels on each side, for "pad_crop".
+        flip: whether images are mirrored, where one of `NAMES` says that they may be.
         jitter: brightness, contrast and saturation are multiplied by numbers from 1 - jitter to 1 + jitter.
+        crop_area: smallest share of the image that "resized_crop" shows.
     """
-    if name not in NAMES:
-        raise ConfigError(f"there is no augmentation {name!r}. {did_you_mean(name, NAMES)}")
+    parts = parts_of(name)
     if not 0 <= jitter <= 1:
         raise ConfigError(f"jitter = {jitter!r} received; it has to be from 0 (none) to 1")
     size = stored if crop is None else (crop, crop)
-    window = name in ("pad_crop_flip", "strong")
+    window = "pad_crop" in parts
     padding = padding if window else 0
     if window and any(side < seen for side, seen in zip(stored, size, strict=True)):
         raise ConfigError(
             f"augment {name!r} cuts windows of {size[1]} x {size[0]} pixels, but the images are {stored[1]} x "
             f"{stored[0]}; prepare them larger (procrustean data prepare --size), or use 'random_resized_crop'"
         )
-    if name == "strong" and channels != 3:
-        raise ConfigError(f"augment 'strong' is for colour images, got {channels} channel(s); use 'pad_crop_flip'")
+    policy: Literal["", "autoaugment", "randaugment"] = ""
+    if "autoaugment" in parts:
+        policy = "autoaugment"
+    elif "randaugment" in parts:
+        policy = "randaugment"
+    if policy and channels != 3:
+        raise ConfigError(f"augment {name!r} is for colour images, got {channels} channel(s); use 'pad_crop_flip'")
     return Augmentation(
         stored=stored,
         size=size,
         tested=stored if evaluation_crop is None else (evaluation_crop, evaluation_crop),
         padding=padding,
         window=window,
-        resized=name == "random_resized_crop",
-        flip=flip and name != "none",
-        jitter=jitter,
-        cutout=CUTOUT_SIDE if name == "strong" else 0,
-        policy=name == "strong",
+        resized=crop_area if "resized_crop" in parts else 0.0,
+        flip="flip" in parts and (flip or name not in NAMES),
+        vertical_flip="vertical_flip" in parts,
+        rotate="rotate" in parts,
+        jitter=jitter or (JITTER if "colour" in parts else 0.0),
+        cutout=CUTOUT_SIDE if "cutout" in parts else 0,
+        erase="erase" in parts,
+        policy=policy,
     )
+
+
+def parts_of(name: str) -> tuple[str, ...]:
+    """The parts that an augmentation is made of; ConfigError for what is none.
+
+    >>> parts_of("pad_crop_flip"), parts_of("resized_crop+erase")
+    (('pad_crop', 'flip'), ('resized_crop', 'erase'))
+    """
+    if name in NAMES:
+        return NAMES[name]
+    parts = tuple(name.split("+"))
+    for part in parts:
+        if part not in PARTS:
+            known = (*NAMES, *PARTS)
+            raise ConfigError(f"there is no augmentation {part!r}. {did_you_mean(part, known)} Join parts with +")
+    for one, other in (("pad_crop", "resized_crop"), ("autoaugment", "randaugment")):
+        if {one, other} <= set(parts):
+            raise ConfigError(f"augment {name!r} received; {one} and {other} exclude one another")
+    if len(set(parts)) < len(parts):
+        raise ConfigError(f"augment {name!r} received; name each part once")
+    return parts
 
 
 def draw_choices(count: int, stream: Stream) -> Choices:
@@ -190,15 +253,39 @@ def draw_choices(count: int, stream: Stream) -> Choices:
     return np.concatenate([pair[:, None], done, backwards], axis=1).astype(np.uint8)
 
 
-def resized_crop_boxes(height: int, width: int, count: int, stream: Stream) -> npt.NDArray[np.int32]:
-    """Top, left, height and width of `count` random parts of an image, [count, 4].
+def draw_operations(count: int, stream: Stream) -> Choices:
+    """RandAugment: for each image, which operations follow one another and whether each goes backwards.
+
+    Returns:
+        [count, 2 * IN_A_ROW].
+    """
+    chosen = stream.integers(len(RANDAUGMENT), count, IN_A_ROW)
+    backwards = stream.integers(2, count, IN_A_ROW)
+    return np.stack([chosen, backwards], axis=2).reshape(count, -1).astype(np.uint8)
+
+
+def erased_boxes(height: int, width: int, count: int, stream: Stream) -> npt.NDArray[np.int32]:
+    """Top, left, height and width of the rectangle that each of `count` images loses, [count, 4]; empty for half."""
+    coin, area, shape, down, right = stream.uniforms(count, 5).astype(np.float64).T
+    area = height * width * (ERASED[0] + (ERASED[1] - ERASED[0]) * area)
+    ratio = np.exp(math.log(0.3) * (2 * shape - 1))  # height over width, 0.3 to 1 / 0.3
+    tall = np.minimum(np.rint(np.sqrt(area * ratio)), height) * (coin < 0.5)
+    wide = np.minimum(np.rint(np.sqrt(area / ratio)), width)
+    top, left = np.floor(down * (height - tall + 1)), np.floor(right * (width - wide + 1))
+    return np.stack([top, left, tall, wide], axis=1).astype(np.int32)
+
+
+def resized_crop_boxes(
+    height: int, width: int, count: int, stream: Stream, *, smallest: float
+) -> npt.NDArray[np.int32]:
+    """Top, left, height and width of `count` random parts of an image with at least this share of its area, [count, 4].
 
     Area and shape are drawn up to ten times until the part lies inside the image; after that it is the largest part in
     the middle with a permitted shape.
     """
     uniforms = stream.uniforms(count, ATTEMPTS, 2).astype(np.float64)
     places = stream.uniforms(count, 2).astype(np.float64)
-    area = height * width * (SCALE[0] + (SCALE[1] - SCALE[0]) * uniforms[..., 0])
+    area = height * width * (smallest + (1 - smallest) * uniforms[..., 0])
     low, high = math.log(RATIO[0]), math.log(RATIO[1])
     ratio = np.exp(low + (high - low) * uniforms[..., 1])
     widths, heights = np.rint(np.sqrt(area * ratio)), np.rint(np.sqrt(area / ratio))

@@ -1,9 +1,11 @@
-"""SGD on flat parameters against PyTorch's, and what a value that is not a number does to it."""
+"""Optimisers on flat parameters against PyTorch's, and what a value that is not a number does to them."""
 
 from __future__ import annotations
 
 import copy
 import itertools
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -11,7 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from procrustean.engine.optimizer import SGD, FlatBuffers, FlatParameters
+from procrustean.engine.optimizer import SGD, AdamW, FlatBuffers, FlatParameters
 from procrustean.nets import Classifier, build_net
 
 SETTINGS = [
@@ -75,6 +77,50 @@ def test_twenty_steps_of_pytorch(settings: dict[str, Any]) -> None:
         reference.step()
     for name, value in net.state_dict().items():
         torch.testing.assert_close(trainer.net.state_dict()[name], value, atol=2e-6, rtol=1e-5)
+
+
+@pytest.mark.parametrize("decay", [0.0, 0.05])
+@pytest.mark.parametrize("backbone", [1.0, 0.1])
+def test_twenty_steps_of_pytorch_s_adamw(decay: float, backbone: float) -> None:
+    net, ours = (build_net("small", channels=3, classes=4, seed=0).double() for _ in range(2))
+    groups = [{"params": net.head.parameters()}, {"params": net.backbone.parameters(), "lr": 0.01 * backbone}]
+    reference = torch.optim.AdamW(groups, lr=0.01, weight_decay=decay)
+    with default_dtype(torch.float64):
+        parameters = FlatParameters(ours, [name for name, _ in ours.named_parameters()], None)
+        buffers = FlatBuffers(ours, torch.device("cpu"))
+        settings: dict[str, Any] = {"momentum": 0.9, "weight_decay": decay, "rates": {"backbone": backbone}}
+        optimizer = AdamW(parameters, buffers, lr=torch.tensor(0.01), **settings)
+    for x, y in batches(20):
+        buffers.remember()
+        loss = F.cross_entropy(ours(x.double()), y)
+        optimizer.step(loss, torch.autograd.grad(loss, parameters.parameters))
+        reference.zero_grad()
+        F.cross_entropy(net(x.double()), y).backward()
+        reference.step()
+    for name, value in net.state_dict().items():
+        torch.testing.assert_close(ours.state_dict()[name], value, atol=1e-9, rtol=1e-9)
+
+
+@contextmanager
+def default_dtype(dtype: torch.dtype) -> Iterator[None]:
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(dtype)
+    yield
+    torch.set_default_dtype(before)
+
+
+def test_adamw_keeps_its_moments_after_a_step_that_is_not_finite() -> None:
+    net = build_net("small", channels=3, classes=4, seed=0)
+    parameters = FlatParameters(net, [name for name, _ in net.named_parameters()], None)
+    buffers = FlatBuffers(net, torch.device("cpu"))
+    optimizer = AdamW(parameters, buffers, lr=torch.tensor(0.01), momentum=0.9, weight_decay=0.0)
+    for number, (x, y) in enumerate(batches(3)):
+        before = copy.deepcopy({**optimizer.state(), "master": parameters.master})
+        buffers.remember()
+        loss = F.cross_entropy(net(x), y) * (torch.inf if number == 2 else 1)
+        optimizer.step(loss, torch.autograd.grad(loss, parameters.parameters))
+    assert_same({**optimizer.state(), "master": parameters.master}, before)
+    assert float(optimizer.state()["optimizer.steps"]) == 2
 
 
 def test_the_rate_is_read_from_its_tensor() -> None:

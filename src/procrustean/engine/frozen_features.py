@@ -1,0 +1,130 @@
+"""Images of which the frozen part of a network has made features once, so that a head trains on them in seconds."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import cast
+
+import numpy as np
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save
+from torch import Tensor
+
+from procrustean.base.errors import CannotWrite
+from procrustean.base.random_numbers import Stream
+from procrustean.base.whole_files import write_atomically
+from procrustean.data.augment.on_device import with_border
+from procrustean.data.augment.settings import Augmentation
+from procrustean.data.imageset import ImageSet, read_images
+from procrustean.data.recipes import Recipe
+from procrustean.data.sets.base import data_roots
+from procrustean.engine.image_stores import as_they_are, augmentation_of
+from procrustean.engine.images import FeatureStore, LabelledImages
+from procrustean.nets.classifier import Classifier, Standardised
+
+#: Augmented copies of each training image whose features are computed, beside those of the image as it is.
+COPIES = 3
+#: Images whose features are computed at a time.
+AT_A_TIME = 32
+
+
+class FeatureStores:
+    """Makes the stores of a run that trains a head alone; the features of each image are kept in the user's cache.
+
+    Args:
+        net: the network on its device, its backbone with the weights that it keeps.
+        weights: sha256 of these.
+        recipe: normalisation and augmentation.
+        data_dir: where data sets are, before the user's cache.
+        say: called with a line where features have to be computed.
+    """
+
+    def __init__(
+        self, net: Classifier, weights: str, recipe: Recipe, data_dir: Path | None, say: Callable[[str], None]
+    ) -> None:
+        self._net, self._weights, self._recipe, self._say = net, weights, recipe, say
+        self._folder = data_roots(data_dir)[0] / "features"
+        self.where: dict[str, str] = {}  # set -> where its features are
+
+    def training(self, images: ImageSet, name: str = "train") -> FeatureStore:
+        """The store of a set that is trained on; the network's features are standardised by the first."""
+        store = self._made(images, augmentation_of(self._recipe, images), name, COPIES)
+        if name == "train":
+            cast(Standardised, self._net.features).measure(store.features[:, 0])
+        return store
+
+    def evaluation(self, images: ImageSet, name: str = "test") -> FeatureStore:
+        """The store of a set that is looked at as it is."""
+        return self._made(images, as_they_are(self._recipe, images), name, 0)
+
+    def _made(self, images: ImageSet, spec: Augmentation, name: str, copies: int) -> FeatureStore:
+        device = next(self._net.parameters()).device
+        mean, std = self._recipe.normalisation
+        source = LabelledImages(images, device=device, mean=mean, std=std, augmentation=spec)
+        content = json.dumps([self._weights, repr(spec), mean, std, copies])
+        path = self._folder / f"{hashlib.sha256(content.encode()).hexdigest()[:24]}.safetensors"
+        digests = [_digest(images, row) for row in range(len(images))]
+        kept = _read(path)
+        missing = [row for row, digest in enumerate(digests) if digest not in kept]
+        if missing:
+            self._say(f"computing features of {len(missing)} images ({name}), kept in {path}")
+            found = self._computed(source, images, missing, [digests[row] for row in missing], copies)
+            kept |= {digests[row]: features for row, features in zip(missing, found, strict=True)}
+            _write(path, kept)
+        self.where[name] = f"features of {1 + copies} cop{'y' if not copies else 'ies'} of each image, in {path}"
+        return FeatureStore(torch.stack([kept[digest] for digest in digests]).to(device), source.labels)
+
+    @torch.no_grad()
+    def _computed(
+        self, source: LabelledImages, images: ImageSet, rows: Sequence[int], digests: Sequence[str], copies: int
+    ) -> Tensor:
+        backbone, spec, device = self._net.backbone.eval(), source.augmentation, source.device
+        found = []
+        for start in range(0, len(rows), AT_A_TIME):
+            some = np.array(rows[start : start + AT_A_TIME])
+            block = np.empty((len(some), *images.images.shape[1:]), np.uint8)
+            read_images(images.images, some, block)
+            pixels = torch.from_numpy(block).to(device)
+            shown = [source.augment.middle(pixels, padding=0)]
+            bordered, places = with_border(pixels, spec.needs_padding), torch.arange(len(some), device=device)
+            for copy in range(copies):
+                numbers = _numbers(spec, digests[start : start + AT_A_TIME], copy)
+                shown.append(source.augment(bordered, places, {k: v.to(device) for k, v in numbers.items()}))
+            found.append(torch.stack([backbone(source.normalised(x)).float().cpu() for x in shown], 1))
+        return torch.cat(found)
+
+
+def _numbers(spec: Augmentation, digests: Sequence[str], copy: int) -> dict[str, Tensor]:
+    """How a copy of each image is augmented: drawn for its content, so that it is the same in every set."""
+    drawn = [
+        spec.draw(1, lambda purpose, digest=digest: Stream(int(digest[:12], 16), f"features.{purpose}", copy))  # type: ignore[misc]
+        for digest in digests
+    ]
+    return {name: torch.from_numpy(np.concatenate([one[name] for one in drawn])) for name in drawn[0]}
+
+
+def _digest(images: ImageSet, row: int) -> str:
+    return hashlib.sha256(np.ascontiguousarray(images.images[row]).data).hexdigest()[:32]
+
+
+def _read(path: Path) -> dict[str, Tensor]:
+    """Kept features by the digest of their image; none where they cannot be read, and they are computed anew."""
+    try:
+        with safe_open(path, "pt") as file:
+            digests = (file.metadata() or {})["images"].split()
+            return dict(zip(digests, file.get_tensor("features"), strict=True))
+    except (OSError, SafetensorError, KeyError, ValueError):
+        return {}
+
+
+def _write(path: Path, kept: Mapping[str, Tensor]) -> None:
+    """Keep features where that is possible; the run does not depend on it."""
+    content = save({"features": torch.stack(list(kept.values()))}, {"images": " ".join(kept)})
+    with contextlib.suppress(OSError, CannotWrite):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_atomically(path, content)
