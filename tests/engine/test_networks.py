@@ -171,6 +171,18 @@ class TestPretrained:
         weights.unlink()
         evaluate(run.path, splits=colours)  # needs them no longer
 
+    def test_published_weights_bring_their_normalisation(
+        self, colours: Splits, tmp_path: Path, stop_after: Callable[[int], None]
+    ) -> None:
+        stop_after(2)
+        with pytest.raises(Stopped):
+            fit(colours, **SETTINGS, net="efficientnet_lite0", pretrained="published", run_dir=tmp_path / "run")
+        stop_after(0)
+        run = resume(tmp_path / "run", splits=colours)
+        assert run.record.recipe.mean == pytest.approx([127 / 255] * 3)
+        assert run.record.recipe.std == pytest.approx([128 / 255] * 3)
+        evaluate(run.path, splits=colours)  # without asking for the weights
+
     def test_other_weights_are_not_gone_on_with(
         self, weights: Path, colours: Splits, tmp_path: Path, stop_after: Callable[[int], None]
     ) -> None:

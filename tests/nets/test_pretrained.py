@@ -142,12 +142,12 @@ class TestCache:
         monkeypatch.setenv("TORCH_HOME", str(tmp_path))
         name = "torchvision:shufflenet_v2_x0_5"
         with pytest.raises(ConfigError, match=r"not in the cache \(looked for .*shufflenetv2_x0\.5.*\.pth\)"):
-            read_pretrained("cache", name)
+            read_pretrained("published", name)
         theirs = torchvision.models.shufflenet_v2_x0_5()
         file = torchvision.models.get_model_weights("shufflenet_v2_x0_5").DEFAULT.url.rpartition("/")[2]
         (tmp_path / "hub" / "checkpoints").mkdir(parents=True)
         torch.save(theirs.state_dict(), tmp_path / "hub" / "checkpoints" / file)
-        net = built(name=name, pretrained=read_pretrained("cache", name))
+        net = built(name=name, pretrained=read_pretrained("published", name))
         assert torch.equal(net.backbone.get_parameter("net.conv1.0.weight"), theirs.conv1[0].weight)
 
     def test_of_timm(self, timm: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -163,13 +163,15 @@ class TestCache:
         with pytest.raises(
             ConfigError, match=r"not in the cache .*fetch them once by python -c .import timm; timm.create"
         ):
-            read_pretrained("cache", name)
+            read_pretrained("published", name)
         assert places[0] == ("timm/resnet10t.c3_in1k", "model.safetensors")
         theirs = timm.create_model("resnet10t")
         save_file(theirs.state_dict(), tmp_path / "model.safetensors")
-        net = built(name=name, pretrained=read_pretrained("cache", name))
+        net = built(name=name, pretrained=read_pretrained("published", name))
         assert torch.equal(net.backbone.get_parameter("net.layer1.0.conv1.weight"), theirs.layer1[0].conv1.weight)
 
     def test_our_own_have_none(self) -> None:
-        with pytest.raises(ConfigError, match="for resnet18 name a file of weights, which may be torchvision's"):
-            read_pretrained("cache", "resnet18")
+        with pytest.raises(
+            ConfigError, match=r"no published weights of resnet18 .* name a file, which may be torchvision's"
+        ):
+            read_pretrained("published", "resnet18")

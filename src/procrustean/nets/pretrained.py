@@ -13,12 +13,14 @@ import torch
 from torch import Tensor
 
 from procrustean.base.errors import ConfigError
+from procrustean.base.optional_libraries import installing
 from procrustean.nets.classifier import Backbone
 from procrustean.nets.foreign import check_foreign, imported
 from procrustean.nets.noise import Noise
+from procrustean.nets.published import PACKAGED, Normalisation
 
-#: What stands for the file that timm or torchvision has downloaded for the network.
-CACHE = "cache"
+#: What stands for the weights that are published for the network.
+PUBLISHED = "published"
 #: Wrappers of research codes around a state dict, and prefixes of the names in it.
 _WRAPPERS, _PREFIXES = ("state_dict", "model", "params"), ("module.", "backbone.")
 #: How linear heads are called.
@@ -27,26 +29,39 @@ _HEADS = ("head.", "heads.", "fc.", "classifier.", "linear.")
 
 @dataclass(frozen=True)
 class Pretrained:
-    """A state dict and where it comes from."""
+    """A state dict, where it comes from, and the pixels it was trained with where that is known."""
 
     state: Mapping[str, Tensor]
     path: Path
     sha256: str
+    normalisation: Normalisation | None = None
 
 
 def read_pretrained(choice: str, net: str) -> Pretrained:
     """The weights that `--pretrained` names.
 
     Args:
-        choice: a .safetensors file, a file of torch.save, or "cache" for what timm or torchvision has downloaded.
+        choice: a .safetensors file, a file of torch.save, or "published" for those of the network.
         net: the network they are for.
     """
-    path = cached_weights(net) if choice == CACHE else Path(choice).expanduser()
+    packaged = PACKAGED.get(net) if choice == PUBLISHED else None
+    if packaged is not None:
+        path = packaged.fetch()
+    else:
+        path = cached_weights(net) if choice == PUBLISHED else Path(choice).expanduser()
     try:
         content = path.read_bytes()
     except OSError as error:
         raise ConfigError(f"cannot read the pretrained weights {path} ({error.strerror})") from error
-    return Pretrained(_state(path), path, hashlib.sha256(content).hexdigest())
+    sha256 = hashlib.sha256(content).hexdigest()
+    if packaged is None:
+        return Pretrained(_state(path), path, sha256)
+    if sha256 != packaged.sha256:
+        raise ConfigError(
+            f"{path} is not the published file (sha256 {sha256}, expected {packaged.sha256}); install it again "
+            f"{installing('pretrained')}"
+        )
+    return Pretrained(_state(path), path, sha256, packaged.normalisation)
 
 
 def load_pretrained(backbone: Backbone, state: Mapping[str, Tensor]) -> None:
@@ -118,8 +133,8 @@ def cached_weights(net: str) -> Path:
     library, colon, model = net.partition(":")
     if not colon:
         raise ConfigError(
-            f"--pretrained cache is for networks of timm and torchvision; for {net} name a file of weights, which may "
-            "be torchvision's where the architecture is the same"
+            f"no published weights of {net} are known here, only of {', '.join(PACKAGED)} and of networks of timm and "
+            "torchvision; name a file, which may be torchvision's where the architecture is the same"
         )
     check_foreign(net)
     hub = Path(torch.hub.get_dir()) / "checkpoints"

@@ -95,7 +95,7 @@ class RunSpec:
     """Network: resnet32, resnet18-s1, resnet50, timm:NAME, torchvision:NAME, ...; `procrustean list nets` lists them.
     One of your own: FILE.py:NAME."""
     pretrained: str | None = None
-    """Weights to start from: a file with a state dict, or cache for what timm or torchvision has downloaded."""
+    """Weights to start from: a file with a state dict, or published for those of the network."""
     epochs: int | None = None
     """Passes over the training data; default the recipe's."""
     batch_size: int | None = None

@@ -81,12 +81,16 @@ def prepare(
     if recipe.name == OWN_IMAGES and recipe.padding and began is None:
         # Four pixels are an eighth of the 32 that the recipe was made for; of 8 pixels they would leave half an image.
         recipe = recipe.changed({"padding": max(1, round(max(data.train.images.shape[1:3]) / 8))})
-    if recipe.mean is None or recipe.std is None:
+    weights = read_pretrained(config.pretrained, recipe.net) if config.pretrained and to_train else None
+    if weights is not None and weights.normalisation is not None:
+        recipe = recipe.changed({"mean": weights.normalisation.mean, "std": weights.normalisation.std})
+    elif config.pretrained and began is not None and not to_train:
+        recipe = recipe.changed({"mean": began.mean, "std": began.std})  # the weights may have told them
+    elif recipe.mean is None or recipe.std is None:
         mean, std = channel_statistics(data.train)
         recipe = recipe.changed({"mean": mean, "std": std})
     placement = place(config.device, config.precision, small=recipe.net in _SMALL_NETS)
     engine = choose_engine(config.engine, config.kernels, placement, method, layers)
-    weights = read_pretrained(config.pretrained, recipe.net) if config.pretrained and to_train else None
     prepared = Prepared(config, data, splits, method, options, recipe, placement, engine, weights)
     stage_epochs(method, recipe.epochs)  # refuses too few
     if config.features_at and max(config.features_at) > recipe.epochs:
