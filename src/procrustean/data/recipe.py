@@ -49,6 +49,9 @@ class Recipe:
     colour_jitter: float  # largest relative change of brightness, contrast and saturation
     mean: tuple[float, ...] | None  # per channel, of pixels scaled to 0..1; None: measured on the training images
     std: tuple[float, ...] | None
+    norm_momentum: float | None = (
+        None  # share of each batch in the statistics of batch normalisation; None: the network's
+    )
 
     def named(self, name: str, **changes: Any) -> Recipe:
         """Another recipe that differs from this one in some numbers."""
@@ -78,6 +81,7 @@ class Recipe:
             "evaluation_crop": (self.evaluation_crop is None or self.evaluation_crop >= 1, "at least 1"),
             "padding": (self.padding >= 0, "0 or more"),
             "colour_jitter": (0 <= self.colour_jitter <= 1, "from 0 to 1"),
+            "norm_momentum": (self.norm_momentum is None or 0 < self.norm_momentum <= 1, "above 0, and at most 1"),
         }
         for name, value in _IMPLIED.get(self.augment, {}).items():
             rules[name] = (getattr(self, name) == value, f"{value} with augment {self.augment!r}")

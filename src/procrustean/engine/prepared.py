@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from torch import nn
+
 from procrustean.balance.metrics import FEW_TO_JUDGE
 from procrustean.data.describe import some_names
 from procrustean.data.imageset import Splits
@@ -87,7 +89,7 @@ class Prepared:
 
     def build_net(self) -> Classifier:
         """The network with its initial weights."""
-        return build_net(
+        net = build_net(
             self.recipe.net,
             channels=self.data.train.images.shape[3],
             classes=len(self.data.train.classes),
@@ -96,6 +98,11 @@ class Prepared:
             size=self.image_size,
             pretrained=self.pretrained,
         )
+        if self.recipe.norm_momentum is not None:
+            for module in net.modules():
+                if isinstance(module, nn.modules.batchnorm._BatchNorm):
+                    module.momentum = self.recipe.norm_momentum
+        return net
 
 
 def known_source(name: str, config: RunSpec) -> str:

@@ -17,7 +17,7 @@ from procrustean.base.errors import ConfigError, ImagesChanged, RunError
 from procrustean.base.json_files import to_plain
 from procrustean.data.imageset import Splits
 from procrustean.data.imbalance import Imbalanced, build
-from procrustean.data.recipes import OWN_IMAGES, RECIPES, Recipe, chosen_recipe, data_set
+from procrustean.data.recipes import FINE_TUNING, OWN_IMAGES, RECIPES, Recipe, chosen_recipe, data_set
 from procrustean.data.sources import load_source
 from procrustean.engine.device import place
 from procrustean.engine.engines import choose_engine
@@ -65,7 +65,7 @@ def prepare(
         say(splits.note)
     splits, data = imbalanced(config, splits)
     known = known_source(splits.name, config)
-    recipe = chosen_recipe(config.recipe, known)
+    recipe = chosen_recipe(config.recipe, known, pretrained=config.pretrained is not None)
     height, width, channels = data.train.images.shape[1:]
     classes = len(data.train.classes)
     layers = layers_of(config.net or recipe.net, channels=channels, classes=classes, size=(height, width))
@@ -78,7 +78,7 @@ def prepare(
             "so that an average along the way is none of what it makes; leave --average out"
         )
     recipe = _resolved(recipe, config, method, began)
-    if recipe.name == OWN_IMAGES and recipe.padding and began is None:
+    if recipe.name in (OWN_IMAGES, FINE_TUNING) and recipe.padding and began is None:
         # Four pixels are an eighth of the 32 that the recipe was made for; of 8 pixels they would leave half an image.
         recipe = recipe.changed({"padding": max(1, round(max(data.train.images.shape[1:3]) / 8))})
     weights = read_pretrained(config.pretrained, recipe.net) if config.pretrained and to_train else None
@@ -149,7 +149,8 @@ def recipe_of(config: RunSpec) -> Recipe:
     method = make_method(config.method, problem, effective_options(config))
     if config.net is not None:
         check_net(config.net)
-    return _resolved(chosen_recipe(config.recipe, config.source), config, method)
+    chosen = chosen_recipe(config.recipe, config.source, pretrained=config.pretrained is not None)
+    return _resolved(chosen, config, method)
 
 
 def effective_options(config: RunSpec) -> dict[str, Any]:
