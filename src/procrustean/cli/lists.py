@@ -112,7 +112,8 @@ class Nets:
         table = Table("Networks", headings, tuple(tuple(Cell(text) for text in row) for row in rows))
         if self.name is None:
             more = (
-                "Of other libraries: timm:NAME, torchvision:NAME. procrustean list nets NAME shows the layers of one."
+                "Of other libraries: timm:NAME, torchvision:NAME, hf:ORGANISATION/MODEL. procrustean list nets NAME "
+                "shows the layers of one."
             )
         else:
             more = "\n".join(f"{group}: backbone.{path}" for group, path in layers_of(self.name).groups.items())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from pickle import UnpicklingError
@@ -15,9 +15,9 @@ from torch import Tensor
 from procrustean.base.errors import ConfigError
 from procrustean.base.optional_libraries import installing
 from procrustean.nets.classifier import Backbone
-from procrustean.nets.foreign import check_foreign, imported
+from procrustean.nets.hugging_face import hugging_face_state
 from procrustean.nets.noise import Noise
-from procrustean.nets.published import PACKAGED, Normalisation
+from procrustean.nets.published import HUB, InPackage, Normalisation, published
 
 #: What stands for the weights that are published for the network.
 PUBLISHED = "published"
@@ -37,31 +37,31 @@ class Pretrained:
     normalisation: Normalisation | None = None
 
 
-def read_pretrained(choice: str, net: str) -> Pretrained:
+def read_pretrained(choice: str, net: str, say: Callable[[str], None] = lambda line: None) -> Pretrained:
     """The weights that `--pretrained` names.
 
     Args:
-        choice: a .safetensors file, a file of torch.save, or "published" for those of the network.
+        choice: a .safetensors file, a file of torch.save, or "published" for those of the network, which are fetched if
+            they are not on this machine.
         net: the network they are for.
+        say: called with one line of progress at a time.
     """
-    packaged = PACKAGED.get(net) if choice == PUBLISHED else None
-    if packaged is not None:
-        path = packaged.fetch()
-    else:
-        path = cached_weights(net) if choice == PUBLISHED else Path(choice).expanduser()
+    source = published(net) if choice == PUBLISHED else None
+    path = Path(choice).expanduser() if source is None else source.fetch(say)
     try:
-        content = path.read_bytes()
+        with path.open("rb") as file:
+            sha256 = hashlib.file_digest(file, "sha256").hexdigest()
     except OSError as error:
         raise ConfigError(f"cannot read the pretrained weights {path} ({error.strerror})") from error
-    sha256 = hashlib.sha256(content).hexdigest()
-    if packaged is None:
-        return Pretrained(_state(path), path, sha256)
-    if sha256 != packaged.sha256:
+    if isinstance(source, InPackage) and sha256 != source.sha256:
         raise ConfigError(
-            f"{path} is not the published file (sha256 {sha256}, expected {packaged.sha256}); install it again "
+            f"{path} is not the published file (sha256 {sha256}, expected {source.sha256}); install it again "
             f"{installing('pretrained')}"
         )
-    return Pretrained(_state(path), path, sha256, packaged.normalisation)
+    state = _state(path)
+    if net.startswith(HUB) and not any(key.startswith("backbone.") for key in state):  # as in the file of a run
+        state = hugging_face_state(net, state)
+    return Pretrained(state, path, sha256, None if source is None else source.normalisation)
 
 
 def load_pretrained(backbone: Backbone, state: Mapping[str, Tensor]) -> None:
@@ -127,45 +127,3 @@ def _state(path: Path) -> dict[str, Tensor]:
     if not isinstance(content, dict) or not content or not all(isinstance(v, Tensor) for v in content.values()):
         raise ConfigError(f"{path} holds no state dict: names with a tensor each")
     return content
-
-
-def cached_weights(net: str) -> Path:
-    library, colon, model = net.partition(":")
-    if not colon:
-        raise ConfigError(
-            f"no published weights of {net} are known here, only of {', '.join(PACKAGED)} and of networks of timm and "
-            "torchvision; name a file, which may be torchvision's where the architecture is the same"
-        )
-    check_foreign(net)
-    hub = Path(torch.hub.get_dir()) / "checkpoints"
-    if library == "torchvision":
-        weights = imported("torchvision").models.get_model_weights(model).DEFAULT
-        path = hub / str(weights.url).rpartition("/")[2]
-        found, sought = path if path.exists() else None, str(path)
-        how = f"torchvision.models.get_model({model!r}, weights='DEFAULT')"
-    else:
-        found, sought = _cached_of_timm(model, hub)
-        how = f"timm.create_model({model!r}, pretrained=True)"
-    if found is None:
-        raise ConfigError(
-            f"the pretrained weights of {net} are not in the cache (looked for {sought}). Nothing is downloaded here: "
-            f'where there is a network, fetch them once by python -c "import {library}; {how}", or name a file'
-        )
-    return found
-
-
-def _cached_of_timm(model: str, hub: Path) -> tuple[Path | None, str]:
-    config = imported("timm").get_pretrained_cfg(model)
-    if config is None or not (config.hf_hub_id or config.url):
-        raise ConfigError(f"timm offers no pretrained weights for {model!r}")
-    if config.hf_hub_id:
-        from huggingface_hub import try_to_load_from_cache
-
-        repository, _, revision = config.hf_hub_id.partition("@")
-        for name in filter(None, (config.hf_hub_filename, "model.safetensors", "pytorch_model.bin")):
-            found = try_to_load_from_cache(repository, name, revision=revision or None)
-            if isinstance(found, str):
-                return Path(found), name
-        return None, f"model.safetensors of {config.hf_hub_id}"
-    path = hub / config.url.rpartition("/")[2]
-    return (path if path.exists() else None), str(path)

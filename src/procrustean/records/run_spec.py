@@ -92,10 +92,10 @@ class RunSpec:
     """Numbers of training: auto (the data set's), paper, own (the method's) or a name; `procrustean list recipes` lists
     them."""
     net: str | None = None
-    """Network: resnet32, resnet18-s1, resnet50, timm:NAME, torchvision:NAME, ...; `procrustean list nets` lists them.
-    One of your own: FILE.py:NAME."""
+    """Network: resnet32, resnet18-s1, resnet50, timm:NAME, torchvision:NAME, hf:ORGANISATION/MODEL, ...;
+    `procrustean list nets` lists them. One of your own: FILE.py:NAME."""
     pretrained: str | None = None
-    """Weights to start from: a file with a state dict, or published for those of the network."""
+    """Weights to start from: a file with a state dict, or published for the network's own, fetched if missing."""
     epochs: int | None = None
     """Passes over the training data; default the recipe's."""
     batch_size: int | None = None

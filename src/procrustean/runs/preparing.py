@@ -81,7 +81,7 @@ def prepare(
     if recipe.name in (OWN_IMAGES, FINE_TUNING) and recipe.padding and began is None:
         # Four pixels are an eighth of the 32 that the recipe was made for; of 8 pixels they would leave half an image.
         recipe = recipe.changed({"padding": max(1, round(max(data.train.images.shape[1:3]) / 8))})
-    weights = read_pretrained(config.pretrained, recipe.net) if config.pretrained and to_train else None
+    weights = read_pretrained(config.pretrained, recipe.net, say) if config.pretrained and to_train else None
     if weights is not None and weights.normalisation is not None:
         recipe = recipe.changed({"mean": weights.normalisation.mean, "std": weights.normalisation.std})
     elif config.pretrained and began is not None and not to_train:
