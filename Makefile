@@ -61,7 +61,7 @@ clean: ## remove .venv, caches and builds (runs and data stay)
 	"$(PYTHON)" -m venv .venv
 
 .venv/installed: pyproject.toml constraints.txt | .venv/bin/python
-	$(INSTALL) -e .
+	$(INSTALL) -e '.[pretrained]'
 	$(COMPILE)
 	@touch $@
 

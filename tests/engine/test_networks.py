@@ -23,6 +23,7 @@ from procrustean.nets import NETS, build_net
 from procrustean.nets.build import layers_of
 from procrustean.nets.densenet import DenseNet
 from procrustean.nets.resnet import ResNet, ResNet12
+from procrustean.records import RunSpec
 from procrustean.runs import evaluate, fit
 from procrustean.runs.preparing import prepare
 from procrustean.runs.train_api import Stopped, resume
@@ -170,6 +171,26 @@ class TestPretrained:
         assert len(run.record.pretrained.sha256) == 64
         weights.unlink()
         evaluate(run.path, splits=colours)  # needs them no longer
+
+    def test_published_weights_bring_their_normalisation(
+        self, colours: Splits, tmp_path: Path, stop_after: Callable[[int], None]
+    ) -> None:
+        stop_after(2)
+        with pytest.raises(Stopped):
+            fit(colours, **SETTINGS, net="efficientnet_lite0", pretrained="published", run_dir=tmp_path / "run")
+        stop_after(0)
+        run = resume(tmp_path / "run", splits=colours)
+        assert run.record.recipe.mean == pytest.approx([127 / 255] * 3)
+        assert run.record.recipe.std == pytest.approx([128 / 255] * 3)
+        evaluate(run.path, splits=colours)  # without asking for the weights
+
+    @pytest.mark.parametrize(("recipe", "momentum"), [("auto", 0.1), ("images", 0.01)])
+    def test_statistics_follow_faster_where_the_recipe_says_so(
+        self, recipe: str, momentum: float, colours: Splits
+    ) -> None:
+        spec = RunSpec("colours", net="efficientnet_lite0", pretrained="published", recipe=recipe)
+        net = prepare(spec, splits=colours).build_net()
+        assert {m.momentum for m in net.modules() if isinstance(m, torch.nn.BatchNorm2d)} == {momentum}
 
     def test_other_weights_are_not_gone_on_with(
         self, weights: Path, colours: Splits, tmp_path: Path, stop_after: Callable[[int], None]

@@ -172,6 +172,21 @@ def test_statistics_of_a_frozen_backbone(
     assert torch.equal(now, kept[0]) == (norm == "eval")
 
 
+def test_several_parts_learn_and_no_others(
+    register: Callable[..., None], splits: Splits, run_settings: dict[str, Any]
+) -> None:
+    before: list[dict[str, Tensor]] = []
+
+    def remember(net: nn.Module, batches: Any) -> None:
+        before.append({name: p.detach().clone() for name, p in net.named_parameters()})
+
+    parts = ("head.bias", "backbone.group2.conv")
+    register("parts", lambda problem: Method((Stage(Classify(), trainable=parts, begin=remember),), "parts"))
+    run = fit(splits, **{**run_settings, "method": "parts"})
+    changed = {name for name, p in run.net.named_parameters() if not torch.equal(p, before[0][name])}
+    assert changed == {"head.bias", "backbone.group2.conv.weight"}
+
+
 @pytest.fixture
 def compiling_ahead(monkeypatch: pytest.MonkeyPatch) -> None:
     """Runs take the way of those with kernels of their own, which are compiled before the first step."""

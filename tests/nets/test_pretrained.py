@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import hashlib
+import io
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -18,6 +22,7 @@ from procrustean.methods import make_method
 from procrustean.nets import Classifier, build_net
 from procrustean.nets.build import restart
 from procrustean.nets.pretrained import load_pretrained, read_pretrained
+from procrustean.nets.published import AtAddress, Normalisation
 
 NET = "resnet10-s1"
 State = dict[str, Tensor]
@@ -137,39 +142,93 @@ class TestMethods:
             assert torch.equal(one, other) is alike
 
 
-class TestCache:
-    def test_of_torchvision(self, torchvision: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+class Server(BaseHTTPRequestHandler):
+    """Gives one file to whoever asks."""
+
+    def do_GET(self) -> None:
+        server: Any = self.server
+        server.asked += 1
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(server.content)))
+        self.end_headers()
+        self.wfile.write(server.content)
+
+    def log_message(self, *arguments: object) -> None:
+        """Nothing."""
+
+
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    for name in ("http_proxy", "all_proxy"):
+        monkeypatch.delenv(name, raising=False)
+        monkeypatch.delenv(name.upper(), raising=False)
+    server: Any = ThreadingHTTPServer(("127.0.0.1", 0), Server)
+    server.asked = 0
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+    thread.start()
+    yield server
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+class TestPublished:
+    def test_of_torchvision(
+        self, server: Any, torchvision: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Fetched once into torch.hub's folder, and checked by the name of the file."""
         monkeypatch.setenv("TORCH_HOME", str(tmp_path))
         name = "torchvision:shufflenet_v2_x0_5"
-        with pytest.raises(ConfigError, match=r"not in the cache \(looked for .*shufflenetv2_x0\.5.*\.pth\)"):
-            read_pretrained("cache", name)
-        theirs = torchvision.models.shufflenet_v2_x0_5()
-        file = torchvision.models.get_model_weights("shufflenet_v2_x0_5").DEFAULT.url.rpartition("/")[2]
-        (tmp_path / "hub" / "checkpoints").mkdir(parents=True)
-        torch.save(theirs.state_dict(), tmp_path / "hub" / "checkpoints" / file)
-        net = built(name=name, pretrained=read_pretrained("cache", name))
+        theirs, buffer = torchvision.models.shufflenet_v2_x0_5(), io.BytesIO()
+        torch.save(theirs.state_dict(), buffer)
+        server.content = buffer.getvalue()
+        file = f"shufflenet-{hashlib.sha256(server.content).hexdigest()[:8]}.pth"
+        weights = torchvision.models.get_model_weights("shufflenet_v2_x0_5").DEFAULT
+        monkeypatch.setattr(weights.value, "url", f"http://127.0.0.1:{server.server_port}/{file}")
+        said: list[str] = []
+        found = read_pretrained("published", name, said.append)
+        assert found.path == tmp_path / "hub" / "checkpoints" / file
+        assert said[-1].endswith("(100 %)")
+        assert found.normalisation == Normalisation((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
+        net = built(name=name, pretrained=found)
         assert torch.equal(net.backbone.get_parameter("net.conv1.0.weight"), theirs.conv1[0].weight)
+        read_pretrained("published", name)
+        assert server.asked == 1
+
+    def test_another_file_is_not_kept(self, server: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv("TORCH_HOME", str(tmp_path))
+        server.content = b"something else"
+        source = AtAddress(f"http://127.0.0.1:{server.server_port}/weights-0123abcd.pth", None)
+        with pytest.raises(ConfigError, match=r"wrong checksum .*put it here as .*checkpoints/weights-0123abcd\.pth"):
+            source.fetch(lambda line: None)
+        assert source.found() is None
+
+    def test_without_a_network_it_says_what_to_put_where(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv("TORCH_HOME", str(tmp_path))
+        monkeypatch.setattr("time.sleep", lambda seconds: None)
+        source = AtAddress("http://127.0.0.1:1/weights-0123abcd.pth", None)
+        with pytest.raises(ConfigError, match=r"no connection .*, fetch http://127.0.0.1:1/weights-0123abcd.pth, and"):
+            source.fetch(lambda line: None)
 
     def test_of_timm(self, timm: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         import huggingface_hub
 
         name, places = "timm:resnet10t", []
 
-        def look(repository: str, file: str, revision: str | None = None) -> str | None:
+        def fetch(repository: str, file: str, revision: str | None = None) -> str:
             places.append((repository, file))
-            return str(tmp_path / file) if (tmp_path / file).exists() else None
+            return str(tmp_path / file)
 
-        monkeypatch.setattr(huggingface_hub, "try_to_load_from_cache", look)
-        with pytest.raises(
-            ConfigError, match=r"not in the cache .*fetch them once by python -c .import timm; timm.create"
-        ):
-            read_pretrained("cache", name)
-        assert places[0] == ("timm/resnet10t.c3_in1k", "model.safetensors")
+        monkeypatch.setattr(huggingface_hub, "try_to_load_from_cache", lambda *given, **more: None)
+        monkeypatch.setattr(huggingface_hub, "hf_hub_download", fetch)
         theirs = timm.create_model("resnet10t")
         save_file(theirs.state_dict(), tmp_path / "model.safetensors")
-        net = built(name=name, pretrained=read_pretrained("cache", name))
+        found = read_pretrained("published", name)
+        assert places == [("timm/resnet10t.c3_in1k", "model.safetensors")]
+        assert found.normalisation == Normalisation((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
+        net = built(name=name, pretrained=found)
         assert torch.equal(net.backbone.get_parameter("net.layer1.0.conv1.weight"), theirs.layer1[0].conv1.weight)
 
     def test_our_own_have_none(self) -> None:
-        with pytest.raises(ConfigError, match="for resnet18 name a file of weights, which may be torchvision's"):
-            read_pretrained("cache", "resnet18")
+        with pytest.raises(ConfigError, match=r"no published weights of resnet18 .* name a file, which may be"):
+            read_pretrained("published", "resnet18")

@@ -98,6 +98,7 @@ def test_a_method_of_wrong_parts_is_refused(parts: str, message: str, work: Path
         ("extra_from='test'", "extra_from = 'test' received; accepted: 'train', 'meta'"),
         ("name=3", "stage 3: name = 3 received; give the text"),
         ("trainable=None", "trainable = None received; give 'all' or the name of a part"),
+        ("trainable=()", r"trainable = \(\) received; give 'all' or the name of a part"),
         ("meta_per_class=0", "meta_per_class = 0 received; give a whole number"),
         ("rates={'head': -1}", "rates = {'head': -1} received; give factors"),
         ("no_decay='head'", "no_decay = 'head' received; give a tuple"),

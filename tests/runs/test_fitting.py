@@ -70,6 +70,7 @@ def test_a_head_is_tried_without_a_trace() -> None:
             {"trainable": "classifier"},
             "trainable = 'classifier' received, but the network has no such part; name 'all', 'backbone', 'head' or a",
         ),
+        ({"trainable": ("head", "classifier")}, "trainable = 'classifier' received, but the network has no such part"),
         (
             {"rates": {"heads": 0.1}},
             "rates = {'heads': 0.1} received by the stage 'late', but nothing in 'heads' learns",

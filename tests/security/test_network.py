@@ -50,7 +50,7 @@ COMMANDS = [
     "list sources",
     "data describe digits --imbalance long_tailed --rho 10",
     "train cifar10 --imbalance step --rho 100 --dry-run",
-    "train imagenet --net timm:resnet18 --pretrained cache --dry-run",
+    "train imagenet --net timm:resnet18 --pretrained published --dry-run",
     "fleet grid.yaml --output runs --quiet",
     "inspect pictures --device cpu",
     "train list.parquet --method erm --net small --epochs 1 --device cpu --run-dir parquet",

@@ -112,7 +112,8 @@ class Nets:
         table = Table("Networks", headings, tuple(tuple(Cell(text) for text in row) for row in rows))
         if self.name is None:
             more = (
-                "Of other libraries: timm:NAME, torchvision:NAME. procrustean list nets NAME shows the layers of one."
+                "Of other libraries: timm:NAME, torchvision:NAME, hf:ORGANISATION/MODEL. procrustean list nets NAME "
+                "shows the layers of one."
             )
         else:
             more = "\n".join(f"{group}: backbone.{path}" for group, path in layers_of(self.name).groups.items())
@@ -174,7 +175,7 @@ class Recipes:
 
         from procrustean.base.console import write_result
         from procrustean.base.errors import ConfigError, did_you_mean
-        from procrustean.data.recipes import OWN_IMAGES, PAPER, RECIPES
+        from procrustean.data.recipes import FINE_TUNING, OWN_IMAGES, PAPER, RECIPES
 
         if self.name is None:
             width = max(map(len, RECIPES))
@@ -188,7 +189,7 @@ class Recipes:
         recipe, about = RECIPES[self.name]
         sources = [source for source, name in PAPER.items() if name == self.name]
         taken = f"# taken by itself on {', '.join(sources)}\n" if sources else ""
-        if self.name == OWN_IMAGES:
+        if self.name in (OWN_IMAGES, FINE_TUNING):
             taken += "# padding is that of 32 x 32 images; of others it is an eighth of their longer side\n"
         numbers = yaml.safe_dump(recipe.to_json(), sort_keys=False, default_flow_style=None)
         write_result(f"# {about}\n{taken}{numbers}".rstrip())

@@ -1,4 +1,4 @@
-"""Fetch one file over https: resumed where it broke off, checked by md5, from a list of mirrors; read archives."""
+"""Fetch one file over https: resumed where it broke off, checked by its digest, from a list of mirrors; archives."""
 
 from __future__ import annotations
 
@@ -12,8 +12,9 @@ import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, cast
+from typing import IO, Literal, cast
 from urllib.parse import urlsplit
 
 from procrustean.base.errors import DataError
@@ -32,20 +33,22 @@ def download(
     urls: Sequence[str],
     target: Path,
     *,
-    md5: str,
+    md5: str = "",
+    sha256: str = "",
     max_bytes: int = 1 << 30,
     say: Say = lambda line: None,
     pause_seconds: float = 1.0,
 ) -> Path:
-    """Bring the file with this `md5` to `target`, from the first of `urls` that gives it.
+    """Bring the file with this digest to `target`, from the first of `urls` that gives it.
 
     A transfer that breaks off is resumed from `target` + ".part", in this call or a later one; the file
-    appears at `target` only when it is complete and its md5 right. A wrong checksum deletes the part.
+    appears at `target` only when it is complete and its digest right. A wrong checksum deletes the part.
 
     Args:
         urls: https addresses (http only on this machine), tried in order.
         target: where the file goes; its folder is made if needed.
-        md5: hex digest the file must have.
+        md5, sha256: the hex digest that the file must have, or its beginning; one of them, or none where none is
+            published.
         max_bytes: give up beyond this size.
         say: called with one line of progress at a time.
         pause_seconds: wait before the first retry; doubled with each failure in a row.
@@ -55,15 +58,16 @@ def download(
     """
     for url in urls:
         _require_secure(url)
+    wanted = _Digest("sha256", sha256) if sha256 else _Digest("md5", md5)
     part = target.with_name(target.name + ".part")
     problems: list[str] = []
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         with one_process_at_a_time(target.parent, say):
-            if target.exists() and file_md5(target) == md5:
+            if target.exists() and wanted.fits(wanted.of(target)):
                 return target
             for url in urls:
-                problem = _from_mirror(url, part, md5, max_bytes, say, pause_seconds)
+                problem = _from_mirror(url, part, wanted, max_bytes, say, pause_seconds)
                 if problem is None:
                     part.replace(target)
                     return target
@@ -77,11 +81,22 @@ def download(
 
 def file_md5(path: Path) -> str:
     """The hex md5 of a file."""
-    digest = hashlib.md5(usedforsecurity=False)
-    with path.open("rb") as file:
-        while block := file.read(BLOCK):
-            digest.update(block)
-    return digest.hexdigest()
+    return _Digest("md5", "").of(path)
+
+
+@dataclass(frozen=True)
+class _Digest:
+    """What tells a file from others, or from its own half."""
+
+    kind: Literal["md5", "sha256"]
+    expected: str  # its beginning in hex
+
+    def of(self, path: Path) -> str:
+        with path.open("rb") as file:
+            return hashlib.file_digest(file, lambda: hashlib.new(self.kind, usedforsecurity=False)).hexdigest()
+
+    def fits(self, found: str) -> bool:
+        return found.startswith(self.expected)
 
 
 class _Broken(Exception):
@@ -99,7 +114,7 @@ class _SecureRedirects(urllib.request.HTTPRedirectHandler):
         return super().redirect_request(req, fp, code, msg, headers, newurl)
 
 
-def _from_mirror(url: str, part: Path, md5: str, max_bytes: int, say: Say, pause: float) -> str | None:
+def _from_mirror(url: str, part: Path, wanted: _Digest, max_bytes: int, say: Say, pause: float) -> str | None:
     """None when `part` is complete and right, else the reason it is not."""
     failures, furthest = 0, _size(part)
     while True:
@@ -116,12 +131,12 @@ def _from_mirror(url: str, part: Path, md5: str, max_bytes: int, say: Say, pause
             say(f"{part.stem}: {broken}, trying again")
             time.sleep(pause * 2 ** (failures - 1))
             continue
-        found = file_md5(part)
-        if found == md5:
+        found = wanted.of(part)
+        if wanted.fits(found):
             return None
         part.unlink()
         if start == 0:
-            return f"wrong checksum (md5 {found}, expected {md5}), deleted"
+            return f"wrong checksum ({wanted.kind} {found}, expected {wanted.expected}), deleted"
         say(f"{part.stem}: wrong checksum after resuming, deleted; starting over")
 
 

@@ -44,6 +44,7 @@ class Recipe:
     optimizer: Literal["sgd", "adamw"] = "sgd"
     backbone_rate: float = 1.0  # factor of the learning rate of all but the head
     crop_area: float = 0.08  # smallest share of an image that a random resized crop shows
+    norm_momentum: float | None = None  # share of a batch in the statistics of batch normalisation; None: the network's
 
     def named(self, name: str, **changes: Any) -> Recipe:
         """Another recipe that differs from this one in some numbers."""
@@ -87,6 +88,7 @@ class Recipe:
             "optimizer": (self.optimizer in ("sgd", "adamw"), "sgd or adamw"),
             "backbone_rate": (0 < self.backbone_rate <= 1, "above 0, and at most 1"),
             "crop_area": (0 < self.crop_area <= 1, "above 0, and at most 1"),
+            "norm_momentum": (self.norm_momentum is None or 0 < self.norm_momentum <= 1, "above 0, and at most 1"),
         }
         if "pad_crop" not in parts:
             rules["padding"] = (self.padding == 0, f"0 with augment {self.augment!r}")

@@ -16,6 +16,8 @@ from procrustean.data.sets.table import DATA_SETS, all_sets, known
 
 #: The recipe for images of a user, about which nothing is known.
 OWN_IMAGES = "images"
+#: The same for a network that starts from pretrained weights.
+FINE_TUNING = "fine-tuning"
 
 
 def _described() -> Iterator[tuple[Recipe, str]]:
@@ -29,6 +31,12 @@ def _described() -> Iterator[tuple[Recipe, str]]:
                 yield variant, about
     images = STANDARD.named(OWN_IMAGES, net="resnet20", epochs=100, batch_size=64, lr=0.05, weight_decay=5e-4)
     yield images, "this library's for images of your own"
+    # EfficientNet's statistics follow a batch by a hundredth, too slow for the few hundred steps of a fine tuning.
+    tuning = images.named(
+        FINE_TUNING, net="efficientnet_lite0", epochs=15, batch_size=32, lr=0.01, warmup_epochs=1, weight_decay=1e-4,
+        norm_momentum=0.1,
+    )  # fmt: skip
+    yield tuning, "this library's for images of your own and pretrained weights"
 
 
 #: name -> the recipe and what it is for.
@@ -47,17 +55,18 @@ def data_set(source: str) -> str:
     return (known(source).tuning_of or source) if source in DATA_SETS else source
 
 
-def recipe_for(source: str) -> Recipe:
-    """The recipe of a data set, or that for images of a user."""
-    return known(source).recipe if source in DATA_SETS else RECIPES[OWN_IMAGES][0]
+def recipe_for(source: str, *, pretrained: bool = False) -> Recipe:
+    """The recipe of a data set, or that for images of a user, which depends on whether the weights are pretrained."""
+    return known(source).recipe if source in DATA_SETS else RECIPES[FINE_TUNING if pretrained else OWN_IMAGES][0]
 
 
-def chosen_recipe(choice: str, source: str) -> Recipe:
+def chosen_recipe(choice: str, source: str, *, pretrained: bool = False) -> Recipe:
     """The recipe that `--recipe` stands for on a data set, before the method changes it.
 
     Args:
         choice: auto, paper, own or the name of a recipe.
         source: a data set's name; anything else is images of a user.
+        pretrained: whether the network starts from pretrained weights.
     """
     check_recipe(choice)
     if choice == "paper" and data_set(source) not in PAPER:
@@ -66,7 +75,7 @@ def chosen_recipe(choice: str, source: str) -> Recipe:
             f"train by {recipe_for(source).name!r}, {RECIPES[recipe_for(source).name][1]}, or name one of the "
             "paper's; procrustean list recipes lists them"
         )
-    return recipe_for(source) if choice in CHOICES else RECIPES[choice][0]
+    return recipe_for(source, pretrained=pretrained) if choice in CHOICES else RECIPES[choice][0]
 
 
 def check_recipe(choice: str) -> None:

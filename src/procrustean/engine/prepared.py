@@ -6,6 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from torch import nn
+
 from procrustean.balance.metrics import FEW_TO_JUDGE
 from procrustean.data.describe import some_names
 from procrustean.data.imageset import Splits
@@ -96,7 +98,7 @@ class Prepared:
 
     def build_net(self) -> Classifier:
         """The network with its initial weights."""
-        return build_net(
+        net = build_net(
             self.recipe.net,
             channels=self.data.train.images.shape[3],
             classes=len(self.data.train.classes),
@@ -106,6 +108,11 @@ class Prepared:
             pretrained=self.pretrained,
             head_alone=self.config.tune == "head",
         )
+        if self.recipe.norm_momentum is not None:
+            for module in net.modules():
+                if isinstance(module, nn.modules.batchnorm._BatchNorm):
+                    module.momentum = self.recipe.norm_momentum
+        return net
 
 
 def known_source(name: str, config: RunSpec) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -280,7 +280,7 @@ class StageRun:
         self.objective.unbind()
 
 
-def freeze_all_but(net: Classifier, trainable: str) -> list[str]:
+def freeze_all_but(net: Classifier, trainable: str | Sequence[str]) -> list[str]:
     """Names of the parameters that learn; all others stop requiring gradients."""
     names = learning_names(net, trainable)
     for name, parameter in net.named_parameters():
@@ -288,25 +288,28 @@ def freeze_all_but(net: Classifier, trainable: str) -> list[str]:
     return names
 
 
-def learning_names(net: nn.Module, trainable: str) -> list[str]:
-    """Names of the parameters of the trainable part; ConfigError if the network has no such part."""
-    names = [name for name, _ in net.named_parameters() if is_within(name, trainable)]
-    if not names:
-        parts = ", ".join(repr(name) for name, _ in net.named_children())
-        raise ConfigError(
-            f"trainable = {trainable!r} received, but the network has no such part; name 'all', {parts} or a layer "
-            "within them by its path"
-        )
-    return names
+def learning_names(net: nn.Module, trainable: str | Sequence[str]) -> list[str]:
+    """Names of the parameters of the trainable parts; ConfigError if the network lacks one of them."""
+    every = [name for name, _ in net.named_parameters()]
+    for part in [trainable] if isinstance(trainable, str) else trainable:
+        if not any(is_within(name, part) for name in every):
+            parts = ", ".join(repr(name) for name, _ in net.named_children())
+            raise ConfigError(
+                f"trainable = {part!r} received, but the network has no such part; name 'all', {parts} or a layer "
+                "within them by its path"
+            )
+    return [name for name in every if is_within(name, trainable)]
 
 
-def keep_statistics(net: Classifier, trainable: str) -> None:
-    """Put batch normalisation outside the trainable part into evaluation mode: its statistics stay."""
+def keep_statistics(net: Classifier, trainable: str | Sequence[str]) -> None:
+    """Put batch normalisation outside the trainable parts into evaluation mode: its statistics stay."""
     for name, module in net.named_modules():
         if isinstance(module, nn.modules.batchnorm._BatchNorm) and not is_within(name, trainable):
             module.eval()
 
 
-def is_within(name: str, part: str) -> bool:
-    """Whether a parameter or module belongs to a part of the network."""
-    return part == "all" or name == part or name.startswith(part + ".")
+def is_within(name: str, parts: str | Sequence[str]) -> bool:
+    """Whether a parameter or module belongs to a part of the network, or to one of several."""
+    if isinstance(parts, str):
+        parts = (parts,)
+    return any(part == "all" or name == part or name.startswith(part + ".") for part in parts)

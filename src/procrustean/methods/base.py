@@ -43,8 +43,8 @@ class Stage:
         extra_from: what the second stream is drawn from, the training images ("train") or a small balanced set
             ("meta"), of images that are not trained on where their class has enough of them.
         meta_per_class: images per class of that set.
-        trainable: "all", or the name of the part of the network that learns ("head").
-        norm: whether batch normalisation outside the trainable part follows the batches ("train") or stays ("eval").
+        trainable: "all", or the part of the network that learns ("head"), or several, by their paths.
+        norm: whether batch normalisation outside the trainable parts follows the batches ("train") or stays ("eval").
         rates: factors of the learning rate by the beginning of a parameter's name ({"head.scale": 0.5}).
         no_decay: beginnings of the names of parameters without weight decay.
         reshape: changes the network before the stage (re-initialise or wrap the head); draws from torch's generator,
@@ -62,7 +62,7 @@ class Stage:
     extra: Sampler | None = None
     extra_from: Literal["train", "meta"] = "train"
     meta_per_class: int = 10
-    trainable: str = "all"
+    trainable: str | tuple[str, ...] = "all"
     norm: Literal["train", "eval"] = "train"
     rates: Mapping[str, float] = field(default_factory=dict)
     no_decay: tuple[str, ...] = ()

@@ -110,7 +110,10 @@ def _check_stage(stage: Stage, name: str) -> None:
     few = isinstance(stage.meta_per_class, Integral) and stage.meta_per_class >= 1
     rules = {
         "name": (isinstance(stage.name, str), "give the text that progress and records show"),
-        "trainable": (isinstance(stage.trainable, str), "give 'all' or the name of a part of the network: 'head'"),
+        "trainable": (
+            isinstance(stage.trainable, str) or (_are_names(stage.trainable) and len(stage.trainable) > 0),
+            "give 'all' or the name of a part of the network ('head'), or a tuple of such names",
+        ),
         "meta_per_class": (few, "give a whole number of images, above 0"),
         "rates": (_are_rates(stage.rates), "give factors of the rate by parts of the network: {'head': 0.1}"),
         "no_decay": (_are_names(stage.no_decay), "give a tuple of parts of the network: ('head.bias',)"),

@@ -18,8 +18,8 @@ class BatchNorm(nn.BatchNorm2d):
     """Batch normalisation without the counter of batches, which costs a kernel per layer and step and is only read
     when the momentum is None."""
 
-    def __init__(self, channels: int) -> None:
-        super().__init__(channels)
+    def __init__(self, channels: int, *, eps: float = 1e-5, momentum: float = 0.1) -> None:
+        super().__init__(channels, eps, momentum)
         self.num_batches_tracked = None
 
     def _load_from_state_dict(self, state_dict, prefix, *args) -> None:  # type: ignore[no-untyped-def]

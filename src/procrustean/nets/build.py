@@ -13,8 +13,10 @@ from procrustean.base.errors import ConfigError, did_you_mean
 from procrustean.base.random_numbers import torch_seed
 from procrustean.nets.classifier import Backbone, Classifier
 from procrustean.nets.foreign import check_foreign, foreign_backbone, whole_model
+from procrustean.nets.hugging_face import check_hugging_face, hugging_face_backbone, whole_hugging_face
 from procrustean.nets.noise import Noise
 from procrustean.nets.own_net import check_own, is_own, module_factory, own_backbone, own_model
+from procrustean.nets.published import HUB
 from procrustean.nets.table import NETS
 
 if TYPE_CHECKING:
@@ -38,7 +40,8 @@ def build_net(
     """A network with its initial weights, a function of the seed alone; no global generator is changed.
 
     Args:
-        name: one of `NETS`, "timm:NAME", "torchvision:NAME", FILE.py:NAME, or what `use_net` has returned.
+        name: one of `NETS`, "timm:NAME", "torchvision:NAME", "hf:ORGANISATION/MODEL", FILE.py:NAME, or what `use_net`
+            has returned.
         channels, classes: of the images.
         seed: of the weights.
         head: builds the head from (features, classes); a linear layer by default.
@@ -66,6 +69,8 @@ def build_backbone(name: str, *, channels: int = 3, classes: int = 10, size: tup
         return NETS[name](channels=channels)
     if is_own(name):
         return own_backbone(name, channels=channels, classes=classes, size=size)
+    if name.startswith(HUB):
+        return hugging_face_backbone(name, channels=channels)
     return foreign_backbone(name, channels=channels, size=size)
 
 
@@ -85,12 +90,14 @@ def check_net(name: str) -> None:
     """ConfigError for a network that is not there."""
     if is_own(name):
         check_own(name)
+    elif name.startswith(HUB):
+        check_hugging_face(name)
     elif ":" in name:
         check_foreign(name)
     elif name not in NETS:
         raise ConfigError(
-            f"there is no network {name!r}. {did_you_mean(name, NETS)} Others are called timm:NAME, torchvision:NAME "
-            "and, your own, FILE.py:NAME"
+            f"there is no network {name!r}. {did_you_mean(name, NETS)} Others are called timm:NAME, torchvision:NAME, "
+            "hf:ORGANISATION/MODEL and, your own, FILE.py:NAME"
         )
 
 
@@ -110,6 +117,8 @@ def model_by_name(name: str, *, channels: int = 3) -> tuple[nn.Module, int]:
     if not colon:
         net = build_net(name, channels=channels, classes=10, seed=0)
         return net, USUAL_SIZE if net.backbone.shrinks > 8 else 32
+    if library == "hf":
+        return whole_hugging_face(name)
     if library in ("timm", "torchvision"):
         return whole_model(library, what)
     return module_factory(library, what), USUAL_SIZE

@@ -69,7 +69,7 @@ def foreign_backbone(name: str, *, channels: int = 3, size: tuple[int, int] | No
     else:
         net, features, example = _of_torchvision(model, channels)
     replace_noise(net, name)
-    groups = _groups(net, example)
+    groups = groups_of(net, example)
     return ForeignBackbone(net, features, groups, lambda: foreign_backbone(name, channels=channels, size=size))
 
 
@@ -112,7 +112,7 @@ def imported(library: str) -> Any:
         raise ConfigError(why_not_imported(library, "nets", error)) from error
 
 
-def _groups(net: nn.Module, example: tuple[int, int, int]) -> Mapping[str, str]:
+def groups_of(net: nn.Module, example: tuple[int, int, int]) -> Mapping[str, str]:
     """Where the groups end, by the rule for any model; none where the network cannot be read."""
     try:
         return suggest(copy.deepcopy(net).to("meta"), torch.empty(2, *example, device="meta")).groups
@@ -142,14 +142,19 @@ def _of_torchvision(model: str, channels: int) -> tuple[nn.Module, int, tuple[in
             "library or of timm"
         )
     net: nn.Module = imported("torchvision").models.get_model(model, weights=None)
-    linear = [name for name, module in net.named_modules() if isinstance(module, nn.Linear)]
+    return net, without_head(net, f"torchvision:{model}"), (channels, _USUAL_SIZE, _USUAL_SIZE)
+
+
+def without_head(net: nn.Module, name: str) -> int:
+    """Take the last linear layer off a network; returns the width of the features it was given."""
+    linear = [path for path, module in net.named_modules() if isinstance(module, nn.Linear)]
     if not linear:
-        raise ConfigError(f"torchvision:{model} does not end in a linear layer, which the methods work on")
+        raise ConfigError(f"{name} does not end in a linear layer, which the methods work on")
     path, _, last = linear[-1].rpartition(".")
     parent = net.get_submodule(path)
     features = int(getattr(parent, last).in_features)
     setattr(parent, last, nn.Identity())
-    return net, features, (channels, _USUAL_SIZE, _USUAL_SIZE)
+    return features
 
 
 def replace_noise(net: nn.Module, name: str) -> None:
@@ -161,8 +166,8 @@ def replace_noise(net: nn.Module, name: str) -> None:
             own = Dropout(module.p)
         elif kind == "StochasticDepth" and module.mode == "row" and module.p:
             own = DropPath(float(module.p))
-        elif kind == "DropPath" and module.drop_prob:
-            own = DropPath(float(module.drop_prob), scaled=bool(module.scale_by_keep))
+        elif kind.endswith("DropPath") and module.drop_prob:  # each model of transformers has its own
+            own = DropPath(float(module.drop_prob), scaled=bool(getattr(module, "scale_by_keep", True)))
         elif (isinstance(module, nn.modules.dropout._DropoutNd) or kind == "StochasticDepth") and module.p:
             raise ConfigError(f"{name} has a {kind} layer whose random numbers would not be the run's; choose another")
         if own is not None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from pickle import UnpicklingError
@@ -13,12 +13,14 @@ import torch
 from torch import Tensor
 
 from procrustean.base.errors import ConfigError
+from procrustean.base.optional_libraries import installing
 from procrustean.nets.classifier import Backbone
-from procrustean.nets.foreign import check_foreign, imported
+from procrustean.nets.hugging_face import hugging_face_state
 from procrustean.nets.noise import Noise
+from procrustean.nets.published import HUB, InPackage, Normalisation, published
 
-#: What stands for the file that timm or torchvision has downloaded for the network.
-CACHE = "cache"
+#: What stands for the weights that are published for the network.
+PUBLISHED = "published"
 #: Wrappers of research codes around a state dict, and prefixes of the names in it.
 _WRAPPERS, _PREFIXES = ("state_dict", "model", "params"), ("module.", "backbone.")
 #: How linear heads are called.
@@ -27,26 +29,39 @@ _HEADS = ("head.", "heads.", "fc.", "classifier.", "linear.")
 
 @dataclass(frozen=True)
 class Pretrained:
-    """A state dict and where it comes from."""
+    """A state dict, where it comes from, and the pixels it was trained with where that is known."""
 
     state: Mapping[str, Tensor]
     path: Path
     sha256: str
+    normalisation: Normalisation | None = None
 
 
-def read_pretrained(choice: str, net: str) -> Pretrained:
+def read_pretrained(choice: str, net: str, say: Callable[[str], None] = lambda line: None) -> Pretrained:
     """The weights that `--pretrained` names.
 
     Args:
-        choice: a .safetensors file, a file of torch.save, or "cache" for what timm or torchvision has downloaded.
+        choice: a .safetensors file, a file of torch.save, or "published" for those of the network, which are fetched if
+            they are not on this machine.
         net: the network they are for.
+        say: called with one line of progress at a time.
     """
-    path = cached_weights(net) if choice == CACHE else Path(choice).expanduser()
+    source = published(net) if choice == PUBLISHED else None
+    path = Path(choice).expanduser() if source is None else source.fetch(say)
     try:
-        content = path.read_bytes()
+        with path.open("rb") as file:
+            sha256 = hashlib.file_digest(file, "sha256").hexdigest()
     except OSError as error:
         raise ConfigError(f"cannot read the pretrained weights {path} ({error.strerror})") from error
-    return Pretrained(_state(path), path, hashlib.sha256(content).hexdigest())
+    if isinstance(source, InPackage) and sha256 != source.sha256:
+        raise ConfigError(
+            f"{path} is not the published file (sha256 {sha256}, expected {source.sha256}); install it again "
+            f"{installing('pretrained')}"
+        )
+    state = _state(path)
+    if net.startswith(HUB) and not any(key.startswith("backbone.") for key in state):  # as in the file of a run
+        state = hugging_face_state(net, state)
+    return Pretrained(state, path, sha256, None if source is None else source.normalisation)
 
 
 def load_pretrained(backbone: Backbone, state: Mapping[str, Tensor]) -> None:
@@ -112,45 +127,3 @@ def _state(path: Path) -> dict[str, Tensor]:
     if not isinstance(content, dict) or not content or not all(isinstance(v, Tensor) for v in content.values()):
         raise ConfigError(f"{path} holds no state dict: names with a tensor each")
     return content
-
-
-def cached_weights(net: str) -> Path:
-    library, colon, model = net.partition(":")
-    if not colon:
-        raise ConfigError(
-            f"--pretrained cache is for networks of timm and torchvision; for {net} name a file of weights, which may "
-            "be torchvision's where the architecture is the same"
-        )
-    check_foreign(net)
-    hub = Path(torch.hub.get_dir()) / "checkpoints"
-    if library == "torchvision":
-        weights = imported("torchvision").models.get_model_weights(model).DEFAULT
-        path = hub / str(weights.url).rpartition("/")[2]
-        found, sought = path if path.exists() else None, str(path)
-        how = f"torchvision.models.get_model({model!r}, weights='DEFAULT')"
-    else:
-        found, sought = _cached_of_timm(model, hub)
-        how = f"timm.create_model({model!r}, pretrained=True)"
-    if found is None:
-        raise ConfigError(
-            f"the pretrained weights of {net} are not in the cache (looked for {sought}). Nothing is downloaded here: "
-            f'where there is a network, fetch them once by python -c "import {library}; {how}", or name a file'
-        )
-    return found
-
-
-def _cached_of_timm(model: str, hub: Path) -> tuple[Path | None, str]:
-    config = imported("timm").get_pretrained_cfg(model)
-    if config is None or not (config.hf_hub_id or config.url):
-        raise ConfigError(f"timm offers no pretrained weights for {model!r}")
-    if config.hf_hub_id:
-        from huggingface_hub import try_to_load_from_cache
-
-        repository, _, revision = config.hf_hub_id.partition("@")
-        for name in filter(None, (config.hf_hub_filename, "model.safetensors", "pytorch_model.bin")):
-            found = try_to_load_from_cache(repository, name, revision=revision or None)
-            if isinstance(found, str):
-                return Path(found), name
-        return None, f"model.safetensors of {config.hf_hub_id}"
-    path = hub / config.url.rpartition("/")[2]
-    return (path if path.exists() else None), str(path)

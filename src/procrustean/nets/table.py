@@ -48,6 +48,9 @@ NETS: dict[str, Callable[..., Backbone]] = {
     **_with_stems("resnet50", "resnet", "ResNet", bottleneck=True, blocks=(3, 4, 6, 3)),
     **_with_stems("resnext50", "resnet", "ResNet", bottleneck=True, blocks=(3, 4, 6, 3), cardinality=32, group_width=4),
     **_with_stems("densenet121", "densenet", "DenseNet", blocks=(6, 12, 24, 16)),
+    "efficientnet_lite0": family("efficientnet_lite", "EfficientNetLite"),
+    "efficientnet_lite1": family("efficientnet_lite", "EfficientNetLite", depth=1.1),
+    "efficientnet_lite2": family("efficientnet_lite", "EfficientNetLite", width=1.1, depth=1.2),
     # With features of width 2, as in the paper's illustration.
     "resnet32-2d": family("projected", "projected", net="resnet32"),
     "small-2d": family("projected", "projected", net="small"),

@@ -93,10 +93,10 @@ class RunSpec:
     """Numbers of training: auto (the data set's), paper, own (the method's) or a name; `procrustean list recipes` lists
     them."""
     net: str | None = None
-    """Network: resnet32, resnet18-s1, resnet50, timm:NAME, torchvision:NAME, ...; `procrustean list nets` lists them.
-    One of your own: FILE.py:NAME."""
+    """Network: resnet32, resnet18-s1, resnet50, timm:NAME, torchvision:NAME, hf:ORGANISATION/MODEL, ...;
+    `procrustean list nets` lists them. One of your own: FILE.py:NAME."""
     pretrained: str | None = None
-    """Weights to start from: a file with a state dict, or cache for what timm or torchvision has downloaded."""
+    """Weights to start from: a file with a state dict, or published for the network's own, fetched if missing."""
     tune: Literal["all", "head"] = "all"
     """What learns of a network with pretrained weights: all of it, or the head alone, on features that are computed
     once."""

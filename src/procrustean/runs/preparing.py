@@ -17,7 +17,7 @@ from procrustean.base.errors import ConfigError, ImagesChanged, RunError
 from procrustean.base.json_files import to_plain
 from procrustean.data.imageset import Splits
 from procrustean.data.imbalance import Imbalanced, build
-from procrustean.data.recipes import OWN_IMAGES, RECIPES, Recipe, chosen_recipe, data_set
+from procrustean.data.recipes import FINE_TUNING, OWN_IMAGES, RECIPES, Recipe, chosen_recipe, data_set
 from procrustean.data.sources import load_source
 from procrustean.engine.device import place
 from procrustean.engine.engines import choose_engine
@@ -66,7 +66,7 @@ def prepare(
         say(splits.note)
     splits, data = imbalanced(config, splits)
     known = known_source(splits.name, config)
-    recipe = chosen_recipe(config.recipe, known)
+    recipe = chosen_recipe(config.recipe, known, pretrained=config.pretrained is not None)
     height, width, channels = data.train.images.shape[1:]
     classes = len(data.train.classes)
     layers = layers_of(config.net or recipe.net, channels=channels, classes=classes, size=(height, width))
@@ -82,16 +82,20 @@ def prepare(
             "so that an average along the way is none of what it makes; leave --average out"
         )
     recipe = _resolved(recipe, config, method, began)
-    if recipe.name == OWN_IMAGES and recipe.padding and began is None:
+    if recipe.name in (OWN_IMAGES, FINE_TUNING) and recipe.padding and began is None:
         # Four pixels are an eighth of the 32 that the recipe was made for; of 8 pixels they would leave half an image.
         recipe = recipe.changed({"padding": max(1, round(max(data.train.images.shape[1:3]) / 8))})
-    if recipe.mean is None or recipe.std is None:
+    weights = read_pretrained(config.pretrained, recipe.net, say) if config.pretrained and to_train else None
+    if weights is not None and weights.normalisation is not None:
+        recipe = recipe.changed({"mean": weights.normalisation.mean, "std": weights.normalisation.std})
+    elif config.pretrained and began is not None and not to_train:
+        recipe = recipe.changed({"mean": began.mean, "std": began.std})  # the weights may have told them
+    elif recipe.mean is None or recipe.std is None:
         mean, std = channel_statistics(data.train)
         recipe = recipe.changed({"mean": mean, "std": std})
     small = recipe.net in _SMALL_NETS or config.tune == "head"
     placement = place(config.device, config.precision, small=small)
     engine = choose_engine(config.engine, config.kernels, placement, method, layers)
-    weights = read_pretrained(config.pretrained, recipe.net) if config.pretrained and to_train else None
     prepared = Prepared(config, data, splits, method, options, recipe, placement, engine, weights)
     stage_epochs(method, recipe.epochs)  # refuses too few
     if config.features_at and max(config.features_at) > recipe.epochs:
@@ -150,7 +154,8 @@ def recipe_of(config: RunSpec) -> Recipe:
     method = make_method(config.method, problem, effective_options(config))
     if config.net is not None:
         check_net(config.net)
-    return _resolved(chosen_recipe(config.recipe, config.source), config, method)
+    chosen = chosen_recipe(config.recipe, config.source, pretrained=config.pretrained is not None)
+    return _resolved(chosen, config, method)
 
 
 def effective_options(config: RunSpec) -> dict[str, Any]:

@@ -169,7 +169,7 @@ def test_weights_in_the_cache_are_found_and_used(
     assert pretrained.found_pretrained(32, 3) is None
     assert pretrained.found_pretrained(64, 1) is None
     plan = planned(RunSpec("mine", method="erm"), splits=splits((30, 9), side=64), machine=CPU)
-    assert (plan.config.net, plan.config.pretrained) == ("torchvision:resnet18", "cache")
+    assert (plan.config.net, plan.config.pretrained) == ("torchvision:resnet18", "published")
     assert "pretrained weights" in plan.why[1]
 
 

@@ -182,7 +182,7 @@ def _with_training(
     filled = replace(
         config,
         net=config.net or chosen.net,
-        pretrained="cache" if chosen.pretrained and config.net is None else config.pretrained,
+        pretrained="published" if chosen.pretrained and config.net is None else config.pretrained,
         epochs=config.epochs or chosen.epochs,
         batch_size=config.batch_size or chosen.batch_size,
         lr=config.lr or (chosen.lr if chosen.pretrained else rate_for(config.batch_size or chosen.batch_size)),

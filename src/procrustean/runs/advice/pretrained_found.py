@@ -16,14 +16,14 @@ def found_pretrained(side: int, channels: int) -> str | None:
     """The first network whose weights are in a cache and that can take images of this size; None if there is none."""
     if side < SMALLEST_SIDE or channels != 3 or not _caches_hold_anything():
         return None
-    from procrustean.nets.pretrained import cached_weights
+    from procrustean.nets.published import published
 
     for net in CANDIDATES:
         try:
-            cached_weights(net)
-        except ConfigError:  # the library is not installed, or this network was never fetched
+            if published(net).found() is not None:
+                return net
+        except ConfigError:  # the library is not installed
             continue
-        return net
     return None
 
 
