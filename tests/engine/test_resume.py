@@ -17,6 +17,7 @@ import pytest
 import forked
 from procrustean.base import ProcrusteanError, RunError
 from procrustean.base import stop_signals as stopping
+from procrustean.base.epochs import EpochRecord
 from procrustean.base.progress import Reporter
 from procrustean.cli import main
 from procrustean.data import Splits
@@ -410,7 +411,7 @@ class Signalling(Reporter):
     def say(self, text: str) -> None:
         self.said.append(text)
 
-    def epoch_done(self, name: str, epoch: int, record: dict[str, Any]) -> None:
+    def epoch_done(self, name: str, epoch: int, record: EpochRecord) -> None:
         if epoch == 0:
             for number in self.signals:
                 signal.raise_signal(number)

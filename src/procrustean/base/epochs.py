@@ -1,6 +1,53 @@
-"""Epochs as shares of a training."""
+"""Epochs: what is known of one when it ends, and epochs as shares of a training."""
 
 from __future__ import annotations
+
+from typing import Literal
+
+from msgspec import Struct
+
+#: A number of every class, or none at all.
+PerClass = list[float | None] | None
+
+
+class Evaluated(Struct, frozen=True, kw_only=True):
+    """What a network got right on some images."""
+
+    headline: Literal["accuracy", "balanced_accuracy"]
+    accuracy: float
+    balanced_accuracy: float
+    recall: list[float | None]  # per class
+
+    @property
+    def headline_value(self) -> float:
+        """The number to quote."""
+        return self.accuracy if self.headline == "accuracy" else self.balanced_accuracy
+
+
+class Probed(Struct, frozen=True, kw_only=True):
+    """The paper's measurements of a network, per class."""
+
+    layer: str  # where gradients were measured
+    train_recall: PerClass
+    test_recall: PerClass
+    classification_ratio: PerClass
+    gradient_norm: PerClass
+    gradient_norm_mixed: PerClass  # None where the training does not mix
+    feature_deviation: PerClass
+
+
+class EpochRecord(Struct, kw_only=True, omit_defaults=True):
+    """An epoch that has ended: told to whoever follows the run, and a line of epochs.jsonl."""
+
+    stage: int
+    epoch: int  # from 0, in all stages
+    loss: float | None
+    lr: float
+    images_per_second: float | None = None
+    test: Evaluated | None = None
+    held_out: Evaluated | None = None
+    train: Evaluated | None = None
+    probe: Probed | None = None
 
 
 def whole_epochs(share: float, epochs: float) -> int:

@@ -64,7 +64,7 @@ class Diagnose:
         """Each run and the folder for what is written about it; a run that is given twice is one."""
         from procrustean.cli.each_run import distinct_runs
         from procrustean.cli.outputs import refuse_inside
-        from procrustean.records.diagnosed import DIAGNOSES
+        from procrustean.records.class_curves import DIAGNOSES
 
         runs = distinct_runs(self.runs)
         if not runs:
@@ -182,9 +182,9 @@ def _written(diagnosis: Diagnosis, run: Path, output: Path, all_classes: bool) -
 def _json_file(diagnosis: Diagnosis, output: Path) -> Path:
     from procrustean.base.json_files import typed_json
     from procrustean.base.whole_files import write_atomically
-    from procrustean.records.diagnosed import FILE
+    from procrustean.records.class_curves import DIAGNOSIS
 
-    path, advice = output / FILE, "make room, or choose another --output"
+    path, advice = output / DIAGNOSIS, "make room, or choose another --output"
     try:
         output.mkdir(parents=True, exist_ok=True)
     except OSError as error:

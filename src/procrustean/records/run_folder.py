@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import json
 import os
 import warnings
 from collections.abc import Mapping, Sequence
@@ -21,8 +20,9 @@ from torch import Tensor
 
 from procrustean.base.code_files import short_identity
 from procrustean.base.console import command_text
+from procrustean.base.epochs import EpochRecord
 from procrustean.base.errors import CannotWrite, RunError
-from procrustean.base.json_files import parse_json, read_typed, typed_json
+from procrustean.base.json_files import parse_json, read_typed, to_typed, typed_json
 from procrustean.base.lease import MARKER, Claim
 from procrustean.base.whole_files import OF_A_RUN, drop, remove_half_written, write_atomically
 from procrustean.data.sources import place_of
@@ -153,18 +153,15 @@ class RunFolder:
     def finished(self) -> bool:
         return self.file(RESULT_FILE).exists()
 
-    def records(self) -> list[dict[str, Any]]:
+    def records(self) -> list[EpochRecord]:
         """The epochs so far; a last line cut short by a kill does not count."""
         path = self.file("epochs.jsonl")
         if not path.exists():
             return []
         try:
-            records = [parse_json(line) for line in path.read_bytes().split(b"\n")[:-1]]
-            if not all(isinstance(record, dict) for record in records):
-                raise ValueError("a line is no record of an epoch")
-        except (OSError, ValueError, RecursionError) as error:
+            return [to_typed(parse_json(line), EpochRecord) for line in path.read_bytes().split(b"\n")[:-1]]
+        except (OSError, ValueError, RecursionError, msgspec.ValidationError) as error:
             raise RunError(f"{path} is damaged ({error}); start the run again in a new folder") from error
-        return records
 
     def keep_records(self) -> None:
         """Drop the epochs after the checkpoint that training goes on from; they are about to be trained again.
@@ -178,9 +175,9 @@ class RunFolder:
         self._write(path.name, content)
         self._recorded = bytearray(content)
 
-    def append(self, record: Mapping[str, Any]) -> None:
+    def append(self, record: EpochRecord) -> None:
         """Add an epoch."""
-        line = _json_line(record)
+        line = typed_json(record, indent=0)
         self._check()
         try:
             with open(self.file("epochs.jsonl"), "ab") as file:
@@ -244,7 +241,3 @@ def spelt_as(existing: RunSpec, source_path: str | None, config: RunSpec) -> Run
     """Settings with the source as an existing run spells it, if it is the same place: `images/` is `images`."""
     place = place_of(config.source)
     return replace(config, source=existing.source) if place is not None and place == source_path else config
-
-
-def _json_line(content: Mapping[str, Any]) -> bytes:
-    return (json.dumps(content, allow_nan=False) + "\n").encode()

@@ -91,7 +91,7 @@ def write_report(
         data_dir: where data sets are found; default as in training.
         say: called with one line of progress at a time.
     """
-    from procrustean.records.diagnosed import with_diagnosis
+    from procrustean.records.class_curves import with_diagnosis
 
     results = [with_diagnosis(result) for result in without_copies(map(load_result, runs), say)]
     finder = ExampleFinder(examples, data_dir=data_dir, say=say) if examples else None
