@@ -14,8 +14,8 @@ import yaml
 
 from procrustean import RunSpec
 from procrustean.base import Claim
-from procrustean.base.json_files import read_typed, to_plain
 from procrustean.base.epochs import EpochRecord
+from procrustean.base.json_files import read_typed, to_plain
 from procrustean.base.progress import Reporter
 from procrustean.runs import Budget
 from procrustean.runs import tune as run_tune

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from procrustean.base.errors import ConfigError
-from procrustean.base.paths import expanded
+from procrustean.base.files import expanded
 
 if TYPE_CHECKING:
     import ast

@@ -106,7 +106,7 @@ def write_together(diagnosed: Mapping[Path, Diagnosis]) -> None:
     from procrustean.records.class_curves import curves_of, mean_curves
     from procrustean.records.run_record import load_result
     from procrustean.report.diagnose.findings import verdict
-    from procrustean.report.diagnose.repeats import repeats_of
+    from procrustean.report.diagnose.verdicts import repeats_of
 
     finished = [
         replace(load_result(run), path=run / RESULT_FILE).with_probes(diagnosis.probes)  # called as it was given
@@ -180,8 +180,8 @@ def _written(diagnosis: Diagnosis, run: Path, output: Path, all_classes: bool) -
 
 
 def _json_file(diagnosis: Diagnosis, output: Path) -> Path:
+    from procrustean.base.files import write_atomically
     from procrustean.base.json_files import typed_json
-    from procrustean.base.whole_files import write_atomically
     from procrustean.records.class_curves import DIAGNOSIS
 
     path, advice = output / DIAGNOSIS, "make room, or choose another --output"

@@ -20,7 +20,7 @@ def allow(files: Iterable[str], names: Iterable[str | None] = (), arguments: Seq
 
 def refuse_unnamed(configs: Iterable[RunSpec]) -> None:
     """ConfigError for code that a file of settings names and the command line does not; nothing is imported."""
-    for name in dict.fromkeys(name for config in configs for name in config.own_code):
+    for name in dict.fromkeys(name for config in configs for name in config.code.values()):
         named_code(name, option="--allow-code")
 
 

@@ -11,7 +11,7 @@ from procrustean.balance.count_facts import Kind, imbalance_kind
 from procrustean.balance.types import Problem
 from procrustean.balance.weights import DeferredWeights, first_deferred
 from procrustean.base.code_files import plain_name
-from procrustean.base.paths import expanded
+from procrustean.base.files import expanded
 from procrustean.cli.config_file import config_as_yaml
 from procrustean.data.recipe import Recipe
 from procrustean.data.recipes import RECIPES, data_set

@@ -18,9 +18,9 @@ from typing import Any
 from procrustean.base.errors import RunError
 from procrustean.base.escaping import one_line
 from procrustean.base.version import __version__
-from procrustean.records.copies import without_copies
+from procrustean.records.groups import without_copies
 from procrustean.records.run_record import load_result
-from procrustean.report.mistake_pictures import ExampleFinder
+from procrustean.report.mistakes import ExampleFinder
 from procrustean.report.page_data import page_data
 
 #: In the order in which they are put together: each uses only what stands before it.
