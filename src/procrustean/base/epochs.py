@@ -1,4 +1,4 @@
-"""Epochs: what is known of one when it ends, and epochs as shares of a training."""
+"""Epochs: what is known of one when it ends, as values and in words, and epochs as shares of a training."""
 
 from __future__ import annotations
 
@@ -58,3 +58,41 @@ def whole_epochs(share: float, epochs: float) -> int:
     """
     # The hair's breadth: 0.7 * 90 is 63 epochs, not the 62 that rounding makes of it.
     return int(share * epochs + 1e-9)
+
+
+def progress_texts(record: EpochRecord, result: str | None) -> list[str]:
+    """Loss, newest result and speed, each where known.
+
+    >>> epoch = EpochRecord(stage=0, epoch=0, loss=0.51234, lr=0.1, images_per_second=45123.0)
+    >>> progress_texts(epoch, "test accuracy 81.2 %")
+    ['loss 0.512', 'test accuracy 81.2 %', '45,123 images/s']
+    """
+    texts = []
+    if record.loss is not None:
+        texts.append(f"loss {record.loss:.3f}")
+    if result is not None:
+        texts.append(result)
+    if record.images_per_second is not None:
+        texts.append(f"{record.images_per_second:,.0f} images/s")
+    return texts
+
+
+def result_text(record: EpochRecord) -> str | None:
+    """The result of an epoch that is shown, if it was measured: of the test images, if the record has one of them."""
+    if record.test is not None:
+        return headline_text(record.test.headline, record.test.headline_value)
+    return None if record.held_out is None else held_out_text(record.held_out.balanced_accuracy)
+
+
+def held_out_text(balanced_accuracy: float) -> str:
+    """What choices are made by, with its name."""
+    return f"held-out balanced accuracy {100 * balanced_accuracy:.1f} %"
+
+
+def headline_text(name: str, value: float) -> str:
+    """The headline of a test result.
+
+    >>> headline_text("balanced_accuracy", 0.5)
+    'test balanced accuracy 50.0 %'
+    """
+    return f"test {name.replace('_', ' ')} {100 * value:.1f} %"

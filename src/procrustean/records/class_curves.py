@@ -147,6 +147,14 @@ def measured_curves(
     )
 
 
+class Finding(Struct, frozen=True):
+    """One statement about a run and its numbers (fractions, not percent)."""
+
+    topic: str  # measured, progress, ratio, gradients, deviation, fit or suggestion
+    text: str
+    numbers: dict[str, Any] = {}
+
+
 class Diagnosed(Struct, frozen=True, kw_only=True):
     """The content of a diagnosis: of which run, what was measured of it, and what that says."""
 
@@ -156,7 +164,7 @@ class Diagnosed(Struct, frozen=True, kw_only=True):
     split_hash: str  # of its images
     probes: Probes
     measured_now: dict[int, str]  # epoch, counted from 1 -> the file whose weights were measured
-    findings: list[dict[str, Any]]
+    findings: list[Finding]
 
 
 def with_diagnosis(result: Result) -> Result:

@@ -10,11 +10,12 @@ from pathlib import Path
 
 import msgspec
 
+from procrustean.base.epochs import held_out_text
 from procrustean.base.errors import ConfigError, Diverged, RunError
 from procrustean.base.files import OF_A_RUN, remove_half_written, write_atomically
 from procrustean.base.json_files import typed_json
 from procrustean.base.lease import Claim
-from procrustean.base.progress import Reporter, held_out_text
+from procrustean.base.progress import Reporter
 from procrustean.data.imageset import Splits
 from procrustean.data.sources import place_of
 from procrustean.engine.prepared import (

@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from procrustean.balance.metrics import Metrics
+from procrustean.base.epochs import headline_text, held_out_text
 from procrustean.base.errors import ImagesChanged, RunError
-from procrustean.base.progress import Reporter, WithoutTest, headline_text, held_out_text
+from procrustean.base.progress import Reporter, WithoutTest
 from procrustean.data.recipe import Recipe
 from procrustean.engine.device import own_stream, sane_threads
 from procrustean.engine.make_record import identity_of, make_record

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from itertools import accumulate
 from pathlib import Path
 from typing import Any
@@ -56,7 +56,7 @@ class Diagnosis:
             split_hash=self.split_hash,
             probes=self.probes,
             measured_now=self.measured_now,
-            findings=[asdict(finding) for finding in self.findings],
+            findings=self.findings,
         )
 
 
