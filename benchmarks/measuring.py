@@ -15,9 +15,9 @@ import torch
 import tyro
 
 from procrustean.base.console import write_result
+from procrustean.base.files import write_json
 from procrustean.base.progress import reporting
 from procrustean.base.table_formats import Cell, Column, Table
-from procrustean.base.whole_files import write_json
 from procrustean.data import ImageSet, Splits
 from procrustean.engine.device import machine
 

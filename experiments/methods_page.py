@@ -19,18 +19,14 @@ import tyro
 
 from procrustean.balance import Problem
 from procrustean.base import ConfigError
-from procrustean.base.statistics import (
-    Statistic,
-)
+from procrustean.base.table_formats import Statistic
 from procrustean.base.yaml_files import read_yaml
 from procrustean.engine.stage_order import stage_epochs
 from procrustean.methods import make_method
 from procrustean.paper import Store, canonical, paper_number, placed
 from procrustean.records import RunSpec
-from procrustean.records.groups import (
-    Result,
-    summarise,
-)
+from procrustean.records.groups import summarise
+from procrustean.records.run_record import Result
 from procrustean.runs import expand
 from procrustean.runs.preparing import recipe_of
 

@@ -7,17 +7,19 @@ import sys
 from collections.abc import Callable
 from dataclasses import replace
 from itertools import pairwise
-from typing import Any, TextIO, cast
+from typing import TextIO, cast
 
+import msgspec
 import pytest
 from rich.console import Console
 from rich.text import Text
 
 from procrustean.base.console import ProgressStream, duration_text, write_result
+from procrustean.base.epochs import EpochRecord, Evaluated
 from procrustean.base.progress import PlainReporter, Reporter, RichReporter, make_reporter
 from procrustean.base.table_formats import Cell, Column, Table
 
-RECORD = {"loss": 0.5, "lr": 0.1, "images_per_second": 12345.6}
+RECORD = EpochRecord(stage=0, epoch=0, loss=0.5, lr=0.1, images_per_second=12345.6)
 
 
 class Clock:
@@ -33,8 +35,9 @@ class Terminal(io.StringIO):
         return True
 
 
-def measured(accuracy: float) -> dict[str, Any]:
-    return {"test": {"headline": "accuracy", "accuracy": accuracy}}
+def with_test(accuracy: float) -> EpochRecord:
+    tested = Evaluated(headline="accuracy", accuracy=accuracy, balanced_accuracy=0.5, recall=[])
+    return msgspec.structs.replace(RECORD, test=tested)
 
 
 def run(reporter: Reporter, clock: Clock, epochs: int, seconds_per_epoch: float, first_epoch: int = 0) -> None:
@@ -91,7 +94,7 @@ def test_a_plain_line_tells_loss_accuracy_speed_and_time_left() -> None:
     reporter = PlainReporter(stream, clock)
     reporter.run_started("MFW-DRW", 100, 0)
     clock.now += 2
-    reporter.epoch_done("MFW-DRW", 0, {**RECORD, **measured(0.8125)})
+    reporter.epoch_done("MFW-DRW", 0, with_test(0.8125))
     clock.now += 18
     reporter.epoch_done("MFW-DRW", 9, RECORD)
     clock.now += 2
@@ -141,7 +144,8 @@ def test_the_held_out_result_is_told_where_there_is_no_test_result() -> None:
     reporter = PlainReporter(stream, clock)
     reporter.run_started("ERM", 2, 0)
     clock.now += 2
-    reporter.epoch_done("ERM", 0, {**RECORD, "held_out": {"headline": "accuracy", "balanced_accuracy": 0.75}})
+    held_out = Evaluated(headline="accuracy", accuracy=0.9, balanced_accuracy=0.75, recall=[])
+    reporter.epoch_done("ERM", 0, msgspec.structs.replace(RECORD, held_out=held_out))
     assert "loss 0.500, held-out balanced accuracy 75.0 %, " in stream.getvalue()
 
 
@@ -163,7 +167,7 @@ def test_accuracy_is_forgotten_between_runs() -> None:
     clock, stream = Clock(), io.StringIO()
     reporter = PlainReporter(stream, clock)
     reporter.run_started("ERM", 2, 0)
-    reporter.epoch_done("ERM", 0, {**RECORD, **measured(0.5)})
+    reporter.epoch_done("ERM", 0, with_test(0.5))
     run(reporter, clock, 2, seconds_per_epoch=2)
     assert "accuracy" not in stream.getvalue()
 
@@ -186,7 +190,7 @@ def rich_reporter() -> tuple[RichReporter, io.StringIO]:
 def test_the_live_bar_shows_the_numbers_and_leaves_one_line() -> None:
     reporter, stream = rich_reporter()
     reporter.run_started("MFW [red]bold[/red]", 10, 2)
-    reporter.epoch_done("MFW [red]bold[/red]", 2, {**RECORD, **measured(0.75)})
+    reporter.epoch_done("MFW [red]bold[/red]", 2, with_test(0.75))
     reporter.epoch_done("MFW [red]bold[/red]", 3, RECORD)
     reporter.say("saved [1]")
     reporter.run_finished("MFW [red]bold[/red]", "accuracy 80.0 %")
@@ -204,7 +208,7 @@ def test_a_narrow_terminal_keeps_epochs_and_time_left(name: str, width: int) -> 
     reporter = RichReporter(Console(file=io.StringIO(), force_terminal=True, width=width, legacy_windows=False))
     reporter.run_started(name, 300, 0)
     for epoch in range(20):
-        reporter.epoch_done(name, epoch, {**RECORD, **measured(0.48)})
+        reporter.epoch_done(name, epoch, with_test(0.48))
     assert reporter._progress is not None
     picture = Console(file=io.StringIO(), width=width, color_system=None)
     with picture.capture() as shown:
@@ -237,8 +241,8 @@ def test_runs_that_take_turns_have_a_bar_each() -> None:
     reporter, stream = rich_reporter()
     for name in ("ERM", "MFW"):
         reporter.run_started(name, 10, 0)
-    reporter.epoch_done("ERM", 4, {**RECORD, **measured(0.25)})
-    reporter.epoch_done("MFW", 6, {**RECORD, **measured(0.75)})
+    reporter.epoch_done("ERM", 4, with_test(0.25))
+    reporter.epoch_done("MFW", 6, with_test(0.75))
     reporter.run_finished("ERM", "done")
     assert "\x1b[?25h" not in stream.getvalue(), "the other one goes on"
     reporter.run_finished("MFW", "done")
@@ -256,7 +260,7 @@ def test_lines_of_runs_that_take_turns_carry_their_own_names() -> None:
     reporter.run_started("ERM", 10, 0)
     reporter.run_started("MFW", 20, 0)
     clock.now += 2
-    reporter.epoch_done("ERM", 0, {**RECORD, **measured(0.25)})
+    reporter.epoch_done("ERM", 0, with_test(0.25))
     clock.now += 2
     reporter.epoch_done("MFW", 0, RECORD)
     first, second = stream.getvalue().splitlines()[2:]

@@ -14,6 +14,7 @@ import yaml
 
 from procrustean import RunSpec
 from procrustean.base import Claim
+from procrustean.base.epochs import EpochRecord
 from procrustean.base.json_files import read_typed, to_plain
 from procrustean.base.progress import Reporter
 from procrustean.runs import Budget
@@ -178,16 +179,15 @@ def test_no_test_result_is_shown_before_the_choice(tune: Call) -> None:
 
 def test_every_epoch_of_a_candidate_is_told_of_by_its_held_out_images(npz: Path) -> None:
     class Told(Reporter):
-        records: ClassVar[list[dict[str, Any]]] = []
+        records: ClassVar[list[EpochRecord]] = []
 
-        def epoch_done(self, name: str, epoch: int, record: dict[str, Any]) -> None:
+        def epoch_done(self, name: str, epoch: int, record: EpochRecord) -> None:
             self.records.append(record)
 
     base = RunSpec(str(npz), method="mfw", net="small", epochs=2, batch_size=16, device="cpu", hold_out=2)
     run_tune(base, {"alpha": (0.5, 2.0)}, Path("t"), reporter=Told())
-    assert [("test" in record, "held_out" in record) for record in Told.records] == [(False, True)] * 4 + [
-        (True, False)
-    ] * 2
+    told = [(record.test is not None, record.held_out is not None) for record in Told.records]
+    assert told == [(False, True)] * 4 + [(True, False)] * 2
 
 
 def test_the_scores_are_those_of_the_runs(tune: Call) -> None:

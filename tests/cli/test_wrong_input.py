@@ -13,7 +13,7 @@ import pytest
 from procrustean.cli.train import Train
 from procrustean.cli.tune import Tune
 from procrustean.cli.wrong_input import RENAMED
-from procrustean.records.run_spec import ALSO_CALLED
+from procrustean.records.setting_types import ALSO_CALLED
 
 Call = Callable[..., Any]
 Files = Callable[[Path], dict[str, bytes]]

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from procrustean.balance import Classify, Problem
 from procrustean.base import ConfigError, RunError
+from procrustean.base.epochs import EpochRecord
 from procrustean.base.progress import Reporter
 from procrustean.data import Splits
 from procrustean.engine.device import Placement
@@ -129,7 +130,7 @@ class MemoryWatch(Reporter):
         self.allocated: list[int] = []
         self.reserved: list[int] = []
 
-    def epoch_done(self, name: str, epoch: int, record: dict[str, Any]) -> None:
+    def epoch_done(self, name: str, epoch: int, record: EpochRecord) -> None:
         self.allocated.append(torch.cuda.memory_allocated())
         self.reserved.append(torch.cuda.memory_reserved())
 

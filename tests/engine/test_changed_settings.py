@@ -12,7 +12,7 @@ import pytest
 
 from procrustean.base import ProcrusteanError, RunError
 from procrustean.records import RunSpec
-from procrustean.records.differences import difference, image_counts_difference
+from procrustean.records.identity import difference, image_counts_difference
 from procrustean.records.run_folder import RunFolder
 from procrustean.runs import fit
 from procrustean.runs.train_api import Stopped, resume

@@ -17,7 +17,7 @@ from safetensors.torch import load_file, save_file
 
 from procrustean.base import RunError
 from procrustean.base.errors import CannotWrite
-from procrustean.base.whole_files import write_atomically
+from procrustean.base.files import write_atomically
 from procrustean.data import Splits
 from procrustean.records import checkpoints as checkpoint
 from procrustean.runs import fit

@@ -340,7 +340,7 @@ def test_on_a_gpu_they_change_nothing_and_find_what_a_cpu_finds(
         stage.objective.cpu()
         found = run_to_end(probe.measure(network.cpu(), stage, Clock.at(0, 1, torch.device("cpu")))).values
         for name in ("train_recall", "classification_ratio", "gradient_norm", "gradient_norm_mixed"):
-            assert found[name] == pytest.approx(getattr(probed.probes, name)[-1], rel=0.02, abs=1e-4), name
+            assert getattr(found, name) == pytest.approx(getattr(probed.probes, name)[-1], rel=0.02, abs=1e-4), name
 
 
 # Afterwards

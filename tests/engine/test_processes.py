@@ -17,6 +17,7 @@ import yaml
 
 import forked
 from procrustean.base import ConfigError
+from procrustean.base.epochs import EpochRecord
 from procrustean.base.errors import Diverged
 from procrustean.base.progress import Reporter
 from procrustean.records import RunSpec
@@ -49,7 +50,7 @@ class Recording(Reporter):
     def run_started(self, name: str, epochs: int, first_epoch: int) -> None:
         self.seen.setdefault(name, []).append((epochs, first_epoch))
 
-    def epoch_done(self, name: str, epoch: int, record: dict[str, Any]) -> None:
+    def epoch_done(self, name: str, epoch: int, record: EpochRecord) -> None:
         self.seen[name].append(epoch)
 
     def run_finished(self, name: str, summary: str) -> None:
@@ -87,7 +88,7 @@ def test_a_killed_process_is_replaced_and_its_run_goes_on(
     killed: list[int] = []
 
     class Killing(Recording):
-        def epoch_done(self, name: str, epoch: int, record: dict[str, Any]) -> None:
+        def epoch_done(self, name: str, epoch: int, record: EpochRecord) -> None:
             if not killed and epoch > 1:
                 killed.append(max(children(os.getpid())))
                 os.kill(killed[0], signal.SIGKILL)

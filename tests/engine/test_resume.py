@@ -17,6 +17,7 @@ import pytest
 import forked
 from procrustean.base import ProcrusteanError, RunError
 from procrustean.base import stop_signals as stopping
+from procrustean.base.epochs import EpochRecord
 from procrustean.base.progress import Reporter
 from procrustean.cli import main
 from procrustean.data import Splits
@@ -172,8 +173,8 @@ def test_a_kill_around_any_replacement_of_a_file_loses_nothing(
 def test_a_kill_while_an_epoch_is_being_recorded_loses_nothing(
     splits: Splits, tiny: dict[str, Any], whole: Path, tmp_path: Path, same_run: Same, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def cut_short(self: RunFolder, record: dict[str, Any]) -> None:
-        if record["epoch"] == 1:
+    def cut_short(self: RunFolder, record: EpochRecord) -> None:
+        if record.epoch == 1:
             with open(self.file("epochs.jsonl"), "ab") as file:
                 file.write(b'{"stage": 0, "epo')
             raise Killed
@@ -291,7 +292,7 @@ def test_damaged_epochs_are_restored_from_the_checkpoint(
     path = tmp_path / "run"
     stopped(splits, path, stop_after, 9, tiny)
     content = (path / "epochs.jsonl").read_bytes()
-    digit = content.index(b'"loss": ') + 12
+    digit = content.index(b'"loss":') + 11
     changed = {
         "zeros": b"\0" * 20 + content[20:],
         "a digit": content[:digit] + b"%d" % ((content[digit] - 47) % 10) + content[digit + 1 :],
@@ -410,7 +411,7 @@ class Signalling(Reporter):
     def say(self, text: str) -> None:
         self.said.append(text)
 
-    def epoch_done(self, name: str, epoch: int, record: dict[str, Any]) -> None:
+    def epoch_done(self, name: str, epoch: int, record: EpochRecord) -> None:
         if epoch == 0:
             for number in self.signals:
                 signal.raise_signal(number)

@@ -190,7 +190,7 @@ def test_several_parts_learn_and_no_others(
 @pytest.fixture
 def compiling_ahead(monkeypatch: pytest.MonkeyPatch) -> None:
     """Runs take the way of those with kernels of their own, which are compiled before the first step."""
-    launching = ModuleType("procrustean.base.triton_launch")
+    launching = ModuleType("procrustean.balance.triton_launch")
     launching.compile_in_parallel = nullcontext  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, launching.__name__, launching)
     monkeypatch.setattr(stage, "use_fused_kernels", lambda net, on: None)

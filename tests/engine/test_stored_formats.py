@@ -20,7 +20,7 @@ from procrustean.data.stores.store import open_store, verify
 from procrustean.deploy import load_model
 from procrustean.engine.stored_features import load_features
 from procrustean.records import RunSpec, load_result
-from procrustean.records.auto_choice import chosen_run, read_comparison
+from procrustean.records.auto_record import chosen_run, read_comparison
 from procrustean.records.run_folder import RunFolder
 from procrustean.runs import auto_method as auto
 from procrustean.runs import evaluate, load_run, tune

@@ -19,6 +19,7 @@ from procrustean.balance import Batch, Classify, Clock, Problem
 from procrustean.balance.metrics import Metrics
 from procrustean.balance.objectives import Objective
 from procrustean.base import ConfigError, ProcrusteanError, RunError
+from procrustean.base.epochs import EpochRecord
 from procrustean.base.errors import CannotWrite, Diverged
 from procrustean.base.progress import Reporter
 from procrustean.data import ImageSet, Splits, recipe_for
@@ -64,7 +65,7 @@ def test_it_is_said_when_class_weights_set_in(splits: Splits, run_settings: dict
         def say(self, text: str) -> None:
             self.said.append(text)
 
-        def epoch_done(self, name: str, epoch: int, record: dict[str, Any]) -> None:
+        def epoch_done(self, name: str, epoch: int, record: EpochRecord) -> None:
             self.said.append(f"epoch {epoch + 1} done")
 
     told, plain = Told(), Told()

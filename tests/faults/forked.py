@@ -22,7 +22,7 @@ _CONTEXT.set_forkserver_preload(
         "procrustean.data.npz",
         "procrustean.balance.mfw",
         "procrustean.runs.many_runs",
-        "procrustean.report.tables",
+        "procrustean.report.comparison_table",
         "torch._dynamo",  # which torch imports when a network is first trained
     ]
 )

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from procrustean.base import RunError
+from procrustean.base.epochs import EpochRecord
 from procrustean.base.progress import Reporter
 from procrustean.runs import fit
 from procrustean.runs.train_api import resume
@@ -34,7 +35,7 @@ class Filling(Reporter):
     def __init__(self, disk: Path) -> None:
         self.disk = disk
 
-    def epoch_done(self, name: str, epoch: int, record: dict[str, Any]) -> None:
+    def epoch_done(self, name: str, epoch: int, record: EpochRecord) -> None:
         if epoch == 1:
             with open(self.disk / "other", "wb", buffering=0) as other, suppress(OSError):
                 while other.write(bytes(4096)):

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from procrustean.paper.ablation_figures import SHARED, alpha, beta
-from procrustean.records.groups import Result
+from procrustean.records.run_record import Result
 
 Make = Callable[..., Result]
 

@@ -15,7 +15,7 @@ from procrustean.paper import claims_table, coverage, toy
 from procrustean.paper.claims import BEGIN, END, NOT_YET, block_for, replaced
 from procrustean.records import load_result
 from procrustean.records.finding_runs import runs_in
-from procrustean.records.groups import Result
+from procrustean.records.run_record import Result
 
 #: Where the repository has the records of such runs.
 RECORDS = ("results/analysis", "results/alpha", "results/beta", "results/cifar", "results/cifar10-rho100")

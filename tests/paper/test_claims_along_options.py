@@ -10,7 +10,7 @@ from made_records import with_changes
 from procrustean.base.table_formats import NOTHING
 from procrustean.paper import claims_table, coverage
 from procrustean.paper.claims import NOT_YET
-from procrustean.records.groups import Result
+from procrustean.records.run_record import Result
 
 Make = Callable[..., Result]
 

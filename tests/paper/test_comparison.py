@@ -9,10 +9,7 @@ from typing import Any, Literal
 import pytest
 
 from procrustean.base.escaping import latex
-from procrustean.base.statistics import (
-    Statistic,
-)
-from procrustean.base.table_formats import measured_cell, to_markdown
+from procrustean.base.table_formats import Statistic, measured_cell, to_markdown
 from procrustean.base.yaml_files import read_yaml
 from procrustean.paper import (
     Beside,

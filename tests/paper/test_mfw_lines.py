@@ -8,7 +8,7 @@ import pytest
 from procrustean.base import RunError
 from procrustean.paper import canonical, paper_definitions
 from procrustean.paper.mfw_lines import Line, lines_along
-from procrustean.records.groups import Result
+from procrustean.records.run_record import Result
 from procrustean.runs.training_sizes import training_counts
 
 Make = Callable[..., Result]

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from procrustean.base.epochs import EpochRecord
 from procrustean.base.progress import Reporter
 from procrustean.paper import Cell, PlannedRun
 from procrustean.paper import train_plan as pace
@@ -29,7 +30,10 @@ class Said(Reporter):
 
 def planned(seed: int, cost: float) -> PlannedRun:
     config = RunSpec("digits", method="erm", seed=seed)
-    return PlannedRun(config, (Cell("t", "ERM", "digits", {}),), "waiting", cost, int(cost))
+    return PlannedRun(config, (Cell("t", "ERM", "digits", EPOCH),), "waiting", cost, int(cost))
+
+
+EPOCH = EpochRecord(stage=0, epoch=0, loss=0.5, lr=0.1)
 
 
 @pytest.fixture
@@ -44,11 +48,11 @@ def test_predicted_time_until_the_speed_is_measured(clock: Clock) -> None:
     one = progress.of(runs[0])
     one.run_started("", 10, 0)
     clock.now += SETTLED / 2
-    one.epoch_done("", 0, {})
+    one.epoch_done("", 0, EPOCH)
     assert progress.rate == 10.0
     assert progress.seconds_left == pytest.approx(190)
     clock.now += SETTLED
-    one.epoch_done("", 1, {})
+    one.epoch_done("", 1, EPOCH)
     # 200 of the cost in 30 seconds, not in 20 as predicted.
     assert progress.rate == pytest.approx(200 / 30)
     assert progress.seconds_left == pytest.approx(1800 / (200 / 30))
@@ -60,7 +64,7 @@ def test_a_run_that_goes_on_was_not_trained_in_this_call(clock: Clock) -> None:
     one = progress.of(run)
     one.run_started("", 10, 8)
     clock.now += 2 * SETTLED
-    one.epoch_done("", 8, {})
+    one.epoch_done("", 8, EPOCH)
     assert progress.earned == pytest.approx(100)
     assert progress.seconds_left == pytest.approx(2 * SETTLED)
 
@@ -74,7 +78,7 @@ def test_the_speed_is_measured_before_an_epoch_has_ended(clock: Clock) -> None:
     one.within_epoch("", 0, 0.5)
     assert (progress.earned, progress.seconds) == (pytest.approx(50), 2 * SETTLED)
     assert progress.seconds_left == pytest.approx(950 / (50 / (2 * SETTLED)))
-    one.epoch_done("", 0, {})
+    one.epoch_done("", 0, EPOCH)
     assert progress.earned == pytest.approx(100)
 
 
@@ -94,13 +98,13 @@ def test_a_line_from_time_to_time(clock: Clock) -> None:
     progress = Progress(runs, said, rate=10.0, width=1, clock=clock, deadline=clock.now + 100)
     one = progress.of(runs[0])
     one.run_started("", 4, 0)
-    one.epoch_done("", 0, {})
+    one.epoch_done("", 0, EPOCH)
     assert said.lines == []
     clock.now += INTERVAL
-    one.epoch_done("", 1, {})
-    one.epoch_done("", 2, {})
+    one.epoch_done("", 1, EPOCH)
+    one.epoch_done("", 2, EPOCH)
     assert said.lines == ["0 of 2 runs, 25 % of the work, about 1 min 30 s to go, 1 min 10 s of them in this call"]
-    one.epoch_done("", 3, {})
+    one.epoch_done("", 3, EPOCH)
     one.run_finished("", "")
     assert progress.text().startswith("1 of 2 runs, 50 % of the work")
 
@@ -110,7 +114,7 @@ def test_runs_that_do_not_go_on_here_take_no_more_time(clock: Clock) -> None:
     progress = Progress(runs, Reporter(), rate=10.0, width=1, clock=clock)
     one = progress.of(runs[0])
     one.run_started("", 4, 0)
-    one.epoch_done("", 0, {})
+    one.epoch_done("", 0, EPOCH)
     progress.given_up(runs[0], elsewhere=False)
     progress.given_up(runs[1], elsewhere=True)
     progress.found(runs[2], 1.0)

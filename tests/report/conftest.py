@@ -11,8 +11,7 @@ import pytest
 
 from made_records import made, written
 from procrustean.balance.metrics import Metrics, metrics_from_confusion
-from procrustean.records.groups import Result
-from procrustean.records.run_record import RunRecord
+from procrustean.records.run_record import Result, RunRecord
 
 STEP_COUNTS = [1000] * 5 + [20] * 5
 

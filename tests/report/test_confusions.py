@@ -6,8 +6,8 @@ import numpy as np
 
 from made_records import with_changes
 from procrustean.records import group_results
-from procrustean.records.groups import Result
-from procrustean.report.confusions import Confusion, summed_confusion, worst_confusions
+from procrustean.records.run_record import Result
+from procrustean.report.mistakes import Confusion, summed_confusion, worst_confusions
 
 Make = Callable[..., Result]
 

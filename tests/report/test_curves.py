@@ -9,10 +9,9 @@ from hypothesis import strategies as st
 
 from made_records import with_changes
 from procrustean.records import group_results
-from procrustean.records.class_sizes import recall_by_size
-from procrustean.records.groups import Result
+from procrustean.records.run_record import Result
 from procrustean.report import curves
-from procrustean.report.curves import class_curves, gradient_layers, overall_curves, shown_percent
+from procrustean.report.curves import class_curves, gradient_layers, overall_curves, recall_by_size, shown_percent
 
 Make = Callable[..., Result]
 

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from procrustean.base import RunError
-from procrustean.records.groups import Result
+from procrustean.records.run_record import Result
 from procrustean.report.html_page import (
     MADE_BY,
     SCRIPTS,

@@ -4,8 +4,8 @@ from collections.abc import Callable
 from typing import Any
 
 from procrustean.records import group_results
-from procrustean.records.groups import Result
-from procrustean.report.ordering import by_options
+from procrustean.records.groups import by_options
+from procrustean.records.run_record import Result
 
 Make = Callable[..., Result]
 

@@ -8,7 +8,7 @@ import pytest
 from made_records import with_changes
 from procrustean.base.table_formats import to_csv, to_latex
 from procrustean.records import group_results
-from procrustean.records.groups import Result
+from procrustean.records.run_record import Result
 from procrustean.report import comparison
 from procrustean.report.class_tables import by_class_size, per_class
 from procrustean.report.page_data import page_data

@@ -15,15 +15,14 @@ from made_records import with_changes
 from procrustean.base import RunError
 from procrustean.base.escaping import markdown
 from procrustean.base.json_files import typed_json
-from procrustean.base.statistics import (
-    Statistic,
-)
+from procrustean.base.table_formats import Cell, Column, Statistic, Table, to_csv, to_latex, to_rich
 from procrustean.records import RunSpec, group_results, load_result
-from procrustean.records.auto_choice import Comparison
-from procrustean.records.groups import Group, Result, data_text
+from procrustean.records.auto_record import Comparison
+from procrustean.records.group_names import data_text
+from procrustean.records.groups import Group
+from procrustean.records.run_record import Result
 from procrustean.report import comparison, to_markdown
 from procrustean.report.class_tables import by_class, by_class_size, per_class
-from procrustean.report.tables import Cell, Column, Table, to_csv, to_latex, to_rich
 
 Make = Callable[..., Result]
 NASTY = "a|b*c_d`e<f>[g]{h}$i&j#k%l~m^n\\o\np\x1b[31mq"

@@ -13,6 +13,7 @@ from PIL import Image
 from made_records import begun
 from procrustean import fit
 from procrustean.base import ConfigError, RunError
+from procrustean.base.epochs import EpochRecord, Evaluated
 from procrustean.base.progress import Reporter
 from procrustean.records import RunSpec
 from procrustean.runs import train_api as api
@@ -46,7 +47,7 @@ class Listener(Reporter):
     def run_started(self, name: str, epochs: int, first_epoch: int) -> None:
         self.events.append("started")
 
-    def epoch_done(self, name: str, epoch: int, record: dict[str, Any]) -> None:
+    def epoch_done(self, name: str, epoch: int, record: EpochRecord) -> None:
         self.events.append(f"epoch {epoch}")
 
     def run_finished(self, name: str, summary: str) -> None:
@@ -132,7 +133,7 @@ def test_a_run_that_begins_anew_is_logged_once(tmp_path: Path) -> None:
         pass
 
     class InTheSecondEpoch(Reporter):
-        def epoch_done(self, name: str, epoch: int, record: dict[str, Any]) -> None:
+        def epoch_done(self, name: str, epoch: int, record: EpochRecord) -> None:
             if epoch == 1:
                 raise Killed
 
@@ -237,8 +238,10 @@ def test_a_missing_package_is_named_with_its_remedy(
 
 
 def test_many_classes_are_not_logged_one_by_one() -> None:
-    def record(classes: int) -> dict[str, Any]:
-        return {"test": {"accuracy": 0.5, "recall": [0.5] * classes}}
+    def names(classes: int) -> set[str]:
+        tested = Evaluated(headline="accuracy", accuracy=0.5, balanced_accuracy=0.5, recall=[0.5] * classes)
+        record = EpochRecord(stage=0, epoch=0, loss=None, lr=0.1, test=tested)
+        return set(scalars_of(record, [str(i) for i in range(classes)]))
 
-    assert len(scalars_of(record(100), [str(i) for i in range(100)])) == 101
-    assert scalars_of(record(101), [str(i) for i in range(101)]) == {"test/accuracy": 0.5}
+    assert len(names(100)) == 103
+    assert names(101) == {"lr", "test/accuracy", "test/balanced_accuracy"}

@@ -19,7 +19,7 @@ import torch
 from PIL import Image
 
 from made_records import comparison
-from procrustean.base import ConfigError, DataError, RunError, memory
+from procrustean.base import ConfigError, DataError, RunError, machine
 from procrustean.base.json_files import typed_json
 from procrustean.base.yaml_files import read_yaml
 from procrustean.cli import main
@@ -29,7 +29,7 @@ from procrustean.data.sets.cifar import CIFAR10
 from procrustean.data.stores.listing import Line, Problem, listing_of
 from procrustean.nets.pretrained import read_pretrained
 from procrustean.records import RunSpec
-from procrustean.records.auto_choice import chosen_run
+from procrustean.records.auto_record import chosen_run
 from procrustean.records.run_folder import RunFolder
 
 
@@ -147,7 +147,7 @@ def bomb(path: Path, megabytes: int) -> None:
 def test_arrays_that_unpack_to_far_more_than_the_file_are_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(memory, "MOST_BYTES", 16 << 20)
+    monkeypatch.setattr(machine, "MOST_BYTES", 16 << 20)
     bomb(tmp_path / "a.npz", 64)
     before = peak_megabytes()
     with pytest.raises(DataError, match=r"[\d,]+ bytes that unpack to 67,\d+,\d+; refused"):

@@ -7,7 +7,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from procrustean.base.triton_launch import launch
+from procrustean.balance.triton_launch import launch
 
 _BLOCK = 4096
 

@@ -14,8 +14,8 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
-from procrustean.base.device_noise import scrambled
 from procrustean.base.errors import ConfigError, LayerError
+from procrustean.base.random_numbers import scrambled
 
 
 class Mix(NamedTuple):

@@ -18,13 +18,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from procrustean.base.errors import ConfigError
-from procrustean.base.paths import expanded
+from procrustean.base.files import expanded
 
 if TYPE_CHECKING:
     import ast
 
-#: Larger files hold no method or network.
-LARGEST = 10_000_000
 #: Digits of a hash that are shown; all of them are compared.
 SHOWN = 12
 
@@ -229,8 +227,6 @@ def _read(place: Path, given: str, kind: Kind) -> bytes:
         relative = " Relative paths start at the working directory." * (not expanded(given).is_absolute())
         raise ConfigError(f"{kind} {given!r}: there is no file {place}.{_nearest(place)}{relative}")
     try:
-        if place.stat().st_size > LARGEST:
-            raise ConfigError(f"{given} has more than {LARGEST:,} bytes; give a file of Python code")
         return place.read_bytes()
     except OSError as error:
         raise ConfigError(f"{given} cannot be read ({error.strerror})") from error

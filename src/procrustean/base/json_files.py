@@ -18,16 +18,6 @@ FORMAT: Final = 1
 T = TypeVar("T")
 
 
-def is_whole(value: object) -> bool:
-    """Whether a value that was read is a whole number; what is true or false is none, though Python counts with it."""
-    return isinstance(value, int) and not isinstance(value, bool)
-
-
-def is_number(value: object) -> bool:
-    """Whether a value that was read is a finite number."""
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
-
-
 def parse_json(content: bytes) -> Any:
     """What JSON holds, as plain data; ValueError where it is none."""
     try:

@@ -9,9 +9,12 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TextIO, cast
+from typing import TYPE_CHECKING, TextIO, cast
+
+from msgspec.structs import replace
 
 from procrustean.base.console import ProgressStream, can_show_bars, duration_text, print_wrapped
+from procrustean.base.epochs import EpochRecord, progress_texts, result_text
 from procrustean.base.escaping import printable
 
 if TYPE_CHECKING:
@@ -47,8 +50,8 @@ class Reporter:
     def within_epoch(self, name: str, epoch: int, share: float) -> None:
         """This share of the steps of an epoch is done."""
 
-    def epoch_done(self, name: str, epoch: int, record: dict[str, Any]) -> None:
-        """`record` has loss, lr, images_per_second and, where they were measured, the results `test` and `held_out`."""
+    def epoch_done(self, name: str, epoch: int, record: EpochRecord) -> None:
+        """An epoch has ended."""
 
     def run_finished(self, name: str, summary: str) -> None:
         """The run is complete; `summary` is what came out, in one line."""
@@ -118,7 +121,7 @@ class PlainReporter(_SayingOnce):
             run.last_sign = now
             self.say(f"{name}: {100 * share:.0f} % of epoch {epoch + 1}/{run.epochs}")
 
-    def epoch_done(self, name: str, epoch: int, record: dict[str, Any]) -> None:
+    def epoch_done(self, name: str, epoch: int, record: EpochRecord) -> None:
         run = self._runs.get(name)
         if run is None:
             return
@@ -176,7 +179,7 @@ class RichReporter(_SayingOnce):
         if self._progress is not None and name in self._tasks:
             self._progress.update(self._tasks[name], completed=epoch + share)
 
-    def epoch_done(self, name: str, epoch: int, record: dict[str, Any]) -> None:
+    def epoch_done(self, name: str, epoch: int, record: EpochRecord) -> None:
         if self._progress is None or name not in self._tasks:
             return
         result = result_text(record) or self._results.get(name)
@@ -246,7 +249,7 @@ class PassingOn(Reporter):
     def within_epoch(self, name: str, epoch: int, share: float) -> None:
         self._inner.within_epoch(name, epoch, share)
 
-    def epoch_done(self, name: str, epoch: int, record: dict[str, Any]) -> None:
+    def epoch_done(self, name: str, epoch: int, record: EpochRecord) -> None:
         self._inner.epoch_done(name, epoch, record)
 
     def run_finished(self, name: str, summary: str) -> None:
@@ -259,8 +262,8 @@ class PassingOn(Reporter):
 class WithoutTest(PassingOn):
     """Leaves the test results out while runs are compared on held-out images: who saw them could choose by them."""
 
-    def epoch_done(self, name: str, epoch: int, record: dict[str, Any]) -> None:
-        super().epoch_done(name, epoch, {key: value for key, value in record.items() if key != "test"})
+    def epoch_done(self, name: str, epoch: int, record: EpochRecord) -> None:
+        super().epoch_done(name, epoch, replace(record, test=None))
 
 
 def make_reporter(quiet: bool = False) -> Reporter:
@@ -278,47 +281,3 @@ def reporting(quiet: bool = False) -> Iterator[Reporter]:
         yield reporter
     finally:
         reporter.close()
-
-
-def progress_texts(record: dict[str, Any], result: str | None) -> list[str]:
-    """Loss, newest result and speed, each where known.
-
-    >>> progress_texts({"loss": 0.51234, "images_per_second": 45123.0}, "test accuracy 81.2 %")
-    ['loss 0.512', 'test accuracy 81.2 %', '45,123 images/s']
-    """
-    texts = []
-    if record.get("loss") is not None:
-        texts.append(f"loss {record['loss']:.3f}")
-    if result is not None:
-        texts.append(result)
-    if record.get("images_per_second") is not None:
-        texts.append(f"{record['images_per_second']:,.0f} images/s")
-    return texts
-
-
-def result_text(record: dict[str, Any]) -> str | None:
-    """The result of an epoch that is shown, if it was measured: of the test images, if the record has one of them.
-
-    >>> held_out = {"headline": "accuracy", "accuracy": 0.9, "balanced_accuracy": 0.5}
-    >>> result_text({"test": {"headline": "accuracy", "accuracy": 0.8125}, "held_out": held_out})
-    'test accuracy 81.2 %'
-    >>> result_text({"held_out": held_out})
-    'held-out balanced accuracy 50.0 %'
-    """
-    if "test" in record:
-        return headline_text(record["test"]["headline"], record["test"][record["test"]["headline"]])
-    return held_out_text(record["held_out"]["balanced_accuracy"]) if "held_out" in record else None
-
-
-def held_out_text(balanced_accuracy: float) -> str:
-    """What choices are made by, with its name."""
-    return f"held-out balanced accuracy {100 * balanced_accuracy:.1f} %"
-
-
-def headline_text(name: str, value: float) -> str:
-    """The headline of a test result.
-
-    >>> headline_text("balanced_accuracy", 0.5)
-    'test balanced accuracy 50.0 %'
-    """
-    return f"test {name.replace('_', ' ')} {100 * value:.1f} %"

@@ -7,9 +7,13 @@ Each stream is a counter-based Philox generator keyed by a hash of what the numb
 from __future__ import annotations
 
 import hashlib
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 class Stream:
@@ -52,3 +56,15 @@ class Stream:
 def torch_seed(seed: int, *purpose: str | int) -> int:
     """A seed for a torch generator, for what has to be drawn by torch itself: the initial weights."""
     return int(Stream(seed, *purpose).raw(1)[0] >> np.uint64(1))
+
+
+_32_BITS = 0xFFFFFFFF
+
+
+def scrambled(bits: Tensor) -> Tensor:
+    """32 bits as evenly spread as a counter's are not; the same on CPU and GPU, and can be captured in a graph."""
+    bits = bits & _32_BITS
+    for factor in (0x2C1B3C6D, 0x297A2D39):
+        # int64 holds every product.
+        bits = (bits ^ bits >> 15) * factor & _32_BITS
+    return bits ^ bits >> 16

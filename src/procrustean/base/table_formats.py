@@ -14,9 +14,6 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from procrustean.base.escaping import latex, latex_prose, markdown, one_line, spreadsheet
-from procrustean.base.statistics import (
-    Statistic,
-)
 
 if TYPE_CHECKING:
     import rich.console
@@ -26,6 +23,15 @@ NOTHING = "—"
 LONGEST_UNBROKEN_WORD = 12  # in a terminal; longer words are broken where space is short
 DIFFERENCE = re.compile(r"[+-]\d+(\.\d+)?")  # whose sign would be a hyphen in the text of LaTeX
 GAP = 2  # between the columns in a terminal
+
+
+@dataclass(frozen=True)
+class Statistic:
+    """Mean and sample standard deviation (None for one run) of a metric over `n` runs, as fractions 0..1."""
+
+    mean: float
+    sd: float | None
+    n: int
 
 
 @dataclass(frozen=True)

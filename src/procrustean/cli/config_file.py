@@ -10,7 +10,7 @@ from typing import Any, Self
 import tyro
 
 from procrustean.base.yaml_files import read_yaml
-from procrustean.records.run_spec import RunSpec, typed_settings
+from procrustean.records.run_spec import RunSpec
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ def config_argument(arguments: Sequence[str]) -> Path | None:
 
 def read_config(path: Path) -> dict[str, Any]:
     """Settings from a YAML file; unknown or ill-typed ones are refused by name."""
-    return typed_settings(read_yaml(path), origin=str(path))
+    return RunSpec.typed(read_yaml(path), origin=str(path))
 
 
 def config_as_yaml(config: RunSpec) -> str:

@@ -36,13 +36,13 @@ class Demo:
 
     def run(self) -> int:
         from procrustean.base.console import write_result
+        from procrustean.base.files import write_atomically
         from procrustean.base.progress import reporting
         from procrustean.base.table_formats import to_markdown
-        from procrustean.base.whole_files import write_atomically
         from procrustean.records import group_results, load_result
         from procrustean.report.class_tables import per_class
+        from procrustean.report.comparison_table import comparison
         from procrustean.report.figures.draw import draw_figure
-        from procrustean.report.tables import comparison
         from procrustean.runs.many_runs import fit_many
 
         if self.seeds < 1:

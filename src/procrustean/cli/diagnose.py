@@ -64,7 +64,7 @@ class Diagnose:
         """Each run and the folder for what is written about it; a run that is given twice is one."""
         from procrustean.cli.each_run import distinct_runs
         from procrustean.cli.outputs import refuse_inside
-        from procrustean.records.diagnosed import DIAGNOSES
+        from procrustean.records.class_curves import DIAGNOSES
 
         runs = distinct_runs(self.runs)
         if not runs:
@@ -106,7 +106,7 @@ def write_together(diagnosed: Mapping[Path, Diagnosis]) -> None:
     from procrustean.records.class_curves import curves_of, mean_curves
     from procrustean.records.run_record import load_result
     from procrustean.report.diagnose.findings import verdict
-    from procrustean.report.diagnose.repeats import repeats_of
+    from procrustean.report.diagnose.verdicts import repeats_of
 
     finished = [
         replace(load_result(run), path=run / RESULT_FILE).with_probes(diagnosis.probes)  # called as it was given
@@ -180,11 +180,11 @@ def _written(diagnosis: Diagnosis, run: Path, output: Path, all_classes: bool) -
 
 
 def _json_file(diagnosis: Diagnosis, output: Path) -> Path:
+    from procrustean.base.files import write_atomically
     from procrustean.base.json_files import typed_json
-    from procrustean.base.whole_files import write_atomically
-    from procrustean.records.diagnosed import FILE
+    from procrustean.records.class_curves import DIAGNOSIS
 
-    path, advice = output / FILE, "make room, or choose another --output"
+    path, advice = output / DIAGNOSIS, "make room, or choose another --output"
     try:
         output.mkdir(parents=True, exist_ok=True)
     except OSError as error:

@@ -83,7 +83,7 @@ def training(device: str) -> Iterator[str]:
     import torch
 
     from procrustean.balance import Problem
-    from procrustean.base.cores import load_average, usable_cores
+    from procrustean.base.machine import load_average, usable_cores
     from procrustean.engine.device import place
     from procrustean.engine.engines import choose_engine
     from procrustean.methods import make_method
@@ -99,7 +99,7 @@ def training(device: str) -> Iterator[str]:
 
 def places(data_dir: Path | None) -> Iterator[str]:
     """Free memory and disk, and the folders in which data sets are looked for."""
-    from procrustean.base.memory import free_memory
+    from procrustean.base.machine import free_memory
     from procrustean.data.sets.base import data_roots
 
     yield f"Memory: {free_memory() / GIB:.1f} GiB free"

@@ -163,7 +163,7 @@ def adjustment_table(outcome: Adjusted, name: str) -> Table:
 
 def main_metrics(metrics: Metrics) -> dict[str, float]:
     """What a summary shows by its headings; groups of classes where they part the classes."""
-    from procrustean.report.tables import FEWEST_CLASSES_FOR_MANY_MEDIUM_FEW
+    from procrustean.report.comparison_table import FEWEST_CLASSES_FOR_MANY_MEDIUM_FEW
 
     found = {"accuracy": metrics.accuracy, "balanced accuracy": metrics.balanced_accuracy}
     kinds: list[tuple[str, ...]] = [("major", "minor")]

@@ -39,7 +39,7 @@ class Export:
         from procrustean.base.progress import make_reporter
         from procrustean.cli.outputs import refuse_inside
         from procrustean.deploy.export_folder import export
-        from procrustean.records.auto_choice import chosen_run
+        from procrustean.records.auto_record import chosen_run
 
         for file in (self.method, self.net):
             if file is not None:

@@ -55,7 +55,7 @@ class Figures:
     def run(self) -> int:
         from procrustean.base.console import write_result
         from procrustean.base.progress import make_reporter
-        from procrustean.records.diagnosed import with_diagnosis
+        from procrustean.records.class_curves import with_diagnosis
         from procrustean.report import draw_figure
 
         results, code = finished_results(self.runs)

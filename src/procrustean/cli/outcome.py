@@ -14,7 +14,7 @@ from procrustean.records.finding_runs import CANDIDATES, RESULT_FILE, damaged_in
 
 if TYPE_CHECKING:
     from procrustean.base.table_formats import Table
-    from procrustean.records.groups import Result
+    from procrustean.records.run_record import Result
 
 Format = Literal["table", "markdown", "csv", "latex"]
 
@@ -43,7 +43,7 @@ def readable_runs(paths: Sequence[Path]) -> tuple[dict[Path, Result], int]:
 
     A damaged one is named on stderr and left out, and the code is 1: without a word a seed would be missing.
     """
-    from procrustean.records.groups import load_result
+    from procrustean.records.run_record import load_result
 
     found: dict[Path, Result] = {}
     code = 0
@@ -63,7 +63,7 @@ def finished_results(paths: Sequence[Path]) -> tuple[list[Result], int]:
 
     Copies that say the same count once, which is said.
     """
-    from procrustean.records.copies import without_copies
+    from procrustean.records.groups import without_copies
 
     found, code = readable_runs(paths)
     return without_copies(found.values(), notify), code
@@ -132,10 +132,9 @@ def show(runs: Sequence[Path], *, form: Format = "table", by_class: bool = False
 
 def comparisons_of(results: Sequence[Result], *, by_class: bool = False, in_one: bool = False) -> list[Table]:
     """Results as tables, one for each choice of classes unless they are wanted in one."""
-    from procrustean.records.groups import group_results, split_by_choice_of_classes
+    from procrustean.records.groups import by_options, group_results, split_by_choice_of_classes
     from procrustean.report.class_tables import per_class
-    from procrustean.report.ordering import by_options
-    from procrustean.report.tables import comparison
+    from procrustean.report.comparison_table import comparison
 
     groups = by_options(group_results(results))
     if by_class:

@@ -20,7 +20,7 @@ def write_table(output: Path, text: str, inputs: Iterable[str | Path] = ()) -> N
         text: the table.
         inputs: what was read for it.
     """
-    from procrustean.base.whole_files import write_atomically
+    from procrustean.base.files import write_atomically
 
     check_output(output, inputs)
     write_atomically(output, text.encode("utf-8", errors="surrogateescape"), "choose another --output")
@@ -39,7 +39,7 @@ def check_output(output: Path, inputs: Iterable[str | Path] = ()) -> None:
 
 def write_metrics(output: Path, text: str) -> None:
     """Write metrics as JSON into a new file, or in place of older ones."""
-    from procrustean.base.whole_files import write_atomically
+    from procrustean.base.files import write_atomically
 
     write_atomically(output, f"{text}\n".encode(), "choose another --output")
 

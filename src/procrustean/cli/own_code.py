@@ -21,8 +21,8 @@ def allow(files: Iterable[str], names: Iterable[str | None] = (), arguments: Seq
 def refuse_unnamed(configs: Iterable[RunSpec]) -> None:
     """ConfigError for code that a file of settings names and the command line does not; nothing is imported."""
     for config in configs:
-        for name in config.own_code:
-            named_code(name, "method" if name == config.method else "network", option="--allow-code")
+        for kind, name in config.code.items():
+            named_code(name, "method" if kind == "method" else "network", option="--allow-code")
 
 
 def say_changed(folder: Path, methods: Iterable[str]) -> None:

@@ -11,7 +11,7 @@ from procrustean.balance.count_facts import Kind, imbalance_kind
 from procrustean.balance.types import Problem
 from procrustean.balance.weights import DeferredWeights, first_deferred
 from procrustean.base.code_files import plain_name
-from procrustean.base.paths import expanded
+from procrustean.base.files import expanded
 from procrustean.cli.config_file import config_as_yaml
 from procrustean.data.recipe import Recipe
 from procrustean.data.recipes import RECIPES, data_set
@@ -40,8 +40,8 @@ def settings_text(config: RunSpec, tuned: Collection[str] = ()) -> str:
         config: the settings.
         tuned: options of the method that differ between runs with these settings.
     """
-    if config.own_code:
-        files = " and ".join(map(plain_name, config.own_code))
+    if config.code:
+        files = " and ".join(map(plain_name, config.code.values()))
         return config_as_yaml(config) + f"# {files}: a dry run imports no code of yours, so no recipe can be shown\n"
 
     def named(settings: RunSpec) -> RunSpec:

@@ -75,7 +75,7 @@ class Tune(ConfigCommand):
         from procrustean.runs.tuning.tuning_sets import candidate_settings, default_hold_out
 
         reported = RunSpec(**{f.name: getattr(self, f.name) for f in fields(RunSpec) if f.name != "run_dir"})
-        if self.dry_run and reported.own_code:  # only importing it would tell what its options are
+        if self.dry_run and reported.code:  # only importing it would tell what its options are
             from procrustean.cli.printed_settings import settings_text
 
             write_result(settings_text(reported))

@@ -11,7 +11,7 @@ from tyro.constructors import ConstructorRegistry, PrimitiveConstructorSpec, Pri
 
 from procrustean.base.errors import suggestion
 from procrustean.base.yaml_files import parse_yaml
-from procrustean.records.run_spec import VALUES_ALSO_CALLED
+from procrustean.records.setting_types import VALUES_ALSO_CALLED
 
 Spec = PrimitiveConstructorSpec[Any]
 

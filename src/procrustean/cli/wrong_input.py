@@ -15,7 +15,8 @@ import tyro
 
 from procrustean.base.errors import ConfigError, suggestion
 from procrustean.cli.values import value_rules
-from procrustean.records.run_spec import ALSO_CALLED, RunSpec
+from procrustean.records.run_spec import RunSpec
+from procrustean.records.setting_types import ALSO_CALLED
 
 #: What commands are called now that had other names.
 RENAMED = {

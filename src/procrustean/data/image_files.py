@@ -19,7 +19,7 @@ import numpy as np
 from PIL import Image, ImageOps, UnidentifiedImageError
 
 from procrustean.base.errors import ConfigError, DataError
-from procrustean.base.memory import free_memory
+from procrustean.base.machine import free_memory
 from procrustean.data.imageset import Images
 
 #: The format whose 16-bit pixels Pillow hands out as 32-bit ones, from 0 to 65535.

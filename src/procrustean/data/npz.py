@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from procrustean.base.errors import DataError, did_you_mean
-from procrustean.base.memory import most_unpacked
+from procrustean.base.machine import most_unpacked
 from procrustean.data.imageset import ImageSet, Splits
 from procrustean.data.set_aside import set_aside_test
 

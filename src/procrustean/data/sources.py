@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from procrustean.base.errors import ConfigError, DataError, suggestion
-from procrustean.base.paths import expanded
+from procrustean.base.files import expanded
 from procrustean.data.npz import load_npz, npz_counts, read_arrays
 from procrustean.data.set_aside import shares_for_test
 from procrustean.data.sets.base import Request, silent

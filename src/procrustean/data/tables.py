@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from procrustean.base.errors import DataError
-from procrustean.base.memory import free_memory
+from procrustean.base.files import expanded
+from procrustean.base.machine import free_memory
 from procrustean.base.optional_libraries import installing
-from procrustean.base.paths import expanded
 from procrustean.data.image_files import ImageFile, Problems
 from procrustean.data.image_lists import SPLIT_NAMES, OnBadImage, check_classes, composed, refuse, split_name
 

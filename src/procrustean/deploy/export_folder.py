@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from procrustean.base.errors import ConfigError, RunError
+from procrustean.base.files import sync
 from procrustean.base.json_files import typed_json
-from procrustean.base.whole_files import sync
 from procrustean.deploy.cautions import cautions
 from procrustean.deploy.export_formats import FILES, Format, write
 from procrustean.deploy.load_program import load_example
@@ -19,7 +19,7 @@ from procrustean.deploy.model_card import model_card
 from procrustean.deploy.model_loading import SPEC, ExportedModel, Pixels, load_model, model_folder, why_no_model
 from procrustean.engine.class_priors import read_prior
 from procrustean.engine.stored_calibration import HELD_OUT_SCORES, held_out_scores
-from procrustean.records.auto_choice import read_comparison
+from procrustean.records.auto_record import read_comparison
 from procrustean.records.finding_runs import RESULT_FILE
 from procrustean.records.run_folder import RunFolder
 from procrustean.records.run_record import load_result

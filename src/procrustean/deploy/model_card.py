@@ -20,7 +20,7 @@ from procrustean.deploy.export_formats import FILES, Format
 from procrustean.deploy.load_program import USE
 from procrustean.deploy.model import ModelSpec
 from procrustean.engine.probabilities import Labels, Prior, Scores, class_frequencies
-from procrustean.records.auto_choice import Comparison
+from procrustean.records.auto_record import Comparison
 from procrustean.records.run_record import RunRecord
 
 FEW_TRAINED = 20

@@ -13,7 +13,7 @@ import numpy as np
 
 from procrustean.base.errors import ConfigError, DataError
 from procrustean.base.escaping import spreadsheet
-from procrustean.base.paths import expanded
+from procrustean.base.files import expanded
 from procrustean.data.folders import entries_of
 from procrustean.data.image_files import (
     EMPTY_FILE,

@@ -7,7 +7,7 @@ import os
 import torch
 
 from procrustean.base.errors import ConfigError
-from procrustean.base.memory import free_memory
+from procrustean.base.machine import free_memory
 from procrustean.data.augment.settings import Augmentation, make_augmentation
 from procrustean.data.imageset import ImageSet
 from procrustean.data.recipes import Recipe

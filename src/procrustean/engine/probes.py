@@ -17,6 +17,7 @@ from procrustean.balance.layers import find_layer
 from procrustean.balance.mixing import Mix
 from procrustean.balance.objectives import Classify, Mixer
 from procrustean.balance.types import Batch, Clock
+from procrustean.base.epochs import Probed
 from procrustean.base.random_numbers import Stream, torch_seed
 from procrustean.data.epoch_plan import sampled
 from procrustean.data.imageset import positions_by_class
@@ -37,7 +38,7 @@ GRADIENT_IMAGES, ROUNDS = 256, 1000
 class Measurement:
     """What a probe found, per class, largest class first."""
 
-    values: dict[str, Any]  # for JSON
+    values: Probed
     train_features: Tensor  # [N, d], in the order of the training set
     test_features: Tensor  # [M, d]
 
@@ -80,21 +81,22 @@ class Probe:
         train_features, train_predicted = yield from self.features(net, self.train)
         test_features, test_predicted = yield from self.features(net, self.test)
         layer = gradient_layer(net, stage)
-        values: dict[str, Any] = {
-            "layer": layer,
-            "train_recall": self.recall(train_predicted, self.train.labels),
-            "test_recall": self.recall(test_predicted, self.test.labels),
-            "classification_ratio": plain(classification_ratio(train_predicted, self.train.labels, self.classes)),
-            "gradient_norm": (yield from self.gradient_norms(net, stage, layer, None)),
-            "gradient_norm_mixed": None,
-        }
+        norms, mixed = (yield from self.gradient_norms(net, stage, layer, None)), None
         if _mixer(stage) is not None:
-            values["gradient_norm_mixed"] = yield from self.gradient_norms(net, stage, layer, clock)
+            mixed = yield from self.gradient_norms(net, stage, layer, clock)
         generator = torch.Generator(self.device).manual_seed(torch_seed(self.seed, "probe.deviation"))
         deviation = feature_deviation(
             train_features, self.train.labels, test_features, self.test.labels, ROUNDS, None, generator
         )
-        values["feature_deviation"] = plain(F.pad(deviation, (0, self.classes - len(deviation)), value=math.nan))
+        values = Probed(
+            layer=layer,
+            train_recall=self.recall(train_predicted, self.train.labels),
+            test_recall=self.recall(test_predicted, self.test.labels),
+            classification_ratio=plain(classification_ratio(train_predicted, self.train.labels, self.classes)),
+            gradient_norm=norms,
+            gradient_norm_mixed=mixed,
+            feature_deviation=plain(F.pad(deviation, (0, self.classes - len(deviation)), value=math.nan)),
+        )
         return Measurement(values, train_features, test_features)
 
     def features(self, net: Classifier, images: AnyImages) -> Generator[None, None, tuple[Tensor, Tensor]]:
@@ -257,7 +259,7 @@ class Probing:
 
     def measure(
         self, net: Classifier, stage: Stage, clock: Clock, epoch: int, last: bool
-    ) -> Generator[None, None, dict[str, Any]]:
+    ) -> Generator[None, None, Probed]:
         """The measurements for the record of an epoch, counted from 0 in all stages; yields between batches."""
         found = yield from self.probe.measure(net, stage, clock)
         if last or epoch + 1 in self.features_at:

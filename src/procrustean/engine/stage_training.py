@@ -204,7 +204,7 @@ class StageRun:
     @torch.no_grad()
     def _compile_kernels(self) -> None:
         """Compile the hand-written kernels of the network side by side, before the first step needs them."""
-        from procrustean.base.triton_launch import compile_in_parallel
+        from procrustean.balance.triton_launch import compile_in_parallel
 
         # Nothing is computed: what layers without such kernels make of it must not stay in their statistics.
         self.optimizer.buffers.remember()

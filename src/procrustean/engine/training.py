@@ -14,6 +14,7 @@ from torch import Tensor
 from procrustean.balance.metrics import Count, Metrics
 from procrustean.balance.types import Clock
 from procrustean.balance.weights import epochs_of_setting_in
+from procrustean.base.epochs import EpochRecord, Evaluated
 from procrustean.base.errors import Diverged, RunError
 from procrustean.base.json_files import to_plain, to_typed
 from procrustean.base.progress import Reporter
@@ -111,7 +112,7 @@ class Training:
         self.probing = self._probing() if config.probing else None
         self.pace = Pace(self.placement.device)
         self.position = Position()
-        self.records: list[dict[str, Any]] = []
+        self.records: list[EpochRecord] = []
         self.finished: dict[str, Any] = {}
         self._started = time.monotonic()
         self._last_checkpoint = self._mark = self._last_sign = self._started
@@ -196,8 +197,8 @@ class Training:
         if self.probing is not None:
             record = self.records[-1]
             clock = Clock.at(self.epochs[-1] - 1, self.epochs[-1], self.placement.device)
-            measuring = self.probing.measure(self.net, self.method.stages[-1], clock, record["epoch"], last=True)
-            record["probe"] = run_to_end(measuring)
+            measuring = self.probing.measure(self.net, self.method.stages[-1], clock, record.epoch, last=True)
+            record.probe = run_to_end(measuring)
             self._lap("probe")
 
     @torch.no_grad()
@@ -262,21 +263,17 @@ class Training:
         yield from self.pace.until_all_is_done()
         self._refuse_non_finite(stage)
         stage.end_epoch(position.epoch)
-        record: dict[str, Any] = {
-            "stage": stage.number,
-            "epoch": position.records,
-            "loss": stage.mean_loss(),
-            "lr": stage.rates[position.epoch],
-        }
+        loss, lr = stage.mean_loss(), stage.rates[position.epoch]
+        record = EpochRecord(stage=stage.number, epoch=position.records, loss=loss, lr=lr)
         self._lap("train")
         shown = min(stage.planner.images, (stage.steps_per_epoch - first_step) * stage.planner.batch_size)
-        record["images_per_second"] = round(shown / (position.seconds["train"] - earlier), 1)
+        record.images_per_second = round(shown / (position.seconds["train"] - earlier), 1)
         last = position.epoch == stage.epochs - 1
         if last or (position.records + 1) % self.evaluate_every == 0:
             self._evaluate(record, stage)
         if self.probing is not None and self.probing.due(position.records, last):
             measuring = self.probing.measure(self.net, stage.stage, stage.clock, position.records, last)
-            record["probe"] = yield from measuring
+            record.probe = yield from measuring
             self._lap("probe")
         if self.config.keep_weights_every and (position.records + 1) % self.config.keep_weights_every == 0:
             self.folder.save_weights(weights_file(position.records + 1), stage.weights())
@@ -297,17 +294,17 @@ class Training:
         reshape_for(self.net, self.method, number, self.config.seed)
         self.net.to(self.placement.device, memory_format=torch.channels_last)
 
-    def _evaluate(self, record: dict[str, Any], stage: StageRun | None = None) -> None:
+    def _evaluate(self, record: EpochRecord, stage: StageRun | None = None) -> None:
         position = self.position
-        low, epoch = self.placement.low_precision, record["epoch"]
+        low, epoch = self.placement.low_precision, record.epoch
         test = evaluate_net(self.net, self.test_images, self.counts, low)
         position.last = Selected(epoch=epoch, metrics=test)
-        record["test"] = _summary(test)
+        record.test = _summary(test)
         if _better(test.headline_value, position.oracle):
             position.oracle = Selected(epoch=epoch, metrics=test, chosen_by=test.headline_value)
         if self.held_out_images is not None:
             held_out = evaluate_net(self.net, self.held_out_images, self.counts, low)
-            record["held_out"] = _summary(held_out)
+            record.held_out = _summary(held_out)
             chosen_by = held_out.balanced_accuracy
             # Ties go to the later epoch: with a few images per class they are frequent, and more training is safer.
             if _better(chosen_by, position.held_out, or_equal=True):
@@ -315,7 +312,7 @@ class Training:
                 weights = stage.weights() if stage else self.net.state_dict()
                 self._kept = {KEPT + name: cpu_copy(value) for name, value in weights.items()}
         if self.config.track_training:
-            record["train"] = _summary(evaluate_net(self.net, self.train_images, self.counts, low))
+            record.train = _summary(evaluate_net(self.net, self.train_images, self.counts, low))
         self._lap("evaluate")
 
     def _boundary(self, stage: StageRun) -> None:
@@ -383,5 +380,10 @@ def _better(value: float, best: Selected | None, *, or_equal: bool = False) -> b
     return value > best.chosen_by or (or_equal and value == best.chosen_by)
 
 
-def _summary(metrics: Metrics) -> dict[str, Any]:
-    return {key: getattr(metrics, key) for key in ("headline", "accuracy", "balanced_accuracy", "recall")}
+def _summary(metrics: Metrics) -> Evaluated:
+    return Evaluated(
+        headline=metrics.headline,
+        accuracy=metrics.accuracy,
+        balanced_accuracy=metrics.balanced_accuracy,
+        recall=metrics.recall,
+    )

@@ -14,9 +14,9 @@ from procrustean.balance.losses import LDAM
 from procrustean.balance.objectives import Classify
 from procrustean.balance.samplers import class_balanced
 from procrustean.balance.types import Batch, Clock, Problem
-from procrustean.base.device_noise import scrambled
 from procrustean.base.epochs import whole_epochs
 from procrustean.base.errors import ConfigError
+from procrustean.base.random_numbers import scrambled
 from procrustean.data.recipes import PAPER, ldam_schedule, published
 from procrustean.methods.base import Method, Stage
 from procrustean.nets.build import restart

@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from procrustean.base.device_noise import scrambled
+from procrustean.base.random_numbers import scrambled
 
 
 class Noise(nn.Module):

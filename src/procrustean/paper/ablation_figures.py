@@ -8,7 +8,7 @@ from procrustean.balance.mfw import strength_of
 from procrustean.methods.mfw import SAME_POINT, furthest_apart
 from procrustean.paper.mfw_lines import SPREADS, Line, Option, lines_along
 from procrustean.paper.printed_numbers import paper_numbers
-from procrustean.records.groups import Result
+from procrustean.records.run_record import Result
 from procrustean.report.figures.canvas import (
     INK,
     MUTED,

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from procrustean.base.code_files import is_usable, plain_name
 from procrustean.base.errors import ConfigError
-from procrustean.base.paths import expanded
+from procrustean.base.files import expanded
 from procrustean.data.sets.table import known
 from procrustean.data.sources import TABLES, describe_sources, is_named, source_hint
 from procrustean.paper.definitions import Cell
@@ -28,7 +28,7 @@ def check_cell(cell: Cell) -> None:
 
 def unnamed_code(config: RunSpec) -> str | None:
     """Why the code of a method is not imported, so that nothing can be known of its runs; None if it may be."""
-    unnamed = [name for name in config.own_code if not is_usable(name)]
+    unnamed = [name for name in config.code.values() if not is_usable(name)]
     if not unnamed:
         return None
     return f"{plain_name(unnamed[0])} is code that a file names, and a dry run imports none"

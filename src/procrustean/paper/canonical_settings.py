@@ -14,13 +14,12 @@ from procrustean.data.sources import is_named
 from procrustean.methods.make import checked_options, option_defaults
 from procrustean.methods.mfw import SAME_RUN, furthest_apart, usual_value
 from procrustean.nets.build import layers_of
+from procrustean.records.identity import ON_THE_WAY
 from procrustean.records.run_spec import CHANGES_OF_RECIPE, RunSpec
 from procrustean.runs.preparing import effective_options, recipe_of
 from procrustean.runs.training_sizes import training_counts
 
 _DEFAULTS = {f.name: f.default for f in fields(RunSpec)}
-#: What is measured or kept while a run is trained.
-_ON_THE_WAY = ("track_training", "probes", "probe_every", "features_at", "keep_weights_every")
 
 
 def canonical(config: RunSpec) -> RunSpec:
@@ -38,7 +37,7 @@ def canonical(config: RunSpec) -> RunSpec:
 
 def unmeasured(config: RunSpec) -> RunSpec:
     """The same run without measurements on its way, which change none of its weights."""
-    plain: dict[str, Any] = {name: _DEFAULTS[name] for name in _ON_THE_WAY}
+    plain: dict[str, Any] = {name: _DEFAULTS[name] for name in ON_THE_WAY}
     return replace(config, **plain)
 
 

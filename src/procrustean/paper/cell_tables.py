@@ -10,7 +10,7 @@ from procrustean.paper.comparison import SIGNS, STAND_IN, Beside, HeldOutRuns
 from procrustean.paper.definitions import TableSpec
 from procrustean.records.best_of_many import Mean, about_bold
 from procrustean.records.run_spec import RunSpec
-from procrustean.report.tables import best_marks
+from procrustean.report.comparison_table import best_marks
 from procrustean.runs.training_sizes import training_counts
 
 _OURS = (

@@ -11,8 +11,8 @@ from procrustean.base.table_formats import NOTHING, Cell, Column, Table, to_mark
 from procrustean.paper.claims_list import CLAIMS, KINDS, Claim, Setting
 from procrustean.paper.mfw_lines import Line, Option, families, lines_of, names, settings_of, values_of
 from procrustean.paper.page_parts import placed
-from procrustean.records.groups import Result
 from procrustean.records.identity import comparable
+from procrustean.records.run_record import Result
 
 NOT_YET = "not measured yet"
 ABOUT = (

@@ -11,7 +11,8 @@ import numpy as np
 
 from procrustean.base.table_formats import NOTHING
 from procrustean.records.class_curves import Curves, curves_of
-from procrustean.records.groups import METRICS, Result, Selection
+from procrustean.records.groups import METRICS
+from procrustean.records.run_record import Result, Selection
 
 Setting = Literal["long_tailed", "step", "toy"]
 #: Decides from the values of ERM and MFW whether a claim was seen; nan for one that the claim is not about.

@@ -6,18 +6,12 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from procrustean.base.statistics import (
-    Statistic,
-)
+from procrustean.base.table_formats import Statistic
 from procrustean.paper.definitions import Cell, TableSpec
 from procrustean.paper.printed_numbers import PaperNumber
 from procrustean.paper.result_store import Store
-from procrustean.records.groups import (
-    Group,
-    Result,
-    Selection,
-    summarise,
-)
+from procrustean.records.groups import Group, summarise
+from procrustean.records.run_record import Result, Selection
 from procrustean.records.run_spec import RunSpec
 from procrustean.runs.training_sizes import balanced_size
 

@@ -5,15 +5,12 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
-from procrustean.base.statistics import (
-    Statistic,
-)
-from procrustean.base.table_formats import NOTHING, Cell, Column, Table, measured_cell
+from procrustean.base.table_formats import NOTHING, Cell, Column, Statistic, Table, measured_cell
 from procrustean.paper.comparison import Beside, beside
 from procrustean.paper.definitions import Cell as Place
 from procrustean.paper.definitions import TableSpec
 from procrustean.paper.result_store import Store
-from procrustean.records.auto_choice import last_held_out
+from procrustean.records.auto_record import last_held_out
 from procrustean.records.best_of_many import Mean, above, behind, doubts, leader
 from procrustean.records.groups import (
     summarise,

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Literal
 
 from procrustean.base.escaping import latex_prose
+from procrustean.base.files import write_atomically
 from procrustean.base.table_formats import Cell, Column, Table, to_latex, to_markdown
-from procrustean.base.whole_files import write_atomically
 from procrustean.paper.cell_tables import column_table, held_out_note, legend, measured_columns, rivals_of
 from procrustean.paper.comparison import held_out_runs, table_cells
 from procrustean.paper.definitions import Cell as Place

@@ -8,11 +8,15 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
 
+from msgspec.structs import asdict
+
 from procrustean.base.errors import RunError
 from procrustean.data.sets.table import known
 from procrustean.data.sources import is_named
-from procrustean.records.groups import Group, Result, group_results, named_settings
+from procrustean.records.group_names import named_settings
+from procrustean.records.groups import Group, group_results
 from procrustean.records.identity import comparable, data_setting
+from procrustean.records.run_record import Result
 
 if TYPE_CHECKING:
     from procrustean.balance.count_facts import Spread
@@ -105,7 +109,7 @@ def settings_of(result: Result) -> dict[str, Any]:
     """All in which runs of MFW can differ and that bears on what they learn, with the defaults that apply."""
     from procrustean.methods.make import option_defaults
 
-    settings = {**option_defaults("mfw"), **named_settings(Group((result,))), **data_setting(result)}
+    settings = {**option_defaults("mfw"), **named_settings(Group((result,))), **asdict(data_setting(result))}
     settings |= {option: _value_of(result, option) for option in OPTIONS}
     return {name: value for name, value in settings.items() if name not in NO_MATTER}
 

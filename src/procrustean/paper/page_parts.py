@@ -7,7 +7,7 @@ import textwrap
 from pathlib import Path
 
 from procrustean.base.errors import RunError
-from procrustean.base.whole_files import write_atomically
+from procrustean.base.files import write_atomically
 
 
 def read_page(path: Path, advice: str) -> str:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from typing import Any
 
 from procrustean.base.console import duration_text
+from procrustean.base.epochs import EpochRecord
 from procrustean.base.progress import PassingOn, Reporter
 from procrustean.paper.planning import PlannedRun
 from procrustean.runs.cost import predicted_seconds
@@ -140,7 +140,7 @@ class _OneRun(PassingOn):
         if self._progress.details:
             super().run_started(self._run.name, epochs, first_epoch)
 
-    def epoch_done(self, name: str, epoch: int, record: dict[str, Any]) -> None:
+    def epoch_done(self, name: str, epoch: int, record: EpochRecord) -> None:
         if self._progress.details:
             super().epoch_done(self._run.name, epoch, record)
         self._goes_on = False

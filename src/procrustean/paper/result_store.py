@@ -10,9 +10,9 @@ from pathlib import Path
 import msgspec
 
 from procrustean.base.errors import ConfigError, RunError
+from procrustean.base.files import remove_half_written, write_atomically, write_json
 from procrustean.base.json_files import read_typed, typed_json
 from procrustean.base.lease import in_turn
-from procrustean.base.whole_files import remove_half_written, write_atomically, write_json
 from procrustean.paper.canonical_settings import canonical, trained_as_today, unmeasured
 from procrustean.paper.runs_that_count import (
     OTHER_IMAGES,

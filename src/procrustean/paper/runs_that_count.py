@@ -9,7 +9,7 @@ from pathlib import Path
 
 from procrustean.base.code_files import FileCode, edited_file, file_code, is_usable
 from procrustean.data.sources import is_named
-from procrustean.records.groups import Result
+from procrustean.records.run_record import Result
 from procrustean.records.run_spec import RunSpec
 from procrustean.runs.image_loading import source_settings
 

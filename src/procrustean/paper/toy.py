@@ -10,10 +10,11 @@ from typing import Any
 from procrustean.base.errors import ConfigError, RunError
 from procrustean.base.progress import Reporter
 from procrustean.base.table_formats import Table
-from procrustean.records.groups import group_results, load_result
+from procrustean.records.groups import group_results
+from procrustean.records.run_record import load_result
 from procrustean.records.run_spec import RunSpec
+from procrustean.report.comparison_table import comparison
 from procrustean.report.figures.draw import draw_figure
-from procrustean.report.tables import comparison
 from procrustean.runs.many_runs import fit_many
 
 #: Sec. 4 of the paper; it does not name its four classes, so they were fixed before anything was trained.

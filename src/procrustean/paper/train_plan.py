@@ -12,11 +12,11 @@ import torch
 from msgspec import Meta, Struct
 
 from procrustean.base.errors import CannotWrite, ConfigError, DataError, ImagesChanged
+from procrustean.base.files import write_atomically
 from procrustean.base.json_files import read_typed, typed_json
 from procrustean.base.lease import RunInUse
 from procrustean.base.progress import Reporter, RichReporter
 from procrustean.base.user_code import failure_text
-from procrustean.base.whole_files import write_atomically
 from procrustean.paper.plan_progress import Progress
 from procrustean.paper.planning import Plan, PlannedRun
 from procrustean.paper.result_store import Store

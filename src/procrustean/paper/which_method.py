@@ -4,10 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from procrustean.base.statistics import (
-    Statistic,
-)
-from procrustean.base.table_formats import Cell, Column, Table, measured_cell, to_markdown
+from procrustean.base.table_formats import Cell, Column, Statistic, Table, measured_cell, to_markdown
 from procrustean.methods.make import entry as method_entry
 from procrustean.paper.definitions import Definitions
 from procrustean.paper.page_parts import by_hand, paragraph

@@ -6,9 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from procrustean.base.statistics import (
-    Statistic,
-)
+from procrustean.base.table_formats import Statistic
 
 #: Means that differ by less are equal: those of equal results of three and of five seeds differ in the last digit.
 EQUAL = 1e-12

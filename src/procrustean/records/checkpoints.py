@@ -16,9 +16,9 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from procrustean.base.errors import CannotWrite, RunError
+from procrustean.base.files import OF_A_RUN, Check, drop, is_half_written, no_check, replacing, write_atomically
 from procrustean.base.json_files import FORMAT, check_format, parse_json, to_typed, typed_json
 from procrustean.base.lease import MARKER
-from procrustean.base.whole_files import OF_A_RUN, Check, drop, is_half_written, no_check, replacing, write_atomically
 
 MANIFEST = "checkpoints.json"
 PREVIOUS = "checkpoints.previous.json"
@@ -48,7 +48,10 @@ def save_tensors(path: Path, tensors: Mapping[str, Tensor], check: Check = no_ch
     with replacing(path, check=check) as temporary:
         temporary.touch()
         usual = temporary.stat().st_mode
-        save_file(contiguous, temporary)
+        try:
+            save_file(contiguous, temporary)
+        except SafetensorError as error:
+            raise OSError(str(error)) from error
         if temporary.stat().st_mode != usual:  # safetensors makes a file that nobody else may read
             temporary.chmod(usual)
 

@@ -4,16 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from pathlib import Path
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct
 
 from procrustean.balance.metrics import class_groups
+from procrustean.base.epochs import PerClass
 from procrustean.base.errors import RunError
-from procrustean.records.run_record import PerClass, Probes, Result
+from procrustean.base.json_files import FORMAT, read_typed
+from procrustean.records.run_record import Result
+from procrustean.records.run_spec import RunSpec
+from procrustean.records.training_curves import Probes
 
 Rows = npt.NDArray[np.float64]  # [measured epochs, C], nan where undefined
+
+#: Where diagnoses are kept, in a folder with the name of the run: a run's own folder stays as training left it.
+DIAGNOSES = Path("diagnosis")
+DIAGNOSIS = "diagnosis.json"
+REMEDY = "make it anew: procrustean diagnose RUN"
 
 MEASURED = ("train_recall", "test_recall", "classification_ratio", "gradient_norm", "feature_deviation")
 
@@ -134,6 +145,39 @@ def measured_curves(
         # A method may mix in one of its stages only.
         gradient_norm_mixed=_rows(mixed, len(classes)) if any(mixed) else None,
     )
+
+
+class Finding(Struct, frozen=True):
+    """One statement about a run and its numbers (fractions, not percent)."""
+
+    topic: str  # measured, progress, ratio, gradients, deviation, fit or suggestion
+    text: str
+    numbers: dict[str, Any] = {}
+
+
+class Diagnosed(Struct, frozen=True, kw_only=True):
+    """The content of a diagnosis: of which run, what was measured of it, and what that says."""
+
+    format: Literal[1] = FORMAT
+    label: str  # of the method
+    config: RunSpec
+    split_hash: str  # of its images
+    probes: Probes
+    measured_now: dict[int, str]  # epoch, counted from 1 -> the file whose weights were measured
+    findings: list[Finding]
+
+
+def with_diagnosis(result: Result) -> Result:
+    """The result with the measurements of its diagnosis, if it has none of its own and was diagnosed from here."""
+    if result.record.probes is not None or result.path is None:
+        return result
+    file = DIAGNOSES / result.path.parent.name / DIAGNOSIS
+    if not file.is_file():
+        return result
+    diagnosed = read_typed(file, Diagnosed, REMEDY)
+    if (diagnosed.config, diagnosed.split_hash) != (result.config, result.data.split_hash):
+        return result  # of another run of this name
+    return result.with_probes(diagnosed.probes)
 
 
 def common_epochs(runs: Sequence[Curves]) -> tuple[int, ...]:

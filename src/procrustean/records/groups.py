@@ -1,41 +1,25 @@
-"""Repeats of one setting brought together, and what they are called beside others."""
+"""Repeats of one setting brought together, each run once."""
 
 from __future__ import annotations
 
 import statistics
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
 from procrustean.base.code_files import plain_name
 from procrustean.base.errors import RunError, did_you_mean
-from procrustean.base.statistics import Statistic
+from procrustean.base.table_formats import Statistic
+from procrustean.records.finding_runs import CONFIG_FILE
 from procrustean.records.identity import comparable, data_setting, setting_of
-from procrustean.records.run_record import DataRecord, Result, Selection, load_result
+from procrustean.records.run_record import DataRecord, Result, Selection
 from procrustean.records.run_spec import RunSpec
-
-__all__ = [
-    "GROUP_METRICS",
-    "METRICS",
-    "Group",
-    "Result",
-    "Selection",
-    "data_parts",
-    "data_text",
-    "distinct_labels",
-    "group_results",
-    "joined_data",
-    "load_result",
-    "named_settings",
-    "split_by_choice_of_classes",
-    "split_by_data",
-    "summarise",
-]
 
 GROUP_METRICS = ("many", "medium", "few", "major", "minor")
 METRICS = ("headline", "accuracy", "balanced_accuracy", "macro_f1", "top5", *GROUP_METRICS)
 
-NAMED_CLASSES = 6  # so many names of chosen classes can be read in a row of a table
+#: The parts of a record that were measured. Others, such as the command that is added to a copy, may differ.
+MEASURED = ("selections", "curves", "probes")
 
 
 @dataclass(frozen=True)
@@ -143,7 +127,7 @@ def summarise(values: Iterable[float | None]) -> Statistic | None:
     return Statistic(mean=statistics.fmean(known), sd=sd, n=len(known))
 
 
-def group_results(results: Iterable[Result], setting: Callable[[Result], dict[str, Any]] = setting_of) -> list[Group]:
+def group_results(results: Iterable[Result], setting: Callable[[Result], object] = setting_of) -> list[Group]:
     """Brings together the runs that differ only in their seeds, in the order of first appearance.
 
     A run given twice by the same path counts once. Where training seeds were repeated on several choices of images, the
@@ -200,106 +184,51 @@ def split_by_choice_of_classes(groups: Iterable[Group]) -> list[list[Group]]:
     return list(parts.values())
 
 
-def data_parts(group: Group) -> dict[str, str]:
-    """The data of a group in words, part by part: source, imbalance, ratio, images held out.
+def without_copies(results: Iterable[Result], say: Callable[[str], None]) -> list[Result]:
+    """Each run once, where several files say the same about it; records of one run that differ are all left.
 
-    Classes are named if they were chosen, held-out images because they were not trained on.
-    """
-    data = group.data
-    held_out = group.config.hold_out
-    parts = {"source": data.source, "imbalance": data.kind.replace("_", "-")}
-    if group.config.classes:
-        parts["source"] += f" ({_classes_text(group.classes)})"
-    if data.kind != "natural":
-        parts["rho"] = f"\N{GREEK SMALL LETTER RHO}={data.rho:g}"
-    if held_out:
-        up_to = "up to " * bool(data.left_out_of_hold_out)  # a class that is too small gives none
-        parts["held_out"] = f"{up_to}{_held_out_text(held_out)} held out"
-    return parts
-
-
-def some_classes(names: Sequence[str]) -> str:
-    """The first names, and how many more there are."""
-    more = f" and {len(names) - NAMED_CLASSES} more" * (len(names) > NAMED_CLASSES)
-    return ", ".join(names[:NAMED_CLASSES]) + more
-
-
-def _classes_text(classes: Sequence[str]) -> str:
-    """Chosen classes by name, of many the first few.
-
-    >>> _classes_text(["cat", "dog"])
-    '2 classes: cat, dog'
-    """
-    return f"{len(classes)} class{'es' * (len(classes) != 1)}: {some_classes(classes)}"
-
-
-def _held_out_text(hold_out: float) -> str:
-    """How many images were set aside, from the setting: a share below 1, a number of images from 1 on.
-
-    >>> _held_out_text(0.15), _held_out_text(1), _held_out_text(3)
-    ('15 % of each class', '1 image of each class', '3 images of each class')
-    """
-    if hold_out < 1:
-        return f"{100 * hold_out:g} % of each class"
-    return f"{hold_out:g} image{'s' * (hold_out != 1)} of each class"
-
-
-def data_text(group: Group) -> str:
-    """The data of a group in words."""
-    return joined_data(data_parts(group))
-
-
-def joined_data(parts: Mapping[str, str]) -> str:
-    """Some or all of the parts of `data_parts` as one text.
-
-    >>> joined_data({"source": "digits", "imbalance": "step", "rho": "\N{GREEK SMALL LETTER RHO}=20"})
-    'digits, step \N{GREEK SMALL LETTER RHO}=20'
-    """
-    made = " ".join(parts[name] for name in ("imbalance", "rho") if name in parts)
-    return ", ".join(text for text in (parts.get("source"), made, parts.get("held_out")) if text)
-
-
-def _same_data(group: Group) -> Any:
-    return data_setting(group.results[0])
-
-
-def distinct_labels(
-    groups: Sequence[Group], *, shown_beside: Collection[str] = (), alike: Callable[[Group], Any] = _same_data
-) -> list[str]:
-    """One label per group; groups of the same label and data get the settings in which they differ added.
+    Of equal ones that of a run directory is taken, where networks and what was diagnosed are found.
 
     Args:
-        groups: the groups that appear together.
-        shown_beside: settings that the reader sees elsewhere, such as recipe, epochs or net; never added.
-        alike: what groups share whose labels have to differ; by default their data.
+        results: loaded from files.
+        say: told in one line how many copies were passed over.
     """
-    settings = [named_settings(group) for group in groups]
-    rows = [comparable([group.label, alike(group)]) for group in groups]
-    labels = []
-    for group, own, row in zip(groups, settings, rows, strict=True):
-        twins = [other for other, other_row in zip(settings, rows, strict=True) if other_row == row]
-        names = sorted({name for twin in twins for name in twin} - set(shown_beside))
-        differing = [name for name in names if any(twin.get(name, ...) != own.get(name, ...) for twin in twins)]
-        if len(differing) > 1 or shown_beside:  # it follows the epochs, and says nothing beside another difference
-            differing = [name for name in differing if name != "evaluate_every"]
-        added = ", ".join(f"{name}={_option_text(own[name]) if name in own else 'unknown'}" for name in differing)
-        labels.append(f"{group.label} ({added})" if added else group.label)
-    return labels
+    kept: dict[str, Result] = {}
+    passed_over = []
+    for result in results:
+        content = comparable(
+            [setting_of(result), result.repeat, {name: getattr(result.record, name) for name in MEASURED}],
+        )
+        known = kept.setdefault(content, result)
+        if known.path == result.path:
+            continue
+        if _in_run_directory(result) and not _in_run_directory(known):
+            kept[content], result = result, known
+        passed_over.append(result)
+    if passed_over:
+        copies = "1 copy" if len(passed_over) == 1 else f"{len(passed_over)} copies"
+        say(f"passed over {copies} of results that are here twice and say the same, for example {passed_over[0].path}")
+    return list(kept.values())
 
 
-def _option_text(value: Any) -> str:
-    return "default" if value is None else str(value)
+def _in_run_directory(result: Result) -> bool:
+    return result.path is not None and (result.path.parent / CONFIG_FILE).exists()
 
 
-def named_settings(group: Group) -> dict[str, Any]:
-    """The settings of a group under the names by which a reader knows them."""
-    setting = setting_of(group.results[0])
-    named = {
-        **setting["config"],
-        **setting["recipe"],
-        **setting["options"],
-        "precision": setting["precision"],
-    }
-    named.pop("name", None)
-    settled = {"recipe": group.recipe, "epochs": group.epochs, "net": group.net, "data_seed": group.data_seeds}
-    return {**named, **settled}
+def by_options(groups: Sequence[Group]) -> list[Group]:
+    """The groups as they come, but those of one label on the same data by the values of their options."""
+    ordered, kin = list(groups), [comparable([group.label, data_setting(group.results[0])]) for group in groups]
+    for name in dict.fromkeys(kin):
+        places = [place for place, other in enumerate(kin) if other == name]
+        for place, group in zip(places, sorted((groups[place] for place in places), key=_option_ranks), strict=True):
+            ordered[place] = group
+    return ordered
+
+
+def _option_ranks(group: Group) -> list[tuple[Any, ...]]:
+    """Numbers by their size, what is left to the method before them, and names after them."""
+    ranked: list[tuple[Any, ...]] = []
+    for name, value in sorted(setting_of(group.results[0]).options.items()):
+        number = isinstance(value, int | float)
+        ranked.append((name, 0 if value is None else 1 if number else 2, value if number else str(value)))
+    return ranked

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import io
-import json
 import os
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,16 +17,16 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor
 
-from procrustean.base.code_files import short_identity
 from procrustean.base.console import command_text
+from procrustean.base.epochs import EpochRecord
 from procrustean.base.errors import CannotWrite, RunError
-from procrustean.base.json_files import parse_json, read_typed, typed_json
+from procrustean.base.files import OF_A_RUN, drop, remove_half_written, write_atomically
+from procrustean.base.json_files import parse_json, read_typed, to_typed, typed_json
 from procrustean.base.lease import MARKER, Claim
-from procrustean.base.whole_files import OF_A_RUN, drop, remove_half_written, write_atomically
 from procrustean.data.sources import place_of
 from procrustean.records import checkpoints as checkpoint
 from procrustean.records.finding_runs import CONFIG_FILE, RESULT_FILE, no_run_at, resume_command
-from procrustean.records.identity import Beginning, Identity
+from procrustean.records.identity import Beginning, Identity, changed_settings
 from procrustean.records.run_record import RunRecord
 from procrustean.records.run_spec import RunSpec
 
@@ -134,14 +132,9 @@ class RunFolder:
     def refuse_reuse(self, config: RunSpec) -> None:
         """Say why an existing run directory cannot take this run."""
         _, existing, _ = RunFolder.open(self.path)
-        config = spelt_as(existing, self.beginning().source_path, config)
-        if existing.hash != config.hash:
-            before, now = existing.computed, config.computed
-            before["method"], now["method"] = short_identity(existing.method), short_identity(config.method)
-            changed = ", ".join(
-                f"{k}: {before.get(k)!r} there, {now[k]!r} here" for k in now if before.get(k) != now[k]
-            )
-            raise RunError(f"{self.path} holds a run with other settings ({changed}); choose another --run-dir")
+        if changed := changed_settings(existing, config, self.beginning().source_path):
+            told = ", ".join(f"{name}: {there!r} there, {here!r} here" for name, (there, here) in changed.items())
+            raise RunError(f"{self.path} holds a run with other settings ({told}); choose another --run-dir")
         if self.finished:
             raise RunError(f"{self.path} holds this very run, finished; see: {command_text('compare', self.path)}")
         raise RunUnfinished(f"{self.path} holds this very run, unfinished; go on with: {resume_command(self.path)}")
@@ -153,18 +146,15 @@ class RunFolder:
     def finished(self) -> bool:
         return self.file(RESULT_FILE).exists()
 
-    def records(self) -> list[dict[str, Any]]:
+    def records(self) -> list[EpochRecord]:
         """The epochs so far; a last line cut short by a kill does not count."""
         path = self.file("epochs.jsonl")
         if not path.exists():
             return []
         try:
-            records = [parse_json(line) for line in path.read_bytes().split(b"\n")[:-1]]
-            if not all(isinstance(record, dict) for record in records):
-                raise ValueError("a line is no record of an epoch")
-        except (OSError, ValueError, RecursionError) as error:
+            return [to_typed(parse_json(line), EpochRecord) for line in path.read_bytes().split(b"\n")[:-1]]
+        except (OSError, ValueError, RecursionError, msgspec.ValidationError) as error:
             raise RunError(f"{path} is damaged ({error}); start the run again in a new folder") from error
-        return records
 
     def keep_records(self) -> None:
         """Drop the epochs after the checkpoint that training goes on from; they are about to be trained again.
@@ -178,9 +168,9 @@ class RunFolder:
         self._write(path.name, content)
         self._recorded = bytearray(content)
 
-    def append(self, record: Mapping[str, Any]) -> None:
+    def append(self, record: EpochRecord) -> None:
         """Add an epoch."""
-        line = _json_line(record)
+        line = typed_json(record, indent=0)
         self._check()
         try:
             with open(self.file("epochs.jsonl"), "ab") as file:
@@ -238,13 +228,3 @@ class RunFolder:
         """Write the result; from now on the run is complete and needs its checkpoints no more."""
         self._write(RESULT_FILE, typed_json(record))
         checkpoint.remove_checkpoints(self.path)
-
-
-def spelt_as(existing: RunSpec, source_path: str | None, config: RunSpec) -> RunSpec:
-    """Settings with the source as an existing run spells it, if it is the same place: `images/` is `images`."""
-    place = place_of(config.source)
-    return replace(config, source=existing.source) if place is not None and place == source_path else config
-
-
-def _json_line(content: Mapping[str, Any]) -> bytes:
-    return (json.dumps(content, allow_nan=False) + "\n").encode()

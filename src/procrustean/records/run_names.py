@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from procrustean.base.epochs import EpochRecord
 from procrustean.base.progress import PassingOn, Reporter
 from procrustean.records.run_spec import RunSpec
 
@@ -66,7 +67,7 @@ class Distinct(PassingOn):
     def run_started(self, name: str, epochs: int, first_epoch: int) -> None:
         super().run_started(self._name(name), epochs, first_epoch)
 
-    def epoch_done(self, name: str, epoch: int, record: dict[str, Any]) -> None:
+    def epoch_done(self, name: str, epoch: int, record: EpochRecord) -> None:
         super().epoch_done(self._name(name), epoch, record)
 
     def within_epoch(self, name: str, epoch: int, share: float) -> None:

@@ -11,17 +11,16 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta, Struct
 
-from procrustean.balance.metrics import Count, Metrics, Share
+from procrustean.balance.metrics import Count, Metrics
 from procrustean.base.console import command_text
 from procrustean.base.errors import RunError
 from procrustean.base.json_files import FORMAT, read_typed
 from procrustean.data.recipe import Recipe
 from procrustean.records.finding_runs import CONFIG_FILE, RESULT_FILE, no_run_at
 from procrustean.records.run_spec import RunSpec, check_known
+from procrustean.records.training_curves import Probes, TrainingCurves, same_length
 
 Selection = Literal["last", "held_out", "oracle"]
-#: A number of every class, or none at all.
-PerClass = list[float | None] | None
 
 
 class MetaRecord(Struct, frozen=True, kw_only=True):
@@ -96,41 +95,6 @@ class Selections(Struct, frozen=True, kw_only=True):
     oracle: Selected | None = None
 
 
-class TrainingCurves(Struct, frozen=True, kw_only=True):
-    """Loss and rate of every epoch, and what was measured after those that were evaluated."""
-
-    loss: list[float | None]
-    lr: list[float | None]
-    evaluated: list[Count]  # epochs, from 0
-    test_accuracy: list[Share]
-    test_balanced_accuracy: list[Share]
-    held_out_balanced_accuracy: list[Share] | None
-    test_recall: list[list[Share | None]]
-    train_recall: list[list[Share | None] | None]
-
-
-class Probes(Struct, frozen=True, kw_only=True):
-    """What was measured per class on the way, after some of the epochs."""
-
-    epochs: list[Count]  # from 0
-    layer: list[str]  # where gradients were measured
-    train_recall: list[PerClass]
-    test_recall: list[PerClass]
-    classification_ratio: list[PerClass]
-    gradient_norm: list[PerClass]
-    gradient_norm_mixed: list[PerClass]  # None for epochs that do not mix
-    feature_deviation: list[PerClass]
-
-    @property
-    def per_class(self) -> dict[str, list[PerClass]]:
-        """The measurements by their names."""
-        return {name: getattr(self, name) for name in self.__struct_fields__ if name not in ("epochs", "layer")}
-
-    def __post_init__(self) -> None:
-        for name in self.__struct_fields__:
-            _same_length(name, getattr(self, name), "epochs", self.epochs)
-
-
 class CalibrationRecord(Struct, frozen=True, kw_only=True):
     """How scores become probabilities, and how good these are on the test images."""
 
@@ -191,7 +155,7 @@ class RunRecord(Struct, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         self.recipe.checked()
         classes = self.data.classes
-        _same_length("counts", self.data.counts, "classes", classes)
+        same_length("counts", self.data.counts, "classes", classes)
         for selected in (self.selections.last, self.selections.held_out, self.selections.oracle):
             if selected is not None:
                 _check_metrics(selected.metrics, classes)
@@ -211,12 +175,7 @@ def _check_metrics(metrics: Metrics, classes: Sequence[str]) -> None:
 def _check_rows(name: str, rows: Iterable[Sequence[object] | None], classes: Sequence[str]) -> None:
     for row in rows:
         if row is not None:
-            _same_length(name, row, "classes", classes)
-
-
-def _same_length(name: str, values: Sequence[object], of: str, others: Sequence[object]) -> None:
-    if len(values) != len(others):
-        raise ValueError(f"{name} has {len(values)} values for {len(others)} {of}")
+            same_length(name, row, "classes", classes)
 
 
 @dataclass(frozen=True)

@@ -9,15 +9,14 @@ import os
 from collections.abc import Mapping
 from copy import deepcopy
 from dataclasses import dataclass, field, fields
-from numbers import Integral, Real
 from pathlib import Path
-from types import NoneType
-from typing import Any, Literal, get_args, get_origin, get_type_hints
+from typing import Any, Literal, get_type_hints
 
 from procrustean.base.code_files import code_identity, file_code, folder_name, pinned_name
-from procrustean.base.errors import ConfigError, did_you_mean
+from procrustean.base.errors import ConfigError
 from procrustean.base.yaml_files import fits
 from procrustean.data.recipe import CHOICES
+from procrustean.records.setting_types import typed_settings
 
 #: Settings that say where and how a run is carried out, not what it computes.
 CARRIED_OUT = (
@@ -47,23 +46,6 @@ UNHASHED: dict[str, Any] = {
     "average": "none",
     "swa_from": "last_quarter",
 }
-#: What settings are called elsewhere, where people look for them first.
-ALSO_CALLED = {
-    **dict.fromkeys(("model", "arch", "architecture", "network", "backbone"), "net"),
-    **dict.fromkeys(("learning_rate", "base_lr"), "lr"),
-    **dict.fromkeys(("wd", "l2"), "weight_decay"),
-    **dict.fromkeys(("out", "output", "output_dir", "out_dir", "save", "save_dir", "name"), "run_dir"),
-    **dict.fromkeys(("ratio", "imbalance_ratio", "imb_ratio", "imb_factor"), "rho"),
-    **dict.fromkeys(("imb_type", "imbalance_type"), "imbalance"),
-    **dict.fromkeys(("val", "val_size", "val_split", "validation_split"), "hold_out"),
-    **dict.fromkeys(("amp", "fp16", "bf16", "dtype"), "precision"),
-    **dict.fromkeys(("gpu", "cuda"), "device"),
-    **dict.fromkeys(("random_state", "random_seed"), "seed"),
-    **dict.fromkeys(("ema", "swa"), "average"),
-    **dict.fromkeys(("loss", "criterion"), "method"),
-}
-#: And values of them.
-VALUES_ALSO_CALLED = {"gpu": "cuda", "exp": "long_tailed", "lt": "long_tailed", "float32": "fp32", "bfloat16": "bf16"}
 #: What stands for a method that is chosen from the measurements, and for one that is chosen by comparing.
 ADVISED, AUTO = "advised", "auto"
 #: Characters of a source's or a method's name in the name of a run's folder: systems allow 255 bytes in all.
@@ -194,9 +176,9 @@ class RunSpec:
             from procrustean.data.recipes import check_recipe
 
             check_recipe(self.recipe)
-        for name, kind in _KINDS.items():
+        for name in _HINTS:
             value = getattr(self, name)
-            if kind is int and value is not None and not fits(value):
+            if isinstance(value, int) and not fits(value):
                 raise ConfigError(f"{name} of {value.bit_length()} bits received; whole numbers have at most 64")
             if isinstance(value, str | Path) and "\0" in str(value):
                 raise ConfigError(f"{name} = {str(value)!r:.80} received; no name or path has a null character in it")
@@ -228,9 +210,10 @@ class RunSpec:
         return self.probes or self.probe_every is not None or bool(self.features_at)
 
     @property
-    def own_code(self) -> tuple[str, ...]:
+    def code(self) -> dict[str, str]:
         """The method and the network, as far as they are code in files of the user's."""
-        return tuple(name for name in (self.method, self.net) if name is not None and file_code(name) is not None)
+        named = {"method": self.method, "net": self.net}
+        return {name: code for name, code in named.items() if code is not None and file_code(code) is not None}
 
     @property
     def computed(self) -> dict[str, Any]:
@@ -281,7 +264,12 @@ class RunSpec:
             )
         if source is None:
             raise ConfigError(f"{origin} names no data set; add source, for example `source: digits`")
-        return cls(**typed_settings(data, origin=origin))
+        return cls(**cls.typed(data, origin=origin))
+
+    @classmethod
+    def typed(cls, data: Mapping[str, Any], *, origin: str) -> dict[str, Any]:
+        """Some settings with their types; refuses unknown keys and wrong types by name."""
+        return typed_settings(data, _HINTS, origin)
 
 
 def check_known(content: Mapping[str, Any]) -> None:
@@ -315,76 +303,5 @@ def _may_defer(settings: Mapping[str, Any]) -> bool:
     return bool(settings.get("drw") or options.get("drw")) or file_code(str(settings.get("method", ""))) is not None
 
 
-def typed_settings(data: Mapping[str, Any], *, origin: str) -> dict[str, Any]:
-    """Settings with the types of `RunSpec`; unknown or ill-typed ones are refused by name."""
-    known = [f.name for f in fields(RunSpec)]
-    for key in data:
-        if key not in known:
-            meant = ALSO_CALLED.get(str(key).lower(), str(key))
-            near = did_you_mean(meant, [meant] if meant in known else known)
-            raise ConfigError(f"{origin} has an unknown setting {key!r}. {near}")
-    return {key: _typed(key, value, origin) for key, value in data.items()}
-
-
-def _kind_of(hint: Any) -> Any:
-    """A type without the None of settings that may be left open."""
-    given = [kind for kind in get_args(hint) if kind is not NoneType]
-    return given[0] if NoneType in get_args(hint) else hint
-
-
-# What RunSpec says about each setting: its type, and whether it may be None.
-_HINTS = get_type_hints(RunSpec)
-_KINDS = {name: _kind_of(hint) for name, hint in _HINTS.items()}
-#: Settings that may be left open; a file need not name the source, which the command line may.
-_OPEN = {"source", *(name for name, hint in _HINTS.items() if NoneType in get_args(hint))}
-
-
-def _read_as_text(value: Any) -> str:
-    """How to write a number that YAML takes for a text, such as 1e-1; empty for what is none."""
-    try:
-        number = repr(float(value)) if isinstance(value, str) else ""
-    except ValueError:
-        return ""
-    if "." not in number:  # of numbers with an exponent YAML knows those with a point alone
-        number = number.replace("e", ".0e")
-    return f"; YAML reads it as a text, so write {number}" if number else ""
-
-
-def _typed(key: str, value: Any, origin: str) -> Any:
-    def refuse(wanted: str) -> ConfigError:
-        return ConfigError(f"{origin}: {key} = {value!r} received; it has to be {wanted}")
-
-    kind = _KINDS[key]
-    if value is None and key in _OPEN:
-        return None
-    if kind is int:
-        if isinstance(value, bool) or not isinstance(value, Integral):  # numpy's are such, too
-            raise refuse("a whole number")
-        return int(value)
-    elif kind is float:
-        if isinstance(value, bool) or not isinstance(value, Real):
-            raise refuse("a number" + _read_as_text(value))
-        return float(value)
-    elif get_origin(kind) is Literal:
-        if value not in get_args(kind):
-            meant = VALUES_ALSO_CALLED.get(str(value).lower())
-            near = f"; {value} is {meant} here" if meant in get_args(kind) else ""
-            raise refuse("one of " + ", ".join(get_args(kind)) + near)
-    elif kind is bool:
-        if not isinstance(value, bool):
-            raise refuse("true or false")
-    elif get_origin(kind) is tuple:
-        member = get_args(kind)[0]
-        given = Integral if member is int else member
-        listed = isinstance(value, list | tuple)
-        if not listed or not all(isinstance(v, given) and not isinstance(v, bool) for v in value):
-            raise refuse("a list of " + ("names" if member is str else "whole numbers"))
-        return tuple(member(v) for v in value)
-    elif key == "options":
-        if not isinstance(value, dict) or not all(isinstance(k, str) for k in value):
-            raise refuse("a mapping of option names to values")
-    elif key == "method" and callable(value):
-        raise refuse("the name of a method, which a record can keep; of one of your own 'FILE.py:NAME'")
-    elif not isinstance(value, str | Path):
-        raise refuse("a text")
-    return Path(value) if kind is Path else value
+#: The type of each setting.
+_HINTS = {**get_type_hints(RunSpec), "source": str | None}  # a file need not name it, the command line may

@@ -1,3 +1,5 @@
+from .comparison_table import comparison as comparison
+from .comparison_table import to_markdown as to_markdown
 from .diagnose.diagnose_run import Diagnosis as Diagnosis
 from .diagnose.diagnose_run import diagnose_run as diagnose_run
 from .diagnose.findings import Finding as Finding
@@ -6,5 +8,3 @@ from .figures.draw import draw_figure as draw_figure
 from .figures.draw import options_of as options_of
 from .figures.table import FIGURES as FIGURES
 from .html_page import write_report as write_report
-from .tables import comparison as comparison
-from .tables import to_markdown as to_markdown

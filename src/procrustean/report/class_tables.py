@@ -1,4 +1,4 @@
-"""The tables of classes and of their sizes: one row per class, or per setting with its large and its small classes."""
+"""The tables beside the comparison: of classes, of large and small classes, and of calibration errors."""
 
 from __future__ import annotations
 
@@ -8,11 +8,13 @@ from typing import Literal
 from procrustean.balance.metrics import FEW_BELOW, MANY_ABOVE, class_groups
 from procrustean.base.errors import RunError
 from procrustean.base.table_formats import NOTHING, Cell, Column, Table, measured_cell
-from procrustean.records.auto_choice import choices
+from procrustean.records.auto_record import choices
 from procrustean.records.best_of_many import SAME_IMAGES
-from procrustean.records.groups import GROUP_METRICS, Group, Selection, data_text, distinct_labels, split_by_data
+from procrustean.records.group_names import data_text, distinct_labels
+from procrustean.records.groups import GROUP_METRICS, Group, split_by_data, summarise
+from procrustean.records.run_record import Result, Selection
+from procrustean.report.comparison_table import SELECTIONS, at_least_one, measured_cells, repeats_note
 from procrustean.report.given_settings import given_settings
-from procrustean.report.tables import SELECTIONS, at_least_one, measured_cells, repeats_note
 
 UNMARKED = " The best are not marked: the choice was made on the held-out images, and test results had no say."
 #: What a table of classes begins with.
@@ -148,3 +150,43 @@ def _of_the_same_data(groups: Sequence[Group]) -> list[Group]:
             f"{found}. Compare the runs of one data setting at a time."
         )
     return groups
+
+
+#: What a record calls the errors, and how they are headed.
+ERRORS = {
+    "ece_before": "before calibration",
+    "ece_default": "after, as predict gives them",
+    "ece": "after, for the frequencies of the held-out images",
+}
+
+
+def calibration_errors(groups: Sequence[Group]) -> Table | None:
+    """One row per setting whose runs were calibrated; None where none was, for want of held-out images."""
+    rows = [
+        (Cell(label), *(_cell(group, name) for name in ERRORS))
+        for group, label in zip(groups, distinct_labels(groups), strict=True)
+        if any(map(_errors, group.results))
+    ]
+    if not rows:
+        return None
+    return Table(
+        title="Expected calibration error of the probabilities on the test images in %",
+        columns=(
+            Column("method", "method", numeric=False),
+            *(Column(name, heading, measured=True) for name, heading in ERRORS.items()),
+        ),
+        rows=tuple(rows),
+        note="How far the probabilities of the predicted classes lie from the shares of them that are right, in the "
+        "mean. They were calibrated on the held-out images. Without --prior, predict gives them for the class "
+        "frequencies that the scores stand for.",
+    )
+
+
+def _cell(group: Group, name: str) -> Cell:
+    return measured_cell(summarise(_errors(result).get(name) for result in group.results), runs=len(group.results))
+
+
+def _errors(result: Result) -> dict[str, float]:
+    """What the run has recorded of its calibration on the test images; nothing if it was not calibrated."""
+    calibration = result.record.calibration
+    return {} if calibration is None else calibration.test

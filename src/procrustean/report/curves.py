@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from procrustean.records.class_sizes import recall_by_size
-from procrustean.records.groups import GROUP_METRICS, Group, Result
+from procrustean.balance.metrics import class_groups
+from procrustean.records.groups import GROUP_METRICS, Group
+from procrustean.records.run_record import Result
 
 ACCURACIES = ("test_accuracy", "test_balanced_accuracy", "held_out_balanced_accuracy")
 MOST_NUMBERS = 100_000  # of one quantity; with thousands of classes fewer epochs are kept
@@ -155,3 +156,17 @@ def shown_percent(share: float | None) -> float | None:
 
 def five_digits(value: float) -> float | None:
     return float(f"{value:.5g}") if np.isfinite(value) else None
+
+
+def recall_by_size(recall: Sequence[float | None], counts: Sequence[int]) -> dict[str, float | None]:
+    """Mean recall of each group of `class_groups`, over its classes that have test images; None without any.
+
+    >>> recall_by_size([0.9, 0.5, None], [500, 50, 5])["many"]
+    0.9
+    """
+    values = np.array([np.nan if value is None else value for value in recall], dtype=np.float64)
+    means = {}
+    for name, members in class_groups(counts).items():
+        known = values[members & ~np.isnan(values)]
+        means[name] = float(known.mean()) if known.size else None
+    return means

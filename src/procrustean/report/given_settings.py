@@ -6,7 +6,8 @@ from collections.abc import Collection, Sequence
 from dataclasses import MISSING, dataclass, fields
 from typing import Any
 
-from procrustean.records.groups import Group, data_text, named_settings
+from procrustean.records.group_names import data_text, named_settings
+from procrustean.records.groups import Group
 from procrustean.records.identity import comparable, setting_of
 from procrustean.records.run_spec import CHANGES_OF_RECIPE, RunSpec
 
@@ -84,7 +85,7 @@ def _given(group: Group) -> dict[str, Any]:
     """The settings of a group that are not what they are where nobody says anything."""
     config, setting = group.config, setting_of(group.results[0])
     found = {name: value for name in CHANGES_OF_RECIPE if (value := getattr(config, name)) is not None}
-    for name, value in setting["config"].items():
+    for name, value in setting.config.items():
         if name in TOLD or name in CHANGES_OF_RECIPE or value in (None, _DEFAULTS.get(name)):
             continue
         if name != "hold_out_from" or config.hold_out:
@@ -94,7 +95,7 @@ def _given(group: Group) -> dict[str, Any]:
     if config.recipe != "auto":
         found["recipe"] = group.recipe
     # Chosen by the machine where it was left open, and it counts all the same.
-    found["precision"] = setting["precision"]
+    found["precision"] = setting.precision
     return found
 
 

@@ -6,10 +6,8 @@ import base64
 import hashlib
 import html
 import json
-import os
 import re
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
@@ -17,10 +15,12 @@ from typing import Any
 
 from procrustean.base.errors import RunError
 from procrustean.base.escaping import one_line
+from procrustean.base.files import write_atomically
 from procrustean.base.version import __version__
-from procrustean.records.copies import without_copies
+from procrustean.records.class_curves import with_diagnosis
+from procrustean.records.groups import without_copies
 from procrustean.records.run_record import load_result
-from procrustean.report.mistake_pictures import ExampleFinder
+from procrustean.report.mistakes import ExampleFinder
 from procrustean.report.page_data import page_data
 
 #: In the order in which they are put together: each uses only what stands before it.
@@ -91,8 +91,6 @@ def write_report(
         data_dir: where data sets are found; default as in training.
         say: called with one line of progress at a time.
     """
-    from procrustean.records.diagnosed import with_diagnosis
-
     results = [with_diagnosis(result) for result in without_copies(map(load_result, runs), say)]
     finder = ExampleFinder(examples, data_dir=data_dir, say=say) if examples else None
     write_page(html_page(page_data(results, finder=finder)), Path(output))
@@ -100,17 +98,14 @@ def write_report(
 
 def write_page(page: str, output: Path) -> None:
     """Write the page, as a whole or not at all; a file that is not a report is never overwritten."""
-    temporary = output.with_name(f".{output.name}.{os.getpid()}.tmp")
+    advice = "choose another --output"
     try:
         if output.exists() and MADE_BY not in output.read_text(encoding="utf-8", errors="replace")[:4000]:
-            raise RunError(f"{output} exists and is not a report; choose another --output")
+            raise RunError(f"{output} exists and is not a report; {advice}")
         output.parent.mkdir(parents=True, exist_ok=True)
-        temporary.write_text(page, encoding="utf-8")
-        temporary.replace(output)
     except OSError as error:
-        with suppress(OSError):
-            temporary.unlink()
-        raise RunError(f"cannot write {output} ({error.strerror or error}); choose another --output") from error
+        raise RunError(f"cannot write {output} ({error.strerror or error}); {advice}") from error
+    write_atomically(output, page.encode(), advice)
 
 
 def embedded_json(data: Mapping[str, Any]) -> str:

@@ -9,24 +9,15 @@ from typing import Any
 from procrustean.balance.metrics import class_groups
 from procrustean.base.table_formats import Table, readable, to_csv, to_latex
 from procrustean.base.version import __version__
-from procrustean.records.groups import (
-    Group,
-    Result,
-    Selection,
-    data_text,
-    distinct_labels,
-    group_results,
-    split_by_data,
-)
-from procrustean.report.calibration_table import calibration_errors
-from procrustean.report.class_tables import by_class, by_class_size, per_class
-from procrustean.report.confusions import summed_confusion, worst_confusions
+from procrustean.records.group_names import data_text, distinct_labels
+from procrustean.records.groups import Group, by_options, group_results, split_by_data
+from procrustean.records.run_record import Result, Selection
+from procrustean.report.class_tables import by_class, by_class_size, calibration_errors, per_class
+from procrustean.report.comparison_table import HEADLINES, SELECTIONS, at_least_one, comparison
 from procrustean.report.curves import class_curves, gradient_layers, overall_curves, shown_percent
-from procrustean.report.mistake_pictures import ExampleFinder
-from procrustean.report.ordering import by_options
+from procrustean.report.diagnose.verdicts import Rivals, verdicts_of
+from procrustean.report.mistakes import ExampleFinder, summed_confusion, worst_confusions
 from procrustean.report.provenance import configuration, run_rows
-from procrustean.report.tables import HEADLINES, SELECTIONS, at_least_one, comparison
-from procrustean.report.verdicts import Rivals, verdicts_of
 
 LARGEST_MATRIX = 30  # classes; beyond, only the worst confusions are shown
 MOST_UNFOLDED = 20  # classes whose table is shown without being asked for

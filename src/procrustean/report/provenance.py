@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from procrustean.base.console import duration_text
-from procrustean.records.groups import Group, Result
+from procrustean.records.groups import Group
+from procrustean.records.run_record import Result
 
 #: Settings that differ from run to run or only say where files are.
 NOT_SHOWN = frozenset({"seed", "run_dir", "data_dir", "options", "method", "imbalance", "recipe"})

@@ -10,19 +10,21 @@ from pathlib import Path
 
 import msgspec
 
+from procrustean.base.epochs import held_out_text
 from procrustean.base.errors import ConfigError, Diverged, RunError
+from procrustean.base.files import OF_A_RUN, remove_half_written, write_atomically
 from procrustean.base.json_files import typed_json
 from procrustean.base.lease import Claim
-from procrustean.base.progress import Reporter, held_out_text
-from procrustean.base.whole_files import OF_A_RUN, remove_half_written, write_atomically
+from procrustean.base.progress import Reporter
 from procrustean.data.imageset import Splits
 from procrustean.data.sources import place_of
 from procrustean.engine.prepared import (
     Prepared,
 )
-from procrustean.records.auto_choice import COMPARISON, Compared, Comparison, last_held_out, read_comparison
+from procrustean.records.auto_record import COMPARISON, Compared, Comparison, last_held_out, read_comparison
 from procrustean.records.checkpoints import is_leftover
-from procrustean.records.run_folder import RunFolder, spelt_as
+from procrustean.records.identity import changed_settings
+from procrustean.records.run_folder import RunFolder
 from procrustean.records.run_record import load_result
 from procrustean.records.run_spec import RunSpec
 from procrustean.runs.advice.cost import this_machine
@@ -149,7 +151,7 @@ def _agreed(folder: Path, asked: RunSpec) -> RunSpec:
     kept = read_comparison(folder)
     if kept is None:
         return asked
-    if kept.asked.hash != spelt_as(kept.asked, kept.source_path, asked).hash:
+    if changed_settings(kept.asked, asked, kept.source_path):
         raise RunError(f"{folder} holds a comparison with other settings; choose another --run-dir")
     # The images by today's path: the one of the first call may be relative to another folder.
     return replace(kept.config, source=asked.source)

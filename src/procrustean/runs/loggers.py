@@ -12,6 +12,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, Literal, Protocol, get_args
 
+from procrustean.base.epochs import EpochRecord
 from procrustean.base.errors import ConfigError, one_of
 from procrustean.base.optional_libraries import installing
 from procrustean.base.progress import PassingOn, Reporter
@@ -66,7 +67,7 @@ class TrackingReporter(PassingOn):
         except Exception as error:
             self._give_up(error)
 
-    def epoch_done(self, name: str, epoch: int, record: dict[str, Any]) -> None:
+    def epoch_done(self, name: str, epoch: int, record: EpochRecord) -> None:
         super().epoch_done(name, epoch, record)
         if self._sink is not None:
             try:
@@ -97,24 +98,23 @@ class TrackingReporter(PassingOn):
         self._inner.say(f"logging to {self._tool} failed and has ended, the training goes on: {error}")
 
 
-def scalars_of(record: Mapping[str, Any], classes: list[str]) -> dict[str, float]:
+def scalars_of(record: EpochRecord, classes: list[str]) -> dict[str, float]:
     """The numbers of an epoch by name; recalls per class where the classes are not too many.
 
-    >>> scalars_of({"loss": 0.5, "test": {"headline": "accuracy", "accuracy": 0.75, "recall": [1.0, None]}}, ["a", "b"])
-    {'loss': 0.5, 'test/accuracy': 0.75, 'test_recall/a': 1.0}
+    >>> from procrustean.base.epochs import Evaluated
+    >>> test = Evaluated(headline="accuracy", accuracy=0.75, balanced_accuracy=1.0, recall=[1.0, None])
+    >>> scalars_of(EpochRecord(stage=0, epoch=0, loss=0.5, lr=0.1, test=test), ["a", "b"])
+    {'loss': 0.5, 'lr': 0.1, 'test/accuracy': 0.75, 'test/balanced_accuracy': 1.0, 'test_recall/a': 1.0}
     """
-    scalars = {
-        name: float(record[name]) for name in ("loss", "lr", "images_per_second") if record.get(name) is not None
-    }
-    for split in ("test", "held_out", "train"):
-        measured = record.get(split) or {}
-        for name in ("accuracy", "balanced_accuracy"):
-            if measured.get(name) is not None:
-                scalars[f"{split}/{name}"] = float(measured[name])
-        if len(classes) <= MOST_CLASSES:
-            for label, recall in zip(classes, measured.get("recall") or (), strict=False):
-                if recall is not None:
-                    scalars[f"{split}_recall/{label}"] = float(recall)
+    training = {"loss": record.loss, "lr": record.lr, "images_per_second": record.images_per_second}
+    scalars = {name: value for name, value in training.items() if value is not None}
+    for split, measured in (("test", record.test), ("held_out", record.held_out), ("train", record.train)):
+        if measured is None:
+            continue
+        scalars[f"{split}/accuracy"] = measured.accuracy
+        scalars[f"{split}/balanced_accuracy"] = measured.balanced_accuracy
+        recalls = zip(classes, measured.recall, strict=True) if len(classes) <= MOST_CLASSES else ()
+        scalars |= {f"{split}_recall/{label}": recall for label, recall in recalls if recall is not None}
     return scalars
 
 

@@ -216,7 +216,7 @@ class _Loop:
         self._end(job)
 
     def _begun(self, job: _Job) -> OngoingRun | None:
-        for name in job.config.own_code:
+        for name in job.config.code.values():
             use_file(name)
         checked = isinstance(job.run, Plan)
         plan = job.run if isinstance(job.run, Plan) else planned(job.run, splits=self.splits, load=self.load)

@@ -18,7 +18,7 @@ from procrustean.base.code_files import plain_name
 from procrustean.base.errors import Diverged, NoGradient, ProcrusteanError, RunError
 from procrustean.base.progress import Reporter
 from procrustean.base.user_code import failure_text
-from procrustean.engine.run_record import identity_of
+from procrustean.engine.make_record import identity_of
 from procrustean.engine.training import Interrupted
 from procrustean.methods.make import factory, option_defaults
 from procrustean.records.run_folder import RunFolder

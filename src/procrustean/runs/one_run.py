@@ -8,20 +8,22 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from procrustean.balance.metrics import Metrics
+from procrustean.base.epochs import headline_text, held_out_text
 from procrustean.base.errors import ImagesChanged, RunError
-from procrustean.base.progress import Reporter, WithoutTest, headline_text, held_out_text
+from procrustean.base.progress import Reporter, WithoutTest
 from procrustean.data.recipe import Recipe
 from procrustean.engine.device import own_stream, sane_threads
+from procrustean.engine.make_record import identity_of, make_record
 from procrustean.engine.prepared import (
     Prepared,
 )
-from procrustean.engine.run_record import identity_of, make_record
 from procrustean.engine.stored_calibration import keep_calibration
 from procrustean.engine.training import Training
 from procrustean.nets.classifier import Classifier
-from procrustean.records.auto_choice import last_held_out
+from procrustean.records.auto_record import last_held_out
 from procrustean.records.finding_runs import CONFIG_FILE
-from procrustean.records.run_folder import RunFolder, spelt_as
+from procrustean.records.identity import changed_settings
+from procrustean.records.run_folder import RunFolder
 from procrustean.records.run_record import RunRecord, load_result
 from procrustean.runs.loggers import Tool, TrackingReporter
 from procrustean.runs.preparing import (
@@ -83,7 +85,7 @@ def begin_or_go_on(
             directory = RunFolder.create(path, plan.config, identity_of(new), plan.why)
             return OngoingRun(new, directory, reporter, stop=stop, log=log, show=show)
     directory, existing, identity = RunFolder.open(path)
-    if existing.hash != spelt_as(existing, directory.beginning().source_path, plan.config).hash:
+    if changed_settings(existing, plan.config, directory.beginning().source_path):
         directory.refuse_reuse(plan.config)
     directory.claim()
     try:

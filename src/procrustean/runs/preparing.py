@@ -14,7 +14,6 @@ from procrustean.balance.count_facts import kind_for_methods
 from procrustean.balance.types import Problem
 from procrustean.base.code_files import plain_name
 from procrustean.base.errors import ConfigError, ImagesChanged, RunError
-from procrustean.base.json_files import to_plain
 from procrustean.data.imageset import Splits
 from procrustean.data.imbalance import Imbalanced, build
 from procrustean.data.recipes import FINE_TUNING, OWN_IMAGES, RECIPES, Recipe, chosen_recipe, data_set
@@ -23,16 +22,15 @@ from procrustean.engine.device import place
 from procrustean.engine.engines import choose_engine
 from procrustean.engine.image_stores import free_bytes
 from procrustean.engine.images import channel_statistics
+from procrustean.engine.make_record import identity_of
 from procrustean.engine.prepared import Prepared, known_source
-from procrustean.engine.run_record import identity_of
 from procrustean.engine.stage_order import stage_epochs
 from procrustean.methods.base import Method
 from procrustean.methods.make import checked_options, make_method, of_the_head, option_defaults
 from procrustean.nets.build import check_net, layers_of
 from procrustean.nets.classifier import FeatureLayers
 from procrustean.nets.pretrained import read_pretrained
-from procrustean.records.differences import difference, image_counts_difference
-from procrustean.records.identity import Identity
+from procrustean.records.identity import Identity, change_since
 from procrustean.records.run_spec import CHANGES_OF_RECIPE, RunSpec
 from procrustean.runs.image_loading import source_settings
 from procrustean.runs.method_fits import check_fit
@@ -180,13 +178,6 @@ def _resolved(recipe: Recipe, config: RunSpec, method: Method, began: Recipe | N
     return recipe.changed(changes).changed(flags)
 
 
-#: Parts of a run's identity that are those of its images; and those that follow from them and tell nobody anything.
-OF_THE_IMAGES = ("classes", "counts", "split_hash")
-FROM_THE_IMAGES = ("split_hash", "recipe.mean", "recipe.std")
-#: Parts that differ only where these do.
-MORE_ABOUT_THE_IMAGES = ("source_hash", "images")
-
-
 def check_identity(
     run: Path,
     identity: Identity,
@@ -203,33 +194,14 @@ def check_identity(
         purpose: what it cannot do then, in words.
         besides: parts of the identity that make no difference to that.
     """
-    current = identity_of(prepared)
-    before, now = _flat(identity), _flat(current)
-    both = [k for k in {**before, **now} if k.partition(".")[0] not in (*besides, *MORE_ABOUT_THE_IMAGES)]
     if prepared.pretrained is None and prepared.config.pretrained:
-        both.remove("pretrained")  # a trained network no longer needs the weights it started from
-    changed = [k for k in both if before.get(k) != now.get(k)]
-    of_images = any(name in OF_THE_IMAGES for name in changed)
-    told = [difference(k, before.get(k), now.get(k)) for k in changed if not (of_images and k in FROM_THE_IMAGES)]
-    if of_images:
-        recounted = image_counts_difference(identity.images, current.images)
-        how = recounted or "; ".join(told) or "as many as before, but others"
+        besides = (*besides, "pretrained")  # a trained network no longer needs the weights it started from
+    change = change_since(identity, identity_of(prepared), besides)
+    if change is None:
+        return
+    if change.of_images:
         raise ImagesChanged(
-            f"{run} cannot {purpose}: its images have changed ({how}). Put those back that it began with, or "
+            f"{run} cannot {purpose}: its images have changed ({change.text}). Put those back that it began with, or "
             "train on those that are there now in another folder"
         )
-    if changed:
-        raise RunError(
-            f"{run} cannot {purpose}: its settings or the library's defaults have changed ({'; '.join(told)})"
-        )
-
-
-def _flat(identity: Identity) -> dict[str, Any]:
-    """Nested settings under dotted names, so that a difference is told by the one that differs."""
-    flat: dict[str, Any] = {}
-    for key, value in to_plain(identity).items():
-        if isinstance(value, dict):
-            flat |= {f"{key}.{inner}": v for inner, v in value.items()}
-        else:
-            flat[key] = value
-    return flat
+    raise RunError(f"{run} cannot {purpose}: its settings or the library's defaults have changed ({change.text})")

@@ -18,15 +18,15 @@ from procrustean.base.stop_signals import stop_on_signal
 from procrustean.data.imageset import Splits
 from procrustean.data.sources import load_source
 from procrustean.engine.device import refuse_several_ranks
+from procrustean.engine.make_record import OF_THE_METHOD, identity_of
 from procrustean.engine.prepared import (
     Prepared,
 )
-from procrustean.engine.run_record import OF_THE_METHOD, identity_of
 from procrustean.engine.stage_order import reshape_for
 from procrustean.engine.training import HELD_OUT_WEIGHTS, Interrupted
 from procrustean.nets.classifier import Classifier
 from procrustean.nets.own_net import Net, use_net
-from procrustean.records.auto_choice import COMPARISON
+from procrustean.records.auto_record import COMPARISON
 from procrustean.records.finding_runs import resume_command
 from procrustean.records.identity import Identity
 from procrustean.records.run_folder import RunFolder
@@ -97,7 +97,7 @@ def fit(
     # What is wrong with the settings is said before images are loaded.
     if log is not None:
         imported(log)
-    for name in config.own_code:
+    for name in config.code.values():
         use_file(name)
     recipe_of(replace(config, method="mfw") if config.method in (ADVISED, AUTO) else config)
     if config.method == AUTO:

@@ -12,7 +12,7 @@ import pytest
 
 from made_records import with_changes
 from procrustean.base import ConfigError, RunError
-from procrustean.records.groups import Result
+from procrustean.records.run_record import Result
 from procrustean.report import draw_figure
 from procrustean.report.figures.accuracy_along import lines_along_option, lines_along_ratio
 from procrustean.report.figures.draw import drawing

@@ -13,7 +13,7 @@ from matplotlib.colors import to_hex
 from made_records import with_changes
 from procrustean.base import ConfigError, RunError
 from procrustean.engine.stored_features import KeptFeatures, load_features
-from procrustean.records.groups import Result
+from procrustean.records.run_record import Result
 from procrustean.report import draw_figure
 from procrustean.report.figures.canvas import LARGEST, SMALLEST
 from procrustean.report.figures.draw import drawing

@@ -13,7 +13,7 @@ from procrustean.base import RunError
 from procrustean.base.json_files import typed_json
 from procrustean.records import Curves, curves_of
 from procrustean.records.class_curves import mean_curves
-from procrustean.records.groups import Result
+from procrustean.records.run_record import Result
 from procrustean.report import (
     Diagnosis,
 )

@@ -10,8 +10,8 @@ import pytest
 
 from made_records import with_changes
 from probed_runs import AT
-from procrustean.records.groups import Result
-from procrustean.report.diagnose.repeats import repeats_of
+from procrustean.records.run_record import Result
+from procrustean.report.diagnose.verdicts import repeats_of
 from procrustean.report.page_data import page_data
 from procrustean.runs.advice.method_advice import advised
 

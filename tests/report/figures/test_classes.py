@@ -12,7 +12,7 @@ import pytest
 from made_records import with_changes
 from procrustean.base import RunError
 from procrustean.records import group_results
-from procrustean.records.groups import Result
+from procrustean.records.run_record import Result
 from procrustean.report import draw_figure
 from procrustean.report.figures.canvas import large_to_small
 from procrustean.report.figures.classes import classes, measured_accuracies

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from procrustean.base.triton_launch import compiling_only
+from procrustean.balance.triton_launch import compiling_only
 from procrustean.nets.kernels import passes
 from procrustean.nets.kernels.passes import Layer, Norm
 

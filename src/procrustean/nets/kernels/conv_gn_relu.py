@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from procrustean.base.triton_launch import compiling_only, launch
+from procrustean.balance.triton_launch import compiling_only, launch
 from procrustean.nets.kernels import group_norm_code as kernels
 from procrustean.nets.kernels import passes
 from procrustean.nets.kernels.passes import CHUNK, CONV_BLOCK, Layer

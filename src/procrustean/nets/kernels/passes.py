@@ -7,7 +7,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from procrustean.base.triton_launch import launch
+from procrustean.balance.triton_launch import launch
 from procrustean.nets.kernels import device_code as kernels
 from procrustean.nets.kernels import weight_gradient_code as weight_kernels
 

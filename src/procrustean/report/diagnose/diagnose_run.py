@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from itertools import accumulate
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,7 @@ from safetensors import SafetensorError
 from torch import Tensor
 
 from procrustean.balance.types import Clock
+from procrustean.base.epochs import Probed
 from procrustean.base.errors import RunError
 from procrustean.data.imageset import Splits
 from procrustean.engine.prepared import (
@@ -23,12 +24,11 @@ from procrustean.engine.probes import Probe
 from procrustean.engine.stage_order import reshape_for, stage_epochs
 from procrustean.engine.training import HELD_OUT_WEIGHTS, run_to_end
 from procrustean.records.checkpoints import kept_checkpoints
-from procrustean.records.class_curves import Curves, measured_curves
-from procrustean.records.diagnosed import Diagnosed
-from procrustean.records.epoch_curves import joined_probes, measured_after
+from procrustean.records.class_curves import Curves, Diagnosed, measured_curves
 from procrustean.records.run_folder import RunFolder
-from procrustean.records.run_record import Probes, RunRecord, load_result
+from procrustean.records.run_record import RunRecord, load_result
 from procrustean.records.run_spec import RunSpec
+from procrustean.records.training_curves import Probes
 from procrustean.report.diagnose.findings import Finding, verdict
 from procrustean.runs.preparing import (
     check_identity,
@@ -56,7 +56,7 @@ class Diagnosis:
             split_hash=self.split_hash,
             probes=self.probes,
             measured_now=self.measured_now,
-            findings=[asdict(finding) for finding in self.findings],
+            findings=self.findings,
         )
 
 
@@ -93,11 +93,10 @@ def diagnose_run(
     if directory.finished:
         record = load_result(directory.path).record
         lengths = [stage.epochs for stage in record.method.stages]
-        recorded = {} if record.probes is None else measured_after(record.probes)
+        recorded = {} if record.probes is None else record.probes.by_epoch()
         new = _new(_weights_of_finished(directory, record), recorded)
     else:
-        lines = [line for line in directory.records() if "probe" in line]
-        recorded = {line["epoch"]: line["probe"] for line in lines}
+        recorded = {epoch.epoch: epoch.probe for epoch in directory.records() if epoch.probe is not None}
     if not directory.finished or new:  # else neither the images nor the network are needed
         prepared = prepare_again(directory, config, identity, splits, say)
         check_identity(Path(run), identity, prepared, "be diagnosed")
@@ -108,7 +107,7 @@ def diagnose_run(
         for epoch, weights in new.items():
             say(f"measuring {weights.path.name} (epoch {epoch + 1})")
             recorded[epoch] = _measured(prepared, probe, weights)
-    probes = joined_probes(recorded)
+    probes = Probes.of(recorded)
     if probes is None:
         raise RunError(f"{run} holds neither measurements nor weights yet; let it train until its first checkpoint")
     curves = measured_curves(
@@ -175,7 +174,7 @@ def _probe(prepared: Prepared) -> Probe:
     )
 
 
-def _measured(prepared: Prepared, probe: Probe, weights: Weights) -> dict[str, Any]:
+def _measured(prepared: Prepared, probe: Probe, weights: Weights) -> Probed:
     net = prepared.build_net()
     for number in range(weights.stage + 1):
         reshape_for(net, prepared.method, number, prepared.config.seed)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from procrustean.records.class_curves import Curves, Rows
+from procrustean.records.class_curves import Finding as Finding
 from procrustean.report.curves import epochs_text
 from procrustean.report.diagnose.suggestions import BEHIND, suggestions
 
@@ -22,15 +22,6 @@ FEW_IMAGES = 20
 ABOUT_EQUAL = 1.25
 
 Mask = npt.NDArray[np.bool_]
-
-
-@dataclass(frozen=True)
-class Finding:
-    """One statement and its numbers (fractions, not percent)."""
-
-    topic: str  # measured, progress, ratio, gradients, deviation, fit or suggestion
-    text: str
-    numbers: dict[str, Any] = field(default_factory=dict)
 
 
 def verdict(curves: Curves) -> list[Finding]:

@@ -6,10 +6,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from msgspec.structs import replace
+
 from procrustean.base.errors import ConfigError, RunError, did_you_mean
 from procrustean.methods.mfw import usual_value
-from procrustean.records.groups import Group, Result, data_parts, distinct_labels, group_results
-from procrustean.records.identity import comparable, setting_of
+from procrustean.records.group_names import data_parts, distinct_labels
+from procrustean.records.groups import Group, group_results
+from procrustean.records.identity import Setting, comparable, setting_of
+from procrustean.records.run_record import Result
 from procrustean.report.figures.canvas import (
     Axes,
     Figure,
@@ -42,7 +46,7 @@ class Number:
     name: str  # in words
     setting: str  # by which name it is a setting of runs
     of: Callable[[Group], float]
-    common: Callable[[Group], Any]  # all that the settings of one line share: everything but this number
+    common: Callable[[Group], Setting]  # all that the settings of one line share: everything but this number
     row: Callable[[Group], tuple[str, str]]  # data and kind of imbalance, which have a row of panels
     shown: Callable[[float], str] = "{:g}".format
     logarithmic: bool = False  # whatever the values are
@@ -195,14 +199,14 @@ def _draw(axis: Axes, line: Line, metric: str, number: int) -> None:
     line_with_spread(axis, [value for value, _ in measured], means, spreads, number)
 
 
-def _all_but_the_ratio(group: Group) -> dict[str, Any]:
+def _all_but_the_ratio(group: Group) -> Setting:
     """Everything but the ratio and the counts that follow from it."""
     setting = setting_of(group.results[0])
-    return {
-        **setting,
-        "data": {name: value for name, value in setting["data"].items() if name not in ("rho", "counts")},
-        "config": {name: value for name, value in setting["config"].items() if name != "rho"},
-    }
+    return replace(
+        setting,
+        data=replace(setting.data, rho=None, counts=[]),
+        config={**setting.config, "rho": None},
+    )
 
 
 def _ratio(group: Group) -> float:
@@ -259,10 +263,10 @@ def _value(result: Result, option: str) -> float | None:
     return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
 
 
-def _setting_with_value(result: Result, option: str) -> dict[str, Any]:
+def _setting_with_value(result: Result, option: str) -> Setting:
     """The setting of a run with the value of the option, whether it was given or is the default."""
     setting = setting_of(result)
-    return {**setting, "options": {**setting["options"], option: _value(result, option)}}
+    return replace(setting, options={**setting.options, option: _value(result, option)})
 
 
 def _number(option: str) -> Number:
@@ -271,10 +275,10 @@ def _number(option: str) -> Number:
         assert value is not None
         return value
 
-    def common(group: Group) -> dict[str, Any]:
+    def common(group: Group) -> Setting:
+        setting = setting_of(group.results[0])
         # Without the label, which may name the option.
-        setting = {name: value for name, value in setting_of(group.results[0]).items() if name != "label"}
-        return {**setting, "options": {name: v for name, v in setting["options"].items() if name != option}}
+        return replace(setting, label="", options={**setting.options, option: None})
 
     return Number(name=option, setting=option, of=of, common=common, row=_kind_and_ratio)
 

@@ -28,7 +28,7 @@ from matplotlib.typing import ColorType as ColorType
 
 from procrustean.base.errors import RunError
 from procrustean.base.escaping import one_line
-from procrustean.base.whole_files import write_atomically
+from procrustean.base.files import write_atomically
 
 INK, MUTED, GRID, FRAME = "#1a1a1a", "#5f6368", "#e3e5e8", "#b5b9bf"
 #: Largest and smallest class: blue and vermilion of Okabe and Ito.

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from procrustean.base.errors import RunError
 from procrustean.engine.stored_features import KeptFeatures, kept_epochs, load_features
-from procrustean.records.groups import Result
+from procrustean.records.run_record import Result
 from procrustean.report.figures.canvas import (
     COLOURS,
     INK,

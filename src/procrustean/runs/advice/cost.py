@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import lru_cache
 
-from procrustean.base.cores import usable_cores
+from procrustean.base.machine import usable_cores
 
 #: Multiply-adds of the forward pass per second of training, backward pass included. Half of what ResNet-32 reached, per
 #: CPU core in float32 (results/speed-cpu.json) and on an H200 (results/speed-h200.json): machines are busy.

@@ -13,9 +13,7 @@ from importlib.resources import files
 from typing import cast
 
 from procrustean.balance.count_facts import Kind
-from procrustean.base.statistics import (
-    Statistic,
-)
+from procrustean.base.table_formats import Statistic
 from procrustean.records.best_of_many import Mean
 
 

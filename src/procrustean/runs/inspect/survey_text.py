@@ -8,7 +8,7 @@ from rich.cells import cell_len, set_cell_size
 
 from procrustean.balance.count_facts import imbalance_kind
 from procrustean.base.console import command_text, duration_text
-from procrustean.base.cores import ONE_THREAD, others_compute, slow_threads
+from procrustean.base.machine import ONE_THREAD, others_compute, slow_threads
 from procrustean.data.describe import printable
 from procrustean.data.duplicates import MOST_COMPARED
 from procrustean.data.image_lists import NAMED_BY_INSPECT, OnBadImage, counted, named, parted

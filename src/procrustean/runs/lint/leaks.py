@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from procrustean.base.paths import expanded
+from procrustean.base.files import expanded
 from procrustean.data.duplicates import Groups, fingerprints, near_duplicates, too_dark
 from procrustean.data.imageset import ImageSet
 from procrustean.data.sources import is_named

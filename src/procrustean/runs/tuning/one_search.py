@@ -9,11 +9,11 @@ from typing import Any, Literal
 
 from msgspec import Struct
 
-from procrustean.base.code_files import code_identity, short_identity
 from procrustean.base.errors import ConfigError
+from procrustean.base.files import write_atomically
 from procrustean.base.json_files import FORMAT, read_typed, typed_json
-from procrustean.base.whole_files import write_atomically
 from procrustean.records.finding_runs import CANDIDATES
+from procrustean.records.identity import changed_settings
 from procrustean.records.run_spec import RunSpec
 from procrustean.runs.tuning.choice import Score, value_text
 from procrustean.runs.tuning.spaces import Range, Space
@@ -138,16 +138,8 @@ def _differences(kept: Study, new: Study) -> list[str]:
 
 
 def _settings(old: RunSpec, new: RunSpec) -> list[str]:
-    if old.hash == new.hash:
-        return []
-    texts = []
-    for name, value in new.computed.items():
-        before = old.computed.get(name)
-        if name == "method" and code_identity(old.method) != code_identity(new.method):
-            texts.append(_text("the method is", short_identity(old.method), short_identity(new.method)))
-        elif name != "method" and before != value:
-            texts.append(_text(f"{name} is", before, value))
-    return texts or ["other settings"]
+    changed = changed_settings(old, new)
+    return [_text("the method is" if name == "method" else f"{name} is", *both) for name, both in changed.items()]
 
 
 def _text(what: str, old: Any, new: Any) -> str:

@@ -107,7 +107,7 @@ def tune(
     budget, reporter = budget or Budget(), reporter or Reporter()
     _check(budget)
     box = TimeBox(budget.minutes, clock, began)
-    for name in base.own_code:
+    for name in base.code.values():
         use_file(name)
     check_space(base, space)
     final_source = final_source or base.source

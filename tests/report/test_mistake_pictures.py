@@ -17,8 +17,7 @@ from procrustean import fit
 from procrustean.data import load_source
 from procrustean.records import RunSpec, group_results, load_result
 from procrustean.records.groups import Group
-from procrustean.report.confusions import Confusion, summed_confusion, worst_confusions
-from procrustean.report.mistake_pictures import ExampleFinder, picture
+from procrustean.report.mistakes import Confusion, ExampleFinder, picture, summed_confusion, worst_confusions
 from procrustean.runs import load_run
 
 Save = Callable[..., Path]

@@ -1,4 +1,4 @@
-"""How many cores this process may compute on, and what to do where other programs use them."""
+"""The machine: how many cores and how much memory this process may use, and what others take of them."""
 
 from __future__ import annotations
 
@@ -13,6 +13,11 @@ LIMIT = Path("/sys/fs/cgroup/cpu.max")
 ONE_THREAD = "OMP_NUM_THREADS=1"
 #: The share of this process's threads that other programs have to keep waiting before they are blamed.
 CROWDED = 0.25
+#: What is taken for free where the system does not tell: what a small machine has.
+SMALL_MACHINE = 4 << 30
+#: A file that unpacks to more than both is made to exhaust the memory: real arrays, images and tables do not shrink
+#: like that.
+MOST_BYTES, MOST_TIMES = 1 << 30, 200
 #: About when this process began to compute.
 _BEGAN = time.monotonic()
 
@@ -64,3 +69,22 @@ def slow_threads(threads: int) -> str:
     '2 threads, which wait for one another, are then often many times slower than one'
     """
     return f"{threads} threads, which wait for one another, are then often many times slower than one"
+
+
+def available_memory() -> int | None:
+    """Bytes that can be taken without others being pushed out; None where the system does not tell."""
+    listing = Path("/proc/meminfo")
+    lines = listing.read_text().splitlines() if listing.exists() else []
+    available = [int(line.split()[1]) << 10 for line in lines if line.startswith("MemAvailable:")]
+    return available[0] if available else None
+
+
+def free_memory() -> int:
+    """The same, with a guess where the system does not tell."""
+    available = available_memory()
+    return SMALL_MACHINE if available is None else available
+
+
+def most_unpacked(size: int) -> int:
+    """What files of so many bytes may unpack to."""
+    return max(MOST_BYTES, MOST_TIMES * size)

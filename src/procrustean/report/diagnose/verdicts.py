@@ -1,30 +1,50 @@
-"""What the curves of a run say in words, for a page on which it stands beside others."""
+"""What the curves of runs say in words beside those of others: of a run, and of its repeats together."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from procrustean.base.statistics import (
-    Statistic,
-)
-from procrustean.base.table_formats import measured_cell
-from procrustean.records.groups import (
-    Group,
-    Result,
-)
-
-if TYPE_CHECKING:
-    from procrustean.records.class_curves import Curves
-    from procrustean.report.diagnose.findings import (
-        Finding,
-    )
+from procrustean.base.table_formats import Statistic, measured_cell
+from procrustean.records.class_curves import Curves, common_epochs, curves_of, mean_curves
+from procrustean.records.groups import Group, group_results
+from procrustean.records.identity import comparable, setting_of
+from procrustean.records.run_record import Result
+from procrustean.report.diagnose.findings import ENOUGH, Finding, verdict
 
 #: Groups and what they are called.
 Rivals = Sequence[tuple[str, Group]]
 #: The first finding of each of these is shown, what else there is can be unfolded. That a run goes on, or was measured
 #: too seldom, comes before how its classes fared.
 WEIGHTIEST = ({"measured", "progress"}, {"fit"}, {"suggestion"})
+
+
+def repeats_of(results: Sequence[Result]) -> list[Group]:
+    """The groups of several runs among them that can be judged together.
+
+    Args:
+        results: finished runs with what was measured of them; of those with the same settings and seeds the first
+            counts.
+    """
+    once: dict[tuple[str, object], Result] = {}
+    for result in results:
+        once.setdefault((comparable(setting_of(result)), result.repeat), result)
+    groups = group_results(once.values())
+    return [
+        group
+        for group in groups
+        if len(group.results) > 1 and judged_together([curves_of(result) for result in group.results])
+    ]
+
+
+def judged_together(runs: Sequence[Curves]) -> bool:
+    """Whether the mean of several runs tells as much as they do.
+
+    It has only the epochs that all of them have measured. Where these are few, and not all that there are, a verdict on
+    the mean would say that too little was measured of runs that were measured well.
+    """
+    common = common_epochs(runs)
+    return len(common) >= ENOUGH or all(curves.at == common for curves in runs)
 
 
 def verdicts_of(group: Group, rivals: Rivals) -> list[dict[str, Any]]:
@@ -45,8 +65,8 @@ def _together(group: Group, rivals: Rivals) -> tuple[list[str], list[str]] | Non
     """What is said of the mean of runs that were all measured, at the same epochs: of a single one it may be chance."""
     if len(group.results) < 2 or any(result.record.probes is None for result in group.results):
         return None
-    from procrustean.records.class_curves import curves_of, mean_curves
-    from procrustean.report.diagnose.repeats import judged_together
+    from procrustean.records.class_curves import curves_of
+    from procrustean.report.diagnose.verdicts import judged_together
 
     runs = [curves_of(result) for result in group.results]
     return _by_weight(mean_curves(runs), group, rivals) if judged_together(runs) else None
@@ -56,16 +76,10 @@ def _sentences(result: Result, group: Group, rivals: Rivals) -> tuple[list[str],
     """The weightiest and the others, from what was measured."""
     if result.record.probes is None:
         return [], []
-    from procrustean.records.class_curves import curves_of
-
     return _by_weight(curves_of(result), group, rivals)
 
 
 def _by_weight(curves: Curves, group: Group, rivals: Rivals) -> tuple[list[str], list[str]]:
-    from procrustean.report.diagnose.findings import (
-        verdict,
-    )
-
     findings = verdict(curves)
     first = [next((f for f in findings if f.topic in topics), None) for topics in WEIGHTIEST]
     parts = [f for f in findings if f in first], [f for f in findings if f not in first]

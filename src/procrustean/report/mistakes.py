@@ -1,4 +1,4 @@
-"""Test images that a finished run takes for another class, as small pictures for a page."""
+"""Which classes are taken for which others, with pictures of such test images."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 
 from procrustean.base.errors import ProcrusteanError
 from procrustean.records.finding_runs import CONFIG_FILE
-from procrustean.records.groups import Group, Result
-from procrustean.report.confusions import Confusion
+from procrustean.records.groups import Group
+from procrustean.records.run_record import Result, Selection
 
 if TYPE_CHECKING:
     from procrustean.data.imageset import ImageSet, Splits
@@ -24,6 +24,48 @@ if TYPE_CHECKING:
         Prepared,
     )
     from procrustean.nets.classifier import Classifier
+
+
+@dataclass(frozen=True)
+class Confusion:
+    """Test images of one class predicted as another, over all runs of a setting."""
+
+    true: int
+    predicted: int
+    images: int
+    of: int  # test images of the true class, over all runs
+
+    @property
+    def share(self) -> float:
+        return self.images / self.of
+
+
+def summed_confusion(group: Group, selection: Selection = "last") -> NDArray[np.int64] | None:
+    """The confusion matrices of a setting added up, rows true classes; None where a run keeps none."""
+    total = np.zeros((len(group.classes), len(group.classes)), dtype=np.int64)
+    for result in group.results:
+        metrics = result.metrics(selection)
+        if metrics is None or metrics.confusion is None:
+            return None
+        total += np.array(metrics.confusion, dtype=np.int64)
+    return total
+
+
+def worst_confusions(matrix: NDArray[np.int64], number: int) -> list[Confusion]:
+    """The confusions that take the largest share of a class, larger numbers of images first among equals.
+
+    >>> worst_confusions(np.array([[8, 2], [5, 5]]), 1)
+    [Confusion(true=1, predicted=0, images=5, of=10)]
+    """
+    of = matrix.sum(axis=1)
+    wrong = matrix.copy()
+    np.fill_diagonal(wrong, 0)
+    pairs = [
+        Confusion(int(true), int(predicted), int(wrong[true, predicted]), int(of[true]))
+        for true, predicted in np.argwhere(wrong)
+    ]
+    return sorted(pairs, key=lambda pair: (-pair.share, -pair.images, pair.true, pair.predicted))[:number]
+
 
 LARGEST_SIDE = 96  # pixels
 BATCH = 250

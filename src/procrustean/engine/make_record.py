@@ -13,7 +13,6 @@ from procrustean.base.code_files import file_code
 from procrustean.base.version import __version__
 from procrustean.engine.device import machine
 from procrustean.engine.optimizer import swa_begins
-from procrustean.records.epoch_curves import probes_of, training_curves
 from procrustean.records.identity import Identity
 from procrustean.records.run_record import (
     CalibrationRecord,
@@ -27,6 +26,7 @@ from procrustean.records.run_record import (
     Selections,
     StageRecord,
 )
+from procrustean.records.training_curves import Probes, TrainingCurves
 
 if TYPE_CHECKING:
     from procrustean.data.imbalance import MetaSet
@@ -80,8 +80,8 @@ def make_record(prepared: Prepared, training: Training, calibration: Calibration
         data=_data(prepared, training),
         method=_method(prepared, training),
         selections=Selections(last=position.last, held_out=position.held_out, oracle=position.oracle),
-        curves=training_curves(training.records),
-        probes=probes_of(training.records),
+        curves=TrainingCurves.of(training.records),
+        probes=Probes.of({epoch.epoch: epoch.probe for epoch in training.records if epoch.probe is not None}),
         calibration=calibration,
         seconds={"total": total, **seconds},
         images_per_second=round(shown / max(position.seconds["train"], 1e-9), 1),

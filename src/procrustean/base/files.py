@@ -1,4 +1,4 @@
-"""Files that are replaced as a whole, or not at all. Without torch, so that tables and figures need not wait for it."""
+"""Files: paths as users write them, and files that are replaced as a whole or not at all."""
 
 from __future__ import annotations
 
@@ -9,8 +9,6 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-
-from safetensors import SafetensorError
 
 from procrustean.base.errors import CannotWrite
 
@@ -55,9 +53,8 @@ def replacing(path: Path, advice: str = OF_A_RUN, check: Check = no_check) -> It
         check()
         os.replace(temporary, path)
         sync(path.parent)
-    except (OSError, SafetensorError) as error:
-        reason = (error.strerror or error) if isinstance(error, OSError) else error
-        raise CannotWrite(f"cannot write {path} ({reason}); {advice}") from error
+    except OSError as error:
+        raise CannotWrite(f"cannot write {path} ({error.strerror or error}); {advice}") from error
     finally:
         drop(temporary)
 
@@ -91,3 +88,12 @@ def drop(path: Path) -> None:
         pass  # below a file there is nothing to remove
     except OSError as error:
         warnings.warn(f"cannot remove {path} ({error.strerror}); it is not needed any more", stacklevel=2)
+
+
+def expanded(path: str | Path) -> Path:
+    """The path with ~ written out; as it is where no user is called so, which is how shells leave it.
+
+    >>> expanded("~nobody_is_called_so/x.png").as_posix()
+    '~nobody_is_called_so/x.png'
+    """
+    return Path(os.path.expanduser(path))  # noqa: PTH111  that of pathlib raises there

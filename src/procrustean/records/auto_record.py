@@ -10,7 +10,7 @@ from msgspec import Meta, Struct
 
 from procrustean.base.errors import RunError
 from procrustean.base.json_files import FORMAT, read_typed
-from procrustean.base.statistics import Statistic
+from procrustean.base.table_formats import Statistic
 from procrustean.records.groups import Group, summarise
 from procrustean.records.run_record import Result, RunRecord
 from procrustean.records.run_spec import RunSpec

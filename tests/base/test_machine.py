@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from procrustean.base import cores
+from procrustean.base import machine
 
 
 @pytest.mark.parametrize(
@@ -13,15 +13,15 @@ from procrustean.base import cores
 def test_what_a_container_may_use_counts(
     limit: str | None, expected: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(cores.os, "sched_getaffinity", lambda process: set(range(8)), raising=False)
-    monkeypatch.setattr(cores, "LIMIT", tmp_path / "cpu.max")
+    monkeypatch.setattr(machine.os, "sched_getaffinity", lambda process: set(range(8)), raising=False)
+    monkeypatch.setattr(machine, "LIMIT", tmp_path / "cpu.max")
     if limit is not None:
         (tmp_path / "cpu.max").write_text(limit)
-    assert cores.usable_cores() == expected
+    assert machine.usable_cores() == expected
 
 
 @pytest.mark.parametrize(
-    ("load", "seconds", "machine", "expected"),
+    ("load", "seconds", "whole", "expected"),
     [
         (0.1, 1, 2, False),  # idle
         (2.0, 600, 2, False),  # this program alone
@@ -35,19 +35,19 @@ def test_what_a_container_may_use_counts(
     ],
 )
 def test_other_programs_are_seen_by_the_load_beyond_this_one(
-    load: float | None, seconds: float, machine: int, expected: bool, monkeypatch: pytest.MonkeyPatch
+    load: float | None, seconds: float, whole: int, expected: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(cores, "load_average", lambda: load)
-    monkeypatch.setattr(cores.os, "cpu_count", lambda: machine)
-    monkeypatch.setattr(cores, "_BEGAN", cores.time.monotonic() - seconds)
-    assert cores.others_compute(threads=2) is expected
+    monkeypatch.setattr(machine, "load_average", lambda: load)
+    monkeypatch.setattr(machine.os, "cpu_count", lambda: whole)
+    monkeypatch.setattr(machine, "_BEGAN", machine.time.monotonic() - seconds)
+    assert machine.others_compute(threads=2) is expected
 
 
 def test_a_system_without_a_load_average(monkeypatch: pytest.MonkeyPatch) -> None:
     def lost() -> tuple[float, float, float]:
         raise OSError("Load averages are unobtainable")
 
-    monkeypatch.setattr(cores.os, "getloadavg", lost)
-    assert cores.load_average() is None
-    monkeypatch.delattr(cores.os, "getloadavg")
-    assert cores.load_average() is None
+    monkeypatch.setattr(machine.os, "getloadavg", lost)
+    assert machine.load_average() is None
+    monkeypatch.delattr(machine.os, "getloadavg")
+    assert machine.load_average() is None
