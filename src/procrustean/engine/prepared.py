@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from procrustean.balance.metrics import FEW_TO_JUDGE
@@ -34,6 +34,7 @@ class Prepared:
     placement: Placement
     engine: Engine
     pretrained: Pretrained | None = None
+    built: list[Classifier] = field(default_factory=list)  # the network, if what looked at it has left it as it was
 
     @property
     def label(self) -> str:
@@ -87,6 +88,8 @@ class Prepared:
 
     def build_net(self) -> Classifier:
         """The network with its initial weights."""
+        if self.built:
+            return self.built.pop()
         return build_net(
             self.recipe.net,
             channels=self.data.train.images.shape[3],
