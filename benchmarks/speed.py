@@ -24,14 +24,10 @@ from plain_loop import measure_peer
 from procrustean.base.table_formats import Table
 from procrustean.engine.device import own_stream
 from procrustean.engine.engines import Engine, choose_engine
-from procrustean.engine.prepared import (
-    Prepared,
-)
+from procrustean.engine.prepared import Prepared
 from procrustean.engine.stage_training import StageRun
 from procrustean.records.run_spec import RunSpec
-from procrustean.runs.preparing import (
-    prepare,
-)
+from procrustean.runs.preparing import prepare
 
 #: Least time per image of ResNet-32 in bf16 on an H200: bytes moved at 4.3 TB/s, multiply-adds at 790 TFLOP/s.
 FLOORS = {"memory": 465_000.0, "arithmetic": 1_900_000.0}

@@ -1,4 +1,4 @@
-"""Write what the advice is taken from, src/procrustean/runs/advice/measured.csv, from the files under results/.
+"""Write what the advice is taken from, src/procrustean/runs/measured.csv, from the files under results/.
 
 python experiments/measured.py
 """
@@ -32,7 +32,7 @@ class Measurements:
 
     results: Path = PROJECT / "results"
     """Where the result files are."""
-    table: Path = PROJECT / "src" / "procrustean" / "runs" / "advice" / "measured.csv"
+    table: Path = PROJECT / "src" / "procrustean" / "runs" / "measured.csv"
     """What is written."""
 
 

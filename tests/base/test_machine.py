@@ -20,29 +20,6 @@ def test_what_a_container_may_use_counts(
     assert machine.usable_cores() == expected
 
 
-@pytest.mark.parametrize(
-    ("load", "seconds", "whole", "expected"),
-    [
-        (0.1, 1, 2, False),  # idle
-        (2.0, 600, 2, False),  # this program alone
-        (0.4, 12, 2, False),
-        (2.3, 12, 2, True),  # two others, and this one for a while
-        (4.0, 600, 2, True),
-        (3.0, 600, 2, True),
-        (8.0, 600, 16, False),  # others, on cores that are not needed here
-        (17.0, 600, 16, True),
-        (None, 600, 2, False),
-    ],
-)
-def test_other_programs_are_seen_by_the_load_beyond_this_one(
-    load: float | None, seconds: float, whole: int, expected: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(machine, "load_average", lambda: load)
-    monkeypatch.setattr(machine.os, "cpu_count", lambda: whole)
-    monkeypatch.setattr(machine, "_BEGAN", machine.time.monotonic() - seconds)
-    assert machine.others_compute(threads=2) is expected
-
-
 def test_a_system_without_a_load_average(monkeypatch: pytest.MonkeyPatch) -> None:
     def lost() -> tuple[float, float, float]:
         raise OSError("Load averages are unobtainable")

@@ -19,7 +19,7 @@ import whole_runs
 from plain_loop import PerImageDataset, measure_peer
 from procrustean.data import ImageSet, Splits
 from procrustean.nets import NETS
-from procrustean.runs.advice.cost import multiply_adds
+from procrustean.runs.cost import multiply_adds
 
 
 @pytest.fixture

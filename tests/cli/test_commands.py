@@ -300,7 +300,7 @@ def test_a_command_that_saves_nothing_and_is_stopped(call: Call, monkeypatch: py
     def stopped(*arguments: Any, **more: Any) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("procrustean.runs.inspect.text_of_source.inspect_source", stopped)
+    monkeypatch.setattr("procrustean.runs.inspect_source.inspect_source", stopped)
     answer = call("inspect", "digits")
     assert (answer.code, answer.out, answer.err) == (130, "", "procrustean: stopped at once\n")
 

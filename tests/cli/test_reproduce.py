@@ -16,7 +16,7 @@ import pytest
 import yaml
 
 from procrustean.base import Claim
-from procrustean.runs.time_box import TimeBox
+from procrustean.runs.cost import TimeBox
 
 Call = Callable[..., Any]
 PROJECT = Path(__file__).resolve().parents[2]

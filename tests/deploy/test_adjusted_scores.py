@@ -18,7 +18,7 @@ from procrustean.deploy import adjusted_scores as posthoc
 from procrustean.engine.images import ImageStore
 from procrustean.methods import make_method
 from procrustean.runs import load_run
-from procrustean.runs.lint.double_corrections import corrections
+from procrustean.runs.lint import corrections
 
 SETTINGS: dict[str, Any] = {
     "imbalance": "step", "rho": 20, "epochs": 10, "net": "small", "device": "cpu", "precision": "fp32",

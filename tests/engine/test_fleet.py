@@ -21,6 +21,7 @@ from procrustean.records import RunSpec
 from procrustean.runs import fit, fit_many
 from procrustean.runs import image_loading as loading
 from procrustean.runs import many_runs as many
+from procrustean.runs.cost import starting_cost
 from procrustean.runs.many_runs import Outcome
 from procrustean.runs.train_api import Stopped
 
@@ -403,7 +404,7 @@ def test_what_methods_change_in_the_recipe_counts_as_well(monkeypatch: pytest.Mo
 def test_a_method_that_is_still_to_be_chosen_has_a_cost() -> None:
     settings: dict[str, Any] = {"source": "cifar10", "imbalance": "step", "rho": 100, "epochs": 10}
     methods = ("erm", "advised", "auto", "mfw")
-    erm, *others = (many.starting_cost(RunSpec(**settings, method=method), "cuda") for method in methods)
+    erm, *others = (starting_cost(RunSpec(**settings, method=method), "cuda") for method in methods)
     assert others == [erm] * 3
 
 

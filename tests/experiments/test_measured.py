@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from procrustean.runs.advice.measurements import measured
+from procrustean.runs.method_advice import measured
 
 from .scripts import PROJECT, script
 
@@ -18,7 +18,7 @@ def test_the_table_is_what_the_script_makes_of_the_results(tmp_path: Path) -> No
     measurements = script("measured")
     assert measurements.main(measurements.Measurements(table=tmp_path / "measured.csv")) == 0
     made = (tmp_path / "measured.csv").read_text()
-    committed = (PROJECT / "src/procrustean/runs/advice/measured.csv").read_text()
+    committed = (PROJECT / "src/procrustean/runs/measured.csv").read_text()
     assert made == committed, "run python experiments/measured.py"
     assert len(made.splitlines()) == 1 + len(measured())
 

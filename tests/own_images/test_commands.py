@@ -16,8 +16,8 @@ Call = Callable[..., Any]
 
 
 def test_train_with_nothing_else(colours: Path, call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("procrustean.runs.advice.settings.MOST_EPOCHS", 2)
-    monkeypatch.setattr("procrustean.runs.advice.settings.FEWEST_EPOCHS", 1)
+    monkeypatch.setattr("procrustean.runs.training_advice.MOST_EPOCHS", 2)
+    monkeypatch.setattr("procrustean.runs.training_advice.FEWEST_EPOCHS", 1)
     shutil.copytree(colours / "train", tmp_path / "photos")
     answer = call("train", "photos")
     assert answer.code == 0, answer.err

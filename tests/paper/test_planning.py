@@ -25,7 +25,6 @@ from procrustean.paper.comparison import held_out_variant
 from procrustean.paper.plan_in_words import absence_lines, blocked_lines
 from procrustean.records import RunSpec
 from procrustean.records.checkpoints import save_checkpoint
-from procrustean.runs.cost import predicted_cost, predicted_seconds, trained_images
 
 OpenStore = Callable[..., Store]
 
@@ -204,33 +203,6 @@ def test_the_first_block_costs_what_it_is_said_to(open_store: OpenStore) -> None
     # Five methods for 200 epochs, MFW twice and two controls for 300.
     assert sum(run.images for run in plan.runs) == 3 * (5 * 200 + 4 * 300) * per_epoch
     assert len(plan.runs) == 3 * 9 * 2
-
-
-def test_slow_methods_and_networks_cost_more() -> None:
-    erm = RunSpec("cifar10", "step", 100, method="erm")
-    assert predicted_cost(erm) == trained_images(erm) == 200 * 25250
-    assert predicted_cost(replace(erm, method="bbn")) > 2 * predicted_cost(erm)
-    assert predicted_cost(replace(erm, net="small")) < predicted_cost(erm)
-    slow = replace(erm, method="meta_weight")
-    assert predicted_cost(slow, "cuda") > 1.5 * predicted_cost(slow, "cpu") > 5 * predicted_cost(erm, "cpu")
-    assert predicted_cost(erm, "cuda") == predicted_cost(erm, "cpu")
-    assert predicted_cost(replace(erm, precision="fp32")) > 2 * predicted_cost(erm)
-
-
-@pytest.mark.parametrize(
-    ("net", "cuda", "cpu"), [("small", 0.05, 0.09), ("resnet20", 0.6, 0.6), ("densenet121-s1", 17, 17)]
-)
-def test_what_networks_cost_on_gpus_and_on_cpus(net: str, cuda: float, cpu: float) -> None:
-    erm = RunSpec("cifar10", "step", 100, method="erm")
-    assert predicted_cost(replace(erm, net=net), "cuda") == pytest.approx(cuda * predicted_cost(erm, "cuda"))
-    assert predicted_cost(replace(erm, net=net), "cpu") == pytest.approx(cpu * predicted_cost(erm, "cpu"))
-
-
-def test_time_is_shared_out_but_one_run_is_not() -> None:
-    assert predicted_seconds([], 100.0, 8) == 0
-    assert predicted_seconds([100.0] * 8, 100.0, 8) == 8
-    assert predicted_seconds([600.0], 100.0, 8) == pytest.approx(10)
-    assert predicted_seconds([600.0], 100.0, 1) == 6
 
 
 def test_the_plan_in_words(definitions: Definitions, open_store: OpenStore, write: Callable[..., Path]) -> None:

@@ -16,20 +16,16 @@ from procrustean.balance import Classify, effective_number
 from procrustean.balance.weights import FixedWeights
 from procrustean.base.progress import Reporter
 from procrustean.data import ImageSet, Splits
-from procrustean.engine.prepared import (
-    Prepared,
-)
+from procrustean.engine.prepared import Prepared
 from procrustean.methods import Method, Stage
 from procrustean.methods import make as methods
 from procrustean.records import RunSpec
 from procrustean.runs import auto_method as auto
 from procrustean.runs import fit_many
-from procrustean.runs.advice.method_advice import Choice
-from procrustean.runs.advice.plan_training import planned
+from procrustean.runs.advice import planned
 from procrustean.runs.lint import lint
-from procrustean.runs.preparing import (
-    prepare,
-)
+from procrustean.runs.method_advice import MethodChoice
+from procrustean.runs.preparing import prepare
 
 #: A stage of theirs has but a seventh or a twentieth of the epochs, and a schedule of its own.
 IN_STAGES = ("crt", "lws", "mislas")
@@ -105,11 +101,6 @@ def test_a_class_that_is_hardly_or_not_tested_is_told_of_once() -> None:
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        (
-            {"lr": 0.5},
-            "a learning rate of 0.5 is large for batches of 16: the recipe has 0.05 for 64, in proportion 0.013",
-        ),
-        ({"lr": 0.001, "batch_size": 30}, "a learning rate of 0.001 is small for batches of 30"),
         ({"epochs": 5}, "5 epochs are all warm-up"),
         ({"batch_size": 64, "lr": 0.05}, "only 2 steps per epoch of 90 images"),
         ({"hold_out": 10, "counts": (60, 15)}, r"more images than it leaves of c1 \(5 left, 10 held out\)"),
@@ -294,14 +285,13 @@ def test_findings_are_said_before_training(tmp_path: Path) -> None:
     fit(
         splits,
         method="erm",
-        lr=3.0,
         epochs=1,
         net="small",
         device="cpu",
         run_dir=str(tmp_path / "r"),
         reporter=Listener(),
     )
-    assert any(text.startswith("a learning rate of 3 is large") for text in Listener.heard)
+    assert any(text.startswith("1 epoch is all warm-up") for text in Listener.heard)
 
 
 def test_without_progress_findings_are_warnings(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
@@ -348,11 +338,11 @@ def test_a_comparison_and_a_grid_warn_too(colours: Path, tmp_path: Path, monkeyp
     shutil.rmtree(root / "val")
     shutil.copytree(root / "test", root / "val")
     looked: list[int] = []
-    leaking = import_module("procrustean.runs.lint.leaks")
+    leaking = import_module("procrustean.runs.leaks")
     monkeypatch.setattr(leaking, "_FOUND", {})
     search = leaking.near_duplicates
     monkeypatch.setattr(leaking, "near_duplicates", lambda found: (looked.append(len(found)), search(found))[1])
-    monkeypatch.setattr(auto, "worth_comparing", lambda counts: [Choice("erm", False)])
+    monkeypatch.setattr(auto, "worth_comparing", lambda counts: [MethodChoice("erm", False)])
     warning = "24 of 24 test images are, or nearly are, validation images as well"
     told = Told()
     settings: dict[str, Any] = {"epochs": 1, "device": "cpu"}

@@ -29,7 +29,7 @@ class Inspect:
     def run(self) -> int:
         from procrustean.base.console import write_result
         from procrustean.base.progress import make_reporter
-        from procrustean.runs.inspect.text_of_source import inspect_source
+        from procrustean.runs.inspect_source import inspect_source
 
         reporter = make_reporter()
         text = inspect_source(self.source, device=self.device, on_bad_image=self.on_bad_image, say=reporter.say)

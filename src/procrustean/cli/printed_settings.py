@@ -22,7 +22,7 @@ from procrustean.methods.make import make_method
 from procrustean.nets.build import layers_of
 from procrustean.nets.classifier import Backbone
 from procrustean.records.run_spec import ADVISED, AUTO, RunSpec
-from procrustean.runs.advice.plan_training import planned, trained_on
+from procrustean.runs.advice import planned, trained_on
 from procrustean.runs.preparing import effective_options, recipe_of
 from procrustean.runs.training_sizes import training_counts
 

@@ -15,8 +15,8 @@ from procrustean.records.run_spec import RunSpec
 
 if TYPE_CHECKING:
     from procrustean.base.table_formats import Table
-    from procrustean.runs.tuning.search import Tuned
-    from procrustean.runs.tuning.spaces import Space
+    from procrustean.runs.option_spaces import Space
+    from procrustean.runs.tuning import Tuned
 
 
 @dataclass(frozen=True)
@@ -66,13 +66,12 @@ class Tune(ConfigCommand):
         from procrustean.base.console import write_result
         from procrustean.base.progress import reporting
         from procrustean.cli.outcome import comparisons_of, finished_results
+        from procrustean.runs.choosing import options_text
+        from procrustean.runs.option_spaces import default_space, grid, read_space, samples
         from procrustean.runs.preparing import recipe_of
-        from procrustean.runs.tuning.checking import check_options, check_space
-        from procrustean.runs.tuning.choice import options_text
-        from procrustean.runs.tuning.one_search import refuse_another_search
-        from procrustean.runs.tuning.search import Budget, tune
-        from procrustean.runs.tuning.spaces import default_space, grid, read_space, samples
-        from procrustean.runs.tuning.tuning_sets import candidate_settings, default_hold_out
+        from procrustean.runs.tuning import tune
+        from procrustean.runs.tuning_candidates import candidate_settings, check_options, check_space, default_hold_out
+        from procrustean.runs.tuning_study import Budget, refuse_another_search
 
         reported = RunSpec(**{f.name: getattr(self, f.name) for f in fields(RunSpec) if f.name != "run_dir"})
         if self.dry_run and reported.code:  # only importing it would tell what its options are
@@ -114,8 +113,8 @@ class Tune(ConfigCommand):
 
     def _candidates(self, base: RunSpec, space: Space) -> str:
         """What would be tried, how it would be judged, and what would be trained in the end, as comments."""
-        from procrustean.runs.tuning.choice import options_text
-        from procrustean.runs.tuning.spaces import grid, possible, space_texts
+        from procrustean.runs.choosing import options_text
+        from procrustean.runs.option_spaces import grid, possible, space_texts
 
         judges = "held-out images" if base.hold_out else "the images of the validation split"
         seeds = f", {self.repeats} training seeds each" * (self.repeats > 1)

@@ -16,13 +16,11 @@ from procrustean.base.code_files import plain_name
 from procrustean.base.errors import ConfigError
 from procrustean.data.imageset import Splits
 from procrustean.engine.evaluate import Scored, metrics_of, scored
-from procrustean.engine.prepared import (
-    Prepared,
-)
+from procrustean.engine.prepared import Prepared
 from procrustean.nets.classifier import Classifier
-from procrustean.runs.lint.double_corrections import corrections
+from procrustean.runs.existing_runs import load_run
+from procrustean.runs.lint import corrections
 from procrustean.runs.torch_settings import undisturbed
-from procrustean.runs.train_api import load_run
 
 #: What tau is chosen from, for scores as a softmax takes them; of equally good ones the smallest, which changes least.
 GRID = tuple(tenths / 10 for tenths in range(21))

@@ -23,7 +23,7 @@ from procrustean.deploy.model import Model
 from procrustean.engine.class_priors import prior_of, read_prior
 from procrustean.engine.probabilities import Prior
 from procrustean.records.run_spec import ADVISED, AUTO
-from procrustean.runs.advice.method_advice import Choice
+from procrustean.runs.method_advice import MethodChoice
 
 
 class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
@@ -207,7 +207,7 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         except RunUnfinished:  # the same settings, cut short: it goes on, unless the images are others
             run = resume(folder, splits=splits)
         trained = run.record.config
-        self.method_ = Choice(folder_name(trained.method), trained.drw).name
+        self.method_ = MethodChoice(folder_name(trained.method), trained.drw).name
         return load_model(run.path, device=self.device)
 
     def _prior(self, names: Sequence[str], counts: Sequence[int]) -> Prior | None:

@@ -16,8 +16,8 @@ from safetensors.torch import save
 from torch import Tensor
 
 from procrustean.base.errors import CannotWrite
+from procrustean.base.files import write_atomically
 from procrustean.base.random_numbers import Stream
-from procrustean.base.whole_files import write_atomically
 from procrustean.data.augment.on_device import with_border
 from procrustean.data.augment.settings import Augmentation
 from procrustean.data.imageset import ImageSet, read_images

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from torch import nn
@@ -38,6 +38,7 @@ class Prepared:
     placement: Placement
     engine: Engine
     pretrained: Pretrained | None = None
+    built: list[Classifier] = field(default_factory=list)  # the network, if what looked at it has left it as it was
 
     @property
     def label(self) -> str:
@@ -98,6 +99,8 @@ class Prepared:
 
     def build_net(self) -> Classifier:
         """The network with its initial weights."""
+        if self.built:
+            return self.built.pop()
         net = build_net(
             self.recipe.net,
             channels=self.data.train.images.shape[3],

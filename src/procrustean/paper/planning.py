@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Literal
 
 from procrustean.base.errors import ConfigError, ProcrusteanError, RunError
-from procrustean.data.imageset import Splits
 from procrustean.data.sets.table import known
 from procrustean.data.sources import is_named
 from procrustean.engine.training import Position
@@ -22,11 +21,11 @@ from procrustean.paper.definitions import Cell, Definitions, Part
 from procrustean.paper.result_store import Store
 from procrustean.records.checkpoints import kept_checkpoints
 from procrustean.records.run_spec import RunSpec
-from procrustean.runs.advice.plan_training import planned
-from procrustean.runs.cost import predicted_cost, trained_images
+from procrustean.runs.advice import planned
+from procrustean.runs.cost import Device, predicted_cost
+from procrustean.runs.image_loading import Sources
 from procrustean.runs.preparing import recipe_of
-from procrustean.runs.step_cost import Device
-from procrustean.runs.training_sizes import training_images
+from procrustean.runs.training_sizes import trained_images, training_images
 
 State = Literal["done", "begun", "waiting", "failed"]
 
@@ -93,7 +92,7 @@ def make_plan(
     retry: bool = False,
     device: Device = "cuda",
     absent: Callable[[str, Path | None], str | None] = absent_data,
-    images: Callable[[RunSpec], Splits] | None = None,
+    images: Sources | None = None,
 ) -> Plan:
     """Plan the parts in their order: within a part seed by seed, of one seed the longest runs first.
 
@@ -143,7 +142,7 @@ def make_plan(
     return Plan(_told_apart(runs), {reason: tuple(dict.fromkeys(cells)) for reason, cells in blocked.items()}, errors)
 
 
-def _hash_of(config: RunSpec, images: Callable[[RunSpec], Splits] | None) -> str | None:
+def _hash_of(config: RunSpec, images: Sources | None) -> str | None:
     """Of all images of a user's source, as a run of these settings would load them; None if that is not to be known."""
     if images is None or is_named(config.source):
         return None

@@ -12,7 +12,7 @@ from procrustean.paper.judging import judge, judgement_table, overall
 from procrustean.paper.page_parts import by_hand, paragraph, wrapped
 from procrustean.paper.result_store import Store
 from procrustean.records.best_of_many import RULE
-from procrustean.runs.tuning.choice import standard_error
+from procrustean.runs.choosing import standard_error
 
 INTRODUCTION = """\
 # Reproduction

@@ -23,11 +23,9 @@ from procrustean.paper.result_store import Store
 from procrustean.records.finding_runs import CONFIG_FILE, RESULT_FILE
 from procrustean.records.run_folder import RunFolder
 from procrustean.records.run_spec import RunSpec
-from procrustean.runs.cost import FIRST_GUESS
+from procrustean.runs.cost import FIRST_GUESS, Device, TimeBox
 from procrustean.runs.image_loading import Sources
 from procrustean.runs.many_runs import GPU_WIDTH, fit_many
-from procrustean.runs.step_cost import Device
-from procrustean.runs.time_box import TimeBox
 
 #: Errors whose cause may be gone before the next call, which then tries the run again.
 MENDABLE = (ConfigError, DataError, ImagesChanged, CannotWrite, torch.OutOfMemoryError)

@@ -20,9 +20,7 @@ from procrustean.records.run_record import Result, Selection
 
 if TYPE_CHECKING:
     from procrustean.data.imageset import ImageSet, Splits
-    from procrustean.engine.prepared import (
-        Prepared,
-    )
+    from procrustean.engine.prepared import Prepared
     from procrustean.nets.classifier import Classifier
 
 
@@ -123,8 +121,8 @@ class ExampleFinder:
 
     def _network(self, folder: Path) -> tuple[Prepared, Classifier]:
         from procrustean.records.run_folder import RunFolder
+        from procrustean.runs.existing_runs import load_run
         from procrustean.runs.image_loading import source_settings
-        from procrustean.runs.train_api import load_run
 
         directory, config, _ = RunFolder.open(folder)
         source = directory.beginning().source_path or config.source

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 import time
-from dataclasses import replace
-from functools import partial
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -16,37 +17,68 @@ from procrustean.base.files import OF_A_RUN, remove_half_written, write_atomical
 from procrustean.base.json_files import typed_json
 from procrustean.base.lease import Claim
 from procrustean.base.progress import Reporter
+from procrustean.data.describe import some_names
 from procrustean.data.imageset import Splits
 from procrustean.data.sources import place_of
-from procrustean.engine.prepared import (
-    Prepared,
-)
-from procrustean.records.auto_record import COMPARISON, Compared, Comparison, last_held_out, read_comparison
+from procrustean.engine.prepared import Prepared
+from procrustean.records.auto_record import COMPARISON, Compared, Comparison, read_comparison
 from procrustean.records.checkpoints import is_leftover
 from procrustean.records.identity import changed_settings
 from procrustean.records.run_folder import RunFolder
-from procrustean.records.run_record import load_result
+from procrustean.records.run_record import DataRecord, load_result
 from procrustean.records.run_spec import RunSpec
-from procrustean.runs.advice.cost import this_machine
-from procrustean.runs.advice.method_advice import Choice, worth_comparing
-from procrustean.runs.advice.plan_training import Plan, load_images, planned
-from procrustean.runs.auto_choice import Candidate, Worth, best_of, worth_of
-from procrustean.runs.full_length import full_length, full_text, shortened_text, train_command
+from procrustean.runs.advice import Plan, planned, settings_at, size_to_load, trained_on
+from procrustean.runs.choosing import Choice, choose, held_out_accuracies, voting_counts
+from procrustean.runs.cost import TimeBox, this_machine
+from procrustean.runs.existing_runs import load_run
 from procrustean.runs.image_loading import Sources
 from procrustean.runs.lint import lint
 from procrustean.runs.loggers import Tool
-from procrustean.runs.many_runs import fit_many
+from procrustean.runs.many_runs import Outcome, fit_many
+from procrustean.runs.method_advice import MethodChoice, worth_comparing
 from procrustean.runs.one_run import FinishedRun
-from procrustean.runs.preparing import (
-    prepare,
-)
-from procrustean.runs.time_box import TimeBox
-from procrustean.runs.train_api import load_run, run_directory_of
-from procrustean.runs.tuning.checking import check_held_out
+from procrustean.runs.preparing import prepare
+from procrustean.runs.train_api import run_directory_of
+from procrustean.runs.training_advice import Settings
+from procrustean.runs.tuning_candidates import check_held_out
 
 MINUTES = 30.0
-#: How many methods the epochs that are planned leave time for, by the reckoning of `advice.cost`.
+#: How many methods the epochs that are planned leave time for, by the reckoning of `cost`.
 FEWEST_COMPARED = 4
+
+
+@dataclass(frozen=True)
+class TriedMethod:
+    """A method that was tried, with what the held-out images say about it, if it came to an end."""
+
+    method: MethodChoice
+    path: Path
+    last: float = math.nan  # balanced accuracy in the last epoch
+    tail: float = math.nan  # the same over the last evaluations
+    failed: str = ""  # why it came to no end, if not for want of time
+
+    @classmethod
+    def of(cls, method: MethodChoice, outcome: Outcome) -> TriedMethod:
+        if outcome.record is None:
+            return cls(method, outcome.path, failed=str(outcome.error or ""))
+        return cls(method, outcome.path, *held_out_accuracies([outcome.record]))
+
+    @property
+    def name(self) -> str:
+        return self.method.name
+
+    @property
+    def options(self) -> dict[str, Any]:
+        return dict(self.method.options)
+
+    @property
+    def is_finished(self) -> bool:
+        return not math.isnan(self.last)
+
+    def compared(self) -> Compared:
+        """Its line in the record of the comparison."""
+        last = self.last if self.is_finished else None
+        return Compared(name=self.name, held_out_balanced_accuracy=last, failed=self.failed)
 
 
 def fit_auto(
@@ -76,9 +108,9 @@ def fit_auto(
         raise ConfigError("method 'auto' tries methods with and without drw; leave it out")
     folder = run_directory_of(config)
     machine = this_machine(config.device, 60 * minutes / FEWEST_COMPARED, config.precision)
-    load = partial(load_images, say=reporter.say)
+    load = Sources(reporter.say)
     plan = planned(_agreed(folder, config), splits=splits, machine=machine, load=load)
-    full = full_length(config, plan)
+    full = full_length(config, plan, load)
     if full is not None and plan.why:  # nothing is left to plan, and to explain, for a comparison that goes on
         plan = replace(plan, why=(*plan.why, shortened_text(plan.config, full, minutes)))
     prepared = _comparable(plan)  # what is refused leaves no folder that another call would find taken
@@ -89,21 +121,17 @@ def fit_auto(
     finally:
         claim.release()
     if full is not None:
-        length = f"{best.name} at full length, {full_text(plan.config, full)}"
-        reporter.say(f"{length}: {_full_command(config, plan, best, folder, handed_over=splits is not None)}")
+        flags = command_flags(best, None if config.hold_out is not None else plan.config.hold_out)
+        reporter.say(
+            f"{best.name} at full length, {full_text(plan.config, full)}: the same settings with {flags} in place of "
+            "--method auto, without --minutes, and with another --run-dir"
+        )
     return run
-
-
-def _full_command(config: RunSpec, plan: Plan, best: Choice, folder: Path, *, handed_over: bool) -> str:
-    if handed_over:
-        return f"name the method {best.method}, and no time"
-    chosen = replace(config, method=best.method, drw=best.drw, options=dict(best.options))
-    return train_command(replace(chosen, hold_out=plan.config.hold_out, run_dir=Path(f"{folder}-full")))
 
 
 def _comparable(plan: Plan) -> Prepared:
     """The images and the schedule, which the methods share; ConfigError where there are no images to compare on."""
-    prepared = prepare(replace(plan.config, method="erm"), splits=plan.splits)
+    prepared = prepare(replace(plan.config, method="erm"), splits=plan.splits, made=plan.made)
     if prepared.data.held_out is None:
         raise ConfigError(f"{plan.config.source}: there are no held-out images to compare on; give --hold-out 0.15")
     check_held_out(prepared)
@@ -112,38 +140,58 @@ def _comparable(plan: Plan) -> Prepared:
 
 def _compare(
     plan: Plan, prepared: Prepared, folder: Path, minutes: float, reporter: Reporter, log: Tool | None
-) -> tuple[FinishedRun, Choice]:
+) -> tuple[FinishedRun, MethodChoice]:
     for line in plan.why:
         reporter.say_once(line)
     box = TimeBox(minutes)
     for finding in lint(prepared):
         reporter.warn(finding)
-    choices = worth_comparing([int(n) for n in prepared.data.counts])
-    reporter.say(
-        f"comparing up to {len(choices)} candidates within {minutes:g} min: {', '.join(c.name for c in choices)}"
-    )
-    tried: list[Candidate] = []
+    methods = worth_comparing([int(n) for n in prepared.data.counts])
+    names = ", ".join(method.name for method in methods)
+    reporter.say(f"comparing up to {len(methods)} candidates within {minutes:g} min: {names}")
+    tried: list[TriedMethod] = []
     sources, longest = Sources(reporter.say), 0.0
-    for choice in choices:
-        path, now = folder / choice.name, time.monotonic()
+    for method in methods:
+        path, now = folder / method.name, time.monotonic()
         if tried and not box.leaves(longest) and not RunFolder(path).finished:
-            tried.append(Candidate(choice, path, None))
+            tried.append(TriedMethod(method, path))
             continue
-        own = _candidate(plan, choice, path)
         (outcome,) = fit_many(
-            [own], sources=sources, width=1, reporter=reporter, time_up=box.is_over, log=log, show="held_out"
+            [_of_method(plan, method, path)],
+            sources=sources,
+            width=1,
+            reporter=reporter,
+            time_up=box.is_over,
+            log=log,
+            show="held_out",
         )
         if outcome.error is not None and not isinstance(outcome.error, Diverged):
             raise outcome.error
-        held_out = None if outcome.record is None else last_held_out(outcome.record)
-        tried.append(Candidate(choice, path, held_out, str(outcome.error or "")))
+        tried.append(TriedMethod.of(method, outcome))
         longest = max(longest, time.monotonic() - now)
     reporter.close()  # bars of runs that were cut short
-    best = best_of(tried, folder, minutes)
-    record = load_result(best.path).record
-    _tell(tried, best, worth_of(tried, best, record.data), folder, reporter)
-    _, net = load_run(best.path, splits=plan.splits)
-    return FinishedRun(best.path, record, net), best.choice
+    finished = _finished(tried, folder, minutes)
+    data = load_result(finished[0].path).record.data
+    choice = choose(finished, voting_counts(data))
+    _tell(tried, choice, data, folder, reporter)
+    _, net = load_run(choice.best.path, splits=plan.splits)
+    return FinishedRun(choice.best.path, load_result(choice.best.path).record, net), choice.best.method
+
+
+def _finished(tried: Sequence[TriedMethod], folder: Path, minutes: float) -> list[TriedMethod]:
+    """Those that can be chosen; RunError if there is none."""
+    finished = [each for each in tried if each.is_finished]
+    if finished:
+        return finished
+    failed = [f"{each.name}: {each.failed}" for each in tried if each.failed]
+    if failed:
+        raise RunError(
+            f"no method was trained to the end; {'; '.join(failed)}. A lower --lr may help, with another --run-dir"
+        )
+    raise RunError(
+        f"no method was trained to the end within {minutes:g} min; what there is is kept in {folder}. Give the same "
+        "command with more --minutes to go on, or fewer --epochs and another --run-dir"
+    )
 
 
 def _agreed(folder: Path, asked: RunSpec) -> RunSpec:
@@ -175,30 +223,94 @@ def _write(folder: Path, comparison: Comparison) -> None:
     write_atomically(folder / COMPARISON, typed_json(comparison), OF_A_RUN)
 
 
-def _candidate(plan: Plan, choice: Choice, path: Path) -> Plan:
-    config = replace(plan.config, method=choice.method, drw=choice.drw, options=dict(choice.options), run_dir=path)
+def _of_method(plan: Plan, method: MethodChoice, path: Path) -> Plan:
+    config = replace(plan.config, method=method.method, drw=method.drw, options=dict(method.options), run_dir=path)
     return replace(plan, config=config)
 
 
-def _tell(tried: list[Candidate], best: Candidate, worth: Worth, folder: Path, reporter: Reporter) -> None:
-    for candidate in tried:
-        value = candidate.held_out
-        text = candidate.failed or "no time left"
-        if value is not None:
-            text = held_out_text(value)
-        reporter.say(f"{candidate.choice.name}: {text}{', chosen' * (candidate is best)}")
-    reporter.say(f"{best.choice.name} was chosen on {worth.images} held-out images. {worth.text()}")
+def _tell(
+    tried: Sequence[TriedMethod], choice: Choice[TriedMethod], data: DataRecord, folder: Path, reporter: Reporter
+) -> None:
+    best, worth = choice.best, choice.worth
+    for each in tried:
+        text = held_out_text(each.last) if each.is_finished else each.failed or "no time left"
+        reporter.say(f"{each.name}: {text}{', chosen' * (each is best)}")
+    without = [name for name, count in zip(data.classes, data.held_out_counts, strict=True) if not count]
+    if without:
+        worth += f" Without a say, because they have no held-out image: {some_names(without)}."
+    reporter.say(f"{best.name} was chosen on {choice.images} held-out images. {worth}")
     began = read_comparison(folder)
     assert began is not None
     ended = msgspec.structs.replace(
         began,
-        chosen=best.choice.name,
-        compared=[Compared(name=c.choice.name, held_out_balanced_accuracy=c.held_out, failed=c.failed) for c in tried],
-        worth=worth.text(),
-        held_out_images=worth.images,
-        standard_error=worth.error,
-        ties=list(worth.ties),
-        within_one_standard_error=list(worth.close),
-        without_a_vote=list(worth.without_a_vote),
+        chosen=best.name,
+        compared=[each.compared() for each in tried],
+        worth=worth,
+        held_out_images=choice.images,
+        standard_error=choice.error,
+        ties=[other.name for other in choice.ties],
+        within_one_standard_error=[other.name for other in choice.close],
+        without_a_vote=without,
     )
     _write(folder, ended)
+
+
+def full_length(asked: RunSpec, plan: Plan, load: Sources) -> Settings | None:
+    """Network, size of the images and epochs of a training without a limit of time, if they are others than the plan's.
+
+    Args:
+        asked: the settings as they were given.
+        plan: what was made of them for a comparison within a time.
+        load: what has listed the images.
+    """
+    if asked.epochs is not None or asked.recipe != "auto" or plan.splits is None:
+        return None
+    images, shape = sum(trained_on(plan.config, plan.splits)), plan.splits.train.images.shape[1:]
+    machine = this_machine(asked.device, precision=asked.precision)
+    if _size_was_chosen(asked, plan.config):
+        _, size = size_to_load(load.listing(asked), replace(asked, hold_out=plan.config.hold_out), machine)
+        shape = (size, size, shape[2])
+    full = settings_at(asked, images, shape, machine, size_given=asked.image_size is not None)
+    planned_size = max(plan.splits.train.images.shape[1:3])
+    same = (full.net, full.size, full.epochs) == (plan.config.net, planned_size, plan.config.epochs)
+    return None if same else full
+
+
+def _size_was_chosen(asked: RunSpec, planned: RunSpec) -> bool:
+    """Whether the size of image files was left open, so that it goes by the time as well."""
+    return asked.image_size is None and planned.image_size is not None
+
+
+def full_text(config: RunSpec, full: Settings) -> str:
+    """The whole, beside what a comparison trains: its images are named where they have another size there."""
+    return _named(full.net, full.size if _resized(config, full) else None, full.epochs)
+
+
+def shortened_text(config: RunSpec, full: Settings, minutes: float) -> str:
+    """What a comparison trains in place of the whole."""
+    here, there = f"{config.epochs} epochs", f"{full.epochs}"
+    if config.net != full.net or _resized(config, full):
+        size = config.image_size if _resized(config, full) else None
+        here, there = _named(config.net, size, config.epochs), full_text(config, full)
+    return f"{here} instead of {there}, to fit into {minutes:g} minute{'s' * (minutes != 1)}"
+
+
+def _resized(config: RunSpec, full: Settings) -> bool:
+    return config.image_size not in (None, full.size)
+
+
+def _named(net: str | None, size: int | None, epochs: int | None) -> str:
+    pixels = "" if size is None else f" at {size} x {size} pixels"
+    return f"{net}{pixels} for {epochs} epochs"
+
+
+def command_flags(method: MethodChoice, hold_out: float | None) -> str:
+    """What names a method on the command line.
+
+    >>> command_flags(MethodChoice("mfw", True, (("alpha", 0.2),)), 0.15)
+    '--method mfw --drw --options alpha=0.2 --hold-out 0.15'
+    """
+    words = [f"--method {method.method}", *["--drw"] * method.drw]
+    words += ["--options", *(f"{name}={value:g}" for name, value in method.options)] if method.options else []
+    words += [f"--hold-out {hold_out:g}"] if hold_out else []
+    return " ".join(words)

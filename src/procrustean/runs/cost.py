@@ -1,55 +1,165 @@
-"""What a run will cost: images to train on, weighted by how slow its network and method are."""
+"""What a training costs: how long a step takes, how long runs take together, and what time is left.
+
+One model serves advice, plans and `inspect`: the multiply-adds of a network, and how many of them a device does in a
+second, from steps that were timed. `measured_speed` times the steps of one network on the machine it is asked on.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Literal
 
+import torch
+from torch.nn import functional as F
+from torch.utils.flop_counter import FlopCounterMode
+
+from procrustean.base.machine import usable_cores
+from procrustean.data.recipe import Recipe
+from procrustean.data.sets.table import known
+from procrustean.data.sources import is_named
+from procrustean.engine.device import place, sane_threads
+from procrustean.engine.step import precision as number_format
+from procrustean.methods.make import METHODS
+from procrustean.nets.build import build_backbone, build_net, check_net
+from procrustean.nets.classifier import NOT_TAKEN, cannot_take
+from procrustean.nets.own_net import is_own
 from procrustean.records.run_spec import RunSpec
-from procrustean.runs.preparing import (
-    recipe_of,
-)
-from procrustean.runs.step_cost import Device, relative_to_erm
+from procrustean.runs.preparing import recipe_of
 from procrustean.runs.training_sizes import training_images
 
-#: Time per image relative to ResNet-32 on 32 x 32 images, on a GPU. That of DenseNet-121 is measured: in a fleet of
-#: twelve on an H200 two of it, 3,000 images a second each, took as much as 100,000 images a second of ResNet-32. The
-#: others are by multiplications, those of wide layers being cheaper. Rough; the measured speed corrects the sum.
-NETS = {
-    "small": 0.05,
-    "resnet20": 0.6,
-    "resnet32": 1.0,
-    "resnet44": 1.4,
-    "resnet56": 1.7,
-    "resnet32-2d": 1.0,
-    "densenet121-s1": 17.0,
-    "resnet18-s1": 10.0,
-    "resnet12": 20.0,
-    "resnet10": 8.0,
-    "resnet50": 30.0,
-    "resnext50": 35.0,
-}
-#: The same on CPUs where it differs by more than half, measured on one core: a network that keeps no GPU busy is not
-#: as cheap there, nor wide layers as dear. ResNet-20 (0.54), ResNet-56 (1.7) and DenseNet-121 (12) are near the above.
-NETS_ON_CPUS = {"small": 0.09, "resnet18-s1": 5.0}
+Device = Literal["cuda", "cpu"]
+
+#: Multiply-adds of the forward pass per second of training, backward pass included. Half of what ResNet-32 reached, per
+#: CPU core in float32 (results/speed-cpu.json) and on an H200 (results/speed-h200.json): machines are busy.
+PER_CORE, ON_GPU = 5e9, 3e12
+#: What these numbers are called beside a time that follows from them.
+CAUTION = "reckoned at half the usual speed"
+#: The smallest network computes on one thread, and its thin layers less efficiently.
+SMALL = 4e9
+#: How many times as many a network does as ResNet-32, where its steps were timed: DenseNet-121 in a fleet of twelve on
+#: an H200, ResNet-18 on one core, whose wide layers are cheap there.
+TIMED = {("densenet121", "cuda"): 0.76, ("resnet18", "cpu"): 1.6}
+#: How many times as fast a CPU that computes in bf16 trains ResNet-32 in it (results/speed-cpu.json). What is chosen
+#: goes by float32 on every CPU; only the time that is told goes by this, and by the threads that are set.
+BF16_GAIN = 1.9
+#: Time of float32 relative to the device's usual number format: on a GPU it has no kernels of its own.
+FLOAT32 = {"cuda": 2.7, "cpu": BF16_GAIN}
+#: Time of a method's step relative to ERM on CPUs, estimated, where it is another than on a GPU.
+ON_CPUS = {"bbn": 2.0, "m2m": 3.0, "meta_weight": 4.0, "domain_adaptation": 1.6}
+#: Seconds that a training by default may take by this reckoning. A machine may well be half as fast.
+BUDGET = {"cpu": 120.0, "cuda": 900.0}
 #: Images of ResNet-32 per second of a whole fleet before anything is measured: on an H200 (docs/performance.md), and
 #: on two CPU cores.
 FIRST_GUESS: dict[Device, float] = {"cuda": 140_000.0, "cpu": 500.0}
-#: Images of an epoch where only loading them would tell.
-GUESSED_IMAGES = 10_000
+#: Images of an epoch where only loading them would tell, and their side where nothing says it.
+GUESSED_IMAGES, GUESSED_SIDE = 10_000, 32
+#: How long `measured_speed` takes. A training takes this many times as long as its steps alone: images are tested and
+#: weights saved as well.
+SECONDS, BESIDE_STEPS = 1.5, 1.2
+#: Seconds that a time box keeps back to save what is in progress, and at most this share of its time.
+SAVING, MOST_KEPT_BACK = 8.0, 0.1
 
 
-def trained_images(config: RunSpec) -> int | None:
-    """Images shown in the whole run; None where only loading them would tell how many there are."""
-    images = training_images(config)
-    return None if images is None else recipe_of(config).epochs * images
+@dataclass(frozen=True)
+class Machine:
+    """What decides how long a training takes."""
+
+    device: str  # "cpu" or "cuda"
+    cores: int  # that a program may use
+    budget: float  # seconds for one training
+    bf16: bool = False  # whether a CPU computes in it, with all networks but the smallest
+    threads_set: int | None = None  # that a CPU is told to compute with, where they are not as many as the cores
+
+    @property
+    def threads(self) -> int:
+        """That a CPU computes with."""
+        return self.cores if self.threads_set is None else self.threads_set
+
+    def images_per_second(self, net: str, channels: int, size: int) -> float:
+        """Training speed on all cores in float32, roughly: what is chosen goes by this, whatever is set."""
+        rate = ON_GPU if self.device == "cuda" else SMALL if net == "small" else PER_CORE * self.cores
+        family = net.partition("-")[0]
+        return rate * TIMED.get((family, self.device), 1.0) / multiply_adds(net, channels, size)
+
+    def told_images_per_second(self, net: str, channels: int, size: int) -> float:
+        """Training speed, roughly, with the threads and in the number format that a training would have."""
+        all_cores = self.images_per_second(net, channels, size)
+        if self.device == "cuda" or net.startswith("small"):
+            return all_cores
+        return all_cores * min(self.threads, self.cores) / self.cores * (BF16_GAIN if self.bf16 else 1.0)
+
+    def seconds(self, net: str, channels: int, size: int, shown: int) -> float:
+        """What a training that shows so many images takes, roughly."""
+        return shown / self.told_images_per_second(net, channels, size)
+
+
+def this_machine(device: str = "auto", most_seconds: float | None = None, precision: str = "auto") -> Machine:
+    """The machine a run would be trained on.
+
+    Args:
+        device: that of the run's settings.
+        most_seconds: what a training may take at most.
+        precision: that of the run's settings.
+    """
+    on_gpu = device != "cpu" and torch.cuda.is_available()
+    name = "cuda" if on_gpu else "cpu"
+    budget = BUDGET[name] if most_seconds is None else min(BUDGET[name], most_seconds)
+    bf16 = not on_gpu and place("cpu", precision).precision == "bf16"
+    return Machine(name, usable_cores(), budget, bf16, torch.get_num_threads())
+
+
+@lru_cache(maxsize=64)
+def multiply_adds(net: str, channels: int, size: int) -> float:
+    """Of the forward pass of one image; nothing is computed, unless the network is a user's own."""
+    check_net(net)
+    # A user's network may make tensors on the CPU by itself, and other libraries draw initial weights there.
+    where = "cpu" if is_own(net) else "meta"
+    with torch.random.fork_rng(devices=[]), torch.device("cpu" if ":" in net else "meta"):
+        backbone = build_backbone(net, channels=channels, size=(size, size)).eval()
+    try:
+        with torch.no_grad(), FlopCounterMode(display=False) as counter:
+            backbone.to(where)(torch.zeros(1, channels, size, size, device=where))
+    except NOT_TAKEN as error:
+        raise cannot_take(net, (size, size), error) from error
+    return float(counter.get_total_flops()) / 2
+
+
+def relative_to_erm(config: RunSpec, device: Device = "cuda") -> float:
+    """Time per image relative to ERM on the same network in the device's usual number format."""
+    entry = METHODS.get(config.method)  # a plan that is still to choose a method has none, a file says none
+    step = 1.0 if entry is None else entry.relative_cost
+    if device == "cpu":
+        step = ON_CPUS.get(config.method, step)
+    return step * (FLOAT32[device] if config.precision == "fp32" else 1.0)
 
 
 def predicted_cost(config: RunSpec, device: Device = "cuda") -> float:
-    """Images that ERM with ResNet-32 would train in the same time on that kind of device."""
+    """Images of 32 x 32 that ERM with ResNet-32 would train in the same time on that kind of device."""
     recipe, images = recipe_of(config), training_images(config)
     shown = recipe.epochs * (GUESSED_IMAGES if images is None else images)
-    nets = {**NETS, **NETS_ON_CPUS} if device == "cpu" else NETS
-    return shown * nets.get(recipe.net, 1.0) * relative_to_erm(config, device)
+    machine = Machine(device, cores=1, budget=BUDGET[device], bf16=True)
+    each = machine.seconds(recipe.net, 3, _side(config, recipe), 1)
+    usual = machine.seconds("resnet32", 3, GUESSED_SIDE, 1)
+    return shown * (each / usual) * relative_to_erm(config, device)
+
+
+def starting_cost(config: RunSpec, device: Device) -> float:
+    """The predicted cost by which runs start, the highest first."""
+    if config.method not in METHODS:  # still to be chosen, or of a file, which is not imported for this
+        config = replace(config, method="erm", options={}, drw=False)
+    try:
+        return predicted_cost(config, device)
+    except Exception:  # a run with a mistake in it says so when its turn comes, and does not touch the others
+        return 0.0
+
+
+def _side(config: RunSpec, recipe: Recipe) -> int:
+    """Of the images that the network is shown, as far as it is known without loading them."""
+    published = known(config.source).size if is_named(config.source) else None
+    return recipe.crop or config.image_size or published or GUESSED_SIDE
 
 
 def predicted_seconds(costs: Sequence[float], rate: float, width: int) -> float:
@@ -64,3 +174,63 @@ def predicted_seconds(costs: Sequence[float], rate: float, width: int) -> float:
         return 0.0
     # Alone, a run reaches about half of what a fleet does.
     return max(sum(costs) / rate, max(costs) / (rate if width == 1 else 0.6 * rate))
+
+
+def measured_speed(net: str, channels: int, size: int, batch_size: int, device: str = "auto") -> float:
+    """Images per second of plain training steps on random images, after one to warm up.
+
+    Args:
+        net: network.
+        channels, size: of the images.
+        batch_size: images per step.
+        device: "auto", "cpu" or "cuda".
+    """
+    placement = place(device, "auto", small=net == "small")
+    where, low = placement.device, placement.low_precision
+    model = build_net(net, channels=channels, classes=10, seed=0).to(where, memory_format=torch.channels_last)  # type: ignore[call-overload]
+    generator = torch.Generator().manual_seed(0)
+    x = torch.randn(batch_size, channels, size, size, generator=generator).to(where)
+    y = torch.randint(10, (batch_size,), generator=generator).to(where)
+
+    def step() -> None:
+        with number_format(where, low):
+            scores = model(x)
+        F.cross_entropy(scores.float(), y).backward()
+        if where.type == "cuda":
+            torch.cuda.synchronize()
+
+    with sane_threads(net):
+        step()
+        began, steps = time.monotonic(), 0
+        while time.monotonic() - began < SECONDS:
+            step()
+            steps += 1
+        return steps * batch_size / (time.monotonic() - began)
+
+
+class TimeBox:
+    """Says when the time that a call may take is up.
+
+    Args:
+        minutes: that the call may take; None for as many as it needs.
+        clock: seconds of a clock that never goes back.
+        began: time of the clock from which the minutes count; now, if nothing is said.
+    """
+
+    def __init__(
+        self, minutes: float | None, clock: Callable[[], float] = time.monotonic, began: float | None = None
+    ) -> None:
+        self._clock = clock
+        self._seconds = 0.0 if minutes is None else 60 * minutes
+        began = clock() if began is None else began
+        #: Time of the clock at which the call ends; None for never.
+        self.deadline = None if minutes is None else began + self._seconds
+
+    def is_over(self) -> bool:
+        """Whether to begin nothing more, and to save."""
+        kept_back = min(SAVING, MOST_KEPT_BACK * self._seconds)
+        return self.deadline is not None and self._clock() >= self.deadline - kept_back
+
+    def leaves(self, seconds: float) -> bool:
+        """Whether there is time for so long."""
+        return self.deadline is None or self._clock() + seconds <= self.deadline

@@ -1,4 +1,4 @@
-"""The images that the settings of a run name, loaded once for all runs that name the same."""
+"""The images that the settings of a run name: listed once, loaded once for all runs that name the same."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ from collections.abc import Callable
 from typing import Any
 
 from procrustean.base.errors import ProcrusteanError
+from procrustean.data.image_lists import FileListing
 from procrustean.data.imageset import Splits
-from procrustean.data.sources import load_source
+from procrustean.data.sources import is_files, list_source, load_source
 from procrustean.records.run_spec import RunSpec
 
 #: Sources that are kept in memory.
@@ -27,12 +28,16 @@ def source_settings(config: RunSpec) -> dict[str, Any]:
 
 
 class Sources:
-    """Loads the images of runs; those loaded last are kept, and so are all reasons why some could not be loaded."""
+    """Loads the images of runs; those loaded last are kept, and so are all reasons why some could not be loaded.
+
+    Files are listed, and their headers read, once for planning and loading. Of listings the last one is kept.
+    """
 
     def __init__(self, say: Callable[[str], None] = lambda text: None) -> None:
         self._say = say
         self._kept: OrderedDict[tuple[Any, ...], Splits] = OrderedDict()
         self._failed: dict[tuple[Any, ...], ProcrusteanError] = {}
+        self._listed: tuple[tuple[str, str], FileListing] | None = None
 
     def __call__(self, config: RunSpec) -> Splits:
         settings = source_settings(config)
@@ -41,7 +46,7 @@ class Sources:
             raise self._failed[key]
         if key not in self._kept:
             try:
-                self._kept[key] = load_source(**settings, say=self._say)
+                self._kept[key] = self._loaded(config)
             except ProcrusteanError as error:  # the next run is not to try a failed download again
                 self._failed[key] = error
                 raise
@@ -49,3 +54,15 @@ class Sources:
                 self._kept.popitem(last=False)
         self._kept.move_to_end(key)
         return self._kept[key]
+
+    def listing(self, config: RunSpec) -> FileListing:
+        """The files of a source of image files, not decoded."""
+        key = config.source, config.on_bad_image
+        if self._listed is None or self._listed[0] != key:
+            self._listed = key, list_source(*key)
+        return self._listed[1]
+
+    def _loaded(self, config: RunSpec) -> Splits:
+        if is_files(config.source):
+            return self.listing(config).load(config.image_size)
+        return load_source(**source_settings(config), say=self._say)

@@ -25,19 +25,17 @@ from procrustean.engine.device import refuse_several_ranks
 from procrustean.engine.prepared import Prepared
 from procrustean.engine.side_by_side import Member, memory_allows, run_fleet
 from procrustean.engine.training import Interrupted
-from procrustean.methods.make import METHODS
 from procrustean.records.run_folder import RunFolder
 from procrustean.records.run_names import Distinct, differences
 from procrustean.records.run_record import RunRecord, load_result
 from procrustean.records.run_spec import RunSpec
-from procrustean.runs.advice.plan_training import Plan, planned
-from procrustean.runs.cost import predicted_cost
+from procrustean.runs.advice import Plan, planned
+from procrustean.runs.cost import starting_cost
 from procrustean.runs.image_loading import Sources
 from procrustean.runs.lint import lint
 from procrustean.runs.loggers import HOSTED, Tool, imported
 from procrustean.runs.one_run import OngoingRun, ShownImages, begin_or_go_on
 from procrustean.runs.preparing import prepare
-from procrustean.runs.step_cost import Device
 from procrustean.runs.torch_settings import undisturbed
 from procrustean.runs.train_api import STOPPED_AMONG_MANY, Stopped, run_directory_of
 from procrustean.runs.worker import Task, Worker
@@ -161,16 +159,6 @@ def check_places(configs: Sequence[RunSpec]) -> list[Path]:
     return paths
 
 
-def starting_cost(config: RunSpec, device: Device) -> float:
-    """The predicted cost by which runs start, the highest first."""
-    if config.method not in METHODS:  # still to be chosen, or of a file, which is not imported for this
-        config = replace(config, method="erm", options={}, drw=False)
-    try:
-        return predicted_cost(config, device)
-    except Exception:  # a run with a mistake in it says so when its turn comes, and does not touch the others
-        return 0.0
-
-
 @dataclass
 class _Job:
     """A run of many, and what has become of it."""
@@ -190,7 +178,7 @@ class _Loop:
     """What the runs of a call have in common."""
 
     splits: Splits | None
-    load: Callable[[RunSpec], Splits]
+    load: Sources
     stop: Callable[[], bool]
     finished: Callable[[RunSpec, Path], None]
     failed: Callable[[RunSpec, Exception], None]
@@ -223,7 +211,7 @@ class _Loop:
 
         def prepared(began: Recipe | None) -> Prepared:
             splits = plan.splits or self.splits or self.load(plan.config)
-            ready = prepare(plan.config, splits=splits, say=job.reporter.say, began=began)
+            ready = prepare(plan.config, splits=splits, made=plan.made, say=job.reporter.say, began=began)
             for finding in () if began is not None or checked else lint(ready):
                 job.reporter.warn(finding)
             return ready

@@ -12,22 +12,24 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor, nn
 
 from procrustean.balance.metrics import Metrics
+from procrustean.balance.objectives import Classify, Mixer, Mixture, check_mixture
+from procrustean.balance.types import Batch
 from procrustean.base.code_files import plain_name
 from procrustean.base.errors import Diverged, NoGradient, ProcrusteanError, RunError
 from procrustean.base.progress import Reporter
-from procrustean.base.user_code import failure_text
+from procrustean.base.user_code import code_name, failure_text
 from procrustean.engine.make_record import identity_of
 from procrustean.engine.training import Interrupted
+from procrustean.methods.base import Stage
 from procrustean.methods.make import factory, option_defaults
 from procrustean.records.run_folder import RunFolder
 from procrustean.records.run_spec import RunSpec
-from procrustean.runs.gradient_watch import GradientWatch
 from procrustean.runs.one_run import FinishedRun, OngoingRun
 from procrustean.runs.preparing import prepare
 from procrustean.runs.train_api import evaluate, resume
-from procrustean.runs.value_watch import ValueWatch
 
 EPOCHS = 5
 #: Steps, of 17 in an epoch, after which the second run is stopped: not between two epochs.
@@ -156,3 +158,83 @@ def _trained(
     except Interrupted:
         return None
     return run.finished
+
+
+class GradientWatch:
+    """Looks on while a method is trained, whether the loss of each stage has a gradient at all.
+
+    Weights change without one as well: they decay, and batch normalisation keeps its statistics.
+    """
+
+    def __init__(self) -> None:
+        self._stages: dict[nn.Module, list[int]] = {}  # numbers of those that minimise it
+        self._found: dict[nn.Module, bool] = {}
+
+    def look_at(self, stages: Sequence[Stage]) -> None:
+        for number, stage in enumerate(stages, 1):
+            self._stages.setdefault(stage.objective, []).append(number)
+        for objective in self._stages:
+            objective.register_forward_hook(self._look)
+
+    def faults(self) -> Iterator[str]:
+        several = sum(map(len, self._stages.values())) > 1
+        for objective, found in self._found.items():
+            if not found:
+                where = f" of {_stages_text(self._stages[objective])}" if several else ""
+                yield f"the loss{where} has no gradient, so nothing is learnt: it does not depend on the scores"
+
+    def _look(self, objective: nn.Module, inputs: tuple[Any, ...], loss: Tensor) -> None:
+        """After a step's loss; once a gradient was found there is nothing more to find out."""
+        if self._found.setdefault(objective, False):
+            return
+        parameters = [parameter for parameter in inputs[0].parameters() if parameter.requires_grad]
+        gradients = (
+            torch.autograd.grad(loss, parameters, retain_graph=True, allow_unused=True) if loss.requires_grad else ()
+        )
+        if all(gradient is None for gradient in gradients):  # no weight is part of it, and the step would fail
+            raise NoGradient("the loss does not depend on the network")
+        self._found[objective] = any(gradient is not None and bool(gradient.any()) for gradient in gradients)
+
+
+def _stages_text(numbers: Sequence[int]) -> str:
+    return f"stage{'s' * (len(numbers) > 1)} {' and '.join(map(str, numbers))}"
+
+
+class ValueWatch:
+    """Looks at all that mixers and class weights return."""
+
+    def __init__(self) -> None:
+        self._found: dict[str, None] = {}  # each fault once, in the order in which they were found
+
+    def look_at(self, stages: Sequence[Stage]) -> None:
+        for objective in dict.fromkeys(stage.objective for stage in stages):
+            for part in objective.modules():
+                if isinstance(part, Mixer):
+                    part.register_forward_hook(self._look_at_mixture)
+                if isinstance(part, Classify) and isinstance(part.weight, nn.Module):
+                    part.weight.register_forward_hook(self._look_at_weights)
+
+    def faults(self) -> Iterator[str]:
+        yield from self._found
+
+    def _look_at_weights(self, part: nn.Module, inputs: tuple[Any, ...], weights: Any) -> None:
+        if isinstance(weights, Tensor) and not bool((weights >= 0).all()):  # nor is what is no number
+            self._found[f"a class weight of {code_name(part)} is not 0 or more"] = None
+
+    def _look_at_mixture(self, mixer: Mixer, inputs: tuple[Batch], mixture: Mixture) -> None:
+        (batch,) = inputs
+        check_mixture(mixture, mixer, batch)
+        order = torch.arange(len(batch.y), device=batch.y.device)
+        for mix in mixture.mixes:
+            if not torch.equal(mix.partner[mix.inverse], order):
+                fault = (
+                    f"the inverse in a Mix of {code_name(mixer)} is not that of its partner, so gradients are wrong: "
+                    "take batch.partner and batch.inverse, or inverse_permutation(partner) of procrustean.balance"
+                )
+                self._found[fault] = None
+            if mixture.label_weight is not None and not torch.equal(mix.partner, batch.partner):
+                fault = (
+                    f"{code_name(mixer)} mixes features with other partners than batch.partner, with whose labels the "
+                    "labels are mixed: take batch.partner"
+                )
+                self._found[fault] = None

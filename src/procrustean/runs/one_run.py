@@ -14,9 +14,7 @@ from procrustean.base.progress import Reporter, WithoutTest
 from procrustean.data.recipe import Recipe
 from procrustean.engine.device import own_stream, sane_threads
 from procrustean.engine.make_record import identity_of, make_record
-from procrustean.engine.prepared import (
-    Prepared,
-)
+from procrustean.engine.prepared import Prepared
 from procrustean.engine.stored_calibration import keep_calibration
 from procrustean.engine.training import Training
 from procrustean.nets.classifier import Classifier
@@ -25,13 +23,11 @@ from procrustean.records.finding_runs import CONFIG_FILE
 from procrustean.records.identity import changed_settings
 from procrustean.records.run_folder import RunFolder
 from procrustean.records.run_record import RunRecord, load_result
+from procrustean.runs.existing_runs import check_identity
 from procrustean.runs.loggers import Tool, TrackingReporter
-from procrustean.runs.preparing import (
-    check_identity,
-)
 
 if TYPE_CHECKING:
-    from procrustean.runs.advice.plan_training import Plan
+    from procrustean.runs.advice import Plan
 
 _OVER = object()
 

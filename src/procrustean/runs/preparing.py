@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import torch
+from torch import nn
 
 from procrustean.balance.count_facts import kind_for_methods
 from procrustean.balance.types import Problem
+from procrustean.balance.weights import DeferredWeights, FixedWeights
 from procrustean.base.code_files import plain_name
-from procrustean.base.errors import ConfigError, ImagesChanged, RunError
+from procrustean.base.errors import ConfigError, did_you_mean
 from procrustean.data.imageset import Splits
 from procrustean.data.imbalance import Imbalanced, build
 from procrustean.data.recipes import FINE_TUNING, OWN_IMAGES, RECIPES, Recipe, chosen_recipe, data_set
@@ -22,18 +23,16 @@ from procrustean.engine.device import place
 from procrustean.engine.engines import choose_engine
 from procrustean.engine.image_stores import free_bytes
 from procrustean.engine.images import channel_statistics
-from procrustean.engine.make_record import identity_of
 from procrustean.engine.prepared import Prepared, known_source
-from procrustean.engine.stage_order import stage_epochs
-from procrustean.methods.base import Method
+from procrustean.engine.stage_order import reshape_for, stage_epochs
+from procrustean.engine.stage_training import is_within, learning_names
+from procrustean.methods.base import Method, Stage
 from procrustean.methods.make import checked_options, make_method, of_the_head, option_defaults
 from procrustean.nets.build import check_net, layers_of
-from procrustean.nets.classifier import FeatureLayers
+from procrustean.nets.classifier import FeatureLayers, check_scores, check_size
 from procrustean.nets.pretrained import read_pretrained
-from procrustean.records.identity import Identity, change_since
 from procrustean.records.run_spec import CHANGES_OF_RECIPE, RunSpec
 from procrustean.runs.image_loading import source_settings
-from procrustean.runs.method_fits import check_fit
 
 #: Networks so small that float32 is faster than bf16 on a CPU.
 _SMALL_NETS = ("small", "small-2d")
@@ -43,6 +42,7 @@ def prepare(
     config: RunSpec,
     *,
     splits: Splits | None = None,
+    made: tuple[Splits, Imbalanced] | None = None,
     say: Callable[[str], None] = lambda text: None,
     to_train: bool = True,
     began: Recipe | None = None,
@@ -52,17 +52,18 @@ def prepare(
     Args:
         config: the settings.
         splits: the images, where the user has handed them over.
+        made: what `imbalanced` has made of them, where that is done.
         say: called with one line of progress at a time.
         to_train: whether the network will need the weights it starts from.
         began: the recipe a run began with, if it exists already: defaults that have changed since do not touch it.
     """
-    recipe_of(config)  # what is wrong with the settings is said before images are loaded
     options = effective_options(config)
     if splits is None:
+        recipe_of(config)  # what is wrong with the settings is said before images are loaded
         splits = load_source(**source_settings(config), say=say)
     if splits.note:
         say(splits.note)
-    splits, data = imbalanced(config, splits)
+    splits, data = made or imbalanced(config, splits)
     known = known_source(splits.name, config)
     recipe = chosen_recipe(config.recipe, known, pretrained=config.pretrained is not None)
     height, width, channels = data.train.images.shape[1:]
@@ -178,30 +179,52 @@ def _resolved(recipe: Recipe, config: RunSpec, method: Method, began: Recipe | N
     return recipe.changed(changes).changed(flags)
 
 
-def check_identity(
-    run: Path,
-    identity: Identity,
-    prepared: Prepared,
-    purpose: str = "go on",
-    besides: Collection[str] = (),
-) -> None:
-    """Refuse a run whose data, classes or defaults have changed since it began.
+def check_fit(prepared: Prepared) -> None:
+    """Refuse images that the network cannot take, and layers, parts, scores or weights that it does not have."""
+    net, classes = prepared.build_net(), len(prepared.data.train.classes)
+    check_size(net, prepared.data.train.images.shape[3], prepared.image_size, prepared.recipe.net)
+    for number, stage in enumerate(prepared.method.stages):
+        reshape_for(net, prepared.method, number, prepared.config.seed)
+        stage.objective.bind(net)
+        stage.objective.unbind()
+        check_scores(net, classes)
+        check_named_parts(stage, net)
+        check_class_weights(stage.objective, classes)
+    if not any(stage.reshape for stage in prepared.method.stages):
+        prepared.built.append(net)
 
-    Args:
-        run: where it is.
-        identity: what it began with.
-        prepared: the run as it would be now.
-        purpose: what it cannot do then, in words.
-        besides: parts of the identity that make no difference to that.
-    """
-    if prepared.pretrained is None and prepared.config.pretrained:
-        besides = (*besides, "pretrained")  # a trained network no longer needs the weights it started from
-    change = change_since(identity, identity_of(prepared), besides)
-    if change is None:
-        return
-    if change.of_images:
-        raise ImagesChanged(
-            f"{run} cannot {purpose}: its images have changed ({change.text}). Put those back that it began with, or "
-            "train on those that are there now in another folder"
-        )
-    raise RunError(f"{run} cannot {purpose}: its settings or the library's defaults have changed ({change.text})")
+
+def check_named_parts(stage: Stage, net: nn.Module) -> None:
+    """ConfigError for a part of the network that a stage names and that does not learn in it, or is not there."""
+    learning = learning_names(net, stage.trainable)
+    for slot in ("rates", "no_decay"):
+        for part in getattr(stage, slot):
+            if not any(is_within(name, part) for name in learning):
+                raise ConfigError(
+                    f"{slot} = {getattr(stage, slot)!r} received by the stage {stage.name!r}, but nothing in {part!r} "
+                    f"learns there. {did_you_mean(part, _parts_with(learning))}"
+                )
+
+
+def _parts_with(names: list[str]) -> list[str]:
+    """Parameters and all that they are part of."""
+    parts = (name.split(".")[:depth] for name in names for depth in range(1, name.count(".") + 2))
+    return list(dict.fromkeys(".".join(part) for part in parts))
+
+
+def check_class_weights(objective: nn.Module, classes: int) -> None:
+    """ConfigError for class weights that are not one number of 0 or more for each class."""
+    for part in objective.modules():
+        if not isinstance(part, FixedWeights | DeferredWeights):
+            continue
+        if part.weights.shape != (classes,):
+            raise ConfigError(
+                f"class weights of shape {tuple(part.weights.shape)} received for {classes} classes; give "
+                f"{type(part).__name__} one number for each class"
+            )
+        if not (torch.isfinite(part.weights).all() and (part.weights >= 0).all() and part.weights.any()):
+            shown = ", ".join(f"{weight:g}" for weight in part.weights[:8].tolist()) + ", ..." * (classes > 8)
+            raise ConfigError(
+                f"class weights {shown} received; give {type(part).__name__} finite numbers of 0 or more, not all of "
+                "them 0"
+            )

@@ -4,43 +4,31 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Callable
-from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from procrustean.base.code_files import is_usable, use_file
+from procrustean.base.code_files import use_file
 from procrustean.base.console import command_text
 from procrustean.base.errors import ConfigError, RunError
 from procrustean.base.progress import Reporter
 from procrustean.base.stop_signals import stop_on_signal
 from procrustean.data.imageset import Splits
-from procrustean.data.sources import load_source
 from procrustean.engine.device import refuse_several_ranks
-from procrustean.engine.make_record import OF_THE_METHOD, identity_of
-from procrustean.engine.prepared import (
-    Prepared,
-)
-from procrustean.engine.stage_order import reshape_for
-from procrustean.engine.training import HELD_OUT_WEIGHTS, Interrupted
-from procrustean.nets.classifier import Classifier
+from procrustean.engine.make_record import identity_of
+from procrustean.engine.prepared import Prepared
+from procrustean.engine.training import Interrupted
 from procrustean.nets.own_net import Net, use_net
 from procrustean.records.auto_record import COMPARISON
 from procrustean.records.finding_runs import resume_command
-from procrustean.records.identity import Identity
 from procrustean.records.run_folder import RunFolder
 from procrustean.records.run_spec import ADVISED, AUTO, RunSpec
-from procrustean.runs.advice.plan_training import Plan, load_images, planned
-from procrustean.runs.image_loading import source_settings
+from procrustean.runs.advice import Plan, planned
+from procrustean.runs.existing_runs import check_identity, load_run, moved, prepare_again
+from procrustean.runs.image_loading import Sources
 from procrustean.runs.lint import lint
 from procrustean.runs.loggers import Tool, imported
 from procrustean.runs.one_run import FinishedRun, OngoingRun
-from procrustean.runs.preparing import (
-    check_identity,
-    prepare,
-    recipe_of,
-)
+from procrustean.runs.preparing import prepare
 from procrustean.runs.torch_settings import undisturbed
 
 if TYPE_CHECKING:
@@ -94,12 +82,10 @@ def fit(
         config = RunSpec.from_json(
             {"source": splits.name if splits else source, "method": ADVISED, **settings}, origin="the call of fit"
         )
-    # What is wrong with the settings is said before images are loaded.
     if log is not None:
         imported(log)
     for name in config.code.values():
         use_file(name)
-    recipe_of(replace(config, method="mfw") if config.method in (ADVISED, AUTO) else config)
     if config.method == AUTO:
         from procrustean.runs.auto_method import fit_auto
 
@@ -109,7 +95,7 @@ def fit(
             f"minutes = {minutes:g} received; only method 'auto' compares within a time. Give --method auto --minutes "
             f"{minutes:g} to compare methods, or fewer --epochs for a shorter training of one"
         )
-    plan = planned(config, splits=splits, load=partial(load_images, say=reporter.say))
+    plan = planned(config, splits=splits, load=Sources(reporter.say))
     for line in plan.why:
         reporter.say_once(line)
     return fit_planned(plan, reporter, log)
@@ -117,7 +103,7 @@ def fit(
 
 def fit_planned(plan: Plan, reporter: Reporter, log: Tool | None = None) -> FinishedRun:
     """Train with settings that leave nothing open."""
-    prepared = prepare(plan.config, splits=plan.splits, say=reporter.say)
+    prepared = prepare(plan.config, splits=plan.splits, made=plan.made, say=reporter.say)
     for finding in lint(prepared):
         reporter.warn(finding)
     directory = RunFolder.create(run_directory_of(plan.config), plan.config, identity_of(prepared), plan.why)
@@ -168,7 +154,7 @@ def resume(
         if directory.finished:
             directory.clear()
             raise RunError(f"{run} is finished already; see: {command_text('compare', run)}")
-        given = splits or _moved(config, source, reporter.say)
+        given = splits or moved(config, source, reporter.say)
         prepared = prepare_again(directory, config, identity, given, reporter.say)
         check_identity(Path(run), identity, prepared)
         if splits is None and source is not None:
@@ -217,89 +203,6 @@ def evaluate(
     images = prepared.stores().evaluation(prepared.data.test)
     counts = [int(n) for n in prepared.data.counts]
     return evaluate_net(trained, images, counts, prepared.placement.low_precision)
-
-
-def load_run(
-    run: str | Path,
-    *,
-    weights: str = "last",
-    splits: Splits | None = None,
-    source: str | os.PathLike[str] | None = None,
-    anywhere: bool = False,
-    network_alone: bool = False,
-) -> tuple[Prepared, Classifier]:
-    """A finished run's data and trained network, on its device, in evaluation mode.
-
-    Args:
-        run: run directory.
-        weights: "last" for those of the last epoch, "held_out" for those chosen on the held-out set.
-        splits: the data, for a run that was trained on a `Splits`.
-        source: where the images are now, if they are no longer where they were.
-        anywhere: take the device of this machine where the run was trained on another kind of machine.
-        network_alone: nothing but the network is wanted: where it is one that any method may have trained, the file of
-            a method of the user's is not needed, and ERM stands for it.
-    """
-    files = {"last": "model.safetensors", "held_out": HELD_OUT_WEIGHTS}
-    files |= {kind: f"{kind}.safetensors" for kind in ("ema", "swa")}
-    if weights not in files:
-        raise ConfigError(f"weights = {weights!r} received; accepted: {', '.join(map(repr, files))}")
-    directory, config, identity = RunFolder.open(Path(run))
-    if anywhere:
-        config = replace(config, device="auto", engine="auto", kernels="auto", precision=identity.precision)
-    stands_in = network_alone and not is_usable(config.method) and identity.plain_network
-    if stands_in:
-        config = replace(config, method="erm", options={}, drw=False)
-    path = directory.file(files[weights])
-    if not path.exists():
-        option = {"held_out": "--hold-out", "ema": "--average ema", "swa": "--average swa"}.get(weights)
-        reason = "is not finished" if option is None else f"was trained without {option}"
-        raise RunError(f"{run} has no {path.name}: it {reason}")
-    prepared = prepare_again(directory, config, identity, splits or _moved(config, source), to_train=False)
-    check_identity(Path(run), identity, prepared, "be used", besides=OF_THE_METHOD if stands_in else ())
-    net = prepared.build_net()
-    for number in range(len(prepared.method.stages)):
-        reshape_for(net, prepared.method, number, config.seed)
-    state = directory.load_weights(path.name)
-    try:
-        net.load_state_dict(state)
-    except RuntimeError as error:
-        raise RunError(f"{path} is damaged or of another network ({error})") from error
-    return prepared, net.to(prepared.placement.device).eval()
-
-
-def _moved(
-    config: RunSpec, source: str | os.PathLike[str] | None, say: Callable[[str], None] = lambda text: None
-) -> Splits | None:
-    """The images of a run from another place than it remembers."""
-    return None if source is None else load_source(**{**source_settings(config), "source": source}, say=say)
-
-
-def prepare_again(
-    directory: RunFolder,
-    config: RunSpec,
-    identity: Identity,
-    splits: Splits | None,
-    say: Callable[[str], None] = lambda text: None,
-    *,
-    to_train: bool = True,
-) -> Prepared:
-    """Prepare a run that exists; one that was trained on arrays needs them handed in again."""
-    remembered = directory.beginning().source_path
-    if splits is None and remembered is not None:
-        if not Path(remembered).exists():
-            raise RunError(
-                f"the images of {directory.path} are no longer at {remembered}; put them back. Resume and evaluate can "
-                "also be told where they are now: --source PATH"
-            )
-        splits = load_source(**{**source_settings(config), "source": remembered}, say=say)
-    try:
-        return prepare(config, splits=splits, say=say, to_train=to_train, began=identity.recipe)
-    except ConfigError as error:
-        if splits is None and "source" in str(error):
-            raise ConfigError(
-                f"{error} If {directory.path} was trained on arrays, give them again: splits=..."
-            ) from error
-        raise
 
 
 def _train(

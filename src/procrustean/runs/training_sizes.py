@@ -9,6 +9,7 @@ from procrustean.data.set_aside import shares
 from procrustean.data.sets.table import known
 from procrustean.data.sources import is_named, label_counts
 from procrustean.records.run_spec import RunSpec
+from procrustean.runs.preparing import recipe_of
 
 
 def balanced_size(source: str) -> int | None:
@@ -56,3 +57,9 @@ def training_images(config: RunSpec) -> int | None:
         named = [own[name] for name in config.classes if name in own] if config.classes else list(own.values())
         counts = _trained_on(config, named) if named else None
     return None if counts is None else sum(counts)
+
+
+def trained_images(config: RunSpec) -> int | None:
+    """Images shown in the whole run; None where only loading them would tell how many there are."""
+    images = training_images(config)
+    return None if images is None else recipe_of(config).epochs * images

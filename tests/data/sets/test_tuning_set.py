@@ -12,7 +12,7 @@ import pytest
 from procrustean.data.sets import tiered_imagenet
 from procrustean.data.stores.prepare import plan, prepare
 from procrustean.records import RunSpec
-from procrustean.runs.tuning.tuning_sets import candidate_settings, default_hold_out
+from procrustean.runs.tuning_candidates import candidate_settings, default_hold_out
 
 Call = Callable[..., Any]
 TINY = ("--net", "small", "--epochs", 2, "--batch-size", 8, "--device", "cpu", "--precision", "fp32", "--quiet")

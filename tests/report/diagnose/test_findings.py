@@ -14,14 +14,12 @@ from procrustean.base.json_files import typed_json
 from procrustean.records import Curves, curves_of
 from procrustean.records.class_curves import mean_curves
 from procrustean.records.run_record import Result
-from procrustean.report import (
-    Diagnosis,
-)
+from procrustean.report import Diagnosis
 from procrustean.report.diagnose.findings import (
     Finding,
     verdict,
 )
-from procrustean.runs.advice.method_advice import advised
+from procrustean.runs.method_advice import advised
 
 Make = Callable[..., Curves]
 

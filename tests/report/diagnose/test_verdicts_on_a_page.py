@@ -13,7 +13,7 @@ from probed_runs import AT
 from procrustean.records.run_record import Result
 from procrustean.report.diagnose.verdicts import repeats_of
 from procrustean.report.page_data import page_data
-from procrustean.runs.advice.method_advice import advised
+from procrustean.runs.method_advice import advised
 
 Make = Callable[..., Result]
 

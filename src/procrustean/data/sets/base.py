@@ -46,6 +46,7 @@ class DataSet(ABC):
     in_paper: bool = False  # whether the recipe is that of the MFW paper's main tables
     counts: Mapping[str, Sequence[int]]  # split -> images of each class, as published
     totals: Mapping[str, int] = field(default_factory=dict)  # split -> images, where those of each class are not known
+    size: int | None = None  # side of its images in pixels, where plans are to reckon with another than 32
     tuning_of: str = ""  # the data set whose options are chosen on this one
 
     #: Whether training downloads it by itself, and what else `procrustean list sources` says about its files.

@@ -17,9 +17,7 @@ from procrustean.balance.types import Clock
 from procrustean.base.epochs import Probed
 from procrustean.base.errors import RunError
 from procrustean.data.imageset import Splits
-from procrustean.engine.prepared import (
-    Prepared,
-)
+from procrustean.engine.prepared import Prepared
 from procrustean.engine.probes import Probe
 from procrustean.engine.stage_order import reshape_for, stage_epochs
 from procrustean.engine.training import HELD_OUT_WEIGHTS, run_to_end
@@ -30,11 +28,8 @@ from procrustean.records.run_record import RunRecord, load_result
 from procrustean.records.run_spec import RunSpec
 from procrustean.records.training_curves import Probes
 from procrustean.report.diagnose.findings import Finding, verdict
-from procrustean.runs.preparing import (
-    check_identity,
-)
+from procrustean.runs.existing_runs import check_identity, prepare_again
 from procrustean.runs.torch_settings import undisturbed
-from procrustean.runs.train_api import prepare_again
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from procrustean.records.class_curves import Curves
-from procrustean.runs.advice.method_advice import advised
+from procrustean.runs.method_advice import advised
 
 #: A class is under-fitted while its training accuracy is this far below that of the major classes.
 BEHIND = 0.2

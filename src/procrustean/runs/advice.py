@@ -1,0 +1,260 @@
+"""Fill in what the user of own images has left open: method, held-out images, image size, network, schedule."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, replace
+from statistics import median
+
+import numpy as np
+
+from procrustean.base.console import duration_text
+from procrustean.base.errors import ConfigError
+from procrustean.data.image_lists import FileListing
+from procrustean.data.imageset import Splits
+from procrustean.data.imbalance import Imbalanced
+from procrustean.data.recipes import PAPER
+from procrustean.data.set_aside import shares, shares_for_test
+from procrustean.data.sources import is_files, is_named
+from procrustean.records.run_spec import ADVISED, AUTO, RunSpec
+from procrustean.runs.cost import CAUTION, Machine, this_machine
+from procrustean.runs.image_loading import Sources
+from procrustean.runs.method_advice import advised
+from procrustean.runs.preparing import imbalanced, recipe_of
+from procrustean.runs.training_advice import (
+    EVALUATIONS,
+    Settings,
+    at_least_fewest,
+    choose_settings,
+    found_pretrained,
+    rate_for,
+    settings_of,
+)
+
+#: The share of each class that is set aside to choose and calibrate on, where there is no validation set.
+HOLD_OUT = 0.15
+NONE_HELD_OUT = (
+    "no images are held out, so there will be no thresholds, no calibrated probabilities and no choice of the epoch; "
+    f"--hold-out {HOLD_OUT} gives them"
+)
+#: Settings that are chosen for the images and the machine.
+FILLED = ("net", "epochs", "batch_size", "lr", "evaluate_every")
+#: To what images are made smaller for a network that was named.
+LARGEST_SIDE = {"cpu": 64, "cuda": 128}
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Settings with nothing left open, the images, and why the settings are what they are."""
+
+    config: RunSpec
+    splits: Splits | None  # None for data sets that are not the user's own
+    why: tuple[str, ...] = ()
+    made: tuple[Splits, Imbalanced] | None = None  # the images as the run takes them, where the advice went by them
+
+    @property
+    def source_hash(self) -> str | None:
+        """Of the user's images as the record of a run has it; None for data sets that are not the user's own."""
+        if self.splits is None:
+            return None
+        return (self.splits.only(self.config.classes) if self.config.classes else self.splits).hash
+
+
+def planned(
+    config: RunSpec,
+    *,
+    splits: Splits | None = None,
+    machine: Machine | None = None,
+    load: Sources | None = None,
+) -> Plan:
+    """Settings for images of the user's; those that were given stay, and so do known data sets.
+
+    Args:
+        config: the settings, with "advised" or "auto" for a method that is left open.
+        splits: the images, where the user has handed them over.
+        machine: where they will be trained on; default this one.
+        load: lists and loads the images of runs.
+    """
+    if splits is None and (is_named(config.source) or config.source in PAPER):
+        return Plan(_of_known_set(config), None)
+    open_method = config.method in (ADVISED, AUTO)
+    if open_method and config.options:
+        given = ", ".join(config.options)
+        raise ConfigError(f"options ({given}) received without the method they are for; name it: --method mfw")
+    machine = machine or this_machine(config.device, precision=config.precision)
+    size_given, natural = config.image_size is not None, None
+    if splits is None:
+        load = load or Sources()
+        recipe_of(replace(config, method="mfw") if open_method else config)  # what is wrong is said before loading
+        natural, size = _size_to_load(config, machine, load)
+        splits = load(replace(config, image_size=size))
+        if is_files(config.source) and config.recipe == "auto":
+            config = replace(config, image_size=splits.train.images.shape[1])
+    return advise(config, splits, machine, size_given=size_given, natural=natural)
+
+
+def _of_known_set(config: RunSpec) -> RunSpec:
+    if config.method == ADVISED:
+        return replace(config, method="mfw")
+    if config.method == AUTO:
+        _refuse_none_to_compare_on(config)
+        return replace(config, hold_out=config.hold_out or HOLD_OUT)
+    return config
+
+
+def advise(config: RunSpec, splits: Splits, machine: Machine, *, size_given: bool, natural: int | None) -> Plan:
+    """The plan for images that are loaded, with its reasons; what the user has given stays.
+
+    Args:
+        config: what the user has given, and the size that the images have.
+        splits: the images.
+        machine: where they will be trained on.
+        size_given: whether the user has given that size.
+        natural: the usual side of the files, if the size was chosen for them.
+    """
+    config, why = with_hold_out(config, splits.val is not None)
+    if natural is not None and 2 * (config.image_size or natural) <= natural:
+        why.append(
+            f"images made smaller, from usually {natural} pixels to {config.image_size}; if that hides what matters: "
+            f"--image-size {2 * (config.image_size or natural)}, at four times the work"
+        )
+    is_open = config.recipe == "auto" and not all(getattr(config, name) for name in FILLED)
+    if not is_open and config.method != ADVISED:
+        return Plan(config, splits, tuple(why))
+    made = imbalanced(config, splits)
+    counts = _counts(*made)
+    if is_open:
+        shape = splits.train.images.shape[1:]
+        config, reason = _with_training(config, sum(counts), shape, machine, size_given=size_given)
+        why += reason
+    if config.method == ADVISED:
+        advice = advised(counts)
+        config = replace(config, method=advice.choice.method, drw=config.drw or advice.choice.drw)
+        why.append(f"method {config.method}{' with DRW' * config.drw}: {advice.why}")
+    return Plan(config, splits, tuple(why), made)
+
+
+def with_hold_out(config: RunSpec, has_val: bool) -> tuple[RunSpec, list[str]]:
+    """Settings that hold images out where there is no validation set and the method is left open, and why.
+
+    Who asks for none gets none, and so does who names a method, but is told what will be missing; a comparison of
+    methods, which needs some, is refused.
+    """
+    if has_val:
+        return config, []
+    if config.method not in (ADVISED, AUTO):
+        return config, [] if config.hold_out else [NONE_HELD_OUT]
+    _refuse_none_to_compare_on(config)
+    if config.hold_out is not None:
+        return config, []
+    why = f"{100 * HOLD_OUT:g} % of each class are held out, to choose and calibrate on"
+    return replace(config, hold_out=HOLD_OUT), [why]
+
+
+def _refuse_none_to_compare_on(config: RunSpec) -> None:
+    if config.method == AUTO and config.hold_out == 0:
+        raise ConfigError(
+            f"hold_out = 0 received, but method 'auto' compares methods on images of {config.source} that are held "
+            f"out; leave it out for {100 * HOLD_OUT:g} % of each class, or name a method"
+        )
+
+
+def trained_on(config: RunSpec, splits: Splits) -> list[int]:
+    """Images per class that a run of these settings trains on, in the order of the classes."""
+    return _counts(*imbalanced(config, splits))
+
+
+def _counts(splits: Splits, data: Imbalanced) -> list[int]:
+    return [int(n) for n in np.bincount(splits.train.labels[data.indices], minlength=len(splits.train.classes))]
+
+
+def settings_at(
+    config: RunSpec, images: int, shape: tuple[int, ...], machine: Machine, *, size_given: bool = False
+) -> Settings:
+    """Network, epochs and batch for images whose size is decided.
+
+    Args:
+        config: names the network, if it is not open.
+        images: trained on.
+        shape: (height, width, channels) of the images.
+        machine: where they are trained on.
+        size_given: whether the user asked for that size, and so for what it costs, as who names a network does.
+    """
+    height, width, channels = shape
+    side = max(height, width)
+    if config.net is not None:
+        pretrained_given = config.pretrained is not None
+        return at_least_fewest(settings_of(config.net, side, images, channels, machine, pretrained=pretrained_given))
+    pretrained = found_pretrained(side, channels) if config.pretrained is None else None
+    chosen = choose_settings(images, side, channels, machine, pretrained)
+    if chosen.size != side:  # these images cannot be resized, or a size was asked for
+        chosen = _at_size(side, images, channels, machine)
+    return at_least_fewest(chosen) if size_given else chosen
+
+
+def _with_training(
+    config: RunSpec, images: int, shape: tuple[int, ...], machine: Machine, *, size_given: bool
+) -> tuple[RunSpec, list[str]]:
+    height, width, _ = shape
+    chosen = settings_at(config, images, shape, machine, size_given=size_given)
+    filled = replace(
+        config,
+        net=config.net or chosen.net,
+        pretrained="published" if chosen.pretrained and config.net is None else config.pretrained,
+        epochs=config.epochs or chosen.epochs,
+        batch_size=config.batch_size or chosen.batch_size,
+        lr=config.lr or (chosen.lr if chosen.pretrained else rate_for(config.batch_size or chosen.batch_size)),
+        evaluate_every=config.evaluate_every or max(1, (config.epochs or chosen.epochs) // EVALUATIONS),
+    )
+    if filled == config:
+        return config, []
+    seconds = chosen.seconds * (filled.epochs or 1) / chosen.epochs
+    where = "a GPU" if machine.device == "cuda" else f"a CPU with {machine.threads} thread{'s' * (machine.threads > 1)}"
+    epochs = f"{filled.epochs} epoch{'s' * (filled.epochs != 1)}"
+    text = (
+        f"{filled.net} on images of {width} x {height}, {epochs} in batches of {filled.batch_size}: what "
+        f"{where} trains on {images} images in about {duration_text(seconds)}, {CAUTION}"
+    )
+    if config.epochs is None and seconds > machine.budget:
+        text += "; --epochs for fewer"
+    if chosen.pretrained and config.net is None:
+        text += ", starting from the pretrained weights that are in the cache"
+    return filled, [text]
+
+
+def _at_size(side: int, images: int, channels: int, machine: Machine) -> Settings:
+    """The largest network that suits images whose size is fixed."""
+    names = ("resnet18-s2", "resnet32", "small") if machine.device == "cuda" else ("resnet20", "small")
+    choices = [settings_of(net, side, images, channels, machine) for net in names if side > 12 or net == "small"]
+    return next((choice for choice in choices if choice.epochs >= 30), choices[-1])
+
+
+def _size_to_load(config: RunSpec, machine: Machine, load: Sources) -> tuple[int | None, int | None]:
+    """The usual length of the shorter side of image files of any sizes, and the side to load them at.
+
+    None is for what is not looked at: other sources, and files whose size is not to be chosen.
+    """
+    if config.image_size is not None or config.recipe != "auto" or not is_files(config.source):
+        return None, config.image_size
+    listing = load.listing(config)
+    if not listing.headers:
+        return None, None  # loading says what is wrong with them
+    return size_to_load(listing, config, machine)
+
+
+def size_to_load(listing: FileListing, config: RunSpec, machine: Machine) -> tuple[int, int]:
+    """The usual length of the shorter side of files with any sizes, and the side to load them at."""
+    side = round(median(min(h.width, h.height) for h in listing.headers.values()))
+    if config.net is not None:
+        return side, min(side, LARGEST_SIDE[machine.device])
+    readable = [file for file in listing.files if file.name in listing.headers]
+    present = {file.split for file in readable}
+    tally = Counter(file.label for file in readable if file.split == "train")
+    counts = np.array(list(tally.values()), np.int64)
+    if "test" not in present:
+        counts = counts - shares_for_test(counts)
+    share = with_hold_out(config, "val" in present)[0].hold_out
+    if share:
+        counts = counts - (shares(counts, share) if share < 1 else np.where(counts > share, int(share), 0))
+    images = max(1, int(counts.sum()))  # near-duplicates, which are looked for later, change it a little
+    return side, choose_settings(images, side, 3, machine, found_pretrained(side, channels=3)).size

@@ -1,1 +1,0 @@
-"""What to train own images with: the method from measurements, network and epochs from what the device can do."""

@@ -1,0 +1,212 @@
+"""What this project has measured, as far as it decides which method is advised.
+
+`measured.csv` beside this file holds it. `python experiments/measured.py` writes that from the files under results/ of
+the repository, so that the advice says what docs/which-method.md says; a test keeps them equal.
+"""
+
+from __future__ import annotations
+
+import csv
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from typing import cast
+
+from procrustean.balance.count_facts import Kind, checked_counts, imbalance_kind
+from procrustean.base.table_formats import Statistic
+from procrustean.records.best_of_many import Mean
+
+
+@dataclass(frozen=True)
+class Setting:
+    """A kind of imbalance in which methods were compared."""
+
+    name: str
+    kind: Kind
+    largest: int  # training images of the largest class
+    smallest: int
+    net: str
+
+
+@dataclass(frozen=True)
+class Measured:
+    """The test balanced accuracy of the last epoch of a method in a setting, 0 to 100; of runs with data seed 0."""
+
+    setting: Setting
+    method: str
+    drw: bool
+    options: tuple[tuple[str, float], ...]  # other than the defaults
+    mean: float  # over the training seeds
+    sd: float
+    seeds: int
+
+    @property
+    def result(self) -> Mean:
+        return Mean.of(Statistic(self.mean / 100, self.sd / 100, self.seeds))
+
+
+@cache
+def measured() -> tuple[Measured, ...]:
+    """All of it, in the order of the file."""
+    lines = (files(__package__) / "measured.csv").read_text(encoding="utf-8").splitlines()
+    return tuple(_row(line) for line in csv.DictReader(lines))
+
+
+def _row(line: dict[str, str]) -> Measured:
+    kind = cast(Kind, line["kind"])
+    pairs = (pair.split("=") for pair in line["options"].split())
+    return Measured(
+        Setting(line["setting"], kind, int(line["largest"]), int(line["smallest"]), line["net"]),
+        line["method"],
+        line["drw"] == "yes",
+        tuple((name, float(value)) for name, value in pairs),
+        float(line["mean"]),
+        float(line["sd"]),
+        int(line["seeds"]),
+    )
+
+
+#: Below this ratio of the largest to the smallest class there is next to nothing to correct.
+MILD = 3.0
+#: The best of a few says little about the rest: advice comes from settings in which at least so many methods were
+#: compared.
+LEAST_COMPARED = 6
+#: What `--method auto` compares beside the advised ones, whatever the counts.
+ALWAYS = (("erm", False), ("erm", True), ("mfw", True), ("ldam", True), ("remix", True))
+#: Methods that `--method auto` compares, if the time allows, and settings of them beside the defaults.
+MOST_COMPARED, MOST_SETTINGS = 6, 2
+
+
+@dataclass(frozen=True)
+class MethodChoice:
+    """A method with its settings."""
+
+    method: str
+    drw: bool
+    options: tuple[tuple[str, float], ...] = ()  # other than the defaults
+
+    @property
+    def name(self) -> str:
+        """As a folder is called."""
+        settings = "".join(f"-{option.replace('_', '-')}-{value:g}" for option, value in self.options)
+        return self.method.replace("_", "-") + "-drw" * self.drw + settings
+
+
+@dataclass(frozen=True)
+class Advice:
+    """The method to take, and why."""
+
+    choice: MethodChoice
+    why: str
+
+
+def advised(counts: Sequence[int]) -> Advice:
+    """The method that did best where the classes were most like these.
+
+    >>> advised([1200, 1100, 1000]).choice.name
+    'erm'
+    """
+    checked = checked_counts(counts)
+    ratio = max(checked) / min(checked)
+    if ratio < MILD:
+        return Advice(MethodChoice("erm", False), f"the classes are near equal (ratio {ratio:.1f}): nothing to correct")
+    many, near = nearest(checked), nearest(checked, least_compared=1)
+    setting = near if _beaten(ranked(many)[0], near) else many
+    best, *others = ranked(setting)
+    erm = _found(setting, "erm", drw=False)
+    plain = f" against {_percent(erm)} of plain training" if erm is not None else ""
+    equals = [MethodChoice(row.method, row.drw).name for row in others if not best.result.told_apart(row.result)]
+    doubt = f" Not told apart from it: {', '.join(equals)}." if equals else ""
+    elsewhere = "" if many == near else _beaten_text(many, near) if setting == near else _nearer_text(near, best)
+    place = f"the nearest to these counts{f' with {LEAST_COMPARED} methods or more' * (setting != near)}"
+    why = (
+        f"best of {1 + len(others)} methods measured with three seeds or more on {setting.name} ({setting.largest} to "
+        f"{setting.smallest} images per class, {place}): {_percent(best)}{plain}, {best.seeds} seeds.{doubt}{elsewhere}"
+        " More: docs/which-method.md"
+    )
+    return Advice(MethodChoice(best.method, best.drw), why)
+
+
+def _beaten(best: Measured, near: Setting) -> bool:
+    """Whether the best method of another setting is told apart from the first one here, and so is not it."""
+    own = _found(near, best.method, drw=best.drw)
+    return own is not None and ranked(near)[0].result.told_apart(own.result) is True
+
+
+def _beaten_text(many: Setting, near: Setting) -> str:
+    """What became of the method that is the best where more were compared."""
+    best = ranked(many)[0]
+    own = _found(near, best.method, drw=best.drw)
+    assert own is not None
+    name = MethodChoice(best.method, best.drw).name
+    return f" {name} was the best of {len(ranked(many))} on {many.name}, but here it had {_percent(own)}."
+
+
+def _nearer_text(near: Setting, best: Measured) -> str:
+    """What a setting nearer to the counts says of the advised method, if too few were compared there for an advice."""
+    rows = ranked(near)
+    first, own, erm = rows[0], _found(near, best.method, drw=best.drw), _found(near, "erm", drw=False)
+    found = [f"{MethodChoice(first.method, first.drw).name} was first with {_percent(first)}"]
+    if own != first:
+        name = MethodChoice(best.method, best.drw).name
+        found.append(f"{name} was not measured with three seeds" if own is None else f"{name} had {_percent(own)}")
+    if erm not in (None, first, own):
+        found.append(f"plain training had {_percent(erm)}")
+    return f" On {near.name}, which is nearer but has only {len(rows)} methods with three seeds, {', '.join(found)}."
+
+
+def _found(setting: Setting, method: str, *, drw: bool) -> Measured | None:
+    return next((row for row in ranked(setting) if (row.method, row.drw) == (method, drw)), None)
+
+
+def _percent(row: Measured) -> str:
+    return f"{row.mean:.1f} ± {row.sd:.1f} %"
+
+
+def worth_comparing(counts: Sequence[int]) -> list[MethodChoice]:
+    """What `--method auto` tries, the most promising first and plain training among the first two; settings last."""
+    first = advised(counts).choice
+    order = [first, *(MethodChoice(method, drw) for method, drw in ALWAYS)]
+    settings: list[MethodChoice] = []
+    if max(counts) / min(counts) >= MILD:
+        setting = nearest(checked_counts(counts))
+        order += [MethodChoice(row.method, row.drw) for row in ranked(setting)]
+        settings = better_settings(setting)
+    return list(dict.fromkeys(order))[:MOST_COMPARED] + settings[:MOST_SETTINGS]
+
+
+def better_settings(setting: Setting) -> list[MethodChoice]:
+    """Options beside the defaults that did better than these, the best first.
+
+    They are compared and not advised: seeds differ by more than these settings do.
+    """
+    usual = {(row.method, row.drw): row.mean for row in ranked(setting)}
+    others = [row for row in measured() if row.setting == setting and row.options]
+    better = [row for row in others if row.mean > usual.get((row.method, row.drw), math.inf)]
+    return [MethodChoice(row.method, row.drw, row.options) for row in sorted(better, key=lambda row: -row.mean)]
+
+
+def nearest(counts: Sequence[int], *, least_compared: int = LEAST_COMPARED) -> Setting:
+    """The measured setting of the same kind whose ratio and smallest class are nearest, on a logarithmic scale.
+
+    Args:
+        counts: training images of the classes.
+        least_compared: methods that must have been compared in it.
+    """
+    kind, largest, smallest = imbalance_kind(counts), max(counts), min(counts)
+
+    def distance(setting: Setting) -> float:
+        ratio = math.log((largest / smallest) / (setting.largest / setting.smallest))
+        return abs(ratio) + abs(math.log(smallest / setting.smallest))
+
+    settings = dict.fromkeys(row.setting for row in measured())
+    same = [setting for setting in settings if setting.kind == kind and len(ranked(setting)) >= least_compared]
+    return min(same, key=distance)
+
+
+def ranked(setting: Setting) -> list[Measured]:
+    """What was measured in a setting with the defaults of the methods, the best first."""
+    rows = [row for row in measured() if row.setting == setting and not row.options]
+    return sorted(rows, key=lambda row: -row.mean)

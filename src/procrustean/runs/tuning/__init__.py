@@ -1,1 +1,0 @@
-"""Choose the options of a method on held-out training images, then train on all of them."""

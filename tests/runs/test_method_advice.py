@@ -1,0 +1,105 @@
+"""The advice follows the table of measurements."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from procrustean.data import long_tailed_counts, step_counts
+from procrustean.methods import METHODS
+from procrustean.methods.make import option_defaults
+from procrustean.runs import method_advice as methods
+from procrustean.runs.method_advice import MethodChoice, advised, measured, nearest, worth_comparing
+
+LONG_TAILED, STEP = "CIFAR-10, long-tailed, ratio 100", "CIFAR-10, step, ratio 100"
+FEW_LONG_TAILED, FEW_STEP = "digits, long-tailed, ratio 20", "digits, step, ratio 20"
+
+
+def test_every_measured_method_exists() -> None:
+    for row in measured():
+        assert row.method in METHODS
+        assert not row.drw or "drw" in option_defaults(row.method)
+
+
+@pytest.mark.parametrize(
+    ("counts", "setting"),
+    [
+        (long_tailed_counts(5000, 10, 100), LONG_TAILED),
+        (step_counts(5000, 10, 100), STEP),
+        ([2381, 214, 209], STEP),
+        ([90, 100, 6, 5], FEW_STEP),
+        ([150, 60, 25, 10], FEW_LONG_TAILED),
+        ([7000, 3000, 1200, 600, 250, 100], LONG_TAILED),
+        (long_tailed_counts(5000, 10, 200), LONG_TAILED),  # four methods were compared at ratio 200
+    ],
+)
+def test_the_nearest_setting(counts: list[int], setting: str) -> None:
+    assert nearest(counts).name == setting
+
+
+def test_the_advice_is_the_best_of_the_nearest_setting_with_its_doubts() -> None:
+    found = advised(step_counts(5000, 10, 100))
+    assert found.choice == MethodChoice("mfw", True)
+    assert "78.4 ± 1.2 % against 61.4 ± 0.5 % of plain training, 3 seeds" in found.why
+    assert "Not told apart from it: mixup-drw, remix-drw. More:" in found.why
+    assert advised([90, 100, 6, 5]).choice == MethodChoice("ldam", True)
+
+
+def test_a_nearer_setting_with_few_methods_is_told_and_does_not_advise() -> None:
+    nearer = "which is nearer but has only 4 methods with three seeds,"
+    found = advised(step_counts(5000, 10, 200))
+    assert found.choice == MethodChoice("mfw", True)
+    assert "(5000 to 50 images per class, the nearest to these counts with 6 methods or more): 78.4" in found.why
+    assert f" On CIFAR-10, step, ratio 200, {nearer} mfw-drw was first with 73.7 ± 0.3 %, plain" in found.why
+    # Where plain training is as good it has to be seen beside the best of few.
+    mild = advised(long_tailed_counts(5000, 10, 10)).why
+    assert (
+        "87.4 ± 0.5 %, remix-drw was not measured with three seeds, plain training had 86.8 ± 0.7 %. More: docs/"
+        in mild
+    )
+
+
+def test_a_method_that_was_beaten_in_a_nearer_setting_is_not_advised() -> None:
+    assert nearest(step_counts(5000, 10, 10), least_compared=1).name == "CIFAR-10, step, ratio 10"
+    found = advised(step_counts(5000, 10, 10))
+    assert found.choice == MethodChoice("ldam", True)
+    assert found.why == (
+        "best of 4 methods measured with three seeds or more on CIFAR-10, step, ratio 10 (5000 to 500 images per "
+        "class, the nearest to these counts): 87.7 ± 0.2 % against 84.6 ± 0.3 % of plain training, "
+        "3 seeds. Not told apart from it: mfw. mfw-drw was the best of 7 on CIFAR-10, step, ratio 100, but here it had "
+        "86.3 ± 0.4 %. More: docs/which-method.md"
+    )
+
+
+def test_a_new_measurement_changes_the_advice(monkeypatch: pytest.MonkeyPatch) -> None:
+    row = next(row for row in measured() if row.setting.name == STEP)
+    better = replace(row, method="focal", drw=True, mean=99.0)
+    monkeypatch.setattr(methods, "measured", lambda: (*measured(), better))
+    assert advised([5000, 5000, 50, 50]).choice == MethodChoice("focal", True)
+    assert "not told apart" not in advised([5000, 5000, 50, 50]).why
+
+
+def test_near_equal_classes_need_no_correction() -> None:
+    found = advised([500, 400, 300])
+    assert found.choice == MethodChoice("erm", False)
+    assert "near equal" in found.why
+
+
+@pytest.mark.parametrize("counts", [[500, 400], [5000, 50], [90, 100, 6, 5], [700, 300, 120, 60, 25, 10]])
+def test_what_is_worth_comparing(counts: list[int]) -> None:
+    choices = worth_comparing(counts)
+    assert choices[0] == advised(counts).choice
+    assert MethodChoice("erm", False) in choices[:2]
+    assert 3 <= len(set(choices)) == len(choices) <= 8
+    assert len([choice for choice in choices if not choice.options]) <= 6
+
+
+def test_settings_are_compared_where_they_were_measured_to_be_better() -> None:
+    choices = worth_comparing([150, 60, 25, 10])
+    assert [choice.name for choice in choices[-2:]] == ["ldam-drw-max-margin-0.3", "mfw-drw-alpha-0.2"]
+    assert MethodChoice("ldam", True, (("max_margin", 0.8),)) not in choices  # was worse
+    assert [c.name for c in worth_comparing([90, 100, 6, 5]) if c.options] == ["mfw-drw-alpha-0.2"]
+    assert not any(choice.options for choice in worth_comparing([2381, 214, 209]))  # nothing is measured there
+    for choice in choices:
+        assert {name for name, _ in choice.options} <= set(option_defaults(choice.method))
