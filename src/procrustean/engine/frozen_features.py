@@ -25,7 +25,7 @@ from procrustean.data.recipes import Recipe
 from procrustean.data.sets.base import data_roots
 from procrustean.engine.image_stores import as_they_are, augmentation_of
 from procrustean.engine.images import FeatureStore, LabelledImages
-from procrustean.nets.classifier import Classifier, Standardised
+from procrustean.nets.classifier import Centred, Classifier
 
 #: Augmented copies of each training image whose features are computed, beside those of the image as it is.
 COPIES = 3
@@ -52,10 +52,10 @@ class FeatureStores:
         self.where: dict[str, str] = {}  # set -> where its features are
 
     def training(self, images: ImageSet, name: str = "train") -> FeatureStore:
-        """The store of a set that is trained on; the network's features are standardised by the first."""
+        """The store of a set that is trained on; the network's features are centred by the first."""
         store = self._made(images, augmentation_of(self._recipe, images), name, COPIES)
         if name == "train":
-            cast(Standardised, self._net.features).measure(store.features[:, 0])
+            cast(Centred, self._net.features).measure(store.features[:, 0])
         return store
 
     def evaluation(self, images: ImageSet, name: str = "test") -> FeatureStore:

@@ -47,7 +47,7 @@ def build_net(
         head: builds the head from (features, classes); a linear layer by default.
         size: height and width of the images, which some networks are made for.
         pretrained: weights for the backbone; the head starts anew.
-        head_alone: the head alone is to be trained, on standardised features.
+        head_alone: the head alone is to be trained, on centred features.
     """
     check_net(name)
     with torch.random.fork_rng(devices=[]):

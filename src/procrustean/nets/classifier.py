@@ -8,6 +8,7 @@ from types import MappingProxyType
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from procrustean.base.errors import ConfigError
 from procrustean.base.user_code import code_name
@@ -57,27 +58,22 @@ class Backbone(nn.Module):
         return key
 
 
-class Standardised(nn.Module):
-    """Features less their mean, in units of their spread, over the training images; both are set once."""
+class Centred(nn.Module):
+    """Features less their mean over the training images, each brought to the length sqrt(width)."""
 
     mean: Tensor
-    spread: Tensor
 
     def __init__(self, width: int) -> None:
         super().__init__()
         self.register_buffer("mean", torch.zeros(width))
-        self.register_buffer("spread", torch.ones(width))
 
     @torch.no_grad()
     def measure(self, features: Tensor) -> None:
-        """Take mean and spread from features [n, width]; a constant one stays as it is."""
+        """Take the mean from features [n, width] of the training images."""
         self.mean.copy_(features.mean(0))
-        spread = features.std(0)
-        self.spread.copy_(torch.where(spread > 0, spread, 1.0))
 
     def forward(self, features: Tensor) -> Tensor:
-        standard: Tensor = (features - self.mean) / self.spread
-        return standard
+        return F.normalize(features - self.mean) * features.shape[1] ** 0.5
 
 
 class FeatureLayers:
@@ -95,7 +91,7 @@ class Classifier(nn.Module):
         backbone: from images to features.
         head: from features to scores.
         pretrained: what the backbone starts from, if not from random weights.
-        head_alone: the head alone is trained, on standardised features.
+        head_alone: the head alone is trained, on centred features.
     """
 
     def __init__(
@@ -108,7 +104,7 @@ class Classifier(nn.Module):
     ) -> None:
         super().__init__()
         self.backbone = backbone
-        self.features = Standardised(backbone.features) if head_alone else nn.Identity()
+        self.features = Centred(backbone.features) if head_alone else nn.Identity()
         self.head = head
         self.pretrained = pretrained
 
@@ -122,7 +118,7 @@ class Classifier(nn.Module):
     @property
     def head_alone(self) -> bool:
         """Whether the head alone is trained."""
-        return isinstance(self.features, Standardised)
+        return isinstance(self.features, Centred)
 
     @property
     def second_group(self) -> str:
