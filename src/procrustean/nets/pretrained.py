@@ -86,6 +86,9 @@ def load_pretrained(backbone: Backbone, state: Mapping[str, Tensor]) -> None:
             f"{_some(left_over)} unknown to the network"
         )
     for key, value in wanted.items():
+        if key in named and named[key].dim() == 4 and (named[key].shape[1], value.shape[1]) == (3, 1):
+            # A grey image is one whose three colours are equal, so their weights add up.
+            named[key] = named[key].sum(1, keepdim=True)
         if key in named and named[key].shape != value.shape:
             raise ConfigError(
                 f"these pretrained weights do not fit: {key} has shape {list(named[key].shape)} in the file and "

@@ -34,6 +34,10 @@ class Normalisation:
     mean: tuple[float, ...]
     std: tuple[float, ...]
 
+    def grey(self) -> Normalisation:
+        """For images of one channel in the place of three colours."""
+        return Normalisation((sum(self.mean) / len(self.mean),), (sum(self.std) / len(self.std),))
+
 
 @dataclass(frozen=True)
 class InPackage:

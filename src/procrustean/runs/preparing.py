@@ -86,7 +86,8 @@ def prepare(
         recipe = recipe.changed({"padding": max(1, round(max(data.train.images.shape[1:3]) / 8))})
     weights = read_pretrained(config.pretrained, recipe.net, say) if config.pretrained and to_train else None
     if weights is not None and weights.normalisation is not None:
-        recipe = recipe.changed({"mean": weights.normalisation.mean, "std": weights.normalisation.std})
+        pixels = weights.normalisation.grey() if channels == 1 else weights.normalisation
+        recipe = recipe.changed({"mean": pixels.mean, "std": pixels.std})
     elif config.pretrained and began is not None and not to_train:
         recipe = recipe.changed({"mean": began.mean, "std": began.std})  # the weights may have told them
     elif recipe.mean is None or recipe.std is None:
