@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import math
 from collections.abc import Mapping
 from types import MappingProxyType
 
@@ -73,7 +74,8 @@ class Centred(nn.Module):
         self.mean.copy_(features.mean(0))
 
     def forward(self, features: Tensor) -> Tensor:
-        return F.normalize(features - self.mean) * features.shape[1] ** 0.5
+        centred: Tensor = F.normalize(features - self.mean) * math.sqrt(features.shape[1])
+        return centred
 
 
 class FeatureLayers:
