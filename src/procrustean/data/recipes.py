@@ -18,6 +18,8 @@ from procrustean.data.sets.table import DATA_SETS, all_sets, known
 OWN_IMAGES = "images"
 #: The same for a network that starts from pretrained weights.
 FINE_TUNING = "fine-tuning"
+#: For a head alone on its features, and for a small network on photographs without such weights.
+FEATURES, PHOTOGRAPHS = "features", "photographs"
 
 
 def _described() -> Iterator[tuple[Recipe, str]]:
@@ -31,6 +33,16 @@ def _described() -> Iterator[tuple[Recipe, str]]:
                 yield variant, about
     images = STANDARD.named(OWN_IMAGES, net="resnet20", epochs=100, batch_size=64, lr=0.05, weight_decay=5e-4)
     yield images, "this library's for images of your own"
+    photographs = images.named(
+        PHOTOGRAPHS, net="convnet", epochs=30, batch_size=32, optimizer="adamw", schedule="one_cycle", lr=3e-3,
+        warmup_epochs=0, weight_decay=0.05, augment="resized_crop", crop_area=0.4,
+    )  # fmt: skip
+    yield photographs, "this library's for photographs and a small network from scratch"
+    features = images.named(
+        FEATURES, net="efficientnet_lite0", epochs=60, lr=0.03, nesterov=True, warmup_epochs=0, weight_decay=0.1,
+        augment="resized_crop", crop_area=0.4,
+    )  # fmt: skip
+    yield features, "this library's for a head on features of your own images"
     # EfficientNet's statistics follow a batch by a hundredth, too slow for the few hundred steps of a fine tuning.
     tuning = images.named(
         FINE_TUNING, net="efficientnet_lite0", epochs=15, batch_size=32, lr=0.01, warmup_epochs=1, weight_decay=1e-4,
@@ -55,18 +67,21 @@ def data_set(source: str) -> str:
     return (known(source).tuning_of or source) if source in DATA_SETS else source
 
 
-def recipe_for(source: str, *, pretrained: bool = False) -> Recipe:
-    """The recipe of a data set, or that for images of a user, which depends on whether the weights are pretrained."""
+def recipe_for(source: str, *, pretrained: bool = False, head_alone: bool = False) -> Recipe:
+    """The recipe of a data set, or that for images of a user, which depends on what learns and on its weights."""
+    if head_alone:
+        return RECIPES[FEATURES][0]
     return known(source).recipe if source in DATA_SETS else RECIPES[FINE_TUNING if pretrained else OWN_IMAGES][0]
 
 
-def chosen_recipe(choice: str, source: str, *, pretrained: bool = False) -> Recipe:
+def chosen_recipe(choice: str, source: str, *, pretrained: bool = False, head_alone: bool = False) -> Recipe:
     """The recipe that `--recipe` stands for on a data set, before the method changes it.
 
     Args:
         choice: auto, paper, own or the name of a recipe.
         source: a data set's name; anything else is images of a user.
         pretrained: whether the network starts from pretrained weights.
+        head_alone: whether its head alone is trained.
     """
     check_recipe(choice)
     if choice == "paper" and data_set(source) not in PAPER:
@@ -75,7 +90,7 @@ def chosen_recipe(choice: str, source: str, *, pretrained: bool = False) -> Reci
             f"train by {recipe_for(source).name!r}, {RECIPES[recipe_for(source).name][1]}, or name one of the "
             "paper's; procrustean list recipes lists them"
         )
-    return recipe_for(source, pretrained=pretrained) if choice in CHOICES else RECIPES[choice][0]
+    return recipe_for(source, pretrained=pretrained, head_alone=head_alone) if choice in CHOICES else RECIPES[choice][0]
 
 
 def check_recipe(choice: str) -> None:

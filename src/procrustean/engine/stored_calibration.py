@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
+
 import numpy as np
 from safetensors import SafetensorError
 from safetensors.numpy import load_file
@@ -25,7 +28,7 @@ from procrustean.engine.probabilities import (
     uncalibrated,
 )
 from procrustean.nets.classifier import Classifier
-from procrustean.records.run_folder import RunFolder
+from procrustean.records.run_folder import TRIAL_SCORES, RunFolder
 from procrustean.records.run_record import CalibrationRecord
 
 HELD_OUT_SCORES = "held_out_scores.safetensors"
@@ -33,10 +36,26 @@ HELD_OUT_SCORES = "held_out_scores.safetensors"
 MOST_SCORES = 20_000_000
 
 
+@dataclass(frozen=True)
+class TrialScores:
+    """Scores of held-out images by a network of the same way, which was trained without them."""
+
+    scores: Scores
+    labels: Labels
+    classes: tuple[str, ...]  # of the columns and labels
+
+    def keep(self, directory: RunFolder, classes: Sequence[str]) -> None:
+        """Put them into the folder of a run, with its classes in its order."""
+        order = [self.classes.index(name) for name in classes]
+        _save_scores(directory, self.scores[:, order], np.argsort(order)[self.labels], TRIAL_SCORES)
+
+
 def keep_calibration(
     prepared: Prepared, net: Classifier, directory: RunFolder, stores: ImageStores | FeatureStores
 ) -> CalibrationRecord | None:
     """Calibrate on the held-out images and judge on the test images; None if there are none, or of one class only.
+
+    A run on all images, whose way was tried before, is calibrated by the scores of the trial.
 
     Args:
         prepared: the run.
@@ -45,10 +64,13 @@ def keep_calibration(
         stores: of its images, while it trained.
     """
     held_out = prepared.data.held_out
-    if held_out is None:
-        return None
     counts = [int(n) for n in prepared.data.counts]
-    scores, labels = scores_of(prepared, net, held_out, stores)
+    if held_out is not None:
+        scores, labels = scores_of(prepared, net, held_out, stores)
+    elif directory.file(TRIAL_SCORES).exists():
+        scores, labels = _kept_scores(directory, TRIAL_SCORES)
+    else:
+        return None
     objective = prepared.method.stages[-1].objective
     before = uncalibrated(counts, corrected=shifts_scores(objective), scale=scale_of_scores(objective))
     try:
@@ -94,12 +116,16 @@ def judged(
 
 def held_out_scores(directory: RunFolder) -> tuple[Scores, Labels]:
     """Scores and labels of a run's held-out images, as they were kept."""
-    path = directory.file(HELD_OUT_SCORES)
-    if not path.exists():
+    if not directory.file(HELD_OUT_SCORES).exists():
         raise RunError(
             f"{directory.path} has kept no scores of held-out images: it was trained with none of at least two "
             "classes, or with too many classes; train with --hold-out 0.15"
         )
+    return _kept_scores(directory, HELD_OUT_SCORES)
+
+
+def _kept_scores(directory: RunFolder, name: str) -> tuple[Scores, Labels]:
+    path = directory.file(name)
     try:
         kept = load_file(path)
         scores, labels = kept["scores"].astype(np.float64), kept["labels"].astype(np.int64)
@@ -120,8 +146,8 @@ def scores_of(
     return scores, np.concatenate([part.cpu().numpy() for _, part in batches])
 
 
-def _save_scores(directory: RunFolder, scores: Scores, labels: Labels) -> None:
+def _save_scores(directory: RunFolder, scores: Scores, labels: Labels, name: str = HELD_OUT_SCORES) -> None:
     import torch
 
     tensors = {"scores": torch.from_numpy(scores).float(), "labels": torch.from_numpy(labels)}
-    directory.save_weights(HELD_OUT_SCORES, tensors)
+    directory.save_weights(name, tensors)

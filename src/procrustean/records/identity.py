@@ -66,6 +66,16 @@ class Identity(Struct, frozen=True, kw_only=True):
     plain_network: bool = False  # of a method in a file: its network can be built without it
 
 
+class Trial(Struct, frozen=True, kw_only=True):
+    """A way to train that was tried on held-out images before the run."""
+
+    name: str
+    balanced_accuracy: float
+    log_loss: float  # with the best temperature, every class counting the same
+    held_out: int  # images
+    seconds: float
+
+
 class Beginning(Struct, frozen=True, kw_only=True):
     """The content of config.json."""
 
@@ -74,6 +84,7 @@ class Beginning(Struct, frozen=True, kw_only=True):
     config: RunSpec
     identity: Identity
     why: list[str] = []  # reasons for settings that were chosen for the user
+    trials: list[Trial] = []  # what these rest on, where they were tried
     source_path: str | None = None  # where the images are, whatever the current folder will be
 
 

@@ -26,10 +26,12 @@ from procrustean.base.lease import MARKER, Claim
 from procrustean.data.sources import place_of
 from procrustean.records import checkpoints as checkpoint
 from procrustean.records.finding_runs import CONFIG_FILE, RESULT_FILE, no_run_at, resume_command
-from procrustean.records.identity import Beginning, Identity, changed_settings
+from procrustean.records.identity import Beginning, Identity, Trial, changed_settings
 from procrustean.records.run_record import RunRecord
 from procrustean.records.run_spec import RunSpec
 
+#: What a run keeps of the trainings that decided how it is trained.
+TRIALS, TRIAL_SCORES = "trials", "trial_scores.safetensors"
 RECORDS = "records"  # the epochs so far, as bytes, among the tensors of a checkpoint
 
 
@@ -48,17 +50,26 @@ class RunFolder:
         self._saved = b""  # what it held when the checkpoint was saved
 
     @classmethod
-    def create(cls, path: Path, config: RunSpec, identity: Identity, why: Sequence[str] = ()) -> RunFolder:
+    def create(
+        cls, path: Path, config: RunSpec, identity: Identity, why: Sequence[str] = (), trials: Sequence[Trial] = ()
+    ) -> RunFolder:
         """Start a new run and claim it; refuses a folder that holds one already, or anything else.
 
         Args:
             path: of the folder.
             config, identity: the settings, and what must not change.
             why: reasons for settings that were chosen for the user.
+            trials: what these rest on.
         """
         directory = cls(path)
-        place = place_of(config.source)
-        beginning = Beginning(hash=config.hash, config=config, identity=identity, why=list(why), source_path=place)
+        beginning = Beginning(
+            hash=config.hash,
+            config=config,
+            identity=identity,
+            why=list(why),
+            trials=list(trials),
+            source_path=place_of(config.source),
+        )
         try:
             directory._take(config)
             directory._write(CONFIG_FILE, typed_json(beginning))
@@ -74,7 +85,8 @@ class RunFolder:
             if self.file(CONFIG_FILE).exists():
                 self.refuse_reuse(config)
             # What a kill left of the first file that is written does not stand in the way of a second attempt.
-            if not all(map(checkpoint.is_leftover, self.path.iterdir())):
+            beside = [entry for entry in self.path.iterdir() if entry.name != TRIALS]
+            if not all(map(checkpoint.is_leftover, beside)):
                 raise RunError(f"{self.path} exists and is not an empty folder; choose another --run-dir")
             remove_half_written(self.path)
         except OSError as error:

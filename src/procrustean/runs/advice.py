@@ -16,6 +16,8 @@ from procrustean.data.imbalance import Imbalanced
 from procrustean.data.recipes import PAPER
 from procrustean.data.set_aside import shares, shares_for_test
 from procrustean.data.sources import is_files, is_named
+from procrustean.engine.stored_calibration import TrialScores
+from procrustean.records.identity import Trial
 from procrustean.records.run_spec import ADVISED, AUTO, RunSpec
 from procrustean.runs.cost import CAUTION, Machine, this_machine
 from procrustean.runs.image_loading import Sources
@@ -51,6 +53,8 @@ class Plan:
     splits: Splits | None  # None for data sets that are not the user's own
     why: tuple[str, ...] = ()
     made: tuple[Splits, Imbalanced] | None = None  # the images as the run takes them, where the advice went by them
+    trials: tuple[Trial, ...] = ()  # what the settings rest on, where ways to train were tried
+    scores: TrialScores | None = None  # of held-out images, by the trial of the way that was taken
 
     @property
     def source_hash(self) -> str | None:

@@ -30,6 +30,7 @@ from procrustean.runs.loggers import Tool, imported
 from procrustean.runs.one_run import FinishedRun, OngoingRun
 from procrustean.runs.preparing import prepare
 from procrustean.runs.torch_settings import undisturbed
+from procrustean.runs.ways import is_open, tried_out
 
 if TYPE_CHECKING:
     from procrustean.balance.metrics import Metrics
@@ -90,12 +91,16 @@ def fit(
         from procrustean.runs.auto_method import fit_auto
 
         return fit_auto(config, splits=splits, minutes=minutes, reporter=reporter, log=log)
-    if minutes is not None:
+    sources = Sources(reporter.say)
+    if splits is None and is_open(config, sources):
+        plan = tried_out(config, run_directory_of(config), sources, reporter, minutes)
+    elif minutes is not None:
         raise ConfigError(
-            f"minutes = {minutes:g} received; only method 'auto' compares within a time. Give --method auto --minutes "
-            f"{minutes:g} to compare methods, or fewer --epochs for a shorter training of one"
+            f"minutes = {minutes:g} received, but only trials of ways to train, and of methods (--method auto), keep "
+            "to a time; give fewer --epochs for a shorter training"
         )
-    plan = planned(config, splits=splits, load=Sources(reporter.say))
+    else:
+        plan = planned(config, splits=splits, load=sources)
     for line in plan.why:
         reporter.say_once(line)
     return fit_planned(plan, reporter, log)
@@ -106,7 +111,10 @@ def fit_planned(plan: Plan, reporter: Reporter, log: Tool | None = None) -> Fini
     prepared = prepare(plan.config, splits=plan.splits, made=plan.made, say=reporter.say)
     for finding in lint(prepared):
         reporter.warn(finding)
-    directory = RunFolder.create(run_directory_of(plan.config), plan.config, identity_of(prepared), plan.why)
+    path = run_directory_of(plan.config)
+    directory = RunFolder.create(path, plan.config, identity_of(prepared), plan.why, plan.trials)
+    if plan.scores is not None:
+        plan.scores.keep(directory, prepared.data.train.classes)
     return _train(prepared, directory, reporter, log=log)
 
 
