@@ -26,12 +26,18 @@ class Inspect:
     """Whether one would train without files that cannot be used; all of them are named in any case, up to 200 of
     a kind."""
 
+    group: str | None = None
+    """What images that belong together have in common: a column of a table, a regular expression on the path, or
+    parent for the folder they are in."""
+
     def run(self) -> int:
         from procrustean.base.console import write_result
         from procrustean.base.progress import make_reporter
         from procrustean.runs.inspect_source import inspect_source
 
         reporter = make_reporter()
-        text = inspect_source(self.source, device=self.device, on_bad_image=self.on_bad_image, say=reporter.say)
+        text = inspect_source(
+            self.source, device=self.device, on_bad_image=self.on_bad_image, group=self.group, say=reporter.say
+        )
         write_result(text)
         return 0

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from procrustean.base.errors import DataError
+from procrustean.data.grouping import PARENT
 from procrustean.data.image_files import ImageFile, Problems, headers
 from procrustean.data.image_lists import (
     EMPTY_CLASS,
@@ -23,8 +24,12 @@ LAYOUT = "the layout is FOLDER/class/image or FOLDER/train/class/image"
 LEFTOVERS = {"thumbs.db", "ehthumbs.db", "desktop.ini", "icon\r", "__macosx"}  # of file managers, lower case
 
 
-def list_folder(root: Path, bad: Problems, named: set[str], on_bad_image: OnBadImage = "error") -> list[ImageFile]:
+def list_folder(
+    root: Path, bad: Problems, named: set[str], on_bad_image: OnBadImage = "error", group: str | None = None
+) -> list[ImageFile]:
     """Every file of `root/class/*` or `root/{train,val,test}/class/*`, sorted; what lies elsewhere goes to `bad`.
+
+    Where the folder of a file is its group, files of `class/group/*` are images of the class too.
 
     The splits that there are folders of, even empty ones, are added to `named`.
 
@@ -44,6 +49,12 @@ def list_folder(root: Path, bad: Problems, named: set[str], on_bad_image: OnBadI
             for path in entries:
                 if path.is_file():
                     files.append(ImageFile(str(path.relative_to(root)), path, split, composed(class_folder.name)))
+                elif path.is_dir() and group == PARENT:
+                    files += [
+                        ImageFile(str(inner.relative_to(root)), inner, split, composed(class_folder.name))
+                        for inner in entries_of(path)
+                        if inner.is_file()
+                    ]
                 elif path.is_dir():
                     nested.append(path)
                     bad[str(path.relative_to(root))] = NESTED

@@ -58,6 +58,7 @@ class ImageFile:
     content: Path | bytes
     split: str  # "train", "val" or "test"
     label: str
+    group: str = ""  # of images that belong together; empty if none is known
 
     def open(self) -> AbstractContextManager[Image.Image]:
         return _opened(self.content)

@@ -33,7 +33,8 @@ from procrustean.data.set_aside import set_aside_test
 NAMED, NAMED_BY_INSPECT = 5, 200
 OUTSIDE = "not inside a class folder"
 #: What is wrong with a folder; everything else is wrong with files.
-EMPTY_CLASS, NESTED = "class folder without images", "a folder inside a class folder"
+EMPTY_CLASS = "class folder without images"
+NESTED = "a folder inside a class folder; --group parent takes such folders for groups"
 NOT_TRAINED = "but not in the train split"  # of a class that is tested
 #: How tables call images that they hold themselves.
 _ROW = re.compile(r"(\S+ )?row \d+")
@@ -145,6 +146,7 @@ class FileListing:
     bad: Problems
     on_bad_image: OnBadImage = "error"
     named: Collection[str] = ()  # splits of which the source has a folder or a row, with an image or without
+    columns: Sequence[str] = ()  # of a table
 
     @cached_property
     def headers(self) -> dict[str, Header]:
@@ -245,4 +247,5 @@ def _image_set(files: Sequence[ImageFile], pixels: Images, split: str, classes: 
     labels = {name: label for label, name in enumerate(classes)}
     chosen = [files[row] for row in rows]
     names = tuple(file.name for file in chosen)
-    return ImageSet(pixels[rows], np.array([labels[file.label] for file in chosen], np.int64), classes, names)
+    groups = tuple(file.group for file in chosen) if any(file.group for file in files) else ()
+    return ImageSet(pixels[rows], np.array([labels[file.label] for file in chosen], np.int64), classes, names, groups)

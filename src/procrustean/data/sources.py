@@ -63,6 +63,7 @@ def load_source(
     download: bool = True,
     data_seed: int = 0,
     on_bad_image: OnBadImage = "error",
+    group: str | None = None,
     say: Callable[[str], None] = silent,
 ) -> Splits:
     """Load the images that `source` names.
@@ -76,6 +77,8 @@ def load_source(
         download: whether a data set may be downloaded if it is not found.
         data_seed: which images are for what, where the data set leaves that open (tiered-imagenet).
         on_bad_image: whether files of a folder or table that are no complete images are refused or left out.
+        group: what images that belong together have in common: a column of a table, a regular expression on the path,
+            or "parent", the folder they are in. No split is made through a group.
         say: called with one line of progress at a time.
 
     >>> load_source("digits").train.counts.tolist()
@@ -85,7 +88,9 @@ def load_source(
     if not source:  # a path that is empty would be the current folder
         raise ConfigError("source = '' received; name a data set, or a folder, a table or a .npz file of your own")
     if is_files(source):
-        return list_source(source, on_bad_image).load(image_size)
+        return list_source(source, on_bad_image, group).load(image_size)
+    if group is not None:
+        raise ConfigError(f"group = {group!r} received; it is for image files, and {source} has none")
     if on_bad_image != "error" and (is_named(source) or _is_npz(source) or _path(source).exists()):
         raise ConfigError(f"on_bad_image is for image files; {source} is used as a whole or not at all")
     if is_named(source):
@@ -100,21 +105,30 @@ def load_source(
     return splits
 
 
-def list_source(source: str, on_bad_image: OnBadImage = "error") -> FileListing:
-    """The images that a folder, a table or a saved data set names, not decoded."""
+def list_source(source: str, on_bad_image: OnBadImage = "error", group: str | None = None) -> FileListing:
+    """The images that a folder, a table or a saved data set names, not decoded, perhaps with what belongs together."""
+    from procrustean.data.grouping import grouped_by_path
     from procrustean.data.image_lists import FileListing
+    from procrustean.data.tables import read_columns
 
     path = _path(source)
     is_table = path.suffix.lower() in TABLES and not path.is_dir()
     bad, named = dict[str, str](), set[str]()
     try:
-        files = _lister(path, is_table)(path, bad, named, on_bad_image)
+        files = _lister(path, is_table)(path, bad, named, on_bad_image, group)
+        columns = read_columns(path).names if is_table else ()
+        if group is not None and not any(file.group for file in files):
+            files = grouped_by_path(files, group, path.parent if is_table else path, columns)
     except OSError as error:
         raise _out_of_reach(source, error) from error
-    return FileListing(path.stem if is_table else path.resolve().name, str(path), files, bad, on_bad_image, named)
+    return FileListing(
+        path.stem if is_table else path.resolve().name, str(path), files, bad, on_bad_image, named, columns
+    )
 
 
-def _lister(path: Path, is_table: bool) -> Callable[[Path, dict[str, str], set[str], OnBadImage], list[ImageFile]]:
+def _lister(
+    path: Path, is_table: bool
+) -> Callable[[Path, dict[str, str], set[str], OnBadImage, str | None], list[ImageFile]]:
     from procrustean.data.folders import list_folder
     from procrustean.data.tables import is_hf_dataset, list_hf_dataset, list_table
 
@@ -129,34 +143,34 @@ def is_files(source: str) -> bool:
     return bool(source) and not is_named(source) and (path.is_dir() or path.suffix.lower() in TABLES)
 
 
-def has_validation(source: str, on_bad_image: OnBadImage = "error") -> bool:
+def has_validation(source: str, on_bad_image: OnBadImage = "error", group: str | None = None) -> bool:
     """Whether a source has a validation split, told without reading an image; one that is not there has none."""
     if not source or is_named(source):
         return source in DATA_SETS and "val" in known(source).counts
     if not _path(source).exists():
         return False
     if is_files(source):
-        return "val" in list_source(source, on_bad_image).named
+        return "val" in list_source(source, on_bad_image, group).named
     return _is_npz(source) and "val_labels" in read_arrays(_path(source), only=("val_labels",))
 
 
-def label_counts(source: str, on_bad_image: OnBadImage = "error") -> Mapping[str, int] | None:
+def label_counts(source: str, on_bad_image: OnBadImage = "error", group: str | None = None) -> Mapping[str, int] | None:
     """Training images by class of a folder, a table or an .npz file, without those that are set aside for tests.
 
     None for other sources, and for what cannot be read, which is said when it is loaded. No image is read:
     near-duplicates, which stay together, and files that turn out to be no images may change a count a little.
     """
     place = place_of(source)
-    return None if place is None else _label_counts(place, on_bad_image, Path(place).stat().st_mtime_ns)
+    return None if place is None else _label_counts(place, on_bad_image, group, Path(place).stat().st_mtime_ns)
 
 
 @lru_cache(maxsize=16)  # the runs of a plan ask for the same sources again and again
-def _label_counts(place: str, on_bad_image: OnBadImage, changed: int) -> Mapping[str, int] | None:
+def _label_counts(place: str, on_bad_image: OnBadImage, group: str | None, changed: int) -> Mapping[str, int] | None:
     try:
         if _is_npz(place):
             counts, tested = npz_counts(Path(place))
         else:
-            files = list_source(place, on_bad_image).files
+            files = list_source(place, on_bad_image, group).files
             counts = Counter(file.label for file in files if file.split == "train")
             tested = any(file.split == "test" for file in files)
     except Exception:  # of damaged files nearly anything; loading them names it

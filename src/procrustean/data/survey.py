@@ -76,19 +76,20 @@ class Survey:
         return any(self.counts["val"])
 
 
-def survey(source: str, *, say: Callable[[str], None] = lambda text: None) -> Survey:
+def survey(source: str, *, group: str | None = None, say: Callable[[str], None] = lambda text: None) -> Survey:
     """Read all images of a source.
 
     Args:
         source: a folder, a table, a saved data set, a .npz file or a known data set.
+        group: what images that belong together have in common.
         say: called with one line of progress at a time.
     """
     if not is_files(source):
-        return _of_arrays(load_source(source, say=say))
-    listing = list_source(source, "skip")
+        return _of_arrays(load_source(source, group=group, say=say))
+    listing = list_source(source, "skip", group)
     if not listing.files:
         refuse(listing.bad, listing.where, most=NAMED_BY_INSPECT)
-        list_source(source)  # says why there are none
+        list_source(source, group=group)  # says why there are none
     return _of_files(listing, say)
 
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 import csv
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -41,6 +41,7 @@ class Rows:
     splits: Sequence[Any]
     numbers: Sequence[int]  # of the rows, as an editor counts
     classes: Sequence[str] = ()  # names by number, where labels are numbers
+    groups: Sequence[Any] | None = None  # of images that belong together
 
     def files(self, folder: Path, bad: Problems, named: set[str]) -> list[ImageFile]:
         """The rows as images.
@@ -52,7 +53,9 @@ class Rows:
         """
         files: list[ImageFile] = []
         first_rows: dict[Path | bytes, int] = {}
-        for number, image, label, split in zip(self.numbers, self.images, self.labels, self.splits, strict=True):
+        groups = [""] * len(self.numbers) if self.groups is None else self.groups
+        columns = (self.numbers, self.images, self.labels, self.splits, groups)
+        for number, image, label, split, group in zip(*columns, strict=True):
             content, shown = _content(image, folder)
             row = f"row {number}" + (f" ({shown})" if shown else "")
             name, problem = self._label(label)
@@ -65,7 +68,8 @@ class Rows:
             elif (first := first_rows.setdefault(_place(content), number)) != number:
                 bad[row] = f"listed in row {first} already"
             else:
-                files.append(ImageFile(row, content, side, composed(name)))
+                together = _text(group) or row * (self.groups is not None)  # without a value, a group of its own
+                files.append(ImageFile(row, content, side, composed(name), together))
         if not files and not bad:
             raise DataError(f"{self.where}: holds no rows; list one image per row")
         self._refuse_if_none_is_there(files)
@@ -80,8 +84,7 @@ class Rows:
             value = self.classes[value] if value >= 0 else None
         if isinstance(value, list | Mapping):  # several classes of one image would become a class of their own
             return "", f"{value!r:.80} is no single label"
-        missing = value is None or value != value  # a number that is none, as which tables keep what is missing
-        text = "" if missing else str(value).strip()
+        text = _text(value)
         return text, "" if text else "no label"
 
     def _refuse_if_none_is_there(self, files: Sequence[ImageFile]) -> None:
@@ -94,18 +97,36 @@ class Rows:
             )
 
 
-def list_table(path: Path, bad: Problems, named: set[str], on_bad_image: OnBadImage = "error") -> list[ImageFile]:
+@dataclass(frozen=True)
+class Columns:
+    """The columns of a table by their names, read when they are asked for."""
+
+    names: Sequence[str]
+    values: Callable[[str], Sequence[Any]]
+    numbers: Sequence[int]  # of the rows, as an editor counts
+    classes: Callable[[str], Sequence[str]] = (
+        lambda column: ()
+    )  # names by number, where a column of labels holds numbers
+
+
+def list_table(
+    path: Path, bad: Problems, named: set[str], on_bad_image: OnBadImage = "error", group: str | None = None
+) -> list[ImageFile]:
     """The images of a table, paths relative to its folder; rows that name none go to `bad`, all splits to `named`.
 
     Classes without training images are refused, unless what cannot be used is to be left out.
     """
-    if not path.is_file():  # a pipe would be waited for, and a device read, without end
-        raise DataError(f"{path}: not a plain file" if path.exists() else f"{path}: there is no such file")
-    rows = _parquet(path) if path.suffix.lower() == ".parquet" else _csv(path)
-    files = rows.files(path.parent, bad, named)
+    files = _rows(str(path), read_columns(path), group).files(path.parent, bad, named)
     if on_bad_image == "error":
         _check(files, bad, str(path))
     return files
+
+
+def read_columns(path: Path) -> Columns:
+    """The columns of a CSV or parquet table."""
+    if not path.is_file():  # a pipe would be waited for, and a device read, without end
+        raise DataError(f"{path}: not a plain file" if path.exists() else f"{path}: there is no such file")
+    return _parquet(path) if path.suffix.lower() == ".parquet" else _csv(path)
 
 
 def is_hf_dataset(folder: Path) -> bool:
@@ -114,17 +135,17 @@ def is_hf_dataset(folder: Path) -> bool:
 
 
 def list_hf_dataset(
-    folder: Path, bad: Problems, named: set[str], on_bad_image: OnBadImage = "error"
+    folder: Path, bad: Problems, named: set[str], on_bad_image: OnBadImage = "error", group: str | None = None
 ) -> list[ImageFile]:
     """The images of a `Dataset` or `DatasetDict` that was saved with `save_to_disk`, otherwise as `list_table`."""
     files: list[ImageFile] = []
     for name, part in _saved_parts(folder).items():
         found, splits = Problems(), set[str]()
-        rows = _hf_rows(part, f"{folder}, {name} split" if name else str(folder)).files(folder, found, splits)
+        rows = _hf_rows(part, f"{folder}, {name} split" if name else str(folder), group).files(folder, found, splits)
         side = split_name(name, str(folder)) if name else ""
         named |= {side} if side else splits
         prefix = f"{name} " * bool(name)
-        files += [ImageFile(prefix + row.name, row.content, side or row.split, row.label) for row in rows]
+        files += [replace(row, name=prefix + row.name, split=side or row.split) for row in rows]
         bad.update({prefix + row: problem for row, problem in found.items()})
     if on_bad_image == "error":
         _check(files, bad, str(folder))
@@ -138,24 +159,21 @@ def _check(files: Sequence[ImageFile], bad: Problems, where: str) -> None:
     check_classes(files, where)
 
 
-def _rows(
-    where: str,
-    names: Sequence[str],
-    values: Callable[[str], Sequence[Any]],
-    numbers: Sequence[int],
-    classes: Callable[[str], Sequence[str]] = lambda column: (),
-) -> Rows:
-    """The rows of a table with columns of these names, of which `values` gives those that are needed."""
+def _rows(where: str, columns: Columns, group: str | None) -> Rows:
+    """The rows of a table, with those of its columns that are needed; `group` may name one of them."""
+    names, values = columns.names, columns.values
     image, label = (
         _column(names, accepted, what, where, needed=True)
         for accepted, what in ((IMAGE_COLUMNS, "images"), (LABEL_COLUMNS, "labels"))
     )
     split = _column(names, SPLIT_COLUMNS, "splits", where, needed=False)
-    splits: Sequence[Any] = values(split) if split else ["train"] * len(numbers)
+    splits: Sequence[Any] = values(split) if split else ["train"] * len(columns.numbers)
     for name in names if not split else ():
         if name.strip().lower() in LIKE_SPLITS and {str(n).strip().lower() for n in values(name)} <= set(SPLIT_NAMES):
             splits = values(name)
-    return Rows(where, values(image), values(label), splits, numbers, classes(label))
+    together = next((name for name in names if group and name.strip().lower() == group.strip().lower()), None)
+    groups = None if together is None else values(together)
+    return Rows(where, values(image), values(label), splits, columns.numbers, columns.classes(label), groups)
 
 
 def _column(names: Sequence[str], accepted: Sequence[str], what: str, where: str, *, needed: bool) -> str:
@@ -171,7 +189,7 @@ def _column(names: Sequence[str], accepted: Sequence[str], what: str, where: str
     return found[0] if found else ""
 
 
-def _csv(path: Path) -> Rows:
+def _csv(path: Path) -> Columns:
     """Fields are separated by commas, semicolons or tabs; rows without anything in them are counted, but not used."""
     try:
         with path.open(encoding="utf-8-sig", newline="") as file:
@@ -193,10 +211,10 @@ def _csv(path: Path) -> Rows:
                 f"{delimiter!r}"
             )
     columns = dict(zip(names, zip(*rows.values(), strict=True), strict=False))
-    return _rows(str(path), names, lambda name: columns.get(name, ()), list(rows))
+    return Columns(names, lambda name: columns.get(name, ()), list(rows))
 
 
-def _parquet(path: Path) -> Rows:
+def _parquet(path: Path) -> Columns:
     try:
         from pyarrow import parquet
     except ImportError as error:
@@ -209,15 +227,19 @@ def _parquet(path: Path) -> Rows:
                     f"{path}: unpacks to {taken:,} bytes, and {most:,}, a third of the free memory, are the most that "
                     "is read; name images by their paths"
                 )
-            numbers = range(1, 1 + file.metadata.num_rows)
-            return _rows(
-                str(path),
-                file.schema_arrow.names,
-                lambda name: file.read(columns=[name]).column(0).to_pylist(),
-                numbers,
-            )
+            names, numbers = file.schema_arrow.names, range(1, 1 + file.metadata.num_rows)
+        return Columns(names, lambda name: _parquet_column(path, name), numbers)
     except DataError:
         raise
+    except Exception as error:  # a damaged file can raise nearly anything
+        raise DataError(f"{path}: not a readable parquet file ({error})") from error
+
+
+def _parquet_column(path: Path, name: str) -> Sequence[Any]:
+    from pyarrow import parquet
+
+    try:
+        return list(parquet.read_table(path, columns=[name]).column(0).to_pylist())
     except Exception as error:  # a damaged file can raise nearly anything
         raise DataError(f"{path}: not a readable parquet file ({error})") from error
 
@@ -237,7 +259,7 @@ def _saved_parts(folder: Path) -> dict[str, Any]:
     return dict(loaded) if isinstance(loaded, datasets.DatasetDict) else {"": loaded}
 
 
-def _hf_rows(part: Any, where: str) -> Rows:
+def _hf_rows(part: Any, where: str, group: str | None) -> Rows:
     """The columns that are needed as plain values, images undecoded; labels that are numbers have names."""
     import datasets
 
@@ -253,7 +275,7 @@ def _hf_rows(part: Any, where: str) -> Rows:
         return list(feature.names) if isinstance(feature, datasets.ClassLabel) else ()
 
     try:
-        return _rows(where, part.column_names, values, range(1, 1 + len(part)), classes)
+        return _rows(where, Columns(part.column_names, values, range(1, 1 + len(part)), classes), group)
     except DataError:
         raise
     except Exception as error:  # a damaged file can raise nearly anything
@@ -271,6 +293,11 @@ def _content(value: Any, folder: Path) -> tuple[Path | bytes | None, str]:
         return value, ""
     text = "" if value is None else str(value).strip()
     return (folder / expanded(text), _shown(text)) if text else (None, "")
+
+
+def _text(value: Any) -> str:
+    """A value as a text, empty for what is missing: a number that is none is how some tables keep that."""
+    return "" if value is None or value != value else str(value).strip()
 
 
 def _place(content: Path | bytes) -> Path | bytes:

@@ -43,6 +43,7 @@ UNHASHED: dict[str, Any] = {
     "features_at": [],
     "keep_weights_every": None,
     "hold_out_from": "training",
+    "group": None,
     "average": "none",
     "swa_from": "last_quarter",
 }
@@ -106,6 +107,9 @@ class RunSpec:
     """Side length to which images of a folder are resized, or at which a data set was prepared."""
     on_bad_image: Literal["error", "skip"] = "error"
     """Refuse a folder with files that are no complete images, or leave them out and count the classes again."""
+    group: str | None = None
+    """What images that belong together have in common, such as those of a patient: a column of a table, a regular
+    expression on the path, or parent for the folder they are in. No split is made through a group."""
     evaluate_every: int | None = None
     """Epochs between evaluations; by default about a hundred evaluations in all."""
     average: Literal["none", "ema", "swa", "both"] = "none"

@@ -24,6 +24,7 @@ def source_settings(config: RunSpec) -> dict[str, Any]:
         "image_size": config.image_size,
         "data_seed": config.data_seed,
         "on_bad_image": config.on_bad_image,
+        "group": config.group,
     }
 
 
@@ -37,7 +38,7 @@ class Sources:
         self._say = say
         self._kept: OrderedDict[tuple[Any, ...], Splits] = OrderedDict()
         self._failed: dict[tuple[Any, ...], ProcrusteanError] = {}
-        self._listed: tuple[tuple[str, str], FileListing] | None = None
+        self._listed: tuple[tuple[Any, ...], FileListing] | None = None
 
     def __call__(self, config: RunSpec) -> Splits:
         settings = source_settings(config)
@@ -57,7 +58,7 @@ class Sources:
 
     def listing(self, config: RunSpec) -> FileListing:
         """The files of a source of image files, not decoded."""
-        key = config.source, config.on_bad_image
+        key = config.source, config.on_bad_image, config.group
         if self._listed is None or self._listed[0] != key:
             self._listed = key, list_source(*key)
         return self._listed[1]

@@ -39,6 +39,7 @@ def inspect_source(
     *,
     device: Literal["auto", "cpu", "cuda"] = "auto",
     on_bad_image: Literal["error", "skip"] = "error",
+    group: str | None = None,
     say: Callable[[str], None] = lambda text: None,
 ) -> str:
     """Read all images and say what there is, what is wrong, and what is advised, or done with a known data set.
@@ -47,15 +48,17 @@ def inspect_source(
         source: a folder, a table, a saved data set, a .npz file or a known data set.
         device: where one would train: "auto", "cpu" or "cuda".
         on_bad_image: whether one would train without the files that cannot be used.
+        group: what images that belong together have in common.
         say: called with one line of progress at a time.
     """
-    found = survey(source, say=say)
+    found = survey(source, group=group, say=say)
     lines = [*describe_survey(found), "", *describe_problems(found, on_bad_image)]
     if is_named(source) and found.splits is not None:
         return "\n".join([*lines, "", *describe_known(source, found.splits, this_machine(device))])
     # Where something is wrong with the files, the way to go on without them is advised.
     leave_out = found.listing is not None and (on_bad_image == "skip" or bool(found.bad))
-    config = RunSpec(source, method=ADVISED, device=device, on_bad_image="skip" if leave_out else "error")
+    skip: Literal["error", "skip"] = "skip" if leave_out else "error"
+    config = RunSpec(source, method=ADVISED, device=device, on_bad_image=skip, group=group)
     try:
         expected = expectation(found, config, this_machine(device))
     except (ConfigError, DataError) as error:
@@ -63,6 +66,7 @@ def inspect_source(
     settings, machine = expected.settings, expected.machine
     speed = measured_speed(settings.net, expected.channels, settings.size, settings.batch_size, machine.device)
     command = ["train", source, *["--on-bad-image", "skip"] * leave_out]
+    command += [] if group is None else ["--group", group]
     advice = advised(expected.trained)
     return "\n".join(
         [*lines, *expected.notes, "", *describe_advice(command, advice, expected.trained, settings, machine, speed)]

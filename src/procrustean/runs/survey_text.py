@@ -10,6 +10,7 @@ from procrustean.balance.count_facts import imbalance_kind
 from procrustean.base.console import command_text, duration_text
 from procrustean.data.describe import printable
 from procrustean.data.duplicates import MOST_COMPARED
+from procrustean.data.grouping import names_groups
 from procrustean.data.image_lists import NAMED_BY_INSPECT, OnBadImage, counted, named, parted
 from procrustean.data.survey import Survey, Twins
 from procrustean.runs.cost import BESIDE_STEPS, Machine
@@ -90,12 +91,28 @@ def describe_problems(found: Survey, on_bad_image: OnBadImage = "error") -> list
         lines.append("broken files: none")
     lines += [f"few bits: {found.shallow}"] * bool(found.shallow)
     lines += _twin_lines(found)
+    lines += group_lines(found)
     empty = [c for c, n in zip(found.classes, found.train, strict=True) if n == 0]
     if empty:
         remedy = "add some, remove the class, or leave it out with --on-bad-image skip"
         done = "left out" if on_bad_image == "skip" else remedy
         lines.append(f"no training images of {', '.join(map(printable, empty[:NAMED]))}: {done}")
     return lines
+
+
+def group_lines(found: Survey) -> list[str]:
+    """What belongs together, or which column of the table may say so."""
+    if found.listing is None:
+        return []
+    groups = {file.group for file in found.listing.files if file.group}
+    if groups:
+        return [f"groups: {len(groups)}; splits made here divide none of them"]
+    offered = [name for name in found.listing.columns if names_groups(name)]
+    return [
+        f"the column {printable(name)!r} may say which images belong together: --group {printable(name)} keeps each of "
+        "its groups on one side of a split"
+        for name in offered
+    ]
 
 
 def describe_refusal(error: str) -> list[str]:
