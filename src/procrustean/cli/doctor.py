@@ -18,6 +18,7 @@ OPTIONAL = {
     "timm": "nets",
     "pyarrow": "tables",
     "datasets": "tables",
+    "pillow_heif": "heic",
     "onnx": "onnx",
     "onnxruntime": "onnx",
     "onnxscript": "onnx",

@@ -15,6 +15,8 @@ class Inspect:
     Names broken files, duplicates across splits, what is advised and why (or the recipe of a known data set), and how
     long it would take here.
 
+    The exit code is 2 if training would refuse the images as they are.
+
     Example: procrustean inspect my_images
     """
 
@@ -36,8 +38,8 @@ class Inspect:
         from procrustean.runs.inspect_source import inspect_source
 
         reporter = make_reporter()
-        text = inspect_source(
+        found = inspect_source(
             self.source, device=self.device, on_bad_image=self.on_bad_image, group=self.group, say=reporter.say
         )
-        write_result(text)
-        return 0
+        write_result(found.text)
+        return 2 if found.refused else 0

@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -20,14 +21,16 @@ from PIL import Image, ImageOps, UnidentifiedImageError
 
 from procrustean.base.errors import ConfigError, DataError
 from procrustean.base.machine import free_memory
+from procrustean.base.optional_libraries import installing
 from procrustean.data.imageset import Images
 
 #: The format whose 16-bit pixels Pillow hands out as 32-bit ones, from 0 to 65535.
 NETPBM = "PPM"
 #: Decoders that may be used; the name of a file says nothing about which.
-FORMATS = ("PNG", "JPEG", "WEBP", "BMP", "GIF", "TIFF", "PPM")
+FORMATS = ("PNG", "JPEG", "WEBP", "BMP", "GIF", "TIFF", "PPM", "AVIF")
 #: Files that end so are meant to be images: where they are none, that is a problem.
 SUFFIXES = {".png", ".jpg", ".jpeg", ".webp", ".bmp", ".gif", ".tif", ".tiff", ".ppm", ".pgm"}
+SUFFIXES |= {".avif", ".heic", ".heif"}
 DEFAULT_SIZE = 64
 #: What is wrong with files that were never meant to be images.
 NOT_AN_IMAGE, EMPTY_FILE = "not an image", "empty file"
@@ -205,7 +208,8 @@ def reason(content: Path | bytes, error: Exception) -> str:
         return EMPTY_FILE
     if isinstance(error, UnidentifiedImageError):
         other = _other_format(content)
-        return f"not supported: {other}, save it as PNG or JPEG" if other else NOT_AN_IMAGE
+        install = f", or install pillow-heif {installing('heic')}" if other == "HEIC" and not _heic() else ""
+        return f"not supported: {other}, save it as PNG or JPEG{install}" if other else NOT_AN_IMAGE
     if isinstance(error, Image.DecompressionBombError | Image.DecompressionBombWarning):
         return f"more than {Image.MAX_IMAGE_PIXELS:,} pixels"
     if isinstance(error, MemoryError):
@@ -260,7 +264,18 @@ def _decode(file: ImageFile, out: Images, large: LargeImages, depth: BitDepth | 
 def _opened(content: Path | bytes) -> Image.Image:
     if isinstance(content, Path) and content.exists() and not content.is_file():
         raise OSError("not a plain file")  # a pipe would be waited for without end
-    return Image.open(content if isinstance(content, Path) else io.BytesIO(content), formats=FORMATS)
+    return Image.open(content if isinstance(content, Path) else io.BytesIO(content), formats=(*FORMATS, *_heic()))
+
+
+@cache
+def _heic() -> tuple[str, ...]:
+    """The format of phones, if its decoder is installed."""
+    try:
+        from pillow_heif import register_heif_opener
+    except ImportError:
+        return ()
+    register_heif_opener()
+    return ("HEIF",)
 
 
 @contextmanager

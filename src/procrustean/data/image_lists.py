@@ -147,6 +147,7 @@ class FileListing:
     on_bad_image: OnBadImage = "error"
     named: Collection[str] = ()  # splits of which the source has a folder or a row, with an image or without
     columns: Sequence[str] = ()  # of a table
+    hidden: Sequence[str] = ()  # folders of images that are passed over for the dot in their names
 
     @cached_property
     def headers(self) -> dict[str, Header]:
@@ -176,6 +177,8 @@ class FileListing:
             pixels = pixels[good]
         if moving := sum(self.headers[file.name].frames > 1 for file in kept):
             notes.append(f"{moving} image{'s' * (moving > 1)} with several frames or pages: the first one is used")
+        if self.hidden:
+            notes.append(self.hidden_text())
         shallow = depth.text()
         if not shallow:
             return self.in_splits(kept, pixels, notes)
@@ -184,6 +187,10 @@ class FileListing:
         except DataError as error:
             raise DataError(f"{error}\n{shallow}") from error
         return replace(splits, note=f"{splits.note}\nwarning: {shallow}".lstrip())
+
+    def hidden_text(self) -> str:
+        """Which folders of images are passed over."""
+        return f"passed over, since the name begins with a dot: {', '.join(self.hidden)}; rename what is to be used"
 
     def in_splits(self, kept: Sequence[ImageFile], pixels: Images, notes: Sequence[str] = ()) -> Splits:
         """The splits of decoded images of this listing, a test set set aside if none was given.

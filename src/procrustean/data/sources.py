@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 PATHS = {
     "FILE.npz": "arrays train_images, train_labels and, if there are, test_*, val_* and classes",
-    "FOLDER": "image files as FOLDER/class/image or FOLDER/{train,val,test}/class/image",
+    "FOLDER": "image files as FOLDER/class/image or FOLDER/{train,val,test}/class/image, or named in FOLDER/labels.csv",
     "TABLE": "FILE.csv, FILE.tsv or FILE.parquet with columns path and label, perhaps split",
     "HF DATASET": "folder that `save_to_disk` of Hugging Face datasets has written",
 }
@@ -107,33 +107,39 @@ def load_source(
 
 def list_source(source: str, on_bad_image: OnBadImage = "error", group: str | None = None) -> FileListing:
     """The images that a folder, a table or a saved data set names, not decoded, perhaps with what belongs together."""
+    from procrustean.data.folders import hidden_folders
     from procrustean.data.grouping import grouped_by_path
     from procrustean.data.image_lists import FileListing
+    from procrustean.data.labelled_folder import labels_of
     from procrustean.data.tables import read_columns
 
     path = _path(source)
     is_table = path.suffix.lower() in TABLES and not path.is_dir()
     bad, named = dict[str, str](), set[str]()
     try:
-        files = _lister(path, is_table)(path, bad, named, on_bad_image, group)
-        columns = read_columns(path).names if is_table else ()
+        table = path if is_table else labels_of(path)
+        files = _lister(path, is_table, table)(path, bad, named, on_bad_image, group)
+        columns = () if table is None else read_columns(table).names
+        hidden = [] if is_table else hidden_folders(path)
         if group is not None and not any(file.group for file in files):
             files = grouped_by_path(files, group, path.parent if is_table else path, columns)
     except OSError as error:
         raise _out_of_reach(source, error) from error
-    return FileListing(
-        path.stem if is_table else path.resolve().name, str(path), files, bad, on_bad_image, named, columns
-    )
+    name = path.stem if is_table else path.resolve().name
+    return FileListing(name, str(path), files, bad, on_bad_image, named, columns, hidden)
 
 
 def _lister(
-    path: Path, is_table: bool
+    path: Path, is_table: bool, table: Path | None
 ) -> Callable[[Path, dict[str, str], set[str], OnBadImage, str | None], list[ImageFile]]:
     from procrustean.data.folders import list_folder
+    from procrustean.data.labelled_folder import list_labelled
     from procrustean.data.tables import is_hf_dataset, list_hf_dataset, list_table
 
     if is_table:
         return list_table
+    if table is not None:
+        return list_labelled
     return list_hf_dataset if is_hf_dataset(path) else list_folder
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import csv
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
@@ -15,7 +15,7 @@ from procrustean.base.errors import DataError
 from procrustean.base.files import expanded
 from procrustean.base.machine import free_memory
 from procrustean.base.optional_libraries import installing
-from procrustean.data.image_files import ImageFile, Problems
+from procrustean.data.image_files import SUFFIXES, ImageFile, Problems
 from procrustean.data.image_lists import SPLIT_NAMES, OnBadImage, check_classes, composed, refuse, split_name
 
 #: What columns may be called, in capitals or not.
@@ -25,6 +25,8 @@ SPLIT_COLUMNS = ("split", "subset", "set", "partition")
 #: These may mean something else: they are of splits where they name nothing but splits.
 LIKE_SPLITS = ("fold", "phase", "usage", "stage", "role", "purpose", "dataset", "data_split")
 LONGEST_SHOWN = 200  # characters of a path in messages
+#: What marks the class of an image where each class has a column, and what the other ones hold.
+_YES, _NO = ("1", "1.0", "True", "true"), ("0", "0.0", "False", "false")
 #: The part of the free memory that the values of a parquet file may take.
 SHARE = 3
 #: What a folder that `save_to_disk` has written holds one of.
@@ -53,10 +55,12 @@ class Rows:
         """
         files: list[ImageFile] = []
         first_rows: dict[Path | bytes, int] = {}
+        completed = _Suffixes()
         groups = [""] * len(self.numbers) if self.groups is None else self.groups
         columns = (self.numbers, self.images, self.labels, self.splits, groups)
         for number, image, label, split, group in zip(*columns, strict=True):
             content, shown = _content(image, folder)
+            content = completed.path(content) if isinstance(content, Path) else content
             row = f"row {number}" + (f" ({shown})" if shown else "")
             name, problem = self._label(label)
             side = split_name(str(split).strip(), f"{self.where}, row {number}")
@@ -118,7 +122,7 @@ def list_table(
     """
     files = _rows(str(path), read_columns(path), group).files(path.parent, bad, named)
     if on_bad_image == "error":
-        _check(files, bad, str(path))
+        check_rows(files, bad, str(path))
     return files
 
 
@@ -127,6 +131,11 @@ def read_columns(path: Path) -> Columns:
     if not path.is_file():  # a pipe would be waited for, and a device read, without end
         raise DataError(f"{path}: not a plain file" if path.exists() else f"{path}: there is no such file")
     return _parquet(path) if path.suffix.lower() == ".parquet" else _csv(path)
+
+
+def has_splits(path: Path) -> bool:
+    """Whether a table has a column of splits."""
+    return any(name.strip().lower() in (*SPLIT_COLUMNS, *LIKE_SPLITS) for name in read_columns(path).names)
 
 
 def is_hf_dataset(folder: Path) -> bool:
@@ -148,11 +157,11 @@ def list_hf_dataset(
         files += [replace(row, name=prefix + row.name, split=side or row.split) for row in rows]
         bad.update({prefix + row: problem for row, problem in found.items()})
     if on_bad_image == "error":
-        _check(files, bad, str(folder))
+        check_rows(files, bad, str(folder))
     return files
 
 
-def _check(files: Sequence[ImageFile], bad: Problems, where: str) -> None:
+def check_rows(files: Sequence[ImageFile], bad: Problems, where: str) -> None:
     """DataError for classes that are not right; where there are too few, what is wrong with the other rows says why."""
     if len({file.label for file in files}) < 2:
         refuse(bad, where)
@@ -162,18 +171,38 @@ def _check(files: Sequence[ImageFile], bad: Problems, where: str) -> None:
 def _rows(where: str, columns: Columns, group: str | None) -> Rows:
     """The rows of a table, with those of its columns that are needed; `group` may name one of them."""
     names, values = columns.names, columns.values
-    image, label = (
-        _column(names, accepted, what, where, needed=True)
-        for accepted, what in ((IMAGE_COLUMNS, "images"), (LABEL_COLUMNS, "labels"))
-    )
+    image = _column(names, IMAGE_COLUMNS, "images", where, needed=True)
     split = _column(names, SPLIT_COLUMNS, "splits", where, needed=False)
+    one_hot = {} if any(map(_is_of_labels, names)) else _one_hot(columns, {image, split, group})
+    label = "" if one_hot else _column(names, LABEL_COLUMNS, "labels", where, needed=True)
     splits: Sequence[Any] = values(split) if split else ["train"] * len(columns.numbers)
     for name in names if not split else ():
         if name.strip().lower() in LIKE_SPLITS and {str(n).strip().lower() for n in values(name)} <= set(SPLIT_NAMES):
             splits = values(name)
     together = next((name for name in names if group and name.strip().lower() == group.strip().lower()), None)
     groups = None if together is None else values(together)
-    return Rows(where, values(image), values(label), splits, columns.numbers, columns.classes(label), groups)
+    labels, classes = (_marked(one_hot), ()) if one_hot else (values(label), columns.classes(label))
+    return Rows(where, values(image), labels, splits, columns.numbers, classes, groups)
+
+
+def _is_of_labels(name: str) -> bool:
+    return name.strip().lower() in LABEL_COLUMNS
+
+
+def _one_hot(columns: Columns, others: Collection[str | None]) -> dict[str, Sequence[Any]]:
+    """The columns of a table that has one for each class, with 1 for an image of the class and else 0."""
+    found = {name: columns.values(name) for name in columns.names if name not in others}
+    marks = {name: values for name, values in found.items() if values and set(map(_text, values)) <= {*_YES, *_NO}}
+    return marks if len(marks) > 1 else {}
+
+
+def _marked(one_hot: Mapping[str, Sequence[Any]]) -> list[Any]:
+    """The class of each row; None where none is marked, and all that are where several are."""
+    labels: list[Any] = []
+    for row in zip(*one_hot.values(), strict=True):
+        names = [name for name, value in zip(one_hot, row, strict=True) if _text(value) in _YES]
+        labels.append(names[0] if len(names) == 1 else names or None)
+    return labels
 
 
 def _column(names: Sequence[str], accepted: Sequence[str], what: str, where: str, *, needed: bool) -> str:
@@ -293,6 +322,25 @@ def _content(value: Any, folder: Path) -> tuple[Path | bytes | None, str]:
         return value, ""
     text = "" if value is None else str(value).strip()
     return (folder / expanded(text), _shown(text)) if text else (None, "")
+
+
+class _Suffixes:
+    """Completes paths without a suffix by the image of that name, if there is a single one."""
+
+    def __init__(self) -> None:
+        self._images: dict[Path, dict[str, list[Path]]] = {}  # of each folder, by their names without suffix
+
+    def path(self, path: Path) -> Path:
+        if path.suffix.lower() in SUFFIXES or os.path.exists(path):  # noqa: PTH110  that of pathlib raises for long names
+            return path
+        if path.parent not in self._images:
+            found: dict[str, list[Path]] = {}
+            for other in path.parent.iterdir() if os.path.isdir(path.parent) else ():  # noqa: PTH112
+                if other.suffix.lower() in SUFFIXES:
+                    found.setdefault(other.stem, []).append(other)
+            self._images[path.parent] = found
+        named = self._images[path.parent].get(path.name, [])
+        return named[0] if len(named) == 1 else path
 
 
 def _text(value: Any) -> str:

@@ -34,6 +34,14 @@ from procrustean.runs.survey_text import (
 from procrustean.runs.training_advice import Settings
 
 
+@dataclass(frozen=True)
+class Inspection:
+    """What there is to say about a source, and whether training would refuse it."""
+
+    text: str
+    refused: bool = False
+
+
 def inspect_source(
     source: str,
     *,
@@ -41,7 +49,7 @@ def inspect_source(
     on_bad_image: Literal["error", "skip"] = "error",
     group: str | None = None,
     say: Callable[[str], None] = lambda text: None,
-) -> str:
+) -> Inspection:
     """Read all images and say what there is, what is wrong, and what is advised, or done with a known data set.
 
     Args:
@@ -54,7 +62,7 @@ def inspect_source(
     found = survey(source, group=group, say=say)
     lines = [*describe_survey(found), "", *describe_problems(found, on_bad_image)]
     if is_named(source) and found.splits is not None:
-        return "\n".join([*lines, "", *describe_known(source, found.splits, this_machine(device))])
+        return Inspection("\n".join([*lines, "", *describe_known(source, found.splits, this_machine(device))]))
     # Where something is wrong with the files, the way to go on without them is advised.
     leave_out = found.listing is not None and (on_bad_image == "skip" or bool(found.bad))
     skip: Literal["error", "skip"] = "skip" if leave_out else "error"
@@ -62,15 +70,14 @@ def inspect_source(
     try:
         expected = expectation(found, config, this_machine(device))
     except (ConfigError, DataError) as error:
-        return "\n".join([*lines, "", *describe_refusal(str(error))])
+        return Inspection("\n".join([*lines, "", *describe_refusal(str(error))]), refused=True)
     settings, machine = expected.settings, expected.machine
     speed = measured_speed(settings.net, expected.channels, settings.size, settings.batch_size, machine.device)
     command = ["train", source, *["--on-bad-image", "skip"] * leave_out]
     command += [] if group is None else ["--group", group]
     advice = advised(expected.trained)
-    return "\n".join(
-        [*lines, *expected.notes, "", *describe_advice(command, advice, expected.trained, settings, machine, speed)]
-    )
+    lines += [*expected.notes, "", *describe_advice(command, advice, expected.trained, settings, machine, speed)]
+    return Inspection("\n".join(lines), refused=bool(found.bad) and on_bad_image == "error")
 
 
 @dataclass(frozen=True)
