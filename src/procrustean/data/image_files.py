@@ -13,11 +13,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
 
 import numpy as np
-from PIL import Image, ImageOps, UnidentifiedImageError
+from PIL import ExifTags, Image, ImageOps, UnidentifiedImageError
 
 from procrustean.base.errors import ConfigError, DataError
 from procrustean.base.machine import free_memory
@@ -80,6 +81,7 @@ class Header:
     height: int
     mode: str  # of Pillow: RGB, L, RGBA, ...
     frames: int  # more than one if it is animated or has pages
+    taken: float | None = None  # seconds, by the clock of the camera
 
 
 #: Name of a file -> what is wrong with it.
@@ -93,10 +95,22 @@ def headers(files: Sequence[ImageFile], bad: Problems) -> dict[str, Header]:
         for file in files:
             try:
                 with file.open() as image:
-                    found[file.name] = Header(image.width, image.height, image.mode, getattr(image, "n_frames", 1))
+                    frames = getattr(image, "n_frames", 1)
+                    found[file.name] = Header(image.width, image.height, image.mode, frames, _taken(image))
             except Exception as error:  # decoders raise nearly anything on damaged files
                 bad[file.name] = reason(file.content, error)
     return found
+
+
+def _taken(image: Image.Image) -> float | None:
+    """When a photograph was taken, in seconds, if it says so."""
+    if "exif" not in image.info:
+        return None
+    try:
+        said = image.getexif().get_ifd(ExifTags.IFD.Exif).get(ExifTags.Base.DateTimeOriginal, "")
+        return datetime.strptime(str(said).strip("\0 "), "%Y:%m:%d %H:%M:%S").replace(tzinfo=UTC).timestamp()
+    except Exception:  # damaged metadata raise nearly anything, and the image is good without them
+        return None
 
 
 def common_size(files: Sequence[ImageFile], found: Mapping[str, Header], asked: int | None) -> tuple[int, list[str]]:

@@ -27,6 +27,7 @@ from procrustean.data.image_files import (
     headers,
 )
 from procrustean.data.imageset import Images, ImageSet, Splits
+from procrustean.data.likely_groups import LikelyGroups, likely_groups
 from procrustean.data.set_aside import set_aside_test
 
 #: How many are named by training, which refuses them, and by `procrustean inspect`, which is there to find them.
@@ -147,6 +148,7 @@ class FileListing:
     on_bad_image: OnBadImage = "error"
     named: Collection[str] = ()  # splits of which the source has a folder or a row, with an image or without
     columns: Sequence[str] = ()  # of a table
+    likely: LikelyGroups | None = None  # by a column of the table
     hidden: Sequence[str] = ()  # folders of images that are passed over for the dot in their names
 
     @cached_property
@@ -209,7 +211,8 @@ class FileListing:
         if test is None:
             train, test, aside, note = set_aside_test(train, self.where)
             notes = [*notes, note]
-        return Splits(self.name, train, test, splits.get("val"), "; ".join(notes), aside)
+        likely = None if train.groups else self.likely or likely_groups(kept, self.headers, pixels)
+        return Splits(self.name, train, test, splits.get("val"), "; ".join(notes), aside, likely)
 
     def _refuse_empty_splits(self, kept: Sequence[ImageFile]) -> None:
         empty = {*self.named, *(file.split for file in self.files)} - {file.split for file in kept}

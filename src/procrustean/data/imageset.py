@@ -8,11 +8,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
 from procrustean.base.errors import ConfigError, DataError, did_you_mean
+
+if TYPE_CHECKING:
+    from procrustean.data.likely_groups import LikelyGroups
 
 Images = npt.NDArray[np.uint8]
 Labels = npt.NDArray[np.int64]
@@ -173,6 +177,7 @@ class Splits:
     val: ImageSet | None = None
     note: str = ""
     aside: Indices | None = None  # positions of `test` among the source's training images, where it has no test images
+    likely: LikelyGroups | None = None  # images that probably belong together, where nothing is known of that
 
     def __post_init__(self) -> None:
         for split, images in (("test", self.test), ("val", self.val)):
@@ -199,7 +204,7 @@ class Splits:
                 raise DataError(f"{self.name}, {split} split: {error}") from error
 
         val = None if self.val is None else part("val", self.val)
-        return Splits(self.name, part("train", self.train), part("test", self.test), val, self.note)
+        return Splits(self.name, part("train", self.train), part("test", self.test), val, self.note, likely=self.likely)
 
     @property
     def images_by_class(self) -> dict[str, int]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 
 from rich.cells import cell_len, set_cell_size
@@ -10,7 +11,6 @@ from procrustean.balance.count_facts import imbalance_kind
 from procrustean.base.console import command_text, duration_text
 from procrustean.data.describe import printable
 from procrustean.data.duplicates import MOST_COMPARED
-from procrustean.data.grouping import names_groups
 from procrustean.data.image_lists import NAMED_BY_INSPECT, OnBadImage, counted, named, parted
 from procrustean.data.survey import Survey, Twins
 from procrustean.runs.cost import BESIDE_STEPS, Machine
@@ -109,12 +109,18 @@ def group_lines(found: Survey) -> list[str]:
     groups = {file.group for file in found.listing.files if file.group}
     if groups:
         return [f"groups: {len(groups)}; splits made here divide none of them"]
-    offered = [name for name in found.listing.columns if names_groups(name)]
-    return [
-        f"the column {printable(name)!r} may say which images belong together: --group {printable(name)} keeps each of "
-        "its groups on one side of a split"
-        for name in offered
-    ]
+    likely = None if found.splits is None else found.splits.likely
+    if likely is None:
+        return []
+    remedy = "a table with a column for --group"
+    if likely.option:
+        remedy = f"--group {shlex.quote(printable(likely.option))}"
+    number = number_of(likely.number, "group")
+    told = (
+        f"probably belong together, by {likely.how}: {len(likely.of)} images in {number}. If they do, {remedy} keeps "
+        "each group on one side of a split:"
+    )
+    return [told, *("  " + ", ".join(map(printable, images)) for images in likely.examples(NAMED))]
 
 
 def describe_refusal(error: str) -> list[str]:
