@@ -32,6 +32,9 @@ class Inspect:
     """What images that belong together have in common: a column of a table, a regular expression on the path, or
     parent for the folder they are in."""
 
+    duplicates: bool = False
+    """Name all near-duplicates, those within a class too."""
+
     def run(self) -> int:
         from procrustean.base.console import write_result
         from procrustean.base.progress import make_reporter
@@ -39,7 +42,12 @@ class Inspect:
 
         reporter = make_reporter()
         found = inspect_source(
-            self.source, device=self.device, on_bad_image=self.on_bad_image, group=self.group, say=reporter.say
+            self.source,
+            device=self.device,
+            on_bad_image=self.on_bad_image,
+            group=self.group,
+            duplicates=self.duplicates,
+            say=reporter.say,
         )
         write_result(found.text)
         return 2 if found.refused else 0

@@ -5,6 +5,7 @@ docs/reliability.md states the rules.
 
 from __future__ import annotations
 
+import hashlib
 import io
 import re
 import threading
@@ -152,6 +153,23 @@ def decoded(
         problems = pool.map(lambda row: _decode(files[row], pixels[row], large, depth), good)
         bad.update({files[row].name: problem for row, problem in zip(good, problems, strict=True) if problem})
     return pixels
+
+
+def pixel_digests(files: Sequence[ImageFile]) -> list[str]:
+    """sha256 (hex) of the pixels of each file, decoded in full, upright and in RGB; of files that can be decoded."""
+
+    def digest(file: ImageFile) -> str:
+        with file.open() as image:
+            return hashlib.sha256(pixels_of(image, _shape(image)).tobytes() + repr(_shape(image)).encode()).hexdigest()
+
+    with ThreadPoolExecutor() as pool:
+        return list(pool.map(digest, files))
+
+
+def _shape(image: Image.Image) -> tuple[int, int, int]:
+    turned = image.getexif().get(ExifTags.Base.Orientation, 1) in range(5, 9)
+    width, height = image.size[::-1] if turned else image.size
+    return height, width, 3
 
 
 class BitDepth:

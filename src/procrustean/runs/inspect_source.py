@@ -25,6 +25,7 @@ from procrustean.runs.preparing import (
 )
 from procrustean.runs.survey_text import (
     describe_advice,
+    describe_duplicates,
     describe_problems,
     describe_refusal,
     describe_survey,
@@ -48,6 +49,7 @@ def inspect_source(
     device: Literal["auto", "cpu", "cuda"] = "auto",
     on_bad_image: Literal["error", "skip"] = "error",
     group: str | None = None,
+    duplicates: bool = False,
     say: Callable[[str], None] = lambda text: None,
 ) -> Inspection:
     """Read all images and say what there is, what is wrong, and what is advised, or done with a known data set.
@@ -57,10 +59,12 @@ def inspect_source(
         device: where one would train: "auto", "cpu" or "cuda".
         on_bad_image: whether one would train without the files that cannot be used.
         group: what images that belong together have in common.
+        duplicates: whether all near-duplicates are to be named.
         say: called with one line of progress at a time.
     """
     found = survey(source, group=group, say=say)
     lines = [*describe_survey(found), "", *describe_problems(found, on_bad_image)]
+    lines += describe_duplicates(found) if duplicates else []
     if is_named(source) and found.splits is not None:
         return Inspection("\n".join([*lines, "", *describe_known(source, found.splits, this_machine(device))]))
     # Where something is wrong with the files, the way to go on without them is advised.
