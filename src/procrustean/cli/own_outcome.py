@@ -32,7 +32,19 @@ def show_own(record: RunRecord, kept: Path, say: Callable[[str], None]) -> None:
         return
     write_result("")
     write_result(class_table(record))
+    for line in headline_lines(record):
+        write_result(line)
     say(next_commands(kept, calibrated=record.calibration is not None))
+
+
+def headline_lines(record: RunRecord) -> list[str]:
+    """The headline with its interval, on how few images it rests, and why it may be too good."""
+    from procrustean.report.uncertainty import interval_text
+
+    measures = record.image_measures
+    if measures is None:
+        return []
+    return [interval_text(record), *(f"caution: {caution}" for caution in measures.cautions)]
 
 
 def class_table(record: RunRecord) -> Table:

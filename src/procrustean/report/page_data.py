@@ -18,6 +18,7 @@ from procrustean.report.curves import class_curves, gradient_layers, overall_cur
 from procrustean.report.diagnose.verdicts import Rivals, verdicts_of
 from procrustean.report.mistakes import ExampleFinder, summed_confusion, worst_confusions
 from procrustean.report.provenance import configuration, run_rows
+from procrustean.report.uncertainty import intervals
 
 LARGEST_MATRIX = 30  # classes; beyond, only the worst confusions are shown
 MOST_UNFOLDED = 20  # classes whose table is shown without being asked for
@@ -84,6 +85,7 @@ def _setting(groups: Sequence[Group], finder: ExampleFinder | None) -> dict[str,
             next(name for name in ("many", "medium", "few") if members[name][index])
             for index in range(len(first.classes))
         ],
+        "cautions": list(dict.fromkeys(caution for group in groups for caution in _cautions(group))),
         "train": sum(first.counts),
         "test": first.results[0].record.selections.last.metrics.images,
         "matrix": len(first.classes) <= LARGEST_MATRIX,
@@ -95,6 +97,12 @@ def _setting(groups: Sequence[Group], finder: ExampleFinder | None) -> dict[str,
     }
 
 
+def _cautions(group: Group) -> list[str]:
+    """Why results of own images may be too good."""
+    measured = [result.record.image_measures for result in group.results]
+    return [caution for measures in measured if measures is not None for caution in measures.cautions]
+
+
 def _tables(groups: Sequence[Group]) -> dict[str, Any]:
     """The tables of a setting; those of classes under each selection.
 
@@ -102,10 +110,12 @@ def _tables(groups: Sequence[Group]) -> dict[str, Any]:
     which take room, that of the recall alone.
     """
     calibration = calibration_errors(groups)
+    sure = intervals([result for group in groups for result in group.results])
     alone = len(groups) == 1
     return {
         "comparison": _table(comparison(groups), "comparison"),
         "calibration": calibration and _table(calibration, "calibration"),
+        "intervals": sure and _table(sure, "intervals"),
         "sizes": {name: _table(by_class_size(groups, name), f"class-sizes-{name}") for name in SELECTIONS},
         "classes": {
             name: _table(by_class(groups[0], name) if alone else per_class(groups, name), f"classes-{name}")

@@ -13,6 +13,7 @@ from procrustean.base.errors import ImagesChanged, RunError
 from procrustean.base.progress import Reporter, WithoutTest
 from procrustean.data.recipe import Recipe
 from procrustean.engine.device import own_stream, sane_threads
+from procrustean.engine.image_measures import answers_on, image_measures, is_measured
 from procrustean.engine.make_record import identity_of, make_record
 from procrustean.engine.prepared import Prepared
 from procrustean.engine.stored_calibration import keep_calibration
@@ -25,6 +26,7 @@ from procrustean.records.run_folder import RunFolder
 from procrustean.records.run_record import RunRecord, load_result
 from procrustean.runs.existing_runs import check_identity
 from procrustean.runs.loggers import Tool, TrackingReporter
+from procrustean.runs.straddling import straddling
 
 if TYPE_CHECKING:
     from procrustean.runs.advice import Plan
@@ -170,7 +172,12 @@ class OngoingRun:
                 yield
         self.directory.save_weights("model.safetensors", training.net.state_dict())
         calibration = keep_calibration(prepared, training.net, self.directory, training.stores)
-        record = make_record(prepared, training, calibration)
+        measures = None
+        if is_measured(prepared):
+            assert training.position.last is not None
+            test = answers_on(prepared, training.net, prepared.data.test, calibration, training.stores)
+            measures = image_measures(test, training.position.last.metrics, straddling(prepared))
+        record = make_record(prepared, training, calibration, measures)
         self.directory.finish(record)
         self.finished = FinishedRun(self.directory.path, record, training.net.eval())
         metrics, held_out = self.finished.metrics, last_held_out(record)
