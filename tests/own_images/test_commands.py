@@ -57,11 +57,12 @@ def test_the_end_of_a_training_on_own_images(colours: Path, call: Call) -> None:
     metrics = result["selections"]["last"]["metrics"]
     rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in answer.out.splitlines() if "|" in line]
     header = next(number for number, row in enumerate(rows) if row[0] == "class")
-    assert rows[header] == ["class", "training images", "test images", "recall", "precision"]
-    for name, count, recall, precision, row in zip(
-        ("red", "green", "blue"), (48, 16, 8), metrics["recall"], metrics["precision"], rows[header + 2 :], strict=True
-    ):
-        shares = ["—" if value is None else f"{100 * value:.1f}" for value in (recall, precision)]
+    heading = ["class", "training images", "test images", "recall", "precision", "AUROC", "average precision"]
+    assert rows[header] == heading
+    ranked = [result["image_measures"][name] for name in ("auroc", "average_precision")]
+    numbers = zip(metrics["recall"], metrics["precision"], *ranked, strict=True)
+    for name, count, found, row in zip(("red", "green", "blue"), (48, 16, 8), numbers, rows[header + 2 :], strict=True):
+        shares = ["—" if value is None else f"{100 * value:.1f}" for value in found]
         assert row == [name, str(count), "8", *shares]
     assert "1 epoch**" in answer.out
     assert "for IMAGES:\n  procrustean report 'my run'\n  procrustean predict 'my run' IMAGES" in answer.err

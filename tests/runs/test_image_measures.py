@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import csv
+import json
+import math
+import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from procrustean.records import load_result
@@ -48,6 +53,43 @@ def test_the_headline_has_an_interval_and_says_why_it_may_be_too_good(patients: 
     assert f",{100 * low:.1f},{100 * high:.1f},18 in 12 groups,blue: 2" in shown
     program("report", "run", "--output", "page.html")
     assert "belong to groups that are trained on" in Path("page.html").read_text()
+
+
+def test_every_answer_is_in_a_file_and_the_worst_are_shown(patients: Path, program: Call) -> None:
+    wrong = patients / "test" / "blue" / "wrong_1.png"
+    shutil.copy(patients / "train" / "red" / "p0_0.png", wrong)
+    (patients / "test" / "blue" / "wrong_1.png").touch()
+    train = (*TRAIN[:1], "12", *TRAIN[2:], "--hold-out", "0.2", "--group", "/([a-z]+[0-9]*)_", "--run-dir", "run")
+    assert program("train", patients, *train).code == 0
+    record = load_result("run").record
+    with Path("run/predictions.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    of = {split: [row for row in rows if row["split"] == split] for split in ("test", "held_out")}
+    assert [len(of["test"]), len(of["held_out"])] == [record.data.test, record.data.held_out]
+    right = np.array([row["label"] == row["answer"] for row in of["test"]])
+    labels = np.array([record.data.classes.index(row["label"]) for row in of["test"]])
+    metrics, measures = record.selections.last.metrics, record.image_measures
+    assert np.mean([right[labels == label].mean() for label in range(3)]) == pytest.approx(metrics.balanced_accuracy)
+    assert measures is not None
+    for row in rows:
+        if row["label"] == row["answer"]:
+            assert math.exp(-float(row["loss"])) == pytest.approx(float(row["probability"]), abs=2e-4)
+    assert {row["group"] for row in of["test"]} & {"p1", "wrong"} == {"p1", "wrong"}
+    assert measures.auroc is not None
+    assert all(value is not None and 0.5 < value <= 1 for value in measures.auroc)
+    (mistake,) = [row for row in of["test"] if row["file"] == "test/blue/wrong_1.png"]
+    assert mistake["answer"] == "red"
+    shown = program("report", "run", "--output", "page.html", "--data-dir", "nowhere")
+    assert shown.code == 0, shown.err
+    page = json.loads(re.search(r'type="application/json"[^>]*>(.*?)</script>', Path("page.html").read_text())[1])
+    (method,) = page["settings"][0]["methods"]
+    first = method["mistakes"][0]
+    assert (first["file"], first["label"], first["answer"]) == ("test/blue/wrong_1.png", "blue", "red")
+    assert first["picture"].startswith("data:image/png;base64,")
+    assert [column["heading"] for column in page["settings"][0]["tables"]["classes"]["last"]["columns"]][-2:] == [
+        "AUROC",
+        "average precision",
+    ]
 
 
 def test_known_data_sets_have_none(tmp_path: Path, program: Call, monkeypatch: pytest.MonkeyPatch) -> None:

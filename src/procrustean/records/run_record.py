@@ -13,6 +13,7 @@ from msgspec import Meta, Struct
 
 from procrustean.balance.metrics import Count, Metrics, Share
 from procrustean.base.console import command_text
+from procrustean.base.epochs import PerClass
 from procrustean.base.errors import RunError
 from procrustean.base.json_files import FORMAT, read_typed
 from procrustean.data.recipe import Recipe
@@ -116,6 +117,8 @@ class ImageMeasures(Struct, frozen=True, kw_only=True):
     fewest_tested: str  # the class with the fewest test images
     fewest_images: Count
     cautions: list[str] = []  # why the headline may be too good
+    auroc: PerClass = None  # of each class against the others, by its probability
+    average_precision: PerClass = None
 
 
 class PretrainedRecord(Struct, frozen=True, kw_only=True):

@@ -9,6 +9,7 @@ from typing import Any
 from procrustean.balance.metrics import class_groups
 from procrustean.base.table_formats import Table, readable, to_csv, to_latex
 from procrustean.base.version import __version__
+from procrustean.data.describe import printable
 from procrustean.records.group_names import data_text, distinct_labels
 from procrustean.records.groups import Group, by_options, group_results, split_by_data
 from procrustean.records.run_record import Result, Selection
@@ -16,7 +17,7 @@ from procrustean.report.class_tables import by_class, by_class_size, calibration
 from procrustean.report.comparison_table import HEADLINES, SELECTIONS, at_least_one, comparison
 from procrustean.report.curves import class_curves, gradient_layers, overall_curves, shown_percent
 from procrustean.report.diagnose.verdicts import Rivals, verdicts_of
-from procrustean.report.mistakes import ExampleFinder, summed_confusion, worst_confusions
+from procrustean.report.mistakes import ExampleFinder, Mistake, summed_confusion, worst_confusions
 from procrustean.report.provenance import configuration, run_rows
 from procrustean.report.uncertainty import intervals
 
@@ -158,8 +159,15 @@ def _method(group: Group, label: str, rivals: Rivals, finder: ExampleFinder | No
             "runs": list(examples.runs),
             "pictures": {f"{true}-{predicted}": uris for (true, predicted), uris in examples.pictures.items()},
         },
+        "mistakes": [] if finder is None else [_mistake(one) for one in finder.mistakes(group)],
         "verdicts": verdicts_of(group, rivals),
     }
+
+
+def _mistake(one: Mistake) -> dict[str, Any]:
+    """File names may hold bytes that are no text, which JSON and a page cannot."""
+    texts = {name: printable(getattr(one, name)) for name in ("file", "label", "answer")}
+    return {**texts, "probability": shown_percent(one.probability), "picture": one.picture}
 
 
 def _selected(group: Group, selection: Selection) -> dict[str, Any] | None:

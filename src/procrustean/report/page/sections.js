@@ -112,6 +112,19 @@ function exampleRuns(runs) {
   return [`Example images confused by the run${runs.length > 1 ? "s" : ""} `, ...named, "."];
 }
 
+function mistakesSection(page) {
+  const told = page.methods.filter(({ method }) => method.mistakes.length);
+  if (!told.length) return null;
+  return section("mistakes", "Worst mistakes",
+    "Test images that are answered wrongly, those with the largest loss first, of the first run. Some may have a wrong label. predictions.csv in the folder of the run has all.",
+    told.map(({ method, look }) => element("div", {},
+      methodHeading(method, look),
+      element("ol", { class: "mistakes" }, method.mistakes.map((mistake) => element("li", {},
+        mistake.picture ? element("img", { src: mistake.picture, alt: `test image ${mistake.file}` }) : null,
+        element("strong", {}, mistake.label), " → ", element("strong", {}, mistake.answer), ` ${oneDecimal(mistake.probability)} %`,
+        element("code", {}, mistake.file)))))));
+}
+
 function settingsSection(page) {
   const { setting, methods } = page;
   const numbers = methods.map(({ number }) => number);
