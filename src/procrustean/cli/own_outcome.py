@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
 #: With more classes the ones that are recognised worst are shown.
 MOST_CLASSES = 30
+#: A network that gets fewer of its own training images right has more to learn from them.
+UNDER_TRAINED = 0.8
 
 
 def show_own(record: RunRecord, kept: Path, say: Callable[[str], None]) -> None:
@@ -44,7 +46,14 @@ def headline_lines(record: RunRecord) -> list[str]:
     measures = record.image_measures
     if measures is None:
         return []
-    return [interval_text(record), *(f"caution: {caution}" for caution in measures.cautions)]
+    told = [interval_text(record), *(f"caution: {caution}" for caution in measures.cautions)]
+    if (trained := measures.training_accuracy) is not None and trained < UNDER_TRAINED:
+        epochs, side = record.recipe.epochs, max(record.data.image_shape[:2])
+        told.append(
+            f"under-trained: the network gets {100 * trained:.1f} % of its own training images right (balanced). Train "
+            f"longer (--epochs {3 * epochs}), on larger images (--image-size, now {side}) or with a larger --net"
+        )
+    return told
 
 
 def class_table(record: RunRecord) -> Table:

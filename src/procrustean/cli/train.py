@@ -28,7 +28,7 @@ class Train(ConfigCommand):
     of your own the one that is advised for their counts; auto compares several on held-out images."""
     hold_out: float | None = None
     """Training images per class set aside to choose and calibrate on, or below 1 their share; 0 trains on all. By
-    default 0, but 15 % with auto, and of your own images without --method, unless there is a validation split."""
+    default 0 of known data sets, but 15 % with auto and of your own images, unless there is a validation split."""
     minutes: float | None = None
     """What --method auto may take; default 30."""
     config: Path | None = None

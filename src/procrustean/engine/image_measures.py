@@ -16,7 +16,7 @@ from procrustean.balance.interval import RESAMPLES, bootstrap_interval
 from procrustean.balance.losses import scale_of_scores, shifts_scores
 from procrustean.balance.metrics import Metrics
 from procrustean.base.files import write_atomically
-from procrustean.data.imageset import NO_TEST, ImageSet
+from procrustean.data.imageset import NO_TEST, ImageSet, positions_by_class
 from procrustean.data.sources import is_named
 from procrustean.engine.frozen_features import FeatureStores
 from procrustean.engine.image_stores import ImageStores
@@ -27,6 +27,8 @@ from procrustean.nets.classifier import Classifier
 from procrustean.records.run_folder import RunFolder
 from procrustean.records.run_record import CalibrationRecord, ImageMeasures
 
+#: Training images that are looked at again.
+MOST_TRAINED = 1000
 PREDICTIONS = "predictions.csv"
 
 
@@ -99,13 +101,31 @@ def _calibration(prepared: Prepared, found: CalibrationRecord | None) -> Calibra
     return uncalibrated(counts, corrected=shifts_scores(objective), scale=scale_of_scores(objective))
 
 
-def image_measures(test: Answers, metrics: Metrics, cautions: Sequence[str]) -> ImageMeasures:
+def training_accuracy(prepared: Prepared, net: Classifier, stores: ImageStores | FeatureStores) -> float | None:
+    """Balanced accuracy on training images as they are, of many on some of each class; none of a head alone, for which
+    features would have to be computed again.
+    """
+    if isinstance(stores, FeatureStores):
+        return None
+    train = prepared.data.train
+    each = max(1, MOST_TRAINED // len(train.classes))
+    positions = positions_by_class(train.labels, len(train.classes))
+    chosen = np.concatenate([own[:: -(-len(own) // each)] for own in positions])
+    scores, labels = scores_of(prepared, net, train.subset(chosen), stores)
+    right = scores.argmax(axis=1) == labels
+    return float(np.mean([right[labels == label].mean() for label in np.unique(labels)]))
+
+
+def image_measures(
+    test: Answers, metrics: Metrics, cautions: Sequence[str], trained: float | None = None
+) -> ImageMeasures:
     """What the answers on the test images tell of the headline.
 
     Args:
         test: the answers.
         metrics: of the same network on the same images.
         cautions: why the headline may be too good.
+        trained: balanced accuracy on training images.
     """
     images = test.images
     groups = np.unique(images.groups, return_inverse=True)[1] if images.groups else None
@@ -118,6 +138,7 @@ def image_measures(test: Answers, metrics: Metrics, cautions: Sequence[str]) -> 
         fewest_tested=images.classes[fewest],
         fewest_images=int(images.counts[fewest]),
         cautions=list(cautions),
+        training_accuracy=trained,
         auroc=_by_class(roc_auc_score, test),
         average_precision=_by_class(average_precision_score, test),
     )

@@ -117,6 +117,7 @@ class ImageMeasures(Struct, frozen=True, kw_only=True):
     fewest_tested: str  # the class with the fewest test images
     fewest_images: Count
     cautions: list[str] = []  # why the headline may be too good
+    training_accuracy: Share | None = None  # balanced, on clean training images, up to 1000 of them
     auroc: PerClass = None  # of each class against the others, by its probability
     average_precision: PerClass = None
 

@@ -13,7 +13,13 @@ from procrustean.base.errors import ImagesChanged, RunError
 from procrustean.base.progress import Reporter, WithoutTest
 from procrustean.data.recipe import Recipe
 from procrustean.engine.device import own_stream, sane_threads
-from procrustean.engine.image_measures import answers_on, image_measures, is_measured, write_predictions
+from procrustean.engine.image_measures import (
+    answers_on,
+    image_measures,
+    is_measured,
+    training_accuracy,
+    write_predictions,
+)
 from procrustean.engine.make_record import identity_of, make_record
 from procrustean.engine.prepared import Prepared
 from procrustean.engine.stored_calibration import keep_calibration
@@ -192,4 +198,5 @@ class OngoingRun:
         assert test is not None
         assert training.position.last is not None
         write_predictions(self.directory, [test] if held_out is None else [test, held_out])
-        return image_measures(test, training.position.last.metrics, straddling(self.prepared))
+        trained = training_accuracy(self.prepared, training.net, training.stores)
+        return image_measures(test, training.position.last.metrics, straddling(self.prepared), trained)
