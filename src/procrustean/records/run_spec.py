@@ -16,7 +16,6 @@ from procrustean.base.code_files import code_identity, file_code, folder_name, p
 from procrustean.base.errors import ConfigError
 from procrustean.base.yaml_files import fits
 from procrustean.data.recipe import CHOICES
-from procrustean.data.recipes import PAPER
 from procrustean.records.setting_types import typed_settings
 
 #: Settings that say where and how a run is carried out, not what it computes.
@@ -161,6 +160,7 @@ class RunSpec:
     def settle(self) -> None:
         """Say what is held out of a known data set, and which code a method of one's own is: its file may be edited."""
         if self.hold_out is None and self.method not in (ADVISED, AUTO):
+            from procrustean.data.recipes import PAPER
             from procrustean.data.sources import is_named
 
             if is_named(self.source) or self.source in PAPER:
