@@ -64,6 +64,7 @@ def load_source(
     data_seed: int = 0,
     on_bad_image: OnBadImage = "error",
     group: str | None = None,
+    fold: str | None = None,
     say: Callable[[str], None] = silent,
 ) -> Splits:
     """Load the images that `source` names.
@@ -79,11 +80,19 @@ def load_source(
         on_bad_image: whether files of a folder or table that are no complete images are refused or left out.
         group: what images that belong together have in common: a column of a table, a regular expression on the path,
             or "parent", the folder they are in. No split is made through a group.
+        fold: "2/5" to test on the second of five parts of the training images, "all" to train on all images.
         say: called with one line of progress at a time.
 
     >>> load_source("digits").train.counts.tolist()
     [100, 100, 100, 100, 100, 100, 100, 100, 100, 100]
     """
+    if fold is not None:
+        from procrustean.data.folds import in_fold
+
+        if is_named(os.fspath(source)):
+            raise ConfigError(f"fold = {fold!r} received; {source} has test images of its own, by which it is known")
+        whole = load_source(source, image_size=image_size, on_bad_image=on_bad_image, group=group, say=say)
+        return in_fold(whole, fold)
     source = os.fspath(source)
     if not source:  # a path that is empty would be the current folder
         raise ConfigError("source = '' received; name a data set, or a folder, a table or a .npz file of your own")

@@ -44,6 +44,7 @@ UNHASHED: dict[str, Any] = {
     "keep_weights_every": None,
     "hold_out_from": "training",
     "group": None,
+    "fold": None,
     "average": "none",
     "swa_from": "last_quarter",
 }
@@ -110,6 +111,8 @@ class RunSpec:
     group: str | None = None
     """What images that belong together have in common, such as those of a patient: a column of a table, a regular
     expression on the path, or parent for the folder they are in. No split is made through a group."""
+    fold: str | None = None
+    """Test on one fold of the images of one's own, as 2/5, or train on all: the runs of train --folds."""
     evaluate_every: int | None = None
     """Epochs between evaluations; by default about a hundred evaluations in all."""
     average: Literal["none", "ema", "swa", "both"] = "none"
@@ -207,6 +210,10 @@ class RunSpec:
                 f"hold_out = {self.hold_out} received; it has to be a whole number of images per class, or a share "
                 "below 1, for example 0.15"
             )
+        if self.fold is not None:
+            from procrustean.data.folds import checked_fold
+
+            checked_fold(self.fold)
         if not 0 <= self.data_seed < 2**32:
             raise ConfigError(f"data_seed = {self.data_seed} received; it lies in 0..{2**32 - 1}")
         if any(epoch < 1 for epoch in self.features_at):

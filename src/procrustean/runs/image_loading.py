@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from procrustean.base.errors import ProcrusteanError
+from procrustean.data.folds import in_fold
 from procrustean.data.image_lists import FileListing
 from procrustean.data.imageset import Splits
 from procrustean.data.sources import is_files, list_source, load_source
@@ -25,6 +26,7 @@ def source_settings(config: RunSpec) -> dict[str, Any]:
         "data_seed": config.data_seed,
         "on_bad_image": config.on_bad_image,
         "group": config.group,
+        "fold": config.fold,
     }
 
 
@@ -65,5 +67,6 @@ class Sources:
 
     def _loaded(self, config: RunSpec) -> Splits:
         if is_files(config.source):
-            return self.listing(config).load(config.image_size)
+            splits = self.listing(config).load(config.image_size)
+            return splits if config.fold is None else in_fold(splits, config.fold)
         return load_source(**source_settings(config), say=self._say)

@@ -34,6 +34,9 @@ from procrustean.runs.survey_text import (
 )
 from procrustean.runs.training_advice import Settings
 
+#: With fewer test images of a class, folds are advised.
+FEW_TESTED = 20
+
 
 @dataclass(frozen=True)
 class Inspection:
@@ -122,6 +125,8 @@ def _set_aside(found: Survey, splits: Splits, trained: list[int]) -> list[str]:
     if not found.has_test:
         test = splits.test.counts
         notes.append(f"no test images: {int(test.sum())} would be set aside, 20 % of each class")
+        if test.min() < FEW_TESTED:
+            notes.append(f"of a class {test.min()} only: train --folds 5 tests every image once instead")
         none = [c for c, n in zip(splits.test.classes, test, strict=True) if n == 0]
         notes += [f"too few different images to test on: {_some(none)}"] * bool(none)
     if not found.has_val:
