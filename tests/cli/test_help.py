@@ -24,7 +24,7 @@ COMMANDS = {
         "--run-dir",
         "--config",
         "--hold-out",
-        "15 % with auto, and of your own images without --method",
+        "15 % with auto and of your own images",
     ],
     "resume": ["Folder of the run"],
     "evaluate": ["--weights", "{last,held_out,ema,swa}", "--statistics", "--adjust", "--tau", "--output", "--json"],

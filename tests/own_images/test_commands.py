@@ -43,12 +43,26 @@ def test_nothing_is_held_out_where_that_is_asked_for(colours: Path, call: Call, 
     assert "leave it out for 15 % of each class, or name a method" in compared.err
 
 
-def test_a_named_method_says_at_the_start_that_nothing_is_held_out(colours: Path, call: Call, tmp_path: Path) -> None:
+def test_a_named_method_holds_out_as_much_as_an_advised_one(colours: Path, call: Call, tmp_path: Path) -> None:
     shutil.copytree(colours / "train", tmp_path / "photos")
-    answer = call("train", "photos", "--method", "erm", "--epochs", "1", "--device", "cpu", "--run-dir", "run")
+    quick = ("train", "photos", "--method", "erm", "--epochs", "1", "--device", "cpu")
+    for options, held_out in (((), 0.15), (("--hold-out", "0", "--lr", "1e-9"), 0)):
+        run = f"run-{held_out}"
+        answer = call(*quick, *options, "--run-dir", run)
+        assert answer.code == 0, answer.err
+        assert ("15 % of each class are held out" in answer.err) == bool(held_out)
+        result = json.loads(Path(run, "result.json").read_text())
+        assert (result["config"]["hold_out"], bool(result["data"]["held_out"])) == (held_out, bool(held_out))
+    assert "under-trained: the network gets" in answer.out
+    assert "--epochs 3)" in answer.out
+
+
+def test_a_named_method_does_without_where_nothing_can_be_held_out(call: Call, tmp_path: Path) -> None:
+    write_folder(tmp_path / "few", {"red": 3, "green": 3}, 0)
+    answer = call("train", "few", "--method", "erm", "--epochs", "30", "--device", "cpu", "--run-dir", "run")
     assert answer.code == 0, answer.err
-    assert answer.err.startswith("no images are held out, so there will be no thresholds")
-    assert "--hold-out 0.15 gives them" in answer.err
+    assert "no images can be held out (no class can give 0.15 of its images to the hold-out" in answer.err
+    assert json.loads(Path("run/result.json").read_text())["config"]["hold_out"] == 0
 
 
 def test_the_end_of_a_training_on_own_images(colours: Path, call: Call) -> None:
@@ -57,11 +71,12 @@ def test_the_end_of_a_training_on_own_images(colours: Path, call: Call) -> None:
     metrics = result["selections"]["last"]["metrics"]
     rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in answer.out.splitlines() if "|" in line]
     header = next(number for number, row in enumerate(rows) if row[0] == "class")
-    assert rows[header] == ["class", "training images", "test images", "recall", "precision"]
-    for name, count, recall, precision, row in zip(
-        ("red", "green", "blue"), (48, 16, 8), metrics["recall"], metrics["precision"], rows[header + 2 :], strict=True
-    ):
-        shares = ["—" if value is None else f"{100 * value:.1f}" for value in (recall, precision)]
+    heading = ["class", "training images", "test images", "recall", "precision", "AUROC", "average precision"]
+    assert rows[header] == heading
+    ranked = [result["image_measures"][name] for name in ("auroc", "average_precision")]
+    numbers = zip(metrics["recall"], metrics["precision"], *ranked, strict=True)
+    for name, count, found, row in zip(("red", "green", "blue"), (48, 16, 8), numbers, rows[header + 2 :], strict=True):
+        shares = ["—" if value is None else f"{100 * value:.1f}" for value in found]
         assert row == [name, str(count), "8", *shares]
     assert "1 epoch**" in answer.out
     assert "for IMAGES:\n  procrustean report 'my run'\n  procrustean predict 'my run' IMAGES" in answer.err

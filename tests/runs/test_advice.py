@@ -72,7 +72,7 @@ def test_what_was_given_stays(folder: Path) -> None:
         str(folder), method="mfw", net="small", epochs=7, batch_size=8, lr=0.3, image_size=16, evaluate_every=2
     )
     plan = planned(given, machine=CPU)
-    assert plan.config == given  # a named method also leaves it to the user what is held out
+    assert plan.config == replace(given, hold_out=HOLD_OUT)
     assert plan.splits is not None
     assert plan.splits.train.images.shape[1] == 16
 
@@ -123,14 +123,13 @@ def test_none_is_held_out_where_that_is_asked_for() -> None:
             planned(refused, splits=splits() if refused is compared else None, machine=CPU)
 
 
-def test_that_a_named_method_holds_none_out_is_said_with_what_will_be_missing() -> None:
+def test_a_named_method_holds_out_as_much_as_an_advised_one() -> None:
     named = RunSpec("mine", method="erm")
-    assert planned(named, splits=splits(), machine=CPU).why[0] == (
-        "no images are held out, so there will be no thresholds, no calibrated probabilities and no choice of the "
-        "epoch; --hold-out 0.15 gives them"
-    )
-    for asked, images in ((replace(named, hold_out=0.2), splits()), (named, splits(val=True))):
-        assert not any("held out" in why for why in planned(asked, splits=images, machine=CPU).why)
+    assert planned(named, splits=splits(), machine=CPU).config.hold_out == 0.15
+    for asked, images in ((replace(named, hold_out=0), splits()), (named, splits(val=True))):
+        plan = planned(asked, splits=images, machine=CPU)
+        assert plan.config.hold_out == 0
+        assert not any("held out" in why for why in plan.why)
 
 
 def test_what_is_held_out_is_open_while_the_method_is() -> None:
@@ -139,7 +138,8 @@ def test_what_is_held_out_is_open_while_the_method_is() -> None:
         assert settings.hold_out is None
         assert RunSpec.from_json(settings.to_json()) == settings
         assert settings.hash == RunSpec("mine", method=method, hold_out=0).hash
-    assert RunSpec("mine", method="mfw").hold_out == 0
+    assert RunSpec("mine", method="mfw").hold_out is None
+    assert RunSpec("digits", method="mfw").hold_out == 0
 
 
 def test_the_advice_is_for_the_counts_that_are_trained_on() -> None:

@@ -65,7 +65,7 @@ def test_counts_and_duplicates_and_broken_files(messy: Path) -> None:
 
 
 def test_the_text_says_it_all(messy: Path) -> None:
-    text = inspect_source(str(messy), device="cpu")
+    text = inspect_source(str(messy), device="cpu").text
     for part in (
         "messy: 123 images of 3 classes in train, val, test",
         "48 of the largest class and 8 of the smallest, ratio 6: long-tailed",
@@ -84,14 +84,14 @@ def test_the_text_says_it_all(messy: Path) -> None:
         f"procrustean train {messy} --on-bad-image skip --method auto",
     ):
         assert part in text, part
-    assert "cannot be used: 1 file; left out:" in inspect_source(str(messy), device="cpu", on_bad_image="skip")
+    assert "cannot be used: 1 file; left out:" in inspect_source(str(messy), device="cpu", on_bad_image="skip").text
 
 
 def test_all_that_cannot_be_used_is_named(messy: Path) -> None:
     (messy / "README.md").write_text("about these images")
     for number in range(210):
         (messy / "train" / "red" / f"lost{number:03}.png").touch()
-    text = inspect_source(str(messy), device="cpu")
+    text = inspect_source(str(messy), device="cpu").text
     assert "cannot be used: 211 files; training refuses them. Remove or replace them, or" in text
     assert text.count(": empty file\n") == 199
     assert "\n  and 11 more\n" in text
@@ -171,7 +171,7 @@ def test_images_that_cannot_be_split_are_not_advised_on(pictures: int, tmp_path:
     refused = call("train", "same", "--epochs", "1").err.strip().removeprefix("procrustean: ")
     assert "there is no test set" in refused
     answer = call("inspect", "same")
-    assert answer.code == 0
+    assert answer.code == 2
     assert refused.splitlines()[-1] in answer.out
     assert "start with" not in answer.out
 
@@ -179,7 +179,7 @@ def test_images_that_cannot_be_split_are_not_advised_on(pictures: int, tmp_path:
 def test_an_empty_class_folder_hides_nothing(messy: Path) -> None:
     (messy / "train" / "owl").mkdir()
     shutil.copytree(messy / "test" / "red", messy / "test" / "fox")
-    text = inspect_source(str(messy), device="cpu")
+    text = inspect_source(str(messy), device="cpu").text
     for part in (
         "cannot be used: 1 file and 1 folder; ",
         "train/owl: class folder without images",
@@ -197,7 +197,7 @@ def test_a_class_without_training_images_is_refused_as_training_refuses_it(colou
     root = Path(shutil.copytree(colours, "colours"))
     shutil.move(root / "train" / "blue", "blue")
     answer = call("inspect", root, "--device", "cpu")
-    assert answer.code == 0
+    assert answer.code == 2
     refusal = "class 'blue' is in the test split but not in the train split; add training images or remove it"
     assert f"training refuses these images as they are, so there is nothing to advise yet:\n  {root}: {refusal}" in (
         answer.out
@@ -215,7 +215,7 @@ def test_a_class_without_training_images_is_refused_as_training_refuses_it(colou
 def test_one_class_alone(tmp_path: Path) -> None:
     root = tmp_path / "one"
     write_folder(root, {"red": 6}, 0)
-    text = inspect_source(str(root), device="cpu")
+    text = inspect_source(str(root), device="cpu").text
     assert "6 images of 1 class in train" in text
     assert "balanced accuracy" not in text
     assert "at least two classes with training images are needed, found 1" in text
@@ -224,15 +224,15 @@ def test_one_class_alone(tmp_path: Path) -> None:
 def test_a_constant_guess_is_judged_by_test_images_that_there_are(colours: Path, tmp_path: Path) -> None:
     root = shutil.copytree(colours, tmp_path / "colours")
     told = "always answering 'red' would be right for 33.3 % of the test images, with a balanced accuracy of 33.3 %\n"
-    assert told in inspect_source(str(root), device="cpu")  # which leaves nothing to judge by
+    assert told in inspect_source(str(root), device="cpu").text  # which leaves nothing to judge by
     shutil.rmtree(root / "test" / "red")  # the largest class
-    assert "always answering" not in inspect_source(str(root), device="cpu")
+    assert "always answering" not in inspect_source(str(root), device="cpu").text
 
 
 def test_validation_images_alone_are_no_reason_to_fail(tmp_path: Path) -> None:
     write_folder(tmp_path / "val", {"red": 4, "blue": 4}, 0)
     (tmp_path / "train" / "red").mkdir(parents=True)
-    text = inspect_source(str(tmp_path), device="cpu")
+    text = inspect_source(str(tmp_path), device="cpu").text
     assert "8 images of 2 classes in val" in text
     assert "training refuses these images as they are" in text
 
@@ -241,7 +241,7 @@ def test_wide_letters_stand_in_columns_and_commands_can_be_pasted(tmp_path: Path
     root = tmp_path / "my photos"
     write_folder(root, {"red": 12, "green": 8, "blue": 8}, 0)
     (root / "blue").rename(root / "青い鳥")
-    text = inspect_source(str(root), device="cpu")
+    text = inspect_source(str(root), device="cpu").text
     rows = [line for line in text.splitlines() if "█" in line]
     assert len({cell_len(row[: row.index("█")]) for row in rows}) == 1
     assert shlex.split(text.splitlines()[-2].removeprefix("start with: ")) == ["procrustean", "train", str(root)]
@@ -251,7 +251,7 @@ def test_every_colour_mode_is_counted(colours: Path, tmp_path: Path) -> None:
     root = shutil.copytree(colours, tmp_path / "modes")
     for mode in ("L", "LA", "RGBA", "1", "P"):
         Image.new(mode, (12, 12)).save(root / "train" / "red" / f"{mode}.png")
-    text = inspect_source(str(root), device="cpu")
+    text = inspect_source(str(root), device="cpu").text
     assert text.split("colour modes: RGB ")[1].split("\n")[0].endswith(", 1 1, L 1, LA 1, P 1, RGBA 1")
 
 
@@ -275,7 +275,7 @@ def test_twelve_bits_in_files_of_sixteen(tmp_path: Path, call: Call) -> None:
         for number in range(6):
             pixels = random.integers(0, 4096, (16, 16), np.uint16)
             Image.fromarray(pixels).save(tmp_path / "x-ray" / split / name / f"{number}.png")
-    text = inspect_source(str(tmp_path / "x-ray"), device="cpu")
+    text = inspect_source(str(tmp_path / "x-ray"), device="cpu").text
     assert re.search(r"few bits: 24 images of 16 bits use 12 of them at most: no value is above 40\d\d of 65535", text)
     assert "near-duplicates: cannot be told, since the images are nearly black" in text
     assert "across splits" not in text
@@ -331,7 +331,7 @@ def test_images_of_an_npz_file_are_named_by_their_places_in_it(tmp_path: Path) -
 def test_of_a_known_data_set_it_tells_what_train_does() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        text = inspect_source("digits", device="cpu")
+        text = inspect_source("digits", device="cpu").text
     assert "advised" not in text
     assert "held out" not in text
     with pytest.warns(UserWarning, match="MFW changes nothing"):

@@ -203,20 +203,20 @@ def test_training_images_in_the_test_set(folder: Path) -> None:
     for number in range(3):
         shutil.copy(folder / "train" / "red" / f"00{number}.png", folder / "test" / "red" / f"copy{number}.png")
     (found,) = findings(folder)
-    assert "3 of 27 test images have a near-duplicate among the training images" in found
+    assert "3 of 27 test images are training images too, pixel for pixel" in found
 
 
 def test_images_under_several_labels_are_named(folder: Path) -> None:
     shutil.copy(folder / "train" / "red" / "001.png", folder / "train" / "green" / "wrong.png")
     (found,) = findings(folder)
     assert found == (
-        "1 image is there under different labels, as it is or nearly, of which one can be right: "
+        "1 image is there under different labels, pixel for pixel, of which one can be right: "
         "train/green/wrong.png as green, train/red/001.png as red. Keep it under the right one"
     )
     for number in range(2, 6):
         shutil.copy(folder / "train" / "red" / f"00{number}.png", folder / "train" / "blue" / f"wrong{number}.png")
     (found,) = findings(folder)
-    assert found.startswith("5 images are there under different labels, as they are or nearly")
+    assert found.startswith("5 images are there under different labels, pixel for pixel")
     assert found.count(" as red") == 3
     assert found.endswith("; and 2 more, which procrustean inspect finds. Keep each under the right one")
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import tyro
 
-from procrustean.cli.outcome import Format, show
+from procrustean.cli.outcome import Format, Kind, show
 
 
 @dataclass(frozen=True)
@@ -25,8 +25,11 @@ class Compare:
     """table for the terminal, or markdown, csv, latex."""
     per_class: bool = False
     """Recall of every class instead of the summary."""
+    intervals: bool = False
+    """The 95 % interval of each run on own images instead of the summary."""
     output: Path | None = None
     """Write to a file instead of the terminal."""
 
     def run(self) -> int:
-        return show(self.runs, form=self.format, by_class=self.per_class, output=self.output)
+        kind: Kind = "intervals" if self.intervals else "per_class" if self.per_class else "summary"
+        return show(self.runs, form=self.format, kind=kind, output=self.output)

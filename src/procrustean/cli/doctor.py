@@ -22,6 +22,7 @@ OPTIONAL = {
     "peft": "adapters",
     "pyarrow": "tables",
     "datasets": "tables",
+    "pillow_heif": "heic",
     "onnx": "onnx",
     "onnxruntime": "onnx",
     "onnxscript": "onnx",

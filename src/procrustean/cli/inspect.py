@@ -15,6 +15,8 @@ class Inspect:
     Names broken files, duplicates across splits, what is advised and why (or the recipe of a known data set), and how
     long it would take here.
 
+    The exit code is 2 if training would refuse the images as they are.
+
     Example: procrustean inspect my_images
     """
 
@@ -26,12 +28,26 @@ class Inspect:
     """Whether one would train without files that cannot be used; all of them are named in any case, up to 200 of
     a kind."""
 
+    group: str | None = None
+    """What images that belong together have in common: a column of a table, a regular expression on the path, or
+    parent for the folder they are in."""
+
+    duplicates: bool = False
+    """Name all near-duplicates, those within a class too."""
+
     def run(self) -> int:
         from procrustean.base.console import write_result
         from procrustean.base.progress import make_reporter
         from procrustean.runs.inspect_source import inspect_source
 
         reporter = make_reporter()
-        text = inspect_source(self.source, device=self.device, on_bad_image=self.on_bad_image, say=reporter.say)
-        write_result(text)
-        return 0
+        found = inspect_source(
+            self.source,
+            device=self.device,
+            on_bad_image=self.on_bad_image,
+            group=self.group,
+            duplicates=self.duplicates,
+            say=reporter.say,
+        )
+        write_result(found.text)
+        return 2 if found.refused else 0

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from procrustean.records.run_record import Result
 
 Format = Literal["table", "markdown", "csv", "latex"]
+Kind = Literal["summary", "per_class", "intervals"]
 
 
 #: Where nothing is left to show.
@@ -106,7 +107,7 @@ def _leave_out(text: str) -> None:
     notify(f"left out {text}")
 
 
-def show(runs: Sequence[Path], *, form: Format = "table", by_class: bool = False, output: Path | None = None) -> int:
+def show(runs: Sequence[Path], *, form: Format = "table", kind: Kind = "summary", output: Path | None = None) -> int:
     """Write the comparison of runs to the terminal or a file: one table, and one for each choice of classes.
 
     A CSV file is one table, whose first columns tell them apart. Returns the exit code, as `readable_runs` does.
@@ -117,7 +118,7 @@ def show(runs: Sequence[Path], *, form: Format = "table", by_class: bool = False
     if output is not None:
         check_output(output)
     results, code = finished_results(runs)
-    tables = comparisons_of(results, by_class=by_class, in_one=form == "csv")
+    tables = comparisons_of(results, kind=kind, in_one=form == "csv")
     if form == "table" and output is None:
         write_result(*tables)
         return code
@@ -130,14 +131,20 @@ def show(runs: Sequence[Path], *, form: Format = "table", by_class: bool = False
     return code
 
 
-def comparisons_of(results: Sequence[Result], *, by_class: bool = False, in_one: bool = False) -> list[Table]:
+def comparisons_of(results: Sequence[Result], *, kind: Kind = "summary", in_one: bool = False) -> list[Table]:
     """Results as tables, one for each choice of classes unless they are wanted in one."""
     from procrustean.records.groups import by_options, group_results, split_by_choice_of_classes
     from procrustean.report.class_tables import per_class
     from procrustean.report.comparison_table import comparison
+    from procrustean.report.uncertainty import intervals
 
+    if kind == "intervals":
+        found = intervals(results)
+        if found is None:
+            raise RunError("none of these runs has an interval, which those on images of one's own have")
+        return [found]
     groups = by_options(group_results(results))
-    if by_class:
+    if kind == "per_class":
         return [per_class(groups)]
     parts = [groups] if in_one or not groups else split_by_choice_of_classes(groups)
     return [comparison(part) for part in parts]

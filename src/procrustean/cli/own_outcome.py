@@ -15,6 +15,10 @@ if TYPE_CHECKING:
 
 #: With more classes the ones that are recognised worst are shown.
 MOST_CLASSES = 30
+#: Of a class with fewer test images little is known; folds make test images of all.
+FEW_TESTED, SET_ASIDE = 20, "set aside as test"
+#: A network that gets fewer of its own training images right has more to learn from them.
+UNDER_TRAINED = 0.8
 
 
 def show_own(record: RunRecord, kept: Path, say: Callable[[str], None]) -> None:
@@ -32,7 +36,49 @@ def show_own(record: RunRecord, kept: Path, say: Callable[[str], None]) -> None:
         return
     write_result("")
     write_result(class_table(record))
+    for line in headline_lines(record):
+        write_result(line)
     say(next_commands(kept, calibrated=record.calibration is not None))
+
+
+def show_folds(final: RunRecord, folder: Path, say: Callable[[str], None]) -> None:
+    """Write what the folds have measured together, class by class, and what to do with the network that has seen all.
+
+    Args:
+        final: record of the run on all images.
+        folder: of the folds.
+        say: called with what to do next.
+    """
+    from procrustean.base.console import write_result
+    from procrustean.records.folds import read_folds
+    from procrustean.report.uncertainty import pooled_lines, pooled_table
+
+    folded = read_folds(folder)
+    assert folded is not None
+    assert folded.pooled is not None
+    write_result(pooled_table(folded.pooled))
+    for line in pooled_lines(folded.pooled):
+        write_result(line)
+    say(next_commands(folder, calibrated=final.calibration is not None))
+
+
+def headline_lines(record: RunRecord) -> list[str]:
+    """The headline with its interval, on how few images it rests, and why it may be too good."""
+    from procrustean.report.uncertainty import interval_text
+
+    measures = record.image_measures
+    if measures is None:
+        return []
+    told = [interval_text(record), *(f"caution: {caution}" for caution in measures.cautions)]
+    if measures.fewest_images < FEW_TESTED and SET_ASIDE in record.data.note:
+        told.append("few test images: --folds 5 tests every image once, by a network that was not trained on it")
+    if (trained := measures.training_accuracy) is not None and trained < UNDER_TRAINED:
+        epochs, side = record.recipe.epochs, max(record.data.image_shape[:2])
+        told.append(
+            f"under-trained: the network gets {100 * trained:.1f} % of its own training images right (balanced). Train "
+            f"longer (--epochs {3 * epochs}), on larger images (--image-size, now {side}) or with a larger --net"
+        )
+    return told
 
 
 def class_table(record: RunRecord) -> Table:

@@ -28,9 +28,11 @@ class Train(ConfigCommand):
     of your own the one that is advised for their counts; auto compares several on held-out images."""
     hold_out: float | None = None
     """Training images per class set aside to choose and calibrate on, or below 1 their share; 0 trains on all. By
-    default 0, but 15 % with auto, and of your own images without --method, unless there is a validation split."""
+    default 0 of known data sets, but 15 % with auto and of your own images, unless there is a validation split."""
     minutes: float | None = None
     """What --method auto may take; default 30."""
+    folds: int | None = None
+    """Test every image of your own once, by a network that was not trained on it, then train on all of them: 5."""
     config: Path | None = None
     """YAML file with settings; flags override it."""
     dry_run: bool = False
@@ -58,11 +60,14 @@ class Train(ConfigCommand):
             return 0
         refuse_unnamed([config])
         from procrustean.cli.outcome import show
-        from procrustean.cli.own_outcome import show_own
+        from procrustean.cli.own_outcome import show_folds, show_own
         from procrustean.runs.train_api import fit
 
         with reporting(quiet=self.quiet) as reporter:
-            run = fit(config, reporter=reporter, minutes=self.minutes, log=self.log)
+            run = fit(config, reporter=reporter, minutes=self.minutes, folds=self.folds, log=self.log)
+        if self.folds is not None:
+            show_folds(run.record, run.path.parent, reporter.say)
+            return 0
         # The runs of a comparison stand beside one another in its folder.
         kept = run.path.parent if self.method == "auto" else run.path
         show([kept])

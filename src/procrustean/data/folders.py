@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from procrustean.base.errors import DataError
-from procrustean.data.image_files import ImageFile, Problems, headers
+from procrustean.data.grouping import PARENT
+from procrustean.data.image_files import SUFFIXES, ImageFile, Problems, headers
 from procrustean.data.image_lists import (
     EMPTY_CLASS,
     NAMED,
@@ -23,8 +24,12 @@ LAYOUT = "the layout is FOLDER/class/image or FOLDER/train/class/image"
 LEFTOVERS = {"thumbs.db", "ehthumbs.db", "desktop.ini", "icon\r", "__macosx"}  # of file managers, lower case
 
 
-def list_folder(root: Path, bad: Problems, named: set[str], on_bad_image: OnBadImage = "error") -> list[ImageFile]:
+def list_folder(
+    root: Path, bad: Problems, named: set[str], on_bad_image: OnBadImage = "error", group: str | None = None
+) -> list[ImageFile]:
     """Every file of `root/class/*` or `root/{train,val,test}/class/*`, sorted; what lies elsewhere goes to `bad`.
+
+    Where the folder of a file is its group, files of `class/group/*` are images of the class too.
 
     The splits that there are folders of, even empty ones, are added to `named`.
 
@@ -44,6 +49,12 @@ def list_folder(root: Path, bad: Problems, named: set[str], on_bad_image: OnBadI
             for path in entries:
                 if path.is_file():
                     files.append(ImageFile(str(path.relative_to(root)), path, split, composed(class_folder.name)))
+                elif path.is_dir() and group == PARENT:
+                    files += [
+                        ImageFile(str(inner.relative_to(root)), inner, split, composed(class_folder.name))
+                        for inner in entries_of(path)
+                        if inner.is_file()
+                    ]
                 elif path.is_dir():
                     nested.append(path)
                     bad[str(path.relative_to(root))] = NESTED
@@ -122,6 +133,24 @@ def _folders(parent: Path, root: Path, bad: Problems) -> list[Path]:
     entries = entries_of(parent)
     bad.update({str(path.relative_to(root)): OUTSIDE for path in entries if not path.is_dir()})
     return [path for path in entries if path.is_dir()]
+
+
+def hidden_folders(root: Path) -> list[str]:
+    """Folders of images whose names begin with a dot, which are passed over: in the root, and among its classes."""
+    below = [root, *(path for path in _seen(root) if path.is_dir() and path.name.lower() in SPLIT_NAMES)]
+    hidden = [path for folder in below for path in _seen(folder) if path.name.startswith(".") and path.is_dir()]
+    return [str(path.relative_to(root)) for path in hidden if any(map(_looks_like_an_image, path.rglob("*")))]
+
+
+def _seen(folder: Path) -> list[Path]:
+    try:
+        return sorted(folder.iterdir(), key=lambda path: path.name)
+    except OSError:
+        return []  # listing the images says so
+
+
+def _looks_like_an_image(path: Path) -> bool:
+    return path.suffix.lower() in SUFFIXES
 
 
 def entries_of(folder: Path) -> list[Path]:

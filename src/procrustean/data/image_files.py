@@ -5,6 +5,7 @@ docs/reliability.md states the rules.
 
 from __future__ import annotations
 
+import hashlib
 import io
 import re
 import threading
@@ -13,21 +14,25 @@ from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import cache
 from pathlib import Path
 
 import numpy as np
-from PIL import Image, ImageOps, UnidentifiedImageError
+from PIL import ExifTags, Image, ImageOps, UnidentifiedImageError
 
 from procrustean.base.errors import ConfigError, DataError
 from procrustean.base.machine import free_memory
+from procrustean.base.optional_libraries import installing
 from procrustean.data.imageset import Images
 
 #: The format whose 16-bit pixels Pillow hands out as 32-bit ones, from 0 to 65535.
 NETPBM = "PPM"
 #: Decoders that may be used; the name of a file says nothing about which.
-FORMATS = ("PNG", "JPEG", "WEBP", "BMP", "GIF", "TIFF", "PPM")
+FORMATS = ("PNG", "JPEG", "WEBP", "BMP", "GIF", "TIFF", "PPM", "AVIF")
 #: Files that end so are meant to be images: where they are none, that is a problem.
 SUFFIXES = {".png", ".jpg", ".jpeg", ".webp", ".bmp", ".gif", ".tif", ".tiff", ".ppm", ".pgm"}
+SUFFIXES |= {".avif", ".heic", ".heif"}
 DEFAULT_SIZE = 64
 #: What is wrong with files that were never meant to be images.
 NOT_AN_IMAGE, EMPTY_FILE = "not an image", "empty file"
@@ -58,6 +63,7 @@ class ImageFile:
     content: Path | bytes
     split: str  # "train", "val" or "test"
     label: str
+    group: str = ""  # of images that belong together; empty if none is known
 
     def open(self) -> AbstractContextManager[Image.Image]:
         return _opened(self.content)
@@ -76,6 +82,7 @@ class Header:
     height: int
     mode: str  # of Pillow: RGB, L, RGBA, ...
     frames: int  # more than one if it is animated or has pages
+    taken: float | None = None  # seconds, by the clock of the camera
 
 
 #: Name of a file -> what is wrong with it.
@@ -89,10 +96,22 @@ def headers(files: Sequence[ImageFile], bad: Problems) -> dict[str, Header]:
         for file in files:
             try:
                 with file.open() as image:
-                    found[file.name] = Header(image.width, image.height, image.mode, getattr(image, "n_frames", 1))
+                    frames = getattr(image, "n_frames", 1)
+                    found[file.name] = Header(image.width, image.height, image.mode, frames, _taken(image))
             except Exception as error:  # decoders raise nearly anything on damaged files
                 bad[file.name] = reason(file.content, error)
     return found
+
+
+def _taken(image: Image.Image) -> float | None:
+    """When a photograph was taken, in seconds, if it says so."""
+    if "exif" not in image.info:
+        return None
+    try:
+        said = image.getexif().get_ifd(ExifTags.IFD.Exif).get(ExifTags.Base.DateTimeOriginal, "")
+        return datetime.strptime(str(said).strip("\0 "), "%Y:%m:%d %H:%M:%S").replace(tzinfo=UTC).timestamp()
+    except Exception:  # damaged metadata raise nearly anything, and the image is good without them
+        return None
 
 
 def common_size(files: Sequence[ImageFile], found: Mapping[str, Header], asked: int | None) -> tuple[int, list[str]]:
@@ -134,6 +153,23 @@ def decoded(
         problems = pool.map(lambda row: _decode(files[row], pixels[row], large, depth), good)
         bad.update({files[row].name: problem for row, problem in zip(good, problems, strict=True) if problem})
     return pixels
+
+
+def pixel_digests(files: Sequence[ImageFile]) -> list[str]:
+    """sha256 (hex) of the pixels of each file, decoded in full, upright and in RGB; of files that can be decoded."""
+
+    def digest(file: ImageFile) -> str:
+        with file.open() as image:
+            return hashlib.sha256(pixels_of(image, _shape(image)).tobytes() + repr(_shape(image)).encode()).hexdigest()
+
+    with ThreadPoolExecutor() as pool:
+        return list(pool.map(digest, files))
+
+
+def _shape(image: Image.Image) -> tuple[int, int, int]:
+    turned = image.getexif().get(ExifTags.Base.Orientation, 1) in range(5, 9)
+    width, height = image.size[::-1] if turned else image.size
+    return height, width, 3
 
 
 class BitDepth:
@@ -204,7 +240,8 @@ def reason(content: Path | bytes, error: Exception) -> str:
         return EMPTY_FILE
     if isinstance(error, UnidentifiedImageError):
         other = _other_format(content)
-        return f"not supported: {other}, save it as PNG or JPEG" if other else NOT_AN_IMAGE
+        install = f", or install pillow-heif {installing('heic')}" if other == "HEIC" and not _heic() else ""
+        return f"not supported: {other}, save it as PNG or JPEG{install}" if other else NOT_AN_IMAGE
     if isinstance(error, Image.DecompressionBombError | Image.DecompressionBombWarning):
         return f"more than {Image.MAX_IMAGE_PIXELS:,} pixels"
     if isinstance(error, MemoryError):
@@ -259,7 +296,18 @@ def _decode(file: ImageFile, out: Images, large: LargeImages, depth: BitDepth | 
 def _opened(content: Path | bytes) -> Image.Image:
     if isinstance(content, Path) and content.exists() and not content.is_file():
         raise OSError("not a plain file")  # a pipe would be waited for without end
-    return Image.open(content if isinstance(content, Path) else io.BytesIO(content), formats=FORMATS)
+    return Image.open(content if isinstance(content, Path) else io.BytesIO(content), formats=(*FORMATS, *_heic()))
+
+
+@cache
+def _heic() -> tuple[str, ...]:
+    """The format of phones, if its decoder is installed."""
+    try:
+        from pillow_heif import register_heif_opener
+    except ImportError:
+        return ()
+    register_heif_opener()
+    return ("HEIF",)
 
 
 @contextmanager

@@ -27,13 +27,15 @@ from procrustean.data.image_files import (
     headers,
 )
 from procrustean.data.imageset import Images, ImageSet, Splits
+from procrustean.data.likely_groups import LikelyGroups, likely_groups
 from procrustean.data.set_aside import set_aside_test
 
 #: How many are named by training, which refuses them, and by `procrustean inspect`, which is there to find them.
 NAMED, NAMED_BY_INSPECT = 5, 200
 OUTSIDE = "not inside a class folder"
 #: What is wrong with a folder; everything else is wrong with files.
-EMPTY_CLASS, NESTED = "class folder without images", "a folder inside a class folder"
+EMPTY_CLASS = "class folder without images"
+NESTED = "a folder inside a class folder; --group parent takes such folders for groups"
 NOT_TRAINED = "but not in the train split"  # of a class that is tested
 #: How tables call images that they hold themselves.
 _ROW = re.compile(r"(\S+ )?row \d+")
@@ -145,6 +147,9 @@ class FileListing:
     bad: Problems
     on_bad_image: OnBadImage = "error"
     named: Collection[str] = ()  # splits of which the source has a folder or a row, with an image or without
+    columns: Sequence[str] = ()  # of a table
+    likely: LikelyGroups | None = None  # by a column of the table
+    hidden: Sequence[str] = ()  # folders of images that are passed over for the dot in their names
 
     @cached_property
     def headers(self) -> dict[str, Header]:
@@ -174,6 +179,8 @@ class FileListing:
             pixels = pixels[good]
         if moving := sum(self.headers[file.name].frames > 1 for file in kept):
             notes.append(f"{moving} image{'s' * (moving > 1)} with several frames or pages: the first one is used")
+        if self.hidden:
+            notes.append(self.hidden_text())
         shallow = depth.text()
         if not shallow:
             return self.in_splits(kept, pixels, notes)
@@ -182,6 +189,10 @@ class FileListing:
         except DataError as error:
             raise DataError(f"{error}\n{shallow}") from error
         return replace(splits, note=f"{splits.note}\nwarning: {shallow}".lstrip())
+
+    def hidden_text(self) -> str:
+        """Which folders of images are passed over."""
+        return f"passed over, since the name begins with a dot: {', '.join(self.hidden)}; rename what is to be used"
 
     def in_splits(self, kept: Sequence[ImageFile], pixels: Images, notes: Sequence[str] = ()) -> Splits:
         """The splits of decoded images of this listing, a test set set aside if none was given.
@@ -200,7 +211,8 @@ class FileListing:
         if test is None:
             train, test, aside, note = set_aside_test(train, self.where)
             notes = [*notes, note]
-        return Splits(self.name, train, test, splits.get("val"), "; ".join(notes), aside)
+        likely = None if train.groups else self.likely or likely_groups(kept, self.headers, pixels)
+        return Splits(self.name, train, test, splits.get("val"), "; ".join(notes), aside, likely)
 
     def _refuse_empty_splits(self, kept: Sequence[ImageFile]) -> None:
         empty = {*self.named, *(file.split for file in self.files)} - {file.split for file in kept}
@@ -245,4 +257,5 @@ def _image_set(files: Sequence[ImageFile], pixels: Images, split: str, classes: 
     labels = {name: label for label, name in enumerate(classes)}
     chosen = [files[row] for row in rows]
     names = tuple(file.name for file in chosen)
-    return ImageSet(pixels[rows], np.array([labels[file.label] for file in chosen], np.int64), classes, names)
+    groups = tuple(file.group for file in chosen) if any(file.group for file in files) else ()
+    return ImageSet(pixels[rows], np.array([labels[file.label] for file in chosen], np.int64), classes, names, groups)

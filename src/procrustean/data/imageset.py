@@ -8,11 +8,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
 from procrustean.base.errors import ConfigError, DataError, did_you_mean
+
+if TYPE_CHECKING:
+    from procrustean.data.likely_groups import LikelyGroups
 
 Images = npt.NDArray[np.uint8]
 Labels = npt.NDArray[np.int64]
@@ -95,13 +99,15 @@ class ImageSet:
     labels: Labels  # int64 [N], positions in `classes`
     classes: tuple[str, ...]
     names: tuple[str, ...] = ()  # of the files that the images were, [N]; empty if they were none
+    groups: tuple[str, ...] = ()  # of images that belong together, [N]; empty if none are known
 
     def __post_init__(self) -> None:
         _check_images(self.images)
         _check_classes(self.classes)
         _check_labels(self.labels, len(self.images), self.classes)
-        if self.names and len(self.names) != len(self.images):
-            raise DataError(f"{len(self.names)} names received for {len(self.images)} images; give each of them one")
+        for what, given in (("names", self.names), ("groups", self.groups)):
+            if given and len(given) != len(self.images):
+                raise DataError(f"{len(given)} {what} received for {len(self.images)} images; give each of them one")
 
     def __len__(self) -> int:
         return len(self.images)
@@ -130,8 +136,8 @@ class ImageSet:
         """The images at `indices`, in that order, with the same classes."""
         chosen = np.asarray(indices, dtype=np.int64)
         images = self.images.take(chosen) if isinstance(self.images, StoredImages) else self.images[chosen]
-        names = tuple(self.names[i] for i in chosen) if self.names else ()
-        return ImageSet(images, self.labels[chosen], self.classes, names)
+        names, groups = (tuple(given[i] for i in chosen) if given else () for given in (self.names, self.groups))
+        return ImageSet(images, self.labels[chosen], self.classes, names, groups)
 
     def only(self, classes: Sequence[str]) -> ImageSet:
         """The images of some classes, which become classes 0, 1, ... in the order given."""
@@ -171,6 +177,7 @@ class Splits:
     val: ImageSet | None = None
     note: str = ""
     aside: Indices | None = None  # positions of `test` among the source's training images, where it has no test images
+    likely: LikelyGroups | None = None  # images that probably belong together, where nothing is known of that
 
     def __post_init__(self) -> None:
         for split, images in (("test", self.test), ("val", self.val)):
@@ -197,7 +204,7 @@ class Splits:
                 raise DataError(f"{self.name}, {split} split: {error}") from error
 
         val = None if self.val is None else part("val", self.val)
-        return Splits(self.name, part("train", self.train), part("test", self.test), val, self.note)
+        return Splits(self.name, part("train", self.train), part("test", self.test), val, self.note, likely=self.likely)
 
     @property
     def images_by_class(self) -> dict[str, int]:

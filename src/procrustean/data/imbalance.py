@@ -15,7 +15,7 @@ import numpy.typing as npt
 from procrustean.base.errors import ConfigError, DataError, did_you_mean
 from procrustean.base.random_numbers import Stream
 from procrustean.data.imageset import Images, ImageSet, Indices, Labels, Splits, StoredImages, positions_by_class
-from procrustean.data.set_aside import HoldOut, checked_labels, checked_seed, hold_out_share
+from procrustean.data.set_aside import HoldOut, checked_labels, checked_seed, hold_out_groups, hold_out_share
 from procrustean.data.set_aside import hold_out as hold_out
 
 KINDS = ("long_tailed", "step", "natural")
@@ -159,9 +159,10 @@ def _chosen(source: ImageSet, among: Indices, imbalance: str, rho: float | None,
 def _parted(source: ImageSet, indices: Indices, amount: float, seed: int) -> HoldOut:
     if amount == 0:
         return HoldOut(indices, np.zeros(0, np.int64), ())
-    if amount < 1:
+    if amount < 1 or source.groups:
         whole = np.array_equal(indices, np.arange(len(source)))
-        kept, held, left_out = hold_out_share(source if whole else source.subset(indices), amount, seed)
+        take = hold_out_groups if source.groups else hold_out_share
+        kept, held, left_out = take(source if whole else source.subset(indices), amount, seed)
     else:
         kept, held, left_out = hold_out(source.labels[indices], int(amount), len(source.classes), seed)
     return HoldOut(indices[kept], indices[held], left_out)

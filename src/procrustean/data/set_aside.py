@@ -1,4 +1,4 @@
-"""Images of every class taken away from a set, near-duplicates only together: a test set, a hold-out."""
+"""Images of every class taken away from a set, what belongs together only together: a test set, a hold-out."""
 
 from __future__ import annotations
 
@@ -32,6 +32,34 @@ def groups_of(images: ImageSet) -> Groups:
     if images not in _FOUND:
         _FOUND[images] = near_duplicates(fingerprints(images.images))
     return _FOUND[images]
+
+
+def joined(images: ImageSet) -> Groups:
+    """What belongs together: the images of a group, and those of groups that share a near-duplicate."""
+    from scipy.sparse import coo_array
+    from scipy.sparse.csgraph import connected_components
+
+    named = np.unique(np.array(images.groups), return_inverse=True)[1]
+    alike = groups_of(images)
+    nodes = (named, alike + named.max() + 1)
+    links = coo_array((np.ones(len(images)), nodes), shape=2 * (int(nodes[1].max()) + 1,))
+    _, parts = connected_components(links, directed=False)
+    return np.asarray(parts[named], dtype=np.int64)
+
+
+def taken_from(images: ImageSet, counts: Labels, seed: int | npt.NDArray[Any]) -> Indices:
+    """Positions of about `counts[c]` images of each class c, with all that belongs together with them."""
+    if not images.groups:
+        return part(images.labels, groups_of(images), counts, seed)
+    return part_mixed(images.labels, joined(images), counts, seed, never=_contradicting(images))
+
+
+def _contradicting(images: ImageSet) -> npt.NDArray[np.bool_]:
+    """Whether an image, or one nearly equal to it, is there under two labels."""
+    alike = groups_of(images)
+    pairs = np.unique(np.stack([alike, images.labels]), axis=1)
+    several: npt.NDArray[np.bool_] = np.bincount(pairs[0])[alike] > 1
+    return several
 
 
 def shares(counts: Labels, share: float) -> Labels:
@@ -80,6 +108,46 @@ def part(labels: Labels, groups: Groups, counts: Sequence[int] | Labels, seed: i
     return np.array(taken, dtype=np.int64)
 
 
+def part_mixed(
+    labels: Labels,
+    groups: Groups,
+    counts: Sequence[int] | Labels,
+    seed: int | npt.NDArray[Any],
+    never: npt.NDArray[np.bool_],
+) -> Indices:
+    """Positions of about `counts[c]` images of each class c, as whole groups, which may have images of several classes.
+
+    Groups come in random order, those of the rarest class first, and are taken where that brings the numbers nearer to
+    those that are wanted. Every class keeps images.
+
+    Args:
+        labels: of the images, [N].
+        groups: of what belongs together, [N].
+        counts: wanted images per class.
+        seed: of the order.
+        never: images whose groups are not taken, [N].
+    """
+    wanted = np.asarray(counts, dtype=np.int64)
+    numbers = np.zeros((int(groups.max()) + 1, len(wanted)), np.int64)
+    np.add.at(numbers, (groups, labels), 1)
+    free = np.bincount(groups, weights=never) == 0
+    there, had = numbers.sum(axis=0), np.zeros_like(wanted)
+
+    def distance(taken: Labels) -> float:
+        return float((((taken - wanted) / np.maximum(wanted, 1)) ** 2).sum())
+
+    order = np.random.RandomState(seed).permutation(len(numbers))
+    chosen = np.zeros(len(numbers), bool)
+    for label in np.argsort(there, kind="stable"):
+        for group in order[(numbers[order, label] > 0) & free[order]]:
+            if had[label] >= wanted[label]:
+                break
+            after = had + numbers[group]
+            if not chosen[group] and (after < np.maximum(there, 1)).all() and distance(after) < distance(had):
+                chosen[group], had = True, after
+    return np.flatnonzero(chosen[groups])
+
+
 SEED = 0
 
 
@@ -107,8 +175,10 @@ def set_aside_test(images: ImageSet, name: str) -> tuple[ImageSet, ImageSet, Ind
         raise DataError(
             f"{name}: there is no test set, and no class has the 2 images needed to set one aside; add images"
         )
+    test = np.sort(taken_from(images, counts, SEED))
+    if not len(test) and images.groups:
+        raise DataError(f"{name}: there is no test set, and {NO_GROUPS_TO_GIVE}")
     groups = groups_of(images)
-    test = np.sort(part(images.labels, groups, counts, SEED))
     if not len(test):
         raise DataError(
             f"{name}: there is no test set, and none can be set aside: the images of each class are near-duplicates of "
@@ -118,6 +188,8 @@ def set_aside_test(images: ImageSet, name: str) -> tuple[ImageSet, ImageSet, Ind
         )
     train = np.setdiff1d(np.arange(len(images)), test)
     note = f"no test images given: 20 % per class set aside as test, seed {SEED}"
+    if images.groups:
+        note += f"; {len(set(images.groups))} groups, none of them on both sides"
     twins = np.flatnonzero(np.bincount(groups)[groups] > 1)
     if len(twins):
         kind = "equals" if len(images) > MOST_COMPARED else "near-duplicates"
@@ -131,6 +203,12 @@ def set_aside_test(images: ImageSet, name: str) -> tuple[ImageSet, ImageSet, Ind
             one, many = f"1 class {why} stays in train and is", f"{len(names)} classes {why} stay in train and are"
             note += f"; {one if len(names) == 1 else many} not tested: {shown}"
     return images.subset(train), images.subset(test), test, note
+
+
+NO_GROUPS_TO_GIVE = (
+    "no class has two groups of images, of which one could be set aside as a whole; name smaller groups, or leave "
+    "--group out"
+)
 
 
 def _example(images: ImageSet, groups: Groups) -> str:
@@ -182,6 +260,19 @@ def hold_out(labels: npt.ArrayLike, per_class: int, classes: int, seed: int = 0)
     return HoldOut(np.setdiff1d(np.arange(len(targets)), taken), taken, tuple(left_out))
 
 
+def hold_out_groups(images: ImageSet, amount: float, seed: int = 0) -> HoldOut:
+    """Take a share of each class, or a number of images, away from training: whole groups, which are never divided.
+
+    Classes that give nothing are named in `left_out`.
+    """
+    counts = shares(images.counts, amount) if amount < 1 else np.where(images.counts > amount, int(amount), 0)
+    key = np.random.SeedSequence([HOLD_OUT_STREAM, checked_seed(seed)])
+    held = taken_from(images, counts, key.generate_state(8))
+    if not len(held):
+        raise ConfigError(f"nothing can be held out: {NO_GROUPS_TO_GIVE}; or {WITHOUT_HOLD_OUT}")
+    return _held(images, held)
+
+
 def hold_out_share(images: ImageSet, share: float, seed: int = 0) -> HoldOut:
     """Take a share of each class away from training, near-duplicates only together.
 
@@ -206,6 +297,10 @@ def hold_out_share(images: ImageSet, share: float, seed: int = 0) -> HoldOut:
             f"no class can give {share:g} of its images to the hold-out: the largest has {images.counts.max()}; "
             f"{WITHOUT_HOLD_OUT}"
         )
+    return _held(images, held)
+
+
+def _held(images: ImageSet, held: Indices) -> HoldOut:
     given = np.bincount(images.labels[held], minlength=len(images.classes))
     kept = np.setdiff1d(np.arange(len(images)), held)
     return HoldOut(kept, held, tuple(int(c) for c in np.flatnonzero(given == 0)))

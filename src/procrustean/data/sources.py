@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 PATHS = {
     "FILE.npz": "arrays train_images, train_labels and, if there are, test_*, val_* and classes",
-    "FOLDER": "image files as FOLDER/class/image or FOLDER/{train,val,test}/class/image",
+    "FOLDER": "image files as FOLDER/class/image or FOLDER/{train,val,test}/class/image, or named in FOLDER/labels.csv",
     "TABLE": "FILE.csv, FILE.tsv or FILE.parquet with columns path and label, perhaps split",
     "HF DATASET": "folder that `save_to_disk` of Hugging Face datasets has written",
 }
@@ -63,6 +63,8 @@ def load_source(
     download: bool = True,
     data_seed: int = 0,
     on_bad_image: OnBadImage = "error",
+    group: str | None = None,
+    fold: str | None = None,
     say: Callable[[str], None] = silent,
 ) -> Splits:
     """Load the images that `source` names.
@@ -76,16 +78,28 @@ def load_source(
         download: whether a data set may be downloaded if it is not found.
         data_seed: which images are for what, where the data set leaves that open (tiered-imagenet).
         on_bad_image: whether files of a folder or table that are no complete images are refused or left out.
+        group: what images that belong together have in common: a column of a table, a regular expression on the path,
+            or "parent", the folder they are in. No split is made through a group.
+        fold: "2/5" to test on the second of five parts of the training images, "all" to train on all images.
         say: called with one line of progress at a time.
 
     >>> load_source("digits").train.counts.tolist()
     [100, 100, 100, 100, 100, 100, 100, 100, 100, 100]
     """
+    if fold is not None:
+        from procrustean.data.folds import in_fold
+
+        if is_named(os.fspath(source)):
+            raise ConfigError(f"fold = {fold!r} received; {source} has test images of its own, by which it is known")
+        whole = load_source(source, image_size=image_size, on_bad_image=on_bad_image, group=group, say=say)
+        return in_fold(whole, fold)
     source = os.fspath(source)
     if not source:  # a path that is empty would be the current folder
         raise ConfigError("source = '' received; name a data set, or a folder, a table or a .npz file of your own")
     if is_files(source):
-        return list_source(source, on_bad_image).load(image_size)
+        return list_source(source, on_bad_image, group).load(image_size)
+    if group is not None:
+        raise ConfigError(f"group = {group!r} received; it is for image files, and {source} has none")
     if on_bad_image != "error" and (is_named(source) or _is_npz(source) or _path(source).exists()):
         raise ConfigError(f"on_bad_image is for image files; {source} is used as a whole or not at all")
     if is_named(source):
@@ -100,26 +114,46 @@ def load_source(
     return splits
 
 
-def list_source(source: str, on_bad_image: OnBadImage = "error") -> FileListing:
-    """The images that a folder, a table or a saved data set names, not decoded."""
+def list_source(source: str, on_bad_image: OnBadImage = "error", group: str | None = None) -> FileListing:
+    """The images that a folder, a table or a saved data set names, not decoded, perhaps with what belongs together."""
+    from procrustean.data.folders import hidden_folders
+    from procrustean.data.grouping import grouped_by_path, names_groups
     from procrustean.data.image_lists import FileListing
+    from procrustean.data.labelled_folder import labels_of
+    from procrustean.data.likely_groups import by_column
+    from procrustean.data.tables import read_columns
 
     path = _path(source)
     is_table = path.suffix.lower() in TABLES and not path.is_dir()
     bad, named = dict[str, str](), set[str]()
     try:
-        files = _lister(path, is_table)(path, bad, named, on_bad_image)
+        table = path if is_table else labels_of(path)
+        files = _lister(path, is_table, table)(path, bad, named, on_bad_image, group)
+        columns = () if table is None else read_columns(table).names
+        likely = None
+        for column in filter(names_groups, columns if group is None else ()):
+            rows = _lister(path, is_table, table)(path, {}, set(), "skip", column)
+            likely = likely or by_column(column, {file.name: file.group for file in rows})
+        hidden = [] if is_table else hidden_folders(path)
+        if group is not None and not any(file.group for file in files):
+            files = grouped_by_path(files, group, path.parent if is_table else path, columns)
     except OSError as error:
         raise _out_of_reach(source, error) from error
-    return FileListing(path.stem if is_table else path.resolve().name, str(path), files, bad, on_bad_image, named)
+    name = path.stem if is_table else path.resolve().name
+    return FileListing(name, str(path), files, bad, on_bad_image, named, columns, likely, hidden)
 
 
-def _lister(path: Path, is_table: bool) -> Callable[[Path, dict[str, str], set[str], OnBadImage], list[ImageFile]]:
+def _lister(
+    path: Path, is_table: bool, table: Path | None
+) -> Callable[[Path, dict[str, str], set[str], OnBadImage, str | None], list[ImageFile]]:
     from procrustean.data.folders import list_folder
+    from procrustean.data.labelled_folder import list_labelled
     from procrustean.data.tables import is_hf_dataset, list_hf_dataset, list_table
 
     if is_table:
         return list_table
+    if table is not None:
+        return list_labelled
     return list_hf_dataset if is_hf_dataset(path) else list_folder
 
 
@@ -129,34 +163,34 @@ def is_files(source: str) -> bool:
     return bool(source) and not is_named(source) and (path.is_dir() or path.suffix.lower() in TABLES)
 
 
-def has_validation(source: str, on_bad_image: OnBadImage = "error") -> bool:
+def has_validation(source: str, on_bad_image: OnBadImage = "error", group: str | None = None) -> bool:
     """Whether a source has a validation split, told without reading an image; one that is not there has none."""
     if not source or is_named(source):
         return source in DATA_SETS and "val" in known(source).counts
     if not _path(source).exists():
         return False
     if is_files(source):
-        return "val" in list_source(source, on_bad_image).named
+        return "val" in list_source(source, on_bad_image, group).named
     return _is_npz(source) and "val_labels" in read_arrays(_path(source), only=("val_labels",))
 
 
-def label_counts(source: str, on_bad_image: OnBadImage = "error") -> Mapping[str, int] | None:
+def label_counts(source: str, on_bad_image: OnBadImage = "error", group: str | None = None) -> Mapping[str, int] | None:
     """Training images by class of a folder, a table or an .npz file, without those that are set aside for tests.
 
     None for other sources, and for what cannot be read, which is said when it is loaded. No image is read:
     near-duplicates, which stay together, and files that turn out to be no images may change a count a little.
     """
     place = place_of(source)
-    return None if place is None else _label_counts(place, on_bad_image, Path(place).stat().st_mtime_ns)
+    return None if place is None else _label_counts(place, on_bad_image, group, Path(place).stat().st_mtime_ns)
 
 
 @lru_cache(maxsize=16)  # the runs of a plan ask for the same sources again and again
-def _label_counts(place: str, on_bad_image: OnBadImage, changed: int) -> Mapping[str, int] | None:
+def _label_counts(place: str, on_bad_image: OnBadImage, group: str | None, changed: int) -> Mapping[str, int] | None:
     try:
         if _is_npz(place):
             counts, tested = npz_counts(Path(place))
         else:
-            files = list_source(place, on_bad_image).files
+            files = list_source(place, on_bad_image, group).files
             counts = Counter(file.label for file in files if file.split == "train")
             tested = any(file.split == "test" for file in files)
     except Exception:  # of damaged files nearly anything; loading them names it

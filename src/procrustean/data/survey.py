@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from hashlib import sha256
 from statistics import median
 
 import numpy as np
 
 from procrustean.base.errors import DataError
 from procrustean.data.duplicates import Groups, fingerprints, near_duplicates, too_dark
-from procrustean.data.image_files import BitDepth, ImageFile, Problems, decoded
+from procrustean.data.image_files import BitDepth, ImageFile, Problems, decoded, pixel_digests
 from procrustean.data.image_lists import NAMED_BY_INSPECT, FileListing, refuse
-from procrustean.data.imageset import Images, Indices, Splits
+from procrustean.data.imageset import Images, Indices, Splits, StoredImages
 from procrustean.data.sources import is_files, list_source, load_source
 
 SPLITS = ("train", "val", "test")
@@ -23,11 +24,12 @@ THUMBNAIL = (32, 32, 3)
 
 @dataclass(frozen=True)
 class Twins:
-    """Images that are near-duplicates of one another."""
+    """Images that are near-duplicates of one another; those whose pixels agree are copies."""
 
     names: tuple[str, ...]
     splits: tuple[str, ...]
     labels: tuple[str, ...]
+    pixels: tuple[str, ...]  # equal for copies
 
     @property
     def across(self) -> bool:
@@ -36,8 +38,23 @@ class Twins:
 
     @property
     def contradict(self) -> bool:
-        """The same image with different labels."""
+        """With different labels."""
         return len(set(self.labels)) > 1
+
+    @property
+    def copies(self) -> bool:
+        """All of them the same image."""
+        return len(set(self.pixels)) == 1
+
+    @property
+    def copies_across(self) -> bool:
+        """The same image on more than one side of a split."""
+        return len(set(zip(self.pixels, self.splits, strict=True))) > len(set(self.pixels))
+
+    @property
+    def copies_contradict(self) -> bool:
+        """The same image with different labels."""
+        return len(set(zip(self.pixels, self.labels, strict=True))) > len(set(self.pixels))
 
 
 @dataclass(frozen=True)
@@ -76,19 +93,20 @@ class Survey:
         return any(self.counts["val"])
 
 
-def survey(source: str, *, say: Callable[[str], None] = lambda text: None) -> Survey:
+def survey(source: str, *, group: str | None = None, say: Callable[[str], None] = lambda text: None) -> Survey:
     """Read all images of a source.
 
     Args:
         source: a folder, a table, a saved data set, a .npz file or a known data set.
+        group: what images that belong together have in common.
         say: called with one line of progress at a time.
     """
     if not is_files(source):
-        return _of_arrays(load_source(source, say=say))
-    listing = list_source(source, "skip")
+        return _of_arrays(load_source(source, group=group, say=say))
+    listing = list_source(source, "skip", group)
     if not listing.files:
         refuse(listing.bad, listing.where, most=NAMED_BY_INSPECT)
-        list_source(source)  # says why there are none
+        list_source(source, group=group)  # says why there are none
     return _of_files(listing, say)
 
 
@@ -113,7 +131,7 @@ def _of_files(listing: FileListing, say: Callable[[str], None]) -> Survey:
     modes = Counter(headers[file.name].mode for file in files)
     described = [(file.name, file.split, file.label) for file in files]
     splits, refused = _as_in_training(listing, files, pixels)
-    twins = _twins(groups, described)
+    twins = _twins(groups, described, lambda rows: pixel_digests([files[row] for row in rows]))
     told = depth.text(), too_dark(prints)
     return Survey(listing.name, classes, counts, sizes, modes, bad, twins, listing, splits, refused, *told)
 
@@ -135,6 +153,7 @@ def _of_arrays(splits: Splits) -> Survey:
     present = {name: images for name, images in sets.items() if images is not None}
     prints = np.concatenate([fingerprints(images.images) for images in present.values()])
     groups = near_duplicates(prints)
+    places = [(images.images, row) for images in present.values() for row in range(len(images))]
     classes = splits.train.classes
     described = [
         (f"{split} image {row}", split, classes[label])
@@ -149,8 +168,13 @@ def _of_arrays(splits: Splits) -> Survey:
     height, width, channels = splits.train.images.shape[1:]
     total = len(described)
     modes = Counter({"RGB" if channels == 3 else "L": total})
-    sizes, twins = Counter({(width, height): total}), _twins(groups, described)
+    sizes = Counter({(width, height): total})
+    twins = _twins(groups, described, lambda rows: [_digest(*places[row]) for row in rows])
     return Survey(splits.name, classes, counts, sizes, modes, {}, twins, None, splits, too_dark=too_dark(prints))
+
+
+def _digest(images: Images | StoredImages, row: int) -> str:
+    return sha256(images[row].tobytes()).hexdigest()
 
 
 def _places(splits: Splits, name: str, images: int) -> tuple[str, Indices]:
@@ -165,14 +189,25 @@ def _places(splits: Splits, name: str, images: int) -> tuple[str, Indices]:
     return "train", np.setdiff1d(np.arange(images + len(splits.aside)), splits.aside)
 
 
-def _twins(groups: Groups, described: list[tuple[str, str, str]]) -> tuple[Twins, ...]:
+def _twins(
+    groups: Groups, described: list[tuple[str, str, str]], digests: Callable[[list[int]], list[str]]
+) -> tuple[Twins, ...]:
+    """Near-duplicates with their names, splits and labels.
+
+    Args:
+        groups: of near-duplicates, [N].
+        described: name, split and label of each image.
+        digests: of the pixels of images, by their positions.
+    """
     sizes = np.bincount(groups) if len(groups) else np.zeros(0, np.int64)
     members: dict[int, list[int]] = {int(group): [] for group in np.flatnonzero(sizes > 1)}
     for row, group in enumerate(groups):
         if int(group) in members:
             members[int(group)].append(row)
+    alike = [row for rows in members.values() for row in rows]
+    pixels = dict(zip(alike, digests(alike), strict=True))
     found = []
     for rows in members.values():
         names, splits, labels = zip(*(described[row] for row in rows), strict=True)
-        found.append(Twins(names, splits, labels))
+        found.append(Twins(names, splits, labels, tuple(pixels[row] for row in rows)))
     return tuple(found)

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 import csv
 import os
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,7 @@ from procrustean.base.errors import DataError
 from procrustean.base.files import expanded
 from procrustean.base.machine import free_memory
 from procrustean.base.optional_libraries import installing
-from procrustean.data.image_files import ImageFile, Problems
+from procrustean.data.image_files import SUFFIXES, ImageFile, Problems
 from procrustean.data.image_lists import SPLIT_NAMES, OnBadImage, check_classes, composed, refuse, split_name
 
 #: What columns may be called, in capitals or not.
@@ -25,6 +25,8 @@ SPLIT_COLUMNS = ("split", "subset", "set", "partition")
 #: These may mean something else: they are of splits where they name nothing but splits.
 LIKE_SPLITS = ("fold", "phase", "usage", "stage", "role", "purpose", "dataset", "data_split")
 LONGEST_SHOWN = 200  # characters of a path in messages
+#: What marks the class of an image where each class has a column, and what the other ones hold.
+_YES, _NO = ("1", "1.0", "True", "true"), ("0", "0.0", "False", "false")
 #: The part of the free memory that the values of a parquet file may take.
 SHARE = 3
 #: What a folder that `save_to_disk` has written holds one of.
@@ -41,6 +43,7 @@ class Rows:
     splits: Sequence[Any]
     numbers: Sequence[int]  # of the rows, as an editor counts
     classes: Sequence[str] = ()  # names by number, where labels are numbers
+    groups: Sequence[Any] | None = None  # of images that belong together
 
     def files(self, folder: Path, bad: Problems, named: set[str]) -> list[ImageFile]:
         """The rows as images.
@@ -52,8 +55,12 @@ class Rows:
         """
         files: list[ImageFile] = []
         first_rows: dict[Path | bytes, int] = {}
-        for number, image, label, split in zip(self.numbers, self.images, self.labels, self.splits, strict=True):
+        completed = _Suffixes()
+        groups = [""] * len(self.numbers) if self.groups is None else self.groups
+        columns = (self.numbers, self.images, self.labels, self.splits, groups)
+        for number, image, label, split, group in zip(*columns, strict=True):
             content, shown = _content(image, folder)
+            content = completed.path(content) if isinstance(content, Path) else content
             row = f"row {number}" + (f" ({shown})" if shown else "")
             name, problem = self._label(label)
             side = split_name(str(split).strip(), f"{self.where}, row {number}")
@@ -65,7 +72,8 @@ class Rows:
             elif (first := first_rows.setdefault(_place(content), number)) != number:
                 bad[row] = f"listed in row {first} already"
             else:
-                files.append(ImageFile(row, content, side, composed(name)))
+                together = _text(group) or row * (self.groups is not None)  # without a value, a group of its own
+                files.append(ImageFile(row, content, side, composed(name), together))
         if not files and not bad:
             raise DataError(f"{self.where}: holds no rows; list one image per row")
         self._refuse_if_none_is_there(files)
@@ -80,8 +88,7 @@ class Rows:
             value = self.classes[value] if value >= 0 else None
         if isinstance(value, list | Mapping):  # several classes of one image would become a class of their own
             return "", f"{value!r:.80} is no single label"
-        missing = value is None or value != value  # a number that is none, as which tables keep what is missing
-        text = "" if missing else str(value).strip()
+        text = _text(value)
         return text, "" if text else "no label"
 
     def _refuse_if_none_is_there(self, files: Sequence[ImageFile]) -> None:
@@ -94,18 +101,41 @@ class Rows:
             )
 
 
-def list_table(path: Path, bad: Problems, named: set[str], on_bad_image: OnBadImage = "error") -> list[ImageFile]:
+@dataclass(frozen=True)
+class Columns:
+    """The columns of a table by their names, read when they are asked for."""
+
+    names: Sequence[str]
+    values: Callable[[str], Sequence[Any]]
+    numbers: Sequence[int]  # of the rows, as an editor counts
+    classes: Callable[[str], Sequence[str]] = (
+        lambda column: ()
+    )  # names by number, where a column of labels holds numbers
+
+
+def list_table(
+    path: Path, bad: Problems, named: set[str], on_bad_image: OnBadImage = "error", group: str | None = None
+) -> list[ImageFile]:
     """The images of a table, paths relative to its folder; rows that name none go to `bad`, all splits to `named`.
 
     Classes without training images are refused, unless what cannot be used is to be left out.
     """
+    files = _rows(str(path), read_columns(path), group).files(path.parent, bad, named)
+    if on_bad_image == "error":
+        check_rows(files, bad, str(path))
+    return files
+
+
+def read_columns(path: Path) -> Columns:
+    """The columns of a CSV or parquet table."""
     if not path.is_file():  # a pipe would be waited for, and a device read, without end
         raise DataError(f"{path}: not a plain file" if path.exists() else f"{path}: there is no such file")
-    rows = _parquet(path) if path.suffix.lower() == ".parquet" else _csv(path)
-    files = rows.files(path.parent, bad, named)
-    if on_bad_image == "error":
-        _check(files, bad, str(path))
-    return files
+    return _parquet(path) if path.suffix.lower() == ".parquet" else _csv(path)
+
+
+def has_splits(path: Path) -> bool:
+    """Whether a table has a column of splits."""
+    return any(name.strip().lower() in (*SPLIT_COLUMNS, *LIKE_SPLITS) for name in read_columns(path).names)
 
 
 def is_hf_dataset(folder: Path) -> bool:
@@ -114,48 +144,65 @@ def is_hf_dataset(folder: Path) -> bool:
 
 
 def list_hf_dataset(
-    folder: Path, bad: Problems, named: set[str], on_bad_image: OnBadImage = "error"
+    folder: Path, bad: Problems, named: set[str], on_bad_image: OnBadImage = "error", group: str | None = None
 ) -> list[ImageFile]:
     """The images of a `Dataset` or `DatasetDict` that was saved with `save_to_disk`, otherwise as `list_table`."""
     files: list[ImageFile] = []
     for name, part in _saved_parts(folder).items():
         found, splits = Problems(), set[str]()
-        rows = _hf_rows(part, f"{folder}, {name} split" if name else str(folder)).files(folder, found, splits)
+        rows = _hf_rows(part, f"{folder}, {name} split" if name else str(folder), group).files(folder, found, splits)
         side = split_name(name, str(folder)) if name else ""
         named |= {side} if side else splits
         prefix = f"{name} " * bool(name)
-        files += [ImageFile(prefix + row.name, row.content, side or row.split, row.label) for row in rows]
+        files += [replace(row, name=prefix + row.name, split=side or row.split) for row in rows]
         bad.update({prefix + row: problem for row, problem in found.items()})
     if on_bad_image == "error":
-        _check(files, bad, str(folder))
+        check_rows(files, bad, str(folder))
     return files
 
 
-def _check(files: Sequence[ImageFile], bad: Problems, where: str) -> None:
+def check_rows(files: Sequence[ImageFile], bad: Problems, where: str) -> None:
     """DataError for classes that are not right; where there are too few, what is wrong with the other rows says why."""
     if len({file.label for file in files}) < 2:
         refuse(bad, where)
     check_classes(files, where)
 
 
-def _rows(
-    where: str,
-    names: Sequence[str],
-    values: Callable[[str], Sequence[Any]],
-    numbers: Sequence[int],
-    classes: Callable[[str], Sequence[str]] = lambda column: (),
-) -> Rows:
-    """The rows of a table with columns of these names, of which `values` gives those that are needed."""
-    image, label = (
-        _column(names, accepted, what, where, needed=True)
-        for accepted, what in ((IMAGE_COLUMNS, "images"), (LABEL_COLUMNS, "labels"))
-    )
+def _rows(where: str, columns: Columns, group: str | None) -> Rows:
+    """The rows of a table, with those of its columns that are needed; `group` may name one of them."""
+    names, values = columns.names, columns.values
+    image = _column(names, IMAGE_COLUMNS, "images", where, needed=True)
     split = _column(names, SPLIT_COLUMNS, "splits", where, needed=False)
-    splits: Sequence[Any] = values(split) if split else ["train"] * len(numbers)
+    one_hot = {} if any(map(_is_of_labels, names)) else _one_hot(columns, {image, split, group})
+    label = "" if one_hot else _column(names, LABEL_COLUMNS, "labels", where, needed=True)
+    splits: Sequence[Any] = values(split) if split else ["train"] * len(columns.numbers)
     for name in names if not split else ():
         if name.strip().lower() in LIKE_SPLITS and {str(n).strip().lower() for n in values(name)} <= set(SPLIT_NAMES):
             splits = values(name)
-    return Rows(where, values(image), values(label), splits, numbers, classes(label))
+    together = next((name for name in names if group and name.strip().lower() == group.strip().lower()), None)
+    groups = None if together is None else values(together)
+    labels, classes = (_marked(one_hot), ()) if one_hot else (values(label), columns.classes(label))
+    return Rows(where, values(image), labels, splits, columns.numbers, classes, groups)
+
+
+def _is_of_labels(name: str) -> bool:
+    return name.strip().lower() in LABEL_COLUMNS
+
+
+def _one_hot(columns: Columns, others: Collection[str | None]) -> dict[str, Sequence[Any]]:
+    """The columns of a table that has one for each class, with 1 for an image of the class and else 0."""
+    found = {name: columns.values(name) for name in columns.names if name not in others}
+    marks = {name: values for name, values in found.items() if values and set(map(_text, values)) <= {*_YES, *_NO}}
+    return marks if len(marks) > 1 else {}
+
+
+def _marked(one_hot: Mapping[str, Sequence[Any]]) -> list[Any]:
+    """The class of each row; None where none is marked, and all that are where several are."""
+    labels: list[Any] = []
+    for row in zip(*one_hot.values(), strict=True):
+        names = [name for name, value in zip(one_hot, row, strict=True) if _text(value) in _YES]
+        labels.append(names[0] if len(names) == 1 else names or None)
+    return labels
 
 
 def _column(names: Sequence[str], accepted: Sequence[str], what: str, where: str, *, needed: bool) -> str:
@@ -171,7 +218,7 @@ def _column(names: Sequence[str], accepted: Sequence[str], what: str, where: str
     return found[0] if found else ""
 
 
-def _csv(path: Path) -> Rows:
+def _csv(path: Path) -> Columns:
     """Fields are separated by commas, semicolons or tabs; rows without anything in them are counted, but not used."""
     try:
         with path.open(encoding="utf-8-sig", newline="") as file:
@@ -193,10 +240,10 @@ def _csv(path: Path) -> Rows:
                 f"{delimiter!r}"
             )
     columns = dict(zip(names, zip(*rows.values(), strict=True), strict=False))
-    return _rows(str(path), names, lambda name: columns.get(name, ()), list(rows))
+    return Columns(names, lambda name: columns.get(name, ()), list(rows))
 
 
-def _parquet(path: Path) -> Rows:
+def _parquet(path: Path) -> Columns:
     try:
         from pyarrow import parquet
     except ImportError as error:
@@ -209,15 +256,19 @@ def _parquet(path: Path) -> Rows:
                     f"{path}: unpacks to {taken:,} bytes, and {most:,}, a third of the free memory, are the most that "
                     "is read; name images by their paths"
                 )
-            numbers = range(1, 1 + file.metadata.num_rows)
-            return _rows(
-                str(path),
-                file.schema_arrow.names,
-                lambda name: file.read(columns=[name]).column(0).to_pylist(),
-                numbers,
-            )
+            names, numbers = file.schema_arrow.names, range(1, 1 + file.metadata.num_rows)
+        return Columns(names, lambda name: _parquet_column(path, name), numbers)
     except DataError:
         raise
+    except Exception as error:  # a damaged file can raise nearly anything
+        raise DataError(f"{path}: not a readable parquet file ({error})") from error
+
+
+def _parquet_column(path: Path, name: str) -> Sequence[Any]:
+    from pyarrow import parquet
+
+    try:
+        return list(parquet.read_table(path, columns=[name]).column(0).to_pylist())
     except Exception as error:  # a damaged file can raise nearly anything
         raise DataError(f"{path}: not a readable parquet file ({error})") from error
 
@@ -237,7 +288,7 @@ def _saved_parts(folder: Path) -> dict[str, Any]:
     return dict(loaded) if isinstance(loaded, datasets.DatasetDict) else {"": loaded}
 
 
-def _hf_rows(part: Any, where: str) -> Rows:
+def _hf_rows(part: Any, where: str, group: str | None) -> Rows:
     """The columns that are needed as plain values, images undecoded; labels that are numbers have names."""
     import datasets
 
@@ -253,7 +304,7 @@ def _hf_rows(part: Any, where: str) -> Rows:
         return list(feature.names) if isinstance(feature, datasets.ClassLabel) else ()
 
     try:
-        return _rows(where, part.column_names, values, range(1, 1 + len(part)), classes)
+        return _rows(where, Columns(part.column_names, values, range(1, 1 + len(part)), classes), group)
     except DataError:
         raise
     except Exception as error:  # a damaged file can raise nearly anything
@@ -271,6 +322,30 @@ def _content(value: Any, folder: Path) -> tuple[Path | bytes | None, str]:
         return value, ""
     text = "" if value is None else str(value).strip()
     return (folder / expanded(text), _shown(text)) if text else (None, "")
+
+
+class _Suffixes:
+    """Completes paths without a suffix by the image of that name, if there is a single one."""
+
+    def __init__(self) -> None:
+        self._images: dict[Path, dict[str, list[Path]]] = {}  # of each folder, by their names without suffix
+
+    def path(self, path: Path) -> Path:
+        if path.suffix.lower() in SUFFIXES or os.path.exists(path):  # noqa: PTH110  that of pathlib raises for long names
+            return path
+        if path.parent not in self._images:
+            found: dict[str, list[Path]] = {}
+            for other in path.parent.iterdir() if os.path.isdir(path.parent) else ():  # noqa: PTH112
+                if other.suffix.lower() in SUFFIXES:
+                    found.setdefault(other.stem, []).append(other)
+            self._images[path.parent] = found
+        named = self._images[path.parent].get(path.name, [])
+        return named[0] if len(named) == 1 else path
+
+
+def _text(value: Any) -> str:
+    """A value as a text, empty for what is missing: a number that is none is how some tables keep that."""
+    return "" if value is None or value != value else str(value).strip()
 
 
 def _place(content: Path | bytes) -> Path | bytes:

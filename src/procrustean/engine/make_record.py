@@ -18,6 +18,7 @@ from procrustean.records.run_record import (
     CalibrationRecord,
     DataRecord,
     Environment,
+    ImageMeasures,
     MetaRecord,
     MethodRecord,
     PretrainedRecord,
@@ -63,7 +64,12 @@ def _is_plain(method: Method) -> bool:
     return method.head is None and all(stage.reshape is None for stage in method.stages)
 
 
-def make_record(prepared: Prepared, training: Training, calibration: CalibrationRecord | None) -> RunRecord:
+def make_record(
+    prepared: Prepared,
+    training: Training,
+    calibration: CalibrationRecord | None,
+    measures: ImageMeasures | None = None,
+) -> RunRecord:
     """The content of result.json."""
     position, weights = training.position, prepared.pretrained
     seconds = {name: round(value, 3) for name, value in position.seconds.items()}
@@ -83,6 +89,7 @@ def make_record(prepared: Prepared, training: Training, calibration: Calibration
         curves=TrainingCurves.of(training.records),
         probes=Probes.of({epoch.epoch: epoch.probe for epoch in training.records if epoch.probe is not None}),
         calibration=calibration,
+        image_measures=measures,
         seconds={"total": total, **seconds},
         images_per_second=round(shown / max(position.seconds["train"], 1e-9), 1),
         environment=_environment(prepared, training),

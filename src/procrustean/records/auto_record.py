@@ -11,6 +11,7 @@ from msgspec import Meta, Struct
 from procrustean.base.errors import RunError
 from procrustean.base.json_files import FORMAT, read_typed
 from procrustean.base.table_formats import Statistic
+from procrustean.records.finding_runs import FINAL, FOLDS
 from procrustean.records.groups import Group, summarise
 from procrustean.records.run_record import Result, RunRecord
 from procrustean.records.run_spec import RunSpec
@@ -52,7 +53,9 @@ def read_comparison(folder: Path) -> Comparison | None:
 
 
 def chosen_run(path: Path) -> Path:
-    """The run that a folder stands for: itself, or the best of those that `--method auto` has compared in it."""
+    """The run a folder stands for: itself, the best that `--method auto` has compared in it, or that after folds."""
+    if (path / FOLDS).is_file():
+        return path / FINAL
     comparison = read_comparison(path)
     if comparison is None:
         return path

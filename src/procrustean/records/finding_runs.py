@@ -17,6 +17,8 @@ CONFIG_FILE, RESULT_FILE = "config.json", "result.json"
 CANDIDATES = "candidates"  # the folder in which `tune` keeps the runs that it chooses by
 #: What results are called: in the folder of a run, and where copies are kept of them, after the run (`RunSpec.slug`).
 NAMED_AS_RESULT = re.compile(r"result|.+-seed\d+-[0-9a-f]{12}(-\d+)?")
+#: What `train --folds` keeps beside its runs, and its run on all images, which may have no test images.
+FOLDS, FINAL = "folds.json", "all"
 DEPTH = 3  # how many folders deep runs are looked for: `tune` in a folder of runs keeps its own so deep
 
 
@@ -161,6 +163,8 @@ def _entries_below(folder: Path, depth: int) -> list[Path]:
         raise RunError(f"{folder} cannot be searched for runs: {error.strerror or error}.") from error
     found = []
     for entry in entries:
+        if entry.name == FINAL and (folder / FOLDS).is_file():
+            continue
         if not entry.is_dir() or is_run(entry):
             found.append(entry)
         elif depth > 1:

@@ -11,8 +11,9 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta, Struct
 
-from procrustean.balance.metrics import Count, Metrics
+from procrustean.balance.metrics import Count, Metrics, Share
 from procrustean.base.console import command_text
+from procrustean.base.epochs import PerClass
 from procrustean.base.errors import RunError
 from procrustean.base.json_files import FORMAT, read_typed
 from procrustean.data.recipe import Recipe
@@ -107,6 +108,20 @@ class CalibrationRecord(Struct, frozen=True, kw_only=True):
     held_out: list[Count] = []
 
 
+class ImageMeasures(Struct, frozen=True, kw_only=True):
+    """What is measured image by image after the last epoch, of a user's own images."""
+
+    interval: tuple[Share, Share]  # of the headline, 95 %, by the bootstrap
+    resamples: Count
+    groups: Count | None  # of test images, which were drawn as a whole; None where each was drawn by itself
+    fewest_tested: str  # the class with the fewest test images
+    fewest_images: Count
+    cautions: list[str] = []  # why the headline may be too good
+    training_accuracy: Share | None = None  # balanced, on clean training images, up to 1000 of them
+    auroc: PerClass = None  # of each class against the others, by its probability
+    average_precision: PerClass = None
+
+
 class PretrainedRecord(Struct, frozen=True, kw_only=True):
     """The weights that a run started from."""
 
@@ -150,6 +165,7 @@ class RunRecord(Struct, frozen=True, kw_only=True):
     images_per_second: float
     environment: Environment
     finished_at: datetime | None = None
+    image_measures: ImageMeasures | None = None
     command: str = ""  # that made it, of those that are kept for tables
 
     def __post_init__(self) -> None:

@@ -7,7 +7,7 @@ from typing import Literal
 
 from procrustean.balance.metrics import FEW_BELOW, MANY_ABOVE, class_groups
 from procrustean.base.errors import RunError
-from procrustean.base.table_formats import NOTHING, Cell, Column, Table, measured_cell
+from procrustean.base.table_formats import NOTHING, Cell, Column, Statistic, Table, measured_cell
 from procrustean.records.auto_record import choices
 from procrustean.records.best_of_many import SAME_IMAGES
 from procrustean.records.group_names import data_text, distinct_labels
@@ -16,6 +16,8 @@ from procrustean.records.run_record import Result, Selection
 from procrustean.report.comparison_table import SELECTIONS, at_least_one, measured_cells, repeats_note
 from procrustean.report.given_settings import given_settings
 
+#: What ranks images by their probability of a class, and how it is headed.
+RANKED = {"auroc": "AUROC", "average_precision": "average precision"}
 UNMARKED = " The best are not marked: the choice was made on the held-out images, and test results had no say."
 #: What a table of classes begins with.
 COLUMNS = (
@@ -57,22 +59,38 @@ def by_class(group: Group, selection: Selection = "last") -> Table:
     """One row per class with its images, its recall and its precision under one setting."""
     recall, precision = (group.per_class(metric, selection) for metric in ("recall", "precision"))
     runs = len(group.results)
+    ranked = {
+        name: _measured_per_class(group, name) if selection == "last" else [] for name in ("auroc", "average_precision")
+    }
+    ranked = {name: values for name, values in ranked.items() if any(values)}
     return Table(
         title=f"Test results by class in %, {SELECTIONS[selection]}",
         columns=(
             *COLUMNS,
             Column("recall", "recall", measured=True),
             Column("precision", "precision", measured=True),
+            *(Column(name, RANKED[name], measured=True) for name in ranked),
         ),
         rows=tuple(
-            (*described, measured_cell(found, runs=runs), measured_cell(right, runs=runs))
-            for described, found, right in zip(_class_cells(group, selection), recall, precision, strict=True)
+            (*described, *(measured_cell(value, runs=runs) for value in values))
+            for described, *values in zip(
+                _class_cells(group, selection), recall, precision, *ranked.values(), strict=True
+            )
         ),
         note=f"{repeats_note([group])} "
         * (runs > 1)
         + "Recall: the share of a class that is found. Precision: the share of the answers with this class that are "
-        "right.",
+        "right."
+        + " AUROC: how often an image of the class has a higher probability of it than one of another class."
+        * bool(ranked),
     )
+
+
+def _measured_per_class(group: Group, name: str) -> list[Statistic | None]:
+    """What is measured image by image of every class; nothing of data sets that are not a user's own."""
+    measured = [result.record.image_measures for result in group.results]
+    found: list[list[float | None]] = [getattr(measures, name) or [] for measures in measured if measures is not None]
+    return [summarise(values) for values in zip(*found, strict=True)] if all(found) else []
 
 
 def _class_cells(group: Group, selection: Selection) -> list[tuple[Cell, Cell, Cell]]:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import base64
+import csv
 import io
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -67,6 +68,9 @@ def worst_confusions(matrix: NDArray[np.int64], number: int) -> list[Confusion]:
 
 LARGEST_SIDE = 96  # pixels
 BATCH = 250
+MISTAKES = 24
+#: What a run says of each of its test images.
+PREDICTIONS = "predictions.csv"
 
 Pair = tuple[int, int]  # true and predicted class
 
@@ -78,6 +82,31 @@ class Examples:
     pictures: dict[Pair, list[str]] = field(default_factory=dict)
     runs: tuple[str, ...] = ()
     reason: str = ""
+
+
+@dataclass(frozen=True)
+class Mistake:
+    """A test image that is taken for another class."""
+
+    file: str
+    label: str
+    answer: str
+    probability: float  # of the answer
+    loss: float
+    picture: str = ""  # a data URI, where the image is found
+
+
+def worst_mistakes(predictions: Path, number: int) -> list[Mistake]:
+    """The test images with the largest loss among those that a run answers wrongly, by its predictions.csv."""
+    if not predictions.is_file():
+        return []
+    with predictions.open(encoding="utf-8", errors="surrogateescape", newline="") as file:
+        wrong = [
+            Mistake(row["file"], row["label"], row["answer"], float(row["probability"]), float(row["loss"]))
+            for row in csv.DictReader(file)
+            if row["split"] == "test" and row["label"] != row["answer"]
+        ]
+    return sorted(wrong, key=lambda one: -one.loss)[:number]
 
 
 class ExampleFinder:
@@ -119,16 +148,32 @@ class ExampleFinder:
         pictures = {pair: [] if images is None else [picture(images[i]) for i in at] for pair, at in found.items()}
         return Examples(pictures, tuple(used))
 
-    def _network(self, folder: Path) -> tuple[Prepared, Classifier]:
+    def mistakes(self, group: Group) -> list[Mistake]:
+        """The test images of the first run that are wrong with the largest loss; none of data sets not a user's own."""
+        folder = _run_directory(group.results[0])
+        wrong = [] if folder is None else worst_mistakes(folder / PREDICTIONS, MISTAKES)
+        if folder is None or not wrong:
+            return []
+        try:
+            test = self._images(folder).test
+        except ProcrusteanError:
+            return wrong
+        at = {name: row for row, name in enumerate(test.names or [f"image {row}" for row in range(len(test))])}
+        return [replace(one, picture=picture(test.images[at[one.file]])) for one in wrong if one.file in at]
+
+    def _images(self, folder: Path) -> Splits:
         from procrustean.records.run_folder import RunFolder
-        from procrustean.runs.existing_runs import load_run
         from procrustean.runs.image_loading import source_settings
 
         directory, config, _ = RunFolder.open(folder)
         source = directory.beginning().source_path or config.source
         found_at = {"source": source, "data_dir": self.data_dir or config.data_dir}
-        splits = self._load(**{**source_settings(config), **found_at})
-        return load_run(folder, splits=splits, anywhere=True, network_alone=True)
+        return self._load(**{**source_settings(config), **found_at})
+
+    def _network(self, folder: Path) -> tuple[Prepared, Classifier]:
+        from procrustean.runs.existing_runs import load_run
+
+        return load_run(folder, splits=self._images(folder), anywhere=True, network_alone=True)
 
 
 def picture(pixels: NDArray[np.uint8]) -> str:

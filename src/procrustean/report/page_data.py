@@ -9,6 +9,7 @@ from typing import Any
 from procrustean.balance.metrics import class_groups
 from procrustean.base.table_formats import Table, readable, to_csv, to_latex
 from procrustean.base.version import __version__
+from procrustean.data.describe import printable
 from procrustean.records.group_names import data_text, distinct_labels
 from procrustean.records.groups import Group, by_options, group_results, split_by_data
 from procrustean.records.run_record import Result, Selection
@@ -16,8 +17,9 @@ from procrustean.report.class_tables import by_class, by_class_size, calibration
 from procrustean.report.comparison_table import HEADLINES, SELECTIONS, at_least_one, comparison
 from procrustean.report.curves import class_curves, gradient_layers, overall_curves, shown_percent
 from procrustean.report.diagnose.verdicts import Rivals, verdicts_of
-from procrustean.report.mistakes import ExampleFinder, summed_confusion, worst_confusions
+from procrustean.report.mistakes import ExampleFinder, Mistake, summed_confusion, worst_confusions
 from procrustean.report.provenance import configuration, run_rows
+from procrustean.report.uncertainty import intervals
 
 LARGEST_MATRIX = 30  # classes; beyond, only the worst confusions are shown
 MOST_UNFOLDED = 20  # classes whose table is shown without being asked for
@@ -84,6 +86,7 @@ def _setting(groups: Sequence[Group], finder: ExampleFinder | None) -> dict[str,
             next(name for name in ("many", "medium", "few") if members[name][index])
             for index in range(len(first.classes))
         ],
+        "cautions": list(dict.fromkeys(caution for group in groups for caution in _cautions(group))),
         "train": sum(first.counts),
         "test": first.results[0].record.selections.last.metrics.images,
         "matrix": len(first.classes) <= LARGEST_MATRIX,
@@ -95,6 +98,12 @@ def _setting(groups: Sequence[Group], finder: ExampleFinder | None) -> dict[str,
     }
 
 
+def _cautions(group: Group) -> list[str]:
+    """Why results of own images may be too good."""
+    measured = [result.record.image_measures for result in group.results]
+    return [caution for measures in measured if measures is not None for caution in measures.cautions]
+
+
 def _tables(groups: Sequence[Group]) -> dict[str, Any]:
     """The tables of a setting; those of classes under each selection.
 
@@ -102,10 +111,12 @@ def _tables(groups: Sequence[Group]) -> dict[str, Any]:
     which take room, that of the recall alone.
     """
     calibration = calibration_errors(groups)
+    sure = intervals([result for group in groups for result in group.results])
     alone = len(groups) == 1
     return {
         "comparison": _table(comparison(groups), "comparison"),
         "calibration": calibration and _table(calibration, "calibration"),
+        "intervals": sure and _table(sure, "intervals"),
         "sizes": {name: _table(by_class_size(groups, name), f"class-sizes-{name}") for name in SELECTIONS},
         "classes": {
             name: _table(by_class(groups[0], name) if alone else per_class(groups, name), f"classes-{name}")
@@ -148,8 +159,15 @@ def _method(group: Group, label: str, rivals: Rivals, finder: ExampleFinder | No
             "runs": list(examples.runs),
             "pictures": {f"{true}-{predicted}": uris for (true, predicted), uris in examples.pictures.items()},
         },
+        "mistakes": [] if finder is None else [_mistake(one) for one in finder.mistakes(group)],
         "verdicts": verdicts_of(group, rivals),
     }
+
+
+def _mistake(one: Mistake) -> dict[str, Any]:
+    """File names may hold bytes that are no text, which JSON and a page cannot."""
+    texts = {name: printable(getattr(one, name)) for name in ("file", "label", "answer")}
+    return {**texts, "probability": shown_percent(one.probability), "picture": one.picture}
 
 
 def _selected(group: Group, selection: Selection) -> dict[str, Any] | None:

@@ -36,8 +36,8 @@ from procrustean.runs.training_advice import (
 #: The share of each class that is set aside to choose and calibrate on, where there is no validation set.
 HOLD_OUT = 0.15
 NONE_HELD_OUT = (
-    "no images are held out, so there will be no thresholds, no calibrated probabilities and no choice of the epoch; "
-    f"--hold-out {HOLD_OUT} gives them"
+    "no images can be held out ({}), so there will be no thresholds, no calibrated probabilities and no choice of the "
+    "epoch"
 )
 #: Settings that are chosen for the images and the machine.
 FILLED = ("net", "epochs", "batch_size", "lr", "evaluate_every")
@@ -116,7 +116,13 @@ def advise(config: RunSpec, splits: Splits, machine: Machine, *, size_given: boo
         size_given: whether the user has given that size.
         natural: the usual side of the files, if the size was chosen for them.
     """
+    asked = config
     config, why = with_hold_out(config, splits.val is not None)
+    if asked.hold_out is None and asked.method not in (ADVISED, AUTO) and config.hold_out:
+        try:
+            trained_on(config, splits)
+        except ConfigError as error:  # who names a method has not asked for them
+            config, why = replace(config, hold_out=0), [NONE_HELD_OUT.format(str(error).partition(";")[0])]
     if natural is not None and 2 * (config.image_size or natural) <= natural:
         why.append(
             f"images made smaller, from usually {natural} pixels to {config.image_size}; if that hides what matters: "
@@ -139,15 +145,12 @@ def advise(config: RunSpec, splits: Splits, machine: Machine, *, size_given: boo
 
 
 def with_hold_out(config: RunSpec, has_val: bool) -> tuple[RunSpec, list[str]]:
-    """Settings that hold images out where there is no validation set and the method is left open, and why.
+    """Settings that hold images out where there is no validation set, and why.
 
-    Who asks for none gets none, and so does who names a method, but is told what will be missing; a comparison of
-    methods, which needs some, is refused.
+    Who asks for none gets none; a comparison of methods, which needs some, is refused.
     """
     if has_val:
-        return config, []
-    if config.method not in (ADVISED, AUTO):
-        return config, [] if config.hold_out else [NONE_HELD_OUT]
+        return replace(config, hold_out=config.hold_out or 0), []
     _refuse_none_to_compare_on(config)
     if config.hold_out is not None:
         return config, []

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from procrustean.base.errors import ProcrusteanError
+from procrustean.data.folds import in_fold
 from procrustean.data.image_lists import FileListing
 from procrustean.data.imageset import Splits
 from procrustean.data.sources import is_files, list_source, load_source
@@ -24,6 +25,8 @@ def source_settings(config: RunSpec) -> dict[str, Any]:
         "image_size": config.image_size,
         "data_seed": config.data_seed,
         "on_bad_image": config.on_bad_image,
+        "group": config.group,
+        "fold": config.fold,
     }
 
 
@@ -37,7 +40,7 @@ class Sources:
         self._say = say
         self._kept: OrderedDict[tuple[Any, ...], Splits] = OrderedDict()
         self._failed: dict[tuple[Any, ...], ProcrusteanError] = {}
-        self._listed: tuple[tuple[str, str], FileListing] | None = None
+        self._listed: tuple[tuple[Any, ...], FileListing] | None = None
 
     def __call__(self, config: RunSpec) -> Splits:
         settings = source_settings(config)
@@ -57,12 +60,13 @@ class Sources:
 
     def listing(self, config: RunSpec) -> FileListing:
         """The files of a source of image files, not decoded."""
-        key = config.source, config.on_bad_image
+        key = config.source, config.on_bad_image, config.group
         if self._listed is None or self._listed[0] != key:
             self._listed = key, list_source(*key)
         return self._listed[1]
 
     def _loaded(self, config: RunSpec) -> Splits:
         if is_files(config.source):
-            return self.listing(config).load(config.image_size)
+            splits = self.listing(config).load(config.image_size)
+            return splits if config.fold is None else in_fold(splits, config.fold)
         return load_source(**source_settings(config), say=self._say)

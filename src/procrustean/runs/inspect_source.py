@@ -25,6 +25,7 @@ from procrustean.runs.preparing import (
 )
 from procrustean.runs.survey_text import (
     describe_advice,
+    describe_duplicates,
     describe_problems,
     describe_refusal,
     describe_survey,
@@ -33,40 +34,57 @@ from procrustean.runs.survey_text import (
 )
 from procrustean.runs.training_advice import Settings
 
+#: With fewer test images of a class, folds are advised.
+FEW_TESTED = 20
+
+
+@dataclass(frozen=True)
+class Inspection:
+    """What there is to say about a source, and whether training would refuse it."""
+
+    text: str
+    refused: bool = False
+
 
 def inspect_source(
     source: str,
     *,
     device: Literal["auto", "cpu", "cuda"] = "auto",
     on_bad_image: Literal["error", "skip"] = "error",
+    group: str | None = None,
+    duplicates: bool = False,
     say: Callable[[str], None] = lambda text: None,
-) -> str:
+) -> Inspection:
     """Read all images and say what there is, what is wrong, and what is advised, or done with a known data set.
 
     Args:
         source: a folder, a table, a saved data set, a .npz file or a known data set.
         device: where one would train: "auto", "cpu" or "cuda".
         on_bad_image: whether one would train without the files that cannot be used.
+        group: what images that belong together have in common.
+        duplicates: whether all near-duplicates are to be named.
         say: called with one line of progress at a time.
     """
-    found = survey(source, say=say)
+    found = survey(source, group=group, say=say)
     lines = [*describe_survey(found), "", *describe_problems(found, on_bad_image)]
+    lines += describe_duplicates(found) if duplicates else []
     if is_named(source) and found.splits is not None:
-        return "\n".join([*lines, "", *describe_known(source, found.splits, this_machine(device))])
+        return Inspection("\n".join([*lines, "", *describe_known(source, found.splits, this_machine(device))]))
     # Where something is wrong with the files, the way to go on without them is advised.
     leave_out = found.listing is not None and (on_bad_image == "skip" or bool(found.bad))
-    config = RunSpec(source, method=ADVISED, device=device, on_bad_image="skip" if leave_out else "error")
+    skip: Literal["error", "skip"] = "skip" if leave_out else "error"
+    config = RunSpec(source, method=ADVISED, device=device, on_bad_image=skip, group=group)
     try:
         expected = expectation(found, config, this_machine(device))
     except (ConfigError, DataError) as error:
-        return "\n".join([*lines, "", *describe_refusal(str(error))])
+        return Inspection("\n".join([*lines, "", *describe_refusal(str(error))]), refused=True)
     settings, machine = expected.settings, expected.machine
     speed = measured_speed(settings.net, expected.channels, settings.size, settings.batch_size, machine.device)
     command = ["train", source, *["--on-bad-image", "skip"] * leave_out]
+    command += [] if group is None else ["--group", group]
     advice = advised(expected.trained)
-    return "\n".join(
-        [*lines, *expected.notes, "", *describe_advice(command, advice, expected.trained, settings, machine, speed)]
-    )
+    lines += [*expected.notes, "", *describe_advice(command, advice, expected.trained, settings, machine, speed)]
+    return Inspection("\n".join(lines), refused=bool(found.bad) and on_bad_image == "error")
 
 
 @dataclass(frozen=True)
@@ -107,6 +125,8 @@ def _set_aside(found: Survey, splits: Splits, trained: list[int]) -> list[str]:
     if not found.has_test:
         test = splits.test.counts
         notes.append(f"no test images: {int(test.sum())} would be set aside, 20 % of each class")
+        if test.min() < FEW_TESTED:
+            notes.append(f"of a class {test.min()} only: train --folds 5 tests every image once instead")
         none = [c for c, n in zip(splits.test.classes, test, strict=True) if n == 0]
         notes += [f"too few different images to test on: {_some(none)}"] * bool(none)
     if not found.has_val:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from hashlib import sha256
+
 import numpy as np
 import numpy.typing as npt
 
@@ -43,40 +46,75 @@ def leaks(prepared: Prepared) -> list[str]:
 
 def _look_at(present: dict[str, ImageSet], *, own_validation: bool) -> list[str]:
     prints = np.concatenate([fingerprints(images.images) for images in present.values()])
-    groups = near_duplicates(prints)
-    ends = np.cumsum([len(images) for images in present.values()])
-    by_set = dict(zip(present, np.split(groups, ends[:-1]), strict=True))
+    alike = near_duplicates(prints)
+    copies = _copies(present, alike)
+    ends = np.cumsum([len(images) for images in present.values()])[:-1]
+    same, similar = (dict(zip(present, np.split(groups, ends), strict=True)) for groups in (copies, alike))
+    names = [name for images in present.values() for name in images.names]
     findings = [
-        *_across(by_set),
-        *_repeated(by_set.get("validation") if own_validation else None),
-        *_contradicting(present, groups),
+        *_one_set(similar),
+        *_copies_of_training(same),
+        *_repeated(same.get("validation") if own_validation else None),
+        *_contradicting(present, copies, names),
     ]
-    if findings and (dark := too_dark(prints)):
-        return [f"{dark}: whether some are on both sides of a split cannot be told. Give them the full range of values"]
+    if not (dark := too_dark(prints)):
+        return [*findings, *_like_training(same, similar, names), *_alike_in_others(present, copies, alike, names)]
+    if len(np.unique(alike)) < len(np.unique(copies)):
+        findings.append(f"{dark}: whether some are on both sides of a split cannot be told. Give them all values")
     return findings
 
 
+def _copies(present: dict[str, ImageSet], groups: Groups) -> Groups:
+    """Groups of images whose pixels agree, which are near-duplicates as well."""
+    found: dict[bytes, int] = {}
+    sizes, row, copies = np.bincount(groups), 0, np.arange(len(groups))
+    for images in present.values():
+        for position in range(len(images)):
+            if sizes[groups[row]] > 1:
+                copies[row] = found.setdefault(sha256(images.images[position].tobytes()).digest(), row)
+            row += 1
+    return copies
+
+
 def shared(one: Groups, other: Groups) -> int:
-    """How many images of one set have a near-duplicate in the other."""
+    """How many images of one set are of a group of the other."""
     return int(np.isin(one, other).sum())
 
 
-def _across(by_set: dict[str, Groups]) -> list[str]:
-    found = []
-    test, validation = by_set["test"], by_set.get("validation")
-    if validation is not None and (both := shared(test, validation)):
-        same = "the two are one set, and what is chosen on it is not tested by it"
-        some = "what is chosen on these is not tested by them"
-        found.append(
-            f"{both} of {len(test)} test images are, or nearly are, validation images as well: "
-            f"{same if both > len(test) / 2 else some}"
-        )
-    if both := shared(test, by_set["training"]):
-        found.append(
-            f"{both} of {len(test)} test images have a near-duplicate among the training images; the results are too "
-            "good by as much. procrustean inspect names them"
-        )
-    return found
+def _one_set(similar: dict[str, Groups]) -> list[str]:
+    test, validation = similar["test"], similar.get("validation")
+    if validation is None or not (both := shared(test, validation)):
+        return []
+    same = "the two are one set, and what is chosen on it is not tested by it"
+    some = "what is chosen on these is not tested by them"
+    return [
+        f"{both} of {len(test)} test images are, or nearly are, validation images as well: "
+        f"{same if both > len(test) / 2 else some}"
+    ]
+
+
+def _copies_of_training(same: dict[str, Groups]) -> list[str]:
+    both = shared(same["test"], same["training"])
+    if not both:
+        return []
+    return [
+        f"{both} of {len(same['test'])} test images are training images too, pixel for pixel; the results are too good "
+        "by as much. procrustean inspect names them"
+    ]
+
+
+def _like_training(same: dict[str, Groups], similar: dict[str, Groups], names: Sequence[str]) -> list[str]:
+    test, training = similar["test"], similar["training"]
+    rows = np.flatnonzero(np.isin(test, training) & ~np.isin(same["test"], same["training"]))
+    if not len(rows):
+        return []
+    first = np.flatnonzero(training == test[rows[0]])[0]
+    tested = sum(len(groups) for groups in similar.values()) - len(test) + rows[0]  # test images come last
+    pair = f", such as {names[tested]} like {names[first]}" if names else ""
+    return [
+        f"{len(rows)} of {len(test)} test images look like a training image{pair}. If they are the same, the results "
+        "are too good by as much. procrustean inspect names them"
+    ]
 
 
 def _repeated(validation: npt.NDArray[np.int64] | None) -> list[str]:
@@ -91,21 +129,41 @@ def _repeated(validation: npt.NDArray[np.int64] | None) -> list[str]:
     ]
 
 
-def _contradicting(present: dict[str, ImageSet], groups: Groups) -> list[str]:
+def _contradicting(present: dict[str, ImageSet], copies: Groups, names: Sequence[str]) -> list[str]:
+    mixed = _under_several_labels(present, copies)
+    if not len(mixed):
+        return []
+    told, each = "1 image is there", "it"
+    if len(mixed) > 1:
+        told, each = f"{len(mixed)} images are there", "each"
+    told += " under different labels, pixel for pixel, of which one can be right"
+    return [_with_names(told, present, copies, mixed, names, f"Keep {each} under the right one")]
+
+
+def _alike_in_others(present: dict[str, ImageSet], copies: Groups, alike: Groups, names: Sequence[str]) -> list[str]:
+    told = np.unique(alike[np.isin(copies, _under_several_labels(present, copies))])
+    mixed = np.setdiff1d(_under_several_labels(present, alike), told)
+    if not len(mixed):
+        return []
+    begins = "images under different labels look alike"
+    return [_with_names(begins, present, alike, mixed, names, "Look at them before you change a label")]
+
+
+def _under_several_labels(present: dict[str, ImageSet], groups: Groups) -> Groups:
     labels = np.concatenate([images.labels for images in present.values()])
     lowest, highest = np.full(groups.max() + 1, labels.max()), np.zeros(groups.max() + 1, np.int64)
     np.minimum.at(lowest, groups, labels)
     np.maximum.at(highest, groups, labels)
-    mixed = np.flatnonzero(lowest < highest)
-    if not len(mixed):
-        return []
-    how = "under different labels, as {} or nearly, of which one can be right"
-    told, each = f"1 image is there {how.format('it is')}", "it"
-    if len(mixed) > 1:
-        told, each = f"{len(mixed)} images are there {how.format('they are')}", "each"
-    names = [name for images in present.values() for name in images.names]
+    return np.flatnonzero(lowest < highest)
+
+
+def _with_names(
+    told: str, present: dict[str, ImageSet], groups: Groups, mixed: Groups, names: Sequence[str], remedy: str
+) -> str:
+    """What is found, with the images of the first groups and their labels."""
+    labels = np.concatenate([images.labels for images in present.values()])
     if len(names) < len(labels):  # of arrays
-        return [f"{told}. procrustean inspect finds such images"]
+        return f"{told}. procrustean inspect finds such images"
     classes = next(iter(present.values())).classes
     shown = []
     for group in mixed[:NAMED]:
@@ -115,4 +173,4 @@ def _contradicting(present: dict[str, ImageSet], groups: Groups) -> list[str]:
         listed = [f"{names[row]} as {classes[labels[row]]}" for row in rows[chosen]]
         shown.append(", ".join(listed) + f" and {len(rows) - NAMED_OF_EACH} more" * (len(rows) > NAMED_OF_EACH))
     rest = f"; and {len(mixed) - NAMED} more, which procrustean inspect finds" * (len(mixed) > NAMED)
-    return [f"{told}: {'; '.join(shown)}{rest}. Keep {each} under the right one"]
+    return f"{told}: {'; '.join(shown)}{rest}. {remedy}"

@@ -17,6 +17,7 @@ from procrustean.methods.base import Method, Stage
 from procrustean.methods.cmo import FIRST, LAST, Pasting
 from procrustean.methods.tau_norm import Rescaling
 from procrustean.runs.leaks import leaks
+from procrustean.runs.straddling import straddling
 from procrustean.runs.training_advice import FEWEST_STEPS, SMALLEST_BATCH
 
 
@@ -192,6 +193,7 @@ Rule = Callable[[Prepared], list[str]]
 RULES: tuple[Rule, ...] = (
     corrected_twice,
     leaks,
+    straddling,
     held_out_too_much,
     without_a_say,
     unused_validation,

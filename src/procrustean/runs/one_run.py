@@ -13,6 +13,13 @@ from procrustean.base.errors import ImagesChanged, RunError
 from procrustean.base.progress import Reporter, WithoutTest
 from procrustean.data.recipe import Recipe
 from procrustean.engine.device import own_stream, sane_threads
+from procrustean.engine.image_measures import (
+    answers_on,
+    image_measures,
+    is_measured,
+    training_accuracy,
+    write_predictions,
+)
 from procrustean.engine.make_record import identity_of, make_record
 from procrustean.engine.prepared import Prepared
 from procrustean.engine.stored_calibration import keep_calibration
@@ -22,9 +29,10 @@ from procrustean.records.auto_record import last_held_out
 from procrustean.records.finding_runs import CONFIG_FILE
 from procrustean.records.identity import changed_settings
 from procrustean.records.run_folder import RunFolder
-from procrustean.records.run_record import RunRecord, load_result
+from procrustean.records.run_record import CalibrationRecord, ImageMeasures, RunRecord, load_result
 from procrustean.runs.existing_runs import check_identity
 from procrustean.runs.loggers import Tool, TrackingReporter
+from procrustean.runs.straddling import straddling
 
 if TYPE_CHECKING:
     from procrustean.runs.advice import Plan
@@ -170,7 +178,7 @@ class OngoingRun:
                 yield
         self.directory.save_weights("model.safetensors", training.net.state_dict())
         calibration = keep_calibration(prepared, training.net, self.directory, training.stores)
-        record = make_record(prepared, training, calibration)
+        record = make_record(prepared, training, calibration, self._measured(training, calibration))
         self.directory.finish(record)
         self.finished = FinishedRun(self.directory.path, record, training.net.eval())
         metrics, held_out = self.finished.metrics, last_held_out(record)
@@ -178,3 +186,17 @@ class OngoingRun:
         if self.show == "held_out" and held_out is not None:
             text = held_out_text(held_out)
         self.reporter.run_finished(prepared.name, f"{text}, kept in {self.directory.path}")
+
+    def _measured(self, training: Training, calibration: CalibrationRecord | None) -> ImageMeasures | None:
+        """What is measured image by image; of own images alone."""
+        if not is_measured(self.prepared):
+            return None
+        test, held_out = (
+            answers_on(self.prepared, training.net, split, calibration, training.stores)
+            for split in ("test", "held_out")
+        )
+        assert test is not None
+        assert training.position.last is not None
+        write_predictions(self.directory, [test] if held_out is None else [test, held_out])
+        trained = training_accuracy(self.prepared, training.net, training.stores)
+        return image_measures(test, training.position.last.metrics, straddling(self.prepared), trained)

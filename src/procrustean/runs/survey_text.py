@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 
 from rich.cells import cell_len, set_cell_size
@@ -88,14 +89,38 @@ def describe_problems(found: Survey, on_bad_image: OnBadImage = "error") -> list
         lines += named(bad, NAMED_BY_INSPECT)
     if not found.bad:
         lines.append("broken files: none")
+    if found.listing is not None and found.listing.hidden:
+        lines.append(printable(found.listing.hidden_text()))
     lines += [f"few bits: {found.shallow}"] * bool(found.shallow)
     lines += _twin_lines(found)
+    lines += group_lines(found)
     empty = [c for c, n in zip(found.classes, found.train, strict=True) if n == 0]
     if empty:
         remedy = "add some, remove the class, or leave it out with --on-bad-image skip"
         done = "left out" if on_bad_image == "skip" else remedy
         lines.append(f"no training images of {', '.join(map(printable, empty[:NAMED]))}: {done}")
     return lines
+
+
+def group_lines(found: Survey) -> list[str]:
+    """What belongs together, or which column of the table may say so."""
+    if found.listing is None:
+        return []
+    groups = {file.group for file in found.listing.files if file.group}
+    if groups:
+        return [f"groups: {len(groups)}; splits made here divide none of them"]
+    likely = None if found.splits is None else found.splits.likely
+    if likely is None:
+        return []
+    remedy = "a table with a column for --group"
+    if likely.option:
+        remedy = f"--group {shlex.quote(printable(likely.option))}"
+    number = number_of(likely.number, "group")
+    told = (
+        f"probably belong together, by {likely.how}: {len(likely.of)} images in {number}. If they do, {remedy} keeps "
+        "each group on one side of a split:"
+    )
+    return [told, *("  " + ", ".join(map(printable, images)) for images in likely.examples(NAMED))]
 
 
 def describe_refusal(error: str) -> list[str]:
@@ -183,23 +208,41 @@ def _twin_lines(found: Survey) -> list[str]:
     if not found.twins:
         return [f"{what}: none"]
     if found.too_dark:
-        return [f"{what}: cannot be told, since {found.too_dark}"]
-    images = sum(len(twins.names) for twins in found.twins)
-    groups = number_of(len(found.twins), "group")
-    lines = [f"{what}: {images} images in {groups}; splits made here keep them together"]
-    across = [twins for twins in found.twins if twins.across]
-    if across:
-        lines.append(
-            f"across splits: {number_of(len(across), 'group')}, which make test results too good; remove one side:"
-        )
-        lines += _named(across)
-    contradicting = [twins for twins in found.twins if twins.contradict]
-    if contradicting:
-        lines.append(
-            f"contradicting labels: {number_of(len(contradicting), 'group')} of the same image in different classes:"
-        )
-        lines += _named(contradicting)
+        lines = [f"{what}: cannot be told, since {found.too_dark}"]
+    else:
+        images = sum(len(twins.names) for twins in found.twins)
+        groups = number_of(len(found.twins), "group")
+        lines = [f"{what}: {images} images in {groups}; splits made here keep them together"]
+    # Only equal pixels are a reason to remove an image, or to change its label.
+    for told, some in (
+        (
+            "across splits: {}, the same image pixel for pixel, which makes test results too good; remove one side:",
+            [twins for twins in found.twins if twins.copies_across],
+        ),
+        (
+            "look alike across splits: {}. Look at them: those that are the same make test results too good:",
+            [twins for twins in found.twins if twins.across and not twins.copies_across and not found.too_dark],
+        ),
+        (
+            "contradicting labels: {} of the same image, pixel for pixel, in different classes; one can be right:",
+            [twins for twins in found.twins if twins.copies_contradict],
+        ),
+        (
+            "look alike in different classes: {}. Look at them before you change anything:",
+            [twins for twins in found.twins if twins.contradict and not twins.copies_contradict and not found.too_dark],
+        ),
+    ):
+        if some:
+            lines += [told.format(number_of(len(some), "group")), *_named(some)]
     return lines
+
+
+def describe_duplicates(found: Survey) -> list[str]:
+    """All near-duplicates by name, those within a class too."""
+    return [
+        ("the same: " if twins.copies else "look alike: ") + ", ".join(map(printable, twins.names))
+        for twins in found.twins
+    ]
 
 
 def _named(groups: list[Twins]) -> list[str]:

@@ -55,6 +55,7 @@ def fit(
     *,
     reporter: Reporter | None = None,
     minutes: float | None = None,
+    folds: int | None = None,
     log: Tool | None = None,
     **settings: Any,
 ) -> FinishedRun:
@@ -66,6 +67,8 @@ def fit(
         source: a data set's name, a path, a `Splits` of your own arrays, or a complete `RunSpec`.
         reporter: where progress goes; silent by default.
         minutes: what method="auto", which compares methods on held-out images, may take; default 30.
+        folds: test every image once, by a network that was not trained on it, and then train on all; the run on all
+            images is returned, and folds.json in the folder above it has what was measured.
         log: tool that is handed the numbers of every epoch; see docs/report.md.
         settings: fields of `RunSpec` (method, imbalance, rho, epochs, seed, run_dir, ...). `net` may also be a module
             or a function that makes one, see `procrustean.nets.use_net`.
@@ -87,6 +90,12 @@ def fit(
         imported(log)
     for name in config.code.values():
         use_file(name)
+    if folds is not None:
+        from procrustean.runs.folds import fit_folds
+
+        if splits is not None or minutes is not None:
+            raise ConfigError("folds received with arrays or with minutes; folds are of image files, in their own time")
+        return fit_folds(config, folds, reporter, log)
     if config.method == AUTO:
         from procrustean.runs.auto_method import fit_auto
 

@@ -53,7 +53,7 @@ def training_images(config: RunSpec) -> int | None:
     counts = training_counts(config)
     if counts is None and is_named(config.source):
         return known(config.source).images("train")
-    if counts is None and (own := label_counts(config.source, config.on_bad_image)) is not None:
+    if counts is None and (own := label_counts(config.source, config.on_bad_image, config.group)) is not None:
         named = [own[name] for name in config.classes if name in own] if config.classes else list(own.values())
         counts = _trained_on(config, named) if named else None
     return None if counts is None else sum(counts)

@@ -50,7 +50,7 @@ def default_hold_out(reported: RunSpec, choose_on: str | None) -> int:
         return PER_CLASS
     tuned_on = _tuning_set(reported.source)
     source = choose_on or (tuned_on.name if tuned_on else reported.source)
-    return 0 if has_validation(source, reported.on_bad_image) else PER_CLASS
+    return 0 if has_validation(source, reported.on_bad_image, reported.group) else PER_CLASS
 
 
 def candidate_settings(reported: RunSpec, choose_on: str | None) -> RunSpec:

@@ -14,7 +14,9 @@ function resultSection(page) {
     `Test ${setting.headline} in %, one dot per seed, mean and standard deviation. ${imagesText(setting)}`,
     element("div", { class: "selections" }, page.data.selections.map(({ key }) =>
       selectionPlot(key, methods, domain, panel, setting.headline))),
+    setting.cautions.length ? sentenceList(setting.cautions) : null,
     table(setting.tables.comparison),
+    setting.tables.intervals ? table(setting.tables.intervals) : null,
     setting.tables.calibration ? table(setting.tables.calibration) : null);
 }
 
@@ -108,6 +110,19 @@ function confusionSection(page) {
 function exampleRuns(runs) {
   const named = runs.flatMap((run, number) => [number ? ", " : "", element("code", {}, run)]);
   return [`Example images confused by the run${runs.length > 1 ? "s" : ""} `, ...named, "."];
+}
+
+function mistakesSection(page) {
+  const told = page.methods.filter(({ method }) => method.mistakes.length);
+  if (!told.length) return null;
+  return section("mistakes", "Worst mistakes",
+    "Test images that are answered wrongly, those with the largest loss first, of the first run. Some may have a wrong label. predictions.csv in the folder of the run has all.",
+    told.map(({ method, look }) => element("div", {},
+      methodHeading(method, look),
+      element("ol", { class: "mistakes" }, method.mistakes.map((mistake) => element("li", {},
+        mistake.picture ? element("img", { src: mistake.picture, alt: `test image ${mistake.file}` }) : null,
+        element("strong", {}, mistake.label), " → ", element("strong", {}, mistake.answer), ` ${oneDecimal(mistake.probability)} %`,
+        element("code", {}, mistake.file)))))));
 }
 
 function settingsSection(page) {

@@ -1,0 +1,136 @@
+"""`train --folds 5`: every image tested once by a network that has not seen it, then one training on all of them."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import msgspec
+import numpy as np
+
+from procrustean.balance.interval import bootstrap_interval
+from procrustean.balance.metrics import metrics_from_confusion
+from procrustean.base.errors import ConfigError, RunError
+from procrustean.base.files import OF_A_RUN, remove_half_written, write_atomically
+from procrustean.base.json_files import typed_json
+from procrustean.base.lease import Claim
+from procrustean.base.progress import Reporter
+from procrustean.data.folds import ALL
+from procrustean.data.sources import is_files, is_named, place_of
+from procrustean.engine.image_measures import PREDICTIONS
+from procrustean.records.checkpoints import is_leftover
+from procrustean.records.finding_runs import FINAL, FOLDS
+from procrustean.records.folds import Folded, Pooled, read_folds
+from procrustean.records.identity import changed_settings
+from procrustean.records.run_record import RunRecord
+from procrustean.records.run_spec import AUTO, RunSpec
+from procrustean.runs.advice import planned
+from procrustean.runs.existing_runs import load_run
+from procrustean.runs.image_loading import Sources
+from procrustean.runs.loggers import Tool
+from procrustean.runs.many_runs import fit_many
+from procrustean.runs.one_run import FinishedRun
+
+
+def fit_folds(config: RunSpec, folds: int, reporter: Reporter, log: Tool | None = None) -> FinishedRun:
+    """Train a network for each fold, pool their answers, and return the run on all images.
+
+    Each is a run of its own in the folder of the whole. A call that was stopped goes on where it was, and what is
+    finished is not trained again.
+
+    Args:
+        config: the settings; what is left open is chosen once, for all of them.
+        folds: how many.
+        reporter: where progress goes.
+        log: tool that is handed the numbers of every epoch of each run.
+    """
+    _refuse_what_has_none(config, folds)
+    folder = config.run_dir or Path("runs") / f"{config.slug}-{folds}-folds"
+    kept = read_folds(folder)
+    if kept is not None and (kept.folds != folds or changed_settings(kept.asked, config, kept.source_path)):
+        raise RunError(f"{folder} holds folds with other settings; choose another --run-dir")
+    if kept is None:
+        plan = planned(replace(config, fold=ALL), load=Sources(reporter.say))
+        for line in plan.why:
+            reporter.say_once(line)
+        kept = Folded(folds=folds, asked=config, config=plan.config, source_path=place_of(config.source))
+        _begin(folder, kept)
+    chosen = replace(kept.config, source=config.source)
+    parts = {f"fold-{number}": f"{number}/{folds}" for number in range(1, folds + 1)}
+    runs = [replace(chosen, fold=part, run_dir=folder / name) for name, part in {**parts, FINAL: ALL}.items()]
+    claim = Claim(folder)
+    try:
+        outcomes = fit_many(runs, width=1, costs=range(len(runs), 0, -1), reporter=reporter, log=log)
+        for outcome in outcomes:
+            if outcome.error is not None:
+                raise outcome.error
+        records = [outcome.record for outcome in outcomes if outcome.record is not None]
+        pooled = pool(records[:-1], [outcome.path for outcome in outcomes[:-1]], records[-1])
+        _write(folder, msgspec.structs.replace(kept, pooled=pooled))
+    finally:
+        claim.release()
+    _, net = load_run(outcomes[-1].path, source=config.source)
+    return FinishedRun(outcomes[-1].path, records[-1], net)
+
+
+def _refuse_what_has_none(config: RunSpec, folds: int) -> None:
+    if folds < 2:
+        raise ConfigError(f"folds = {folds} received; two at least, 5 are usual")
+    if config.method == AUTO:
+        raise ConfigError("folds received with method 'auto', which compares on held-out images; name the method")
+    if config.fold is not None:
+        raise ConfigError(f"both folds and fold = {config.fold!r} received; one fold is trained by itself, or all")
+    if is_named(config.source) or not (is_files(config.source) or config.source.lower().endswith(".npz")):
+        raise ConfigError(f"folds are for images of your own in files; {config.source} is none of them")
+
+
+def pool(records: Sequence[RunRecord], folders: Sequence[Path], final: RunRecord) -> Pooled:
+    """The answers of the networks of the folds, taken together.
+
+    Args:
+        records: of the runs of the folds.
+        folders: where they are.
+        final: of the run on all images, which the classes are as large as in.
+    """
+    rows = [row for folder in folders for row in _tested(folder)]
+    classes = final.data.classes
+    number = {name: label for label, name in enumerate(classes)}
+    labels = np.array([number[row["label"]] for row in rows], np.int64)
+    answers = np.array([number[row["answer"]] for row in rows], np.int64)
+    matrix = np.zeros((len(classes), len(classes)), np.int64)
+    np.add.at(matrix, (labels, answers), 1)
+    counts = np.array(final.data.counts) + (final.data.held_out_counts or 0)
+    metrics = metrics_from_confusion(matrix, counts)
+    groups = None
+    if any(row["group"] for row in rows):
+        groups = np.unique([row["group"] for row in rows], return_inverse=True)[1].astype(np.int64)
+    return Pooled(
+        classes=classes,
+        metrics=metrics,
+        interval=bootstrap_interval(labels == answers, labels, groups, headline=metrics.headline),
+        groups=None if groups is None else int(groups.max()) + 1,
+        each=[record.selections.last.metrics.value(metrics.headline) or 0.0 for record in records],
+        untested=int(counts.sum()) - len(rows),
+    )
+
+
+def _tested(folder: Path) -> list[dict[str, str]]:
+    with (folder / PREDICTIONS).open(encoding="utf-8", errors="surrogateescape", newline="") as file:
+        return [row for row in csv.DictReader(file) if row["split"] == "test"]
+
+
+def _begin(folder: Path, folded: Folded) -> None:
+    if folder.exists() and (not folder.is_dir() or not all(map(is_leftover, folder.iterdir()))):
+        raise RunError(f"{folder} exists and is not an empty folder; choose another --run-dir")
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise RunError(f"cannot create the folder {folder} ({error.strerror}); choose another --run-dir") from error
+    remove_half_written(folder)
+    _write(folder, folded)
+
+
+def _write(folder: Path, folded: Folded) -> None:
+    write_atomically(folder / FOLDS, typed_json(folded), OF_A_RUN)
