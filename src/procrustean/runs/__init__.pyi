@@ -2,9 +2,9 @@ from .existing_runs import load_run as load_run
 from .grids import expand as expand
 from .many_runs import fit_many as fit_many
 from .one_run import FinishedRun as FinishedRun
+from .one_run import Stopped as Stopped
 from .preparing import check_class_weights as check_class_weights
 from .preparing import check_named_parts as check_named_parts
-from .train_api import Stopped as Stopped
 from .train_api import evaluate as evaluate
 from .train_api import fit as fit
 from .train_api import resume as resume

@@ -36,9 +36,8 @@ from procrustean.runs.lint import lint
 from procrustean.runs.loggers import Tool
 from procrustean.runs.many_runs import Outcome, fit_many
 from procrustean.runs.method_advice import MethodChoice, worth_comparing
-from procrustean.runs.one_run import FinishedRun
+from procrustean.runs.one_run import FinishedRun, run_directory_of
 from procrustean.runs.preparing import prepare
-from procrustean.runs.train_api import run_directory_of
 from procrustean.runs.training_advice import Settings
 from procrustean.runs.tuning_candidates import check_held_out
 

@@ -34,10 +34,16 @@ from procrustean.runs.cost import starting_cost
 from procrustean.runs.image_loading import Sources
 from procrustean.runs.lint import lint
 from procrustean.runs.loggers import HOSTED, Tool, imported
-from procrustean.runs.one_run import OngoingRun, ShownImages, begin_or_go_on
+from procrustean.runs.one_run import (
+    STOPPED_AMONG_MANY,
+    OngoingRun,
+    ShownImages,
+    Stopped,
+    begin_or_go_on,
+    run_directory_of,
+)
 from procrustean.runs.preparing import prepare
 from procrustean.runs.torch_settings import undisturbed
-from procrustean.runs.train_api import STOPPED_AMONG_MANY, Stopped, run_directory_of
 from procrustean.runs.worker import Task, Worker
 
 #: Runs at a time on a GPU. More hide each other's launch gaps until the multiprocessors are full; docs/performance.md.

@@ -30,6 +30,7 @@ from procrustean.records.finding_runs import CONFIG_FILE
 from procrustean.records.identity import changed_settings
 from procrustean.records.run_folder import RunFolder
 from procrustean.records.run_record import CalibrationRecord, ImageMeasures, RunRecord, load_result
+from procrustean.records.run_spec import RunSpec
 from procrustean.runs.existing_runs import check_identity
 from procrustean.runs.loggers import Tool, TrackingReporter
 from procrustean.runs.straddling import straddling
@@ -41,6 +42,23 @@ _OVER = object()
 
 #: The images whose accuracy is shown in progress.
 ShownImages = Literal["test", "held_out"]
+
+
+#: Said by commands of several runs, which find those that are finished or begun by themselves.
+STOPPED_AMONG_MANY = "stopped and saved; give the same command again to go on"
+
+
+class Stopped(RunError):
+    """The run was asked to stop; its state is saved."""
+
+    def __init__(self, message: str, exit_code: int) -> None:
+        super().__init__(message)
+        self.exit_code = exit_code
+
+
+def run_directory_of(config: RunSpec) -> Path:
+    """Where the run of these settings is kept."""
+    return config.run_dir or Path("runs") / config.slug
 
 
 @dataclass(frozen=True)

@@ -23,11 +23,13 @@ from procrustean.records.finding_runs import resume_command
 from procrustean.records.run_folder import RunFolder
 from procrustean.records.run_spec import ADVISED, AUTO, RunSpec
 from procrustean.runs.advice import Plan, planned
+from procrustean.runs.auto_method import fit_auto
 from procrustean.runs.existing_runs import check_identity, load_run, moved, prepare_again
+from procrustean.runs.folds import fit_folds
 from procrustean.runs.image_loading import Sources
 from procrustean.runs.lint import lint
 from procrustean.runs.loggers import Tool, imported
-from procrustean.runs.one_run import FinishedRun, OngoingRun
+from procrustean.runs.one_run import FinishedRun, OngoingRun, Stopped, run_directory_of
 from procrustean.runs.preparing import prepare
 from procrustean.runs.torch_settings import undisturbed
 from procrustean.runs.ways import is_open, tried_out
@@ -35,18 +37,6 @@ from procrustean.runs.ways import is_open, tried_out
 if TYPE_CHECKING:
     from procrustean.balance.metrics import Metrics
     from procrustean.engine.evaluate import Statistics
-
-
-#: Said by commands of several runs, which find those that are finished or begun by themselves.
-STOPPED_AMONG_MANY = "stopped and saved; give the same command again to go on"
-
-
-class Stopped(RunError):
-    """The run was asked to stop; its state is saved."""
-
-    def __init__(self, message: str, exit_code: int) -> None:
-        super().__init__(message)
-        self.exit_code = exit_code
 
 
 @undisturbed()
@@ -91,14 +81,10 @@ def fit(
     for name in config.code.values():
         use_file(name)
     if folds is not None:
-        from procrustean.runs.folds import fit_folds
-
         if splits is not None or minutes is not None:
             raise ConfigError("folds received with arrays or with minutes; folds are of image files, in their own time")
         return fit_folds(config, folds, reporter, log)
     if config.method == AUTO:
-        from procrustean.runs.auto_method import fit_auto
-
         return fit_auto(config, splits=splits, minutes=minutes, reporter=reporter, log=log)
     sources = Sources(reporter.say)
     if splits is None and is_open(config, sources):
@@ -125,11 +111,6 @@ def fit_planned(plan: Plan, reporter: Reporter, log: Tool | None = None) -> Fini
     if plan.scores is not None:
         plan.scores.keep(directory, prepared.data.train.classes)
     return _train(prepared, directory, reporter, log=log)
-
-
-def run_directory_of(config: RunSpec) -> Path:
-    """Where the run of these settings is kept."""
-    return config.run_dir or Path("runs") / config.slug
 
 
 @undisturbed()

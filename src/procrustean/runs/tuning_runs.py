@@ -24,12 +24,11 @@ from procrustean.runs.choosing import Score, options_text, score_of, voting_coun
 from procrustean.runs.cost import TimeBox
 from procrustean.runs.image_loading import Sources
 from procrustean.runs.many_runs import Outcome, fit_many, outcome_of
-from procrustean.runs.one_run import ShownImages
+from procrustean.runs.one_run import ShownImages, run_directory_of
 from procrustean.runs.option_spaces import (
     AFTER_TRAINING,
     Options,
 )
-from procrustean.runs.train_api import run_directory_of
 from procrustean.runs.tuning_candidates import (
     check_final,
     check_options,

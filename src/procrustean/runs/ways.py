@@ -19,6 +19,7 @@ from procrustean.base.console import duration_text
 from procrustean.base.errors import ConfigError
 from procrustean.base.progress import Reporter
 from procrustean.data.sources import is_files
+from procrustean.engine.frozen_features import FeatureStores
 from procrustean.engine.linear_head import chosen_strength, solved
 from procrustean.engine.probabilities import Labels, Scores, calibrate, log_softmax
 from procrustean.engine.stored_calibration import TrialScores, held_out_scores
@@ -172,7 +173,8 @@ def _features(config: RunSpec, sources: Sources, reporter: Reporter) -> Tried:
     )  # fmt: skip
     prepared = prepare(way, splits=sources(way), say=reporter.say)
     net = prepared.build_net().to(prepared.placement.device)
-    stores, data = prepared.feature_stores(net, reporter.say), prepared.data
+    stores, data = prepared.training_stores(net, reporter.say), prepared.data
+    assert isinstance(stores, FeatureStores)
     train = stores.training(data.train)
     assert data.held_out is not None
     held_out = stores.evaluation(data.held_out, "train, held out")
