@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from procrustean.balance.metrics import metrics_from_confusion
+from procrustean.base.json_files import to_plain
 from procrustean.report import write_report
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ def wide(runs: list[Path], tmp_path: Path) -> Path:
         selection["metrics"] = metrics_from_confusion(confusion, counts, top5_correct=int(confusion.sum()))
     for name in ("test_recall", "train_recall"):
         record["curves"][name] = random.rand(4, CLASSES).tolist()
-    (tmp_path / "run.json").write_text(json.dumps(record))
+    (tmp_path / "run.json").write_text(json.dumps(to_plain(record)))
     write_report([tmp_path / "run.json"], tmp_path / "report.html")
     return tmp_path / "report.html"
 

@@ -11,6 +11,7 @@ import pytest
 
 from procrustean import fit
 from procrustean.balance.metrics import metrics_from_confusion
+from procrustean.base.json_files import to_plain
 from procrustean.report import write_report
 
 if TYPE_CHECKING:
@@ -47,7 +48,7 @@ def make(runs: list[Path], tmp_path: Path) -> Any:
             if classes is not None:
                 _widen(record, classes)
             files.append(tmp_path / f"run-{index}.json")
-            files[-1].write_text(json.dumps(record))
+            files[-1].write_text(json.dumps(to_plain(record)))
         write_report(files, tmp_path / "report.html")
         return (tmp_path / "report.html").as_uri()
 

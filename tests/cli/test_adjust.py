@@ -13,7 +13,7 @@ from procrustean.deploy.adjusted_scores import Adjusted
 
 Call = Callable[..., Any]
 Files = Callable[[Path], dict[str, bytes]]
-SMALL = ("--net", "small", "--epochs", 2, "--device", "cpu", "--run-dir", "run")
+SMALL = ("--net", "small", "--epochs", 2, "--device", "cpu", "--hold-out", 0, "--run-dir", "run")
 
 
 @pytest.fixture

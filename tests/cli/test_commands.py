@@ -36,7 +36,7 @@ def two_runs(npz: Path, call: Call) -> tuple[str, str]:
 def test_training_writes_results_to_stdout_and_progress_to_stderr(npz: Path, call: Call) -> None:
     answer = call("train", npz, *TRAIN, "--method", "erm", "--run-dir", "a")
     assert answer.code == 0
-    assert answer.out.startswith("**Test accuracy in %: stripes, natural, small, images recipe, 3 epochs**")
+    assert answer.out.startswith("**Test accuracy in %: stripes, natural, 15 % of each class held out, small, ")
     assert "| ERM" in answer.out
     assert "ERM, seed 0: 3 epochs" in answer.err
     assert "fp32 as asked for; eager" in answer.err

@@ -39,7 +39,6 @@ def offered(call: Call) -> Callable[[str], list[str]]:
     ("words", "names"),
     [
         ("train digits --imbalance", ["natural", "long_tailed", "step"]),
-        ("train digits --augment", ["pad_crop_flip", "random_resized_crop", "strong", "flip", "none"]),  # may be open
         ("compare runs --format", ["table", "markdown", "csv", "latex"]),
         ("paper toy --net", ["resnet32-2d", "small-2d"]),
         ("list", ["methods", "nets", "layers", "recipes", "sources"]),

@@ -15,7 +15,21 @@ from procrustean.base import console
 from procrustean.cli import main
 from procrustean.report.figures import canvas
 
-TINY = ("--net", "small", "--epochs", "4", "--batch-size", "16", "--device", "cpu", "--precision", "fp32", "--quiet")
+TINY = (
+    "--net",
+    "small",
+    "--epochs",
+    "4",
+    "--batch-size",
+    "16",
+    "--device",
+    "cpu",
+    "--precision",
+    "fp32",
+    "--hold-out",
+    "0",
+    "--quiet",
+)
 
 
 @pytest.fixture(scope="module")
@@ -377,7 +391,7 @@ def test_settings_of_probes_in_a_file(call: Any, npz: Path) -> None:
 
 
 def test_a_grid_may_name_its_folders(call: Any, npz: Path) -> None:
-    settings = "net: small, epochs: 1, device: cpu, precision: fp32"
+    settings = "net: small, epochs: 1, device: cpu, precision: fp32, hold_out: 0"
     Path("grid.yaml").write_text(
         f"base: {{source: {npz}, {settings}}}\nruns:\n  - {{method: erm, run_dir: plain}}\n  - {{method: mfw}}\n"
     )

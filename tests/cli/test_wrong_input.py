@@ -440,5 +440,5 @@ def test_a_table_that_cannot_be_written(npz: Path, call: Call) -> None:
 
 
 def test_held_out_weights_of_a_run_without(npz: Path, call: Call) -> None:
-    assert call("train", npz, *SMALL).code == 0
+    assert call("train", npz, *SMALL, "--hold-out", "0").code == 0
     assert_refused(call("evaluate", "run", "--weights", "held_out"), "trained without --hold-out")

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from procrustean.base import Stream
 from procrustean.data import EpochPlanner
-from procrustean.data.augment import Augmentation
+from procrustean.data.augment.settings import Augmentation
 from procrustean.data.epoch_plan import Arrays
 
 LABELS = np.arange(53, dtype=np.int64) % 4

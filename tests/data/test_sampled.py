@@ -11,7 +11,7 @@ import torch
 
 from procrustean.base import ConfigError, Stream
 from procrustean.data import EpochPlanner
-from procrustean.data.augment import Augmentation
+from procrustean.data.augment.settings import Augmentation
 from procrustean.data.epoch_plan import sampled
 
 LABELS = np.repeat(np.arange(5), (8, 4, 2, 1, 1))  # 16 images

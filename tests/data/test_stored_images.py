@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from procrustean.data import ImageSet, Splits, build
-from procrustean.data.augment import Augmentation
+from procrustean.data.augment.settings import Augmentation
 from procrustean.data.imageset import StoredImages, read_images
 from procrustean.engine.images import ImageStore, channel_statistics, row_blocks
 

@@ -255,7 +255,7 @@ def test_a_run_without_held_out_images_is_not_calibrated(colours: Path, tmp_path
     shutil.rmtree(folder / "val")
     said: list[str] = []
     for method, tau in (("erm", 0.0), ("balanced_softmax", 1.0)):
-        trained = fit(str(folder), method=method, epochs=1, device="cpu", run_dir=str(tmp_path / method))
+        trained = fit(str(folder), method=method, epochs=1, hold_out=0, device="cpu", run_dir=str(tmp_path / method))
         assert trained.record.calibration is None
         model = load_model(trained.path, device="cpu")
         assert (model.spec.calibration.scale, model.spec.calibration.tau) == (1.0, tau)
@@ -289,7 +289,7 @@ def test_an_export_of_a_run_that_is_not_calibrated_says_what_predict_says(
         "which are not known, between those of the training images (red 66.7 %, green 22.2 %, blue 11.1 %) and equal"
     )
     for method, known in (("class_balanced", False), ("balanced_softmax", True)):
-        fit(str(folder), method=method, epochs=1, device="cpu", run_dir=str(tmp_path / method))
+        fit(str(folder), method=method, epochs=1, hold_out=0, device="cpu", run_dir=str(tmp_path / method))
         for prior in ((), ("--prior", "balanced")):
             output = tmp_path / f"{method}{len(prior)}"
             answer = call("export", method, "--output", output, *prior)

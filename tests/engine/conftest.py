@@ -34,6 +34,7 @@ TINY: dict[str, Any] = {
     "device": "cpu",
     "precision": "fp32",
     "method": "erm",
+    "hold_out": 0,
 }
 STEPS = 12
 

@@ -23,7 +23,7 @@ def stopped(npz: Path, tiny: dict[str, Any], tmp_path: Path, stop_after: Callabl
     stop_after(5)
     settings = {**tiny, "method": "mfw", "options": {"alpha": 2.0}}
     with pytest.raises(Stopped):
-        fit(str(npz), **settings, hold_out=2, run_dir=tmp_path / "run")
+        fit(str(npz), **{**settings, "hold_out": 2}, run_dir=tmp_path / "run")
     stop_after(0)
     return tmp_path / "run"
 

@@ -162,7 +162,7 @@ def test_a_run_that_is_taken_over_commits_nothing_more(
 
         with monkeypatch.context() as patched:
             patched.setattr(os, "fsync", sync)
-            fit(splits, **tiny, hold_out=2, checkpoint_every=0.0, run_dir=path)
+            fit(splits, **{**tiny, "hold_out": 2}, checkpoint_every=0.0, run_dir=path)
         return next(requests) - 1
 
     held: list[Claim] = []

@@ -61,7 +61,7 @@ def test_a_full_disk_at_any_moment_loses_nothing(
         disk = Disk(patched, tmp_path)
         whole = fit(splits, **settings, run_dir=tmp_path / "whole").path
     assert disk.requests > 60
-    for refused in [*range(1, 6), *range(6, disk.requests, 13), disk.requests - 1, disk.requests]:
+    for refused in sorted({*range(1, 6), *range(6, disk.requests, 13), disk.requests - 1, disk.requests}):
         path = tmp_path / str(refused)
         with monkeypatch.context() as patched:
             Disk(patched, tmp_path, refused)

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from procrustean.data import ImageSet
-from procrustean.data.augment import Augmentation
+from procrustean.data.augment.settings import Augmentation
 from procrustean.engine.images import ImageStore, channel_statistics
 
 CPU = torch.device("cpu")

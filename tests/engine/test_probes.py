@@ -310,7 +310,7 @@ def test_large_images_are_probed_in_batches_as_small_as_those_they_are_tested_in
     class Net(torch.nn.Module):
         head = torch.nn.Linear(3, 4)
 
-        def backbone(self, x: Tensor) -> Tensor:
+        def features_of(self, x: Tensor) -> Tensor:
             seen.append(len(x))
             return x.mean((2, 3))
 

@@ -119,7 +119,7 @@ def test_a_folder_without_a_run_is_not_resumed(tmp_path: Path) -> None:
 
 
 def test_checkpoints_are_dropped_when_the_run_is_finished(whole: Path) -> None:
-    names = {"config.json", "epochs.jsonl", "model.safetensors", "result.json"}
+    names = {"config.json", "epochs.jsonl", "model.safetensors", "predictions.csv", "result.json"}
     assert {path.name for path in whole.iterdir()} == names
 
 

@@ -20,7 +20,20 @@ Same = Callable[[Path, Path], None]
 
 
 def arguments(npz: Path, path: Path, epochs: int = 3) -> list[str | Path]:
-    flags = ("--net", "small", "--batch-size", "16", "--precision", "fp32", "--device", "cpu", "--method", "erm")
+    flags = (
+        "--net",
+        "small",
+        "--batch-size",
+        "16",
+        "--precision",
+        "fp32",
+        "--device",
+        "cpu",
+        "--method",
+        "erm",
+        "--hold-out",
+        "0",
+    )
     return ["train", npz, *flags, "--epochs", str(epochs), "--run-dir", path]
 
 

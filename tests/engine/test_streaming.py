@@ -112,7 +112,7 @@ def test_streamed_and_resident_runs_are_equal(
 
 def test_a_meta_set_is_streamed_too(colours: Splits, tmp_path: Path) -> None:
     runs = [
-        fit(colours, method="meta_weight", **SETTINGS, images=how, run_dir=tmp_path / how)
+        fit(colours, method="meta_weight", **SETTINGS, hold_out=0, images=how, run_dir=tmp_path / how)
         for how in ("resident", "streamed")
     ]
     assert runs[0].metrics == runs[1].metrics
@@ -132,7 +132,13 @@ def test_an_interrupted_streamed_run_goes_on_exactly(
 ) -> None:
     augmented(augment=augment)
     whole, parts = tmp_path / "whole", tmp_path / "parts"
-    how = {**SETTINGS, "method": "mfw", "images": "auto" if augment == "strong" else "streamed", "workers": 2}
+    how = {
+        **SETTINGS,
+        "method": "mfw",
+        "images": "auto" if augment == "strong" else "streamed",
+        "workers": 2,
+        "hold_out": 0,
+    }
     fit(from_file, **how, run_dir=whole)
     stop_after(after)
     with pytest.raises(api.Stopped):

@@ -160,7 +160,7 @@ def test_ties_on_the_held_out_images_go_to_the_later_epoch(
 
 
 def test_the_held_out_selection_is_reported_on_the_test_images(splits: Splits, run_settings: dict[str, Any]) -> None:
-    run = fit(splits, **{**run_settings, "epochs": 6, "lr": 0.01}, hold_out=2)
+    run = fit(splits, **{**run_settings, "epochs": 6, "lr": 0.01, "hold_out": 2})
     chosen = run.record.selections.held_out
     curve = run.record.curves.held_out_balanced_accuracy
     assert chosen.epoch == max(range(6), key=lambda epoch: (curve[epoch], epoch))
@@ -208,7 +208,7 @@ def test_a_hold_out_reduces_the_counts_and_the_record_says_so(
     assert (plain.record.data.train, plain.record.data.held_out) == (60, 0)
     assert plain.record.curves.held_out_balanced_accuracy is None
     assert not (plain.path / "held_out.safetensors").exists()
-    run = fit(splits, **tiny, run_dir=tmp_path / "held", hold_out=6)
+    run = fit(splits, **{**tiny, "hold_out": 6}, run_dir=tmp_path / "held")
     data = run.record.data
     assert data.counts == [18, 12, 6, 6]  # the smallest class would be empty and gives nothing
     assert (data.train, data.held_out) == (42, 18)
@@ -288,7 +288,7 @@ RECORD: dict[str, set[str]] = {
 
 
 def test_the_record_has_all_its_parts(splits: Splits, run_settings: dict[str, Any]) -> None:
-    run = fit(splits, **{**run_settings, "method": "mfw"}, drw=True, hold_out=2, track_training=True)
+    run = fit(splits, **{**run_settings, "method": "mfw", "hold_out": 2}, drw=True, track_training=True)
     record = strict_json(run.path / "result.json")
     assert load_result(run.path).record == run.record
     for part, keys in RECORD.items():
@@ -800,7 +800,7 @@ def test_a_method_may_finish_the_network(
     assert run.record.method.finish == {"chosen": 3}
     assert judged == [None, None]
     assert evaluate(run.path, splits=splits) == run.metrics
-    selections = fit(splits, **{**settings, "run_dir": tmp_path / "held out"}, hold_out=1).record.selections
+    selections = fit(splits, **{**settings, "run_dir": tmp_path / "held out", "hold_out": 1}).record.selections
     assert judged[3] == 0.25, "the judge sees the network as it is"
     assert selections.held_out.metrics == selections.oracle.metrics == selections.last.metrics
     stop_after(7)

@@ -13,7 +13,7 @@ import pytest
 
 from procrustean.balance.weights import DeferredWeights
 from procrustean.data import EpochPlanner
-from procrustean.data.augment import Augmentation
+from procrustean.data.augment.settings import Augmentation
 
 from .scripts import script
 

@@ -22,6 +22,7 @@ SETTINGS: dict[str, Any] = {
     "net": "small",
     "batch_size": 16,
     "epochs": 4,
+    "hold_out": 0,
     "precision": "fp32",
     "device": "cpu",
     "method": "erm",

@@ -155,5 +155,5 @@ def call(work: Path, program: Call, new_process: Callable[[], None]) -> Call:
 @pytest.fixture(scope="session")
 def tiny() -> dict[str, Any]:
     # Nothing is left open: torch would import its compiler in every process to reckon the work of the network.
-    given = {"net": "small", "epochs": 2, "batch_size": 16, "lr": 0.05, "evaluate_every": 1}
+    given = {"net": "small", "epochs": 2, "batch_size": 16, "lr": 0.05, "evaluate_every": 1, "hold_out": 0}
     return {**given, "device": "cpu", "precision": "fp32"}

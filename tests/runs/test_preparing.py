@@ -68,7 +68,7 @@ def test_a_head_is_tried_without_a_trace() -> None:
     [
         (
             {"trainable": "classifier"},
-            "trainable = 'classifier' received, but the network has no such part; name 'all', 'backbone', 'head' or a",
+            "the network has no such part; name 'all', 'backbone', 'features', 'head' or a layer within them by its path",
         ),
         ({"trainable": ("head", "classifier")}, "trainable = 'classifier' received, but the network has no such part"),
         (

@@ -1,4 +1,4 @@
-from .augment import make_augmentation as make_augmentation
+from .augment.settings import make_augmentation as make_augmentation
 from .epoch_plan import EpochPlanner as EpochPlanner
 from .epoch_plan import Sampler as Sampler
 from .imageset import ImageSet as ImageSet

@@ -34,7 +34,7 @@ class Cell:
     def config(self, **more: Any) -> RunSpec:
         """The run of this cell, with seeds and the like added; ConfigError, with the place, where it cannot be."""
         try:
-            config = RunSpec.from_json({**self.settings, **more}, origin=self.where)
+            config = RunSpec.from_json({"hold_out": 0, **self.settings, **more}, origin=self.where)
         except ConfigError as error:
             if self.where in str(error):
                 raise

@@ -156,6 +156,8 @@ class RunSpec:
             object.__setattr__(self, "rho", float(self.rho))
         if self.hold_out is not None and float(self.hold_out).is_integer():
             object.__setattr__(self, "hold_out", int(self.hold_out))
+        if self.augment is not None:
+            object.__setattr__(self, "augment", self.augment.replace("-", "_"))
         object.__setattr__(self, "options", {name: _plain_option(value) for name, value in self.options.items()})
         self.check()
         self.settle()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, replace
 from statistics import median
+from typing import TypeVar
 
 import numpy as np
 
@@ -32,6 +33,8 @@ from procrustean.runs.training_advice import (
     rate_for,
     settings_of,
 )
+
+T = TypeVar("T")
 
 #: The share of each class that is set aside to choose and calibrate on, where there is no validation set.
 HOLD_OUT = 0.15
@@ -128,7 +131,7 @@ def advise(config: RunSpec, splits: Splits, machine: Machine, *, size_given: boo
             f"images made smaller, from usually {natural} pixels to {config.image_size}; if that hides what matters: "
             f"--image-size {2 * (config.image_size or natural)}, at four times the work"
         )
-    is_open = config.recipe == "auto" and not all(getattr(config, name) for name in FILLED)
+    is_open = config.recipe == "auto" and any(getattr(config, name) is None for name in FILLED)
     if not is_open and config.method != ADVISED:
         return Plan(config, splits, tuple(why))
     made = imbalanced(config, splits)
@@ -204,14 +207,15 @@ def _with_training(
 ) -> tuple[RunSpec, list[str]]:
     height, width, _ = shape
     chosen = settings_at(config, images, shape, machine, size_given=size_given)
+    epochs, batch_size = _given(config.epochs, chosen.epochs), _given(config.batch_size, chosen.batch_size)
     filled = replace(
         config,
         net=config.net or chosen.net,
         pretrained="published" if chosen.pretrained and config.net is None else config.pretrained,
-        epochs=config.epochs or chosen.epochs,
-        batch_size=config.batch_size or chosen.batch_size,
-        lr=config.lr or (chosen.lr if chosen.pretrained else rate_for(config.batch_size or chosen.batch_size)),
-        evaluate_every=config.evaluate_every or max(1, (config.epochs or chosen.epochs) // EVALUATIONS),
+        epochs=epochs,
+        batch_size=batch_size,
+        lr=_given(config.lr, chosen.lr if chosen.pretrained else rate_for(batch_size)),
+        evaluate_every=_given(config.evaluate_every, max(1, epochs // EVALUATIONS)),
     )
     if filled == config:
         return config, []
@@ -227,6 +231,10 @@ def _with_training(
     if chosen.pretrained and config.net is None:
         text += ", starting from the pretrained weights that are in the cache"
     return filled, [text]
+
+
+def _given(value: T | None, chosen: T) -> T:
+    return chosen if value is None else value
 
 
 def _at_size(side: int, images: int, channels: int, machine: Machine) -> Settings:

@@ -9,8 +9,8 @@ import pytest
 
 from procrustean.base import ConfigError, Stream
 from procrustean.data import make_augmentation
-from procrustean.data.augment import NAMES, Augmentation
-from procrustean.data.augment.settings import resized_crop_boxes
+from procrustean.data.augment.names import NAMES
+from procrustean.data.augment.settings import Augmentation, resized_crop_boxes
 
 
 def stream(purpose: str) -> Stream:
