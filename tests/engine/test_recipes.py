@@ -65,6 +65,8 @@ def test_a_step_of_each_network_in_its_recipe(name: str) -> None:
     after = stage.weights()
     moved = [key for key, _ in net.named_parameters() if not torch.equal(before[key], after[key])]
     assert len(moved) == len(list(net.parameters()))
+    if recipe.optimizer != "sgd":
+        return
     # A first step of SGD is the rate times the gradient, the penalty included.
     optimizer = stage.optimizer
     step = float(stage.clock.lr) * optimizer.velocity * (1 + recipe.momentum * recipe.nesterov)
