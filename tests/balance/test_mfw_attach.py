@@ -427,6 +427,20 @@ class TestCopies:
         with attachments(twin)["middle"](y):
             twin(x)
 
+    @pytest.mark.parametrize("copied", [copy.deepcopy, lambda model: pickle.loads(pickle.dumps(model))])
+    @pytest.mark.parametrize("labels", [None, "labels"])
+    @pytest.mark.filterwarnings("ignore:layer 'body.head' gives the scores")
+    def test_a_layer_that_is_adapted_in_a_copy(
+        self, labels: str | None, copied: Callable[[Labelled], Labelled]
+    ) -> None:
+        model, (x, y) = Labelled(), next(batches(1))
+        MFW(COUNTS).attach(model, "body.head", labels=labels)
+        twin = copied(model)
+        twin.body.head = Adapted(twin.body.head)
+        labelled = nullcontext() if labels else attachments(twin)["body.head.base_layer"](y)
+        with pytest.raises(LayerError, match=r"'body\.head' was wrapped or replaced after MFW"), labelled:
+            twin(x, y)
+
     def test_a_kept_model_does_not_hold_the_last_batch(self) -> None:
         model, (x, y) = made(), next(batches(1))
         handle = MFW(COUNTS).attach(model, "middle")

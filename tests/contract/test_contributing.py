@@ -12,6 +12,8 @@ def test_the_method_passes_as_a_file_a_line_and_a_test(tmp_path: Path) -> None:
     whole = "tests/contract/test_methods.py::TestTable::test_files_say_what_they_are[poly1]"  # an error where none is
     copy.passes("tests/contract/test_methods.py", "tests/methods", whole, "-k", "poly1 and not one_graph")
     assert "poly1" in copy.run("list", "methods")
+    refused = copy.refusal("train", "digits", "--method", "poly1", "--recipe", "own", "--dry-run")
+    assert "recipe 'own' received, but poly1 was not published on digits with a recipe known here" in refused
 
 
 def test_the_network_passes_as_a_file_and_a_line(tmp_path: Path) -> None:

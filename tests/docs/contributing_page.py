@@ -71,9 +71,18 @@ class Copy:
         """What a command of procrustean prints."""
         return self._python("procrustean", *command)
 
+    def refusal(self, *command: str) -> str:
+        """What a command of procrustean says that is refused."""
+        done = self._done("procrustean", *command)
+        assert done.returncode == 2, done.stdout + done.stderr
+        return done.stderr
+
     def _python(self, module: str, *arguments: str) -> str:
-        environment = {**os.environ, "PYTHONPATH": str(self.folder / "src")}
-        command = [sys.executable, "-m", module, *arguments]
-        done = subprocess.run(command, cwd=self.folder, env=environment, capture_output=True, text=True)
+        done = self._done(module, *arguments)
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout
+
+    def _done(self, module: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+        environment = {**os.environ, "PYTHONPATH": str(self.folder / "src")}
+        command = [sys.executable, "-m", module, *arguments]
+        return subprocess.run(command, cwd=self.folder, env=environment, capture_output=True, text=True, check=False)

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "balanced_ddp.py"
+import pytest
+
+EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 
 
 def test_two_processes(processes: Callable[..., list[str]]) -> None:
@@ -13,4 +15,14 @@ def test_two_processes(processes: Callable[..., list[str]]) -> None:
 
 
 def test_the_example(processes: Callable[..., list[str]]) -> None:
-    assert "2 processes: accuracy" in processes(EXAMPLE, "--epochs", "1")[0]
+    assert "2 processes: accuracy" in processes(EXAMPLES / "balanced_ddp.py", "--epochs", "1")[0]
+
+
+def test_the_example_of_a_sampler_on_accelerate(
+    processes: Callable[..., list[str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("accelerate")
+    monkeypatch.setenv("ACCELERATE_USE_CPU", "1")  # as `accelerate launch --cpu` does
+    first, second = processes(EXAMPLES / "accelerate_sampler.py", "--epochs", "1")
+    assert "balanced accuracy" in first
+    assert "balanced accuracy" not in second

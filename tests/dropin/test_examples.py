@@ -17,6 +17,9 @@ ARGUMENTS = {
     "lightning_callback": ["--epochs", "2"],
     "huggingface_trainer": ["--epochs", "1", "--output", "out"],
     "timm_finetuning": ["--epochs", "1"],
+    "lightning_sampler": ["--epochs", "2"],
+    "huggingface_sampler": ["--epochs", "1", "--output", "out"],
+    "accelerate_sampler": ["--epochs", "2"],
 }
 DISTRIBUTED = "balanced_ddp"  # test_distributed.py runs it
 
@@ -46,6 +49,9 @@ def test_example(
         ("huggingface_trainer", "datasets", "tables"),
         ("huggingface_trainer", "transformers", "transformers"),
         ("timm_finetuning", "timm", "nets"),
+        ("lightning_sampler", "lightning", "lightning"),
+        ("huggingface_sampler", "transformers", "transformers"),
+        ("accelerate_sampler", "accelerate", "transformers"),
     ],
 )
 def test_a_missing_package_is_shown_with_what_to_install(
@@ -86,7 +92,7 @@ def test_several_processes_are_started_by_torchrun(
     assert "start it with: torchrun --nproc-per-node 2" in capsys.readouterr().err
 
 
-def test_there_are_five_of_at_most_sixty_lines() -> None:
+def test_there_are_eight_of_at_most_sixty_lines() -> None:
     files = {path.stem: len(path.read_text().splitlines()) for path in EXAMPLES.glob("*.py")}
     assert set(files) == {*ARGUMENTS, DISTRIBUTED}
     assert max(files.values()) <= 60

@@ -16,6 +16,7 @@ from procrustean.runs.train_api import resume
 Same = Callable[[Path, Path], None]
 resource = pytest.importorskip("resource")
 FLAGS = ("--net", "small", "--batch-size", "16", "--precision", "fp32", "--device", "cpu", "--method", "erm")
+SPAN = ("--epochs", "3", "--hold-out", "0", "--checkpoint-every", "0")
 
 
 def die_in_a_large_file() -> None:
@@ -33,9 +34,7 @@ def test_half_a_checkpoint_is_gone_when_the_run_has_ended(
     npz: Path, tiny: dict[str, Any], tmp_path: Path, same_run: Same
 ) -> None:
     run, log = tmp_path / "run", tmp_path / "log"
-    process = forked.start(
-        ["train", npz, *FLAGS, "--epochs", "3", "--checkpoint-every", "0", "--run-dir", run], log, die_in_a_large_file
-    )
+    process = forked.start(["train", npz, *FLAGS, *SPAN, "--run-dir", run], log, die_in_a_large_file)
     process.join(60)
     assert process.exitcode == -signal.SIGXFSZ, log.read_text()
     assert any(name.startswith(".") for name in names_in(run))

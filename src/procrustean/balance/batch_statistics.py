@@ -18,12 +18,12 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from procrustean.balance.counting import label_of
 from procrustean.balance.layer_trace import call_mismatch, kept_modes
 from procrustean.balance.mfw_attach import attachments
-from procrustean.base.errors import ConfigError, DataError, LayerError
+from procrustean.base.errors import DataError, LayerError, one_of
 
-On = Literal["auto", "mixed", "clean"]
+On = Literal["mixed", "clean"]
 
 
-def recalibrate(model: nn.Module, batches: Iterable[Any], *, on: On = "auto") -> int:
+def recalibrate(model: nn.Module, batches: Iterable[Any], *, on: On = "mixed") -> int:
     """Recompute the statistics of batch normalisation over some batches, for averaged or changed weights.
 
     Returns the number of layers recomputed: 0 for a network without batch normalisation, which needs no batches.
@@ -33,29 +33,27 @@ def recalibrate(model: nn.Module, batches: Iterable[Any], *, on: On = "auto") ->
             in evaluation mode within a model in training mode are frozen, and keep their statistics.
         batches: (images, labels), or mappings of the model's arguments; of training data, augmented as in training.
             One epoch is plenty.
-        on: "mixed" lets the attached MFW mix the features as in training, "clean" leaves them alone; "auto" is
-            "mixed" for a model with MFW attached and "clean" for any other.
+        on: "mixed" lets the attached MFW mix the features as in training, "clean" leaves them alone. A copy that was
+            made before MFW was attached has none, and looks like a model that was trained without; it takes "clean".
 
     >>> model = nn.Sequential(nn.Linear(2, 3), nn.BatchNorm1d(3))
-    >>> recalibrate(model, [(torch.randn(8, 2), torch.zeros(8, dtype=torch.long))])
+    >>> recalibrate(model, [(torch.randn(8, 2), torch.zeros(8, dtype=torch.long))], on="clean")
     1
     """
-    if on not in ("auto", "mixed", "clean"):
-        raise ConfigError(f"on = {on!r} received; accepted: 'auto', 'mixed', 'clean'")
-    handles = list(attachments(model).values())
-    if on == "mixed" and not handles:
+    one_of("on", on, ("mixed", "clean"))
+    handles, mixed, layers = list(attachments(model).values()), on == "mixed", batch_norms(model)
+    if layers and mixed and not handles:
         raise LayerError(
             "no MFW is attached to this model, so nothing can be mixed; attach it as it was in training, "
-            "mfw.attach(model, layer), or say on='clean' for a model that was trained without"
+            "mfw.attach(model, layer), before an average or another copy is made of it, or say on='clean' for a model "
+            "that was trained without"
         )
-    mixed = bool(handles) and on != "clean"
     if handles and not mixed and not all(handle.mfw.idle for handle in handles):
         warnings.warn(
             "statistics recomputed on clean batches for a model that MFW is attached to: it was trained with those of "
             "mixed batches, and its gain may be lost; on='mixed' recomputes them as in training",
             stacklevel=2,
         )
-    layers = batch_norms(model)
     if not layers:
         return 0
     device = next((p.device for p in model.parameters()), torch.device("cpu"))

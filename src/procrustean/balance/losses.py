@@ -40,8 +40,14 @@ class States:
 
 
 def scale_of_scores(objective: nn.Module) -> float:
-    """What an objective multiplies the network's scores by before the softmax."""
-    return next((part.scale for part in _stating(objective) if part.scale != 1), 1.0)
+    """What an objective multiplies the network's scores by before the softmax; ConfigError where its parts disagree."""
+    scales = sorted({part.scale for part in _stating(objective) if part.scale != 1})
+    if len(scales) > 1:
+        raise ConfigError(
+            f"{type(objective).__name__}: parts that state the scales {' and '.join(f'{scale:g}' for scale in scales)} "
+            "received, but the scores of a network are calibrated and adjusted by one; give all losses the same"
+        )
+    return scales[0] if scales else 1.0
 
 
 def shifts_scores(objective: nn.Module) -> bool:

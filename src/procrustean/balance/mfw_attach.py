@@ -27,11 +27,9 @@ def recomputes() -> bool:
 class LayerPlace:
     """The place of a layer in the module that holds it."""
 
-    def __init__(self, model: nn.Module, layer: nn.Module) -> None:
-        holder, self._name = next(
-            (holder, name) for holder in model.modules() for name, child in holder.named_children() if child is layer
-        )
-        self._holder, self._layer = weakref.ref(holder), layer
+    def __init__(self, model: nn.Module, layer: nn.Module, path: str) -> None:
+        holder, _, self._name = path.rpartition(".")
+        self._holder, self._layer = weakref.ref(model.get_submodule(holder)), layer
 
     def newcomer(self) -> nn.Module | None:
         """What stands there now, if it has weights that the layer has not.
@@ -78,6 +76,8 @@ class LabelsOfCall:
         labels = kwargs.get(self.argument)
         if labels is None and self.position is not None and self.position < len(args):
             labels = args[self.position]
+        if self.handle.is_new and not torch.compiler.is_compiling():
+            attachments(model)
         if recomputes() and labels is not None:
             # The layer has the mix of the first pass; drawn all the same, for random numbers that come after these.
             self.handle.mfw.sample(labels)
@@ -117,8 +117,10 @@ class Attachment(MixPoint):
         self.mfw = mfw
         self.module = module
         # Weakly: a copy of the layer alone should not have the whole model in it.
-        self._model: weakref.ref[nn.Module] | None = weakref.ref(model)
-        self._place: LayerPlace | None = LayerPlace(model, module)
+        self._model: weakref.ref[nn.Module] | None = None
+        self._place: LayerPlace | None = None
+        self._path = next(path for path, inside in model.named_modules() if inside is module)
+        self.found_in(model, self._path)
         self.open = False
         self.called = False  # whether the layer has run since the labels came
         self.advice: str | None = None  # what to do where labels are missing, of who hands them over in its own way
@@ -155,6 +157,22 @@ class Attachment(MixPoint):
         of_this_model = ("mix", "_number", "_model", "_place")
         of_its_batches = ("open", "called", "_replayed", "_left_unmixed", "_trains")
         return {**self.__dict__, **dict.fromkeys(of_this_model), **dict.fromkeys(of_its_batches, False), "_recent": []}
+
+    @property
+    def is_new(self) -> bool:
+        """Whether it is a copy that has not been found in its model yet."""
+        return self._place is None
+
+    def found_in(self, model: nn.Module, path: str) -> None:
+        """Keep the model, and the place of the layer in it, unless they are known; a copy does not know them.
+
+        What has been put around the layer by now stands under the name that the layer had when MFW was attached.
+        """
+        if self._place is None and path:
+            parts, name = path.split("."), self._path.rpartition(".")[2]
+            while name in parts and parts[-1] != name:
+                parts.pop()
+            self._model, self._place = weakref.ref(model), LayerPlace(model, self.module, ".".join(parts))
 
     def take_labels(self, model: nn.Module, argument: str) -> None:
         """From now on the labels are those that `model` is called with."""
@@ -350,12 +368,15 @@ def attachments(model: nn.Module) -> dict[str, Attachment]:
     >>> attachments(model)["0"] is handle, attachments(copy.deepcopy(model))["0"] is handle
     (True, False)
     """
-    return {
+    found = {
         path: hook.__self__
         for path, module in model.named_modules()
         for hook in module._forward_hooks.values()
         if isinstance(getattr(hook, "__self__", None), Attachment)
     }
+    for path, handle in found.items():
+        handle.found_in(model, path)
+    return found
 
 
 def _refuse_replicas() -> NoReturn:

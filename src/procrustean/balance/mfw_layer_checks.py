@@ -2,13 +2,8 @@
 
 from __future__ import annotations
 
-import gc
-
-import torch
 from torch import nn
-from torch.optim.swa_utils import AveragedModel
 
-from procrustean.balance.batch_statistics import batch_norms
 from procrustean.balance.layers import find_layer
 from procrustean.balance.mfw_attach import DATA_PARALLEL, LabelsOfCall, attachments
 from procrustean.base.errors import LayerError
@@ -41,12 +36,6 @@ def attachable(model: nn.Module, layer: str, labels: str | None = None) -> nn.Mo
             f"layer {layer!r} has MFW attached already; call remove() on that handle first. The handles of a model, "
             "also of a copied one: procrustean.balance.attachments(model)"
         )
-    if has_earlier_average(model, module):
-        raise LayerError(
-            "an AveragedModel with the weights of this model was made before MFW is attached, so update_bn and "
-            "recalibrate would give it statistics of unmixed batches, which undo what MFW trains; attach first, then "
-            "average: handle = mfw.attach(model, layer); averaged = AveragedModel(model)"
-        )
     return module
 
 
@@ -68,25 +57,4 @@ def _compiled_before(layer: str) -> LayerError:
     return LayerError(
         f"layer {layer!r} belongs to a compiled model, which may not notice a hook any more; attach first, then "
         "compile: handle = mfw.attach(model, layer); model = torch.compile(model)"
-    )
-
-
-def has_earlier_average(model: nn.Module, layer: nn.Module) -> bool:
-    """Whether an AveragedModel without MFW is a copy of the model, or of a part of it that holds the layer.
-
-    update_bn would give it statistics of unmixed batches. An average keeps no tie to its model; all that can be known
-    is that it has the same weights, so averages are looked for among all objects.
-    """
-    if not batch_norms(model):
-        return False
-    averages = [each.module for each in gc.get_objects() if issubclass(type(each), AveragedModel)]
-    unaware = [average for average in averages if not attachments(average)]
-    around = [part for part in model.modules() if any(inside is layer for inside in part.modules())]
-    return any(_same_weights(average, part) for average in unaware for part in around)
-
-
-def _same_weights(first: nn.Module, second: nn.Module) -> bool:
-    ours, theirs = dict(first.named_parameters()), dict(second.named_parameters())
-    return ours.keys() == theirs.keys() and all(
-        ours[name].shape == theirs[name].shape and torch.equal(ours[name].cpu(), theirs[name].cpu()) for name in ours
     )

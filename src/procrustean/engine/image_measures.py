@@ -15,7 +15,6 @@ from sklearn.metrics import average_precision_score, roc_auc_score
 from procrustean.balance.interval import RESAMPLES, bootstrap_interval
 from procrustean.balance.losses import scale_of_scores, shifts_scores
 from procrustean.balance.metrics import Metrics
-from procrustean.base.files import write_atomically
 from procrustean.data.imageset import NO_TEST, ImageSet, positions_by_class
 from procrustean.data.sources import is_named
 from procrustean.engine.frozen_features import FeatureStores
@@ -75,7 +74,7 @@ def write_predictions(directory: RunFolder, sets: Iterable[Answers]) -> None:
     table.writerow(("split", "file", "label", "answer", "probability", "loss", "group"))
     for answers in sets:
         table.writerows(answers.rows())
-    write_atomically(directory.file(PREDICTIONS), text.getvalue().encode("utf-8", "surrogateescape"))
+    directory.write(PREDICTIONS, text.getvalue().encode("utf-8", "surrogateescape"))
 
 
 def answers_on(

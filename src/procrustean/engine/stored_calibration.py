@@ -72,7 +72,7 @@ def keep_calibration(
     else:
         return None
     objective = prepared.method.stages[-1].objective
-    before = uncalibrated(counts, corrected=shifts_scores(objective), scale=scale_of_scores(objective))
+    before = uncalibrated(counts, scale=scale_of_scores(objective))
     try:
         found = calibrate(scores, labels, counts, corrected=shifts_scores(objective), scale=before.scale)
     except DataError:

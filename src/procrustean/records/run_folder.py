@@ -72,7 +72,7 @@ class RunFolder:
         )
         try:
             directory._take(config)
-            directory._write(CONFIG_FILE, typed_json(beginning))
+            directory.write(CONFIG_FILE, typed_json(beginning))
         except BaseException:
             directory.release()
             raise
@@ -127,7 +127,8 @@ class RunFolder:
         if self._claim is not None:
             self._claim.check()
 
-    def _write(self, name: str, content: bytes) -> None:
+    def write(self, name: str, content: bytes) -> None:
+        """Replace a file of the run as a whole, unless another process has taken the run over."""
         write_atomically(self.file(name), content, OF_A_RUN, self._check)
 
     def release(self) -> None:
@@ -139,7 +140,7 @@ class RunFolder:
         """Keep where the images have moved, for whatever uses the run later; its settings and their hash stay."""
         beginning, place = self.beginning(), place_of(source)
         if place is not None and place != beginning.source_path:
-            self._write(CONFIG_FILE, typed_json(msgspec.structs.replace(beginning, source_path=place)))
+            self.write(CONFIG_FILE, typed_json(msgspec.structs.replace(beginning, source_path=place)))
 
     def refuse_reuse(self, config: RunSpec) -> None:
         """Say why an existing run directory cannot take this run."""
@@ -177,7 +178,7 @@ class RunFolder:
         content = self._saved
         if content and not (path.exists() and path.read_bytes().startswith(content)):
             warnings.warn(f"{path} is missing or damaged; restored from the checkpoint", stacklevel=2)
-        self._write(path.name, content)
+        self.write(path.name, content)
         self._recorded = bytearray(content)
 
     def append(self, record: EpochRecord) -> None:
@@ -219,7 +220,7 @@ class RunFolder:
         """Write numpy arrays as one compressed file."""
         content = io.BytesIO()
         np.savez_compressed(content, allow_pickle=False, **arrays)
-        self._write(name, content.getvalue())
+        self.write(name, content.getvalue())
 
     def save_weights(self, name: str, weights: Mapping[str, Tensor]) -> None:
         checkpoint.save_tensors(self.file(name), weights, self._check)
@@ -238,5 +239,5 @@ class RunFolder:
 
     def finish(self, record: RunRecord) -> None:
         """Write the result; from now on the run is complete and needs its checkpoints no more."""
-        self._write(RESULT_FILE, typed_json(record))
+        self.write(RESULT_FILE, typed_json(record))
         checkpoint.remove_checkpoints(self.path)

@@ -13,7 +13,7 @@ from torch import nn
 from procrustean.balance.count_facts import kind_for_methods
 from procrustean.balance.types import Problem
 from procrustean.balance.weights import DeferredWeights, FixedWeights
-from procrustean.base.code_files import plain_name
+from procrustean.base.code_files import file_code, plain_name
 from procrustean.base.errors import ConfigError, did_you_mean
 from procrustean.data.imageset import Splits
 from procrustean.data.imbalance import Imbalanced, build
@@ -28,6 +28,7 @@ from procrustean.engine.stage_order import reshape_for, stage_epochs
 from procrustean.engine.stage_training import is_within, learning_names
 from procrustean.methods.base import Method, Stage
 from procrustean.methods.make import checked_options, make_method, of_the_head, option_defaults
+from procrustean.methods.own_method import check_scale
 from procrustean.nets.build import check_net, layers_of
 from procrustean.nets.classifier import FeatureLayers, check_scores, check_size
 from procrustean.nets.pretrained import read_pretrained
@@ -75,6 +76,8 @@ def prepare(
     kind = kind_for_methods(data.kind, counts)
     problem = Problem.on(FeatureLayers() if config.tune == "head" else layers, counts, kind, data_set(known))
     method = make_method(config.method, problem, options)
+    if file_code(config.method) is not None and began is None:
+        check_scale(method, classes, plain_name(config.method))
     if config.tune == "head":
         method = of_the_head(method, config.method)
     if config.average != "none" and (len(method.stages) > 1 or method.finish is not None):
