@@ -25,8 +25,7 @@ from procrustean.base import Claim
 from procrustean.base.progress import Reporter
 from procrustean.paper import Definitions, Plan, Store, carry_out, make_plan, plan_text, read_definitions
 from procrustean.paper import train_plan as work_module
-from procrustean.paper.plan_progress import Progress
-from procrustean.paper.train_plan import Report
+from procrustean.paper.train_plan import Progress, Report
 from procrustean.runs.image_loading import Sources
 from procrustean.runs.train_api import Stopped
 
@@ -176,7 +175,6 @@ def test_what_another_process_has_trained_meanwhile_is_taken_over(
     report = carry_out(plan, store, command="this test", reporter=Recorder())
     assert (report.finished, report.remaining, report.errors) == (0, 0, {})
     assert shown[-1].seconds_left == 0
-    assert shown[-1].text() == "3 of 3 runs, 100 % of the work"
     assert set(results(tmp_path / "a")) == set(results(tmp_path / "b"))
     assert all(store.find(run.config) is not None for run in plan.runs)
 
@@ -210,7 +208,7 @@ def test_the_next_plan_is_of_what_is_left(
     assert images - left == round(180 * begun.done)
     # And so the next call begins.
     work(minutes=0)
-    assert shown[-1].share[begun.config.hash] == begun.done
+    assert shown[-1].left[begun.config.hash] == begun.cost * (1 - begun.done)
 
 
 def _images(text: str) -> int:
@@ -232,7 +230,7 @@ def test_a_run_that_fails_is_noted_and_left_alone(
 ) -> None:
     report = work(width=1)
     monkeypatch.undo()
-    assert (shown[0].failed, shown[0].seconds_left) == (1, 0)
+    assert (shown[0].finished, shown[0].seconds_left) == (2, 0)
     assert report.finished == 2
     ((name, error),) = report.errors.items()
     assert "non-finite" in error
@@ -330,7 +328,7 @@ def test_a_run_that_another_process_trains_is_no_failure_of_the_run(
     claim = Claim(begun)
     report = work()
     assert (report.errors, report.remaining, len(report.elsewhere)) == ({}, 0, 1)
-    assert shown[-1].text() == "2 of 3 runs, 1 trained by another process, 100 % of the work"
+    assert (shown[-1].finished, shown[-1].seconds_left) == (2, 0)
     claim.release()
     assert work().finished == 3 - report.finished == 1
 

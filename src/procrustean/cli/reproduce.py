@@ -211,7 +211,7 @@ class Reproduce:
         from procrustean.base.console import duration_text, notify, write_result
         from procrustean.base.progress import make_reporter
         from procrustean.paper.plan_in_words import absence_lines, blocked_lines, held_out_lines, plan_table, plan_text
-        from procrustean.paper.train_plan import carry_out, default_width, expected_rate, machine_name
+        from procrustean.paper.train_plan import carry_out, default_width, first_rate, machine_name
         from procrustean.runs.image_loading import Sources
 
         reporter = make_reporter(quiet=self.quiet)
@@ -220,7 +220,7 @@ class Reproduce:
         for line in held_out_lines(plan) if self.held_out else ():
             notify(line)
         width = default_width() if self.width is None else self.width
-        rate, machine = expected_rate(self.output), machine_name()[1]
+        rate, machine = first_rate(), machine_name()[1]
         summary = plan_text(plan, rate=rate, width=width, machine=machine, minutes=self.minutes)
         if self.dry_run:
             absent = absence_lines(plan, self.data_dir, rate=rate, width=width, machine=machine)
