@@ -155,7 +155,7 @@ class Reproduce:
 
     def _definitions(self) -> Definitions:
         from procrustean.base.yaml_files import read_yaml
-        from procrustean.paper.availability import check_cell
+        from procrustean.paper.planning import check_cell
         from procrustean.paper.table_files import paper_definitions, read_definitions
 
         if not self.dry_run:
@@ -169,9 +169,8 @@ class Reproduce:
         return definitions
 
     def _plan(self, definitions: Definitions, parts: list[Part], store: Store, sources: Sources) -> Plan:
-        from procrustean.paper.availability import absent_data
         from procrustean.paper.plan_in_words import blocked_lines
-        from procrustean.paper.planning import make_plan
+        from procrustean.paper.planning import absent_data, make_plan
         from procrustean.paper.train_plan import machine_name
 
         plan = make_plan(
@@ -277,12 +276,11 @@ class Reproduce:
             each_text_once,
             finished_tables,
             in_format,
-            seeds_text,
             write_tables,
         )
 
-        names, asked = list(dict.fromkeys(part.table for part in parts)), definitions.cells(parts)
-        seen, only = store.with_seeds(self.seeds), set(asked)
+        names = list(dict.fromkeys(part.table for part in parts))
+        seen, only = store.with_seeds(self.seeds), set(definitions.cells(parts))
         pieces = [
             piece
             for name in names
@@ -292,11 +290,10 @@ class Reproduce:
             pieces = [f"No run is finished yet, {begun} begun in {self.output}."]
         elif not pieces:
             pieces = [f"Nothing of this is among the results in {self.results} or {self.output}."]
-        numbers = seeds_text(asked, store, shown=self.seeds, data_seed=self.data_seed)
         if self.format == "table":
-            write_result(*each_text_once(pieces), *filter(None, [numbers]))
+            write_result(*each_text_once(pieces))
         else:
-            write_result(in_format(pieces, self.format, numbers))
+            write_result(in_format(each_text_once(pieces), self.format))
         if not self.show:  # the files hold the tables in full, whatever was asked for last
             write_tables([definitions.tables[name] for name in names], store, self.output, data_seed=self.data_seed)
 

@@ -1,5 +1,3 @@
-from .availability import check_cell as check_cell
-from .availability import check_source as check_source
 from .canonical_settings import canonical as canonical
 from .canonical_settings import trained_as_today as trained_as_today
 from .claims import claims_table as claims_table
@@ -22,6 +20,7 @@ from .plan_in_words import plan_table as plan_table
 from .plan_in_words import plan_text as plan_text
 from .planning import Plan as Plan
 from .planning import PlannedRun as PlannedRun
+from .planning import check_cell as check_cell
 from .planning import make_plan as make_plan
 from .printed_numbers import PaperNumber as PaperNumber
 from .printed_numbers import paper_number as paper_number

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import replace
-from itertools import groupby
 from pathlib import Path
 from typing import Literal
 
@@ -12,7 +10,7 @@ from procrustean.base.escaping import latex_prose
 from procrustean.base.files import write_atomically
 from procrustean.base.table_formats import Cell, Column, Table, to_latex, to_markdown
 from procrustean.paper.cell_tables import column_table, held_out_note, legend, measured_columns, rivals_of
-from procrustean.paper.comparison import held_out_runs, table_cells
+from procrustean.paper.comparison import table_cells
 from procrustean.paper.definitions import Cell as Place
 from procrustean.paper.definitions import Definitions, TableSpec
 from procrustean.paper.judging import judge, judgement_table, overall
@@ -72,68 +70,10 @@ def each_text_once(pieces: Sequence[Table | str]) -> list[Table | str]:
     return [p for n, p in enumerate(pieces) if not (isinstance(p, str) and p in pieces[:n])]
 
 
-def in_format(pieces: Sequence[Table | str], form: Literal["markdown", "latex"], about_all: str = "") -> str:
-    """Tables and what there is to say about them as the text of a document.
-
-    In LaTeX, whose tables float, the latter is part of their captions, and what is about all of them a comment.
-
-    Args:
-        pieces: tables and texts, each about the tables before it.
-        form: of the document.
-        about_all: a text about all tables.
-    """
-    if form == "latex":
-        comment = f"% {latex_prose(about_all)}\n" if about_all else ""
-        parts = [latex_prose(p) + "\n" if isinstance(p, str) else to_latex(p) for p in _with_notes(pieces)]
-        return "\n".join([*parts, *filter(None, [comment])])
-    pieces = [*pieces, *filter(None, [about_all])]
-    return "\n".join(p + "\n" if isinstance(p, str) else to_markdown(p) for p in pieces)
-
-
-def _with_notes(pieces: Sequence[Table | str]) -> list[Table | str]:
-    """The tables, each with the texts that follow it and those beside it as its note; texts before any table stay."""
-    found: list[Table | str] = []
-    for kind, group in groupby(pieces, key=type):
-        if kind is Table:
-            tables = [piece for piece in group if isinstance(piece, Table)]
-            found += tables
-        elif not found:
-            found += group
-        else:
-            note = " ".join(map(str, group))
-            found[-len(tables) :] = [replace(t, note=f"{t.note} {note}".strip()) for t in tables]
-    return found
-
-
-def seeds_text(cells: Sequence[Place], store: Store, *, shown: int | None, data_seed: int = 0) -> str:
-    """How many runs of these cells are shown, with which training seeds, and how many are not.
-
-    Those of the held-out column are among them.
-
-    Args:
-        cells: what was asked for.
-        store: with all runs.
-        shown: the seeds 0, 1, ... up to so many; None for all.
-        data_seed: which images of a class are kept.
-    """
-    seeds = {}
-    for cell in cells:
-        config = cell.config(data_seed=data_seed)
-        for result in (*store.repeats(config), *held_out_runs(store, config).results):
-            seeds[result.path] = result.config.seed  # two cells may be the same runs
-    seen = [seed for seed in seeds.values() if shown is None or seed < shown]
-    listed, hidden = sorted(set(seen)), len(seeds) - len(seen)
-    parts = []
-    if seen:
-        numbers = ", ".join(map(str, listed))
-        parts.append(f"Shown: {_runs(len(seen))}, training seed{'s' * (len(listed) != 1)} {numbers}.")
-    if hidden:
-        parts.append(f"Not shown: {_runs(hidden)} with other seeds.")
-    return " ".join(parts)
-
-
-def _runs(number: int) -> str:
-    return f"{number} run{'s' * (number != 1)}"
+def in_format(pieces: Sequence[Table | str], form: Literal["markdown", "latex"]) -> str:
+    """Tables and what there is to say about them as the text of a document."""
+    table_in, prose_in = (to_latex, latex_prose) if form == "latex" else (to_markdown, str)
+    return "\n".join(prose_in(p) + "\n" if isinstance(p, str) else table_in(p) for p in pieces)
 
 
 def write_tables(specs: Sequence[TableSpec], store: Store, folder: Path, *, data_seed: int = 0) -> list[Path]:

@@ -8,10 +8,9 @@ from pathlib import Path
 from procrustean.base.console import duration_text
 from procrustean.base.table_formats import Cell, Column, Table
 from procrustean.data.sets.table import DATA_SETS
-from procrustean.paper.availability import absent_data
 from procrustean.paper.comparison import held_out_variant
 from procrustean.paper.definitions import Cell as Place
-from procrustean.paper.planning import Plan, PlannedRun
+from procrustean.paper.planning import Plan, PlannedRun, absent_data
 from procrustean.runs.cost import GUESSED_IMAGES, predicted_seconds
 from procrustean.runs.training_sizes import balanced_size
 

@@ -10,11 +10,12 @@ from functools import cache, partial
 from pathlib import Path
 from typing import Literal
 
-from procrustean.base.errors import ConfigError, ProcrusteanError, RunError
-from procrustean.data.sets.table import known
+from procrustean.base.code_files import is_usable, plain_name
+from procrustean.base.errors import ConfigError, ProcrusteanError, RunError, suggestion
+from procrustean.base.files import expanded
+from procrustean.data.sets.table import DATA_SETS, known
 from procrustean.data.sources import is_named
 from procrustean.engine.training import Position
-from procrustean.paper.availability import absent_data, check_source, unnamed_code
 from procrustean.paper.canonical_settings import canonical
 from procrustean.paper.comparison import held_out_variant
 from procrustean.paper.definitions import Cell, Definitions, Part
@@ -79,6 +80,32 @@ class Plan:
         return self.in_state("begun", "waiting")
 
 
+def check_cell(cell: Cell) -> None:
+    """ConfigError for settings that cannot be, and for a method, a network or a recipe that this version lacks."""
+    config = cell.config()
+    if unnamed_code(config) is not None:
+        return
+    try:
+        recipe_of(config)
+    except ConfigError as error:
+        raise ConfigError(f"{cell.where}: {error}") from error
+
+
+def unnamed_code(config: RunSpec) -> str | None:
+    """Why the code of a method is not imported, so that nothing can be known of its runs; None if it may be."""
+    unnamed = [name for name in config.code.values() if not is_usable(name)]
+    return f"{plain_name(unnamed[0])} is code that a file names, and a dry run imports none" if unnamed else None
+
+
+def absent_data(source: str, data_dir: Path | None) -> str | None:
+    """Why the images are not on this machine; None if they are."""
+    if is_named(source):
+        return known(source).absent(data_dir)
+    if expanded(source).exists():
+        return None
+    return f"there is no data set, file or folder {source} (from {Path.cwd()}). {suggestion(source, DATA_SETS)}".strip()
+
+
 def make_plan(
     definitions: Definitions,
     parts: Sequence[Part],
@@ -119,7 +146,6 @@ def make_plan(
     keyed: dict[str, tuple[tuple[int, int, int, float], PlannedRun]] = {}
     for number, part in enumerate(parts):
         for cell in definitions.cells([part]):
-            check_source(cell)
             reason = unnamed_code(cell.config()) or _reason(cell, data_dir, download, absent)
             if reason is not None:
                 blocked.setdefault(reason, []).append(cell)

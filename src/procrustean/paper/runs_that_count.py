@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
-from procrustean.base.code_files import FileCode, edited_file, file_code, is_usable
+from procrustean.base.code_files import edited_file, file_code, is_usable
 from procrustean.data.sources import is_named
 from procrustean.records.run_record import Result
 from procrustean.records.run_spec import RunSpec
@@ -81,42 +81,12 @@ def older_text(stored: Stored, newest: Stored) -> str:
     return f"left out: {path_of(stored)} {OTHER_IMAGES} {path_of(newest)}, which is newer"
 
 
-class LeftOutMethods:
-    """Collects what is left out, so that it is said once per method and not for every run."""
-
-    def __init__(self) -> None:
-        self._runs: dict[FileCode, set[str]] = {}  # by method with its hash: a run and the copy of its result are one
-
-    def leaves_out(self, config: RunSpec) -> bool:
-        """Whether a run with these settings is one of them; it is counted then."""
-        own = file_code(config.method)
-        if own is None or is_usable(config.method):
-            return False
-        self._runs.setdefault(own, set()).add(config.hash)
-        return True
-
-    def has_earlier(self, method: str) -> bool:
-        """Whether there are runs of a method with another text of its file."""
-        own = file_code(method)
-        return own is not None and any(_same_place(own, earlier) for earlier in self._runs)
-
-    def lines(self) -> list[str]:
-        """What was left out, and why."""
-        found: dict[tuple[str, str], int] = {}
-        for own, runs in self._runs.items():
-            place = edited_file(own)
-            why = (
-                f"whose code is not imported unless --allow-code {own.path} names it, nor in a dry run"
-                if place is None
-                else f"but {place} has been edited since: as it is now it is another method, with runs of its own; put "
-                "back the text that it had to see these"
-            )
-            found[own.plain, why] = found.get((own.plain, why), 0) + len(runs)
-        return [
-            f"left out: {number} run{'s were' if number > 1 else ' was'} trained by {name}, {why}"
-            for (name, why), number in found.items()
-        ]
-
-
-def _same_place(one: FileCode, other: FileCode) -> bool:
-    return (Path(one.path).name, one.function) == (Path(other.path).name, other.function)
+def why_not_usable(config: RunSpec) -> str | None:
+    """Why the runs of a method's file are left out; None for all other methods."""
+    own = file_code(config.method)
+    if own is None or is_usable(config.method):
+        return None
+    place = edited_file(own)
+    if place is None:
+        return f"runs of {own.plain}, whose code is not imported unless --allow-code {own.path} names it"
+    return f"runs of {own.plain}, but {place} has been edited since: put back the text that it had to see them"
