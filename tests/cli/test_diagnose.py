@@ -243,8 +243,8 @@ def test_a_figure_along_an_option(call: Any, runs: list[str], npz: Path) -> None
     answer = call("figures", "option", "--over", "alpha", "runs")
     assert answer.code == 0, answer.err
     assert answer.out.split() == ["figures/option-alpha.png", "figures/option-alpha.svg"]
-    assert "ERM has no option 'alpha'" in answer.err
-    assert "alpha of MFW was left to its default, which is no number" in answer.err  # natural counts
+    assert "/erm/result.json" in answer.err
+    assert "/mfw/result.json: there alpha is no number; give it: --options alpha=..." in answer.err  # natural counts
 
 
 def test_figures_need_the_records_alone(call: Any, runs: list[str]) -> None:

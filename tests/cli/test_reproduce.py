@@ -235,21 +235,6 @@ def test_cells_that_cannot_be_trained_do_not_keep_others_from_it(mine: str, fold
     assert f"nothing can be trained. left out: 1 cell of mine: {folder}: rho 50 leaves" in alone.err
 
 
-@pytest.mark.parametrize("dry", [True, False])
-def test_held_out_says_for_which_columns_it_does_nothing(dry: bool, mine: str, call: Call) -> None:
-    content = yaml.safe_load(Path(mine).read_text())
-    stripes = content["tables"]["mine"]["columns"]["stripes"]
-    more = {"digits": {"source": "digits", "imbalance": "step", "rho": 20}, "own": {**stripes, "hold_out": 2}}
-    content["tables"]["mine"]["columns"] |= more
-    Path(mine).write_text(yaml.safe_dump(content))
-    arguments = ("paper", "reproduce", "mine", "--tables", mine, "--rows", "ERM", "--seeds", 1, *(["--dry-run"] * dry))
-    answer = call(*arguments, "--held-out")
-    assert answer.code == 0, answer.err
-    (said,) = (line for line in answer.err.splitlines() if "--held-out trains nothing more" in line)
-    assert "nothing more for stripes: it cuts images from digits, cifar10, " in said
-    assert "--held-out" not in call(*arguments, "--held-out", "--columns", "digits", "own").err
-
-
 def test_the_time_box_says_what_is_left(mine: str, call: Call) -> None:
     answer = call("paper", "reproduce", "mine", "--tables", mine, "--seeds", 1, "--minutes", 0)
     assert answer.code == 0

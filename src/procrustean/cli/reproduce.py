@@ -209,15 +209,13 @@ class Reproduce:
     def _train(self, definitions: Definitions, parts: list[Part], store: Store, began: float) -> int:
         from procrustean.base.console import duration_text, notify, write_result
         from procrustean.base.progress import make_reporter
-        from procrustean.paper.plan_in_words import absence_lines, blocked_lines, held_out_lines, plan_table, plan_text
+        from procrustean.paper.plan_in_words import absence_lines, blocked_lines, plan_table, plan_text
         from procrustean.paper.train_plan import carry_out, default_width, first_rate, machine_name
         from procrustean.runs.image_loading import Sources
 
         reporter = make_reporter(quiet=self.quiet)
         sources = Sources(reporter.say)
         plan = self._plan(definitions, parts, store, sources)
-        for line in held_out_lines(plan) if self.held_out else ():
-            notify(line)
         width = default_width() if self.width is None else self.width
         rate, machine = first_rate(), machine_name()[1]
         summary = plan_text(plan, rate=rate, width=width, machine=machine, minutes=self.minutes)

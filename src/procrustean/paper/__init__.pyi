@@ -1,5 +1,3 @@
-from .canonical_settings import canonical as canonical
-from .canonical_settings import trained_as_today as trained_as_today
 from .claims import claims_table as claims_table
 from .claims import coverage as coverage
 from .comparison import Beside as Beside
@@ -27,6 +25,8 @@ from .printed_numbers import paper_number as paper_number
 from .printed_numbers import paper_numbers as paper_numbers
 from .reproduction import reproduction_page as reproduction_page
 from .result_store import Store as Store
+from .same_runs import canonical as canonical
+from .same_runs import trained_as_today as trained_as_today
 from .table_files import paper_definitions as paper_definitions
 from .table_files import read_definitions as read_definitions
 from .toy import run_toy as run_toy

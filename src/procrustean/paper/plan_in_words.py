@@ -7,12 +7,9 @@ from pathlib import Path
 
 from procrustean.base.console import duration_text
 from procrustean.base.table_formats import Cell, Column, Table
-from procrustean.data.sets.table import DATA_SETS
-from procrustean.paper.comparison import held_out_variant
 from procrustean.paper.definitions import Cell as Place
 from procrustean.paper.planning import Plan, PlannedRun, absent_data
 from procrustean.runs.cost import GUESSED_IMAGES, predicted_seconds
-from procrustean.runs.training_sizes import balanced_size
 
 _STATE = {"done": "done", "begun": "begun", "waiting": "to do", "failed": "failed"}
 
@@ -112,20 +109,6 @@ def absence_lines(plan: Plan, data_dir: Path | None, *, rate: float, width: int,
     if absent and here:
         return [*absent.values(), without + _time_text(here, rate=rate, width=width, machine=machine)]
     return list(absent.values())
-
-
-def held_out_lines(plan: Plan) -> list[str]:
-    """Columns that runs with held-out images were asked for, and that get none."""
-    without = [run for run in plan.runs if not run.config.hold_out and held_out_variant(run.config) is None]
-    columns = dict.fromkeys(cell.column for run in without for cell in run.cells)
-    if not columns:
-        return []
-    balanced = ", ".join(filter(balanced_size, DATA_SETS))
-    return [
-        f"--held-out trains nothing more for {', '.join(columns)}: it cuts images from {balanced} before "
-        "they are made imbalanced. In a table of your own, hold_out: 3 among the settings holds images of other "
-        "sources out"
-    ]
 
 
 def blocked_lines(plan: Plan) -> list[str]:

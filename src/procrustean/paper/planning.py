@@ -16,10 +16,10 @@ from procrustean.base.files import expanded
 from procrustean.data.sets.table import DATA_SETS, known
 from procrustean.data.sources import is_named
 from procrustean.engine.training import Position
-from procrustean.paper.canonical_settings import canonical
 from procrustean.paper.comparison import held_out_variant
 from procrustean.paper.definitions import Cell, Definitions, Part
 from procrustean.paper.result_store import Store
+from procrustean.paper.same_runs import canonical
 from procrustean.records.checkpoints import kept_checkpoints
 from procrustean.records.run_spec import RunSpec
 from procrustean.runs.advice import planned

@@ -13,15 +13,17 @@ from procrustean.base.errors import ConfigError, RunError
 from procrustean.base.files import remove_half_written, write_atomically, write_json
 from procrustean.base.json_files import read_typed, typed_json
 from procrustean.base.lease import in_turn
-from procrustean.paper.canonical_settings import canonical, trained_as_today, unmeasured
-from procrustean.paper.runs_that_count import (
+from procrustean.paper.same_runs import (
     OTHER_IMAGES,
     Stored,
+    canonical,
     counts_before,
     older_text,
     on_newest_images,
     other_images,
     path_of,
+    trained_as_today,
+    unmeasured,
     whatever_the_seed,
     why_not_usable,
 )
