@@ -28,13 +28,11 @@ class GivenSettings:
             given otherwise; None where it is not known.
         shared: what all rows were given alike.
         remark: a sentence that names the differing settings of each row, but for those that its label names.
-        changes_recipe: whether a remark names a number of the recipe.
     """
 
     differing: dict[str, list[Any]]
     shared: dict[str, Any]
     remark: str
-    changes_recipe: bool
 
 
 def given_settings(
@@ -64,12 +62,7 @@ def given_settings(
         {name: one[name] for name in differing if name in one and f"{name}=" not in label}
         for one, label in zip(given, labels, strict=True)
     ]
-    return GivenSettings(
-        differing,
-        shared,
-        _remark(groups, labels, [settings_text(one) for one in unnamed]),
-        any(name in one for name in CHANGES_OF_RECIPE for one in unnamed),
-    )
+    return GivenSettings(differing, shared, _remark(groups, labels, [settings_text(one) for one in unnamed]))
 
 
 def settings_text(settings: dict[str, Any]) -> str:
