@@ -324,7 +324,7 @@ def test_a_failing_run_is_named_and_the_others_are_shown(mine: str, call: Call) 
     Path(mine).write_text(yaml.safe_dump(content))
     answer = call("paper", "reproduce", "mine", "--tables", mine, "--seeds", 1, "--quiet")
     assert answer.code == 1
-    assert "MFW, stripes, seed 0 failed: layer 'nowhere'" in answer.err
+    assert "mine: MFW, stripes, seed 0 failed: layer 'nowhere'" in answer.err
     assert "| ERM " in answer.out
 
 
@@ -334,13 +334,13 @@ def test_runs_that_failed_before_are_named_with_what_tries_them_again(mine: str,
     Path(mine).write_text(yaml.safe_dump(content))
     arguments = ("paper", "reproduce", "mine", "--tables", mine, "--seeds", 1, "--quiet")
     first, again = call(*arguments), call(*arguments)
-    assert "wild, stripes, seed 0 failed: non-finite" in first.err
+    assert "mine: wild, stripes, seed 0 failed: non-finite" in first.err
     assert (first.code, again.code) == (1, 1)
     assert again.err == (
-        "procrustean: failed in an earlier call and not tried again: wild, stripes, seed 0; why is in "
+        "procrustean: failed in an earlier call and not tried again: mine: wild, stripes, seed 0; why is in "
         "runs/reproduce/failures.json, and --retry tries them again\n"
     )
-    assert "wild, stripes, seed 0 failed: non-finite" in call(*arguments, "--retry").err
+    assert "mine: wild, stripes, seed 0 failed: non-finite" in call(*arguments, "--retry").err
     assert call(*arguments, "--rows", "ERM").code == 0
 
 
@@ -355,7 +355,7 @@ def test_what_another_process_trains_is_no_failure(mine: str, call: Call) -> Non
     answer = call(*arguments)
     claim.release()
     assert answer.code == 0
-    assert "being trained by another process: ERM, stripes, seed 0; give the same command again" in answer.err
+    assert "being trained by another process: mine: ERM, stripes, seed 0; give the same command again" in answer.err
     assert "failed" not in answer.err
     assert "| MFW" in answer.out
 

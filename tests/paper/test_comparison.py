@@ -29,9 +29,8 @@ from procrustean.paper import (
     reproduction_page,
     write_tables,
 )
-from procrustean.paper.cell_tables import column_table, held_out_note, measured_columns
+from procrustean.paper.cell_tables import column_table, each_text_once, held_out_note, measured_columns
 from procrustean.paper.comparison import SIGNS, STAND_IN, HeldOutRuns
-from procrustean.paper.measured_overview import each_text_once
 from procrustean.paper.which_method import Entry
 from procrustean.records import RunSpec, load_result
 from procrustean.records.best_of_many import RULE

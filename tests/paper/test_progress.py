@@ -102,4 +102,4 @@ def test_what_a_run_says_of_itself_comes_under_its_row_and_column(clock: Clock) 
     one.run_started("ERM, as it is, seed 0", 10, 0)
     one.say("ERM, as it is, seed 0: class weights")
     one.say("a word about all")
-    assert reporter.lines == ["ERM, digits, seed 0: class weights", "a word about all"]
+    assert reporter.lines == ["t: ERM, digits, seed 0: class weights", "a word about all"]

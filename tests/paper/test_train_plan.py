@@ -147,10 +147,10 @@ def test_in_the_order_of_the_plan_not_of_the_cost(work: Callable[..., Report]) -
     recorder = Recorder()
     work(names=("later", "mine"), seeds=2, recorder=recorder, width=1)
     names = [name.replace(", stripes", "") for name in recorder.finished]
-    assert names[:2] == ["CB, seed 0", "CB, seed 1"]
+    assert names[:2] == ["later: CB, seed 0", "later: CB, seed 1"]
     # Within a part seed by seed, of one seed the longest first.
     assert [name[-1] for name in names[2:]] == ["0"] * 3 + ["1"] * 3
-    assert names[4] == "short, seed 0"
+    assert names[4] == "mine: short, seed 0"
 
 
 def test_what_is_done_is_not_repeated(tmp_path: Path, work: Callable[..., Report]) -> None:
@@ -238,7 +238,7 @@ def test_a_run_that_fails_is_noted_and_left_alone(
     assert (again.finished, again.remaining, again.errors) == (0, 0, {})
     assert work(retry=True).finished == 1
     assert json.loads((tmp_path / "a" / "runs" / "failures.json").read_text()) == {}
-    assert name in {"ERM, stripes, seed 0", "MFW, stripes, seed 0"}
+    assert name in {"mine: ERM, stripes, seed 0", "mine: MFW, stripes, seed 0"}
 
 
 def test_a_failure_is_noted_and_said_though_the_call_is_stopped_later(
@@ -254,7 +254,7 @@ def test_a_failure_is_noted_and_said_though_the_call_is_stopped_later(
     with pytest.raises(Stopped):
         work(width=1, recorder=recorder)
     (noted,) = json.loads((tmp_path / "a" / "runs" / "failures.json").read_text()).values()
-    assert [line for line in recorder.said if "failed" in line] == [noted.replace(": ", " failed: ", 1)]
+    assert [line for line in recorder.said if "failed" in line] == [noted.replace("seed 0: ", "seed 0 failed: ", 1)]
 
 
 def test_a_failure_does_not_count_once_the_run_has_been_trained_elsewhere(

@@ -120,7 +120,7 @@ class Reproduce:
         if self.pages is not None:
             return self._write_pages(definitions, store)
         if not names:
-            from procrustean.paper.measured_overview import listing
+            from procrustean.paper.cell_tables import listing
 
             write_result(listing(definitions, store, data_seed=self.data_seed))
             return 0
@@ -218,7 +218,7 @@ class Reproduce:
         plan = self._plan(definitions, parts, store, sources)
         width = default_width() if self.width is None else self.width
         rate, machine = first_rate(), machine_name()[1]
-        summary = plan_text(plan, rate=rate, width=width, machine=machine, minutes=self.minutes)
+        summary = plan_text(plan, rate=rate, width=width, machine=machine)
         if self.dry_run:
             absent = absence_lines(plan, self.data_dir, rate=rate, width=width, machine=machine)
             missing = [*blocked_lines(plan), *absent]
@@ -270,7 +270,7 @@ class Reproduce:
             begun: runs that this call has left unfinished.
         """
         from procrustean.base.console import write_result
-        from procrustean.paper.measured_overview import (
+        from procrustean.paper.cell_tables import (
             each_text_once,
             finished_tables,
             in_format,

@@ -1,3 +1,6 @@
+from .cell_tables import finished_tables as finished_tables
+from .cell_tables import listing as listing
+from .cell_tables import write_tables as write_tables
 from .claims import claims_table as claims_table
 from .claims import coverage as coverage
 from .comparison import Beside as Beside
@@ -7,9 +10,6 @@ from .definitions import Cell as Cell
 from .definitions import Definitions as Definitions
 from .definitions import Part as Part
 from .judging import judge as judge
-from .measured_overview import finished_tables as finished_tables
-from .measured_overview import listing as listing
-from .measured_overview import write_tables as write_tables
 from .page_parts import by_hand as by_hand
 from .page_parts import placed as placed
 from .page_parts import read_page as read_page

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, partial
@@ -41,7 +40,6 @@ class PlannedRun:
     cost: float  # of the whole run, in images of ERM with ResNet-32 on this kind of device
     images: int | None  # trained on, each as often as it is shown; None where only loading them would tell
     done: float = 0.0  # share of it that earlier calls have trained
-    of_table: str = ""  # which its name tells, where other tables have a run that would be called the same
 
     @property
     def to_do(self) -> float:
@@ -51,8 +49,7 @@ class PlannedRun:
     @property
     def name(self) -> str:
         """The run in words, no two of a plan the same: the first cell that it is for, and its seed."""
-        table = f"{self.of_table}: " if self.of_table else ""
-        return f"{table}{self.cells[0].row}, {self.cells[0].column}{self.held_out}, seed {self.config.seed}"
+        return f"{self.cells[0].place}{self.held_out}, seed {self.config.seed}"
 
     @property
     def held_out(self) -> str:
@@ -164,8 +161,8 @@ def make_plan(
                         new = _planned(run, cell, store, errors if not retry else {}, device)
                         keyed[run.hash] = (number, variant, seed, -new.cost), new
     ordered = sorted(keyed.values(), key=lambda item: item[0])
-    runs = [replace(run, cells=tuple(dict.fromkeys(waiting[run.config.hash]))) for _, run in ordered]
-    return Plan(_told_apart(runs), {reason: tuple(dict.fromkeys(cells)) for reason, cells in blocked.items()}, errors)
+    runs = tuple(replace(run, cells=tuple(dict.fromkeys(waiting[run.config.hash]))) for _, run in ordered)
+    return Plan(runs, {reason: tuple(dict.fromkeys(cells)) for reason, cells in blocked.items()}, errors)
 
 
 def _hash_of(config: RunSpec, images: Sources | None) -> str | None:
@@ -176,12 +173,6 @@ def _hash_of(config: RunSpec, images: Sources | None) -> str | None:
         return planned(config, load=images).source_hash
     except ProcrusteanError:  # of which the run tells when its turn comes
         return None
-
-
-def _told_apart(runs: Sequence[PlannedRun]) -> tuple[PlannedRun, ...]:
-    """The runs, those of the same row, column and seed of different tables with the table in their names."""
-    names = Counter(run.name for run in runs)
-    return tuple(replace(run, of_table=run.cells[0].table) if names[run.name] > 1 else run for run in runs)
 
 
 def _configs(cell: Cell, data_seed: int, held_out: bool) -> list[RunSpec]:
