@@ -438,24 +438,6 @@ def test_other_settings_beside_a_number_of_the_paper_are_not_counted_as_a_table_
     assert "| MFW, alpha=0.1 |    300 |     1 | 88.0 |        — |   88.5 |  89.8 | ran |       -1.3 | ▽   |" in page
 
 
-def test_the_page_says_which_cells_have_no_held_out_number_and_what_fills_them(
-    open_store: OpenStore, write: Write
-) -> None:
-    def missing() -> str:
-        page = reproduction_page(paper_definitions(), open_store())
-        return " ".join(page[page.index("## Not measured yet") :].split())
-
-    write(run("mixup"), 0.7, 0.7)
-    write(run("tau_norm", recipe="own", hold_out=3), 0.75, 0.75, held_out=0.75)
-    assert "The held-out column is empty in 1 of 2 measured cells, where no runs hold images out." in missing()
-    assert "`procrustean paper reproduce label-mixing --held-out` trains the column's own runs" in missing()
-    write(run("mixup", hold_out=500, hold_out_from="source"), 0.7, 0.7, held_out=0.7)
-    assert "The held-out column in 1 of 2 measured cells is of runs that hold out more than it needs (†)." in missing()
-    assert "`procrustean paper reproduce label-mixing --held-out` trains the column's own runs" in missing()
-    write(run("mixup", hold_out=50, hold_out_from="source"), 0.7, 0.7, held_out=0.7)
-    assert "The held-out column" not in missing()
-
-
 def test_a_table_of_ones_own_may_be_called_like_the_main_one(open_store: OpenStore, write: Write) -> None:
     write(run("mfw"), 0.7, 0.7)
     tail = {"source": "cifar10", "imbalance": "long_tailed", "rho": 100, "evaluate_every": 4}

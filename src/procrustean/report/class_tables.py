@@ -13,7 +13,7 @@ from procrustean.records.group_names import data_text, distinct_labels
 from procrustean.records.groups import GROUP_METRICS, Group, split_by_data, summarise
 from procrustean.records.run_record import Result, Selection
 from procrustean.report.comparison_table import SELECTIONS, at_least_one, measured_cells, repeats_note
-from procrustean.report.given_settings import given_settings
+from procrustean.report.run_settings import given_settings
 
 #: What ranks images by their probability of a class, and how it is headed.
 RANKED = {"auroc": "AUROC", "average_precision": "average precision"}

@@ -14,7 +14,7 @@ from procrustean.records.best_of_many import Mean, about_bold, leader, rule_of
 from procrustean.records.group_names import data_parts, distinct_labels, joined_data, some_classes
 from procrustean.records.groups import Group, split_by_data
 from procrustean.records.run_record import Selection
-from procrustean.report.given_settings import given_settings, settings_text
+from procrustean.report.run_settings import given_settings, settings_text
 
 FEWEST_CLASSES_FOR_MANY_MEDIUM_FEW = 20
 HEADLINES = {"accuracy": "accuracy", "balanced_accuracy": "balanced accuracy"}

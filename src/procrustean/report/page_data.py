@@ -18,7 +18,7 @@ from procrustean.report.comparison_table import HEADLINES, SELECTIONS, at_least_
 from procrustean.report.curves import class_curves, gradient_layers, overall_curves, shown_percent
 from procrustean.report.findings import Rivals, verdicts_of
 from procrustean.report.mistakes import ExampleFinder, Mistake, summed_confusion, worst_confusions
-from procrustean.report.provenance import configuration, run_rows
+from procrustean.report.run_settings import configuration, run_rows
 from procrustean.report.uncertainty import intervals
 
 LARGEST_MATRIX = 30  # classes; beyond, only the worst confusions are shown
