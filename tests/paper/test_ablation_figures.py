@@ -105,13 +105,6 @@ def test_points_that_share_a_run_are_hollow(result: Make, tmp_path: Path) -> Non
     assert [segment[0][0] for segment in bars] == [2]  # the spread is that of the runs, shown where they are
     assert figure.axes[0].get_legend().get_title().get_text() == "all the same to 0.005"
     assert figure.axes[1].get_legend().get_title().get_text() == ""
-    said: list[str] = []
-    beta(runs, say=said.append)
-    assert said == [
-        f"CIFAR-10, {kind}, geometric std: one setting stands for every beta from 0.01 to 5, since the strengths of "
-        "the classes are the same to 0.005"
-        for kind in ("long-tailed", "step")
-    ]
 
 
 def test_without_shared_runs_all_markers_are_filled(result: Make) -> None:
@@ -140,12 +133,3 @@ def test_lines_are_told_apart_by_what_they_differ_in(result: Make) -> None:
     assert texts(both) == [*ratios, SHARED]  # the columns tell the readings apart
     drawn = [container.lines[0].get_color() for container in both.axes[2].containers]
     assert len(set(drawn)) == 2
-
-
-def test_a_single_value_of_an_option_is_said(ablation: Callable[..., list[Result]]) -> None:
-    said: list[str] = []
-    runs = [r for r in ablation("alpha") if r.data.kind == "step" or r.record.method.options["alpha"] == 1]
-    alpha(runs, say=said.append)
-    (text,) = said
-    assert text.startswith("CIFAR-10, long-tailed: all runs have alpha = 1, so there is a point and no line")
-    assert "--options alpha=..." in text

@@ -29,9 +29,8 @@ from procrustean.paper import (
     reproduction_page,
     write_tables,
 )
-from procrustean.paper.cell_tables import column_table, held_out_note, measured_columns
+from procrustean.paper.cell_tables import column_table, each_text_once, held_out_note, measured_columns
 from procrustean.paper.comparison import SIGNS, STAND_IN, HeldOutRuns
-from procrustean.paper.measured_overview import each_text_once, seeds_text
 from procrustean.paper.which_method import Entry
 from procrustean.records import RunSpec, load_result
 from procrustean.records.best_of_many import RULE
@@ -94,8 +93,8 @@ def test_a_cell_is_the_mean_over_its_seeds(open_store: OpenStore, write: Write) 
     assert (found.held_out.mean, found.held_out.n) == (pytest.approx(0.70), 1)
     note = held_out_note([found])
     assert note == (
-        "The runs of the held-out column train without 50 images per class, cut from the source before it is made "
-        "imbalanced, on which they choose the epoch; their smallest class has 49 images instead of 50."
+        "Images that the runs of the held-out column do not train on, to choose by them: 50 images per class of the "
+        "source before it is made imbalanced (MFW)."
     )
     assert found.difference == pytest.approx(75.0 - 78.5)
     assert found.mark == "within noise"
@@ -127,11 +126,9 @@ def test_the_note_tells_the_images_of_tau_norm_from_those_of_the_other_runs(
     write(run("tau_norm", recipe="own", hold_out=3), 0.75, 0.75, held_out=0.75)
     spec = paper_definitions().tables["cifar"]
     cells = [beside(spec, cell, open_store()) for cell in spec.cells(["MFW", "tau-norm"], ["cifar10-lt100"])]
-    first, second = held_out_note(cells).split(". ")
-    assert "train without 50 images per class, cut from the source" in first
-    assert second == (
-        "All runs of tau-norm train without 3 images per class of the imbalanced set, on which tau is chosen; their "
-        "smallest class has 47 images instead of 50."
+    assert held_out_note(cells).endswith(
+        "3 images per class of the imbalanced set, in all columns (tau-norm); 50 images per class of the source "
+        "before it is made imbalanced (MFW)."
     )
 
 
@@ -152,53 +149,24 @@ def test_runs_that_hold_out_more_stand_in_for_those_of_the_held_out_column(open_
     assert shown() == ("—", "")
     write(run("mfw", hold_out=1000, hold_out_from="source"), 0.62, 0.64, held_out=0.63)
     write(run("mfw", hold_out=500, hold_out_from="source"), 0.67, 0.69, held_out=0.68)
-    assert shown() == (
-        "68.0 †",
-        "Numbers with a † are of runs of other tables, which train without 500 images per class, cut from the source "
-        "before it is made imbalanced, on which they choose the epoch, so on fewer images than the runs beside them; "
-        "their smallest class has 45 images instead of 50.",
+    text, note = shown()
+    assert text == "68.0 †"
+    assert note.endswith(
+        "500 images per class of the source before it is made imbalanced † (MFW). †: runs of other tables, which hold "
+        "out more than the column's own would."
     )
     write(run("mfw", hold_out=50, hold_out_from="source"), 0.69, 0.71, held_out=0.70)
     text, note = shown()
     assert text == "70.0"
-    assert note.startswith("The runs of the held-out column train without 50 images per class")
+    assert note.endswith("50 images per class of the source before it is made imbalanced (MFW).")
 
 
 def test_the_note_tells_of_a_share_that_was_held_out(open_store: OpenStore, write: Write) -> None:
     write(run("erm", hold_out=0.2), 0.75, 0.75, held_out=0.75)
     table = {"base": TAIL, "columns": {"tail": {"rho": 100}}, "rows": {"ERM": {"method": "erm", "hold_out": 0.2}}}
     spec = read_definitions({"tables": {"mine": table}}, origin="the test").tables["mine"]
-    assert held_out_note([beside(spec, cell, open_store()) for cell in spec.cells()]) == (
-        "All runs of ERM train without 20 % of each class of the imbalanced set, on which the epoch of the held-out "
-        "column is chosen; their smallest class has 40 images instead of 50."
-    )
-
-
-def test_the_note_names_the_columns_where_the_smallest_classes_differ(open_store: OpenStore, write: Write) -> None:
-    for rho in (100, 50):
-        write(run("erm", rho=rho, hold_out=3), 0.75, 0.75, held_out=0.75)
-    columns = {"steep": {"rho": 100}, "mild": {"rho": 50}}
-    table = {"base": TAIL, "columns": columns, "rows": {"ERM": {"method": "erm", "hold_out": 3}}}
-    spec = read_definitions({"tables": {"mine": table}}, origin="the test").tables["mine"]
     note = held_out_note([beside(spec, cell, open_store()) for cell in spec.cells()])
-    assert note.endswith("smallest class has 47 images instead of 50 in steep, 97 images instead of 100 in mild.")
-
-
-def test_the_note_names_the_columns_in_which_alone_a_row_holds_images_out(open_store: OpenStore, write: Write) -> None:
-    write(run("tau_norm", rho=100), 0.75, 0.75)
-    write(run("tau_norm", rho=50, hold_out=3), 0.75, 0.75, held_out=0.75)
-    columns = {"steep": {"rho": 100}, "mild": {"rho": 50, "hold_out": 3}}
-    table = {"base": TAIL, "columns": columns, "rows": {"tau": {"method": "tau_norm"}}}
-    spec = read_definitions({"tables": {"mine": table}}, origin="the test").tables["mine"]
-    note = held_out_note([beside(spec, cell, open_store()) for cell in spec.cells()])
-    assert note.startswith("All runs of tau in mild train without 3 images per class of the imbalanced set")
-
-
-def test_the_runs_of_the_held_out_column_are_counted_among_those_shown(open_store: OpenStore, write: Write) -> None:
-    write(run("mfw"), 0.70, 0.72)
-    write(run("mfw", hold_out=50, hold_out_from="source"), 0.69, 0.71, held_out=0.70)
-    cells = paper_definitions().tables["cifar"].cells(["MFW"], ["cifar10-lt100"])
-    assert seeds_text(cells, open_store(), shown=None) == "Shown: 2 runs, training seed 0."
+    assert note.endswith("20 % of each class of the imbalanced set, in all columns (ERM).")
 
 
 def test_a_column_in_full(open_store: OpenStore, write: Write) -> None:
@@ -468,24 +436,6 @@ def test_other_settings_beside_a_number_of_the_paper_are_not_counted_as_a_table_
     assert "| cifar " in counted
     assert "chosen-alpha" not in counted
     assert "| MFW, alpha=0.1 |    300 |     1 | 88.0 |        — |   88.5 |  89.8 | ran |       -1.3 | ▽   |" in page
-
-
-def test_the_page_says_which_cells_have_no_held_out_number_and_what_fills_them(
-    open_store: OpenStore, write: Write
-) -> None:
-    def missing() -> str:
-        page = reproduction_page(paper_definitions(), open_store())
-        return " ".join(page[page.index("## Not measured yet") :].split())
-
-    write(run("mixup"), 0.7, 0.7)
-    write(run("tau_norm", recipe="own", hold_out=3), 0.75, 0.75, held_out=0.75)
-    assert "The held-out column is empty in 1 of 2 measured cells, where no runs hold images out." in missing()
-    assert "`procrustean paper reproduce label-mixing --held-out` trains the column's own runs" in missing()
-    write(run("mixup", hold_out=500, hold_out_from="source"), 0.7, 0.7, held_out=0.7)
-    assert "The held-out column in 1 of 2 measured cells is of runs that hold out more than it needs (†)." in missing()
-    assert "`procrustean paper reproduce label-mixing --held-out` trains the column's own runs" in missing()
-    write(run("mixup", hold_out=50, hold_out_from="source"), 0.7, 0.7, held_out=0.7)
-    assert "The held-out column" not in missing()
 
 
 def test_a_table_of_ones_own_may_be_called_like_the_main_one(open_store: OpenStore, write: Write) -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from procrustean.balance.mfw import strength_of
 from procrustean.base import ConfigError
-from procrustean.paper import Cell, Definitions, Part, check_cell, check_source, paper_definitions, read_definitions
+from procrustean.paper import Cell, Definitions, Part, check_cell, paper_definitions, read_definitions
 from procrustean.paper.toy import METHODS, SETTING
 from procrustean.records import RunSpec
 from procrustean.runs.training_sizes import training_counts
@@ -224,13 +224,6 @@ def test_settings_that_cannot_be_are_refused_with_their_place(settings: dict[str
         check_cell(Cell("t", "r", "c", {"source": "digits", **settings}))
 
 
-def test_a_source_is_a_data_set_or_a_path() -> None:
-    for source in ("digits", "cells.csv", "cells.npz", ".", "somewhere/cells"):
-        check_source(Cell("t", "r", "c", {"source": source}))
-    with pytest.raises(ConfigError, match="column 'c': unknown source 'digitz', and no such folder"):
-        check_source(Cell("t", "r", "c", {"source": "digitz"}))
-
-
 def test_a_row_may_have_its_method_from_its_own_columns(tables: dict[str, Any]) -> None:
     columns = {"a": {"source": "digits", "method": "erm"}, "b": {"source": "digits"}}
     own = {"columns": columns, "rows": {"r": {"columns": ["a"]}, "s": {"method": "mfw"}}}
@@ -253,7 +246,6 @@ def test_every_cell_of_the_papers_tables_can_be_trained() -> None:
     for spec in paper_definitions().tables.values():
         for cell in spec.cells():
             check_cell(cell)
-            check_source(cell)
 
 
 def test_on_cifar10_the_geometric_strengths_are_the_same_for_every_beta() -> None:

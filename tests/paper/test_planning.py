@@ -147,9 +147,9 @@ def test_a_folder_that_is_not_there_is_left_out_and_the_rest_is_planned(
     definitions = read_definitions(tables, origin="test")
     plan = make_plan(definitions, definitions.parts(["small"]), open_store(), seeds=1, download=True)
     assert len(plan.runs) == 6
-    assert blocked_lines(plan) == [
-        f"left out: 3 cells of small: there is no folder {tmp_path / 'gone'}; mend the source of its column"
-    ]
+    (line,) = blocked_lines(plan)
+    assert line.startswith("left out: 3 cells of small: there is no data set, file or folder ")
+    assert str(tmp_path / "gone") in line
 
 
 def test_data_that_are_not_here_are_left_out_unless_they_may_be_downloaded(
@@ -216,19 +216,6 @@ def test_the_plan_in_words(definitions: Definitions, open_store: OpenStore, writ
     assert ["small", "ERM", "step", "0 done, 1 to do", "5.0 million"] in shown
 
 
-def test_the_plan_says_how_many_runs_a_time_is_enough_for(definitions: Definitions, open_store: OpenStore) -> None:
-    plan = made(definitions, ["small"], open_store(), seeds=1)
-    costs = [run.cost for run in plan.remaining]
-
-    def text(minutes: float) -> str:
-        return plan_text(plan, rate=60.0, width=1, machine="cpu", minutes=minutes)
-
-    assert "minutes are enough for about 1 of them; the same command goes on" in text(sum(costs[:2]) / 3600 - 1)
-    assert "minutes are enough for about 2 of them" in text(sum(costs[:2]) / 3600 + 1)
-    assert "minutes are enough for all of it" in text(sum(costs) / 3600 + 1)
-    assert "enough" not in plan_text(plan, rate=60.0, width=1, machine="cpu")
-
-
 def test_what_can_be_trained_without_images_that_are_not_here(
     tables: dict[str, Any], open_store: OpenStore, tmp_path: Path
 ) -> None:
@@ -267,8 +254,3 @@ def test_no_two_runs_of_a_plan_have_the_same_name(suite: str, open_store: OpenSt
     plan = made(paper_definitions(), [suite], open_store(), seeds=2, held_out=True)
     names = [run.name for run in plan.runs]
     assert len(set(names)) == len(names)
-    twins = {run.name for run in plan.runs if run.of_table}
-    assert bool(twins) == (suite in ("fidelity", "ablations"))
-    assert (
-        "fidelity-schedule-drw: steps, 200 epochs, cifar10-lt100, 500 held out, seed 1" in twins or suite != "fidelity"
-    )

@@ -25,8 +25,7 @@ from procrustean.base import Claim
 from procrustean.base.progress import Reporter
 from procrustean.paper import Definitions, Plan, Store, carry_out, make_plan, plan_text, read_definitions
 from procrustean.paper import train_plan as work_module
-from procrustean.paper.plan_progress import Progress
-from procrustean.paper.train_plan import Report
+from procrustean.paper.train_plan import Progress, Report
 from procrustean.runs.image_loading import Sources
 from procrustean.runs.train_api import Stopped
 
@@ -148,10 +147,10 @@ def test_in_the_order_of_the_plan_not_of_the_cost(work: Callable[..., Report]) -
     recorder = Recorder()
     work(names=("later", "mine"), seeds=2, recorder=recorder, width=1)
     names = [name.replace(", stripes", "") for name in recorder.finished]
-    assert names[:2] == ["CB, seed 0", "CB, seed 1"]
+    assert names[:2] == ["later: CB, seed 0", "later: CB, seed 1"]
     # Within a part seed by seed, of one seed the longest first.
     assert [name[-1] for name in names[2:]] == ["0"] * 3 + ["1"] * 3
-    assert names[4] == "short, seed 0"
+    assert names[4] == "mine: short, seed 0"
 
 
 def test_what_is_done_is_not_repeated(tmp_path: Path, work: Callable[..., Report]) -> None:
@@ -176,7 +175,6 @@ def test_what_another_process_has_trained_meanwhile_is_taken_over(
     report = carry_out(plan, store, command="this test", reporter=Recorder())
     assert (report.finished, report.remaining, report.errors) == (0, 0, {})
     assert shown[-1].seconds_left == 0
-    assert shown[-1].text() == "3 of 3 runs, 100 % of the work"
     assert set(results(tmp_path / "a")) == set(results(tmp_path / "b"))
     assert all(store.find(run.config) is not None for run in plan.runs)
 
@@ -210,7 +208,7 @@ def test_the_next_plan_is_of_what_is_left(
     assert images - left == round(180 * begun.done)
     # And so the next call begins.
     work(minutes=0)
-    assert shown[-1].share[begun.config.hash] == begun.done
+    assert shown[-1].left[begun.config.hash] == begun.cost * (1 - begun.done)
 
 
 def _images(text: str) -> int:
@@ -232,7 +230,7 @@ def test_a_run_that_fails_is_noted_and_left_alone(
 ) -> None:
     report = work(width=1)
     monkeypatch.undo()
-    assert (shown[0].failed, shown[0].seconds_left) == (1, 0)
+    assert (shown[0].finished, shown[0].seconds_left) == (2, 0)
     assert report.finished == 2
     ((name, error),) = report.errors.items()
     assert "non-finite" in error
@@ -240,7 +238,7 @@ def test_a_run_that_fails_is_noted_and_left_alone(
     assert (again.finished, again.remaining, again.errors) == (0, 0, {})
     assert work(retry=True).finished == 1
     assert json.loads((tmp_path / "a" / "runs" / "failures.json").read_text()) == {}
-    assert name in {"ERM, stripes, seed 0", "MFW, stripes, seed 0"}
+    assert name in {"mine: ERM, stripes, seed 0", "mine: MFW, stripes, seed 0"}
 
 
 def test_a_failure_is_noted_and_said_though_the_call_is_stopped_later(
@@ -256,7 +254,7 @@ def test_a_failure_is_noted_and_said_though_the_call_is_stopped_later(
     with pytest.raises(Stopped):
         work(width=1, recorder=recorder)
     (noted,) = json.loads((tmp_path / "a" / "runs" / "failures.json").read_text()).values()
-    assert [line for line in recorder.said if "failed" in line] == [noted.replace(": ", " failed: ", 1)]
+    assert [line for line in recorder.said if "failed" in line] == [noted.replace("seed 0: ", "seed 0 failed: ", 1)]
 
 
 def test_a_failure_does_not_count_once_the_run_has_been_trained_elsewhere(
@@ -330,7 +328,7 @@ def test_a_run_that_another_process_trains_is_no_failure_of_the_run(
     claim = Claim(begun)
     report = work()
     assert (report.errors, report.remaining, len(report.elsewhere)) == ({}, 0, 1)
-    assert shown[-1].text() == "2 of 3 runs, 1 trained by another process, 100 % of the work"
+    assert (shown[-1].finished, shown[-1].seconds_left) == (2, 0)
     claim.release()
     assert work().finished == 3 - report.finished == 1
 

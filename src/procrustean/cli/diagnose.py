@@ -15,8 +15,8 @@ from procrustean.records.finding_runs import RESULT_FILE
 if TYPE_CHECKING:
     from procrustean.base.table_formats import Table
     from procrustean.records.class_curves import Curves
-    from procrustean.report.diagnose.diagnose_run import Diagnosis
-    from procrustean.report.diagnose.findings import Finding
+    from procrustean.report.diagnose_run import Diagnosis
+    from procrustean.report.findings import Finding
 
 
 @dataclass(frozen=True)
@@ -86,7 +86,7 @@ class Diagnose:
 
     def _diagnose(self, run: Path, output: Path, say: Callable[[str], None]) -> Diagnosis:
         from procrustean.base.console import write_result
-        from procrustean.report.diagnose.diagnose_run import diagnose_run
+        from procrustean.report.diagnose_run import diagnose_run
 
         diagnosis = diagnose_run(run, say=say)
         files = _written(diagnosis, run, output, self.all_classes)
@@ -105,8 +105,7 @@ def write_together(diagnosed: Mapping[Path, Diagnosis]) -> None:
     from procrustean.base.console import write_result
     from procrustean.records.class_curves import curves_of, mean_curves
     from procrustean.records.run_record import load_result
-    from procrustean.report.diagnose.findings import verdict
-    from procrustean.report.diagnose.verdicts import repeats_of
+    from procrustean.report.findings import repeats_of, verdict
 
     finished = [
         replace(load_result(run), path=run / RESULT_FILE).with_probes(diagnosis.probes)  # called as it was given

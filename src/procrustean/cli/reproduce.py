@@ -120,7 +120,7 @@ class Reproduce:
         if self.pages is not None:
             return self._write_pages(definitions, store)
         if not names:
-            from procrustean.paper.measured_overview import listing
+            from procrustean.paper.cell_tables import listing
 
             write_result(listing(definitions, store, data_seed=self.data_seed))
             return 0
@@ -155,7 +155,7 @@ class Reproduce:
 
     def _definitions(self) -> Definitions:
         from procrustean.base.yaml_files import read_yaml
-        from procrustean.paper.availability import check_cell
+        from procrustean.paper.planning import check_cell
         from procrustean.paper.table_files import paper_definitions, read_definitions
 
         if not self.dry_run:
@@ -169,9 +169,8 @@ class Reproduce:
         return definitions
 
     def _plan(self, definitions: Definitions, parts: list[Part], store: Store, sources: Sources) -> Plan:
-        from procrustean.paper.availability import absent_data
         from procrustean.paper.plan_in_words import blocked_lines
-        from procrustean.paper.planning import make_plan
+        from procrustean.paper.planning import absent_data, make_plan
         from procrustean.paper.train_plan import machine_name
 
         plan = make_plan(
@@ -210,18 +209,16 @@ class Reproduce:
     def _train(self, definitions: Definitions, parts: list[Part], store: Store, began: float) -> int:
         from procrustean.base.console import duration_text, notify, write_result
         from procrustean.base.progress import make_reporter
-        from procrustean.paper.plan_in_words import absence_lines, blocked_lines, held_out_lines, plan_table, plan_text
-        from procrustean.paper.train_plan import carry_out, default_width, expected_rate, machine_name
+        from procrustean.paper.plan_in_words import absence_lines, blocked_lines, plan_table, plan_text
+        from procrustean.paper.train_plan import carry_out, default_width, first_rate, machine_name
         from procrustean.runs.image_loading import Sources
 
         reporter = make_reporter(quiet=self.quiet)
         sources = Sources(reporter.say)
         plan = self._plan(definitions, parts, store, sources)
-        for line in held_out_lines(plan) if self.held_out else ():
-            notify(line)
         width = default_width() if self.width is None else self.width
-        rate, machine = expected_rate(self.output), machine_name()[1]
-        summary = plan_text(plan, rate=rate, width=width, machine=machine, minutes=self.minutes)
+        rate, machine = first_rate(), machine_name()[1]
+        summary = plan_text(plan, rate=rate, width=width, machine=machine)
         if self.dry_run:
             absent = absence_lines(plan, self.data_dir, rate=rate, width=width, machine=machine)
             missing = [*blocked_lines(plan), *absent]
@@ -273,16 +270,15 @@ class Reproduce:
             begun: runs that this call has left unfinished.
         """
         from procrustean.base.console import write_result
-        from procrustean.paper.measured_overview import (
+        from procrustean.paper.cell_tables import (
             each_text_once,
             finished_tables,
             in_format,
-            seeds_text,
             write_tables,
         )
 
-        names, asked = list(dict.fromkeys(part.table for part in parts)), definitions.cells(parts)
-        seen, only = store.with_seeds(self.seeds), set(asked)
+        names = list(dict.fromkeys(part.table for part in parts))
+        seen, only = store.with_seeds(self.seeds), set(definitions.cells(parts))
         pieces = [
             piece
             for name in names
@@ -292,11 +288,10 @@ class Reproduce:
             pieces = [f"No run is finished yet, {begun} begun in {self.output}."]
         elif not pieces:
             pieces = [f"Nothing of this is among the results in {self.results} or {self.output}."]
-        numbers = seeds_text(asked, store, shown=self.seeds, data_seed=self.data_seed)
         if self.format == "table":
-            write_result(*each_text_once(pieces), *filter(None, [numbers]))
+            write_result(*each_text_once(pieces))
         else:
-            write_result(in_format(pieces, self.format, numbers))
+            write_result(in_format(each_text_once(pieces), self.format))
         if not self.show:  # the files hold the tables in full, whatever was asked for last
             write_tables([definitions.tables[name] for name in names], store, self.output, data_seed=self.data_seed)
 

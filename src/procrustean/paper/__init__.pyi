@@ -1,7 +1,6 @@
-from .availability import check_cell as check_cell
-from .availability import check_source as check_source
-from .canonical_settings import canonical as canonical
-from .canonical_settings import trained_as_today as trained_as_today
+from .cell_tables import finished_tables as finished_tables
+from .cell_tables import listing as listing
+from .cell_tables import write_tables as write_tables
 from .claims import claims_table as claims_table
 from .claims import coverage as coverage
 from .comparison import Beside as Beside
@@ -11,9 +10,6 @@ from .definitions import Cell as Cell
 from .definitions import Definitions as Definitions
 from .definitions import Part as Part
 from .judging import judge as judge
-from .measured_overview import finished_tables as finished_tables
-from .measured_overview import listing as listing
-from .measured_overview import write_tables as write_tables
 from .page_parts import by_hand as by_hand
 from .page_parts import placed as placed
 from .page_parts import read_page as read_page
@@ -22,12 +18,15 @@ from .plan_in_words import plan_table as plan_table
 from .plan_in_words import plan_text as plan_text
 from .planning import Plan as Plan
 from .planning import PlannedRun as PlannedRun
+from .planning import check_cell as check_cell
 from .planning import make_plan as make_plan
 from .printed_numbers import PaperNumber as PaperNumber
 from .printed_numbers import paper_number as paper_number
 from .printed_numbers import paper_numbers as paper_numbers
 from .reproduction import reproduction_page as reproduction_page
 from .result_store import Store as Store
+from .same_runs import canonical as canonical
+from .same_runs import trained_as_today as trained_as_today
 from .table_files import paper_definitions as paper_definitions
 from .table_files import read_definitions as read_definitions
 from .toy import run_toy as run_toy

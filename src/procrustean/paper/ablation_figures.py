@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from procrustean.balance.mfw import strength_of
 from procrustean.methods.mfw import SAME_POINT, furthest_apart
-from procrustean.paper.mfw_lines import SPREADS, Line, Option, lines_along
+from procrustean.paper.mfw_lines import SPREADS, Line, lines_along
 from procrustean.paper.printed_numbers import paper_numbers
 from procrustean.records.run_record import Result
 from procrustean.report.figures.canvas import (
@@ -26,8 +26,6 @@ from procrustean.report.figures.canvas import (
 )
 from procrustean.report.figures.panels import accuracy_name
 
-Say = Callable[[str], None]
-
 #: What the markers are that are not filled.
 SHARED = "same strengths, hence the same runs, as a filled marker"
 
@@ -43,26 +41,9 @@ def _names(lines: Sequence[Line], *, by_std: bool = True) -> list[str]:
     return names
 
 
-def _say_what_is_missing(lines: Sequence[Line], option: Option, say: Say) -> None:
-    """What is missing for lines, and how to have it measured; lines that are flat because they are one setting."""
-    for line, name in zip(lines, _names(lines), strict=True):
-        first, last = line.points[0].value, line.points[-1].value
-        if len(line.points) == 1:
-            say(
-                f"{name}: all runs have {option} = {first:g}, so there is a point and no line; train MFW with other "
-                f"values too: --options {option}=..."
-            )
-        elif line.is_one_setting:
-            say(
-                f"{name}: one setting stands for every {option} from {first:g} to {last:g}, since the strengths of "
-                f"the classes are the same to {SAME_POINT:g}"
-            )
-
-
-def alpha(results: Sequence[Result], *, say: Say = lambda text: None) -> Figure:
+def alpha(results: Sequence[Result]) -> Figure:
     """Test accuracy of the last epoch along alpha; the paper's numbers dotted where it has some."""
     lines = lines_along(results, "alpha")
-    _say_what_is_missing(lines, "alpha", say)
     figure, ((axis,),) = sheet(1, 1, width=4.6, height=3.1)
     handles, names = [], _names(lines)
     for number, line in enumerate(lines):
@@ -79,10 +60,9 @@ def alpha(results: Sequence[Result], *, say: Say = lambda text: None) -> Figure:
     return figure
 
 
-def beta(results: Sequence[Result], *, say: Say = lambda text: None) -> Figure:
+def beta(results: Sequence[Result]) -> Figure:
     """The weight function s(N) for each beta above, the accuracy along beta below; one column per reading of gamma."""
     lines = lines_along(results, "beta")
-    _say_what_is_missing(lines, "beta", say)
     columns = [std for std in SPREADS if any(line.std == std for line in lines)]
     figure, axes = sheet(2, len(columns), width=3.4, height=2.5)
     named = {

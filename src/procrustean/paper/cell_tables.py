@@ -1,17 +1,23 @@
-"""Tables of our numbers beside the paper's, and what is said below them about held-out images."""
+"""Tables of our numbers beside the paper's, what is said below them, and a list of what has been measured."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
+from pathlib import Path
+from typing import Literal
 
-from procrustean.base.table_formats import NOTHING, Cell, Column, Table, measured_cell
-from procrustean.paper.comparison import SIGNS, STAND_IN, Beside, HeldOutRuns
-from procrustean.paper.definitions import TableSpec
-from procrustean.records.best_of_many import Mean, about_bold
+from procrustean.base.escaping import latex_prose
+from procrustean.base.files import write_atomically
+from procrustean.base.table_formats import NOTHING, Cell, Column, Table, measured_cell, to_latex, to_markdown
+from procrustean.paper.comparison import SIGNS, STAND_IN, Beside, table_cells
+from procrustean.paper.definitions import Cell as Place
+from procrustean.paper.definitions import Definitions, TableSpec
+from procrustean.paper.judging import judge, judgement_table, overall
+from procrustean.paper.result_store import Store
+from procrustean.records.best_of_many import RULE, Mean, about_bold, rule_of
 from procrustean.records.run_spec import RunSpec
 from procrustean.report.comparison_table import best_marks
-from procrustean.runs.training_sizes import training_counts
 
 _OURS = (
     "Accuracies in % (balanced accuracies where the test set is not balanced), mean ± standard deviation over the "
@@ -142,83 +148,105 @@ def measured_columns(spec: TableSpec, cells: Sequence[Beside]) -> dict[str, list
     found = {}
     for column in spec.columns:
         inside = [c for c in cells if c.cell.column == column]
-        if any(c.seeds or c.edited for c in inside):
+        if any(c.seeds for c in inside):
             found[column] = [c for c in inside if c.seeds or c.paper is not None or not spec.published]
     return found
 
 
 def held_out_note(cells: Sequence[Beside]) -> str:
     """Which images the runs of the held-out column did not train on; empty without such runs."""
-    kinds: dict[tuple[str, float, str], list[Beside]] = {}
+    rows: dict[str, dict[str, None]] = {}
     for cell in cells:
         runs = cell.held_out_by
         if cell.held_out is not None and runs.config is not None and runs.config.hold_out:
-            kind = _whose(cell.cell.config(), runs), runs.config.hold_out, _cut_from(runs.config)
-            kinds.setdefault(kind, []).append(cell)
-    in_order = sorted(kinds.items(), key=lambda item: item[0])
-    return " ".join(_sentence(*kind, alike, _rows(alike, cells)) for kind, alike in in_order)
+            own = ", in all columns" if cell.cell.config().hold_out else f" {STAND_IN}" * runs.stand_in
+            rows.setdefault(_kept_back(runs.config) + own, {})[cell.cell.row] = None
+    if not rows:
+        return ""
+    text = "; ".join(f"{kept_back} ({', '.join(names)})" for kept_back, names in rows.items())
+    stand_ins = f" {STAND_IN}: runs of other tables, which hold out more than the column's own would."
+    return (
+        f"Images that the runs of the held-out column do not train on, to choose by them: {text}."
+        f"{stand_ins * any(cell.held_out_by.stand_in for cell in cells)}"
+    )
 
 
-def _whose(config: RunSpec, runs: HeldOutRuns) -> str:
-    """Whose runs hold images out: those of the held-out column, or all of a row, which may choose tau by them."""
-    if not config.hold_out:
-        return "stand-in" if runs.stand_in else "column"
-    return "row with tau" if config.method == "tau_norm" else "row"
-
-
-def _cut_from(config: RunSpec) -> str:
-    """What held-out images are taken from, as the end of a phrase."""
+def _kept_back(config: RunSpec) -> str:
+    """How many images a run holds out, and what they are taken from."""
+    amount = config.hold_out or 0
+    images = f"{100 * amount:g} % of each class" if amount < 1 else f"{amount} image{'s' * (amount != 1)} per class"
     if config.imbalance == "natural":
-        return " of the training set"
+        return images
     from_source = config.hold_out_from == "source"
-    return ", cut from the source before it is made imbalanced" if from_source else " of the imbalanced set"
+    return f"{images} of the {'source before it is made imbalanced' if from_source else 'imbalanced set'}"
 
 
-def _rows(alike: Sequence[Beside], cells: Sequence[Beside]) -> str:
-    """Rows that hold the same out, with their columns where they do not in all that have been measured."""
-    columns: dict[str, list[str]] = {}
-    for cell in alike:
-        columns.setdefault(cell.cell.row, []).append(cell.cell.column)
-    texts = []
-    for row, own in columns.items():
-        everywhere = all(cell.cell.column in own for cell in cells if cell.cell.row == row and cell.seeds)
-        texts.append(row if everywhere else f"{row} in {' and '.join(own)}")
-    *others, last = texts
-    return f"{', '.join(others)} and {last}" if others else last
+def listing(definitions: Definitions, store: Store, *, data_seed: int = 0) -> Table:
+    """All tables and suites, and how many of their cells have been measured."""
+    rows = []
+    measured: set[Place] = set()
+    for name, spec in definitions.tables.items():
+        cells = table_cells(spec, store, data_seed=data_seed)
+        here = {cell.cell for cell in cells if cell.seeds > 0}
+        rows.append((Cell(name), Cell(f"{len(here)} of {len(cells)}"), Cell(spec.title), Cell(spec.place)))
+        measured |= here
+    for name, suite in definitions.suites.items():
+        parts = ", ".join(dict.fromkeys(part.table for part in suite.parts))
+        places = definitions.cells(suite.parts)
+        share = f"{len(measured.intersection(places))} of {len(places)}"
+        rows.append((Cell(name), Cell(share), Cell(suite.title), Cell(f"suite: {parts}")))
+    columns = (
+        Column("table", "table", numeric=False),
+        Column("measured", "measured"),
+        Column("title", "what", numeric=False),
+        Column("place", "where", numeric=False),
+    )
+    return Table("Tables and suites", columns, tuple(rows))
 
 
-def _sentence(whose: str, hold_out: float, cut_from: str, cells: Sequence[Beside], rows: str) -> str:
-    share, number = f"{100 * hold_out:g} % of each class", f"{hold_out} image{'s' * (hold_out != 1)} per class"
-    taken = f"{share if hold_out < 1 else number}{cut_from},"
-    text = {
-        "row with tau": f"All runs of {rows} train without {taken} on which tau is chosen",
-        "row": f"All runs of {rows} train without {taken} on which the epoch of the held-out column is chosen",
-        "column": f"The runs of the held-out column train without {taken} on which they choose the epoch",
-        "stand-in": f"Numbers with a {STAND_IN} are of runs of other tables, which train without {taken} on which they "
-        "choose the epoch, so on fewer images than the runs beside them",
-    }[whose]
-    fewer = _fewer(cells)
-    return f"{text}; their smallest class has {fewer}." if fewer else f"{text}."
-
-
-def _fewer(cells: Sequence[Beside]) -> str:
-    """How many images of the smallest class are left of how many, by column where it is not the same in all."""
-    columns: dict[tuple[int, int], list[str]] = {}
-    for cell in cells:
-        pair, column = _smallest_classes(cell), cell.cell.column
-        if pair is not None and pair[0] < pair[1] and column not in columns.get(pair, ()):
-            columns.setdefault(pair, []).append(column)
-    texts = [
-        f"{left} images instead of {whole}" + (f" in {' and '.join(names)}" if len(columns) > 1 else "")
-        for (left, whole), names in columns.items()
+def finished_tables(
+    spec: TableSpec, store: Store, *, data_seed: int = 0, only: Collection[Place] | None = None
+) -> list[Table | str]:
+    """The measured columns of a table, all of its cells or only some, and what there is to say about them."""
+    if spec.judged:
+        judgements = judge(spec, store, data_seed=data_seed, only=only)
+        judged = [piece for j in judgements for piece in (judgement_table(spec, j), j.text())]
+        rule = RULE if any(len(judgement.rivals) > 1 for judgement in judgements) else ""
+        return [*judged, *filter(None, [overall(spec, judgements), rule])]
+    by_metric = [table_cells(spec, store, metric=metric, data_seed=data_seed, only=only) for metric in spec.metrics]
+    paper = any(cell.paper is not None for cells in by_metric for cell in cells)
+    # The paper's tables keep the column: what is missing in it is still to be measured.
+    held_out = paper or any(cell.held_out is not None for cells in by_metric for cell in cells)
+    measured = [(name, inside) for cells in by_metric for name, inside in measured_columns(spec, cells).items()]
+    pieces: list[Table | str] = [
+        column_table(spec, column, inside, paper=paper, held_out=held_out) for column, inside in measured
     ]
-    return ", ".join(texts)
+    if pieces:
+        notes = " ".join(filter(None, (held_out_note(by_metric[-1]), spec.note)))
+        rules = () if paper else dict.fromkeys(rule_of(rivals_of(inside)) for _, inside in measured)
+        pieces += filter(None, (legend(data_seed, paper=paper, held_out=held_out), *rules, notes))
+    return pieces
 
 
-def _smallest_classes(cell: Beside) -> tuple[int, int] | None:
-    """Images of the smallest class with and without some held out; None where only the images would tell."""
-    config = cell.held_out_by.config
-    if config is None:
-        return None
-    left, whole = training_counts(config), training_counts(replace(config, hold_out=0))
-    return None if left is None or whole is None else (min(left), min(whole))
+def each_text_once(pieces: Sequence[Table | str]) -> list[Table | str]:
+    """Tables and texts to be read one after the other: what was said below one table is not said again."""
+    return [p for n, p in enumerate(pieces) if not (isinstance(p, str) and p in pieces[:n])]
+
+
+def in_format(pieces: Sequence[Table | str], form: Literal["markdown", "latex"]) -> str:
+    """Tables and what there is to say about them as the text of a document."""
+    table_in, prose_in = (to_latex, latex_prose) if form == "latex" else (to_markdown, str)
+    return "\n".join(prose_in(p) + "\n" if isinstance(p, str) else table_in(p) for p in pieces)
+
+
+def write_tables(specs: Sequence[TableSpec], store: Store, folder: Path, *, data_seed: int = 0) -> list[Path]:
+    """Write each table that has something measured as markdown, named after it and after its data seed, if not 0."""
+    suffix = f"-data-seed-{data_seed}" * (data_seed != 0)
+    written = []
+    for spec in specs:
+        pieces = finished_tables(spec, store, data_seed=data_seed)
+        if pieces:
+            folder.mkdir(parents=True, exist_ok=True)
+            write_atomically(folder / f"{spec.name}{suffix}.md", in_format(pieces, "markdown").encode())
+            written.append(folder / f"{spec.name}{suffix}.md")
+    return written

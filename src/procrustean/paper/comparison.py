@@ -47,7 +47,6 @@ class Beside:
     held_out: Statistic | None
     held_out_by: HeldOutRuns
     length: str  # epochs and whose schedule; empty where nothing was measured
-    edited: bool = False  # there are runs of it, but of another text of its method's file
 
     @property
     def seeds(self) -> int:
@@ -95,7 +94,6 @@ def beside(spec: TableSpec, cell: Cell, store: Store, *, metric: str = "top1", d
         held_out=_statistic(held_out.results, "held_out", metric),
         held_out_by=held_out,
         length=Group(tuple(results)).length if results else "",
-        edited=store.left_out_methods.has_earlier(config.method),
     )
 
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
-from typing import Any
+from typing import Annotated, Any
+
+from msgspec import Meta, Struct
 
 from procrustean.base.errors import ConfigError, did_you_mean
 from procrustean.data.sources import is_named
@@ -113,8 +115,7 @@ class TableSpec:
         return not printed or any(paper_number(self.name, row.name, column, m) for m in self.metrics)
 
 
-@dataclass(frozen=True)
-class Part:
+class Part(Struct, frozen=True, forbid_unknown_fields=True):
     """A part of a table: rows and columns by name or pattern, all if none are given."""
 
     table: str
@@ -122,13 +123,11 @@ class Part:
     columns: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True)
-class Suite:
+class Suite(Struct, frozen=True, forbid_unknown_fields=True):
     """Parts of tables, in the order in which they are to be trained."""
 
-    name: str
-    title: str
-    parts: tuple[Part, ...]
+    parts: Annotated[tuple[Part, ...], Meta(min_length=1)]
+    title: str = ""
 
 
 @dataclass(frozen=True)

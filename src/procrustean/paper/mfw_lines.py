@@ -25,14 +25,8 @@ if TYPE_CHECKING:
 Option = Literal["alpha", "beta"]
 OPTIONS: tuple[Option, ...] = ("alpha", "beta")
 SPREADS: tuple[Spread, ...] = ("geometric", "arithmetic", "log")
-#: So many settings are named where runs do not belong to a line.
-NAMED = 3
 #: Settings that do not bear on what a run has learned at the end, or number the repeats.
 NO_MATTER = ("evaluate_every", "data_seed")
-#: Settings that follow from others, which are better named instead of them.
-FOLLOW = ("hold_out_from", "classes", "counts", "source_hash")
-#: So many characters of a value are shown.
-LONGEST = 40
 
 
 @dataclass(frozen=True)
@@ -212,26 +206,14 @@ def _common(group: Group, option: Option) -> dict[str, Any]:
 
 
 def _mixture(made: Sequence[Family]) -> RunError:
-    """Says what keeps the runs on the same data from being a line, by the settings of the largest one."""
-    largest = max(made, key=lambda family: len(family.groups))
-    option, first = largest.option, largest.groups[0]
-    usual = _common(first, option)
-    odd = [(family.groups[0], _common(family.groups[0], option)) for family in made if family is not largest]
-    examples: dict[str, tuple[str, Any]] = {}  # by the name of a setting, a run with another value of it
-    for group, own in sorted(odd, key=lambda pair: len(_differing(pair[1], usual))):
-        for name in _differing(own, usual):
-            examples.setdefault(name, (group.results[0].place, own.get(name)))
-    named = dict(list(examples.items())[:NAMED])
-    by_run: dict[str, list[str]] = {}
-    for name, (place, value) in named.items():
-        by_run.setdefault(place, []).append(f"{name}={_shown(value)}")
-    runs = "; ".join(f"{place} has {' and '.join(texts)}" for place, texts in by_run.items())
-    more = f", and {len(examples) - NAMED} more settings differ" * (len(examples) > NAMED)
-    wanted = " and ".join(f"{name}={_shown(usual.get(name))}" for name in named)
+    """Says what keeps the runs on the same data from being a line."""
+    option, data = made[0].option, made[0].groups[0].data
+    settings = [_common(family.groups[0], option) for family in made]
+    names = [name for name in settings[0] if len({comparable(own[name]) for own in settings}) > 1]
+    runs = " and ".join(family.groups[0].results[0].place for family in made[:2])
     return RunError(
-        f"runs of MFW on {first.data.source}, {first.data.kind} differ in more than {option}, std and their "
-        f"seeds, and a line would mix two effects: {runs}{more}. Give only runs with {wanted}, like "
-        f"{first.results[0].place}"
+        f"runs of MFW on {data.source}, {data.kind} differ in more than {option}, std and their seeds, and a line "
+        f"would mix two effects: {runs} differ in {', '.join(names)}. Give only runs that share them"
     )
 
 
@@ -254,19 +236,3 @@ def _value_of(result: Result, option: Option) -> float | None:
     from procrustean.methods.mfw import usual_value
 
     return usual_value(option, result.data.source, result.data.kind)
-
-
-def _differing(own: Mapping[str, Any], usual: Mapping[str, Any]) -> list[str]:
-    """The settings in which two runs differ; those that follow from others only if there is nothing else."""
-    found = [name for name in {**own, **usual} if own.get(name) != usual.get(name)]
-    return [name for name in found if name not in FOLLOW] or found
-
-
-def _shown(value: Any) -> str:
-    """The value of a setting, no longer than it has to be.
-
-    >>> _shown(None), _shown(0.5), _shown([5000] * 10)
-    ('default', '0.5', '[5000, 5000, 5000, 5000, 5000, 5000, ...')
-    """
-    text = "default" if value is None else f"{value:g}" if isinstance(value, float) else str(value)
-    return text if len(text) <= LONGEST else text[: LONGEST - 3] + "..."

@@ -7,13 +7,9 @@ from pathlib import Path
 
 from procrustean.base.console import duration_text
 from procrustean.base.table_formats import Cell, Column, Table
-from procrustean.data.sets.table import DATA_SETS
-from procrustean.paper.availability import absent_data
-from procrustean.paper.comparison import held_out_variant
 from procrustean.paper.definitions import Cell as Place
-from procrustean.paper.planning import Plan, PlannedRun
+from procrustean.paper.planning import Plan, PlannedRun, absent_data
 from procrustean.runs.cost import GUESSED_IMAGES, predicted_seconds
-from procrustean.runs.training_sizes import balanced_size
 
 _STATE = {"done": "done", "begun": "begun", "waiting": "to do", "failed": "failed"}
 
@@ -57,8 +53,8 @@ def images_text(images: int) -> str:
     return f"{images:,}" if images < 1e6 else f"{images / 1e6:,.1f} million"
 
 
-def plan_text(plan: Plan, *, rate: float, width: int, machine: str, minutes: float | None = None) -> str:
-    """What is left of the plan and what it comes to, how much of it fits into a time, and which runs have failed."""
+def plan_text(plan: Plan, *, rate: float, width: int, machine: str) -> str:
+    """What is left of the plan and what it comes to, and which runs have failed."""
     remaining = plan.remaining
     done, begun, failed = (len(plan.in_state(state)) for state in ("done", "begun", "failed"))
     runs = f"{len(plan.runs)} run{'s' * (len(plan.runs) != 1)}"
@@ -68,30 +64,14 @@ def plan_text(plan: Plan, *, rate: float, width: int, machine: str, minutes: flo
     ]
     if remaining:
         lines.append(_time_text(remaining, rate=rate, width=width, machine=machine))
-        if minutes is not None:
-            lines.append(_fitting_text(remaining, minutes, rate=rate, width=width))
     for run in plan.in_state("failed"):
         lines.append(f"failed: {plan.errors[run.config.hash]}")
     return "\n".join(lines)
 
 
 def _time_text(runs: Sequence[PlannedRun], *, rate: float, width: int, machine: str) -> str:
-    here = duration_text(predicted_seconds(_costs(runs), rate, width))
+    here = duration_text(predicted_seconds([run.cost * run.to_do for run in runs], rate, width))
     return f"{_images_to_train_on(runs)}, about {here} here ({machine}, {width} at a time)"
-
-
-def _fitting_text(runs: Sequence[PlannedRun], minutes: float, *, rate: float, width: int) -> str:
-    """How many of the runs a time is enough for, in the order in which they are trained."""
-    costs = _costs(runs)
-    ends = [predicted_seconds(costs[: number + 1], rate, width) for number in range(len(costs))]
-    fitting = sum(end <= 60 * minutes for end in ends)
-    if fitting == len(runs):
-        return f"{minutes:g} minutes are enough for all of it"
-    return f"{minutes:g} minutes are enough for about {fitting} of them; the same command goes on with the others"
-
-
-def _costs(runs: Sequence[PlannedRun]) -> list[float]:
-    return [run.cost * run.to_do for run in runs]
 
 
 def _images_to_train_on(runs: Sequence[PlannedRun]) -> str:
@@ -113,20 +93,6 @@ def absence_lines(plan: Plan, data_dir: Path | None, *, rate: float, width: int,
     if absent and here:
         return [*absent.values(), without + _time_text(here, rate=rate, width=width, machine=machine)]
     return list(absent.values())
-
-
-def held_out_lines(plan: Plan) -> list[str]:
-    """Columns that runs with held-out images were asked for, and that get none."""
-    without = [run for run in plan.runs if not run.config.hold_out and held_out_variant(run.config) is None]
-    columns = dict.fromkeys(cell.column for run in without for cell in run.cells)
-    if not columns:
-        return []
-    balanced = ", ".join(filter(balanced_size, DATA_SETS))
-    return [
-        f"--held-out trains nothing more for {', '.join(columns)}: it cuts images from {balanced} before "
-        "they are made imbalanced. In a table of your own, hold_out: 3 among the settings holds images of other "
-        "sources out"
-    ]
 
 
 def blocked_lines(plan: Plan) -> list[str]:

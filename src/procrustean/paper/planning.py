@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, partial
 from pathlib import Path
 from typing import Literal
 
-from procrustean.base.errors import ConfigError, ProcrusteanError, RunError
-from procrustean.data.sets.table import known
+from procrustean.base.code_files import is_usable, plain_name
+from procrustean.base.errors import ConfigError, ProcrusteanError, RunError, suggestion
+from procrustean.base.files import expanded
+from procrustean.data.sets.table import DATA_SETS, known
 from procrustean.data.sources import is_named
 from procrustean.engine.training import Position
-from procrustean.paper.availability import absent_data, check_source, unnamed_code
-from procrustean.paper.canonical_settings import canonical
 from procrustean.paper.comparison import held_out_variant
 from procrustean.paper.definitions import Cell, Definitions, Part
 from procrustean.paper.result_store import Store
+from procrustean.paper.same_runs import canonical
 from procrustean.records.checkpoints import kept_checkpoints
 from procrustean.records.run_spec import RunSpec
 from procrustean.runs.advice import planned
@@ -40,7 +40,6 @@ class PlannedRun:
     cost: float  # of the whole run, in images of ERM with ResNet-32 on this kind of device
     images: int | None  # trained on, each as often as it is shown; None where only loading them would tell
     done: float = 0.0  # share of it that earlier calls have trained
-    of_table: str = ""  # which its name tells, where other tables have a run that would be called the same
 
     @property
     def to_do(self) -> float:
@@ -50,8 +49,7 @@ class PlannedRun:
     @property
     def name(self) -> str:
         """The run in words, no two of a plan the same: the first cell that it is for, and its seed."""
-        table = f"{self.of_table}: " if self.of_table else ""
-        return f"{table}{self.cells[0].row}, {self.cells[0].column}{self.held_out}, seed {self.config.seed}"
+        return f"{self.cells[0].place}{self.held_out}, seed {self.config.seed}"
 
     @property
     def held_out(self) -> str:
@@ -77,6 +75,32 @@ class Plan:
     def remaining(self) -> list[PlannedRun]:
         """Runs to be trained, in order."""
         return self.in_state("begun", "waiting")
+
+
+def check_cell(cell: Cell) -> None:
+    """ConfigError for settings that cannot be, and for a method, a network or a recipe that this version lacks."""
+    config = cell.config()
+    if unnamed_code(config) is not None:
+        return
+    try:
+        recipe_of(config)
+    except ConfigError as error:
+        raise ConfigError(f"{cell.where}: {error}") from error
+
+
+def unnamed_code(config: RunSpec) -> str | None:
+    """Why the code of a method is not imported, so that nothing can be known of its runs; None if it may be."""
+    unnamed = [name for name in config.code.values() if not is_usable(name)]
+    return f"{plain_name(unnamed[0])} is code that a file names, and a dry run imports none" if unnamed else None
+
+
+def absent_data(source: str, data_dir: Path | None) -> str | None:
+    """Why the images are not on this machine; None if they are."""
+    if is_named(source):
+        return known(source).absent(data_dir)
+    if expanded(source).exists():
+        return None
+    return f"there is no data set, file or folder {source} (from {Path.cwd()}). {suggestion(source, DATA_SETS)}".strip()
 
 
 def make_plan(
@@ -119,7 +143,6 @@ def make_plan(
     keyed: dict[str, tuple[tuple[int, int, int, float], PlannedRun]] = {}
     for number, part in enumerate(parts):
         for cell in definitions.cells([part]):
-            check_source(cell)
             reason = unnamed_code(cell.config()) or _reason(cell, data_dir, download, absent)
             if reason is not None:
                 blocked.setdefault(reason, []).append(cell)
@@ -138,8 +161,8 @@ def make_plan(
                         new = _planned(run, cell, store, errors if not retry else {}, device)
                         keyed[run.hash] = (number, variant, seed, -new.cost), new
     ordered = sorted(keyed.values(), key=lambda item: item[0])
-    runs = [replace(run, cells=tuple(dict.fromkeys(waiting[run.config.hash]))) for _, run in ordered]
-    return Plan(_told_apart(runs), {reason: tuple(dict.fromkeys(cells)) for reason, cells in blocked.items()}, errors)
+    runs = tuple(replace(run, cells=tuple(dict.fromkeys(waiting[run.config.hash]))) for _, run in ordered)
+    return Plan(runs, {reason: tuple(dict.fromkeys(cells)) for reason, cells in blocked.items()}, errors)
 
 
 def _hash_of(config: RunSpec, images: Sources | None) -> str | None:
@@ -150,12 +173,6 @@ def _hash_of(config: RunSpec, images: Sources | None) -> str | None:
         return planned(config, load=images).source_hash
     except ProcrusteanError:  # of which the run tells when its turn comes
         return None
-
-
-def _told_apart(runs: Sequence[PlannedRun]) -> tuple[PlannedRun, ...]:
-    """The runs, those of the same row, column and seed of different tables with the table in their names."""
-    names = Counter(run.name for run in runs)
-    return tuple(replace(run, of_table=run.cells[0].table) if names[run.name] > 1 else run for run in runs)
 
 
 def _configs(cell: Cell, data_seed: int, held_out: bool) -> list[RunSpec]:

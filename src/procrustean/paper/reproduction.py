@@ -6,7 +6,7 @@ from collections import Counter
 
 from procrustean.base.table_formats import Cell, Column, Table, to_markdown
 from procrustean.paper.cell_tables import column_table, held_out_note, legend, measured_columns, overview_table
-from procrustean.paper.comparison import SIGNS, STAND_IN, Beside, Mark, held_out_variant, table_cells
+from procrustean.paper.comparison import SIGNS, Beside, Mark, table_cells
 from procrustean.paper.definitions import Definitions, TableSpec
 from procrustean.paper.judging import judge, judgement_table, overall
 from procrustean.paper.page_parts import by_hand, paragraph, wrapped
@@ -159,7 +159,7 @@ def _readings(definitions: Definitions, store: Store) -> str:
 
 
 def _missing(definitions: Definitions, store: Store, cells: dict[str, list[Beside]]) -> str:
-    """All cells without a result, also of the tables that are not the paper's; those without a held-out number."""
+    """All cells without a result, also of the tables that are not the paper's."""
     lines = []
     for name, spec in _pages(definitions).items():
         found = cells[name] if name in cells else table_cells(spec, store)
@@ -168,33 +168,5 @@ def _missing(definitions: Definitions, store: Store, cells: dict[str, list[Besid
             columns = Counter(cell.cell.column for cell in left)
             listed = ", ".join(f"{column} ({count})" for column, count in columns.items())
             lines.append(wrapped(f"- `{name}`: {len(left)} of {len(found)} cells: {listed}", indent="  "))
-    parts = ["\n".join(lines) + "\n"] * bool(lines) + [_without_held_out(cells)]
-    text = "\n".join(filter(None, parts))
-    return f"## Not measured yet\n\n{text}" if text else ""
-
-
-def _without_held_out(cells: dict[str, list[Beside]]) -> str:
-    """How many measured cells lack the runs of the held-out column, and what trains them; empty if none does."""
-    measured = [cell for found in cells.values() for cell in found if cell.seeds]
-    empty = [cell for cell in measured if cell.held_out is None and _could_hold_out(cell)]
-    stand_ins = [cell for cell in measured if cell.held_out_by.stand_in]
-    if not empty and not stand_ins:
-        return ""
-    of = f"of {len(measured)} measured cells"
-    texts = []
-    if empty:
-        texts.append(f"The held-out column is empty in {len(empty)} {of}, where no runs hold images out.")
-    if stand_ins:
-        texts.append(
-            f"The held-out column in {len(stand_ins)} {of} is of runs that hold out more than it needs ({STAND_IN})."
-        )
-    tables = " ".join(dict.fromkeys(cell.cell.table for cell in (*empty, *stand_ins)))
-    texts.append(
-        f"`procrustean paper reproduce {tables} --held-out` trains the column's own runs, and what else of these "
-        "is missing."
-    )
-    return paragraph(" ".join(texts))
-
-
-def _could_hold_out(cell: Beside) -> bool:
-    return held_out_variant(cell.cell.config()) is not None
+    text = "\n".join(lines)
+    return f"## Not measured yet\n\n{text}\n" if text else ""

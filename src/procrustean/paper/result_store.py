@@ -13,17 +13,19 @@ from procrustean.base.errors import ConfigError, RunError
 from procrustean.base.files import remove_half_written, write_atomically, write_json
 from procrustean.base.json_files import read_typed, typed_json
 from procrustean.base.lease import in_turn
-from procrustean.paper.canonical_settings import canonical, trained_as_today, unmeasured
-from procrustean.paper.runs_that_count import (
+from procrustean.paper.same_runs import (
     OTHER_IMAGES,
-    LeftOutMethods,
     Stored,
+    canonical,
     counts_before,
     older_text,
     on_newest_images,
     other_images,
     path_of,
+    trained_as_today,
+    unmeasured,
     whatever_the_seed,
+    why_not_usable,
 )
 from procrustean.records.finding_runs import CONFIG_FILE, RESULT_FILE, is_damaged, is_result_file
 from procrustean.records.run_folder import RunFolder
@@ -53,7 +55,6 @@ class Store:
         self._directories: dict[str, dict[Path, str]] = {}  # all of a run, with the hash of their images
         self._unkept: dict[str, Path] = {}  # finished ones that are not in the results folder
         self._outdated: set[Path] = set()  # resolved files and run directories: damaged, or of other defaults or images
-        self.left_out_methods = LeftOutMethods()
         self._there = {*results.rglob("*.json")} if results.is_dir() else set()
         for path in sorted(self._there):
             if is_result_file(path) or is_damaged(path):  # which is said, or a seed would be missing without a word
@@ -65,8 +66,6 @@ class Store:
                 self._remember(Stored(plain, stored.result))
         for path in sorted(output.glob(f"*/{CONFIG_FILE}")) if output is not None else []:
             self._add_directory(path.parent)
-        for line in self.left_out_methods.lines():
-            say(line)
 
     def find(self, config: RunSpec) -> Stored | None:
         """The finished run of these settings."""
@@ -211,7 +210,8 @@ class Store:
     def _add(self, path: Path) -> None:
         try:
             result = load_result(path)
-            if self.left_out_methods.leaves_out(result.config):
+            if (why := why_not_usable(result.config)) is not None:
+                self._say_once(f"left out: {why}")
                 return
             config = canonical(result.config)
         except (ConfigError, RunError) as error:
@@ -248,7 +248,8 @@ class Store:
         try:
             began = RunFolder(directory).beginning()
             config, identity = began.config, began.identity
-            if self.left_out_methods.leaves_out(config):
+            if (why := why_not_usable(config)) is not None:
+                self._say_once(f"left out: {why}")
                 return
             made_here = canonical(config).hash == config.hash
             finished = load_result(directory) if (directory / RESULT_FILE).exists() else None

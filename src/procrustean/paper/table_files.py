@@ -14,7 +14,7 @@ import msgspec
 from procrustean.base.errors import ConfigError, did_you_mean
 from procrustean.base.yaml_files import parse_yaml
 from procrustean.methods.make import METHODS, option_defaults
-from procrustean.paper.definitions import Definitions, Part, Row, Suite, TableSpec, matching, merged
+from procrustean.paper.definitions import Definitions, Row, Suite, TableSpec, matching, merged
 from procrustean.paper.printed_numbers import Metric
 from procrustean.records.run_spec import RunSpec
 
@@ -57,21 +57,6 @@ class TableInFile(msgspec.Struct, forbid_unknown_fields=True):
     target: Annotated[tuple[str, ...], msgspec.Meta(max_length=2)] = ()
 
 
-class PartInFile(msgspec.Struct, forbid_unknown_fields=True):
-    """A part of a suite as a file says it."""
-
-    table: str
-    rows: tuple[str, ...] = ()
-    columns: tuple[str, ...] = ()
-
-
-class SuiteInFile(msgspec.Struct, forbid_unknown_fields=True):
-    """A suite as a file says it."""
-
-    parts: Annotated[tuple[PartInFile, ...], msgspec.Meta(min_length=1)]
-    title: str = ""
-
-
 @cache
 def paper_definitions() -> Definitions:
     """The tables of the paper, and those that go with them."""
@@ -93,7 +78,7 @@ def read_definitions(content: Any, *, origin: str, published: bool = False) -> D
         name: replace(_table(name, table, shared, f"{origin}, table {name!r}"), published=published)
         for name, table in file.tables.items()
     }
-    suites = {name: _suite(name, suite, tables, f"{origin}, suite {name!r}") for name, suite in file.suites.items()}
+    suites = {name: _suite(suite, tables, f"{origin}, suite {name!r}") for name, suite in file.suites.items()}
     return Definitions(tables, suites)
 
 
@@ -104,13 +89,13 @@ def _read(content: Any, kind: type[T], where: str) -> T:
         raise ConfigError(f"{where}: {error}") from error
 
 
-def _suite(name: str, content: Any, tables: Mapping[str, TableSpec], where: str) -> Suite:
-    suite = _read(content, SuiteInFile, where)
+def _suite(content: Any, tables: Mapping[str, TableSpec], where: str) -> Suite:
+    suite = _read(content, Suite, where)
     for part in suite.parts:
         if part.table not in tables:
             raise ConfigError(f"{where} names the table {part.table!r}. {did_you_mean(part.table, tables)}")
         tables[part.table].cells(part.rows, part.columns)  # refuses names that match nothing
-    return Suite(name, suite.title or name, tuple(Part(p.table, p.rows, p.columns) for p in suite.parts))
+    return suite
 
 
 def _table(name: str, content: Any, shared: Mapping[str, Settings], where: str) -> TableSpec:

@@ -3,42 +3,33 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
 
 import torch
-from msgspec import Meta, Struct
 
+from procrustean.base.console import duration_text
+from procrustean.base.epochs import EpochRecord
 from procrustean.base.errors import CannotWrite, ConfigError, DataError, ImagesChanged
-from procrustean.base.files import write_atomically
-from procrustean.base.json_files import read_typed, typed_json
 from procrustean.base.lease import RunInUse
-from procrustean.base.progress import Reporter, RichReporter
+from procrustean.base.machine import usable_cores
+from procrustean.base.progress import PassingOn, Reporter, RichReporter
 from procrustean.base.user_code import failure_text
-from procrustean.paper.plan_progress import Progress
 from procrustean.paper.planning import Plan, PlannedRun
 from procrustean.paper.result_store import Store
 from procrustean.records.finding_runs import CONFIG_FILE, RESULT_FILE
 from procrustean.records.run_folder import RunFolder
 from procrustean.records.run_spec import RunSpec
-from procrustean.runs.cost import FIRST_GUESS, Device, TimeBox
+from procrustean.runs.cost import FIRST_GUESS, Device, TimeBox, predicted_seconds
 from procrustean.runs.image_loading import Sources
 from procrustean.runs.many_runs import GPU_WIDTH, fit_many
 
 #: Errors whose cause may be gone before the next call, which then tries the run again.
 MENDABLE = (ConfigError, DataError, ImagesChanged, CannotWrite, torch.OutOfMemoryError)
 
-
-Positive = Annotated[float, Meta(gt=0)]
-
-
-class Rate(Struct, frozen=True, kw_only=True):
-    """How fast a kind of machine was: cost and seconds of what it has trained, the newest counting most."""
-
-    cost: Positive
-    seconds: Positive
+#: Seconds of training before the measured speed is believed, and between two lines.
+SETTLED, INTERVAL = 20.0, 30.0
 
 
 @dataclass(frozen=True)
@@ -88,15 +79,7 @@ def carry_out(
     runs = [run for run in plan.remaining if store.find(run.config) is None]
     width = default_width() if width is None else width
     box = TimeBox(minutes, clock, began)
-    progress = Progress(
-        runs,
-        reporter,
-        rate=expected_rate(store.output),
-        width=width,
-        deadline=box.deadline,
-        details=isinstance(reporter, RichReporter),
-        clock=clock,
-    )
+    progress = Progress(runs, reporter, width=width, details=isinstance(reporter, RichReporter), clock=clock)
     by_hash = {run.config.hash: run for run in runs}
 
     errors: dict[str, str] = {}
@@ -104,11 +87,11 @@ def carry_out(
     def keep(config: RunSpec, directory: Path) -> None:
         run = by_hash[config.hash]
         _keep(store, directory, run, command)
-        progress.found(run, 1.0)  # also one that another process has trained meanwhile
+        progress.came_to(run, 1.0, trained=False)  # also one that another process has trained meanwhile
 
     def give_up(config: RunSpec, error: Exception) -> None:
         run, elsewhere = by_hash[config.hash], isinstance(error, RunInUse)
-        progress.given_up(run, elsewhere=elsewhere)
+        progress.came_to(run, 1.0, trained=False)  # no time is to be spent on it in this call
         if not elsewhere:
             note(run, error)
             tell(run)
@@ -147,7 +130,6 @@ def carry_out(
         elif outcome.error is not None and run.name not in errors:  # a result that cannot be read
             note(run, outcome.error)
     left = [outcome for outcome in outcomes if outcome.record is None and outcome.error is None]
-    note_rate(store.output, progress.earned, progress.seconds)
     return Report(
         finished=progress.finished,
         remaining=len(left),
@@ -173,40 +155,101 @@ def _keep(store: Store, directory: Path, run: PlannedRun, command: str) -> None:
     store.keep(directory, run.cells[0].table, command)
 
 
-FILE = "pace.json"
-#: A measurement over less is left out, and older ones count half as much with every newer one.
-SHORTEST, FADE = 20.0, 0.5
-
-
 def machine_name() -> tuple[Device, str]:
     """Kind of device ("cuda" or "cpu") and its name."""
-    import torch
-
     if torch.cuda.is_available():
         return "cuda", torch.cuda.get_device_name()
     return "cpu", "cpu"
 
 
-def expected_rate(folder: Path) -> float:
-    """Cost per second of a fleet: measured on this kind of machine, or a first guess."""
-    kind, name = machine_name()
-    measured = _read(folder).get(name)
-    return measured.cost / measured.seconds if measured else FIRST_GUESS[kind]
+def first_rate() -> float:
+    """Cost per second of a fleet on this machine before it is measured."""
+    kind, _ = machine_name()
+    return FIRST_GUESS[kind] * (usable_cores() / 2 if kind == "cpu" else 1)
 
 
-def note_rate(folder: Path, cost: float, seconds: float) -> None:
-    """Remember a measurement."""
-    if seconds < SHORTEST or cost <= 0:
-        return
-    _, name = machine_name()
-    known = _read(folder)
-    before = known.get(name)
-    if before is not None:
-        cost, seconds = FADE * before.cost + cost, FADE * before.seconds + seconds
-    folder.mkdir(parents=True, exist_ok=True)
-    write_atomically(folder / FILE, typed_json({**known, name: Rate(cost=cost, seconds=seconds)}))
+class Progress:
+    """Adds up the runs' epochs, and says from time to time how many are done and how long the rest will take.
+
+    Args:
+        runs: those to be trained.
+        reporter: where lines, and with `details` the bars of single runs, go.
+        width: runs at a time.
+    """
+
+    def __init__(
+        self,
+        runs: Sequence[PlannedRun],
+        reporter: Reporter,
+        *,
+        width: int,
+        details: bool = False,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.reporter, self.details, self.width, self.clock = reporter, details, width, clock
+        self.left = {run.config.hash: run.cost * run.to_do for run in runs}
+        self.finished = 0
+        self._trained = 0.0  # cost, in this call
+        self._began = clock()
+        self._next_line = self._began + INTERVAL
+
+    @property
+    def seconds_left(self) -> float:
+        """Until all runs are done: at the speed of this call, once there is enough to measure."""
+        seconds = self.clock() - self._began
+        rate = self._trained / seconds if seconds > SETTLED and self._trained > 0 else first_rate()
+        return predicted_seconds([cost for cost in self.left.values() if cost > 0], rate, self.width)
+
+    def text(self) -> str:
+        """Where things stand, in one line."""
+        return f"{self.finished} of {len(self.left)} runs done, about {duration_text(self.seconds_left)} to go"
+
+    def came_to(self, run: PlannedRun, share: float, *, trained: bool = True) -> None:
+        """A run has come to this share of its epochs, trained in this call or found to be there."""
+        left = run.cost * (1 - share)
+        if trained:
+            self._trained += self.left[run.config.hash] - left
+        self.left[run.config.hash] = left
+        if trained and self.clock() >= self._next_line:
+            self._next_line = self.clock() + INTERVAL
+            self.reporter.say(self.text())
+
+    def of(self, run: PlannedRun) -> Reporter:
+        """The reporter of one run."""
+        return _OneRun(self, run)
 
 
-def _read(folder: Path) -> dict[str, Rate]:
-    path = folder / FILE
-    return read_typed(path, dict[str, Rate], "remove it; it only remembers how fast runs were") if path.exists() else {}
+class _OneRun(PassingOn):
+    """Passes a run's epochs on to the sum, and to bars of its own where there are some, by its row and column."""
+
+    def __init__(self, progress: Progress, run: PlannedRun) -> None:
+        super().__init__(progress.reporter)
+        self._progress, self._run, self._epochs = progress, run, 1
+        self._called = run.name  # by the training, which does not know of rows and columns
+
+    def say(self, text: str) -> None:
+        about_it = text.startswith(f"{self._called}: ")
+        self._inner.say_once(self._run.name + text.removeprefix(self._called) if about_it else text)
+
+    def say_once(self, text: str) -> None:
+        self.say(text)
+
+    def run_started(self, name: str, epochs: int, first_epoch: int) -> None:
+        self._epochs, self._called = epochs, name
+        self._progress.came_to(self._run, first_epoch / epochs, trained=False)
+        if self._progress.details:
+            super().run_started(self._run.name, epochs, first_epoch)
+
+    def within_epoch(self, name: str, epoch: int, share: float) -> None:
+        self._progress.came_to(self._run, (epoch + share) / self._epochs)
+        if self._progress.details:
+            super().within_epoch(self._run.name, epoch, share)
+
+    def epoch_done(self, name: str, epoch: int, record: EpochRecord) -> None:
+        self._progress.came_to(self._run, (epoch + 1) / self._epochs)
+        if self._progress.details:
+            super().epoch_done(self._run.name, epoch, record)
+
+    def run_finished(self, name: str, summary: str) -> None:
+        self._progress.finished += 1
+        super().run_finished(self._run.name, summary)

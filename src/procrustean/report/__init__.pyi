@@ -1,10 +1,10 @@
 from .comparison_table import comparison as comparison
 from .comparison_table import to_markdown as to_markdown
-from .diagnose.diagnose_run import Diagnosis as Diagnosis
-from .diagnose.diagnose_run import diagnose_run as diagnose_run
-from .diagnose.findings import Finding as Finding
-from .diagnose.findings import verdict as verdict
+from .diagnose_run import Diagnosis as Diagnosis
+from .diagnose_run import diagnose_run as diagnose_run
 from .figures.draw import draw_figure as draw_figure
 from .figures.draw import options_of as options_of
 from .figures.table import FIGURES as FIGURES
+from .findings import Finding as Finding
+from .findings import verdict as verdict
 from .html_page import write_report as write_report

@@ -9,12 +9,11 @@ from procrustean.balance.metrics import FEW_BELOW, MANY_ABOVE, class_groups
 from procrustean.base.errors import RunError
 from procrustean.base.table_formats import NOTHING, Cell, Column, Statistic, Table, measured_cell
 from procrustean.records.auto_record import choices
-from procrustean.records.best_of_many import SAME_IMAGES
 from procrustean.records.group_names import data_text, distinct_labels
 from procrustean.records.groups import GROUP_METRICS, Group, split_by_data, summarise
 from procrustean.records.run_record import Result, Selection
 from procrustean.report.comparison_table import SELECTIONS, at_least_one, measured_cells, repeats_note
-from procrustean.report.given_settings import given_settings
+from procrustean.report.run_settings import given_settings
 
 #: What ranks images by their probability of a class, and how it is headed.
 RANKED = {"auroc": "AUROC", "average_precision": "average precision"}
@@ -49,7 +48,7 @@ def per_class(
         columns=tuple(columns),
         rows=tuple(rows),
         note=repeats_note(groups, "columns")
-        + (UNMARKED if was_compared else _about_bold(rows, groups, "row", "columns"))
+        + (UNMARKED if was_compared else _about_bold(rows, "row"))
         + given_settings(groups, labels).remark,
         shared=(("data", data_text(first)),),
     )
@@ -127,8 +126,8 @@ def by_class_size(groups: Sequence[Group], selection: Selection = "last") -> Tab
         "major": "at least the geometric mean of the counts",
         "minor": "the rest",
     }
-    listed = "; ".join(f"{name}: {sizes[name]} ({_classes(int(members[name].sum()))})" for name in GROUP_METRICS)
-    marks = UNMARKED if was_compared else _about_bold(cells, groups, "column", "rows")
+    listed = "; ".join(f"{name}: {sizes[name]} ({int(members[name].sum())} classes)" for name in GROUP_METRICS)
+    marks = UNMARKED if was_compared else _about_bold(cells, "column")
     remark = marks + given_settings(groups, labels).remark
     return Table(
         title=f"Test recall by class size in %, {SELECTIONS[selection]}: {data_text(first)}",
@@ -147,16 +146,9 @@ def _labels(groups: Sequence[Group]) -> list[str]:
     return [f"{label}, {group.data_seeds_text}" for label, group in zip(labels, groups, strict=True)]
 
 
-def _about_bold(cells: Sequence[Sequence[Cell]], groups: Sequence[Group], line: str, others: str) -> str:
-    """What bold says: the best of a row or column, among the others that were trained on the same images."""
-    if not any(cell.best for row in cells for cell in row):
-        return ""
-    several = len({group.data_seeds for group in groups}) > 1
-    return f" Bold: the best mean of its {line}{f' among {others}{SAME_IMAGES}' * several}."
-
-
-def _classes(number: int) -> str:
-    return "no class" if number == 0 else "1 class" if number == 1 else f"{number} classes"
+def _about_bold(cells: Sequence[Sequence[Cell]], line: str) -> str:
+    """What bold says: the best of a row or column, among those that were trained on the same images."""
+    return f" Bold: the best mean of its {line}." if any(cell.best for row in cells for cell in row) else ""
 
 
 def _of_the_same_data(groups: Sequence[Group]) -> list[Group]:

@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from procrustean.balance.count_facts import STEP_RATIO
-from procrustean.balance.metrics import class_groups
 from procrustean.base.errors import RunError
 from procrustean.base.table_formats import Cell, Column, Statistic, Table, measured_cell
 from procrustean.base.table_formats import to_markdown as to_markdown
@@ -15,7 +14,7 @@ from procrustean.records.best_of_many import Mean, about_bold, leader, rule_of
 from procrustean.records.group_names import data_parts, distinct_labels, joined_data, some_classes
 from procrustean.records.groups import Group, split_by_data
 from procrustean.records.run_record import Selection
-from procrustean.report.given_settings import given_settings, settings_text
+from procrustean.report.run_settings import given_settings, settings_text
 
 FEWEST_CLASSES_FOR_MANY_MEDIUM_FEW = 20
 HEADLINES = {"accuracy": "accuracy", "balanced_accuracy": "balanced accuracy"}
@@ -23,6 +22,7 @@ CHOSEN = (
     " What is marked as chosen was best in balanced accuracy on the held-out images; test results had no say, so the "
     "best of them are not marked."
 )
+MAJOR_AND_MINOR = "major of classes with at least the geometric mean of the counts, minor of the rest"
 #: Settings that have a column in a comparison, or are in its title.
 SHOWN_BESIDE = ("recipe", "epochs", "net")
 SELECTIONS: dict[Selection, str] = {
@@ -82,7 +82,7 @@ def comparison(groups: Sequence[Group]) -> Table:
         note=repeats_note(groups)
         + ("" if held_out else " No images were held out to choose an epoch on.")
         + " Columns right of the oracle are of the last epoch"
-        + ("" if equal else f"; group columns are mean recalls, {_about_groups(blocks)}")
+        + ("" if equal else f"; group columns are mean recalls, {MAJOR_AND_MINOR}")
         + ". The oracle is the epoch that was best on the test set, so it is not a fair estimate."
         + _about_untested(groups)
         + (CHOSEN + worth_of_choice(groups) if was_compared else _about_bold(groups, blocks, metric))
@@ -90,18 +90,6 @@ def comparison(groups: Sequence[Group]) -> Table:
         + _given_options(groups, described.labels),
         shared=described.shared,
     )
-
-
-def _about_groups(blocks: Sequence[Sequence[Group]]) -> str:
-    """Which classes are major and minor; by their names where all rows are of the same data."""
-    if len(blocks) > 1:
-        return "major of classes with at least the geometric mean of the counts, minor of the rest"
-    group = blocks[0][0]
-    members = class_groups(group.counts)
-    named = {
-        name: [c for c, is_in in zip(group.classes, members[name], strict=True) if is_in] for name in ("major", "minor")
-    }
-    return " and ".join(f"{name} of {some_classes(classes)}" for name, classes in named.items())
 
 
 def _about_untested(groups: Sequence[Group]) -> str:
@@ -159,10 +147,9 @@ def _describe(groups: Sequence[Group], blocks: Sequence[Sequence[Group]], chosen
         shared.append(("data", whole[0]))
     data_seeds = [group.data_seeds for group in groups]
     named_data_seeds = "" if data_seeds[0] == "0" else groups[0].data_seeds_text
-    recipe_title = "{} recipe" + " (changed in rows as noted below)" * given.changes_recipe
     others = (
         (Column("network", "network", numeric=False), [group.net for group in groups], "{}"),
-        (Column("recipe", "recipe", numeric=False), [group.recipe for group in groups], recipe_title),
+        (Column("recipe", "recipe", numeric=False), [group.recipe for group in groups], "{} recipe"),
         (Column("epochs", "epochs"), [str(group.epochs) for group in groups], "{} epoch{}"),
         (Column("seeds", "seeds"), [str(len(group.results)) for group in groups], ""),  # the note says how many
         (Column("data_seeds", "data seeds", numeric=False), data_seeds, named_data_seeds),

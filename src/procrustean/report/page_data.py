@@ -16,9 +16,9 @@ from procrustean.records.run_record import Result, Selection
 from procrustean.report.class_tables import by_class, by_class_size, calibration_errors, per_class
 from procrustean.report.comparison_table import HEADLINES, SELECTIONS, at_least_one, comparison
 from procrustean.report.curves import class_curves, gradient_layers, overall_curves, shown_percent
-from procrustean.report.diagnose.verdicts import Rivals, verdicts_of
+from procrustean.report.findings import Rivals, verdicts_of
 from procrustean.report.mistakes import ExampleFinder, Mistake, summed_confusion, worst_confusions
-from procrustean.report.provenance import configuration, run_rows
+from procrustean.report.run_settings import configuration, run_rows
 from procrustean.report.uncertainty import intervals
 
 LARGEST_MATRIX = 30  # classes; beyond, only the worst confusions are shown

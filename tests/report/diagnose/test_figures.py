@@ -17,9 +17,9 @@ from procrustean.records.run_record import Result
 from procrustean.report import draw_figure
 from procrustean.report.figures.canvas import LARGEST, SMALLEST
 from procrustean.report.figures.draw import drawing
+from procrustean.report.figures.end_of_training import embedded
 from procrustean.report.figures.panels import panels_of
 from procrustean.report.figures.plane import regions
-from procrustean.report.figures.tsne import embedded
 
 Make = Callable[..., Result]
 
@@ -293,7 +293,7 @@ def test_odd_names_and_single_points_draw_without_warnings(saved: Callable[..., 
 
 
 @pytest.mark.parametrize("name", ["progress", "gradients", "deviation"])
-def test_a_single_epoch_is_drawn_as_whole_points_and_said(name: str, result: Make, tmp_path: Path) -> None:
+def test_a_single_epoch_is_drawn_as_whole_points_and_said(name: str, result: Make) -> None:
     runs = [result(label="ERM", at=(30,)), result(label="MFW", method="mfw", mixed=0.2, at=(30,)), result(label="LDAM")]
     figure = drawing(name, panels_of(runs))
     alone, many = figure.axes[1], figure.axes[2]
@@ -308,10 +308,6 @@ def test_a_single_epoch_is_drawn_as_whole_points_and_said(name: str, result: Mak
             assert line.get_marker() in ("o", "D")
             assert not line.get_clip_on()
     assert {line.get_marker() for line in many.lines} == {"None"}
-    said: list[str] = []
-    draw_figure(name, runs, tmp_path, say=said.append)
-    assert [text.split(",")[0] for text in said] == [f"{label}: only epoch 30 was measured" for label in ("ERM", "MFW")]
-    assert all("a smaller --probe-every" in text for text in said)
 
 
 def test_wrong_requests_are_refused(result: Make, tmp_path: Path) -> None:

@@ -26,7 +26,6 @@ from procrustean.report.figures.canvas import (
     title,
     value_axis,
 )
-from procrustean.report.figures.draw import with_what_it_shows
 from procrustean.report.figures.panels import KINDS, accuracy_name
 
 #: Metric -> what its panels are called.
@@ -63,12 +62,8 @@ class Line:
 
 def imbalance(results: Sequence[Result], *, say: Say) -> Figure:
     """Test accuracy of the last epoch along the ratio; a row of panels per data set and kind of imbalance."""
-    lines, found = lines_along_ratio(results), KINDS["natural"]
-    for (_, kind, _), text in _points_alone(RATIO, lines).items():
-        say(
-            f"{text}; give runs with {'--imbalance long_tailed or step and several --rho' * (kind == found)}"
-            f"{'other --rho too' * (kind != found)}"
-        )
+    lines = lines_along_ratio(results)
+    _say_points(RATIO, lines, "--imbalance long_tailed or step with several --rho", say)
     return _accuracies(RATIO, lines)
 
 
@@ -79,15 +74,19 @@ def option(results: Sequence[Result], *, say: Say, over: str | None = None) -> F
         results: runs of any method, also of one's own; those in which the option is no number are left out.
         over: the option.
     """
+    known = sorted({name for result in results for name in _options(result) if _value(result, name) is not None})
     if over is None:
         raise ConfigError(
-            f"the figure `option` is drawn along an option of a method; name it: --over NAME. {_known('', results)}"
+            f"the figure `option` is drawn along an option of a method; name it: --over NAME. {did_you_mean('', known)}"
         )
-    results = with_what_it_shows(list(results), lambda result: _lack(result, over), say)
-    lines, number = lines_along_option(results, over), _number(over)
-    for text in _points_alone(number, lines).values():
-        say(f"{text}; train with other values too: --options {over}=...")
-    return _accuracies(number, lines)
+    having = [result for result in results if _value(result, over) is not None]
+    if not having:
+        raise RunError(f"there is no run with a number for the option {over!r}. {did_you_mean(over, known)}")
+    if left_out := [result.place for result in results if _value(result, over) is None]:
+        say(f"left out {', '.join(left_out)}: there {over} is no number; give it: --options {over}=...")
+    lines = lines_along_option(having, over)
+    _say_points(_number(over), lines, f"--options {over}=...", say)
+    return _accuracies(_number(over), lines)
 
 
 def lines_along_ratio(results: Sequence[Result]) -> list[Line]:
@@ -96,18 +95,9 @@ def lines_along_ratio(results: Sequence[Result]) -> list[Line]:
 
 
 def lines_along_option(results: Sequence[Result], option: str) -> list[Line]:
-    """The runs as lines along the option, each of settings that differ in nothing else.
-
-    Raises:
-        RunError: if a run has no number there, or there are several choices of images at one point.
-    """
-    # Where one has the option, but no number, that says more than that another has no such option.
-    for result in sorted(results, key=lambda result: option not in _options(result)):
-        if why := _lack(result, option):
-            raise RunError(f"there is no run to draw along {option}: {why}. {_known(option, results)}")
-    return _lines_along(
-        _number(option), group_results(results, setting=lambda result: _setting_with_value(result, option))
-    )
+    """Runs in which the option is a number as lines along it, each of settings that differ in nothing else."""
+    groups = group_results(results, setting=lambda result: _setting_with_value(result, option))
+    return _lines_along(_number(option), groups)
 
 
 def _lines_along(number: Number, groups: Sequence[Group]) -> list[Line]:
@@ -162,21 +152,19 @@ def _accuracies(number: Number, lines: Sequence[Line]) -> Figure:
     return figure
 
 
-def _points_alone(number: Number, lines: Sequence[Line]) -> dict[tuple[str, str, str], str]:
-    """Lines of a single point, by data, kind of imbalance and value: their names, and that they are no lines."""
-    single: dict[tuple[str, str, str], list[str]] = {}
-    for line, name in zip(lines, _names_of(number, lines), strict=True):
-        if len(line.groups) == 1:
-            single.setdefault((*line.row, number.shown(line.values[0])), []).append(name)
-    said = {}
-    for (source, kind, value), names in single.items():
+def _say_points(number: Number, lines: Sequence[Line], how: str, say: Say) -> None:
+    """Names the lines of a single point."""
+    names = [
+        f"{name} on {line.row[0]}"
+        for line, name in zip(lines, _names_of(number, lines), strict=True)
+        if len(line.groups) == 1
+    ]
+    if names:
         more = f" and {len(names) - NAMED} more" * (len(names) > NAMED)
-        what = "there is a point and no line" if len(names) == 1 else "there are points and no lines"
-        said[source, kind, value] = (
-            f"{', '.join(names[:NAMED])}{more} on {source}, {_small_first(kind)}: all runs have {number.name} "
-            f"{value}, so {what}"
+        say(
+            f"points and no lines, of one {number.name} each: {', '.join(names[:NAMED])}{more}; train "
+            f"with other values too: {how}"
         )
-    return said
 
 
 def _small_first(text: str) -> str:
@@ -228,28 +216,6 @@ RATIO = Number(
     shown=lambda ratio: f"{round(ratio, 1):g}",
     logarithmic=True,
 )
-
-
-def _lack(result: Result, option: str) -> str:
-    """Why a run has no place along an option; empty where it has one."""
-    options = _options(result)
-    if _value(result, option) is not None:
-        return ""
-    if option not in options:
-        return f"{result.label} has no option {option!r}"
-    if options[option] is None:
-        return (
-            f"{option} of {result.label} was left to its default, which is no number; give it: --options {option}=..."
-        )
-    return f"{option} of {result.label} is {options[option]!r}, not a number"
-
-
-def _known(option: str, results: Sequence[Result]) -> str:
-    """The options along which these runs could be drawn; those of a name like it, if it is no option of theirs."""
-    known = sorted({name for result in results for name in _options(result) if _value(result, name) is not None})
-    if not known:
-        return "None of their options is a number."
-    return did_you_mean("" if any(option in _options(result) for result in results) else option, known)
 
 
 def _options(result: Result) -> dict[str, Any]:

@@ -235,7 +235,7 @@ def frame(panel: Axes) -> None:
 
 def legend(figure: Figure, handles: Sequence[Artist], names: Sequence[str], columns: int = 4) -> Legend:
     """One legend for all panels, below them, in as many columns as fit; a long one makes the figure taller."""
-    longest = max(map(len, names), default=0)
+    longest = max((len(line) for name in names for line in name.split("\n")), default=0)
     columns = max(1, min(columns, len(names), int(figure.get_figwidth() / (0.6 + 0.075 * longest))))
     rows = math.ceil(len(names) / columns)
     figure.set_figheight(figure.get_figheight() + ROW * max(0, rows - ROWS))
@@ -251,28 +251,6 @@ def legend(figure: Figure, handles: Sequence[Artist], names: Sequence[str], colu
     for text in made.get_texts():
         text.set_parse_math(False)
         text.set_color(INK)
-    return made
-
-
-def legend_beside(figure: Figure, handles: Sequence[Artist], names: Sequence[str], heading: str) -> Legend:
-    """One legend for all panels, to the right of them, under a heading."""
-    made = figure.legend(
-        handles,
-        names,
-        loc="outside right upper",
-        title=heading,
-        alignment="left",
-        frameon=False,
-        fontsize=8.5,
-        handlelength=1.4,
-        labelspacing=0.7,
-        borderpad=0.2,
-    )
-    for text in made.get_texts():
-        text.set_parse_math(False)
-        text.set_color(INK)
-    made.get_title().set_fontsize(8.5)
-    made.get_title().set_color(MUTED)
     return made
 
 

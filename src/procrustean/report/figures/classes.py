@@ -2,14 +2,14 @@
 
 All lines are means over the seeds, with a band of one standard deviation. Where the classes have two or three sizes, a
 thick line is the mean over those of a size, and single classes are thin; else there is one line per class, dark for the
-largest class to light for the smallest. Classes are listed with their counts, or shown on a colour bar where they are
-too many to list.
+largest class to light for the smallest. They are listed with their counts, or shown on a colour bar where they are too
+many to list.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -20,16 +20,15 @@ from procrustean.records.group_names import data_text, distinct_labels
 from procrustean.records.groups import Group, group_results, split_by_data
 from procrustean.records.run_record import Result
 from procrustean.report.figures.canvas import (
-    INK,
     MUTED,
-    Artist,
     Axes,
     ColorType,
     Figure,
+    axis_labels,
     box_key,
     colour_bar,
     large_to_small,
-    legend_beside,
+    legend,
     line_key,
     sheet,
     shortened,
@@ -39,7 +38,6 @@ from procrustean.report.figures.canvas import (
 
 PANELS_PER_ROW = 4
 MOST_LEGEND_ENTRIES = 20
-MOST_SIZES = 3
 #: From the largest size to the smallest, for two sizes and for three; told apart by colour-blind readers too.
 SIZE_COLOURS = {2: ("#0072b2", "#d55e00"), 3: ("#0072b2", "#009e73", "#d55e00")}
 
@@ -56,6 +54,15 @@ class Accuracies:
         return np.asarray(self.values[:, :, list(classes)].mean(axis=2))
 
 
+@dataclass(frozen=True)
+class Line:
+    """One class, or all classes of a size together."""
+
+    name: str
+    classes: tuple[int, ...]
+    colour: ColorType
+
+
 def classes(results: Sequence[Result]) -> Figure:
     """The figure, of runs on the same data; all panels share their axes."""
     groups = group_results(results)
@@ -68,37 +75,31 @@ def classes(results: Sequence[Result]) -> Figure:
     measured = [measured_accuracies(group) for group in groups]
     rows = math.ceil(len(groups) / PANELS_PER_ROW)
     columns = math.ceil(len(groups) / rows)
-    figure, axes = sheet(rows, columns, width=3.1, height=3.0, margin=(2.0, 0.5), share_x=True, share_y=True)
+    figure, axes = sheet(rows, columns, width=3.1, height=3.0, margin=(0.6, 0.9), share_x=True, share_y=True)
     panels = [axis for row in axes for axis in row]
-    counts = groups[0].counts
-    order = sorted(range(len(counts)), key=lambda index: (-counts[index], index))
-    colours = large_to_small([counts[index] for index in order])
-    sizes = classes_by_size(counts)
+    lines = lines_of(groups[0])
     for panel, group, label, own in zip(panels, groups, distinct_labels(groups), measured, strict=False):
-        if sizes:
-            _draw_sizes(panel, own, sizes)
-        else:
-            _draw_classes(panel, own, order, colours)
+        for line in lines:
+            _draw(panel, own, line, width=1.6 if len(lines) <= MOST_LEGEND_ENTRIES else 0.8)
         runs = len(group.results)
         title(panel, label, f"{runs} seed{'s' if runs > 1 else ''}")
+        axis_labels(panel, "epoch")
         whole_numbers(panel)
     for panel in panels[len(groups) :]:
         panel.set_visible(False)
     first, last = min(own.epochs[0] for own in measured), max(own.epochs[-1] for own in measured)
+    for row in axes:
+        axis_labels(row[0], y="training accuracy per class (%)")
     panels[0].set_xlim((first, last) if last > first else (first - 1, first + 1))
     panels[0].set_ylim(-2, 102)
     panels[0].set_yticks(range(0, 101, 20))
     figure.suptitle(data_text(groups[0]), x=0.01, ha="left", fontsize=9, color=MUTED, parse_math=False)
-    figure.supxlabel("epoch", fontsize=10, color=INK)
-    figure.supylabel("training accuracy per class (%)", fontsize=10, color=INK)
-    several = any(len(own.values) > 1 for own in measured)
-    if sizes:
-        _list_sizes(figure, groups[0], sizes, several_runs=several)
-    elif len(order) <= MOST_LEGEND_ENTRIES:
-        _list_classes(figure, groups[0], order, colours, several_runs=several)
+    if len(lines) > MOST_LEGEND_ENTRIES:
+        names = [f"{groups[0].counts[line.classes[0]]:,}" for line in lines]
+        label = f"training images of the class ({len(lines)} classes)"
+        colour_bar(figure, panels, [line.colour for line in lines], names, label)
     else:
-        names = [f"{counts[index]:,}" for index in order]
-        colour_bar(figure, panels, colours, names, f"training images of the class ({len(order)} classes)")
+        _list(figure, lines, several_runs=any(len(own.values) > 1 for own in measured))
     return figure
 
 
@@ -124,92 +125,53 @@ def _measured_epochs(result: Result) -> dict[int, list[float]]:
     }
 
 
-def classes_by_size(counts: Sequence[int]) -> dict[int, list[int]]:
-    """Classes by size, the largest first, where there are two or three sizes of several classes each; else nothing.
-
-    >>> classes_by_size([100, 100, 5, 5]), classes_by_size([100, 50, 5])
-    ({100: [0, 1], 5: [2, 3]}, {})
-    """
+def lines_of(group: Group) -> list[Line]:
+    """What is drawn thick, from the largest to the smallest: two or three sizes of several classes each, or classes."""
+    counts, names = group.counts, group.classes
+    order = sorted(range(len(counts)), key=lambda index: (-counts[index], index))
+    images = [f"{count:,} image{'s' * (count != 1)}" for count in counts]
     sizes: dict[int, list[int]] = {}
-    for index in sorted(range(len(counts)), key=lambda index: (-counts[index], index)):
+    for index in order:
         sizes.setdefault(counts[index], []).append(index)
-    few = 2 <= len(sizes) <= MOST_SIZES and all(len(own) > 1 for own in sizes.values())
-    return sizes if few else {}
-
-
-def _draw_sizes(panel: Axes, measured: Accuracies, sizes: Mapping[int, Sequence[int]]) -> None:
-    """A thick line with a band for the mean of the classes of each size, a thin pale one for each class."""
-    for colour, own in zip(SIZE_COLOURS[len(sizes)], sizes.values(), strict=True):
-        for index in own:
-            _line(panel, measured.epochs, measured.of([index]), colour, width=0.7, alpha=0.35)
-        _line(panel, measured.epochs, measured.of(own), colour, width=2.4, zorder=4)
-        _band(panel, measured.epochs, measured.of(own), colour)
-
-
-def _draw_classes(panel: Axes, measured: Accuracies, order: Sequence[int], colours: Sequence[ColorType]) -> None:
-    """A line with a band for each class."""
-    width = 1.6 if len(order) <= MOST_LEGEND_ENTRIES else 0.8
-    for rank, (index, colour) in enumerate(zip(order, colours, strict=True)):
-        _line(panel, measured.epochs, measured.of([index]), colour, width=width, zorder=3 + rank / len(order))
-        _band(panel, measured.epochs, measured.of([index]), colour)
-
-
-def _line(
-    panel: Axes,
-    epochs: npt.NDArray[np.float64],
-    runs: npt.NDArray[np.float64],
-    colour: ColorType,
-    *,
-    width: float,
-    alpha: float = 1.0,
-    zorder: float = 3.0,
-) -> None:
-    panel.plot(
-        epochs,
-        runs.mean(axis=0),
-        color=colour,
-        linewidth=width,
-        alpha=alpha,
-        marker="o" if len(epochs) == 1 else None,
-        markersize=4,
-        zorder=zorder,
-        solid_capstyle="round",
-    )
-
-
-def _band(panel: Axes, epochs: npt.NDArray[np.float64], runs: npt.NDArray[np.float64], colour: ColorType) -> None:
-    """One standard deviation over the runs on either side of their mean."""
-    if len(runs) < 2:
-        return
-    mean, sd = runs.mean(axis=0), runs.std(axis=0, ddof=1)
-    low, high = np.clip(mean - sd, 0, 100), np.clip(mean + sd, 0, 100)
-    panel.fill_between(epochs, low, high, color=colour, alpha=0.15, linewidth=0, zorder=2)
-
-
-def _list_sizes(figure: Figure, group: Group, sizes: Mapping[int, Sequence[int]], *, several_runs: bool) -> None:
-    keys, names = [], []
-    for colour, (count, own) in zip(SIZE_COLOURS[len(sizes)], sizes.items(), strict=True):
-        keys.append(line_key(colour, linewidth=2.8))
-        listed = shortened(", ".join(group.classes[index] for index in own))
-        names.append(f"{len(own)} classes with {count:,} image{'s' * (count != 1)}\n({listed}), their mean")
-    keys.append(line_key(MUTED, linewidth=0.8, alpha=0.7))
-    names.append("one of these classes")
-    _list(figure, keys, names, "training accuracy", several_runs=several_runs)
-
-
-def _list_classes(
-    figure: Figure, group: Group, order: Sequence[int], colours: Sequence[ColorType], *, several_runs: bool
-) -> None:
-    keys = [line_key(colour, linewidth=2.4) for colour in colours]
-    names = [
-        f"{shortened(group.classes[index])} ({group.counts[index]:,} image{'s' * (group.counts[index] != 1)})"
-        for index in order
+    if len(sizes) in SIZE_COLOURS and all(len(own) > 1 for own in sizes.values()):
+        return [
+            Line(
+                f"{len(own)} classes with {images[own[0]]}\n({shortened(', '.join(names[index] for index in own))})",
+                tuple(own),
+                colour,
+            )
+            for own, colour in zip(sizes.values(), SIZE_COLOURS[len(sizes)], strict=True)
+        ]
+    colours = large_to_small([counts[index] for index in order])
+    return [
+        Line(f"{shortened(names[index])} ({images[index]})", (index,), colour)
+        for index, colour in zip(order, colours, strict=True)
     ]
-    _list(figure, keys, names, "class", several_runs=several_runs)
 
 
-def _list(figure: Figure, keys: Sequence[Artist], names: Sequence[str], heading: str, *, several_runs: bool) -> None:
-    """The lines by name and, where there are several runs, what the bands are."""
-    band = [box_key(MUTED, alpha=0.25)] * several_runs
-    more = ["± 1 standard deviation\nover the seeds"] * several_runs
-    legend_beside(figure, [*keys, *band], [*names, *more], heading + ", mean over the seeds" * several_runs)
+def _draw(panel: Axes, measured: Accuracies, line: Line, *, width: float) -> None:
+    """The mean over the runs with a band of one standard deviation; of a size its classes as thin pale lines too."""
+    epochs, runs = measured.epochs, measured.of(line.classes)
+    mean, marker = runs.mean(axis=0), "o" if len(epochs) == 1 else None
+    if len(line.classes) > 1:
+        width = 2.4
+        for index in line.classes:
+            single = measured.of([index]).mean(axis=0)
+            panel.plot(epochs, single, color=line.colour, linewidth=0.7, alpha=0.35, marker=marker, markersize=4)
+    panel.plot(epochs, mean, color=line.colour, linewidth=width, marker=marker, markersize=4, zorder=4)
+    if len(runs) > 1:
+        sd = runs.std(axis=0, ddof=1)
+        low, high = np.clip(mean - sd, 0, 100), np.clip(mean + sd, 0, 100)
+        panel.fill_between(epochs, low, high, color=line.colour, alpha=0.15, linewidth=0, zorder=2)
+
+
+def _list(figure: Figure, lines: Sequence[Line], *, several_runs: bool) -> None:
+    """The lines by name, and what thin lines and bands are."""
+    keys, names = [line_key(line.colour, linewidth=2.6) for line in lines], [line.name for line in lines]
+    if any(len(line.classes) > 1 for line in lines):
+        keys.append(line_key(MUTED, linewidth=0.8, alpha=0.7))
+        names.append("one of these classes")
+    if several_runs:
+        keys.append(box_key(MUTED, alpha=0.25))
+        names.append("± 1 standard deviation\nover the seeds")
+    legend(figure, keys, names)

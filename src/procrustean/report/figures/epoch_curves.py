@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -29,10 +29,8 @@ from procrustean.report.figures.panels import Panel, class_name, extreme_names
 #: More classes than this are too many to name; their colours run from the largest to the smallest.
 MOST_NAMED = 12
 
-Say = Callable[[str], None]
 
-
-def progress(panels: Sequence[Panel], *, say: Say, all_classes: bool = False) -> Figure:
+def progress(panels: Sequence[Panel], *, all_classes: bool = False) -> Figure:
     """Training accuracy above, classification ratio below, one column per setting (Fig. 1, Fig. 3, supplement)."""
     figure, axes = sheet(2, len(panels))
     for column, panel in enumerate(panels):
@@ -46,16 +44,14 @@ def progress(panels: Sequence[Panel], *, say: Say, all_classes: bool = False) ->
     axis_labels(axes[0][0], y="training set accuracy (%)")
     axis_labels(axes[1][0], y="classification ratio (%)")
     _legend(figure, panels, all_classes)
-    _say_what_is_missing(panels, say)
     return figure
 
 
-def gradients(panels: Sequence[Panel], *, say: Say, all_classes: bool = False) -> Figure:
+def gradients(panels: Sequence[Panel], *, all_classes: bool = False) -> Figure:
     """Length of the loss gradient at the mixing layer, one panel per setting (Fig. 4) and layer.
 
     Lengths at different layers do not compare: only panels of one layer have the same scale.
     """
-    _say_what_is_missing(panels, say)
     layers = [layer for panel in panels for layer in panel.layers]
     panels = [panel.at_layer(layer) for panel in panels for layer in panel.layers]
     figure, (axes,) = sheet(1, len(panels), share_y="row" if len(set(layers)) == 1 else False)
@@ -74,7 +70,7 @@ def gradients(panels: Sequence[Panel], *, say: Say, all_classes: bool = False) -
     return figure
 
 
-def deviation(panels: Sequence[Panel], *, say: Say, all_classes: bool = False) -> Figure:
+def deviation(panels: Sequence[Panel], *, all_classes: bool = False) -> Figure:
     """Distance between training and test features, one panel per setting (Fig. 7)."""
     figure, (axes,) = sheet(1, len(panels))
     for axis, panel in zip(axes, panels, strict=True):
@@ -84,18 +80,7 @@ def deviation(panels: Sequence[Panel], *, say: Say, all_classes: bool = False) -
     from_zero(axes)
     axis_labels(axes[0], y="feature deviation")
     _legend(figure, panels, all_classes)
-    _say_what_is_missing(panels, say)
     return figure
-
-
-def _say_what_is_missing(panels: Sequence[Panel], say: Say) -> None:
-    """What is missing for curves, and how to have it measured."""
-    for panel in panels:
-        if len(panel.epochs) == 1:
-            say(
-                f"{panel.title}: only epoch {panel.epochs[0]} was measured, so there are points and no curves; train "
-                "with more --epochs, a smaller --probe-every, or --keep-weights-every before a diagnosis"
-            )
 
 
 def _draw(

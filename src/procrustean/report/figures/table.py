@@ -35,9 +35,11 @@ FIGURES: dict[str, Entry] = {
         "distance between training and test features along the epochs", file="epoch_curves", needs=("probes",)
     ),
     "tsne": Entry(
-        "t-SNE of training and test features, largest and smallest class", file="tsne", needs=("probes", "features")
+        "t-SNE of training and test features, largest and smallest class",
+        file="end_of_training",
+        needs=("probes", "features"),
     ),
-    "bars": Entry("training and test accuracy of every class at the end", file="bars", needs=("probes",)),
+    "bars": Entry("training and test accuracy of every class at the end", file="end_of_training", needs=("probes",)),
     "classes": Entry("training accuracy of every class along the epochs", file="classes", needs=("tracking",)),
     "plane": Entry(
         "features in the plane and decision regions along the epochs, of networks like resnet32-2d",

@@ -1,13 +1,15 @@
-"""One form for settings that compute the same, so that tables share the runs they have in common."""
+"""Which runs are the same: one form for settings that compute the same, repeats of a run, and which of two counts."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import fields, replace
-from functools import cache
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, fields, replace
+from functools import cache, cached_property
+from pathlib import Path
 from typing import Any
 
 from procrustean.balance.mfw import DEFAULT_BETA
+from procrustean.base.code_files import edited_file, file_code, is_usable
 from procrustean.base.errors import ConfigError
 from procrustean.data.recipe import Recipe
 from procrustean.data.sources import is_named
@@ -15,10 +17,13 @@ from procrustean.methods.make import checked_options, option_defaults
 from procrustean.methods.mfw import SAME_RUN, furthest_apart, usual_value
 from procrustean.nets.build import layers_of
 from procrustean.records.identity import ON_THE_WAY
+from procrustean.records.run_record import Result
 from procrustean.records.run_spec import CHANGES_OF_RECIPE, RunSpec
+from procrustean.runs.image_loading import source_settings
 from procrustean.runs.preparing import effective_options, recipe_of
 from procrustean.runs.training_sizes import training_counts
 
+OTHER_IMAGES = "was trained on other images than"
 _DEFAULTS = {f.name: f.default for f in fields(RunSpec)}
 
 
@@ -118,3 +123,79 @@ def trained_as_today(options: Mapping[str, Any], recipe: Recipe, config: RunSpec
         usual, name=recipe.name, mean=usual.mean or recipe.mean, std=usual.std or recipe.std, padding=padding
     )
     return recipe == expected and all(defaults.get(name) == value for name, value in options.items())
+
+
+@dataclass(frozen=True)
+class Stored:
+    """A finished run and its settings in the form by which runs are told apart."""
+
+    config: RunSpec
+    result: Result
+
+    @property
+    def source_hash(self) -> str:
+        """Of the images that the source held."""
+        return self.result.data.source_hash
+
+    @cached_property
+    def written(self) -> float:
+        """When the run was finished, in seconds; where the record does not say it, when the file was written."""
+        told = self.result.record.finished_at
+        return path_of(self).stat().st_mtime if told is None else told.timestamp()
+
+
+def whatever_the_seed(config: RunSpec) -> str:
+    """What the runs of one setting have in common, of settings in the form by which runs are told apart."""
+    return replace(config, seed=0).hash
+
+
+def path_of(stored: Stored) -> Path:
+    """The file of a result."""
+    assert stored.result.path is not None
+    return stored.result.path
+
+
+def other_images(one: Stored, other: Stored) -> bool:
+    """Whether two runs were trained on different images of their source."""
+    return one.source_hash != other.source_hash
+
+
+def counts_before(one: Stored, other: Stored) -> bool:
+    """Which of two results of the same run counts: of different images the newer, else the one named after the run."""
+    if other_images(one, other):
+        return one.written > other.written
+    return _is_named_after_the_run(one) > _is_named_after_the_run(other)
+
+
+def _is_named_after_the_run(stored: Stored) -> bool:
+    return path_of(stored).stem.startswith(stored.config.slug)
+
+
+def on_newest_images(stored: Stored, among: Iterable[Stored]) -> Stored:
+    """The newest of the runs whose images were loaded as those of this one, which is one of them.
+
+    Images of the user's own may be changed between two runs. Those of known data sets are what they are, and which of
+    their classes are taken is a matter of the settings.
+    """
+    if is_named(stored.config.source):
+        return stored
+    return max((other for other in among if _loaded_as(other) == _loaded_as(stored)), key=lambda other: other.written)
+
+
+def _loaded_as(stored: Stored) -> dict[str, object]:
+    return {**source_settings(stored.config), "data_dir": None, "classes": stored.config.classes}
+
+
+def older_text(stored: Stored, newest: Stored) -> str:
+    return f"left out: {path_of(stored)} {OTHER_IMAGES} {path_of(newest)}, which is newer"
+
+
+def why_not_usable(config: RunSpec) -> str | None:
+    """Why the runs of a method's file are left out; None for all other methods."""
+    own = file_code(config.method)
+    if own is None or is_usable(config.method):
+        return None
+    place = edited_file(own)
+    if place is None:
+        return f"runs of {own.plain}, whose code is not imported unless --allow-code {own.path} names it"
+    return f"runs of {own.plain}, but {place} has been edited since: put back the text that it had to see them"

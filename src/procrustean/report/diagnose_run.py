@@ -27,7 +27,7 @@ from procrustean.records.run_folder import RunFolder
 from procrustean.records.run_record import RunRecord, load_result
 from procrustean.records.run_spec import RunSpec
 from procrustean.records.training_curves import Probes
-from procrustean.report.diagnose.findings import Finding, verdict
+from procrustean.report.findings import Finding, verdict
 from procrustean.runs.existing_runs import check_identity, prepare_again
 from procrustean.runs.torch_settings import undisturbed
 
