@@ -251,7 +251,7 @@ def test_malicious_pickle_with_a_matching_checksum(small10, tmp_path):
     small10.contents["data_batch_2"] = pickle.dumps({"data": Evil()}, 4)
     small10.put_folder(tmp_path / small10.files.folder)
     files = replace(small10.files, files={name: md5(content) for name, content in small10.contents.items()})
-    with pytest.raises(DataError, match=r"data_batch_2: the pickle asks for \w+\.system"):
+    with pytest.raises(DataError, match=r"data_batch_2: .*asks for \w+\.system"):
         load_cifar(files, data_dir=tmp_path, download=False)
     assert not (tmp_path / "proof").exists()
 
