@@ -68,12 +68,12 @@ def test_classes_of_copies_are_not_tested_and_named() -> None:
     copies = ImageSet(made.images[[*range(10), 10, 10, 10]], np.repeat([0, 1], [10, 3]), made.classes)
     _, test, _, note = set_aside_test(copies, "pets")
     assert test.counts.tolist() == [2, 0]
-    assert note.endswith("; not tested, with no image to spare: c1")
+    assert note.endswith("; without an image to spare and so not tested: c1")
 
 
 def test_several_classes_that_are_not_tested_are_counted() -> None:
     *_, note = set_aside_test(images([9, 1, 1]), "pets")
-    assert note.endswith("; not tested, with no image to spare: c1, c2")
+    assert note.endswith("; without an image to spare and so not tested: c1, c2")
 
 
 def test_the_rule_an_example_and_a_way_out_are_named_where_all_are_alike() -> None:
