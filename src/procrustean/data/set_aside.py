@@ -195,7 +195,8 @@ def set_aside_test(images: ImageSet, name: str) -> tuple[ImageSet, ImageSet, Ind
         note += f"; {len(twins)} images have {kind}, kept together" + f" ({dark})" * bool(dark)
     untested = np.flatnonzero(np.bincount(images.labels[test], minlength=len(images.classes)) == 0)
     if len(untested):
-        note += f"; without an image to spare and so not tested: {some_names([images.classes[label] for label in untested])}"
+        names = some_names([images.classes[label] for label in untested])
+        note += f"; without an image to spare and so not tested: {names}"
     return images.subset(train), images.subset(test), test, note
 
 
