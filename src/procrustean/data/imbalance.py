@@ -208,16 +208,8 @@ def _check_setting(largest: int, classes: int, rho: float) -> None:
         raise ConfigError(f"rho is the largest class divided by the smallest, so at least 1, got {rho}")
     if int(largest * (1 / rho)) < 1:
         raise ConfigError(
-            f"rho {rho:g} leaves a class without images when the largest class has {largest}; "
-            f"the largest possible rho is {_largest_rho(largest)}"
+            f"rho {rho:g} leaves a class without images when the largest class has {largest}; take a smaller one"
         )
-
-
-def _largest_rho(largest: int) -> str:
-    rho = float(largest)
-    while int(largest * (1 / rho)) < 1:  # e.g. 49 * (1 / 49) is just below 1 in floating point
-        rho = math.nextafter(rho, 0.0)
-    return str(int(rho)) if rho.is_integer() else repr(rho)
 
 
 @dataclass(frozen=True)
