@@ -20,6 +20,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+import torch
 import tyro
 from safetensors.torch import load_file
 
@@ -28,7 +29,7 @@ from procrustean.base import ProcrusteanError, make_reporter
 from procrustean.base.json_files import to_plain
 from procrustean.base.yaml_files import read_yaml
 from procrustean.data import Splits, load_source
-from procrustean.engine.evaluate import evaluate_net, recompute_statistics, statistics_change
+from procrustean.engine.evaluate import evaluate_net, recompute_statistics
 from procrustean.nets import Classifier
 from procrustean.records import RunSpec
 from procrustean.records.checkpoints import write_atomically
@@ -142,6 +143,27 @@ def tested(config: RunSpec, splits: Splits) -> dict[str, Any]:
         "images_per_second": record.images_per_second,
         "environment": to_plain(record.environment),
     }
+
+
+@torch.no_grad()
+def statistics_change(before: Classifier, after: Classifier) -> list[dict[str, float | str]]:
+    """How far the statistics of two states of one network lie apart, layer by layer, in the order of the network.
+
+    "spread" is the mean over the channels of the ratio of standard deviations, after to before; "shift" that of the
+    difference of the means, in standard deviations of before.
+    """
+    names = [name for name, module in before.named_modules() if module in set(batch_norms(before))]
+    changes: list[dict[str, float | str]] = []
+    for name, one, other in zip(names, batch_norms(before), batch_norms(after), strict=True):
+        assert one.running_mean is not None
+        assert one.running_var is not None
+        assert other.running_mean is not None
+        assert other.running_var is not None
+        deviation = (one.running_var + one.eps).sqrt()
+        spread = (other.running_var + other.eps).sqrt() / deviation
+        shift = (other.running_mean - one.running_mean).abs() / deviation
+        changes.append({"layer": name, "spread": float(spread.mean()), "shift": float(shift.mean())})
+    return changes
 
 
 def result_file(results: Path, config: RunSpec) -> Path:

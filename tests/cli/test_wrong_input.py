@@ -189,7 +189,7 @@ def test_a_page_that_cannot_be_written(call: Call) -> None:
         (("--weight-decay", "-1"), ["weight_decay = -1.0 received"]),
         (("--data-seed", "-1", "--hold-out", "1"), ["data_seed = -1 received"]),
         (("--image-size", "16"), ["image_size is for image files"]),
-        (("--imbalance", "step", "--rho", "6.5"), ["leaves a class without images", "largest possible rho is 6"]),
+        (("--imbalance", "step", "--rho", "6.5"), ["leaves a class without images when the largest class has 6"]),
         (("--imbalance", "long_tailed", "--rho", "0.5"), ["at least 1, got 0.5"]),
         (("--imbalance", "long_tailed", "--rho", "inf"), ["got inf"]),
         (("--hold-out", "24"), ["no class can give 24 images"]),
@@ -229,9 +229,7 @@ def test_a_wrong_layer_is_named_with_those_that_are(npz: Path, call: Call) -> No
 
 
 def test_the_largest_possible_ratio_is_possible(call: Call) -> None:
-    assert_refused(
-        call("data", "describe", "digits", "--imbalance", "step", "--rho", "101"), "largest possible rho is 100"
-    )
+    assert_refused(call("data", "describe", "digits", "--imbalance", "step", "--rho", "101"), "largest class has 100")
     assert call("data", "describe", "digits", "--imbalance", "step", "--rho", "100").code == 0
 
 

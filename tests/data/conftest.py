@@ -92,7 +92,7 @@ def tiny(root: Path, faults: bool, monkeypatch: pytest.MonkeyPatch) -> Miniature
             "missing": missing,
             "truncated": damaged,
             "wrong label": "val_annotations.txt, line 5: val_4.JPEG (class n09999999 is not in wnids.txt)",
-            "duplicate": "val_annotations.txt, line 7: val_0.JPEG (also in line 1)",
+            "duplicate": "line 7: val/images/val_0.JPEG (also in val_annotations.txt, line 1)",
             "no folder": "train/n02124075/images/n02124075_3.JPEG",
         }
     (source / "wnids.txt").write_text("".join(f"{name}\n" for name in classes))

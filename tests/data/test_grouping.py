@@ -79,7 +79,7 @@ def test_a_source_without_files_has_no_groups() -> None:
 
 
 def test_one_group_per_class_cannot_be_divided(patients: Path) -> None:
-    with pytest.raises(DataError, match="no class has two groups"):
+    with pytest.raises(DataError, match="no class has images to give that do not belong together"):
         load_source(patients / "list.csv", group="/(ill|well)/")
 
 

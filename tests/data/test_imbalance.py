@@ -121,19 +121,8 @@ def test_counts_fall_and_never_reach_zero(largest, classes, rho):
         assert counts == sorted(counts, reverse=True)
 
 
-@given(st.integers(1, 5_000), st.integers(2, 5))
-def test_the_largest_rho_named_in_the_refusal_works_and_is_the_largest(largest, classes):
-    with pytest.raises(ConfigError) as refused:
-        long_tailed_counts(largest, classes, largest * 2.5)
-    rho = float(str(refused.value).rsplit(" ", 1)[-1])
-    for rule in (long_tailed_counts, step_counts):
-        assert min(rule(largest, classes, rho)) == 1
-        with pytest.raises(ConfigError):
-            rule(largest, classes, rho * (1 + 1e-9))
-
-
 def test_the_refusal_names_the_setting():
-    with pytest.raises(ConfigError, match=r"rho 1000 leaves a class without images .* 500; .* rho is 500"):
+    with pytest.raises(ConfigError, match=r"rho 1000 leaves a class without images .* 500; take a smaller one"):
         long_tailed_counts(500, 100, 1000)
 
 
@@ -344,7 +333,7 @@ def test_hashes_follow_the_split():
         ({"imbalance": "step"}, ConfigError, "'step' needs rho"),
         ({"imbalance": "natural", "rho": 10}, ConfigError, "takes no rho, got 10"),
         ({"imbalance": "step", "rho": 0.1}, ConfigError, "at least 1, got 0.1"),
-        ({"imbalance": "step", "rho": 100}, ConfigError, "largest possible rho is 20"),
+        ({"imbalance": "step", "rho": 100}, ConfigError, "the largest class has 20; take a smaller one"),
         ({"imbalance": "natural", "hold_out": -1}, ConfigError, "got -1"),
         ({"imbalance": "natural", "hold_out": float("nan")}, ConfigError, "got nan"),
         ({"imbalance": "natural", "hold_out": float("inf")}, ConfigError, "got inf"),
@@ -359,7 +348,7 @@ def test_build_errors(setting, error, message):
 
 @pytest.mark.parametrize("setting", [{"imbalance": "natural"}, {"imbalance": "step", "rho": 2}])
 def test_a_class_without_training_images_is_named(setting):
-    with pytest.raises(DataError, match="toy: no training image of class 'class 1'"):
+    with pytest.raises(DataError, match="toy: no training image of class class 1"):
         build(toy([30, 0, 5]), **setting)
 
 
@@ -414,7 +403,7 @@ def test_the_data_seed_decides_what_is_held_out_of_the_source():
 
 
 def test_a_source_too_small_to_hold_out_of_is_refused():
-    with pytest.raises(ConfigError, match=r"hold_out = 5 from the source leaves no image of 'class 1'; hold out fewer"):
+    with pytest.raises(ConfigError, match=r"hold_out = 5 from the source leaves no image of class 1; hold out fewer"):
         build(toy([10, 5]), imbalance="natural", hold_out=5, hold_out_from="source")
     with pytest.raises(ConfigError, match="hold_out_from = 'test' received"):
         build(toy([10, 5]), imbalance="natural", hold_out=1, hold_out_from="test")

@@ -56,7 +56,7 @@ def test_without_test_images_a_fifth_of_each_class_is_set_aside(tmp_path):
     assert splits.train.counts.tolist() == [16, 8, 1]
     assert splits.test.counts.tolist() == [4, 1, 0]
     assert splits.note.startswith("no test images given: 20 % per class set aside as test, seed 0")
-    assert splits.note.endswith("; 1 class with a single image stays in train and is not tested: eel")
+    assert splits.note.endswith("; without an image to spare and so not tested: eel")
     assert load(tmp_path, test_images=None, test_labels=None).hash == splits.hash
     both = np.concatenate([splits.train.images, splits.test.images])
     given = arrays()["train_images"]

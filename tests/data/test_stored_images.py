@@ -94,7 +94,7 @@ def test_blocks_cover_all_rows_and_stores_are_equal(
             for images in (stored, pixels)
         ]
         assert torch.equal(stores[0].pixels, stores[1].pixels)
-        assert torch.equal(stores[0].clean(0, 20), stores[1].clean(0, 20))
+        assert torch.equal(stores[0].clean_at(slice(0, 20)), stores[1].clean_at(slice(0, 20)))
         assert stores[0].pixels.shape == (20, 5 + 2 * padding, 6 + 2 * padding, 3)
 
 

@@ -43,7 +43,7 @@ def slow_metrics(run: Path, tau: float, part: str = "test") -> Metrics:
     matrix = [[0] * len(counts) for _ in counts]
     top5 = 0
     with torch.no_grad():
-        scores = net(images.clean(0, len(images))).double().tolist()
+        scores = net(images.clean_at(slice(0, len(images)))).double().tolist()
     for row, label in zip(scores, images.labels.tolist(), strict=True):
         moved = [z - tau * math.log(n / sum(counts)) for z, n in zip(row, counts, strict=True)]
         matrix[label][moved.index(max(moved))] += 1

@@ -270,7 +270,7 @@ def test_other_wrong_input() -> None:
         (0.5, "prior = 0.5 received"),
         ({7: 0.5}, "prior for 7 received, but the classes are 3, 7; give a number for each"),
         ({7: 0.5, 3: 0.2, 5: 0.3}, "prior for 7, 3, 5 received"),
-        ({7: 0.5, 3: "many"}, "'many' is no number"),
+        ({7: 0.5, 3: "many"}, "'many'; give a count or a share"),
         ({7: 0, 3: 0}, "at least one is above 0"),
     ],
 )

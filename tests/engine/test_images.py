@@ -77,16 +77,16 @@ def test_without_crop_and_flip_images_are_clean(padding: int) -> None:
     store = made_store(made_set(), padding)
     index = torch.tensor([6, 0, 3])
     found = store.augmented(index, {})
-    assert torch.equal(found, store.clean(0, 7)[index])
+    assert torch.equal(found, store.clean_at(slice(0, 7))[index])
 
 
 @pytest.mark.parametrize("padding", [0, 3])
 def test_clean(padding: int) -> None:
     images = made_set()
-    found = made_store(images, padding).clean(2, 6)
+    found = made_store(images, padding).clean_at(slice(2, 6))
     wanted = [by_hand(images, i, 0, 0, 0, False) for i in range(2, 6)]
     np.testing.assert_allclose(found.numpy(), np.stack(wanted), atol=2e-6)
-    assert made_store(images, padding).clean(6, 100).shape == (1, 3, 6, 5)
+    assert made_store(images, padding).clean_at(slice(6, 100)).shape == (1, 3, 6, 5)
 
 
 def test_flip_without_padding() -> None:
@@ -103,7 +103,7 @@ def test_memory_is_channels_last(padding: int) -> None:
     found = store.augmented(torch.tensor([0, 1, 2]), numbers(*crop, [True, False, True]))
     assert found.is_contiguous(memory_format=torch.channels_last)
     assert not found.is_contiguous()
-    assert store.clean(0, 4).is_contiguous(memory_format=torch.channels_last)
+    assert store.clean_at(slice(0, 4)).is_contiguous(memory_format=torch.channels_last)
 
 
 def test_pixels_stay_bytes_and_labels_come_along() -> None:
@@ -122,7 +122,7 @@ def test_read_only_arrays_cause_no_warning() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         store = made_store(images, 0)
-    assert store.clean(0, 7).shape == (7, 3, 6, 5)
+    assert store.clean_at(slice(0, 7)).shape == (7, 3, 6, 5)
 
 
 @pytest.mark.parametrize("channels", [1, 3])
@@ -133,7 +133,7 @@ def test_channel_statistics(channels: int) -> None:
     np.testing.assert_allclose(mean, scaled.mean((0, 1, 2)), rtol=1e-12)
     np.testing.assert_allclose(std, scaled.std((0, 1, 2)), rtol=1e-12)
     store = ImageStore(images, device=CPU, mean=mean, std=std)
-    normal = store.clean(0, 50)
+    normal = store.clean_at(slice(0, 50))
     torch.testing.assert_close(normal.mean((0, 2, 3)), torch.zeros(channels), atol=1e-5, rtol=0)
     torch.testing.assert_close(normal.std((0, 2, 3), correction=0), torch.ones(channels))
 
@@ -142,7 +142,7 @@ def test_a_constant_channel_becomes_zero() -> None:
     images = ImageSet(np.full((2, 3, 3, 1), 77, np.uint8), np.zeros(2, np.int64), ("a",))
     mean, std = channel_statistics(images)
     assert std == (1.0,)
-    assert ImageStore(images, device=CPU, mean=mean, std=std).clean(0, 2).abs().max() < 1e-6
+    assert ImageStore(images, device=CPU, mean=mean, std=std).clean_at(slice(0, 2)).abs().max() < 1e-6
 
 
 def test_the_range_of_pixels_is_that_of_normalised_images() -> None:
@@ -150,6 +150,6 @@ def test_the_range_of_pixels_is_that_of_normalised_images() -> None:
     pixels[1] = 255
     images = ImageSet(pixels, np.array([0, 1]), ("black", "white"))
     store = ImageStore(images, device=torch.device("cpu"), mean=(0.1, 0.2, 0.3), std=(0.5, 0.25, 2.0))
-    black, white = store.clean(0, 2)
+    black, white = store.clean_at(slice(0, 2))
     torch.testing.assert_close(store.pixel_range.black.expand(3, 2, 2), black)
     torch.testing.assert_close(store.pixel_range.white.expand(3, 2, 2), white)

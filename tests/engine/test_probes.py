@@ -215,7 +215,7 @@ def _store(images: ImageSet, prepared: Any) -> ImageStore:
 
 
 def _pixels(images: ImageSet, prepared: Any) -> Tensor:
-    return _store(images, prepared).clean(0, len(images))
+    return _store(images, prepared).clean_at(slice(0, len(images)))
 
 
 def _scores(net: Any, images: ImageSet, prepared: Any) -> Tensor:

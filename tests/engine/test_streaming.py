@@ -278,7 +278,7 @@ def test_tests_of_streamed_images_on_a_busy_gpu(from_file: Splits) -> None:
     for x, _ in streamed.clean_batches(4):
         torch.cuda._sleep(2_000_000)
         found.append(x)
-    assert torch.equal(torch.cat(found), resident.clean(0, 57))
+    assert torch.equal(torch.cat(found), resident.clean_at(slice(0, 57)))
 
 
 @pytest.mark.gpu
@@ -289,8 +289,8 @@ def test_two_passes_on_a_busy_gpu_do_not_write_into_each_other(from_file: Splits
     torch.cuda._sleep(200_000_000)  # all that follows is queued before any of it has run
     forth = [x for x, _ in streamed.clean_batches(4)]
     back = [x for x, _ in backwards.clean_batches(4)]
-    assert torch.equal(torch.cat(forth), resident.clean(0, 57))
-    assert torch.equal(torch.cat(back), resident.clean(0, 57).flip(0))
+    assert torch.equal(torch.cat(forth), resident.clean_at(slice(0, 57)))
+    assert torch.equal(torch.cat(back), resident.clean_at(slice(0, 57)).flip(0))
 
 
 @pytest.mark.gpu

@@ -421,7 +421,8 @@ def test_a_value_that_is_no_number_is_named(
     assert shown is not None
     named = [int(index) for index in shown.group(1).split(", ")]
     assert named == batches[step - 1][:8]
-    assert ("a lower learning rate (lr)" in str(raised.value)) == (step > 1 or how == "gradient")
+    assert "a lower learning rate (lr)" in str(raised.value)
+    assert ("It was the first step" in str(raised.value)) == (step == 1)
     path = run_settings["run_dir"]
     assert not (path / "result.json").exists()
     assert not (path / "model.safetensors").exists()
@@ -811,23 +812,15 @@ def test_a_method_may_finish_the_network(
 
 
 @pytest.mark.parametrize(
-    ("bad", "advice"),
+    "bad",
     [
-        (
-            lambda losses: losses / 0,
-            "The loss was no finite number before the first update, so the learning rate is not the cause: look",
-        ),
-        (
-            # Its derivative at 0 is infinite, and nothing times that is no number.
-            lambda losses: losses + (0 * losses).sqrt(),
-            "The loss of this first step was finite, its gradient or the update not: look at the loss and the class "
-            "weights of the method, and at these images, or try a lower learning rate (lr)",
-        ),
+        lambda losses: losses / 0,
+        # Its derivative at 0 is infinite, and nothing times that is no number.
+        lambda losses: losses + (0 * losses).sqrt(),
     ],
 )
-def test_the_learning_rate_is_not_blamed_for_the_first_step(
+def test_the_learning_rate_is_not_the_first_to_be_blamed_for_the_first_step(
     bad: Callable[[torch.Tensor], torch.Tensor],
-    advice: str,
     register: Callable[..., None],
     splits: Splits,
     run_settings: dict[str, Any],
@@ -837,7 +830,8 @@ def test_the_learning_rate_is_not_blamed_for_the_first_step(
             return bad(nn.functional.cross_entropy(scores, labels, reduction="none"))
 
     register("bad", lambda problem: Method((Stage(Classify(loss=Bad())),), "bad"))
-    with pytest.raises(Diverged, match=f"in epoch 1, step 1, on training.*{re.escape(advice)}") as raised:
+    advice = "It was the first step: look at the loss and the class weights of the method, or try a lower"
+    with pytest.raises(Diverged, match=f"in epoch 1, step 1, on training.*{advice}") as raised:
         fit(splits, **{**run_settings, "method": "bad"})
     assert "--" not in str(raised.value), "not every command has the same options"
 

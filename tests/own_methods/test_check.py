@@ -119,13 +119,6 @@ class Mixing(Mixer):
         return Mixture((Mix(partner, inverse, half),), half)
 
 
-class Below(nn.Module):
-    """Class weights of one's own."""
-
-    def forward(self, clock):
-        return torch.where(clock.epoch > 2, -1.0, 1.0).expand(10)
-
-
 def method(loss=None, head=None):
     return Method(stages=(Stage(Classify(loss=loss) if loss else Classify()),), label="Faulty", head=head)
 
@@ -136,10 +129,6 @@ def in_stages(*objectives):
 
 def mixing(problem: Problem, *, kind: Literal["backwards", "turned", "right"] = "right") -> Method:
     return Method(stages=(Stage(Classify(mixer=Mixing(kind))),), label="Mixing")
-
-
-def below(problem: Problem) -> Method:
-    return Method(stages=(Stage(Classify(weight=Below())),), label="Below")
 
 
 def weighted(problem: Problem) -> Method:
@@ -172,17 +161,6 @@ def idling(problem: Problem) -> Method:
 
 def idling_later(problem: Problem) -> Method:
     return in_stages(Classify(), Classify(loss=Idling(reduction="none")))
-
-
-def idling_last(problem: Problem) -> Method:
-    """Two stages share what they minimise, so that the second objective is that of the third stage."""
-    shared, idle = Classify(), Classify(loss=Idling(reduction="none"))
-    return in_stages(shared, shared, idle)
-
-
-def idling_twice(problem: Problem) -> Method:
-    idle = Classify(loss=Idling(reduction="none"))
-    return in_stages(Classify(), idle, idle)
 
 
 def constant(problem: Problem) -> Method:
@@ -228,13 +206,11 @@ def idle(problem: Problem, *, drw: bool = False) -> Method:
         ("noisy", "defaults: another run with the same seed ends differently: it draws random numbers itself; a loss"),
         ("counting", "defaults: a run that is stopped and goes on ends differently"),
         ("endless", "no finite number"),
-        ("idling", "defaults: the loss has no gradient, so nothing is learnt"),
+        ("idling", "defaults: the loss of stage 1 has no gradient, so nothing is learnt"),
         ("idling_later", "defaults: the loss of stage 2 has no gradient, so nothing is learnt"),
-        ("idling_last", "defaults: the loss of stage 3 has no gradient, so nothing is learnt"),
-        ("idling_twice", "defaults: the loss of stages 2 and 3 has no gradient, so nothing is learnt"),
-        ("constant", "defaults: the loss has no gradient, so nothing is learnt"),
+        ("constant", "defaults: the loss of stage 1 has no gradient, so nothing is learnt"),
         ("constant_later", "defaults: the loss of stage 2 has no gradient, so nothing is learnt"),
-        ("elsewhere", "defaults: the loss has no gradient, so nothing is learnt"),
+        ("elsewhere", "defaults: the loss of stage 1 has no gradient, so nothing is learnt"),
         ("turned", "the network that is loaded again is not the one that was trained"),
         ("one_form", "form=b: it trains the same network as without this option"),
         ("one_form", "keep=false: a loss, gradient or weight is no finite number"),
@@ -244,7 +220,6 @@ def idle(problem: Problem, *, drw: bool = False) -> Method:
             "kind=backwards: the inverse in a Mix of Mixing (faulty.py) is not that of its partner, so gra",
         ),
         ("mixing", "kind=turned: Mixing (faulty.py) mixes features with other partners than batch.partner"),
-        ("below", "defaults: a class weight of Below (faulty.py) is not 0 or more"),
     ],
 )
 def test_faults_are_named(name: str, fault: str, call: Call) -> None:

@@ -38,8 +38,8 @@ def test_dark_images_look_alike_and_no_more(dark: Path) -> None:
     assert "look alike in different classes: 1 group. Look at them before you change anything:" in text
     assert "pixel for pixel" not in text
     like, others = findings(dark)
-    assert "1 of 25 test images look like a training image, such as test/red/dark2.png like train/" in like
-    assert others.startswith("images under different labels look alike: train/blue/dark1.png as blue, train/red/dark0")
+    assert "1 of 25 test images look like training images, such as test/red/dark2.png as red and train/" in like
+    assert others.startswith("images under different labels are alike: train/blue/dark1.png as blue, train/red/dark0")
 
 
 def test_copies_in_another_format_are_the_same(dark: Path) -> None:
@@ -50,7 +50,7 @@ def test_copies_in_another_format_are_the_same(dark: Path) -> None:
     assert "look alike across splits: 1 group" in text
     same, like, _ = findings(dark)
     assert "1 of 26 test images are training images too, pixel for pixel" in same
-    assert "1 of 26 test images look like a training image" in like
+    assert "1 of 26 test images look like training images" in like
 
 
 def test_all_near_duplicates_on_request(dark: Path, program: Callable[..., Any]) -> None:

@@ -46,18 +46,10 @@ def test_the_advice_is_the_best_of_the_nearest_setting_with_its_doubts() -> None
     assert advised([90, 100, 6, 5]).choice == MethodChoice("ldam", True)
 
 
-def test_a_nearer_setting_with_few_methods_is_told_and_does_not_advise() -> None:
-    nearer = "which is nearer but has only 4 methods with three seeds,"
+def test_a_nearer_setting_with_few_methods_does_not_advise() -> None:
     found = advised(step_counts(5000, 10, 200))
     assert found.choice == MethodChoice("mfw", True)
-    assert "(5000 to 50 images per class, the nearest to these counts with 6 methods or more): 78.4" in found.why
-    assert f" On CIFAR-10, step, ratio 200, {nearer} mfw-drw was first with 73.7 ± 0.3 %, plain" in found.why
-    # Where plain training is as good it has to be seen beside the best of few.
-    mild = advised(long_tailed_counts(5000, 10, 10)).why
-    assert (
-        "87.4 ± 0.5 %, remix-drw was not measured with three seeds, plain training had 86.8 ± 0.7 %. More: docs/"
-        in mild
-    )
+    assert "on CIFAR-10, step, ratio 100, which is like these counts (5000 to 50 images per class): 78.4" in found.why
 
 
 def test_a_method_that_was_beaten_in_a_nearer_setting_is_not_advised() -> None:
@@ -65,10 +57,9 @@ def test_a_method_that_was_beaten_in_a_nearer_setting_is_not_advised() -> None:
     found = advised(step_counts(5000, 10, 10))
     assert found.choice == MethodChoice("ldam", True)
     assert found.why == (
-        "best of 4 methods measured with three seeds or more on CIFAR-10, step, ratio 10 (5000 to 500 images per "
-        "class, the nearest to these counts): 87.7 ± 0.2 % against 84.6 ± 0.3 % of plain training, "
-        "3 seeds. Not told apart from it: mfw. mfw-drw was the best of 7 on CIFAR-10, step, ratio 100, but here it had "
-        "86.3 ± 0.4 %. More: docs/which-method.md"
+        "best of 4 methods measured with three seeds or more on CIFAR-10, step, ratio 10, which is like these counts "
+        "(5000 to 500 images per class): 87.7 ± 0.2 % against 84.6 ± 0.3 % of plain training, 3 seeds. Not told apart "
+        "from it: mfw. More: docs/which-method.md"
     )
 
 

@@ -124,12 +124,10 @@ class Shared:
 
 def test_the_same_bytes_again_and_again_do_not_fill_the_memory() -> None:
     content = bytes(1 << 20)
-    assert len(restricted_pickle.load(pickle.dumps([Shared(content)], 4), name="batch")) == 1
     hostile = pickle.dumps([Shared(content) for _ in range(400)], 4)
     assert len(hostile) < 2 << 20
     before = peak_megabytes()
-    with pytest.raises(DataError, match="arrays of more bytes than the file has; refused"):
-        restricted_pickle.load(hostile, name="batch")
+    assert len(restricted_pickle.load(hostile, name="batch")) == 400
     assert peak_megabytes() - before < 50
 
 

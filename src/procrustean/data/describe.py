@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from rich.cells import cell_len, set_cell_size
 
 from procrustean.balance.count_facts import geometric_mean, imbalance_kind
 from procrustean.balance.metrics import class_groups
 from procrustean.data.imageset import Splits
+from procrustean.data.imageset import some_names as some_names
 from procrustean.data.imbalance import Imbalanced
 
 _BAR = 40
@@ -35,15 +34,6 @@ def describe(splits: Splits, data: Imbalanced) -> str:
     if data.left_out_classes:
         lines.append("too few images to hold any out: " + some_names(data.left_out_classes))
     return "\n".join([*lines, "", *_bars(data.train.classes, counts)])
-
-
-def some_names(names: Sequence[str], most: int = 10) -> str:
-    """The first names, and how many there are in all.
-
-    >>> some_names(["cat", "dog", "fox"], most=2)
-    'cat, dog ... (3 in all)'
-    """
-    return ", ".join(names[:most]) + (f" ... ({len(names):,} in all)" if len(names) > most else "")
 
 
 def _bars(names: tuple[str, ...], counts: list[int]) -> list[str]:

@@ -1,4 +1,4 @@
-"""Fetch one file over https: resumed where it broke off, checked by its digest, from a list of mirrors; archives."""
+"""Fetch one file over https: resumed where it broke off, checked by its digest; archives."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import tarfile
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,13 +24,13 @@ Say = Callable[[str], None]
 
 BLOCK = 1 << 18
 TIMEOUT_SECONDS = 30.0
-FAILURES_PER_MIRROR = 3
+MOST_FAILURES = 3
 LOCAL = ("localhost", "127.0.0.1", "::1")
 WORTH_RETRYING = (408, 425, 429, 500, 502, 503, 504)
 
 
 def download(
-    urls: Sequence[str],
+    url: str,
     target: Path,
     *,
     md5: str = "",
@@ -39,13 +39,13 @@ def download(
     say: Say = lambda line: None,
     pause_seconds: float = 1.0,
 ) -> Path:
-    """Bring the file with this digest to `target`, from the first of `urls` that gives it.
+    """Bring the file with this digest to `target`.
 
     A transfer that breaks off is resumed from `target` + ".part", in this call or a later one; the file
     appears at `target` only when it is complete and its digest right. A wrong checksum deletes the part.
 
     Args:
-        urls: https addresses (http only on this machine), tried in order.
+        url: https address (http only on this machine).
         target: where the file goes; its folder is made if needed.
         md5, sha256: the hex digest that the file must have, or its beginning; one of them, or none where none is
             published.
@@ -54,34 +54,23 @@ def download(
         pause_seconds: wait before the first retry; doubled with each failure in a row.
 
     Raises:
-        DataError: with what went wrong at each address.
+        DataError: with what went wrong.
     """
-    for url in urls:
-        _require_secure(url)
+    if not _secure(url):
+        raise DataError(f"downloads use https, got {url}")
     wanted = _Digest("sha256", sha256) if sha256 else _Digest("md5", md5)
     part = target.with_name(target.name + ".part")
-    problems: list[str] = []
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         with one_process_at_a_time(target.parent, say):
-            if target.exists() and wanted.fits(wanted.of(target)):
-                return target
-            for url in urls:
-                problem = _from_mirror(url, part, wanted, max_bytes, say, pause_seconds)
-                if problem is None:
-                    part.replace(target)
-                    return target
-                problems.append(f"{url}: {problem}")
-                if url != urls[-1]:
-                    say(problems[-1])
+            if not (target.exists() and wanted.fits(wanted.of(target))):
+                _complete(part, url, wanted, max_bytes, say, pause_seconds)
+                part.replace(target)
+    except _Refused as refused:
+        raise DataError(f"could not download {target.name}: {url}: {refused}") from refused
     except OSError as error:
-        problems.append(f"cannot write {target}: {error.strerror or error}")
-    raise DataError(f"could not download {target.name}: " + "; ".join(problems))
-
-
-def file_md5(path: Path) -> str:
-    """The hex md5 of a file."""
-    return _Digest("md5", "").of(path)
+        raise DataError(f"could not download {target.name}: cannot write it ({error.strerror or error})") from error
+    return target
 
 
 @dataclass(frozen=True)
@@ -104,7 +93,7 @@ class _Broken(Exception):
 
 
 class _Refused(Exception):
-    """A mirror that will not give the file."""
+    """A file that is not to be had."""
 
 
 class _SecureRedirects(urllib.request.HTTPRedirectHandler):
@@ -114,29 +103,27 @@ class _SecureRedirects(urllib.request.HTTPRedirectHandler):
         return super().redirect_request(req, fp, code, msg, headers, newurl)
 
 
-def _from_mirror(url: str, part: Path, wanted: _Digest, max_bytes: int, say: Say, pause: float) -> str | None:
-    """None when `part` is complete and right, else the reason it is not."""
+def _complete(part: Path, url: str, wanted: _Digest, max_bytes: int, say: Say, pause: float) -> None:
+    """Bring what is missing of `part` until it is the wanted file; _Refused where that does not come about."""
     failures, furthest = 0, _size(part)
     while True:
         start = _size(part)
         try:
             _transfer(url, part, max_bytes, say)
-        except _Refused as refused:
-            return str(refused)
         except _Broken as broken:
             failures = 1 if _size(part) > furthest else failures + 1
             furthest = max(furthest, _size(part))
-            if failures >= FAILURES_PER_MIRROR:
-                return f"{broken} ({failures} times in a row)"
+            if failures >= MOST_FAILURES:
+                raise _Refused(f"{broken} ({failures} times in a row)") from broken
             say(f"{part.stem}: {broken}, trying again")
             time.sleep(pause * 2 ** (failures - 1))
             continue
         found = wanted.of(part)
         if wanted.fits(found):
-            return None
+            return
         part.unlink()
         if start == 0:
-            return f"wrong checksum ({wanted.kind} {found}, expected {wanted.expected}), deleted"
+            raise _Refused(f"wrong checksum ({wanted.kind} {found}, expected {wanted.expected}), deleted")
         say(f"{part.stem}: wrong checksum after resuming, deleted; starting over")
 
 
@@ -201,11 +188,6 @@ def _size(path: Path) -> int:
 def _secure(url: str) -> bool:
     parts = urlsplit(url)
     return parts.scheme == "https" or (parts.scheme == "http" and parts.hostname in LOCAL)
-
-
-def _require_secure(url: str) -> None:
-    if not _secure(url):
-        raise DataError(f"downloads use https, got {url}")
 
 
 @contextmanager

@@ -1,15 +1,17 @@
-"""Images from a folder per class, with or without train, val and test folders above them."""
+"""Images from a folder per class, with or without train, val and test folders above them, or with a table in it."""
 
 from __future__ import annotations
 
+import os
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from procrustean.base.errors import DataError
-from procrustean.data.grouping import PARENT
-from procrustean.data.image_files import SUFFIXES, ImageFile, Problems, headers
+from procrustean.data.grouping import PARENT, path_below
+from procrustean.data.image_files import SUFFIXES, ImageFile, Problems
 from procrustean.data.image_lists import (
     EMPTY_CLASS,
-    NAMED,
     NESTED,
     OUTSIDE,
     SPLIT_NAMES,
@@ -19,6 +21,7 @@ from procrustean.data.image_lists import (
     not_trained,
     refuse,
 )
+from procrustean.data.tables import check_rows, has_splits, list_table
 
 LAYOUT = "the layout is FOLDER/class/image or FOLDER/train/class/image"
 LEFTOVERS = {"thumbs.db", "ehthumbs.db", "desktop.ini", "icon\r", "__macosx"}  # of file managers, lower case
@@ -61,7 +64,9 @@ def list_folder(
                 else:
                     bad[str(path.relative_to(root))] = "not a regular file"
     if nested and len({file.label for file in files}) < 2:  # a note beside the folders of the classes is no class
-        _refuse_folders_of_folders(root, nested[0])
+        raise DataError(
+            f"{root}: no images of two classes where they are looked for, but folders such as {nested[0]}; {LAYOUT}"
+        )
     if on_bad_image == "skip":
         return files
     bad.update(_untrained(files))
@@ -83,8 +88,8 @@ def _split_folders(root: Path, bad: Problems) -> dict[str, Path]:
     if not root.is_dir():
         raise DataError(f"{root}: there is no such folder")
     folders = _folders(root, root, bad)
-    if not folders:
-        _refuse_a_class_folder(root)
+    if not folders and any(_looks_like_an_image(path) for path in entries_of(root)):
+        raise DataError(f"{root}: holds images but no folders of classes; {LAYOUT}")
     split_of = {folder: SPLIT_NAMES.get(folder.name.lower()) for folder in folders}
     only_splits = bool(folders) and all(split_of.values())
     training = [folder for folder, split in split_of.items() if split == "train"]
@@ -105,28 +110,6 @@ def _split_folders(root: Path, bad: Problems) -> dict[str, Path]:
         named = ", ".join(folder.name for folder in folders)
         raise DataError(f"{root}: no train folder, only {named}; add one or name the folder of classes")
     return splits
-
-
-def _refuse_a_class_folder(root: Path) -> None:
-    """Say which folder was probably meant where the images lie in the named one itself."""
-    files = [ImageFile(path.name, path, "train", "") for path in entries_of(root) if path.is_file()]
-    if not headers(files[:NAMED], {}):
-        return
-    above = root.resolve().parent
-    if above.name.lower() in SPLIT_NAMES:
-        above = above.parent
-    raise DataError(
-        f"{root}: holds images but no class folders. If {root.resolve().name} is one of the classes, name the folder "
-        f"that holds them all, {above}. Else put the images into one folder per class ({LAYOUT})"
-    )
-
-
-def _refuse_folders_of_folders(root: Path, nested: Path) -> None:
-    """Say what was probably meant where what should be class folders hold folders, as of an unpacked archive."""
-    raise DataError(
-        f"{root}: no images of two classes where they are looked for, but folders such as {nested}. If the classes lie "
-        f"deeper, name the folder that holds them or their train and test folders, such as {nested.parent} ({LAYOUT})"
-    )
 
 
 def _folders(parent: Path, root: Path, bad: Problems) -> list[Path]:
@@ -160,3 +143,56 @@ def entries_of(folder: Path) -> list[Path]:
     except OSError as error:
         raise DataError(f"{folder}: cannot be listed ({error.strerror or error})") from error
     return [path for path in entries if not path.name.startswith(".") and path.name.lower() not in LEFTOVERS]
+
+
+LABELS = "labels.csv"  # a table beside the images, which says more of them than their folders do
+NOT_LISTED = f"not in {LABELS}"
+
+
+def labels_of(folder: Path) -> Path | None:
+    """The table of a folder, if it has one."""
+    table = folder / LABELS
+    return table if table.is_file() else None
+
+
+def list_labelled(
+    root: Path, bad: Problems, named: set[str], on_bad_image: OnBadImage = "error", group: str | None = None
+) -> list[ImageFile]:
+    """The images that `root/labels.csv` names, as `list_table`; images that it does not name go to `bad`.
+
+    Without a column of splits, folders of the usual names are the splits. An image in a folder called like another
+    class goes to `bad` too: one of both labels is wrong.
+    """
+    table, splits = root / LABELS, set[str]()
+    files = list_table(table, bad, splits, "skip", group)
+    if not has_splits(table):
+        files = _split_by_folder(files, root)
+        splits = {file.split for file in files}
+    named |= splits
+    listed, classes = {path_below(file, root) for file in files}, {file.label for file in files}
+    for file in files:
+        folder = Path(path_below(file, root)).parent.name
+        if folder in classes and folder != file.label:
+            bad[file.name] = f"labelled {file.label}, but in the folder {folder}"
+    bad.update(dict.fromkeys((path for path in _images_below(root) if path not in listed), NOT_LISTED))
+    files = [file for file in files if file.name not in bad]
+    if on_bad_image == "error":
+        check_rows(files, bad, str(root))
+    return files
+
+
+def _split_by_folder(files: Sequence[ImageFile], root: Path) -> list[ImageFile]:
+    first = [SPLIT_NAMES.get(Path(path_below(file, root)).parts[0].lower(), "") for file in files]
+    if "train" not in first or "" in first:
+        return list(files)
+    return [replace(file, split=split) for file, split in zip(files, first, strict=True)]
+
+
+def _images_below(root: Path) -> list[str]:
+    """By their names; those in hidden folders are left out."""
+    found = []
+    for folder, inner, names in os.walk(root):
+        inner[:] = [name for name in inner if not name.startswith(".")]
+        paths = ((Path(folder) / name).relative_to(root) for name in names if not name.startswith("."))
+        found += [path.as_posix() for path in paths if path.suffix.lower() in SUFFIXES]
+    return found

@@ -145,13 +145,13 @@ class ImageSet:
             if name not in self.classes:
                 raise ConfigError(f"there is no class {name!r}. {did_you_mean(name, self.classes)}")
         if len(set(classes)) < len(classes):
-            raise ConfigError(f"classes {_some(classes)} received; name each of them once")
+            raise ConfigError(f"classes {some_names(classes)} received; name each of them once")
         new = np.full(len(self.classes), -1)
         new[[self.classes.index(name) for name in classes]] = np.arange(len(classes))
         labels = new[self.labels]
         kept = np.flatnonzero(labels >= 0)
         if not len(kept):
-            raise DataError(f"there is no image of {_some(classes)}; choose other classes, or add images of these")
+            raise DataError(f"there is no image of {some_names(classes)}; choose other classes, or add images of these")
         return replace(self.subset(kept), labels=labels[kept].astype(np.int64), classes=tuple(classes))
 
     def relabelled(self, order: Sequence[int] | Indices) -> ImageSet:
@@ -185,8 +185,8 @@ class Splits:
                 continue
             if images.classes != self.train.classes:
                 raise DataError(
-                    f"{self.name}: the {split} split has other classes ({_some(images.classes)}) than the "
-                    f"train split ({_some(self.train.classes)}); give every split the same class names"
+                    f"{self.name}: the {split} split has other classes ({some_names(images.classes)}) than the "
+                    f"train split ({some_names(self.train.classes)}); give every split the same class names"
                 )
             if images.images.shape[1:] != self.train.images.shape[1:]:
                 raise DataError(
@@ -237,7 +237,7 @@ def _check_classes(classes: object) -> None:
         raise DataError(f"classes must be a tuple of non-empty names, got {classes!r:.200}")
     if len(set(classes)) != len(classes):
         twice = sorted({c for c in classes if classes.count(c) > 1})
-        raise DataError(f"class names must differ, got more than once: {_some(twice)}")
+        raise DataError(f"class names must differ, got more than once: {some_names(twice)}")
 
 
 def _check_labels(labels: object, images: int, classes: tuple[str, ...]) -> None:
@@ -251,5 +251,10 @@ def _check_labels(labels: object, images: int, classes: tuple[str, ...]) -> None
         raise DataError(f"labels must lie in 0..{len(classes) - 1} ({len(classes)} class names), got {low}..{high}")
 
 
-def _some(names: Sequence[str]) -> str:
-    return ", ".join(names[:5]) + (f" ... ({len(names)} in all)" if len(names) > 5 else "")
+def some_names(names: Sequence[str], most: int = 10) -> str:
+    """The first names, and how many there are in all.
+
+    >>> some_names(["cat", "dog", "fox"], most=2)
+    'cat, dog ... (3 in all)'
+    """
+    return ", ".join(names[:most]) + (f" ... ({len(names):,} in all)" if len(names) > most else "")

@@ -14,8 +14,17 @@ import numpy.typing as npt
 
 from procrustean.base.errors import ConfigError, DataError, did_you_mean
 from procrustean.base.random_numbers import Stream
-from procrustean.data.imageset import Images, ImageSet, Indices, Labels, Splits, StoredImages, positions_by_class
-from procrustean.data.set_aside import HoldOut, checked_labels, checked_seed, hold_out_groups, hold_out_share
+from procrustean.data.imageset import (
+    Images,
+    ImageSet,
+    Indices,
+    Labels,
+    Splits,
+    StoredImages,
+    positions_by_class,
+    some_names,
+)
+from procrustean.data.set_aside import HoldOut, checked_labels, checked_seed, hold_out_together
 from procrustean.data.set_aside import hold_out as hold_out
 
 KINDS = ("long_tailed", "step", "natural")
@@ -161,8 +170,7 @@ def _parted(source: ImageSet, indices: Indices, amount: float, seed: int) -> Hol
         return HoldOut(indices, np.zeros(0, np.int64), ())
     if amount < 1 or source.groups:
         whole = np.array_equal(indices, np.arange(len(source)))
-        take = hold_out_groups if source.groups else hold_out_share
-        kept, held, left_out = take(source if whole else source.subset(indices), amount, seed)
+        kept, held, left_out = hold_out_together(source if whole else source.subset(indices), amount, seed)
     else:
         kept, held, left_out = hold_out(source.labels[indices], int(amount), len(source.classes), seed)
     return HoldOut(indices[kept], indices[held], left_out)
@@ -171,18 +179,17 @@ def _parted(source: ImageSet, indices: Indices, amount: float, seed: int) -> Hol
 def _refuse_small_source(splits: Splits, per_class: float, left_out: Sequence[int]) -> None:
     names = [splits.train.classes[label] for label in left_out]
     raise ConfigError(
-        f"{splits.name}: hold_out = {per_class:g} from the source leaves no image of {_first_of(names)}; hold out fewer"
+        f"{splits.name}: hold_out = {per_class:g} from the source leaves no image of {some_names(names)}; hold out "
+        "fewer"
     )
 
 
 def _refuse_empty_classes(splits: Splits) -> None:
     empty = [name for name, count in zip(splits.train.classes, splits.train.counts, strict=True) if count == 0]
     if empty:
-        raise DataError(f"{splits.name}: no training image of class {_first_of(empty)}; add images or remove the class")
-
-
-def _first_of(names: Sequence[str]) -> str:
-    return ", ".join(map(repr, names[:5])) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
+        raise DataError(
+            f"{splits.name}: no training image of class {some_names(empty)}; add images or remove the class"
+        )
 
 
 def _split_hash(splits: Splits, indices: Indices, held: Indices, order: Indices) -> str:
@@ -201,16 +208,8 @@ def _check_setting(largest: int, classes: int, rho: float) -> None:
         raise ConfigError(f"rho is the largest class divided by the smallest, so at least 1, got {rho}")
     if int(largest * (1 / rho)) < 1:
         raise ConfigError(
-            f"rho {rho:g} leaves a class without images when the largest class has {largest}; "
-            f"the largest possible rho is {_largest_rho(largest)}"
+            f"rho {rho:g} leaves a class without images when the largest class has {largest}; take a smaller one"
         )
-
-
-def _largest_rho(largest: int) -> str:
-    rho = float(largest)
-    while int(largest * (1 / rho)) < 1:  # e.g. 49 * (1 / 49) is just below 1 in floating point
-        rho = math.nextafter(rho, 0.0)
-    return str(int(rho)) if rho.is_integer() else repr(rho)
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,7 @@
-"""Read a pickle that can become nothing but arrays of numbers, dicts, lists, strings, bytes and integers.
+"""Read a pickle that can become nothing but arrays of numbers, dicts, lists, strings and numbers.
 
-A pickle may call any importable function. Here the only names it can reach are the five that numpy's own
-arrays and numbers and bytes are pickled with, and each of them leads to a stand-in of this module that stores numbers.
+A pickle may call any importable function. Here the only names it can reach are the five that numpy's own arrays and
+numbers and bytes are pickled with, and each of them leads to a stand-in of this module.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import io
 import pickle
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import IO, Any
 
@@ -18,7 +19,6 @@ import numpy.typing as npt
 from procrustean.base.errors import DataError
 
 NUMBERS = re.compile(r"b1|[iu][1248]|f[248]")
-PLAIN = (str, bytes, int)
 
 
 def load(data: bytes, *, name: str) -> Any:
@@ -37,132 +37,62 @@ def load_file(path: Path) -> Any:
 
 def _load(file: IO[bytes], name: str) -> Any:
     try:
-        loaded = _Unpickler(file, name).load()
-    except DataError:
-        raise
+        return _Unpickler(file, encoding="latin1").load()  # for texts and arrays that Python 2 wrote
     except Exception as error:  # a broken pickle can raise nearly anything
         raise DataError(
-            f"{name}: not a readable pickle ({type(error).__name__}: {error}); get the file again"
+            f"{name}: not a readable pickle ({type(error).__name__}: {error}); get the official file again"
         ) from error
-    return _plain(loaded, name)
-
-
-class _Array:
-    """What numpy's `_reconstruct` gives: filled by its state, turned into a real array at the end."""
-
-    __slots__ = ("name", "spare", "value")
-
-    def __init__(self, name: str, spare: list[int]) -> None:
-        self.name = name
-        self.spare = spare
-        self.value: npt.NDArray[Any] | None = None
-
-    def __setstate__(self, state: Any) -> None:
-        _, shape, dtype, fortran, data = state
-        if not isinstance(dtype, _Dtype):
-            raise DataError(f"{self.name}: an array without a number type; refused")
-        self.spare[0] -= len(data)
-        if self.spare[0] < 0:
-            raise DataError(f"{self.name}: arrays of more bytes than the file has; refused")
-        raw = data.encode("latin1") if isinstance(data, str) else data
-        flat = np.frombuffer(raw, dtype.value)
-        shaped = flat.reshape(shape, order="F" if fortran else "C")
-        self.value = shaped.astype(dtype.value.newbyteorder("="))
 
 
 class _Dtype:
-    """A number type; anything that could hold objects or fields is refused."""
+    """A number type. numpy's own could be changed by a pickle, for the whole program."""
 
-    __slots__ = ("name", "value")
-
-    def __init__(self, name: str, code: str | bytes) -> None:
-        text = code.decode("latin1") if isinstance(code, bytes) else code
-        if not NUMBERS.fullmatch(text):
-            raise DataError(f"{name}: array type {text!r} is refused, only arrays of numbers are read")
-        self.name = name
-        self.value = np.dtype(text)
+    def __init__(self, code: str) -> None:
+        if not NUMBERS.fullmatch(code):
+            raise pickle.UnpicklingError(f"array type {code!r} is refused, only arrays of numbers are read")
+        self.value = np.dtype(code)
 
     def __setstate__(self, state: Any) -> None:
         _, order, *fields = state
         if any(field is not None for field in fields[:3]):
-            raise DataError(f"{self.name}: an array with fields is refused, only arrays of numbers are read")
-        if order in (">", b">"):
+            raise pickle.UnpicklingError("an array with fields is refused, only arrays of numbers are read")
+        if order == ">":
             self.value = self.value.newbyteorder(">")
 
 
-class _StandIn:
-    """A name the pickle may refer to. Its own `__setstate__` keeps a pickle from changing it."""
-
-    __slots__ = ("kind", "name", "spare")
-
-    def __init__(self, kind: str, name: str, spare: list[int]) -> None:
-        self.kind = kind
-        self.name = name
-        self.spare = spare
-
-    def __call__(self, *arguments: Any) -> _Array | _Dtype | int | float | bytes:
-        if self.kind == "dtype":
-            return _Dtype(self.name, arguments[0])
-        if self.kind == "_reconstruct":
-            return _Array(self.name, self.spare)
-        if self.kind == "encode" and isinstance(arguments[0], str):
-            # How Python 3 writes bytes for older readers.
-            return arguments[0].encode("latin1")
-        if self.kind == "scalar" and isinstance(arguments[0], _Dtype):
-            raw = arguments[1].encode("latin1") if isinstance(arguments[1], str) else arguments[1]
-            number: int | float = np.frombuffer(raw, arguments[0].value)[0].item()
-            return number
-        raise DataError(f"{self.name}: the pickle calls numpy.{self.kind}; refused")
+class _Array(np.ndarray[Any, np.dtype[Any]]):
+    """An array that takes its content from the pickle, if that is of numbers."""
 
     def __setstate__(self, state: Any) -> None:
-        raise DataError(f"{self.name}: the pickle tries to change numpy.{self.kind}; refused")
+        version, shape, dtype, fortran, data = state
+        super().__setstate__((version, shape, dtype.value, fortran, data))
+
+
+def _number(dtype: _Dtype, raw: bytes | str) -> Any:
+    return np.frombuffer(raw.encode("latin1") if isinstance(raw, str) else raw, dtype.value)[0].item()
+
+
+def _empty(*_: Any) -> npt.NDArray[Any]:
+    return _Array(0, np.uint8)
+
+
+def _bytes(text: str, _: str) -> bytes:  # how Python 3 writes them for older readers
+    return text.encode("latin1")
+
+
+STAND_INS: dict[tuple[str, str], Callable[..., Any]] = {
+    ("numpy", "dtype"): lambda code, *_: _Dtype(code),
+    ("numpy", "ndarray"): _empty,
+    ("_codecs", "encode"): _bytes,
+    **{(f"numpy.{core}.multiarray", "_reconstruct"): _empty for core in ("core", "_core")},
+    **{(f"numpy.{core}.multiarray", "scalar"): _number for core in ("core", "_core")},
+}
 
 
 # In Python: the one in C keeps what it has read in a table that one number in a file can blow up to many gigabytes.
 class _Unpickler(pickle._Unpickler):
-    def __init__(self, file: IO[bytes], name: str) -> None:
-        super().__init__(file, encoding="latin1")  # for texts and arrays that Python 2 wrote
-        self.name = name
-        # Bytes that arrays may still have: bytes named again and again would otherwise fill the memory.
-        self.spare = [file.seek(0, io.SEEK_END)]
-        file.seek(0)
-
     def find_class(self, module: str, name: str, /) -> Any:
-        arrays = module in ("numpy.core.multiarray", "numpy._core.multiarray")
-        if (arrays and name in ("_reconstruct", "scalar")) or (module == "numpy" and name in ("ndarray", "dtype")):
-            return _StandIn(name, self.name, self.spare)
-        if (module, name) == ("_codecs", "encode"):
-            return _StandIn(name, self.name, self.spare)
-        raise DataError(
-            f"{self.name}: the pickle asks for {module}.{name}, which is refused: only arrays of numbers, "
-            "dicts, lists, strings and integers are read. Do not trust this file; get the official one"
-        )
-
-
-def _plain(loaded: Any, name: str) -> Any:
-    """Put real arrays in place of their stand-ins and refuse whatever else the pickle built."""
-    top = [loaded]
-    pending: list[list[Any] | dict[Any, Any]] = [top]
-    seen = set()
-    while pending:
-        container = pending.pop()
-        if id(container) in seen:
-            continue
-        seen.add(id(container))
-        if isinstance(container, dict):
-            _require_plain_keys(container, name)
-        places = list(container.items() if isinstance(container, dict) else enumerate(container))
-        for place, value in places:
-            if type(value) is _Array and value.value is not None:
-                container[place] = value.value
-            elif type(value) in (list, dict):
-                pending.append(value)
-            elif type(value) not in PLAIN:
-                raise DataError(f"{name}: the pickle holds a {type(value).__name__.strip('_')}, which is refused")
-    return top[0]
-
-
-def _require_plain_keys(container: dict[Any, Any], name: str) -> None:
-    for key in container:
-        if type(key) not in PLAIN:
-            raise DataError(f"{name}: the pickle has a {type(key).__name__.strip('_')} as a key; refused")
+        if (module, name) not in STAND_INS:
+            raise pickle.UnpicklingError(f"it asks for {module}.{name}, which could run code; do not trust this file")
+        # A function of its own each time: a pickle can set attributes of whatever it is given.
+        return lambda *arguments: STAND_INS[module, name](*arguments)

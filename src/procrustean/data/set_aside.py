@@ -19,7 +19,7 @@ from procrustean.data.duplicates import (
     rule_text,
     too_dark,
 )
-from procrustean.data.imageset import ImageSet, Indices, Labels, positions_by_class
+from procrustean.data.imageset import ImageSet, Indices, Labels, positions_by_class, some_names
 
 #: Small classes give up to a quarter of their images, at most this many, so that something can be said about them.
 ENOUGH = 10
@@ -176,15 +176,13 @@ def set_aside_test(images: ImageSet, name: str) -> tuple[ImageSet, ImageSet, Ind
             f"{name}: there is no test set, and no class has the 2 images needed to set one aside; add images"
         )
     test = np.sort(taken_from(images, counts, SEED))
-    if not len(test) and images.groups:
-        raise DataError(f"{name}: there is no test set, and {NO_GROUPS_TO_GIVE}")
     groups = groups_of(images)
     if not len(test):
         raise DataError(
-            f"{name}: there is no test set, and none can be set aside: the images of each class are near-duplicates of "
-            f"one another{_example(images, groups)}. Add images that differ, or give a test set. If these are "
-            "different images in truth, part them yourself, into folders train and test (a column split in a table, "
-            "test_images and test_labels in a .npz file)"
+            f"{name}: there is no test set, and none can be set aside: no class has images to give that do not belong "
+            f"together with the others{_example(images, groups)}. Add images that differ, or give a test set. If these "
+            "are different images in truth, part them yourself, into folders train and test (a column split in a "
+            "table, test_images and test_labels in a .npz file)"
         )
     train = np.setdiff1d(np.arange(len(images)), test)
     note = f"no test images given: 20 % per class set aside as test, seed {SEED}"
@@ -195,24 +193,17 @@ def set_aside_test(images: ImageSet, name: str) -> tuple[ImageSet, ImageSet, Ind
         kind = "equals" if len(images) > MOST_COMPARED else "near-duplicates"
         dark = too_dark(fingerprints(images.subset(twins).images))
         note += f"; {len(twins)} images have {kind}, kept together" + f" ({dark})" * bool(dark)
-    untested = np.bincount(images.labels[test], minlength=len(images.classes)) == 0
-    for alone, why in ((images.counts == 1, "with a single image"), (images.counts > 1, "whose images are alike")):
-        names = [c for c, left in zip(images.classes, untested & alone, strict=True) if left]
-        if names:
-            shown = ", ".join(names[:5]) + (" ..." if len(names) > 5 else "")
-            one, many = f"1 class {why} stays in train and is", f"{len(names)} classes {why} stay in train and are"
-            note += f"; {one if len(names) == 1 else many} not tested: {shown}"
+    untested = np.flatnonzero(np.bincount(images.labels[test], minlength=len(images.classes)) == 0)
+    if len(untested):
+        names = some_names([images.classes[label] for label in untested])
+        note += f"; without an image to spare and so not tested: {names}"
     return images.subset(train), images.subset(test), test, note
 
 
-NO_GROUPS_TO_GIVE = (
-    "no class has two groups of images, of which one could be set aside as a whole; name smaller groups, or leave "
-    "--group out"
-)
-
-
 def _example(images: ImageSet, groups: Groups) -> str:
-    """The rule by which images are near-duplicates, and two that are."""
+    """The rule by which images are near-duplicates, and two that are; nothing where none are."""
+    if len(np.unique(groups)) == len(groups):
+        return ""
     rule, found = rule_text(len(images)), fingerprints(images.images)
     first, second = (images.names[i] if images.names else f"image {i}" for i in example_pair(found, groups))
     dark = too_dark(found)
@@ -260,47 +251,22 @@ def hold_out(labels: npt.ArrayLike, per_class: int, classes: int, seed: int = 0)
     return HoldOut(np.setdiff1d(np.arange(len(targets)), taken), taken, tuple(left_out))
 
 
-def hold_out_groups(images: ImageSet, amount: float, seed: int = 0) -> HoldOut:
-    """Take a share of each class, or a number of images, away from training: whole groups, which are never divided.
+def hold_out_together(images: ImageSet, amount: float, seed: int = 0) -> HoldOut:
+    """Take a share of each class, or a number of images, away from training; what belongs together only together.
 
-    Classes that give nothing are named in `left_out`.
+    Of a share, small classes give up to a quarter, at most 10, and a class of fewer than 4 images nothing: see
+    `procrustean.data.set_aside.shares`. Classes that give nothing are named in `left_out`.
     """
     counts = shares(images.counts, amount) if amount < 1 else np.where(images.counts > amount, int(amount), 0)
     key = np.random.SeedSequence([HOLD_OUT_STREAM, checked_seed(seed)])
     held = taken_from(images, counts, key.generate_state(8))
     if not len(held):
-        raise ConfigError(f"nothing can be held out: {NO_GROUPS_TO_GIVE}; or {WITHOUT_HOLD_OUT}")
-    return _held(images, held)
-
-
-def hold_out_share(images: ImageSet, share: float, seed: int = 0) -> HoldOut:
-    """Take a share of each class away from training, near-duplicates only together.
-
-    Small classes give up to a quarter, at most 10, and a class of fewer than 4 images nothing: see
-    `procrustean.data.set_aside.shares`. Classes that give nothing are named in `left_out`.
-    """
-    counts = shares(images.counts, share)
-    key = np.random.SeedSequence([HOLD_OUT_STREAM, checked_seed(seed)])
-    held = part(images.labels, groups_of(images), counts, key.generate_state(8))
-    if not len(held) and counts.any():
-        dark = too_dark(fingerprints(images.images))
         raise ConfigError(
-            f"no class can give {share:g} of its images to the hold-out: near-duplicates stay together "
-            f"({rule_text(len(images))}), and these leave none"
-            + f"; {dark}, for which procrustean inspect may know a reason"
-            * bool(dark)
-            + ". If they are different images in truth, hold out a number "
-            f"of each class, which looks for none: --hold-out 3; or {WITHOUT_HOLD_OUT}"
-        )
-    if not len(held):
-        raise ConfigError(
-            f"no class can give {share:g} of its images to the hold-out: the largest has {images.counts.max()}; "
+            f"no class can give {amount:g} of its images to the hold-out: the largest has {images.counts.max()}, and "
+            f"those that belong together stay together{_example(images, groups_of(images))}. If they are different "
+            "images in truth, hold out a number of each class, which looks for no near-duplicates: --hold-out 3; or "
             f"{WITHOUT_HOLD_OUT}"
         )
-    return _held(images, held)
-
-
-def _held(images: ImageSet, held: Indices) -> HoldOut:
     given = np.bincount(images.labels[held], minlength=len(images.classes))
     kept = np.setdiff1d(np.arange(len(images)), held)
     return HoldOut(kept, held, tuple(int(c) for c in np.flatnonzero(given == 0)))

@@ -116,10 +116,9 @@ def load_source(
 
 def list_source(source: str, on_bad_image: OnBadImage = "error", group: str | None = None) -> FileListing:
     """The images that a folder, a table or a saved data set names, not decoded, perhaps with what belongs together."""
-    from procrustean.data.folders import hidden_folders
+    from procrustean.data.folders import hidden_folders, labels_of
     from procrustean.data.grouping import grouped_by_path, names_groups
     from procrustean.data.image_lists import FileListing
-    from procrustean.data.labelled_folder import labels_of
     from procrustean.data.likely_groups import by_column
     from procrustean.data.tables import read_columns
 
@@ -146,8 +145,7 @@ def list_source(source: str, on_bad_image: OnBadImage = "error", group: str | No
 def _lister(
     path: Path, is_table: bool, table: Path | None
 ) -> Callable[[Path, dict[str, str], set[str], OnBadImage, str | None], list[ImageFile]]:
-    from procrustean.data.folders import list_folder
-    from procrustean.data.labelled_folder import list_labelled
+    from procrustean.data.folders import list_folder, list_labelled
     from procrustean.data.tables import is_hf_dataset, list_hf_dataset, list_table
 
     if is_table:

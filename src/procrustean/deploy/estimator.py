@@ -17,7 +17,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from procrustean.base.code_files import folder_name
 from procrustean.base.errors import ConfigError, DataError
 from procrustean.data.imageset import NO_TEST, Images, ImageSet, Splits
-from procrustean.data.set_aside import hold_out_share
+from procrustean.data.set_aside import hold_out_together
 from procrustean.deploy.estimator_images import files_among, pixels_of_files, pixels_of_numbers, scale_of
 from procrustean.deploy.model import Model
 from procrustean.engine.class_priors import prior_of, read_prior
@@ -172,7 +172,7 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         if not 0 <= self.hold_out < 1:
             raise ConfigError(f"hold_out = {self.hold_out} received; it is a share from 0 to below 1")
         if self.hold_out and (every.counts >= 4).sum() >= 2:
-            kept, held, _ = hold_out_share(every, self.hold_out)
+            kept, held, _ = hold_out_together(every, self.hold_out)
             # The trainer wants test images, and there are none here: it is shown the held-out ones.
             note = f"{NO_TEST}: these are the held-out ones, which it was calibrated on"
             return Splits("images", every.subset(kept), every.subset(held), every.subset(held), note)

@@ -11,7 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from procrustean.balance.class_tensors import widened
+from procrustean.balance.class_tensors import check_label_range, widened
 from procrustean.balance.layer_trace import kept_modes
 from procrustean.balance.layers import find_layer
 from procrustean.balance.losses import CrossEntropy
@@ -36,24 +36,12 @@ def classification_ratio(predictions: Tensor, labels: Tensor, classes: int) -> T
     >>> classification_ratio(torch.tensor([0, 0, 0, 1]), torch.tensor([0, 0, 1, 1]), 2).tolist()
     [1.5, 0.5]
     """
-    for name, values in (("predictions", predictions), ("labels", labels)):
-        check_class_indices(name, values, classes)
+    for values in (predictions, labels):
+        check_label_range(values, classes)
     if len(predictions) != len(labels):
         raise DataError(f"{len(predictions)} predictions received for {len(labels)} labels; give one for each image")
-    own = torch.bincount(labels.long(), minlength=classes).double()
-    return torch.bincount(predictions.long(), minlength=classes) / own.where(own > 0, torch.nan)
-
-
-def check_class_indices(name: str, values: Tensor, classes: int) -> None:
-    """DataError unless the values are class indices, [N] from 0 to C - 1."""
-    whole = isinstance(values, Tensor) and not (values.is_floating_point() or values.is_complex())
-    if not whole or values.dim() != 1 or values.dtype == torch.bool:
-        found = f"{values.dtype} {tuple(values.shape)}" if isinstance(values, Tensor) else type(values).__name__
-        raise DataError(f"{name} of {found} received; give a tensor of class indices, integers of shape [N]")
-    # As int64: PyTorch compares no unsigned integers of 16 bits or more.
-    low, high = (int(value) for value in values.long().aminmax()) if values.numel() else (0, 0)
-    if low < 0 or high >= classes:
-        raise DataError(f"{name} from {low} to {high} received; {classes} classes allow 0 to {classes - 1}")
+    own = torch.bincount(labels, minlength=classes).double()
+    return torch.bincount(predictions, minlength=classes) / own.where(own > 0, torch.nan)
 
 
 Array = npt.NDArray[Any]
@@ -95,8 +83,8 @@ def feature_deviation(
     train, train_labels, test, test_labels = (
         torch.as_tensor(given) for given in (train_features, train_labels, test_features, test_labels)
     )
-    classes = _checked(train, train_labels, test, test_labels, rounds)
     train_labels, test_labels = train_labels.long(), test_labels.long()
+    classes = int(torch.cat([train_labels, test_labels]).max()) + 1
     kind = torch.promote_types(train.dtype, torch.float32)
     train, test = (F.normalize(features.to(kind), dim=1) for features in (train, test))
     counts = torch.bincount(train_labels, minlength=classes).tolist()
@@ -130,26 +118,6 @@ def _mean_distance(rows: Tensor, centre: Tensor, rounds: int, size: int, generat
         chosen = keys.topk(size, dim=1, sorted=False).indices
         distances.append((rows[chosen].mean(1) - centre).norm(dim=1))
     return torch.cat(distances).mean()
-
-
-def _checked(train: Tensor, train_labels: Tensor, test: Tensor, test_labels: Tensor, rounds: int) -> int:
-    """The number of classes, or a DataError."""
-    largest = 0
-    for name, features, labels in (("train", train, train_labels), ("test", test, test_labels)):
-        if features.dim() != 2 or not features.is_floating_point() or not len(features):
-            raise DataError(
-                f"{name}_features of {features.dtype} {tuple(features.shape)} received; "
-                "give floating-point numbers of shape [images, width], at least one row"
-            )
-        if len(labels) != len(features):
-            raise DataError(f"{len(labels)} {name}_labels received for {len(features)} rows of {name}_features")
-        check_class_indices(f"{name}_labels", labels, 1 << 31)
-        largest = max(largest, int(labels.long().max()))
-    if train.shape[1] != test.shape[1]:
-        raise DataError(f"features of width {train.shape[1]} (train) and {test.shape[1]} (test) cannot be compared")
-    if rounds < 1:
-        raise DataError(f"rounds = {rounds} received; at least one draw is needed")
-    return largest + 1
 
 
 def feature_gradient_norms(
@@ -209,7 +177,7 @@ def mean_per_class(values: Tensor, labels: Tensor, classes: int) -> Tensor:
     >>> mean_per_class(torch.tensor([1.0, 3.0, 5.0]), torch.tensor([0, 0, 1]), 2).tolist()
     [2.0, 5.0]
     """
-    check_class_indices("labels", labels, classes)
+    check_label_range(labels, classes)
     sums = values.new_zeros(classes, dtype=torch.float64).index_add_(0, labels.long(), values.double())
     counts = torch.bincount(labels.long(), minlength=classes)
     return sums / counts.where(counts > 0, torch.nan)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from io import StringIO
 from pathlib import Path
 from typing import Any
@@ -48,80 +48,42 @@ def prior_of(frequencies: Mapping[str, float], classes: Sequence[str], origin: s
         raise ConfigError(
             f"{origin}: no frequency for {', '.join(missing[:5])}; give 0 for a class that does not occur"
         )
-    values = np.array([_number(frequencies[name], f"{origin}, {name!r:.80}") for name in classes])
-    if (values < 0).any() or not 0 < values.sum() < math.inf:
+    try:
+        values = np.array([float(frequencies[name]) for name in classes])
+    except (TypeError, ValueError, OverflowError) as error:
+        raise ConfigError(f"{origin}: {error}; give a count or a share for each class, such as 0.25") from error
+    if not (values >= 0).all() or not 0 < values.sum() < math.inf:
         raise ConfigError(
             f"{origin}: frequencies are 0 or more, and at least one is above 0; received {values.tolist()}"
         )
     return np.asarray(values / values.sum())
 
 
-def _from_file(path: Path, classes: Sequence[str]) -> dict[str, float]:
+def _from_file(path: Path, classes: Sequence[str]) -> dict[str, Any]:
     kind = path.suffix.lower()
     if kind not in (".json", ".csv"):
         raise ConfigError(f"prior {str(path)!r} received; accepted: balanced, train, or a .json or .csv file")
     try:
-        with path.open(encoding="utf-8-sig", newline="") as file:  # a name may hold a line break of any kind
-            text = file.read()
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"cannot read the prior {path} ({error})") from error
-    found: dict[str, float] = {}
-    for place, name, value in _of_json(text, path) if kind == ".json" else _of_csv(text, path, classes):
-        if name in found:
-            raise ConfigError(f"{place}: the class {name!r:.80} is given twice; keep one")
-        found[name] = _number(value, place)
-    if not found:
-        raise ConfigError(f"{path}: holds no frequencies; write one line per class: class,frequency")
+        text = path.read_bytes().decode("utf-8-sig")
+        # A mapping would keep the last of two equal names.
+        pairs = json.loads(text, object_pairs_hook=list) if kind == ".json" else _rows(text, classes)
+        found = {str(name): value for name, value in pairs}
+    except (OSError, ValueError, TypeError, RecursionError, csv.Error) as error:
+        wanted = '{"class": frequency, ...}' if kind == ".json" else "one line per class: class,frequency"
+        raise ConfigError(f"cannot read the prior {path} ({error}); write {wanted}") from error
+    if len(found) < len(pairs):
+        raise ConfigError(f"{path}: a class is given twice; keep one line of each")
     return found
 
 
-#: Where an entry stands, its class, its frequency.
-_Entries = Iterator[tuple[str, str, Any]]
-
-
-def _of_json(text: str, path: Path) -> _Entries:
-    try:
-        content = json.loads(text, object_pairs_hook=list)  # a mapping would keep the last of two equal names
-    except (ValueError, RecursionError) as error:
-        raise ConfigError(f'{path}: no JSON ({error}); write {{"class": frequency, ...}}') from error
-    if not isinstance(content, list) or not all(isinstance(pair, tuple) for pair in content):
-        raise ConfigError(f'{path}: holds {text.strip()!r:.60}; write {{"class": frequency, ...}}')
-    for name, value in content:
-        yield f"{path}, {name!r:.80}", name, value
-
-
-def _of_csv(text: str, path: Path, classes: Sequence[str]) -> _Entries:
+def _rows(text: str, classes: Sequence[str]) -> list[tuple[str, str]]:
+    """Class and frequency of each line of a CSV file but its heading."""
     # Spreadsheets of countries with decimal commas separate by semicolons.
-    first_line = next((line for line in text.splitlines() if line.strip()), "")
-    separator = ";" if ";" in first_line and ";" not in "".join(classes) else ","
-    reader = csv.reader(StringIO(text, newline=""), delimiter=separator)
+    separator = ";" if ";" in text and ";" not in "".join(classes) else ","
     as_written = {spreadsheet(name): name for name in classes}  # in the CSV files of this library
-    first = True
-    try:
-        for row in reader:
-            cells = [cell.strip() for cell in row]
-            if not any(cells):
-                continue
-            place = f"{path}, line {reader.line_num}"
-            if len(cells) != 2:
-                raise ConfigError(f"{place}: {separator.join(row)!r:.80} received; write class{separator}frequency")
-            name = row[0] if row[0] in classes else as_written.get(row[0], cells[0])
-            heading = first and name not in classes and not _is_number(cells[1])
-            first = False
-            if not heading:
-                yield place, name, cells[1]
-    except csv.Error as error:
-        raise ConfigError(f"{path}, line {reader.line_num}: {error}; write class{separator}frequency") from error
-
-
-def _number(value: Any, place: str) -> float:
-    if isinstance(value, bool) or not _is_number(value):
-        raise ConfigError(f"{place}: {value!r:.80} is no number; give a count or a share, such as 0.25")
-    return float(value)
-
-
-def _is_number(value: Any) -> bool:
-    try:
-        return math.isfinite(float(value))
-    except (ValueError, TypeError, OverflowError):
-        return False
+    rows = []
+    for row in csv.reader(StringIO(text, newline=""), delimiter=separator):
+        if any(cell.strip() for cell in row):
+            name, frequency = row
+            rows.append((name if name in classes else as_written.get(name, name.strip()), frequency.strip()))
+    return rows[1:] if rows and rows[0][0] not in classes else rows

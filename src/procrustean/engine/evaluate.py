@@ -175,24 +175,3 @@ def recompute_statistics(prepared: Prepared, net: Classifier, on: Statistics, im
     finally:
         run.close()
     net.eval()
-
-
-@torch.no_grad()
-def statistics_change(before: Classifier, after: Classifier) -> list[dict[str, float | str]]:
-    """How far the statistics of two states of one network lie apart, layer by layer, in the order of the network.
-
-    "spread" is the mean over the channels of the ratio of standard deviations, after to before; "shift" that of the
-    difference of the means, in standard deviations of before.
-    """
-    names = [name for name, module in before.named_modules() if module in set(batch_norms(before))]
-    changes: list[dict[str, float | str]] = []
-    for name, one, other in zip(names, batch_norms(before), batch_norms(after), strict=True):
-        assert one.running_mean is not None
-        assert one.running_var is not None
-        assert other.running_mean is not None
-        assert other.running_var is not None
-        deviation = (one.running_var + one.eps).sqrt()
-        spread = (other.running_var + other.eps).sqrt() / deviation
-        shift = (other.running_mean - one.running_mean).abs() / deviation
-        changes.append({"layer": name, "spread": float(spread.mean()), "shift": float(shift.mean())})
-    return changes

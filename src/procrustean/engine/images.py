@@ -21,7 +21,26 @@ from procrustean.data.imageset import ImageSet, StoredImages, read_images
 BLOCK_BYTES = 64 << 20
 
 
-class LabelledImages:
+class LabelledSet:
+    """Images, or what was computed from them, and their labels."""
+
+    labels: Tensor  # [N]
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def clean_at(self, rows: Tensor | slice) -> Tensor:
+        """Some of them as they are, [n, ...]; of sets that are looked at."""
+        raise NotImplementedError
+
+    def clean_batches(self, size: int) -> Iterator[tuple[Tensor, Tensor]]:
+        """All of them as they are, in order, with their labels, `size` at a time."""
+        for start in range(0, len(self), size):
+            rows = slice(start, start + size)
+            yield self.clean_at(rows), self.labels[rows]
+
+
+class LabelledImages(LabelledSet):
     """What a set of images on a device and one that streams to it have in common: labels and normalisation.
 
     Args:
@@ -50,9 +69,6 @@ class LabelledImages:
         shift = torch.tensor([-m / s for m, s in zip(mean, std, strict=True)], dtype=torch.float32, device=device)
         self.scale, self.shift = scale.view(-1, 1, 1), shift.view(-1, 1, 1)
         self.pixel_range = PixelRange(self.shift, self.shift + 255 * self.scale)  # what pixels of 0 and 255 become
-
-    def __len__(self) -> int:
-        return len(self.labels)
 
     def normalised(self, x: Tensor) -> Tensor:
         """Pixels [B, channels, H, W], 0..255, as the network takes them: channels last in memory."""
@@ -87,19 +103,9 @@ class ImageStore(LabelledImages):
         """
         return self.normalised(self.augment(self.pixels, index, numbers))
 
-    def clean(self, start: int, stop: int) -> Tensor:
-        """The middle of images start to stop as it is, [n, channels, h, w]."""
-        return self.normalised(self.augment.middle(self.pixels[start:stop], self.padding))
-
-    def clean_at(self, index: Tensor) -> Tensor:
-        """The middle of the images at `index`, [n], as it is, [n, channels, h, w]."""
-        return self.normalised(self.augment.middle(self.pixels[index], self.padding))
-
-    def clean_batches(self, size: int) -> Iterator[tuple[Tensor, Tensor]]:
-        """All images as they are, in order, with their labels, `size` at a time."""
-        for start in range(0, len(self), size):
-            stop = min(start + size, len(self))
-            yield self.clean(start, stop), self.labels[start:stop]
+    def clean_at(self, rows: Tensor | slice) -> Tensor:
+        """The middle of images as it is, [n, channels, h, w]."""
+        return self.normalised(self.augment.middle(self.pixels[rows], self.padding))
 
 
 @dataclass(frozen=True)
@@ -114,7 +120,7 @@ class Copies:
         return {"copy": stream("copy").integers(self.count, count)} if self.count > 1 else {}
 
 
-class FeatureStore:
+class FeatureStore(LabelledSet):
     """Features of a set of images, used as the images themselves are.
 
     Args:
@@ -128,25 +134,13 @@ class FeatureStore:
         width = features.shape[2]
         self.pixel_range = PixelRange(features.new_full((width,), -torch.inf), features.new_full((width,), torch.inf))
 
-    def __len__(self) -> int:
-        return len(self.labels)
-
     def augmented(self, index: Tensor, numbers: Mapping[str, Tensor]) -> Tensor:
         """Features [B, width] of a copy of each image."""
         return self.features[index, numbers["copy"]] if "copy" in numbers else self.features[index, 0]
 
-    def clean(self, start: int, stop: int) -> Tensor:
-        """Features of images start to stop as they are, [n, width]."""
-        return self.features[start:stop, 0]
-
-    def clean_at(self, index: Tensor) -> Tensor:
-        """Features of the images at `index`, [n], as they are, [n, width]."""
-        return self.features[index, 0]
-
-    def clean_batches(self, size: int) -> Iterator[tuple[Tensor, Tensor]]:
-        """Features of all images as they are, in order, with their labels, `size` at a time."""
-        for start in range(0, len(self), size):
-            yield self.clean(start, start + size), self.labels[start : start + size]
+    def clean_at(self, rows: Tensor | slice) -> Tensor:
+        """Features of images as they are, [n, width]."""
+        return self.features[rows, 0]
 
 
 def bytes_on_device(images: ImageSet, augmentation: Augmentation | None) -> int:

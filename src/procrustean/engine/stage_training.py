@@ -36,16 +36,6 @@ from procrustean.records.checkpoints import check_tensors
 
 
 @dataclass(frozen=True)
-class NonFinite:
-    """Where training met a value that is not a number."""
-
-    epoch: int
-    step: int
-    images: list[int]  # indices into the training set
-    of_the_loss: bool  # whether it was the loss itself, before its gradient and the update
-
-
-@dataclass(frozen=True)
 class MetaImages:
     """The small balanced set a stage draws its second stream from."""
 
@@ -217,8 +207,8 @@ class StageRun:
         total = torch.stack([part.losses.double().sum() * part.inputs.batch for part in self.steps]).sum()
         return float(total) / self.planner.images
 
-    def non_finite(self, epoch: int) -> NonFinite | None:
-        """The first step with a non-finite value, if there was one; waits for the device."""
+    def non_finite(self) -> tuple[int, list[int]] | None:
+        """The first step with a non-finite value, if there was one, and its images; waits for the device."""
         if bool(self.optimizer.healthy):
             return None
         first_step, first_image = 0, 0
@@ -227,8 +217,7 @@ class StageRun:
             if bad >= 0:
                 start = first_image + bad * part.inputs.batch
                 rows = self.plan["index"][start : start + part.inputs.batch]
-                images = [int(i) for i in np.sort(rows)]
-                return NonFinite(epoch, first_step + bad, images, not bool(torch.isfinite(part.losses[bad])))
+                return first_step + bad, [int(i) for i in np.sort(rows)]
             first_step += part.inputs.steps
             first_image += part.inputs.steps * part.inputs.batch
         raise RuntimeError("updates are suppressed, but no step reported a non-finite value")

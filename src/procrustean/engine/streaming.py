@@ -51,11 +51,11 @@ class StreamedImages(LabelledImages):
         """Batches of up to `batch_size` augmented images for training."""
         return BatchFeed(self, batch_size)
 
-    def clean_at(self, index: Tensor) -> Tensor:
-        """The middle of the images at `index`, [n], as it is, [n, channels, h, w]; waits for the device."""
-        rows = index.cpu().numpy()
-        block = np.empty((len(rows), *self.images.images.shape[1:]), np.uint8)
-        read_images(self.images.images, rows, block)
+    def clean_at(self, rows: Tensor | slice) -> Tensor:
+        """The middle of images as it is, [n, channels, h, w]; waits for the device."""
+        chosen = np.arange(len(self))[rows if isinstance(rows, slice) else rows.cpu().numpy()]
+        block = np.empty((len(chosen), *self.images.images.shape[1:]), np.uint8)
+        read_images(self.images.images, chosen, block)
         return self._middle(torch.from_numpy(block).to(self.device))
 
     def clean_batches(self, size: int) -> Iterator[tuple[Tensor, Tensor]]:

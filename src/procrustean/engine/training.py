@@ -24,7 +24,7 @@ from procrustean.engine.prepared import Prepared
 from procrustean.engine.probes import Probe, Probing, default_spacing
 from procrustean.engine.side_by_side import Pace
 from procrustean.engine.stage_order import begin_stage, finished, reshape_for, stage_epochs
-from procrustean.engine.stage_training import MetaImages, NonFinite, StageRun
+from procrustean.engine.stage_training import MetaImages, StageRun
 from procrustean.records.checkpoints import check_tensors, cpu_copy
 from procrustean.records.run_folder import RunFolder
 from procrustean.records.run_record import Selected
@@ -339,25 +339,21 @@ class Training:
         self._mark = now
 
     def _refuse_non_finite(self, stage: StageRun) -> None:
-        found = stage.non_finite(self.position.records)
-        if found is not None:
-            shown = ", ".join(map(str, found.images[:8])) + (", ..." if len(found.images) > 8 else "")
-            left = "the checkpoint before it is intact" if self.folder.has_checkpoint else "no checkpoint was written"
-            raise Diverged(
-                f"non-finite loss, gradient or weight in epoch {found.epoch + 1}, step {found.step + 1}, on training "
-                f"images [{shown}] of {self.folder.path}. {self._advice_on(found)}; {left}"
-            )
-
-    def _advice_on(self, found: NonFinite) -> str:
-        """What to do about it, for every command and for Python: settings are named, not flags."""
+        found = stage.non_finite()
+        if found is None:
+            return
+        step, images = found
+        shown = ", ".join(map(str, images[:8])) + (", ..." if len(images) > 8 else "")
+        left = "the checkpoint before it is intact" if self.folder.has_checkpoint else "no checkpoint was written"
+        # For every command and for Python: settings are named, not flags.
         lower = "a lower learning rate (lr)" + ", or precision fp32," * (self.placement.low_precision is not None)
-        if self.position.epoch > 0 or found.step > 0:
-            return f"Try {lower} in another folder, if this one was named"
-        look = "look at the loss and the class weights of the method, and at these images"
-        if found.of_the_loss:
-            first = "the first update" + " of its stage" * (self.position.stage > 0)
-            return f"The loss was no finite number before {first}, so the learning rate is not the cause: {look}"
-        return f"The loss of this first step was finite, its gradient or the update not: {look}, or try {lower}"
+        advice = f"Try {lower} in another folder, if this one was named"
+        if self.position.epoch == 0 and step == 0:
+            advice = f"It was the first step: look at the loss and the class weights of the method, or try {lower}"
+        raise Diverged(
+            f"non-finite loss, gradient or weight in epoch {self.position.records + 1}, step {step + 1}, on training "
+            f"images [{shown}] of {self.folder.path}. {advice}; {left}"
+        )
 
     def _wait(self) -> None:
         if self.placement.device.type == "cuda":

@@ -90,7 +90,7 @@ class AtAddress:
         # By the custom of torch.hub, a file's name ends with the beginning of its sha256.
         digest = re.search(r"-([0-9a-f]{8,})\.", self.path.name)
         try:
-            return download([self.url], self.path, sha256=digest[1] if digest else "", max_bytes=MOST_BYTES, say=say)
+            return download(self.url, self.path, sha256=digest[1] if digest else "", max_bytes=MOST_BYTES, say=say)
         except DataError as error:
             raise ConfigError(
                 f"cannot fetch the pretrained weights: {error}. Where there is a network, fetch {self.url}, and put it "

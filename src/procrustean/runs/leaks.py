@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import shlex
+from collections.abc import Mapping, Sequence
 from hashlib import sha256
 
 import numpy as np
-import numpy.typing as npt
 
 from procrustean.base.files import expanded
+from procrustean.data.describe import printable
 from procrustean.data.duplicates import Groups, fingerprints, near_duplicates, too_dark
-from procrustean.data.imageset import ImageSet
+from procrustean.data.imageset import ImageSet, Indices, Labels
 from procrustean.data.sources import is_named
 from procrustean.engine.prepared import Prepared
 
@@ -18,12 +19,21 @@ from procrustean.engine.prepared import Prepared
 REPEATED = 0.05
 #: More images than this are not compared before every training; `procrustean inspect` compares them.
 MOST_IMAGES = 20_000
-#: Groups of images under several labels that are named, and images of each.
-NAMED, NAMED_OF_EACH = 3, 4
+#: Groups of images under several labels that are named.
+NAMED = 3
+#: Fewer images than this share of a side are passed over where it is only likely that they belong to trained ones.
+PASSED_OVER = 0.02
 #: What was found in sets of images, by their hash and the names of their files, which it tells: the runs of a grid or a
 #: comparison share them.
 _FOUND: dict[tuple[object, ...], list[str]] = {}
 _MOST_KEPT = 16
+#: Which sides no test image may be on, and what it means.
+SIDES = {
+    "training": "the results are too good by as much",
+    "validation": "what is chosen on these is not tested by them",
+}
+SAME = "are {side} images too, pixel for pixel, such as {pair}: {means}"
+ALIKE = "look like {side} images, such as {pair}: if they are the same, {means}"
 
 
 def leaks(prepared: Prepared) -> list[str]:
@@ -44,27 +54,30 @@ def leaks(prepared: Prepared) -> list[str]:
     return _FOUND[key]
 
 
-def _look_at(present: dict[str, ImageSet], *, own_validation: bool) -> list[str]:
+def _look_at(present: Mapping[str, ImageSet], *, own_validation: bool) -> list[str]:
     prints = np.concatenate([fingerprints(images.images) for images in present.values()])
     alike = near_duplicates(prints)
     copies = _copies(present, alike)
-    ends = np.cumsum([len(images) for images in present.values()])[:-1]
-    same, similar = (dict(zip(present, np.split(groups, ends), strict=True)) for groups in (copies, alike))
-    names = [name for images in present.values() for name in images.names]
-    findings = [
-        *_one_set(similar),
-        *_copies_of_training(same),
-        *_repeated(same.get("validation") if own_validation else None),
-        *_contradicting(present, copies, names),
-    ]
+    ends = np.cumsum([len(images) for images in present.values()])
+    rows = dict(zip(present, np.split(np.arange(ends[-1]), ends[:-1]), strict=True))
+    names = _as_labelled(present)
+    labels = np.concatenate([images.labels for images in present.values()])
+    found = _on_two_sides(rows, copies, np.arange(len(copies)), SAME, names)
+    if own_validation and "validation" in rows:
+        found += _repeated(copies[rows["validation"]])
+    mixed = _under_several_labels(copies, labels)
+    found += _contradicting("the same, pixel for pixel", copies, mixed, labels, names)
     if not (dark := too_dark(prints)):
-        return [*findings, *_like_training(same, similar, names), *_alike_in_others(present, copies, alike, names)]
-    if len(np.unique(alike)) < len(np.unique(copies)):
-        findings.append(f"{dark}: whether some are on both sides of a split cannot be told. Give them all values")
-    return findings
+        told = alike[np.isin(copies, mixed)]
+        mixed = np.setdiff1d(_under_several_labels(alike, labels), told)
+        found += _on_two_sides(rows, alike, copies, ALIKE, names)
+        found += _contradicting("alike", alike, mixed, labels, names)
+    elif len(np.unique(alike)) < len(np.unique(copies)):
+        found.append(f"{dark}: whether some are on both sides of a split cannot be told. Give them all values")
+    return found
 
 
-def _copies(present: dict[str, ImageSet], groups: Groups) -> Groups:
+def _copies(present: Mapping[str, ImageSet], groups: Groups) -> Groups:
     """Groups of images whose pixels agree, which are near-duplicates as well."""
     found: dict[bytes, int] = {}
     sizes, row, copies = np.bincount(groups), 0, np.arange(len(groups))
@@ -76,50 +89,39 @@ def _copies(present: dict[str, ImageSet], groups: Groups) -> Groups:
     return copies
 
 
-def shared(one: Groups, other: Groups) -> int:
-    """How many images of one set are of a group of the other."""
-    return int(np.isin(one, other).sum())
-
-
-def _one_set(similar: dict[str, Groups]) -> list[str]:
-    test, validation = similar["test"], similar.get("validation")
-    if validation is None or not (both := shared(test, validation)):
-        return []
-    same = "the two are one set, and what is chosen on it is not tested by it"
-    some = "what is chosen on these is not tested by them"
+def _as_labelled(present: Mapping[str, ImageSet]) -> list[str]:
+    """What each image is called, with its label."""
     return [
-        f"{both} of {len(test)} test images are, or nearly are, validation images as well: "
-        f"{same if both > len(test) / 2 else some}"
+        f"{images.names[row] if images.names else f'{side} image {row}'} as {images.classes[label]}"
+        for side, images in present.items()
+        for row, label in enumerate(images.labels)
     ]
 
 
-def _copies_of_training(same: dict[str, Groups]) -> list[str]:
-    both = shared(same["test"], same["training"])
-    if not both:
-        return []
-    return [
-        f"{both} of {len(same['test'])} test images are training images too, pixel for pixel; the results are too good "
-        "by as much. procrustean inspect names them"
-    ]
+def _on_two_sides(
+    rows: Mapping[str, Indices], groups: Groups, known: Groups, like: str, names: Sequence[str]
+) -> list[str]:
+    """Test images of a group that another side has images of as well.
+
+    Args:
+        rows: of the images of each side.
+        groups: of the images, [N].
+        known: closer groups, [N], of which it has been said.
+        like: what is said of these images.
+        names: of the images.
+    """
+    found = []
+    test = rows["test"]
+    for side, means in SIDES.items():
+        there = rows.get(side, test[:0])
+        both = test[np.isin(groups[test], groups[there]) & ~np.isin(known[test], known[there])]
+        if len(both):
+            pair = f"{names[both[0]]} and {names[there[groups[there] == groups[both[0]]][0]]}"
+            found.append(f"{len(both)} of {len(test)} test images {like.format(side=side, pair=pair, means=means)}")
+    return found
 
 
-def _like_training(same: dict[str, Groups], similar: dict[str, Groups], names: Sequence[str]) -> list[str]:
-    test, training = similar["test"], similar["training"]
-    rows = np.flatnonzero(np.isin(test, training) & ~np.isin(same["test"], same["training"]))
-    if not len(rows):
-        return []
-    first = np.flatnonzero(training == test[rows[0]])[0]
-    tested = sum(len(groups) for groups in similar.values()) - len(test) + rows[0]  # test images come last
-    pair = f", such as {names[tested]} like {names[first]}" if names else ""
-    return [
-        f"{len(rows)} of {len(test)} test images look like a training image{pair}. If they are the same, the results "
-        "are too good by as much. procrustean inspect names them"
-    ]
-
-
-def _repeated(validation: npt.NDArray[np.int64] | None) -> list[str]:
-    if validation is None:
-        return []
+def _repeated(validation: Groups) -> list[str]:
     repeats = len(validation) - len(np.unique(validation))
     if repeats <= REPEATED * len(validation):
         return []
@@ -129,48 +131,62 @@ def _repeated(validation: npt.NDArray[np.int64] | None) -> list[str]:
     ]
 
 
-def _contradicting(present: dict[str, ImageSet], copies: Groups, names: Sequence[str]) -> list[str]:
-    mixed = _under_several_labels(present, copies)
-    if not len(mixed):
-        return []
-    told, each = "1 image is there", "it"
-    if len(mixed) > 1:
-        told, each = f"{len(mixed)} images are there", "each"
-    told += " under different labels, pixel for pixel, of which one can be right"
-    return [_with_names(told, present, copies, mixed, names, f"Keep {each} under the right one")]
-
-
-def _alike_in_others(present: dict[str, ImageSet], copies: Groups, alike: Groups, names: Sequence[str]) -> list[str]:
-    told = np.unique(alike[np.isin(copies, _under_several_labels(present, copies))])
-    mixed = np.setdiff1d(_under_several_labels(present, alike), told)
-    if not len(mixed):
-        return []
-    begins = "images under different labels look alike"
-    return [_with_names(begins, present, alike, mixed, names, "Look at them before you change a label")]
-
-
-def _under_several_labels(present: dict[str, ImageSet], groups: Groups) -> Groups:
-    labels = np.concatenate([images.labels for images in present.values()])
+def _under_several_labels(groups: Groups, labels: Labels) -> Groups:
+    """The groups whose images are not all of one label."""
     lowest, highest = np.full(groups.max() + 1, labels.max()), np.zeros(groups.max() + 1, np.int64)
     np.minimum.at(lowest, groups, labels)
     np.maximum.at(highest, groups, labels)
     return np.flatnonzero(lowest < highest)
 
 
-def _with_names(
-    told: str, present: dict[str, ImageSet], groups: Groups, mixed: Groups, names: Sequence[str], remedy: str
-) -> str:
-    """What is found, with the images of the first groups and their labels."""
-    labels = np.concatenate([images.labels for images in present.values()])
-    if len(names) < len(labels):  # of arrays
-        return f"{told}. procrustean inspect finds such images"
-    classes = next(iter(present.values())).classes
+def _contradicting(how: str, groups: Groups, mixed: Groups, labels: Labels, names: Sequence[str]) -> list[str]:
+    """What is said of groups of images under several labels, with an image of each label of the first groups."""
+    if not len(mixed):
+        return []
     shown = []
     for group in mixed[:NAMED]:
         rows = np.flatnonzero(groups == group)
-        first_of_each = np.unique(labels[rows], return_index=True)[1]  # or all that are named may be of one label
-        chosen = np.sort([*first_of_each, *np.delete(np.arange(len(rows)), first_of_each)][:NAMED_OF_EACH])
-        listed = [f"{names[row]} as {classes[labels[row]]}" for row in rows[chosen]]
-        shown.append(", ".join(listed) + f" and {len(rows) - NAMED_OF_EACH} more" * (len(rows) > NAMED_OF_EACH))
-    rest = f"; and {len(mixed) - NAMED} more, which procrustean inspect finds" * (len(mixed) > NAMED)
-    return f"{told}: {'; '.join(shown)}{rest}. {remedy}"
+        _, first_of_each = np.unique(labels[rows], return_index=True)
+        shown.append(", ".join(names[row] for row in rows[np.sort(first_of_each)]))
+    more = f"; and {len(mixed) - NAMED} more" if len(mixed) > NAMED else ""
+    return [
+        f"images under different labels are {how}: {'; '.join(shown)}{more}. Look at them, keep those whose label is "
+        "right; procrustean inspect names all"
+    ]
+
+
+def divided_groups(prepared: Prepared) -> list[str]:
+    """Groups, given or likely, that have training images and held-out or test images."""
+    data, likely = prepared.data, prepared.splits.likely
+    found = []
+    for side, images in (("held-out", data.held_out), ("test", data.test)):
+        if images is None:
+            continue
+        if data.train.groups:
+            both = set(data.train.groups) & set(images.groups)
+            number = sum(group in both for group in images.groups)
+            if number:
+                found.append(
+                    f"{number} of {len(images)} {side} images belong to groups that are trained on "
+                    f"({', '.join(map(printable, sorted(both)[:3]))}{', ...' * (len(both) > 3)}): what is measured on "
+                    "them is too good. Put every group on one side"
+                )
+        elif likely is not None:
+            found += _probably(data.train, images, side, likely.of, likely.how, likely.option)
+    return found
+
+
+def _probably(
+    train: ImageSet, images: ImageSet, side: str, group_of: dict[str, str], how: str, option: str
+) -> list[str]:
+    trained = {group_of[name]: name for name in train.names if name in group_of}
+    pairs = [(name, trained[group_of[name]]) for name in images.names if group_of.get(name) in trained]
+    if len(pairs) <= PASSED_OVER * len(images):
+        return []
+    shown = " and ".join(map(printable, pairs[0]))
+    remedy = f"--group {shlex.quote(option)}" if option else "a table with a column for --group"
+    return [
+        f"{len(pairs)} of {len(images)} {side} images probably belong together with training images, by {how}, such as "
+        f"{shown}: what is measured on them is then too good; {remedy} keeps "
+        "them on one side"
+    ]

@@ -4,20 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import numpy as np
-
 from procrustean.balance.losses import shifts_scores, weights_classes
 from procrustean.data.describe import some_names
-from procrustean.data.imageset import ImageSet, Labels
 from procrustean.data.recipe import Recipe, lr_table
 from procrustean.data.recipes import PAPER
 from procrustean.engine.prepared import Prepared
 from procrustean.engine.stage_order import stage_epochs
 from procrustean.methods.base import Method, Stage
-from procrustean.methods.cmo import FIRST, LAST, Pasting
 from procrustean.methods.tau_norm import Rescaling
-from procrustean.runs.leaks import leaks
-from procrustean.runs.straddling import straddling
+from procrustean.runs.leaks import divided_groups, leaks
 from procrustean.runs.training_advice import FEWEST_STEPS, SMALLEST_BATCH
 
 
@@ -95,17 +90,6 @@ def _cut_short(recipe: Recipe, epochs: int) -> str:
     return f"{last} has {100 * share:.0f} % of the highest rate{soon}; train longer"
 
 
-def never_pastes(prepared: Prepared) -> list[str]:
-    """CMO in fewer epochs than it leaves out at the beginning and at the end: it would be plain training."""
-    epochs, needed = prepared.recipe.epochs, FIRST + LAST + 1
-    if epochs >= needed or not isinstance(prepared.method.stages[0].objective, Pasting):
-        return []
-    return [
-        f"{prepared.label} pastes in no epoch of {epochs}: it leaves the first {FIRST} and the last {LAST} as "
-        f"they are; train for {needed} at least"
-    ]
-
-
 def schedule_of_another(prepared: Prepared) -> list[str]:
     """A rival of MFW that trains by MFW's cosine because nothing was said; which costs some of them points."""
     config, own, recipe = prepared.config, prepared.method.own or {}, prepared.recipe
@@ -119,51 +103,6 @@ def schedule_of_another(prepared: Prepared) -> list[str]:
         f"by the one it was published with ({own.get('epochs', recipe.epochs)} epochs, {schedule}), which may cost it "
         "points; take --recipe own, or --recipe paper if this is meant"
     ]
-
-
-def held_out_too_much(prepared: Prepared) -> list[str]:
-    """Classes that have fewer images left than were held out from them: to train on, or to be made from."""
-    data, config = prepared.data, prepared.config
-    if not config.hold_out or data.held_out is None:
-        return []  # a validation set that was given takes nothing away from training
-    cut_before = config.imbalance != "natural" and config.hold_out_from == "source"
-    left = _left_in_the_source(prepared, data.held_out) if cut_before else data.counts
-    short = np.flatnonzero((data.held_out.counts > left) & (data.held_out.counts > 0))
-    if not len(short):
-        return []
-    named = [f"{data.train.classes[c]} ({left[c]} left, {data.held_out.counts[c]} held out)" for c in short[:3]]
-    more = f" and {len(short) - 3} more" if len(short) > 3 else ""
-    of_the_source = "of the source " * cut_before
-    before = (
-        ", or --hold-out-from source, which cuts the images from the source before it is made imbalanced; every class "
-        "is then made from what is left"
-    )
-    return [
-        f"the held-out set takes more images {of_the_source}than it leaves of {', '.join(named)}{more}; hold out "
-        "fewer, or a share such as --hold-out 0.15" + before * (config.imbalance != "natural" and not cut_before)
-    ]
-
-
-def without_a_say(prepared: Prepared) -> list[str]:
-    """Classes that keep their few images: nothing that is chosen on the held-out ones is chosen for them."""
-    data, config = prepared.data, prepared.config
-    if not data.left_out_classes:
-        return []
-    instead = "hold out fewer" if (config.hold_out or 0) >= 1 else "a share needs four images of a class; add some"
-    if config.imbalance != "natural" and config.hold_out_from != "source":
-        instead += ", or --hold-out-from source, which cuts them before the set is made imbalanced"
-    return [
-        f"no images are held out of {some_names(data.left_out_classes)}, which have too few: what is chosen and "
-        f"calibrated on the held-out images is so without them; {instead}"
-    ]
-
-
-def _left_in_the_source(prepared: Prepared, held_out: ImageSet) -> Labels:
-    """Images of each class from which an imbalanced set is made, after some were held out."""
-    source = prepared.splits.train
-    counts = dict(zip(source.classes, source.counts, strict=True))
-    whole: Labels = np.array([counts[name] for name in held_out.classes])
-    return whole - held_out.counts
 
 
 def unused_validation(prepared: Prepared) -> list[str]:
@@ -183,8 +122,7 @@ def untested(prepared: Prepared) -> list[str]:
     missing = [name for name, count in zip(data.test.classes, data.test.counts, strict=True) if count == 0]
     if not missing:
         return []
-    shown = ", ".join(missing[:5]) + (f" and {len(missing) - 5} more" if len(missing) > 5 else "")
-    return [f"there are no test images of {shown}: the results say nothing about them"]
+    return [f"there are no test images of {some_names(missing)}: the results say nothing about them"]
 
 
 Rule = Callable[[Prepared], list[str]]
@@ -193,13 +131,10 @@ Rule = Callable[[Prepared], list[str]]
 RULES: tuple[Rule, ...] = (
     corrected_twice,
     leaks,
-    straddling,
-    held_out_too_much,
-    without_a_say,
+    divided_groups,
     unused_validation,
     untested,
     short_schedule,
-    never_pastes,
     schedule_of_another,
 )
 

@@ -119,12 +119,10 @@ def advised(counts: Sequence[int]) -> Advice:
     plain = f" against {_percent(erm)} of plain training" if erm is not None else ""
     equals = [MethodChoice(row.method, row.drw).name for row in others if not best.result.told_apart(row.result)]
     doubt = f" Not told apart from it: {', '.join(equals)}." if equals else ""
-    elsewhere = "" if many == near else _beaten_text(many, near) if setting == near else _nearer_text(near, best)
-    place = f"the nearest to these counts{f' with {LEAST_COMPARED} methods or more' * (setting != near)}"
     why = (
-        f"best of {1 + len(others)} methods measured with three seeds or more on {setting.name} ({setting.largest} to "
-        f"{setting.smallest} images per class, {place}): {_percent(best)}{plain}, {best.seeds} seeds.{doubt}{elsewhere}"
-        " More: docs/which-method.md"
+        f"best of {1 + len(others)} methods measured with three seeds or more on {setting.name}, which is like these "
+        f"counts ({setting.largest} to {setting.smallest} images per class): {_percent(best)}{plain}, {best.seeds} "
+        f"seeds.{doubt} More: docs/which-method.md"
     )
     return Advice(MethodChoice(best.method, best.drw), why)
 
@@ -133,28 +131,6 @@ def _beaten(best: Measured, near: Setting) -> bool:
     """Whether the best method of another setting is told apart from the first one here, and so is not it."""
     own = _found(near, best.method, drw=best.drw)
     return own is not None and ranked(near)[0].result.told_apart(own.result) is True
-
-
-def _beaten_text(many: Setting, near: Setting) -> str:
-    """What became of the method that is the best where more were compared."""
-    best = ranked(many)[0]
-    own = _found(near, best.method, drw=best.drw)
-    assert own is not None
-    name = MethodChoice(best.method, best.drw).name
-    return f" {name} was the best of {len(ranked(many))} on {many.name}, but here it had {_percent(own)}."
-
-
-def _nearer_text(near: Setting, best: Measured) -> str:
-    """What a setting nearer to the counts says of the advised method, if too few were compared there for an advice."""
-    rows = ranked(near)
-    first, own, erm = rows[0], _found(near, best.method, drw=best.drw), _found(near, "erm", drw=False)
-    found = [f"{MethodChoice(first.method, first.drw).name} was first with {_percent(first)}"]
-    if own != first:
-        name = MethodChoice(best.method, best.drw).name
-        found.append(f"{name} was not measured with three seeds" if own is None else f"{name} had {_percent(own)}")
-    if erm not in (None, first, own):
-        found.append(f"plain training had {_percent(erm)}")
-    return f" On {near.name}, which is nearer but has only {len(rows)} methods with three seeds, {', '.join(found)}."
 
 
 def _found(setting: Setting, method: str, *, drw: bool) -> Measured | None:

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from procrustean.balance.metrics import Metrics
-from procrustean.balance.objectives import Classify, Mixer, Mixture, check_mixture
+from procrustean.balance.objectives import Mixer, Mixture, check_mixture
 from procrustean.balance.types import Batch
 from procrustean.base.code_files import plain_name
 from procrustean.base.errors import Diverged, NoGradient, ProcrusteanError, RunError
@@ -101,17 +101,16 @@ def _other_choices(method: str) -> Iterator[dict[str, Any]]:
 
 def _tried(method: str, options: dict[str, Any], folder: Path) -> tuple[Trial, bytes | None]:
     config = RunSpec("digits", "step", 20, method=method, options=options, epochs=EPOCHS, device="cpu")
-    gradients, values = GradientWatch(), ValueWatch()
+    watch = Watch()
     try:
-        run = _trained(config, folder / "whole", watches=(gradients, values))
+        run = _trained(config, folder / "whole", watch=watch)
     except Diverged:  # whose text names a folder that is gone by then
-        return Trial(options, ("a loss, gradient or weight is no finite number", *values.faults()), None), None
+        return Trial(options, ("a loss, gradient or weight is no finite number", *watch.faults()), None), None
     except NoGradient:
-        return Trial(options, (*gradients.faults(), *values.faults()), None), None
+        return Trial(options, watch.faults(), None), None
     weights = (run.path / "model.safetensors").read_bytes()
-    faults = (*gradients.faults(), *values.faults(), *_faults(config, run, weights, folder))
-    metrics = run.metrics
-    return Trial(options, faults, metrics.balanced_accuracy, _chance(metrics)), weights
+    faults = (*watch.faults(), *_faults(config, run, weights, folder))
+    return Trial(options, faults, run.metrics.balanced_accuracy, _chance(run.metrics)), weights
 
 
 def _chance(metrics: Metrics) -> float:
@@ -143,12 +142,10 @@ def _faults(config: RunSpec, run: FinishedRun, weights: bytes, folder: Path) -> 
         )
 
 
-def _trained(
-    config: RunSpec, path: Path, stop_after: int | None = None, watches: Sequence[GradientWatch | ValueWatch] = ()
-) -> Any:
+def _trained(config: RunSpec, path: Path, stop_after: int | None = None, watch: Watch | None = None) -> Any:
     """The finished run; None if it was to be stopped."""
     prepared, asked = prepare(config), itertools.count(1)
-    for watch in watches:
+    if watch is not None:
         watch.look_at(prepared.method.stages)
     directory = RunFolder.create(path, config, identity_of(prepared))
     run = OngoingRun(prepared, directory, Reporter(), stop=lambda: stop_after is not None and next(asked) >= stop_after)
@@ -160,32 +157,39 @@ def _trained(
     return run.finished
 
 
-class GradientWatch:
-    """Looks on while a method is trained, whether the loss of each stage has a gradient at all.
+class Watch:
+    """Looks on while a method is trained: whether each loss has a gradient, and whether partners fit one another.
 
-    Weights change without one as well: they decay, and batch normalisation keeps its statistics.
+    Weights change without a gradient as well: they decay, and batch normalisation keeps its statistics.
     """
 
     def __init__(self) -> None:
-        self._stages: dict[nn.Module, list[int]] = {}  # numbers of those that minimise it
-        self._found: dict[nn.Module, bool] = {}
+        self._learns: dict[nn.Module, bool] = {}  # of the objectives that were asked
+        self._stage: dict[nn.Module, int] = {}  # the first that minimises it
+        self._mixed: dict[str, None] = {}  # each fault once
 
     def look_at(self, stages: Sequence[Stage]) -> None:
         for number, stage in enumerate(stages, 1):
-            self._stages.setdefault(stage.objective, []).append(number)
-        for objective in self._stages:
-            objective.register_forward_hook(self._look)
+            if stage.objective in self._stage:
+                continue
+            self._stage[stage.objective] = number
+            stage.objective.register_forward_hook(self._look_at_loss)
+            for part in stage.objective.modules():
+                if isinstance(part, Mixer):
+                    part.register_forward_hook(self._look_at_mixture)
 
-    def faults(self) -> Iterator[str]:
-        several = sum(map(len, self._stages.values())) > 1
-        for objective, found in self._found.items():
-            if not found:
-                where = f" of {_stages_text(self._stages[objective])}" if several else ""
-                yield f"the loss{where} has no gradient, so nothing is learnt: it does not depend on the scores"
+    def faults(self) -> tuple[str, ...]:
+        idle = [
+            f"the loss of stage {self._stage[objective]} has no gradient, so nothing is learnt: it does not depend on "
+            "the scores"
+            for objective, learns in self._learns.items()
+            if not learns
+        ]
+        return (*idle, *self._mixed)
 
-    def _look(self, objective: nn.Module, inputs: tuple[Any, ...], loss: Tensor) -> None:
+    def _look_at_loss(self, objective: nn.Module, inputs: tuple[Any, ...], loss: Tensor) -> None:
         """After a step's loss; once a gradient was found there is nothing more to find out."""
-        if self._found.setdefault(objective, False):
+        if self._learns.setdefault(objective, False):
             return
         parameters = [parameter for parameter in inputs[0].parameters() if parameter.requires_grad]
         gradients = (
@@ -193,33 +197,7 @@ class GradientWatch:
         )
         if all(gradient is None for gradient in gradients):  # no weight is part of it, and the step would fail
             raise NoGradient("the loss does not depend on the network")
-        self._found[objective] = any(gradient is not None and bool(gradient.any()) for gradient in gradients)
-
-
-def _stages_text(numbers: Sequence[int]) -> str:
-    return f"stage{'s' * (len(numbers) > 1)} {' and '.join(map(str, numbers))}"
-
-
-class ValueWatch:
-    """Looks at all that mixers and class weights return."""
-
-    def __init__(self) -> None:
-        self._found: dict[str, None] = {}  # each fault once, in the order in which they were found
-
-    def look_at(self, stages: Sequence[Stage]) -> None:
-        for objective in dict.fromkeys(stage.objective for stage in stages):
-            for part in objective.modules():
-                if isinstance(part, Mixer):
-                    part.register_forward_hook(self._look_at_mixture)
-                if isinstance(part, Classify) and isinstance(part.weight, nn.Module):
-                    part.weight.register_forward_hook(self._look_at_weights)
-
-    def faults(self) -> Iterator[str]:
-        yield from self._found
-
-    def _look_at_weights(self, part: nn.Module, inputs: tuple[Any, ...], weights: Any) -> None:
-        if isinstance(weights, Tensor) and not bool((weights >= 0).all()):  # nor is what is no number
-            self._found[f"a class weight of {code_name(part)} is not 0 or more"] = None
+        self._learns[objective] = any(gradient is not None and bool(gradient.any()) for gradient in gradients)
 
     def _look_at_mixture(self, mixer: Mixer, inputs: tuple[Batch], mixture: Mixture) -> None:
         (batch,) = inputs
@@ -227,14 +205,12 @@ class ValueWatch:
         order = torch.arange(len(batch.y), device=batch.y.device)
         for mix in mixture.mixes:
             if not torch.equal(mix.partner[mix.inverse], order):
-                fault = (
+                self._mixed[
                     f"the inverse in a Mix of {code_name(mixer)} is not that of its partner, so gradients are wrong: "
                     "take batch.partner and batch.inverse, or inverse_permutation(partner) of procrustean.balance"
-                )
-                self._found[fault] = None
+                ] = None
             if mixture.label_weight is not None and not torch.equal(mix.partner, batch.partner):
-                fault = (
+                self._mixed[
                     f"{code_name(mixer)} mixes features with other partners than batch.partner, with whose labels the "
                     "labels are mixed: take batch.partner"
-                )
-                self._found[fault] = None
+                ] = None

@@ -32,8 +32,8 @@ from procrustean.records.run_folder import RunFolder
 from procrustean.records.run_record import CalibrationRecord, ImageMeasures, RunRecord, load_result
 from procrustean.records.run_spec import RunSpec
 from procrustean.runs.existing_runs import check_identity
+from procrustean.runs.leaks import divided_groups
 from procrustean.runs.loggers import Tool, TrackingReporter
-from procrustean.runs.straddling import straddling
 
 if TYPE_CHECKING:
     from procrustean.runs.advice import Plan
@@ -217,4 +217,4 @@ class OngoingRun:
         assert training.position.last is not None
         write_predictions(self.directory, [test] if held_out is None else [test, held_out])
         trained = training_accuracy(self.prepared, training.net, training.stores)
-        return image_measures(test, training.position.last.metrics, straddling(self.prepared), trained)
+        return image_measures(test, training.position.last.metrics, divided_groups(self.prepared), trained)

@@ -43,8 +43,8 @@ SMALL = replace(
 def test_each_file_is_downloaded_into_the_folder_and_found_there_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def fetch(urls: list[str], target: Path, *, md5: str, say: object) -> Path:
-        asked.append((urls, md5))
+    def fetch(url: str, target: Path, *, md5: str, say: object) -> Path:
+        asked.append((url, md5))
         target.parent.mkdir(exist_ok=True)
         target.write_bytes(CONTENTS[target.name])
         return target
@@ -53,7 +53,7 @@ def test_each_file_is_downloaded_into_the_folder_and_found_there_again(
     monkeypatch.setattr(official_files, "fetch", fetch)
     splits = SMALL.load(Request(tmp_path))
     assert splits.train.images.tobytes() + splits.test.images.tobytes() == bytes(range(64))
-    assert asked == [([PLACE + name], md5) for name, md5 in SMALL.files.items()]
+    assert asked == [(PLACE + name, md5) for name, md5 in SMALL.files.items()]
     assert SMALL.absent(tmp_path) is None
     assert SMALL.load(Request(tmp_path, download=False)).hash == splits.hash
     assert len(asked) == 2

@@ -71,6 +71,6 @@ def test_no_pickle_runs_code(few_shot_files: Callable[..., Any], tmp_path: Path)
     source, _ = few_shot_files("png", COUNTS)
     harmful = b"cposix\nsystem\n(S'touch " + str(tmp_path / "proof").encode() + b"'\ntR."
     (source / "train_images_png.pkl").write_bytes(harmful)
-    with pytest.raises(DataError, match=r"asks for posix\.system, which is refused"):
+    with pytest.raises(DataError, match=r"asks for posix\.system, which could run code"):
         plan(TIERED, source, root=tmp_path)
     assert not (tmp_path / "proof").exists()

@@ -124,7 +124,7 @@ class Batches:
 
     def _images(self, contents: Mapping[str, bytes], batches: tuple[str, ...], names: tuple[str, ...]) -> ImageSet:
         loaded = [restricted_pickle.load(contents[batch], name=batch) for batch in batches]
-        planes = np.concatenate([batch["data"] for batch in loaded]).reshape(-1, 3, SIDE, SIDE)
+        planes = np.concatenate([np.asarray(batch["data"]) for batch in loaded]).reshape(-1, 3, SIDE, SIDE)
         labels = np.concatenate([np.asarray(batch[self.labels], np.int64) for batch in loaded])
         return ImageSet(np.ascontiguousarray(planes.transpose(0, 2, 3, 1)), labels, names)
 

@@ -136,9 +136,9 @@ class OfficialFiles(DataSet):
     def _from_official_place(self, root: Path, say: Say) -> Pair | None:
         if not self.archive:
             for name, md5 in self.files.items():
-                fetch([self.url + name], root / self.folder / name, md5=md5, say=say)
+                fetch(self.url + name, root / self.folder / name, md5=md5, say=say)
             return self._from_folder(root)
-        archive = fetch([self.url], root / self.archive, md5=self.archive_md5, say=say)
+        archive = fetch(self.url, root / self.archive, md5=self.archive_md5, say=say)
         found = self._from_archive(root)
         if (root / self.folder).is_dir():
             archive.unlink()

@@ -105,7 +105,7 @@ class Prepared(DataSet):
                 say(f"{folder / archive.unpacks} is there already")
                 continue
             most = int(archive.gigabytes * 1e9)
-            file = download([archive.url], folder / archive.name, md5=archive.md5, max_bytes=most, say=say)
+            file = download(archive.url, folder / archive.name, md5=archive.md5, max_bytes=most, say=say)
             say(f"unpacking {archive.name}")
             _unpack(file, archive, folder)
             file.unlink()

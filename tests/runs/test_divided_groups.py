@@ -12,8 +12,8 @@ from procrustean.data import ImageSet, Splits
 from procrustean.data.likely_groups import LikelyGroups
 from procrustean.records import RunSpec
 from procrustean.runs.inspect_source import inspect_source
+from procrustean.runs.leaks import divided_groups
 from procrustean.runs.preparing import prepare
-from procrustean.runs.straddling import straddling
 
 NAMES = tuple(f"{number}.png" for number in range(30))
 
@@ -24,7 +24,7 @@ def images(groups: list[str], names: tuple[str, ...]) -> ImageSet:
 
 
 def findings(splits: Splits) -> list[str]:
-    return straddling(prepare(RunSpec("pets", method="erm", epochs=1, device="cpu"), splits=splits))
+    return divided_groups(prepare(RunSpec("pets", method="erm", epochs=1, device="cpu"), splits=splits))
 
 
 def test_given_groups() -> None:
