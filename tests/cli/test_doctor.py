@@ -62,7 +62,11 @@ def test_folders_of_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
 def test_every_extra_for_users_is_looked_at() -> None:
     project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())["project"]
     extras = {k: v for k, v in project["optional-dependencies"].items() if k not in ("test", "dev")}
-    named = {(re.split("[<>=!;]", package)[0].replace("-", "_"), extra) for extra, packages in extras.items() for package in packages}
+    named = {
+        (re.split("[<>=!;]", package)[0].replace("-", "_"), extra)
+        for extra, packages in extras.items()
+        for package in packages
+    }
     assert {(module.partition(".")[0], extra) for module, extra in doctor.OPTIONAL.items()} == named
 
 
