@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from types import NoneType, UnionType
-from typing import Annotated, Any, Literal, Union, get_args, get_origin
+from typing import Annotated, Any, Literal, Union, cast, get_args, get_origin
 
 import tyro
 from tyro.constructors import (
@@ -56,7 +56,7 @@ class _Command:
         if not isinstance(spec, StructConstructorSpec):
             return None
         hint = tyro.conf.arg(help_behavior_hint=lambda default: default and f"(default: {default})")
-        return replace(spec, fields=tuple(replace(f, type=Annotated[f.type, hint]) for f in spec.fields))
+        return replace(spec, fields=tuple(replace(f, type=cast(Any, Annotated[f.type, hint])) for f in spec.fields))
 
 
 def _number(info: PrimitiveTypeInfo) -> Spec | None:

@@ -8,7 +8,7 @@ from collections.abc import Collection, Mapping, Sequence
 from contextlib import redirect_stderr
 from difflib import get_close_matches
 from itertools import groupby
-from typing import Any, NoReturn, get_type_hints
+from typing import Any, NoReturn, get_args, get_type_hints
 
 import tyro
 
@@ -37,9 +37,7 @@ MARKERS = (tyro.conf.OmitArgPrefixes, tyro.conf.OmitSubcommandPrefixes, tyro.con
 _OPTION = re.compile(r"[A-Za-z_]\w*=.+")
 _FLAG = re.compile(r"--[A-Za-z].*|-[A-Za-z]", re.DOTALL)
 #: Of fields that are no flags.
-_WITHOUT_FLAG = {
-    marker for kind in (tyro.conf.Positional[str], tyro.conf.Suppress[str]) for marker in kind.__metadata__
-}
+_WITHOUT_FLAG = [get_args(kind)[1] for kind in (tyro.conf.Positional[str], tyro.conf.Suppress[str])]
 #: In what tyro prints: colours, and lines between the parts of a message.
 _COLOUR, _RULE = re.compile(r"\x1b\[[\d;]*m"), re.compile(r"[-─]{4,}")
 
@@ -111,7 +109,7 @@ def _check_flag(flag: str, kind: type, program: str) -> None:
 
 def _has_no_flag(type_: Any) -> bool:
     """Whether a field of a command is given by its place, or not at all."""
-    return any(marker in _WITHOUT_FLAG for marker in getattr(type_, "__metadata__", ()))
+    return any(marker in _WITHOUT_FLAG for marker in get_args(type_))
 
 
 def _message(text: str, program: str) -> str:
