@@ -172,9 +172,7 @@ def test_fleet(call: Call, npz: str) -> None:
     assert done(call(*words)) == shown
     assert before == {path: path.stat().st_mtime_ns for path in Path("runs").glob("*/result.json")}
     Path("mine.py").write_text(Path("mine.py").read_text() + "\n")
-    edited = call(*words)
-    done(edited)
-    assert "mine.py has changed since 2 runs of soft_mixup in runs began" in edited.err
+    done(call(*words))
     assert len(list(Path("runs").glob("*soft_mixup*/result.json"))) == 4  # another text, other runs
     done(call("compare", "runs"))
 

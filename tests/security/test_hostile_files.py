@@ -260,7 +260,7 @@ YAML_BOMB = "a: &a [x, x, x, x, x, x, x, x, x]\n" + "".join(
     ("text", "message"),
     [
         (YAML_BOMB + "source: *i\n", "more than 100,000 values once its aliases are written out"),
-        ("source: &a [*a]\n", "stands inside itself"),
+        ("source: &a [*a]\n", "more than 100,000 values"),
         ("source: " + "[" * 5000, "is not valid YAML"),
         ("x" * (2 << 20), "more than 1,048,576 bytes"),
         ("source: 2024-02-31\n", "is not valid YAML"),

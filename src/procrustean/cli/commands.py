@@ -11,7 +11,7 @@ import tyro
 
 from procrustean.base.console import write_result
 from procrustean.cli.compare import Compare
-from procrustean.cli.config_file import config_argument, read_config
+from procrustean.cli.config_file import allow, config_argument, read_config
 from procrustean.cli.data import Describe, Prepare, Verify
 from procrustean.cli.demo import Demo
 from procrustean.cli.diagnose import Diagnose
@@ -22,7 +22,6 @@ from procrustean.cli.figures import Figures
 from procrustean.cli.fleet import Fleet
 from procrustean.cli.inspect import Inspect
 from procrustean.cli.lists import Layers, Methods, Nets, Recipes, Sources
-from procrustean.cli.own_code import allow
 from procrustean.cli.paper import Claims, Toy
 from procrustean.cli.predict import Predict
 from procrustean.cli.report import Report

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import tyro
 
-from procrustean.cli.outcome import Format, Kind, show
+from procrustean.cli.results import Format, Kind, show
 
 
 @dataclass(frozen=True)

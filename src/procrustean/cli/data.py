@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -189,21 +188,12 @@ def _counted(what: str, say: Callable[[str], None]) -> Iterator[Callable[[int, i
             task = bars.add_task(what)
             yield lambda done, total: bars.update(task, completed=done, total=total)
         return
-    yield _Lines(what, say)
+    told = 0
 
+    def say_tenths(done: int, total: int) -> None:
+        nonlocal told
+        if (tenths := 10 * done // total) > told:
+            told = tenths
+            say(f"{what}: {done:,} of {total:,} images")
 
-class _Lines:
-    def __init__(self, what: str, say: Callable[[str], None]) -> None:
-        self._what, self._say = what, say
-        self._began, self._first, self._tenth = time.monotonic(), -1, 0
-
-    def __call__(self, done: int, total: int) -> None:
-        if self._first < 0:
-            self._first = done
-        tenth = 10 * done // total
-        if tenth <= self._tenth or done <= self._first:
-            return
-        self._tenth = tenth
-        seconds = (time.monotonic() - self._began) * (total - done) / (done - self._first)
-        left = f", {duration_text(seconds)} left" if done < total else ""
-        self._say(f"{self._what}: {done:,} of {total:,} images{left}")
+    yield say_tenths

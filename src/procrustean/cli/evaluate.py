@@ -12,7 +12,7 @@ import tyro
 
 from procrustean.base.errors import ConfigError, RunError
 from procrustean.base.json_files import to_plain
-from procrustean.cli.outputs import check_metrics_output, write_metrics
+from procrustean.cli.outputs import METRICS, check_output, refuse_inside, write_text
 
 if TYPE_CHECKING:
     from procrustean.balance.metrics import Metrics
@@ -57,7 +57,7 @@ class Evaluate:
 
     def run(self) -> int:
         from procrustean.base.code_files import use_file
-        from procrustean.cli.each_run import distinct_runs, for_each_run
+        from procrustean.cli.given_runs import distinct_runs, for_each_run
 
         for file in (*self.method, *self.net):
             use_file(file)
@@ -78,7 +78,7 @@ class Evaluate:
     def _evaluated(self, run: Path) -> None:
         from procrustean.runs.train_api import evaluate
 
-        check_metrics_output(run, self.output)
+        self._check_output(run)
         metrics = evaluate(run, weights=self.weights, statistics=self.statistics, source=self.source)
         tested = {"weights": self.weights, "statistics": self.statistics}
         self._write(evaluation_table(metrics, str(run), tested), {**tested, **to_plain(metrics)})
@@ -86,9 +86,14 @@ class Evaluate:
     def _adjusted(self, run: Path) -> None:
         from procrustean.deploy.adjusted_scores import adjust
 
-        check_metrics_output(run, self.output)
+        self._check_output(run)
         outcome = adjust(run, tau=self.tau, source=self.source)
         self._write(adjustment_table(outcome, str(run)), to_plain(outcome._asdict()))
+
+    def _check_output(self, run: Path) -> None:
+        refuse_inside(run, self.output)
+        if self.output is not None:
+            check_output(self.output, endings=METRICS)
 
     def _write(self, table: Table, found: Mapping[str, object]) -> None:
         """Write the table to the terminal, or all metrics in its place, and these into a file where one was asked for.
@@ -101,7 +106,7 @@ class Evaluate:
 
         text = json.dumps(found, indent=1)
         if self.output is not None:
-            write_metrics(self.output, text)
+            write_text(self.output, f"{text}\n")
         if self.json:
             write_result(text)
         else:

@@ -34,7 +34,7 @@ class Report:
         from procrustean.base.code_files import use_file
         from procrustean.base.console import write_result
         from procrustean.base.progress import make_reporter
-        from procrustean.cli.outcome import readable_runs
+        from procrustean.cli.given_runs import readable_runs
         from procrustean.report.html_page import write_report
 
         if not self.runs:
