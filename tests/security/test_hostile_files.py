@@ -29,8 +29,8 @@ from procrustean.data.sets.cifar import CIFAR10
 from procrustean.data.stores.listing import Line, Problem, listing_of
 from procrustean.nets.pretrained import read_pretrained
 from procrustean.records import RunSpec
-from procrustean.records.auto_record import chosen_run
 from procrustean.records.run_folder import RunFolder
+from procrustean.records.several_runs import chosen_run
 
 
 class Evil:

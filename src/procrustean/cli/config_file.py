@@ -10,7 +10,7 @@ from typing import Any, Self
 
 import tyro
 
-from procrustean.base.code_files import named_code, use_file
+from procrustean.base.own_code import named_code, use_file
 from procrustean.base.yaml_files import read_yaml
 from procrustean.records.run_spec import RunSpec
 

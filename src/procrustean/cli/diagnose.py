@@ -42,7 +42,7 @@ class Diagnose:
     """No progress."""
 
     def run(self) -> int:
-        from procrustean.base.code_files import use_file
+        from procrustean.base.own_code import use_file
         from procrustean.base.progress import reporting
         from procrustean.cli.given_runs import for_each_run
 

@@ -56,7 +56,7 @@ class Evaluate:
     """Print all metrics as JSON, for other programs; of one run."""
 
     def run(self) -> int:
-        from procrustean.base.code_files import use_file
+        from procrustean.base.own_code import use_file
         from procrustean.cli.given_runs import distinct_runs, for_each_run
 
         for file in (*self.method, *self.net):

@@ -48,8 +48,8 @@ class Fleet:
         from dataclasses import replace
 
         from procrustean.base.console import notify, write_result
+        from procrustean.base.own_code import failure_text
         from procrustean.base.progress import reporting
-        from procrustean.base.user_code import failure_text
         from procrustean.runs.grids import expand
         from procrustean.runs.preparing import recipe_of
 

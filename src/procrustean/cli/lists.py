@@ -20,8 +20,8 @@ class Methods:
     """Try it on the digits, half a minute: whether it trains, repeats itself, and can be resumed and loaded."""
 
     def run(self) -> int:
-        from procrustean.base.code_files import pinned_name, use_file
         from procrustean.base.console import write_result
+        from procrustean.base.own_code import pinned_name, use_file
         from procrustean.methods.make import METHODS
 
         if self.check:
@@ -35,8 +35,8 @@ class Methods:
         return 0
 
     def _tried(self) -> int:
-        from procrustean.base.code_files import pinned_name, use_file
         from procrustean.base.console import write_result
+        from procrustean.base.own_code import pinned_name, use_file
         from procrustean.runs.method_trial import try_method
 
         if self.name is None:
@@ -54,7 +54,7 @@ class Methods:
 
 
 def _explained(name: str) -> str:
-    from procrustean.base.code_files import file_code, plain_name
+    from procrustean.base.own_code import file_code, plain_name
     from procrustean.methods.make import entry, factory, option_defaults
 
     made, known = factory(name), entry(name)

@@ -9,8 +9,8 @@ from dataclasses import asdict, replace
 from procrustean.balance.count_facts import imbalance_kind
 from procrustean.balance.types import Problem
 from procrustean.balance.weights import DeferredWeights, first_deferred
-from procrustean.base.code_files import plain_name
 from procrustean.base.files import expanded
+from procrustean.base.own_code import plain_name
 from procrustean.cli.config_file import config_as_yaml
 from procrustean.data.recipe import Recipe
 from procrustean.data.recipes import RECIPES, data_set

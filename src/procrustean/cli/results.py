@@ -99,7 +99,7 @@ def show_folds(final: RunRecord, folder: Path, say: Callable[[str], None]) -> No
         say: called with what to do next.
     """
     from procrustean.base.console import write_result
-    from procrustean.records.folds import read_folds
+    from procrustean.records.several_runs import read_folds
     from procrustean.report.uncertainty import pooled_lines, pooled_table
 
     folded = read_folds(folder)

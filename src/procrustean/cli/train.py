@@ -94,7 +94,7 @@ class Resume:
     """No progress."""
 
     def run(self) -> int:
-        from procrustean.base.code_files import use_file
+        from procrustean.base.own_code import use_file
         from procrustean.base.progress import reporting
         from procrustean.cli.results import show, show_own
         from procrustean.runs.train_api import resume

@@ -17,20 +17,6 @@ from procrustean.cli.values import value_rules
 from procrustean.records.run_spec import RunSpec
 from procrustean.records.setting_types import ALSO_CALLED
 
-#: What commands are called now that had other names.
-RENAMED = {
-    "adjust": "procrustean evaluate --adjust",
-    "bench": "python benchmarks/speed.py",
-    "claims": "procrustean paper claims",
-    "data sources": "procrustean list sources",
-    "layers": "procrustean list layers",
-    "methods": "procrustean list methods",
-    "nets": "procrustean list nets",
-    "recipes": "procrustean list recipes",
-    "reproduce": "procrustean paper reproduce",
-    "toy": "procrustean paper toy",
-}
-
 #: Flags have plain names.
 MARKERS = (tyro.conf.OmitArgPrefixes, tyro.conf.OmitSubcommandPrefixes, tyro.conf.FlagCreatePairsOff)
 
@@ -49,13 +35,10 @@ def refuse_command(words: Sequence[str], known: Mapping[str, Sequence[str]]) -> 
         words: the command line up to the word that is not known.
         known: the words of every command by its last one.
     """
-    asked = " ".join(words)
-    if asked in RENAMED:
-        raise ConfigError(f"{asked} is now `{RENAMED[asked]}`")
     near = get_close_matches(words[-1], known, n=1)
     start = " ".join(["procrustean", *words[:-1]])
     advice = f"Did you mean `{' '.join(['procrustean', *known[near[0]]])}`?" if near else f"{start} --help lists them"
-    raise ConfigError(f"there is no command {asked!r}. {advice}")
+    raise ConfigError(f"there is no command {' '.join(words)!r}. {advice}")
 
 
 def read(kind: type, path: Sequence[str], arguments: Sequence[str], **default: Any) -> Any:

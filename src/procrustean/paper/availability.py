@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from procrustean.base.code_files import is_usable, plain_name
 from procrustean.base.errors import ConfigError
 from procrustean.base.files import expanded
+from procrustean.base.own_code import is_usable, plain_name
 from procrustean.data.sets.table import known
 from procrustean.data.sources import TABLES, describe_sources, is_named, source_hint
 from procrustean.paper.definitions import Cell

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
-from procrustean.base.code_files import FileCode, edited_file, file_code, is_usable
+from procrustean.base.own_code import FileCode, edited_file, file_code, is_usable
 from procrustean.data.sources import is_named
 from procrustean.records.run_record import Result
 from procrustean.records.run_spec import RunSpec

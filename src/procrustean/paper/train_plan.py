@@ -15,8 +15,8 @@ from procrustean.base.errors import CannotWrite, ConfigError, DataError, ImagesC
 from procrustean.base.files import write_atomically
 from procrustean.base.json_files import read_typed, typed_json
 from procrustean.base.lease import RunInUse
+from procrustean.base.own_code import failure_text
 from procrustean.base.progress import Reporter, RichReporter
-from procrustean.base.user_code import failure_text
 from procrustean.paper.plan_progress import Progress
 from procrustean.paper.planning import Plan, PlannedRun
 from procrustean.paper.result_store import Store

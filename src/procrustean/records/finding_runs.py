@@ -73,7 +73,7 @@ def resume_command(run: Path, source: str | os.PathLike[str] | None = None) -> s
         run: run directory.
         source: where its images have moved, if they have.
     """
-    from procrustean.base.code_files import file_code
+    from procrustean.base.own_code import file_code
 
     settings = _settings_in(run / CONFIG_FILE)
     words: list[str | os.PathLike[str]] = [run]

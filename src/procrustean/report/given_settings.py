@@ -6,9 +6,9 @@ from collections.abc import Collection, Sequence
 from dataclasses import MISSING, dataclass, fields
 from typing import Any
 
-from procrustean.records.group_names import data_text, named_settings
 from procrustean.records.groups import Group
 from procrustean.records.identity import comparable, setting_of
+from procrustean.records.names import data_text, named_settings
 from procrustean.records.run_spec import CHANGES_OF_RECIPE, RunSpec
 
 #: Settings that a table tells by itself: the data by their text, the method by its label.
