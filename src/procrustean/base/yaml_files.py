@@ -64,7 +64,11 @@ def parse_yaml(text: str, *, origin: str) -> Any:
     for tag in NUMBERS:
         Loader.add_constructor(tag, number)
     checked = set[int]()
-    content = yaml.load(text, Loader)
+    loader = Loader(text)
+    try:
+        content = loader.get_single_data()
+    finally:
+        loader.dispose()
     _refuse_too_much(content, origin)
     return content
 

@@ -110,8 +110,6 @@ def for_each_run(
 ) -> None:
     """Act on every run, under a heading where there are several.
 
-    A reason for which several cannot be, a file of a method that was not named for example, is said once.
-
     Args:
         runs: where they are.
         act: what is done to one; it writes what it finds.
@@ -124,7 +122,6 @@ def for_each_run(
     if len(runs) == 1:
         return act(runs[0])
     failed: list[str] = []
-    first_of: dict[str, Path] = {}  # reason -> the run that it was said of
     for number, run in enumerate(runs):
         if number:
             write_result("")
@@ -133,13 +130,8 @@ def for_each_run(
         try:
             act(run)
         except ProcrusteanError as error:
-            reason = str(error)
-            same = first_of.setdefault(reason, run)
-            if same is run:
-                write_result(f"This run could not be {done}.")
-                notify(reason if str(run) in reason else f"{run}: {reason}")
-            else:
-                write_result(f"This run could not be {done}, for the same reason as {same}.")
+            write_result(f"This run could not be {done}.")
+            notify(str(error) if str(run) in str(error) else f"{run}: {error}")
             failed.append(str(run))
     then()
     if failed:
