@@ -17,7 +17,7 @@ from typing import Any, Literal
 import torch
 
 from measuring import Keep, Record, Say, clear_memory, main, memory, new_record, synthetic_cifar, table_of, wait
-from procrustean.base.code_files import use_file
+from procrustean.base.own_code import use_file
 from procrustean.base.table_formats import Table
 from procrustean.data.imbalance import meta_set
 from procrustean.engine.device import own_stream

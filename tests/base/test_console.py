@@ -149,17 +149,16 @@ def test_the_held_out_result_is_told_where_there_is_no_test_result() -> None:
     assert "loss 0.500, held-out balanced accuracy 75.0 %, " in stream.getvalue()
 
 
-def test_a_resumed_run_estimates_from_its_own_whole_epochs() -> None:
-    """The first may have been nearly done when the run stopped, and says nothing of the speed."""
+def test_a_resumed_run_estimates_from_its_own_epochs() -> None:
     clock, stream = Clock(), io.StringIO()
     reporter = PlainReporter(stream, clock)
     reporter.run_started("ERM", 100, 80)
-    for epoch, seconds in enumerate([1.5, *[4] * 19], 80):
+    for epoch, seconds in enumerate([4] * 20, 80):
         clock.now += seconds
         reporter.epoch_done("ERM", epoch, RECORD)
     lines = stream.getvalue().splitlines()
     assert lines[0] == "ERM: 100 epochs, going on after 80"
-    assert lines[1] == "ERM: epoch 81/100, loss 0.500, 12,346 images/s"
+    assert lines[1] == "ERM: epoch 81/100, loss 0.500, 12,346 images/s, 1 min 16 s left"
     assert lines[2] == "ERM: epoch 91/100, loss 0.500, 12,346 images/s, 36 s left"
 
 

@@ -36,18 +36,10 @@ def said_by_import(module: str, library: str, failure: str, folder: Path) -> str
 )
 def test_a_torchvision_that_does_not_fit(module: str, library: str, failure: str, called: str, tmp_path: Path) -> None:
     said = said_by_import(module, library, failure, tmp_path)
-    assert f"ConfigError: {called} cannot be imported: torchvision was not built for torch" in said
-    assert "(operator torchvision::nms does not exist). Install both from the same place: pip install" in said
-
-
-TOO_OLD = "cannot import name 'NoSuchNewThing' from 'torchvision.transforms'"
-
-
-@pytest.mark.parametrize("library", ["lightning", "transformers"])
-def test_a_torchvision_that_is_too_old(library: str, tmp_path: Path) -> None:
-    said = said_by_import(f"procrustean.balance.{library}", library, f"ImportError({TOO_OLD!r})", tmp_path)
-    assert f"cannot be imported ({TOO_OLD}): the installed version of torchvision does not fit; install those" in said
-    assert "not built" not in said
+    assert (
+        f"ConfigError: {called} cannot be imported (operator torchvision::nms does not exist); torchvision has" in said
+    )
+    assert "pip install --force-reinstall torch==" in said
 
 
 @pytest.mark.parametrize(
@@ -57,10 +49,9 @@ def test_a_torchvision_that_is_too_old(library: str, tmp_path: Path) -> None:
             RuntimeError("Numpy is not available"),
             r"timm cannot be imported \(Numpy is not available\); install it again",
         ),
-        (ImportError(TOO_OLD), "the installed version of torchvision does not fit; install those that are tested"),
         (
             RuntimeError("operator torchvision::nms does not exist"),
-            "timm cannot be imported: torchvision was not built",
+            "torchvision has to be built for the torch there is",
         ),
     ],
 )
@@ -72,16 +63,14 @@ def test_a_timm_that_does_not_load(
         raise failure
 
     monkeypatch.setattr(foreign, "import_module", fail)
-    monkeypatch.setattr(foreign, "import_module", fail)
     with pytest.raises(ConfigError, match=told):
         ask("timm:resnet18")
 
 
 @pytest.mark.parametrize("library", ["lightning", "transformers"])
-@pytest.mark.parametrize("failure", ["RuntimeError('no room')", "ImportError('no such part')"])
-def test_other_failures_are_not_hidden(library: str, failure: str, tmp_path: Path) -> None:
-    said = said_by_import(f"procrustean.balance.{library}", library, failure, tmp_path)
-    assert said == failure.replace("('", ": ").replace("')", "")
+def test_other_failures_are_told(library: str, tmp_path: Path) -> None:
+    said = said_by_import(f"procrustean.balance.{library}", library, "RuntimeError('no room')", tmp_path)
+    assert "cannot be imported (no room); install it again" in said
 
 
 HIDING = """

@@ -57,6 +57,9 @@ def test_nothing_is_written_into_the_run(run: Path, call: Call, files_of: Files)
     assert "run/result.json is inside the run run, which stays as it is" in answer.err
     Path("model.onnx").write_bytes(b"precious")
     answer = call("evaluate", run, "--output", "model.onnx")
-    assert "model.onnx exists and is no JSON file, so it is not replaced; choose another --output" in answer.err
+    assert (
+        "model.onnx exists and is not a file of metrics (.json), so it is not replaced; choose another --output"
+        in answer.err
+    )
     assert Path("model.onnx").read_bytes() == b"precious"
     assert files_of(run) == before

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from procrustean.base import RunError
-from procrustean.cli.outputs import check_folder, check_metrics_output, check_output, write_table
+from procrustean.cli.outputs import METRICS, check_folder, check_output, write_table
 
 
 @pytest.mark.parametrize("name", ["image.png", "result.json", "notes", "run.yaml"])
@@ -39,7 +39,7 @@ def test_new_files_and_older_tables(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("parent", ["nowhere", "file"])
-@pytest.mark.parametrize("check", [check_output, partial(check_metrics_output, Path("run"))])
+@pytest.mark.parametrize("check", [check_output, partial(check_output, endings=METRICS)])
 def test_a_file_in_no_folder_is_refused_before_anything_is_computed(
     check: Callable[[Path], None], parent: str, tmp_path: Path
 ) -> None:
@@ -50,7 +50,7 @@ def test_a_file_in_no_folder_is_refused_before_anything_is_computed(
     assert str(refused.value) == (f"cannot write {output}: there is no folder {output.parent}; choose another --output")
 
 
-@pytest.mark.parametrize("check", [check_output, partial(check_metrics_output, Path("run"))])
+@pytest.mark.parametrize("check", [check_output, partial(check_output, endings=METRICS)])
 def test_a_file_in_a_folder_without_permission(
     check: Callable[[Path], None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

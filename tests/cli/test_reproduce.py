@@ -245,12 +245,6 @@ def test_the_time_box_says_what_is_left(mine: str, call: Call) -> None:
     assert "the time is up: 0 finished, 1 to go" in one.err
 
 
-def test_tables_without_such_rows_are_named(call: Call) -> None:
-    answer = call("paper", "reproduce", "layer", "alpha", "--rows", "MFW*", "--dry-run")
-    assert (answer.code, "| alpha " in answer.out) == (0, False)
-    assert "nothing of alpha, which has no such rows and columns; its rows are 'alpha=0.1', 'alpha=0.2'" in answer.err
-
-
 def test_a_time_box_that_ends_within_the_first_run_tells_what_is_begun(
     mine: str, call: Call, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -266,11 +260,7 @@ def test_a_time_box_that_ends_within_the_first_run_tells_what_is_begun(
     ("arguments", "message"),
     [
         (("cifra",), "no table or suite 'cifra'. Did you mean 'cifar'"),
-        (
-            ("xyz", "--dry-run"),
-            "the paper has no table or suite 'xyz'; `procrustean paper reproduce` lists them, and one of",
-        ),
-        (("--rows", "MFW", "cifar", "--dry-run"), "'cifar' was taken for one of --rows; write the table before the"),
+        (("--rows", "MFW", "cifar", "--dry-run"), "without a table; write its name before --rows and --columns"),
         (("cifar", "--rows", "MWF"), "no row of 'cifar' called 'MWF'"),
         (("--rows", "ERM"), "rows and columns received without a table"),
         (

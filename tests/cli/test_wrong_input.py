@@ -12,7 +12,6 @@ import pytest
 
 from procrustean.cli.train import Train
 from procrustean.cli.tune import Tune
-from procrustean.cli.wrong_input import RENAMED
 from procrustean.records.setting_types import ALSO_CALLED
 
 Call = Callable[..., Any]
@@ -39,11 +38,15 @@ def assert_refused(answer: Any, *parts: str) -> None:
     [
         (("traim", "digits"), ["there is no command 'traim'. Did you mean `procrustean train`?"]),
         (("data", "describ", "x"), ["there is no command 'data describ'. Did you mean `procrustean data describe`?"]),
+        (("claims", "runs"), ["there is no command 'claims'. Did you mean `procrustean paper claims`?"]),
         (("reproduc",), ["Did you mean `procrustean paper reproduce`?"]),
         (("--quiet", "train"), ["there is no command '--quiet'. procrustean --help lists them"]),
         (("train",), ["SOURCE is missing: procrustean train SOURCE; procrustean train --help explains it"]),
         (("train", "digits", "--epoch", "3"), ["there is no --epoch. Did you mean '--epochs'?"]),
         (("train", "digits", "--epochs"), ["Missing value for argument '--epochs'"]),
+        (("train", "--methd", "mfw", "digits"), ["there is no --methd. Did you mean '--method'?"]),
+        (("train", "--source", "digits"), ["there is no --source. Give its value without a flag"]),
+        (("tune", "digits", "--run-dir", "here"), ["there is no --run-dir. It is --output here"]),
         (("report", "run", "-o", "page.html"), ["there is no -o. procrustean report --help lists the flags"]),
         (("data", "describe", "digits", "--rhoo", "3"), ["there is no --rhoo. Did you mean '--rho'?"]),
         (("train", "digits", "--epochs", "three"), ["--epochs: 'three' received; it has to be a whole number"]),
@@ -113,13 +116,6 @@ def test_a_wrong_command_line(arguments: tuple[str, ...], parts: list[str], call
     assert_refused(answer, *parts)
     assert len(answer.err.splitlines()) == 1
     assert list(work.iterdir()) == []
-
-
-@pytest.mark.parametrize(("old", "new"), RENAMED.items())
-def test_an_old_name_is_answered_with_the_new_one(old: str, new: str, call: Call) -> None:
-    assert_refused(call(*old.split(), "--what", "ever"), f"procrustean: {old} is now `{new}`")
-    program, *words = new.split()
-    assert program == "python" or call(*(word for word in words if word != "--adjust"), "--help").code == 0
 
 
 def test_other_names_of_settings_are_none_of_their_own() -> None:

@@ -12,7 +12,7 @@ from made_records import comparison
 from procrustean.base import RunError
 from procrustean.base.json_files import typed_json
 from procrustean.deploy.model_loading import spec_of
-from procrustean.records.auto_record import chosen_run
+from procrustean.records.several_runs import chosen_run
 
 SPEC: dict[str, Any] = {
     "label": "ERM", "net": "small", "method": "erm", "options": {}, "seed": 0, "classes": ["cat", "dog"],

@@ -7,9 +7,8 @@ from pathlib import Path
 import pytest
 
 from procrustean import fit
-from procrustean.base.progress import PassingOn, Reporter
+from procrustean.base.progress import Distinct, PassingOn, Reporter
 from procrustean.engine import training
-from procrustean.records.run_names import Distinct
 
 
 class Listener(Reporter):

@@ -20,8 +20,8 @@ from procrustean.data.stores.store import open_store, verify
 from procrustean.deploy import load_model
 from procrustean.engine.stored_features import load_features
 from procrustean.records import RunSpec, load_result
-from procrustean.records.auto_record import chosen_run, read_comparison
 from procrustean.records.run_folder import RunFolder
+from procrustean.records.several_runs import chosen_run, read_comparison
 from procrustean.runs import auto_method as auto
 from procrustean.runs import evaluate, load_run, tune
 from procrustean.runs.train_api import resume

@@ -39,9 +39,9 @@ from procrustean.engine.stored_calibration import held_out_scores
 from procrustean.engine.stored_features import load_features
 from procrustean.nets.pretrained import read_pretrained
 from procrustean.records import RunSpec, checkpoints, group_results, load_result
-from procrustean.records.auto_record import chosen_run, read_comparison
 from procrustean.records.run_folder import RunFolder
-from procrustean.records.training_curves import Probes
+from procrustean.records.run_record import Probes
+from procrustean.records.several_runs import chosen_run, read_comparison
 from procrustean.report.curves import class_curves, overall_curves
 from procrustean.runs import auto_method as auto
 from procrustean.runs import expand

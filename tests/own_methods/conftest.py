@@ -130,8 +130,8 @@ def new_process(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
     """Forgets which files have been named and imported, as a new process has."""
 
     def forget() -> None:
-        monkeypatch.setattr("procrustean.base.code_files._named", {})
-        monkeypatch.setattr("procrustean.base.user_code._loaded", {})
+        monkeypatch.setattr("procrustean.base.own_code._named", {})
+        monkeypatch.setattr("procrustean.base.own_code._loaded", {})
 
     return forget
 

@@ -87,7 +87,7 @@ def test_a_name_is_not_executed_to_be_read(work: Path) -> None:
             "mine.py",
             r"a file without the name of what to use in it; write mine.py:tempered\. It has: tempered, soft_mix",
         ),
-        ("mime.py:f", "there is no file {work}/mime.py. Did you mean 'mine.py'"),
+        ("mime.py:f", "there is no file {work}/mime.py. Relative paths start at the working directory"),
         ("nowhere/mine.py:f", "there is no file {work}/nowhere/mine.py. Relative paths start at the working directory"),
         ("broken.py:f", "broken.py cannot be imported: SyntaxError, line 2"),
         ("null.py:f", "null.py cannot be imported: "),

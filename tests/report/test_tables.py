@@ -17,10 +17,10 @@ from procrustean.base.escaping import markdown
 from procrustean.base.json_files import typed_json
 from procrustean.base.table_formats import Cell, Column, Statistic, Table, to_csv, to_latex, to_rich
 from procrustean.records import RunSpec, group_results, load_result
-from procrustean.records.auto_record import Comparison
-from procrustean.records.group_names import data_text
 from procrustean.records.groups import Group
+from procrustean.records.names import data_text
 from procrustean.records.run_record import Result
+from procrustean.records.several_runs import Comparison
 from procrustean.report import comparison, to_markdown
 from procrustean.report.class_tables import by_class, by_class_size, per_class
 

@@ -15,7 +15,7 @@ from procrustean import export, fit, load_model
 from procrustean.base import Claim, ConfigError, RunError, RunInUse
 from procrustean.base.errors import Diverged
 from procrustean.records import RunSpec
-from procrustean.records.auto_record import read_comparison
+from procrustean.records.several_runs import read_comparison
 from procrustean.runs import auto_method as auto
 from procrustean.runs import cost, evaluate, fit_many
 from procrustean.runs.advice import planned

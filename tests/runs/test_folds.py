@@ -17,7 +17,7 @@ from procrustean.data import ImageSet, load_source
 from procrustean.data.folds import checked_fold, fold_of
 from procrustean.records import load_result
 from procrustean.records.finding_runs import runs_in
-from procrustean.records.folds import read_folds
+from procrustean.records.several_runs import read_folds
 
 Call = Callable[..., Any]
 TRAIN = ("--epochs", "2", "--method", "erm", "--device", "cpu", "--batch-size", "16", "--group", "/([a-z]+[0-9]+)_")

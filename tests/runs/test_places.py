@@ -9,7 +9,7 @@ import pytest
 
 from procrustean.base import RunError
 from procrustean.deploy.model_loading import model_folder
-from procrustean.records.finding_runs import no_run_at, runs_in
+from procrustean.records.finding_runs import runs_in
 from procrustean.records.run_folder import RunFolder
 from procrustean.records.run_record import load_result
 
@@ -42,7 +42,8 @@ def test_a_folder_of_result_files_stands_for_them(tmp_path: Path) -> None:
     (tmp_path / "times.json").write_text('{"format": 1}')
     (tmp_path / "notes.json").write_text("no JSON")
     run = a_run(tmp_path / "more" / "run", "result.json")
-    assert runs_in(tmp_path) == [tmp_path / "a.json", tmp_path / "b.json", run]
+    damaged = tmp_path / "notes.json"  # to be named by whoever reads it
+    assert runs_in(tmp_path) == [tmp_path / "a.json", tmp_path / "b.json", damaged, run]
 
 
 def test_runs_of_a_folder_come_as_the_library_lists_their_methods(tmp_path: Path) -> None:
@@ -66,25 +67,14 @@ def test_a_folder_between_two_runs_does_not_change_their_order(tmp_path: Path) -
 
 
 def test_one_message_for_a_run_that_is_not_there(tmp_path: Path) -> None:
-    a_run(tmp_path / "runs" / "erm")
-    a_run(tmp_path / "runs" / "something-else")
     missing = tmp_path / "runs" / "emr"
-    said = f"There is no run at {missing}. Did you mean {tmp_path / 'runs' / 'erm'}?"
+    said = f"There is no run at {missing}. Mend the path."
     for ask in (runs_in, load_result, RunFolder.open):
         with pytest.raises(RunError) as raised:
             ask(missing)
         assert str(raised.value) == said
-    with pytest.raises(RunError, match=r"There is no run or export at .*emr\. Did you mean .*erm\?"):
+    with pytest.raises(RunError, match=r"There is no run or export at .*emr\. Mend the path"):
         model_folder(missing)
-
-
-def test_only_runs_are_suggested(tmp_path: Path) -> None:
-    (tmp_path / "run-a").mkdir()
-    assert str(no_run_at(tmp_path / "run-b")).endswith("run-b. Mend the path.")
-    assert str(no_run_at(tmp_path / "no" / "such" / "folder")).endswith("folder. Mend the path.")
-    a_run(tmp_path / "run-a" / "inside")  # a folder of runs is one of the things that can be given
-    assert str(no_run_at(tmp_path / "run-b")).endswith(f"Did you mean {tmp_path / 'run-a'}?")
-    assert str(no_run_at(tmp_path / ("long" * 200))).endswith("Mend the path.")
 
 
 def test_a_folder_of_runs_is_no_run_but_names_one(tmp_path: Path) -> None:

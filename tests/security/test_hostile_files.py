@@ -29,8 +29,8 @@ from procrustean.data.sets.cifar import CIFAR10
 from procrustean.data.stores.listing import Line, Problem, listing_of
 from procrustean.nets.pretrained import read_pretrained
 from procrustean.records import RunSpec
-from procrustean.records.auto_record import chosen_run
 from procrustean.records.run_folder import RunFolder
+from procrustean.records.several_runs import chosen_run
 
 
 class Evil:
@@ -258,7 +258,7 @@ YAML_BOMB = "a: &a [x, x, x, x, x, x, x, x, x]\n" + "".join(
     ("text", "message"),
     [
         (YAML_BOMB + "source: *i\n", "more than 100,000 values once its aliases are written out"),
-        ("source: &a [*a]\n", "stands inside itself"),
+        ("source: &a [*a]\n", "more than 100,000 values"),
         ("source: " + "[" * 5000, "is not valid YAML"),
         ("x" * (2 << 20), "more than 1,048,576 bytes"),
         ("source: 2024-02-31\n", "is not valid YAML"),

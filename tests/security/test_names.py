@@ -232,7 +232,7 @@ def test_a_model_card_shows_them_and_carries_out_none(run: Path, tmp_path: Path)
     assert card.count("javascript:alert") > 4  # class, reason, method, limits
     assert "javascript:prior" in card
     tables = [part.splitlines() for part in card.split("\n\n") if part.startswith("| ")]
-    assert len(tables) == 3
+    assert len(tables) == 2
     for heading, *rows in tables:
         assert {row.replace("\\|", "").count("|") for row in rows} == {heading.count("|")}
 

@@ -19,7 +19,7 @@ from procrustean.balance.counting import label_of
 from procrustean.balance.mfw import MFW
 from procrustean.balance.mfw_attach import Attachment
 from procrustean.base.errors import ConfigError, DataError
-from procrustean.base.optional_libraries import installing, refuse_misfit
+from procrustean.base.optional_libraries import installing, why_not_imported
 
 try:
     try:
@@ -29,9 +29,8 @@ try:
             raise
         from pytorch_lightning import Callback
 except (ImportError, RuntimeError) as error:
-    refuse_misfit("Lightning", "lightning", error)
     if getattr(error, "name", None) != "pytorch_lightning":
-        raise
+        raise ConfigError(why_not_imported("Lightning", "lightning", error)) from error
     raise ConfigError(f"Lightning is not installed; install it {installing('lightning')}") from None
 
 

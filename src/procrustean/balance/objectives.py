@@ -13,7 +13,7 @@ from procrustean.balance.losses import CrossEntropy, States
 from procrustean.balance.mixing import Mix, MixPoint
 from procrustean.balance.types import Batch, Clock
 from procrustean.base.errors import ConfigError, did_you_mean
-from procrustean.base.user_code import code_name, returned_text
+from procrustean.base.own_code import code_name, returned_text
 
 
 class Mixture(NamedTuple):

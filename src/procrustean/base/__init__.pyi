@@ -1,5 +1,3 @@
-from .code_files import read_code as read_code
-from .code_files import use_file as use_file
 from .errors import ConfigError as ConfigError
 from .errors import DataError as DataError
 from .errors import Diverged as Diverged
@@ -8,6 +6,8 @@ from .errors import ProcrusteanError as ProcrusteanError
 from .errors import RunError as RunError
 from .lease import Claim as Claim
 from .lease import RunInUse as RunInUse
+from .own_code import read_code as read_code
+from .own_code import use_file as use_file
 from .progress import Reporter as Reporter
 from .progress import make_reporter as make_reporter
 from .random_numbers import Stream as Stream

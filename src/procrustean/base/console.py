@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 import re
 import shlex
-import shutil
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -24,15 +23,6 @@ if TYPE_CHECKING:
 
 #: A command of this program to be copied, on a line of its own or after a colon.
 _COMMAND = re.compile(r"(^ *|: )(procrustean [a-z]|python \S)")
-
-
-def terminal_width() -> int:
-    """Characters per line of the terminal that shows results; what COLUMNS says, or 80, where they go elsewhere."""
-    if sys.stdout.isatty():
-        from rich.console import Console
-
-        return Console().width
-    return shutil.get_terminal_size().columns
 
 
 def write_result(*results: str | Table) -> None:

@@ -60,11 +60,12 @@ class Reporter:
         """Leaves the terminal as it was, also in the middle of a run; the reporter can be used again."""
 
 
-class _SayingOnce(Reporter):
-    """Remembers what was said, so that what many runs share is shown once."""
+class _Shown(Reporter):
+    """Remembers what was said, so that what many runs share is shown once, and the newest result of each run."""
 
     def __init__(self) -> None:
         self._said: set[str] = set()
+        self._results: dict[str, str] = {}
 
     def say_once(self, text: str) -> None:
         if text not in self._said:
@@ -74,20 +75,26 @@ class _SayingOnce(Reporter):
     def warn(self, text: str) -> None:
         self.say_once(f"warning: {text}")
 
+    def _texts(self, name: str, record: EpochRecord) -> list[str]:
+        """What is known of an epoch, with the newest result of the run if this one was not tested."""
+        if (result := result_text(record)) is not None:
+            self._results[name] = result
+        return progress_texts(record, self._results.get(name))
+
 
 @dataclass
 class _PlainRun:
     """What the lines of a run that goes on depend on."""
 
     epochs: int
+    first: int  # epoch, and
+    began: float  # time, from which its speed is told
     next_epoch: int  # whose end has a line
     last_line: float
-    since: tuple[int, float] | None  # epochs done and time, from which its speed is told
     last_sign: float  # when an epoch ended, or a line told how far one is
-    result: str | None = None  # the newest
 
 
-class PlainReporter(_SayingOnce):
+class PlainReporter(_Shown):
     """Lines of text for logs, notebooks and pipes: about ten per run, more where they would be over a minute apart, at
     most one per second; in epochs of more than half a minute, lines that say how far they are.
 
@@ -109,9 +116,9 @@ class PlainReporter(_SayingOnce):
         stream.flush()
 
     def run_started(self, name: str, epochs: int, first_epoch: int) -> None:
+        self._results.pop(name, None)
         now = self._last_line = self._clock()
-        # A run that goes on may do so in the middle of an epoch: its speed shows from the end of that one on.
-        self._runs[name] = _PlainRun(epochs, first_epoch, now, None if first_epoch else (0, now), now)
+        self._runs[name] = _PlainRun(epochs, first_epoch, now, first_epoch, now, now)
         going_on = f", going on after {first_epoch}" if first_epoch else ""
         self.say(f"{name}: {epochs} epoch{'s' * (epochs != 1)}{going_on}")
 
@@ -125,27 +132,24 @@ class PlainReporter(_SayingOnce):
         run = self._runs.get(name)
         if run is None:
             return
-        run.result = result_text(record) or run.result
-        done, now = epoch + 1, self._clock()
+        texts, done, now = self._texts(name, record), epoch + 1, self._clock()
         run.last_sign = now
-        since, run.since = run.since, run.since or (done, now)
         due = epoch >= run.next_epoch or now - run.last_line >= SILENT_AT_MOST
         if not due or now - self._last_line < 1:
             return
         self._last_line = run.last_line = now
         run.next_epoch = epoch + max(1, round(run.epochs / 10))
-        parts = [f"{name}: epoch {done}/{run.epochs}", *progress_texts(record, run.result)]
-        if done < run.epochs and since is not None:
-            seconds_per_epoch = (now - since[1]) / (done - since[0])
-            parts.append(f"{duration_text((run.epochs - done) * seconds_per_epoch)} left")
-        self.say(", ".join(parts))
+        if done < run.epochs:
+            left = (run.epochs - done) * (now - run.began) / (done - run.first)
+            texts.append(f"{duration_text(left)} left")
+        self.say(", ".join([f"{name}: epoch {done}/{run.epochs}", *texts]))
 
     def run_finished(self, name: str, summary: str) -> None:
         self._runs.pop(name, None)
         self.say(f"{name}: {summary}")
 
 
-class RichReporter(_SayingOnce):
+class RichReporter(_Shown):
     """A live bar for each run that goes on, and one line for each that is finished.
 
     Args:
@@ -161,12 +165,12 @@ class RichReporter(_SayingOnce):
         self._console = console
         self._progress: Progress | None = None
         self._tasks: dict[str, TaskID] = {}
-        self._results: dict[str, str] = {}  # the newest of each run
 
     def say(self, text: str) -> None:
         print_wrapped(self._console, text)
 
     def run_started(self, name: str, epochs: int, first_epoch: int) -> None:
+        self._results.pop(name, None)
         if self._progress is None:
             self._progress = _bars(self._console)
             atexit.register(self.close)  # an interrupted program must not leave the cursor hidden
@@ -182,10 +186,7 @@ class RichReporter(_SayingOnce):
     def epoch_done(self, name: str, epoch: int, record: EpochRecord) -> None:
         if self._progress is None or name not in self._tasks:
             return
-        result = result_text(record) or self._results.get(name)
-        if result is not None:
-            self._results[name] = result
-        numbers = ", ".join(progress_texts(record, result))
+        numbers = ", ".join(self._texts(name, record))
         self._progress.update(self._tasks[name], completed=epoch + 1, numbers=numbers)
 
     def run_finished(self, name: str, summary: str) -> None:
@@ -197,14 +198,13 @@ class RichReporter(_SayingOnce):
             else:
                 self._progress.refresh()  # shows the last numbers before the bar goes
                 self._progress.remove_task(self._tasks.pop(name))
-                self._results.pop(name, None)
         self._console.print(Text.assemble(("✓ ", "green"), (printable(name), "bold"), "  ", printable(summary)))
 
     def close(self) -> None:
         if self._progress is not None:
             self._progress.stop()
             self._progress = None
-            self._tasks, self._results = {}, {}
+            self._tasks = {}
             atexit.unregister(self.close)
 
 
@@ -234,6 +234,10 @@ class PassingOn(Reporter):
     def __init__(self, inner: Reporter) -> None:
         self._inner = inner
 
+    def called(self, name: str) -> str:
+        """The name under which a run is passed on."""
+        return name
+
     def say(self, text: str) -> None:
         self._inner.say(text)
 
@@ -244,19 +248,30 @@ class PassingOn(Reporter):
         self._inner.warn(text)
 
     def run_started(self, name: str, epochs: int, first_epoch: int) -> None:
-        self._inner.run_started(name, epochs, first_epoch)
+        self._inner.run_started(self.called(name), epochs, first_epoch)
 
     def within_epoch(self, name: str, epoch: int, share: float) -> None:
-        self._inner.within_epoch(name, epoch, share)
+        self._inner.within_epoch(self.called(name), epoch, share)
 
     def epoch_done(self, name: str, epoch: int, record: EpochRecord) -> None:
-        self._inner.epoch_done(name, epoch, record)
+        self._inner.epoch_done(self.called(name), epoch, record)
 
     def run_finished(self, name: str, summary: str) -> None:
-        self._inner.run_finished(name, summary)
+        self._inner.run_finished(self.called(name), summary)
 
     def close(self) -> None:
         self._inner.close()
+
+
+class Distinct(PassingOn):
+    """Passes the progress of one run on under a name that no other run of the fleet has."""
+
+    def __init__(self, inner: Reporter, addition: str) -> None:
+        super().__init__(inner)
+        self._addition = addition
+
+    def called(self, name: str) -> str:
+        return f"{name} ({self._addition})" if self._addition else name
 
 
 class WithoutTest(PassingOn):

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from procrustean.base.errors import ConfigError
 
 if TYPE_CHECKING:
-    from yaml import Node, SafeLoader
+    from yaml import MappingNode, SafeLoader, ScalarNode
 
 MOST_BYTES = 1 << 20
 MOST_VALUES = 100_000
@@ -49,54 +48,57 @@ def read_yaml(path: Path, *, example: str = "source: digits") -> dict[str, Any]:
 
 
 def parse_yaml(text: str, *, origin: str) -> Any:
-    """What a text of YAML holds, of plain data only; a key that stands twice in one mapping is refused.
-
-    YAML's own readers take the last of them without a word, and the other settings are lost.
-    """
+    """What a text of YAML holds, of plain data only; what is lost or read otherwise than it looks is refused."""
     import yaml
 
-    loader = yaml.SafeLoader(text)
+    class Loader(yaml.SafeLoader):  # type: ignore[misc]
+        def flatten_mapping(self, node: MappingNode) -> None:
+            if id(node) not in checked:  # one that an alias stands for comes again, with what it has taken over
+                checked.add(id(node))
+                _refuse_repeated_keys(node, origin)
+            super().flatten_mapping(node)
+
+    def number(loader: Loader, node: ScalarNode) -> float:
+        return _number(loader, node, origin)
+
+    for tag in NUMBERS:
+        Loader.add_constructor(tag, number)
+    checked = set[int]()
+    loader = Loader(text)
     try:
-        tree = loader.get_single_node()
-        if tree is None:
-            return None
-        if _written_out(tree, {}) > MOST_VALUES:
-            raise ConfigError(f"{origin} stands for more than {MOST_VALUES:,} values once its aliases are written out")
-        _refuse_repeated_keys(tree, origin)
-        _refuse_odd_numbers(tree, origin, loader)
-        return loader.construct_document(tree)
+        content = loader.get_single_data()
     finally:
         loader.dispose()
+    _refuse_too_much(content, origin)
+    return content
 
 
-def _refuse_repeated_keys(tree: Node, origin: str) -> None:
-    from yaml import MappingNode, ScalarNode
-
-    for node in _nodes(tree):
-        lines: dict[tuple[str, str], int] = {}
-        for key, _ in node.value if isinstance(node, MappingNode) else ():
-            line = key.start_mark.line + 1
-            if not isinstance(key, ScalarNode) or key.tag == MERGE:
-                continue
-            if (key.tag, key.value) in lines:
-                first = lines[key.tag, key.value]
-                raise ConfigError(
-                    f"{origin} has {key.value!r} twice in one mapping, in line {first} and in line {line}; only one of "
-                    "them could count. Remove one, or give it another name"
-                )
-            lines[key.tag, key.value] = line
-
-
-def _refuse_odd_numbers(tree: Node, origin: str, loader: SafeLoader) -> None:
-    """Refuse numbers that are not what one reads: of YAML's base 60, and whole ones beyond 64 bits."""
-    for node in _nodes(tree):
-        if node.tag not in NUMBERS:
+def _refuse_repeated_keys(node: MappingNode, origin: str) -> None:
+    """YAML's own readers take the last of them without a word, and the other settings are lost."""
+    lines: dict[tuple[str, str], int] = {}
+    for key, _ in node.value:
+        line = key.start_mark.line + 1
+        if key.tag == MERGE or not isinstance(key.value, str):
             continue
-        where = f"{origin}, line {node.start_mark.line + 1}: {node.value!r:.40}"
-        if ":" in node.value:
-            raise ConfigError(f"{where} is a number in base 60 to YAML; write it with digits alone, a text in quotes")
-        if node.tag == WHOLE and (len(node.value) > MOST_DIGITS or not fits(loader.construct_yaml_int(node))):
-            raise ConfigError(f"{where} is a whole number of more than 64 bits; write a smaller one")
+        if (key.tag, key.value) in lines:
+            first = lines[key.tag, key.value]
+            raise ConfigError(
+                f"{origin} has {key.value!r} twice in one mapping, in line {first} and in line {line}; only one of "
+                "them could count. Remove one, or give it another name"
+            )
+        lines[key.tag, key.value] = line
+
+
+def _number(loader: SafeLoader, node: ScalarNode, origin: str) -> float:
+    """A number, unless it is not what one reads: of YAML's base 60, or a whole one beyond 64 bits."""
+    where = f"{origin}, line {node.start_mark.line + 1}: {node.value!r:.40}"
+    if ":" in node.value:
+        raise ConfigError(f"{where} is a number in base 60 to YAML; write it with digits alone, a text in quotes")
+    whole = node.tag == WHOLE
+    if whole and (len(node.value) > MOST_DIGITS or not fits(loader.construct_yaml_int(node))):
+        raise ConfigError(f"{where} is a whole number of more than 64 bits; write a smaller one")
+    value: float = loader.construct_yaml_int(node) if whole else loader.construct_yaml_float(node)
+    return value
 
 
 def fits(value: int) -> bool:
@@ -104,32 +106,12 @@ def fits(value: int) -> bool:
     return -(2**63) <= value < 2**63
 
 
-def _nodes(tree: Node) -> Iterator[Node]:
-    """A node and all nodes inside it, each once."""
-    waiting, seen = [tree], {id(tree)}
+def _refuse_too_much(content: Any, origin: str) -> None:
+    """ConfigError for more values than a person writes; aliases stand for all that is behind them, even themselves."""
+    waiting, found = [content], 0
     while waiting:
-        node = waiting.pop()
-        yield node
-        new = {id(child): child for child in _inside(node) if id(child) not in seen}
-        seen.update(new)
-        waiting.extend(new.values())
-
-
-def _inside(node: Node) -> list[Node]:
-    inside: list[Node] = []
-    for item in node.value if not isinstance(node.value, str) else ():
-        inside.extend(item if isinstance(item, tuple) else (item,))
-    return inside
-
-
-def _written_out(node: Node, known: dict[int, int | None]) -> int:
-    """How many values a node stands for; an alias counts as often as it is used."""
-    if id(node) in known:
-        count = known[id(node)]
-        if count is None:
-            raise ConfigError("an alias that stands inside itself received; settings cannot be endless")
-        return count
-    known[id(node)] = None
-    total = 1 + sum(_written_out(child, known) for child in _inside(node))
-    known[id(node)] = total
-    return total
+        value = waiting.pop()
+        found += 1
+        if found > MOST_VALUES:
+            raise ConfigError(f"{origin} stands for more than {MOST_VALUES:,} values once its aliases are written out")
+        waiting += value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()

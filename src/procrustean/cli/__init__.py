@@ -14,8 +14,8 @@ from collections.abc import Sequence
 
 from procrustean.base.console import abandon, notify, write_result
 from procrustean.base.errors import ProcrusteanError
+from procrustean.base.own_code import failure_text
 from procrustean.base.progress import PlainReporter
-from procrustean.base.user_code import failure_text
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -10,22 +10,17 @@ from typing import Annotated, Any, Protocol, Union
 import tyro
 
 from procrustean.base.console import write_result
-from procrustean.cli.compare import Compare
-from procrustean.cli.config_file import config_argument, read_config
-from procrustean.cli.data import Describe, Prepare, Verify
+from procrustean.cli.compare import Compare, Figures, Report
+from procrustean.cli.config_file import allow, config_argument, read_config
+from procrustean.cli.data import Describe, Inspect, Prepare, Verify
 from procrustean.cli.demo import Demo
 from procrustean.cli.diagnose import Diagnose
 from procrustean.cli.doctor import Doctor
 from procrustean.cli.evaluate import Evaluate
-from procrustean.cli.export import Export
-from procrustean.cli.figures import Figures
 from procrustean.cli.fleet import Fleet
-from procrustean.cli.inspect import Inspect
 from procrustean.cli.lists import Layers, Methods, Nets, Recipes, Sources
-from procrustean.cli.own_code import allow
 from procrustean.cli.paper import Claims, Toy
-from procrustean.cli.predict import Predict
-from procrustean.cli.report import Report
+from procrustean.cli.predict import Export, Predict
 from procrustean.cli.reproduce import Reproduce
 from procrustean.cli.thresholds import Thresholds
 from procrustean.cli.train import Resume, Train

@@ -1,14 +1,16 @@
-"""Settings in YAML, read for `--config` and written for `--dry-run`, and commands whose flags are settings."""
+"""Settings in YAML, read for `--config` and written for `--dry-run`, commands whose flags are settings, and the consent
+to code that settings name."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
 import tyro
 
+from procrustean.base.own_code import named_code, use_file
 from procrustean.base.yaml_files import read_yaml
 from procrustean.records.run_spec import RunSpec
 
@@ -50,3 +52,17 @@ def config_as_yaml(config: RunSpec) -> str:
 
     text: str = yaml.safe_dump(config.to_json(), sort_keys=False)
     return text
+
+
+def allow(files: Iterable[str], names: Iterable[str | None] = (), arguments: Sequence[str] = ()) -> None:
+    """Name the files of --allow-code, and those of methods and networks that were typed, not read from a file."""
+    typed = {word.removeprefix("--method=").removeprefix("--net=") for word in arguments}
+    for name in (*files, *(name for name in names if name in typed)):
+        use_file(str(name))
+
+
+def refuse_unnamed(configs: Iterable[RunSpec]) -> None:
+    """ConfigError for code that a file of settings names and the command line does not; nothing is imported."""
+    for config in configs:
+        for kind, name in config.code.items():
+            named_code(name, "method" if kind == "method" else "network", option="--allow-code")

@@ -1,8 +1,7 @@
-"""procrustean data: describe, prepare and verify"""
+"""procrustean inspect, and procrustean data: describe, prepare and verify"""
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -15,6 +14,51 @@ from procrustean.base.console import can_show_bars, duration_text
 
 if TYPE_CHECKING:
     from procrustean.data.stores.prepare import Plan
+
+
+@dataclass(frozen=True)
+class Inspect:
+    """Look at images before training: counts, damage, duplicates, advice.
+
+    Names broken files, duplicates across splits, what is advised and why (or the recipe of a known data set), and how
+    long it would take here.
+
+    The exit code is 2 if training would refuse the images as they are.
+
+    Example: procrustean inspect my_images
+    """
+
+    source: Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="SOURCE")]
+    """A folder of images (one folder per class), a .csv, .parquet or .npz file, or a known data set."""
+    device: Literal["auto", "cpu", "cuda"] = "auto"
+    """Where one would train."""
+    on_bad_image: Literal["error", "skip"] = "error"
+    """Whether one would train without files that cannot be used; all of them are named in any case, up to 200 of
+    a kind."""
+
+    group: str | None = None
+    """What images that belong together have in common: a column of a table, a regular expression on the path, or
+    parent for the folder they are in."""
+
+    duplicates: bool = False
+    """Name all near-duplicates, those within a class too."""
+
+    def run(self) -> int:
+        from procrustean.base.console import write_result
+        from procrustean.base.progress import make_reporter
+        from procrustean.runs.inspect_source import inspect_source
+
+        reporter = make_reporter()
+        found = inspect_source(
+            self.source,
+            device=self.device,
+            on_bad_image=self.on_bad_image,
+            group=self.group,
+            duplicates=self.duplicates,
+            say=reporter.say,
+        )
+        write_result(found.text)
+        return 2 if found.refused else 0
 
 
 @dataclass(frozen=True)
@@ -189,21 +233,12 @@ def _counted(what: str, say: Callable[[str], None]) -> Iterator[Callable[[int, i
             task = bars.add_task(what)
             yield lambda done, total: bars.update(task, completed=done, total=total)
         return
-    yield _Lines(what, say)
+    told = 0
 
+    def say_tenths(done: int, total: int) -> None:
+        nonlocal told
+        if (tenths := 10 * done // total) > told:
+            told = tenths
+            say(f"{what}: {done:,} of {total:,} images")
 
-class _Lines:
-    def __init__(self, what: str, say: Callable[[str], None]) -> None:
-        self._what, self._say = what, say
-        self._began, self._first, self._tenth = time.monotonic(), -1, 0
-
-    def __call__(self, done: int, total: int) -> None:
-        if self._first < 0:
-            self._first = done
-        tenth = 10 * done // total
-        if tenth <= self._tenth or done <= self._first:
-            return
-        self._tenth = tenth
-        seconds = (time.monotonic() - self._began) * (total - done) / (done - self._first)
-        left = f", {duration_text(seconds)} left" if done < total else ""
-        self._say(f"{self._what}: {done:,} of {total:,} images{left}")
+    yield say_tenths

@@ -42,9 +42,9 @@ class Diagnose:
     """No progress."""
 
     def run(self) -> int:
-        from procrustean.base.code_files import use_file
+        from procrustean.base.own_code import use_file
         from procrustean.base.progress import reporting
-        from procrustean.cli.each_run import for_each_run
+        from procrustean.cli.given_runs import for_each_run
 
         for method in self.method:
             use_file(method)
@@ -62,7 +62,7 @@ class Diagnose:
 
     def _places(self) -> dict[Path, Path]:
         """Each run and the folder for what is written about it; a run that is given twice is one."""
-        from procrustean.cli.each_run import distinct_runs
+        from procrustean.cli.given_runs import distinct_runs
         from procrustean.cli.outputs import refuse_inside
         from procrustean.records.class_curves import DIAGNOSES
 

@@ -6,13 +6,13 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import tyro
 
 from procrustean.base.errors import ConfigError, RunError
 from procrustean.base.json_files import to_plain
-from procrustean.cli.outputs import check_metrics_output, write_metrics
+from procrustean.cli.outputs import METRICS, check_output, refuse_inside, write_text
 
 if TYPE_CHECKING:
     from procrustean.balance.metrics import Metrics
@@ -56,8 +56,8 @@ class Evaluate:
     """Print all metrics as JSON, for other programs; of one run."""
 
     def run(self) -> int:
-        from procrustean.base.code_files import use_file
-        from procrustean.cli.each_run import distinct_runs, for_each_run
+        from procrustean.base.own_code import use_file
+        from procrustean.cli.given_runs import distinct_runs, for_each_run
 
         for file in (*self.method, *self.net):
             use_file(file)
@@ -78,30 +78,35 @@ class Evaluate:
     def _evaluated(self, run: Path) -> None:
         from procrustean.runs.train_api import evaluate
 
-        check_metrics_output(run, self.output)
+        self._check_output(run)
         metrics = evaluate(run, weights=self.weights, statistics=self.statistics, source=self.source)
         tested = {"weights": self.weights, "statistics": self.statistics}
-        self._write(evaluation_table(metrics, str(run), tested), _as_json({**tested, **to_plain(metrics)}))
+        self._write(evaluation_table(metrics, str(run), tested), {**tested, **to_plain(metrics)})
 
     def _adjusted(self, run: Path) -> None:
         from procrustean.deploy.adjusted_scores import adjust
 
-        check_metrics_output(run, self.output)
+        self._check_output(run)
         outcome = adjust(run, tau=self.tau, source=self.source)
-        text = json.dumps({name: to_plain(value) for name, value in outcome._asdict().items()}, indent=1)
-        self._write(adjustment_table(outcome, str(run)), text)
+        self._write(adjustment_table(outcome, str(run)), to_plain(outcome._asdict()))
 
-    def _write(self, table: Table, text: str) -> None:
+    def _check_output(self, run: Path) -> None:
+        refuse_inside(run, self.output)
+        if self.output is not None:
+            check_output(self.output, endings=METRICS)
+
+    def _write(self, table: Table, found: Mapping[str, object]) -> None:
         """Write the table to the terminal, or all metrics in its place, and these into a file where one was asked for.
 
         Args:
             table: the main metrics.
-            text: all metrics, as JSON.
+            found: all metrics.
         """
         from procrustean.base.console import write_result
 
+        text = json.dumps(found, indent=1)
         if self.output is not None:
-            write_metrics(self.output, text)
+            write_text(self.output, f"{text}\n")
         if self.json:
             write_result(text)
         else:
@@ -126,15 +131,6 @@ def evaluation_table(metrics: Metrics, name: str, how: Mapping[str, str]) -> Tab
         rows=(tuple(Cell(percent(value)) for value in shown.values()),),
         note=f"{metrics.images} test images; {ABOUT_GROUPS}.",
     )
-
-
-def _as_json(outcome: dict[str, Any]) -> str:
-    """One metric per line, and one row of the confusion matrix."""
-    confusion = outcome["confusion"]
-    lines = [f"{json.dumps(name)}: {json.dumps(value)}" for name, value in outcome.items() if name != "confusion"]
-    rows = None if confusion is None else ",\n  ".join(json.dumps(row) for row in confusion)
-    lines.append('"confusion": ' + ("null" if rows is None else f"[\n  {rows}\n ]"))
-    return "{\n " + ",\n ".join(lines) + "\n}"
 
 
 def adjustment_table(outcome: Adjusted, name: str) -> Table:

@@ -10,10 +10,9 @@ import tyro
 
 from procrustean.base.errors import ConfigError
 from procrustean.base.yaml_files import read_yaml
-from procrustean.cli.config_file import config_as_yaml
-from procrustean.cli.outcome import show
+from procrustean.cli.config_file import allow, config_as_yaml, refuse_unnamed
 from procrustean.cli.outputs import check_folder
-from procrustean.cli.own_code import allow, refuse_unnamed, say_changed
+from procrustean.cli.results import show
 from procrustean.records.run_spec import ADVISED, AUTO
 
 
@@ -49,8 +48,8 @@ class Fleet:
         from dataclasses import replace
 
         from procrustean.base.console import notify, write_result
+        from procrustean.base.own_code import failure_text
         from procrustean.base.progress import reporting
-        from procrustean.base.user_code import failure_text
         from procrustean.runs.grids import expand
         from procrustean.runs.preparing import recipe_of
 
@@ -69,7 +68,6 @@ class Fleet:
         from procrustean.runs.many_runs import fit_many
 
         check_folder(self.output)
-        say_changed(self.output, [config.method for config in configs])
         with reporting(quiet=self.quiet) as reporter:
             outcomes = fit_many(configs, width=self.width, processes=self.processes, reporter=reporter, log=self.log)
         finished = [outcome.path for outcome in outcomes if outcome.error is None]

@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 import inspect
-import re
-import sys
-from collections.abc import Iterator
 from dataclasses import dataclass
-from textwrap import wrap
 
 import tyro
 
-from procrustean.base.errors import ConfigError
+from procrustean.base.errors import ConfigError, did_you_mean
 
 
 @dataclass(frozen=True)
@@ -24,32 +20,27 @@ class Methods:
     """Try it on the digits, half a minute: whether it trains, repeats itself, and can be resumed and loaded."""
 
     def run(self) -> int:
-        from procrustean.base.code_files import pinned_name, use_file
-        from procrustean.base.console import terminal_width, write_result
+        from procrustean.base.console import write_result
+        from procrustean.base.own_code import pinned_name, use_file
         from procrustean.methods.make import METHODS
 
-        width = terminal_width()
         if self.check:
             return self._tried()
         if self.name is not None:
-            write_result(_explained(use_file(pinned_name(self.name)), width))
+            write_result(_explained(use_file(pinned_name(self.name))))
             return 0
         column = max(map(len, METHODS)) + 2
         lines = [f"{name:{column}}{_summary(name)}" for name in METHODS]
-        if sys.stdout.isatty():  # elsewhere one line each, for grep and its like
-            lines = [hanging(line, width, indent=column * " ") for line in lines]
         write_result("\n".join([*lines, "", "procrustean list methods NAME explains one."]))
         return 0
 
     def _tried(self) -> int:
-        from procrustean.base.code_files import pinned_name, use_file
         from procrustean.base.console import write_result
+        from procrustean.base.own_code import pinned_name, use_file
         from procrustean.runs.method_trial import try_method
 
         if self.name is None:
-            raise ConfigError(
-                "--check received without a method; name one: procrustean list methods FILE.py:NAME --check"
-            )
+            raise ConfigError("--check received without a method; name one: procrustean list methods NAME --check")
         right = True
         for trial in try_method(use_file(pinned_name(self.name))):
             accuracy = "" if trial.accuracy is None else f", test balanced accuracy {100 * trial.accuracy:.1f} %"
@@ -62,8 +53,8 @@ class Methods:
         return 0 if right else 1
 
 
-def _explained(name: str, width: int) -> str:
-    from procrustean.base.code_files import file_code, plain_name
+def _explained(name: str) -> str:
+    from procrustean.base.own_code import file_code, plain_name
     from procrustean.methods.make import entry, factory, option_defaults
 
     made, known = factory(name), entry(name)
@@ -76,8 +67,8 @@ def _explained(name: str, width: int) -> str:
         f"Training time relative to ERM: {known.cost}",
         f"Source: {known.source}",
     )
-    parts = filter(None, [f"{plain_name(name)} ({rows})", reflow(inspect.getdoc(made) or "", width)])
-    return "\n\n".join([*parts, "\n".join(hanging(fact, width) for fact in facts)])
+    parts = [f"{plain_name(name)} ({rows})", (inspect.getdoc(made) or "").strip(), "\n".join(facts)]
+    return "\n\n".join(filter(None, parts))
 
 
 def _summary(name: str) -> str:
@@ -145,7 +136,6 @@ class Layers:
 
         from procrustean.balance.layers import suggest
         from procrustean.base.console import write_result
-        from procrustean.base.errors import ConfigError
         from procrustean.nets.build import model_by_name
 
         if (self.size is not None and self.size < 1) or self.channels < 1:
@@ -174,15 +164,13 @@ class Recipes:
         import yaml
 
         from procrustean.base.console import write_result
-        from procrustean.base.errors import ConfigError, did_you_mean
         from procrustean.data.recipes import FINE_TUNING, OWN_IMAGES, PAPER, RECIPES
 
         if self.name is None:
             width = max(map(len, RECIPES))
             lines = [f"{name:{width}}  {about}" for name, (_, about) in RECIPES.items()]
-            write_result(
-                "\n".join([*lines, "", "procrustean list recipes NAME shows one; train --recipe NAME takes it."])
-            )
+            more = "procrustean list recipes NAME shows one; train --recipe NAME takes it."
+            write_result("\n".join([*lines, "", more]))
             return 0
         if self.name not in RECIPES:
             raise ConfigError(f"there is no recipe {self.name!r}. {did_you_mean(self.name, RECIPES)}")
@@ -206,51 +194,3 @@ class Sources:
 
         write_result("\n".join(f"{name:22} {text}" for name, text in describe_sources().items()))
         return 0
-
-
-INDENT = "    "  # of what continues a line
-
-
-def reflow(docstring: str, width: int) -> str:
-    """A docstring with its paragraphs wrapped anew; what continues a formula or an argument is indented.
-
-    >>> print(reflow("Short\\nlines.\\n\\nArgs:\\n    tau: strength of the\\n        shift.", 24))
-    Short lines.
-    <BLANKLINE>
-    Args:
-        tau: strength of the
-            shift.
-    """
-    paragraphs = filter(None, re.split(r"\n\s*\n", docstring.strip("\n")))
-    return "\n\n".join("\n".join(_paragraph(paragraph, width)) for paragraph in paragraphs)
-
-
-def _paragraph(text: str, width: int) -> Iterator[str]:
-    if text.startswith("Args:"):
-        yield "Args:"
-        for argument in re.split(rf"\n{INDENT}(?=\S)", text)[1:]:
-            yield hanging(argument, width, first=INDENT, indent=2 * INDENT)
-    elif text.startswith("Formula:"):  # one that goes on in the next line ends without a mark
-        for line in re.split(r"(?<=[,;.:])\n", text):
-            yield hanging(line, width)
-    else:
-        yield hanging(text, width, indent="")
-
-
-def hanging(text: str, width: int, *, first: str = "", indent: str = INDENT) -> str:
-    """A paragraph wrapped to the width between words; what continues its first line is indented.
-
-    >>> print(hanging("Source: Ye, Zhan, Chao, ICCV 2021", 24))
-    Source: Ye, Zhan, Chao,
-        ICCV 2021
-    """
-    # A hyphen may be a minus, and half a word is harder to read than a line that is too long.
-    lines = wrap(
-        " ".join(text.split()),
-        width,
-        initial_indent=first,
-        subsequent_indent=indent,
-        break_on_hyphens=False,
-        break_long_words=False,
-    )
-    return "\n".join(lines)

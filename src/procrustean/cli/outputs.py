@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from procrustean.base.errors import RunError
@@ -20,42 +20,32 @@ def write_table(output: Path, text: str, inputs: Iterable[str | Path] = ()) -> N
         text: the table.
         inputs: what was read for it.
     """
+    check_output(output, inputs)
+    write_text(output, text)
+
+
+def write_text(output: Path, text: str) -> None:
+    """Write a file as a whole, whatever there is."""
     from procrustean.base.files import write_atomically
 
-    check_output(output, inputs)
     write_atomically(output, text.encode("utf-8", errors="surrogateescape"), "choose another --output")
 
 
-def check_output(output: Path, inputs: Iterable[str | Path] = ()) -> None:
-    """RunError for a file that a table must not replace or cannot be written to; before anything is computed."""
+def check_output(output: Path, inputs: Iterable[str | Path] = (), endings: Sequence[str] = TABLES) -> None:
+    """RunError for a file that must not be replaced or cannot be written to; before anything is computed.
+
+    Args:
+        output: the file.
+        inputs: what is read for it.
+        endings: of files that it may replace.
+    """
     if any(Path(given).exists() and output.exists() and output.samefile(given) for given in inputs):
         raise RunError(f"{output} is read for this; choose another --output")
-    if output.is_dir() or (output.exists() and output.suffix.lower() not in TABLES):
+    if output.is_dir() or (output.exists() and output.suffix.lower() not in endings):
+        kind = "a table" if endings is TABLES else "a file of metrics"
         raise RunError(
-            f"{output} exists and is not a table ({', '.join(TABLES)}), so it is not replaced; choose another --output"
+            f"{output} exists and is not {kind} ({', '.join(endings)}), so it is not replaced; choose another --output"
         )
-    _check_parent(output)
-
-
-def write_metrics(output: Path, text: str) -> None:
-    """Write metrics as JSON into a new file, or in place of older ones."""
-    from procrustean.base.files import write_atomically
-
-    write_atomically(output, f"{text}\n".encode(), "choose another --output")
-
-
-def check_metrics_output(run: Path, output: Path | None) -> None:
-    """RunError for a file that metrics must not replace or cannot be written to; before anything is computed."""
-    if output is None:
-        return
-    refuse_inside(run, output)
-    if output.is_dir() or (output.exists() and output.suffix.lower() not in METRICS):
-        raise RunError(f"{output} exists and is no JSON file, so it is not replaced; choose another --output")
-    _check_parent(output)
-
-
-def _check_parent(output: Path) -> None:
-    """RunError for a file whose folder is not there or cannot be written into."""
     if not output.parent.is_dir():
         raise RunError(f"cannot write {output}: there is no folder {output.parent}; choose another --output")
     # The file is written beside its place and then moved there, which the folder has to allow.

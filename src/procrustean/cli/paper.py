@@ -8,7 +8,7 @@ from typing import Literal
 
 import tyro
 
-from procrustean.cli.outcome import finished_results
+from procrustean.cli.given_runs import finished_results
 from procrustean.cli.outputs import check_folder
 
 

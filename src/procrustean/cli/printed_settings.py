@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, replace
-from typing import Any
 
-from procrustean.balance.count_facts import Kind, imbalance_kind
+from procrustean.balance.count_facts import imbalance_kind
 from procrustean.balance.types import Problem
 from procrustean.balance.weights import DeferredWeights, first_deferred
-from procrustean.base.code_files import plain_name
 from procrustean.base.files import expanded
+from procrustean.base.own_code import plain_name
 from procrustean.cli.config_file import config_as_yaml
 from procrustean.data.recipe import Recipe
 from procrustean.data.recipes import RECIPES, data_set
@@ -25,10 +24,6 @@ from procrustean.records.run_spec import ADVISED, AUTO, RunSpec
 from procrustean.runs.advice import planned, trained_on
 from procrustean.runs.preparing import effective_options, recipe_of
 from procrustean.runs.training_sizes import training_counts
-
-_KINDS: tuple[Kind, ...] = ("long_tailed", "step")
-#: For images whose counts are not known: what is the same with both, in number and ratio, does not depend on them.
-_EXAMPLES = ((2, 1), (1000, 30, 1))
 
 
 def settings_text(config: RunSpec, tuned: Collection[str] = ()) -> str:
@@ -75,49 +70,36 @@ def method_comments(
         config: the settings.
         recipe: what they resolve to.
         tuned: options that have no value yet, because they are to be chosen.
-        counts: images per class, None where they are not known; what depends on them is called so then.
+        counts: images per class, None where they are not known; what is left open depends on them then.
     """
-    backbone = layers_of(recipe.net)
-    options = effective_options(config)
-    kinds = [kind for kind in _KINDS if config.imbalance in (kind, "natural")]
-    if counts is not None and config.imbalance == "natural":
-        kinds = [imbalance_kind(counts)]
-    tried = _EXAMPLES if counts is None else (tuple(counts),)
-    made = {kind: [_made(config, kind, backbone, options, each) for each in tried] for kind in kinds}
-    lines = {"kind": " or ".join(kinds) + ", by the counts" * (len(kinds) > 1)}
-    for name, value in options.items():
-        if name in tuned:
-            lines[name] = "to be chosen"
-            continue
-        found = {kind: _resolved(name, value, methods, backbone) for kind, methods in made.items()}
-        same = len(set(found.values())) == 1
-        lines[name] = found[kinds[0]] if same else ", ".join(f"{text} if {kind}" for kind, text in found.items())
-    method = made[kinds[0]][0]
-    if stages := stages_text(method, recipe.epochs):
-        lines["stages"] = stages
-    lines |= _deferred(method, recipe.epochs)
-    explained = f"procrustean list methods {plain_name(config.method)} explains it"
-    title = f"# The method these settings resolve to: {method.label} ({explained})\n"
-    return title + "".join(f"# {name}: {text}\n" for name, text in lines.items())
+    backbone, name = layers_of(recipe.net), plain_name(config.method)
+    label, before, after = name, dict[str, str](), dict[str, str]()
+    resolved: Mapping[str, object] | None = None
+    if counts is not None:
+        kind = imbalance_kind(counts) if config.imbalance == "natural" else config.imbalance
+        problem = Problem.on(backbone, tuple(counts), kind, data_set(config.source))
+        with warnings.catch_warnings():  # what there is to warn about, training says
+            warnings.simplefilter("ignore")
+            method = make_method(config.method, problem, effective_options(config))
+        label, resolved, before = method.label, method.resolved, {"kind": kind}
+        if stages := stages_text(method, recipe.epochs):
+            after["stages"] = stages
+        after |= _deferred(method, recipe.epochs)
+    options = {}
+    for option, value in effective_options(config).items():
+        if value is None:
+            value = "depends on the counts" if resolved is None else resolved.get(option, "left to the method")
+        options[option] = "to be chosen" if option in tuned else _with_layers(option, str(value), backbone)
+    lines = "".join(f"# {fact}: {text}\n" for fact, text in (before | options | after).items())
+    return f"# The method these settings resolve to: {label} (procrustean list methods {name} explains it)\n{lines}"
 
 
-def _made(config: RunSpec, kind: Kind, backbone: Backbone, options: dict[str, Any], counts: tuple[int, ...]) -> Method:
-    problem = Problem.on(backbone, counts, kind, data_set(config.source))
-    with warnings.catch_warnings():  # what there is to warn about, training says
-        warnings.simplefilter("ignore")
-        return make_method(config.method, problem, options)
-
-
-def _resolved(name: str, value: Any, methods: Sequence[Method], backbone: Backbone) -> str:
-    """An option as given, or what the method has made of one that was left open, whichever the counts."""
-    found = {method.resolved.get(name, "left to the method") if value is None else value for method in methods}
-    if len(found) > 1:
-        return "depends on the counts"
-    text = str(found.pop())
-    if name in ("layer", "layers"):
-        at = [one.strip() for one in text.split(",")]
-        return ", ".join(f"{one} (backbone.{backbone.groups[one]})" if one in backbone.groups else one for one in at)
-    return text
+def _with_layers(option: str, text: str, backbone: Backbone) -> str:
+    """The value of an option; of one that names groups of layers, with the layers that these are."""
+    if option not in ("layer", "layers"):
+        return text
+    at = [one.strip() for one in text.split(",")]
+    return ", ".join(f"{one} (backbone.{backbone.groups[one]})" if one in backbone.groups else one for one in at)
 
 
 def _deferred(method: Method, epochs: int) -> dict[str, str]:

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import shlex
 import sys
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import tyro
 
-from procrustean.base.errors import ConfigError, RunError, suggestion
+from procrustean.base.errors import ConfigError, RunError
+from procrustean.cli.config_file import allow, refuse_unnamed
 from procrustean.cli.outputs import check_folder
-from procrustean.cli.own_code import allow, refuse_unnamed
 
 if TYPE_CHECKING:
     from procrustean.paper.definitions import Definitions, Part
@@ -87,25 +86,10 @@ class Reproduce:
         from procrustean.base.console import notify, write_result
         from procrustean.paper.result_store import Store
 
-        if not self.names:
-            self._refuse_swallowed_names()
-        if self.pages is not None and (self.names or self.tables is not None):
-            raise ConfigError("--pages tells of all tables of the paper; leave names of tables and --tables out")
-        if self.minutes is not None and not self.minutes >= 0:
-            raise ConfigError(
-                f"minutes = {self.minutes:g} received; give 0 or more, or leave it out to train to the end"
-            )
-        if self.seeds is not None and self.seeds < 1:
-            raise ConfigError(f"seeds = {self.seeds} received; each cell needs at least one")
-        if self.width is not None and self.width < 1:
-            raise ConfigError(f"width = {self.width} received; at least one run has to run at a time")
-        if not self.names and (self.rows or self.columns):
-            raise ConfigError("rows and columns received without a table; name the table that has them")
+        self._check()
         definitions = self._definitions()
         names = tuple(definitions.tables) if self.show and not self.names else self.names
-        parts = self._parts(definitions, names)
-        if self.names:
-            self._say_left_out(definitions, parts)
+        parts = definitions.parts(names, self.rows, self.columns)
         trains = bool(names) and not self.show and self.pages is None
         if self.pages is not None:
             check_folder(self.pages, "--pages")
@@ -118,7 +102,7 @@ class Reproduce:
         # Pages are made of the results alone, which go with them; what is left out is no progress.
         store = Store(self.results, None if self.pages is not None else self.output, notify)
         if self.pages is not None:
-            return self._write_pages(definitions, store)
+            return self._write_pages(self.pages, definitions, store)
         if not names:
             from procrustean.paper.cell_tables import listing
 
@@ -132,26 +116,19 @@ class Reproduce:
             return 0
         return self._train(definitions, parts, store, began)
 
-    def _parts(self, definitions: Definitions, names: Sequence[str]) -> list[Part]:
-        known = {*definitions.tables, *definitions.suites}
-        if self.tables is None and not known.issuperset(names):
-            unknown = next(name for name in names if name not in known)
-            if not suggestion(unknown, known):
-                raise ConfigError(
-                    f"the paper has no table or suite {unknown!r}; `procrustean paper reproduce` lists them, and one "
-                    "of your own needs the file that it is in: --tables FILE"
-                )
-        return definitions.parts(names, self.rows, self.columns)
-
-    def _refuse_swallowed_names(self) -> None:
-        """ConfigError for a table behind --rows or --columns, which take all words that follow them."""
-        for option, given in (("--rows", self.rows), ("--columns", self.columns)):
-            if not given:
-                continue
-            known = self._definitions()
-            for name in given:
-                if name in known.tables or name in known.suites:
-                    raise ConfigError(f"{name!r} was taken for one of {option}; write the table before the options")
+    def _check(self) -> None:
+        """ConfigError for flags that contradict each other or cannot be."""
+        if self.pages is not None and (self.names or self.tables is not None):
+            raise ConfigError("--pages tells of all tables of the paper; leave names of tables and --tables out")
+        if self.minutes is not None and not self.minutes >= 0:
+            raise ConfigError(
+                f"minutes = {self.minutes:g} received; give 0 or more, or leave it out to train to the end"
+            )
+        for name, value in (("seeds", self.seeds), ("width", self.width)):
+            if value is not None and value < 1:
+                raise ConfigError(f"{name} = {value} received; it has to be at least 1")
+        if not self.names and (self.rows or self.columns):
+            raise ConfigError("rows and columns received without a table; write its name before --rows and --columns")
 
     def _definitions(self) -> Definitions:
         from procrustean.base.yaml_files import read_yaml
@@ -191,20 +168,6 @@ class Reproduce:
         if plan.blocked and not plan.runs:
             raise ConfigError("nothing can be trained. " + "; ".join(blocked_lines(plan)))
         return plan
-
-    def _say_left_out(self, definitions: Definitions, parts: list[Part]) -> None:
-        """Name the tables that were asked for and have none of the rows and columns."""
-        from procrustean.base.console import notify
-
-        kept = {part.table for part in parts}
-        asked = dict.fromkeys(part.table for part in definitions.parts(self.names))
-        for name in asked:
-            if name not in kept:
-                spec = definitions.tables[name]
-                notify(
-                    f"nothing of {name}, which has no such rows and columns; its rows are "
-                    f"{', '.join(map(repr, spec.row_names))}, its columns {', '.join(map(repr, spec.columns))}"
-                )
 
     def _train(self, definitions: Definitions, parts: list[Part], store: Store, began: float) -> int:
         from procrustean.base.console import duration_text, notify, write_result
@@ -295,20 +258,19 @@ class Reproduce:
         if not self.show:  # the files hold the tables in full, whatever was asked for last
             write_tables([definitions.tables[name] for name in names], store, self.output, data_seed=self.data_seed)
 
-    def _write_pages(self, definitions: Definitions, store: Store) -> int:
+    def _write_pages(self, folder: Path, definitions: Definitions, store: Store) -> int:
         from procrustean.base.console import notify
         from procrustean.paper.page_parts import read_page, replace_page
         from procrustean.paper.reproduction import reproduction_page
         from procrustean.paper.which_method import advice_page
 
-        assert self.pages is not None
         advice = "choose another --pages"
         try:
-            self.pages.mkdir(parents=True, exist_ok=True)
+            folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise RunError(f"cannot make the folder {self.pages} ({error.strerror or error}); {advice}") from error
+            raise RunError(f"cannot make the folder {folder} ({error.strerror or error}); {advice}") from error
         for name, make in (("reproduction.md", reproduction_page), ("which-method.md", advice_page)):
-            path = self.pages / name
+            path = folder / name
             before = read_page(path, advice) if path.exists() else ""
             replace_page(path, make(definitions, store, before), advice)
             notify(f"wrote {path}")

@@ -57,58 +57,41 @@ class Thresholds:
         from procrustean.balance.metrics import FEW_TO_JUDGE
         from procrustean.data.describe import some_names
         from procrustean.deploy.cautions import cautions, sentence
-        from procrustean.deploy.model_loading import built_in_prior, model_folder, spec_of
+        from procrustean.deploy.model_loading import built_in_prior, model_folder, needs_load_program, spec_of
         from procrustean.engine.class_priors import read_prior
 
-        none = [t.name for t in found if t.images == 0]
-        few = [t.name for t in found if 0 < t.images < FEW_TO_JUDGE]
-        if none:
-            yield (
-                f"No held-out images of {some_names(none)}: there is nothing to count for them, and the precision of "
-                "the others leaves out how often these are taken for them."
-            )
-        if few:
-            yield f"Fewer than {FEW_TO_JUDGE} held-out images of {some_names(few)}: their lines are rough."
+        if few := [t.name for t in found if t.images < FEW_TO_JUDGE]:
+            yield f"Fewer than {FEW_TO_JUDGE} held-out images of {some_names(few)}: their lines are rough, or empty."
         folder = model_folder(self.model)
         spec = spec_of(folder)
         given = read_prior(self.prior, spec.classes, spec.calibration.counts)
         for warning in cautions(spec.calibration, spec.classes, built_in_prior(folder) if given is None else given):
             yield sentence(warning)
+        by_program = needs_load_program(self.model)
         yield (
-            f"These are for the probabilities that {self._given_by()}. A class is announced for every image whose "
-            "probability of it reaches the number, so an image may have several classes, or none."
+            f"These are for the probabilities that {self._given_by(by_program)}. A class is announced for every image "
+            "whose probability of it reaches the number, so an image may have several classes, or none."
         )
-        if self.prior is not None:
-            yield "Precision is counted as if the classes of the held-out images were as frequent as it says."
         if self.precision is not None:
-            yield (
-                "Each number is the lowest that keeps the precision, not a recommendation: a class that is hardly ever "
-                "taken for another keeps it at probabilities at which other classes are far more likely."
-            )
+            yield "Each number is the lowest that keeps the precision, not a recommendation."
         if any(t.always for t in found):
             yield "always: even announced for every held-out image, the class has what is wanted."
-        if self.output is not None and (self.prior is None or not self._for_load_program):
-            yield f"To apply them: {self._command()}"
+        if self.output is not None and (self.prior is None or not by_program):
+            yield f"To apply them: {self._command(by_program)}"
 
-    @property
-    def _for_load_program(self) -> bool:
-        from procrustean.deploy.model_loading import needs_load_program
-
-        return needs_load_program(self.model)
-
-    def _given_by(self) -> str:
-        if not self._for_load_program:
+    def _given_by(self, by_program: bool) -> str:
+        if not by_program:
             return f"predict gives {'without --prior' if self.prior is None else f'with --prior {self.prior}'}"
         if self.prior is None:
             return f"{self.model}/load.py gives"
         # The class frequencies of such an export are built in; it cannot be asked for others.
         return f"load.py of an export made with --prior {self.prior} gives; another export refuses them"
 
-    def _command(self) -> str:
+    def _command(self, by_program: bool) -> str:
         """What applies the thresholds of the file that was written."""
         from procrustean.base.console import command_text
 
-        if self._for_load_program:
+        if by_program:
             return shlex.join(["python", f"{self.model}/load.py", "--thresholds", str(self.output), "IMAGE"])
         same_prior = [] if self.prior is None else ["--prior", self.prior]
         return command_text("predict", self.model, "PATH", "--thresholds", self.output, *same_prior)

@@ -8,8 +8,7 @@ from typing import Annotated, Literal
 
 import tyro
 
-from procrustean.cli.config_file import ConfigCommand
-from procrustean.cli.own_code import refuse_unnamed
+from procrustean.cli.config_file import ConfigCommand, refuse_unnamed
 from procrustean.records.run_spec import RunSpec
 
 
@@ -59,8 +58,7 @@ class Train(ConfigCommand):
             write_result(settings_text(config))
             return 0
         refuse_unnamed([config])
-        from procrustean.cli.outcome import show
-        from procrustean.cli.own_outcome import show_folds, show_own
+        from procrustean.cli.results import show, show_folds, show_own
         from procrustean.runs.train_api import fit
 
         with reporting(quiet=self.quiet) as reporter:
@@ -96,10 +94,9 @@ class Resume:
     """No progress."""
 
     def run(self) -> int:
-        from procrustean.base.code_files import use_file
+        from procrustean.base.own_code import use_file
         from procrustean.base.progress import reporting
-        from procrustean.cli.outcome import show
-        from procrustean.cli.own_outcome import show_own
+        from procrustean.cli.results import show, show_own
         from procrustean.runs.train_api import resume
 
         for file in (self.method, self.net):

@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import tyro
 
-from procrustean.cli.config_file import ConfigCommand
+from procrustean.cli.config_file import ConfigCommand, refuse_unnamed
 from procrustean.cli.outputs import check_folder
-from procrustean.cli.own_code import refuse_unnamed, say_changed
 from procrustean.records.run_spec import RunSpec
 
 if TYPE_CHECKING:
@@ -65,7 +64,8 @@ class Tune(ConfigCommand):
         began = time.monotonic()
         from procrustean.base.console import write_result
         from procrustean.base.progress import reporting
-        from procrustean.cli.outcome import comparisons_of, finished_results
+        from procrustean.cli.given_runs import finished_results
+        from procrustean.cli.results import comparisons_of
         from procrustean.runs.choosing import options_text
         from procrustean.runs.option_spaces import default_space, grid, read_space, samples
         from procrustean.runs.preparing import recipe_of
@@ -94,9 +94,7 @@ class Tune(ConfigCommand):
             return 0
         check_folder(self.output)
         budget = Budget(self.repeats, self.final_seeds, self.trials, self.width, self.minutes)
-        # Before an edited method is said to begin anew beside its runs: next to a whole search it does not.
         refuse_another_search(self.output, budget.search(base, space, self.source))
-        say_changed(self.output, [base.method])
         with reporting(quiet=self.quiet) as reporter:
             tuned = tune(
                 base, space, self.output, final_source=self.source, budget=budget, reporter=reporter, began=began

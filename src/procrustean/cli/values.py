@@ -5,9 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from types import NoneType, UnionType
-from typing import Any, Literal, Union, get_args, get_origin
+from typing import Annotated, Any, Literal, Union, cast, get_args, get_origin
 
-from tyro.constructors import ConstructorRegistry, PrimitiveConstructorSpec, PrimitiveTypeInfo
+import tyro
+from tyro.constructors import (
+    ConstructorRegistry,
+    PrimitiveConstructorSpec,
+    PrimitiveTypeInfo,
+    StructConstructorSpec,
+    StructTypeInfo,
+)
 
 from procrustean.base.errors import suggestion
 from procrustean.base.yaml_files import parse_yaml
@@ -16,8 +23,8 @@ from procrustean.records.setting_types import VALUES_ALSO_CALLED
 Spec = PrimitiveConstructorSpec[Any]
 
 NUMBERS: dict[Any, str] = {int: "a whole number", float: "a number"}
-#: What stands for an option that was not given: on the command line, where it undoes a file's, and in the help.
-LEFT_OPEN, UNSET = "None", "unset"
+#: What stands for an option that was not given, on the command line, where it undoes a file's.
+LEFT_OPEN = "None"
 
 
 def value_rules(*, offered: bool = False) -> ConstructorRegistry:
@@ -30,7 +37,26 @@ def value_rules(*, offered: bool = False) -> ConstructorRegistry:
     registry = ConstructorRegistry()
     for rule in (_number, _offered_choice if offered else _choice, _several, _perhaps_open, _key_value):
         registry.primitive_rule(rule)
+    registry.struct_rule(_Command())
     return registry
+
+
+class _Command:
+    """A command as tyro reads it, but with no word about defaults in the help of flags that have none."""
+
+    def __init__(self) -> None:
+        self._asked = False
+
+    def __call__(self, info: StructTypeInfo) -> StructConstructorSpec | None:
+        if self._asked:  # by itself, for what the rules of tyro say
+            return None
+        self._asked = True
+        spec = ConstructorRegistry.get_struct_spec(info)
+        self._asked = False
+        if not isinstance(spec, StructConstructorSpec):
+            return None
+        hint = tyro.conf.arg(help_behavior_hint=lambda default: default and f"(default: {default})")
+        return replace(spec, fields=tuple(replace(f, type=cast(Any, Annotated[f.type, hint])) for f in spec.fields))
 
 
 def _number(info: PrimitiveTypeInfo) -> Spec | None:
@@ -111,7 +137,7 @@ def _perhaps_open(info: PrimitiveTypeInfo) -> Spec | None:
         given,
         instance_from_str=read,
         is_instance=lambda value: value is None or given.is_instance(value),
-        str_from_instance=lambda value: [UNSET] if value is None else given.str_from_instance(value),
+        str_from_instance=lambda value: [] if value is None else given.str_from_instance(value),
     )
 
 

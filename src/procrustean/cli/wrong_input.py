@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import io
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import redirect_stderr
-from dataclasses import fields
 from difflib import get_close_matches
 from itertools import groupby
-from typing import Any, NoReturn
+from typing import Any, NoReturn, get_args, get_type_hints
 
 import tyro
 
@@ -18,24 +17,13 @@ from procrustean.cli.values import value_rules
 from procrustean.records.run_spec import RunSpec
 from procrustean.records.setting_types import ALSO_CALLED
 
-#: What commands are called now that had other names.
-RENAMED = {
-    "adjust": "procrustean evaluate --adjust",
-    "bench": "python benchmarks/speed.py",
-    "claims": "procrustean paper claims",
-    "data sources": "procrustean list sources",
-    "layers": "procrustean list layers",
-    "methods": "procrustean list methods",
-    "nets": "procrustean list nets",
-    "recipes": "procrustean list recipes",
-    "reproduce": "procrustean paper reproduce",
-    "toy": "procrustean paper toy",
-}
-
 #: Flags have plain names.
 MARKERS = (tyro.conf.OmitArgPrefixes, tyro.conf.OmitSubcommandPrefixes, tyro.conf.FlagCreatePairsOff)
 
 _OPTION = re.compile(r"[A-Za-z_]\w*=.+")
+_FLAG = re.compile(r"--[A-Za-z].*|-[A-Za-z]", re.DOTALL)
+#: Of fields that are no flags.
+_WITHOUT_FLAG = [get_args(kind)[1] for kind in (tyro.conf.Positional[str], tyro.conf.Suppress[str])]
 #: In what tyro prints: colours, and lines between the parts of a message.
 _COLOUR, _RULE = re.compile(r"\x1b\[[\d;]*m"), re.compile(r"[-─]{4,}")
 
@@ -47,13 +35,10 @@ def refuse_command(words: Sequence[str], known: Mapping[str, Sequence[str]]) -> 
         words: the command line up to the word that is not known.
         known: the words of every command by its last one.
     """
-    asked = " ".join(words)
-    if asked in RENAMED:
-        raise ConfigError(f"{asked} is now `{RENAMED[asked]}`")
     near = get_close_matches(words[-1], known, n=1)
     start = " ".join(["procrustean", *words[:-1]])
     advice = f"Did you mean `{' '.join(['procrustean', *known[near[0]]])}`?" if near else f"{start} --help lists them"
-    raise ConfigError(f"there is no command {asked!r}. {advice}")
+    raise ConfigError(f"there is no command {' '.join(words)!r}. {advice}")
 
 
 def read(kind: type, path: Sequence[str], arguments: Sequence[str], **default: Any) -> Any:
@@ -66,6 +51,9 @@ def read(kind: type, path: Sequence[str], arguments: Sequence[str], **default: A
         default: the command with the settings of a file, where there is one.
     """
     program = " ".join(["procrustean", *path])
+    # Before the values are read: what follows an unknown flag would be taken for something else.
+    for word in filter(_FLAG.fullmatch, arguments):
+        _check_flag(word.partition("=")[0], kind, program)
     said = io.StringIO()
     try:
         with redirect_stderr(said):
@@ -82,9 +70,29 @@ def read(kind: type, path: Sequence[str], arguments: Sequence[str], **default: A
         if not end.code:
             raise
         raise ConfigError(_message(said.getvalue(), program)) from None
-    if unknown:
-        raise ConfigError(_unknown_words(unknown, kind, program))
-    return parsed
+    if not unknown:
+        return parsed
+    if issubclass(kind, RunSpec) and all(_OPTION.fullmatch(word) for word in unknown):
+        raise ConfigError(f"options of the method need their flag: write --options {' '.join(unknown)}")
+    raise ConfigError(f"{unknown[0]!r} is one word too many; {program} --help explains the command")
+
+
+def _check_flag(flag: str, kind: type, program: str) -> None:
+    """ConfigError for a flag that the command does not have."""
+    given = flag.lstrip("-").replace("-", "_")
+    types = get_type_hints(kind, include_extras=True)
+    known = {name for name, type_ in types.items() if not _has_no_flag(type_)}
+    if given in known or given.removeprefix("no_") in known or flag in ("-h", "--help"):
+        return
+    hint = _hint(given, known) if issubclass(kind, RunSpec) else ""
+    hint = hint or "Give its value without a flag" * (given in types)
+    near = suggestion(flag, [f"--{name.replace('_', '-')}" for name in known], limit=1)
+    raise ConfigError(f"there is no {flag}. {hint or near or f'{program} --help lists the flags'}")
+
+
+def _has_no_flag(type_: Any) -> bool:
+    """Whether a field of a command is given by its place, or not at all."""
+    return any(marker in _WITHOUT_FLAG for marker in get_args(type_))
 
 
 def _message(text: str, program: str) -> str:
@@ -99,32 +107,20 @@ def _message(text: str, program: str) -> str:
     return said or f"this command line cannot be read; {program} --help explains it"
 
 
-def _unknown_words(unknown: Sequence[str], kind: type, program: str) -> str:
-    flags = [word.partition("=")[0] for word in unknown if word.startswith("-")]
-    trains = issubclass(kind, RunSpec)
-    if not flags:
-        if trains and all(_OPTION.fullmatch(word) for word in unknown):
-            return f"options of the method need their flag: write --options {' '.join(unknown)}"
-        return f"{unknown[0]!r} is one word too many; {program} --help explains the command"
-    known = [f"--{field.name.replace('_', '-')}" for field in fields(kind)]
-    hint = _hint(flags[0].lstrip("-").replace("-", "_"), kind) if trains else ""
-    near = hint or suggestion(flags[0], known, limit=1) or f"{program} --help lists the flags"
-    return f"there is no {flags[0]}. {near}"
-
-
-def _hint(flag: str, kind: type) -> str:
+def _hint(flag: str, known: Collection[str]) -> str:
     """What was probably meant by a flag that there is not, where settings are given; empty if that is not known."""
     if flag in ("seeds", "methods"):
         return f"A run has one {flag[:-1]}; several are the runs of a grid: procrustean fleet grid.yaml (docs/fleet.md)"
     if flag == "resume":
         return "To go on with an interrupted run: procrustean resume RUN"
-    named = {field.name for field in fields(kind)}
-    if setting := ALSO_CALLED.get(flag):
-        setting = "output" if setting == "run_dir" and "output" in named else setting
+    setting = ALSO_CALLED.get(flag, flag)
+    if setting == "run_dir" and "output" in known:
+        setting = "output"
+    if setting != flag:
         return f"It is --{setting.replace('_', '-')} here"
     from procrustean.methods.make import METHODS, option_defaults  # imports torch
 
     methods = [method for method in METHODS if flag in option_defaults(method)]
     of = f"method{'s' * (len(methods) > 1)} {', '.join(methods)}"
-    choose = f", or --over {flag}=VALUE,VALUE,... to choose it" * ("over" in named)
+    choose = f", or --over {flag}=VALUE,VALUE,... to choose it" * ("over" in known)
     return f"It is an option of the {of}: write --options {flag}=VALUE{choose}" if methods else ""

@@ -10,8 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from procrustean.base.errors import ConfigError
+from procrustean.base.own_code import code_name
 from procrustean.base.random_numbers import Stream
-from procrustean.base.user_code import code_name
 from procrustean.data.augment.settings import Arrays as Arrays
 
 

@@ -12,8 +12,8 @@ import torch
 
 from procrustean.balance.losses import scale_of_scores, shifts_scores
 from procrustean.balance.metrics import Metrics
-from procrustean.base.code_files import plain_name
 from procrustean.base.errors import ConfigError
+from procrustean.base.own_code import plain_name
 from procrustean.data.imageset import Splits
 from procrustean.engine.evaluate import Scored, metrics_of, scored
 from procrustean.engine.prepared import Prepared

@@ -14,8 +14,8 @@ from sklearn.utils import check_array, check_random_state, column_or_1d
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from procrustean.base.code_files import folder_name
 from procrustean.base.errors import ConfigError, DataError
+from procrustean.base.own_code import folder_name
 from procrustean.data.imageset import NO_TEST, Images, ImageSet, Splits
 from procrustean.data.set_aside import hold_out_together
 from procrustean.deploy.estimator_images import files_among, pixels_of_files, pixels_of_numbers, scale_of

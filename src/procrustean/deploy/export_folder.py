@@ -18,11 +18,11 @@ from procrustean.deploy.load_program import load_example
 from procrustean.deploy.model_card import model_card
 from procrustean.deploy.model_loading import SPEC, ExportedModel, Pixels, load_model, model_folder, why_no_model
 from procrustean.engine.class_priors import read_prior
-from procrustean.engine.stored_calibration import HELD_OUT_SCORES, held_out_scores
-from procrustean.records.auto_record import read_comparison
+from procrustean.engine.stored_calibration import HELD_OUT_SCORES
 from procrustean.records.finding_runs import RESULT_FILE
 from procrustean.records.run_folder import RunFolder
 from procrustean.records.run_record import load_result
+from procrustean.records.several_runs import read_comparison
 from procrustean.runs.torch_settings import undisturbed
 
 
@@ -73,7 +73,6 @@ def export(
             form=form,
             prior=prior,
             frequencies=frequencies,
-            held_out=held_out_scores(RunFolder(source)) if (source / HELD_OUT_SCORES).is_file() else None,
             difference=difference,
             why=RunFolder(source).beginning().why,
             comparison=read_comparison(Path(model)),

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import numpy as np
-
 from procrustean.balance.metrics import FEW_TO_JUDGE, Metrics
 from procrustean.base.escaping import markdown
 from procrustean.data.imageset import NO_TEST
@@ -19,13 +17,16 @@ from procrustean.deploy.cautions import (
 from procrustean.deploy.export_formats import FILES, Format
 from procrustean.deploy.load_program import USE
 from procrustean.deploy.model import ModelSpec
-from procrustean.engine.probabilities import Labels, Prior, Scores, class_frequencies
-from procrustean.records.auto_record import Comparison
+from procrustean.engine.probabilities import Prior
 from procrustean.records.run_record import RunRecord
+from procrustean.records.several_runs import Comparison
 
 FEW_TRAINED = 20
 
-HeldOut = tuple[Scores, Labels]
+#: Said of an export with class frequencies built in.
+WITHOUT_PRIOR = (
+    "These results are **without** the class frequencies that are built in here, and what they change is not measured."
+)
 
 #: Of a record: for which class frequencies, the error before and after calibration.
 CALIBRATION_ERRORS = (
@@ -42,7 +43,6 @@ def model_card(
     form: Format,
     prior: str | None,
     frequencies: Prior | None,
-    held_out: HeldOut | None,
     difference: float,
     why: list[str],
     comparison: Comparison | None,
@@ -55,7 +55,6 @@ def model_card(
         form: in which it is exported.
         prior: name of the class frequencies built in, if any.
         frequencies: these themselves, [C].
-        held_out: scores and labels of the held-out images, if they were kept.
         difference: largest difference of a probability that the check of the export found.
         why: reasons for settings that were chosen automatically.
         comparison: of methods on the held-out images, if it was chosen by one.
@@ -70,7 +69,7 @@ def model_card(
         _use(form),
         "## Results",
         _results(spec, record),
-        "" if frequencies is None else _results_with_prior(spec, frequencies, held_out),
+        "" if frequencies is None else WITHOUT_PRIOR,
         "## Data",
         f"{data.train} training, {data.held_out} held-out and {data.test} test images of "
         f"{markdown(data.source)}; ratio of the largest to the smallest class "
@@ -237,35 +236,3 @@ def _calibration_errors(record: RunRecord) -> str:
         errors = record.calibration.test
         lines.append(f"| {what} | {_percent(errors.get(before))} | {_percent(errors.get(after))} |")
     return "\n".join(lines)
-
-
-def _results_with_prior(spec: ModelSpec, prior: Prior, held_out: HeldOut | None) -> str:
-    """What class frequencies that are built in do to the results, counted on the held-out images."""
-    before = "The test results above are **without** the class frequencies that are built in here."
-    if held_out is None:
-        return f"{before} What they change has not been measured: no held-out images were kept."
-    scores, labels = held_out
-    classes = len(spec.classes)
-    images = np.bincount(labels, minlength=classes)
-    found = spec.calibration.log_probabilities(scores, prior).argmax(axis=1)
-    weights = (prior / np.maximum(class_frequencies(labels, classes), 1e-300))[labels]
-    right = np.bincount(labels, weights * (found == labels), minlength=classes)
-    own = np.bincount(labels, weights, minlength=classes)
-    announced = np.bincount(found, weights, minlength=classes)
-    recalls = np.bincount(labels, found == labels, minlength=classes) / np.maximum(images, 1)
-    lines = [
-        f"{before} With them, on the {len(labels)} held-out images that it was calibrated on: balanced accuracy "
-        f"{_percent(float(recalls[images > 0].mean()))} %, accuracy where classes are that frequent "
-        f"{_percent(_share(right.sum(), own.sum()))} %.\n",
-        "| class | built-in frequency % | held-out images | recall % | precision % |",
-        "|---|---:|---:|---:|---:|",
-    ]
-    for c, name in enumerate(spec.classes):
-        recall = float(recalls[c]) if images[c] else None
-        shown = [_percent(float(prior[c])), str(images[c]), _percent(recall), _percent(_share(right[c], announced[c]))]
-        lines.append(f"| {markdown(name)} | {' | '.join(shown)} |")
-    return "\n".join(lines)
-
-
-def _share(part: float, whole: float) -> float | None:
-    return float(part / whole) if whole > 0 else None

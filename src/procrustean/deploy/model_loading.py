@@ -20,10 +20,10 @@ from procrustean.engine.prepared import (
 )
 from procrustean.engine.probabilities import Calibration, Labels, Prior, Scores, uncalibrated
 from procrustean.engine.stored_calibration import held_out_scores
-from procrustean.records.auto_record import chosen_run
 from procrustean.records.finding_runs import CONFIG_FILE, RESULT_FILE, no_run_at, resume_command
 from procrustean.records.run_folder import RunFolder
 from procrustean.records.run_record import RunRecord, load_result
+from procrustean.records.several_runs import chosen_run
 
 #: Of an export: what the model is, and its weights.
 SPEC, WEIGHTS = "model.json", "model.safetensors"

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from procrustean.balance.losses import scale_of_scores, shifts_scores
-from procrustean.base.code_files import file_code
+from procrustean.base.own_code import file_code
 from procrustean.base.version import __version__
 from procrustean.engine.device import machine
 from procrustean.engine.optimizer import swa_begins
@@ -22,12 +22,13 @@ from procrustean.records.run_record import (
     MetaRecord,
     MethodRecord,
     PretrainedRecord,
+    Probes,
     RunRecord,
     ScoresRecord,
     Selections,
     StageRecord,
+    TrainingCurves,
 )
-from procrustean.records.training_curves import Probes, TrainingCurves
 
 if TYPE_CHECKING:
     from procrustean.data.imbalance import MetaSet

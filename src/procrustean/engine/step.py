@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from procrustean.balance.objectives import Objective
 from procrustean.balance.types import Batch, Clock, Images
 from procrustean.base.errors import ConfigError, NoGradient
-from procrustean.base.user_code import code_name, returned_text
+from procrustean.base.own_code import code_name, returned_text
 from procrustean.data.epoch_plan import Arrays
 from procrustean.engine.images import FeatureStore, ImageStore
 from procrustean.engine.optimizer import FlatOptimizer, WeightAverages

@@ -16,8 +16,8 @@ from importlib import import_module
 from typing import Any
 
 from procrustean.balance.types import Problem
-from procrustean.base.code_files import file_code, plain_name
 from procrustean.base.errors import ConfigError, did_you_mean
+from procrustean.base.own_code import file_code, plain_name
 from procrustean.methods.base import Method
 from procrustean.methods.table import METHODS as METHODS
 from procrustean.methods.table import Entry as Entry

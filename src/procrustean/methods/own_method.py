@@ -16,9 +16,8 @@ import torch
 from procrustean.balance.losses import scale_of_scores
 from procrustean.balance.objectives import Classify, Objective
 from procrustean.balance.types import Batch, Problem
-from procrustean.base.code_files import FileCode, named_code
 from procrustean.base.errors import ConfigError, ProcrusteanError, one_of
-from procrustean.base.user_code import code_name, error_in, object_in_file
+from procrustean.base.own_code import FileCode, code_name, error_in, named_code, object_in_file
 from procrustean.data.recipes import OWN_IMAGES, RECIPES
 from procrustean.methods.base import Method, Stage, check_shares
 

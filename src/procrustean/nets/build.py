@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import nn
 
-from procrustean.base.code_files import pinned_name, use_file
 from procrustean.base.errors import ConfigError, did_you_mean
+from procrustean.base.own_code import pinned_name, use_file
 from procrustean.base.random_numbers import torch_seed
 from procrustean.nets.classifier import Backbone, Classifier
 from procrustean.nets.foreign import check_foreign, foreign_backbone, whole_model

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from procrustean.base.errors import ConfigError
-from procrustean.base.user_code import code_name
+from procrustean.base.own_code import code_name
 
 
 class Backbone(nn.Module):

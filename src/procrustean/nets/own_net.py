@@ -21,9 +21,8 @@ from torch import Tensor, nn
 
 from procrustean.balance.layer_trace import kept_modes
 from procrustean.balance.layers import suggest
-from procrustean.base.code_files import file_code, named_code
 from procrustean.base.errors import ConfigError, LayerError, ProcrusteanError
-from procrustean.base.user_code import error_in, object_in_file
+from procrustean.base.own_code import error_in, file_code, named_code, object_in_file
 from procrustean.nets.classifier import NOT_TAKEN, Backbone, cannot_take
 from procrustean.nets.foreign import ForeignBackbone, replace_noise
 

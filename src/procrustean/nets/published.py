@@ -13,9 +13,9 @@ from typing import Any
 
 import torch
 
-from procrustean.base.code_files import file_code
 from procrustean.base.errors import ConfigError, DataError
 from procrustean.base.optional_libraries import installing
+from procrustean.base.own_code import file_code
 from procrustean.data.download import download
 from procrustean.nets.foreign import check_foreign, imported
 

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from procrustean.base.errors import ConfigError
-from procrustean.base.user_code import code_name
+from procrustean.base.own_code import code_name
 from procrustean.nets.classifier import Classifier
 
 #: What networks raise on images of a size that they were not made for.

@@ -10,11 +10,11 @@ from procrustean.paper.comparison import Beside, beside
 from procrustean.paper.definitions import Cell as Place
 from procrustean.paper.definitions import TableSpec
 from procrustean.paper.result_store import Store
-from procrustean.records.auto_record import last_held_out
 from procrustean.records.best_of_many import Mean, above, behind, doubts, leader
 from procrustean.records.groups import (
     summarise,
 )
+from procrustean.records.several_runs import last_held_out
 
 
 @dataclass(frozen=True)

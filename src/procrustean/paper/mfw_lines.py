@@ -13,9 +13,9 @@ from msgspec.structs import asdict
 from procrustean.base.errors import RunError
 from procrustean.data.sets.table import known
 from procrustean.data.sources import is_named
-from procrustean.records.group_names import named_settings
 from procrustean.records.groups import Group, group_results
 from procrustean.records.identity import comparable, data_setting
+from procrustean.records.names import named_settings
 from procrustean.records.run_record import Result
 
 if TYPE_CHECKING:

@@ -9,9 +9,9 @@ from functools import cache, partial
 from pathlib import Path
 from typing import Literal
 
-from procrustean.base.code_files import is_usable, plain_name
 from procrustean.base.errors import ConfigError, ProcrusteanError, RunError, suggestion
 from procrustean.base.files import expanded
+from procrustean.base.own_code import is_usable, plain_name
 from procrustean.data.sets.table import DATA_SETS, known
 from procrustean.data.sources import is_named
 from procrustean.engine.training import Position

@@ -27,7 +27,7 @@ from procrustean.paper.same_runs import (
     whatever_the_seed,
     why_not_usable,
 )
-from procrustean.records.finding_runs import CONFIG_FILE, RESULT_FILE, is_damaged, is_result_file
+from procrustean.records.finding_runs import CONFIG_FILE, RESULT_FILE, may_be_result
 from procrustean.records.run_folder import RunFolder
 from procrustean.records.run_record import Result, load_result
 from procrustean.records.run_spec import RunSpec
@@ -57,7 +57,7 @@ class Store:
         self._outdated: set[Path] = set()  # resolved files and run directories: damaged, or of other defaults or images
         self._there = {*results.rglob("*.json")} if results.is_dir() else set()
         for path in sorted(self._there):
-            if is_result_file(path) or is_damaged(path):  # which is said, or a seed would be missing without a word
+            if may_be_result(path):
                 self._add(path)
         # One that was measured on its way is the same run without that, too, unless there is one that was not.
         for stored in [*self.kept.values()]:

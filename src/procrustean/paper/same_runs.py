@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from procrustean.balance.mfw import DEFAULT_BETA
-from procrustean.base.code_files import edited_file, file_code, is_usable
 from procrustean.base.errors import ConfigError
+from procrustean.base.own_code import edited_file, file_code, is_usable
 from procrustean.data.recipe import Recipe
 from procrustean.data.sources import is_named
 from procrustean.methods.make import checked_options, option_defaults

@@ -14,8 +14,8 @@ from procrustean.base.epochs import EpochRecord
 from procrustean.base.errors import CannotWrite, ConfigError, DataError, ImagesChanged
 from procrustean.base.lease import RunInUse
 from procrustean.base.machine import usable_cores
+from procrustean.base.own_code import failure_text
 from procrustean.base.progress import PassingOn, Reporter, RichReporter
-from procrustean.base.user_code import failure_text
 from procrustean.paper.planning import Plan, PlannedRun
 from procrustean.paper.result_store import Store
 from procrustean.records.finding_runs import CONFIG_FILE, RESULT_FILE

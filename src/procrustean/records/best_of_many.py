@@ -17,9 +17,6 @@ RULE = (
     "Two means are told apart where Welch's t-test of their seeds has p < 0.05, each pair by itself: among many pairs "
     "a few are told apart by chance, and the first of many looks better than it is."
 )
-#: Said once of a table in which means of two seeds are not told apart: the t-test asks for 4 to 13 standard errors.
-TWO_SEEDS = "Two seeds tell only very large differences apart; add seeds."
-
 #: Said of what is true of some rows only: other images are easier, or harder.
 SAME_IMAGES = " on the same images"
 
@@ -109,19 +106,13 @@ def doubts(best: Mean, others: Mapping[str, Mean]) -> str:
     equals = _listed(best, {name: other for name, other in others.items() if best.told_apart(other) is False})
     lower = {name: other for name, other in others.items() if not other.exceeds(best)}
     unknown = {name: other for name, other in lower.items() if best.told_apart(other) is None}
-    single = {name: other for name, other in unknown.items() if other.error is None}
     sentences = []
     if equals:
         sentences.append(f"Not told apart from it by these seeds: {equals}.")
     if unknown and best.error is None:
         sentences.append("A single seed does not say whether it is really ahead of any other.")
-    elif single:
-        sentences.append(f"Too few seeds to say whether it is really ahead of: {_listed(best, single)}.")
-    if agreeing := {name: other for name, other in unknown.items() if best.error == other.error == 0}:
-        named = _listed(best, agreeing)
-        sentences.append(
-            f"Not told apart, since all their seeds agree and leave the test undefined; add seeds: {named}."
-        )
+    elif unknown:
+        sentences.append(f"Too few seeds to say whether it is really ahead of: {_listed(best, unknown)}.")
     return " ".join(sentences)
 
 
@@ -153,8 +144,6 @@ def about_bold(rivals: Rivals, column: str) -> str:
     if unranked:
         settings = "; ".join(filter(None, unranked))
         sentences.append(f"Single runs do not rank{f': {settings}' if settings else ''}.")
-    if any(map(_lacks_seeds, bold.values())):
-        sentences.append(TWO_SEEDS)
     return " ".join(sentences)
 
 
@@ -171,13 +160,6 @@ def _in_bold(rivals: Rivals) -> Rivals:
 def _repeated(means: Mapping[str, Mean]) -> int:
     """How many of them are of several seeds."""
     return sum(mean.error is not None for mean in means.values())
-
-
-def _lacks_seeds(means: Mapping[str, Mean]) -> bool:
-    """Whether the best is not told apart from another, and one of the two has no more than two seeds."""
-    best = means[leader(means)]
-    equals = [mean for mean in means.values() if mean is not best and best.told_apart(mean) is False]
-    return any(min(best.freedom, mean.freedom) <= 1 for mean in equals)
 
 
 def _about_best(means: Mapping[str, Mean], place: str, among: str) -> str:

@@ -15,9 +15,8 @@ from procrustean.balance.metrics import class_groups
 from procrustean.base.epochs import PerClass
 from procrustean.base.errors import RunError
 from procrustean.base.json_files import FORMAT, read_typed
-from procrustean.records.run_record import Result
+from procrustean.records.run_record import Probes, Result
 from procrustean.records.run_spec import RunSpec
-from procrustean.records.training_curves import Probes
 
 Rows = npt.NDArray[np.float64]  # [measured epochs, C], nan where undefined
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +22,8 @@ DEPTH = 3  # how many folders deep runs are looked for: `tune` in a folder of ru
 
 
 def runs_in(path: Path) -> list[Path]:
-    """A run, by its folder or its result file, stands for itself; a folder for the runs and result files in it.
+    """A run, by its folder or its result file, stands for itself; a folder for the runs and result files in it, damaged
+    ones too.
 
     Those are looked for up to DEPTH folders deep, and those of one folder come in the order in which the library lists
     their methods: names of folders have none. A folder without any stands for itself.
@@ -47,33 +47,15 @@ def is_run(folder: Path) -> bool:
     return any((folder / name).exists() for name in (CONFIG_FILE, RESULT_FILE))
 
 
-def is_result_file(path: Path) -> bool:
-    """Whether a file looks like the result of a run; other JSON may lie beside them."""
-    return _is_result(_content(path))
-
-
-def is_damaged(path: Path) -> bool:
-    """Whether a file may have been the result of a run: it is called JSON and holds none, or called like a result and
-    holds something else."""
+def may_be_result(path: Path) -> bool:
+    """Whether a JSON file holds the result of a run, or may have held one: damaged ones are to be named, not missed."""
     content = _content(path)
-    if content is None:
+    fields = set(content) if isinstance(content, dict) else set()
+    if content is None or fields >= {"format", "label", "config", "selections"}:
         return True
-    if _is_result(content) or not NAMED_AS_RESULT.fullmatch(path.stem):
-        return False
     # A study may keep a record of another kind by the name of the run that it is about.
-    return not isinstance(content, dict) or "config" not in content or bool({"label", "selections"} & set(content))
-
-
-def damaged_in(path: Path) -> list[Path]:
-    """The damaged files where `runs_in` looks for results."""
-    if path.is_file() or is_run(path):
-        return []
-    below = [entry for entry in _entries_below(path, DEPTH) if entry.suffix == ".json" and entry.is_file()]
-    return [file for file in below if is_damaged(file)]
-
-
-def _is_result(content: Any) -> bool:
-    return isinstance(content, dict) and {"format", "label", "config", "selections"} <= set(content)
+    of_a_study = "config" in fields and not {"label", "selections"} & fields
+    return NAMED_AS_RESULT.fullmatch(path.stem) is not None and not of_a_study
 
 
 def _content(path: Path) -> Any:
@@ -91,7 +73,7 @@ def resume_command(run: Path, source: str | os.PathLike[str] | None = None) -> s
         run: run directory.
         source: where its images have moved, if they have.
     """
-    from procrustean.base.code_files import file_code
+    from procrustean.base.own_code import file_code
 
     settings = _settings_in(run / CONFIG_FILE)
     words: list[str | os.PathLike[str]] = [run]
@@ -99,11 +81,6 @@ def resume_command(run: Path, source: str | os.PathLike[str] | None = None) -> s
         if (own := file_code(str(settings.get(name, "")))) is not None:
             words += [f"--{name}", own.path]
     return command_text("resume", *words, *(() if source is None else ("--source", source)))
-
-
-def method_of(run: Path) -> str:
-    """The method that the settings of a run directory name; empty where there are none to be read."""
-    return str(_settings_in(run / CONFIG_FILE).get("method", ""))
 
 
 def _place_of_method(run: Path) -> tuple[int, bool]:
@@ -121,42 +98,22 @@ def _settings_in(file: Path) -> dict[str, Any]:
     return settings if isinstance(settings, dict) else {}
 
 
-def no_run_at(path: Path, what: str = "run", *, lacks: str = CONFIG_FILE) -> RunError:
-    """The error for a path that holds no run, with the run that was probably meant.
+def no_run_at(path: Path, what: str = "run") -> RunError:
+    """The error for a path that holds no run.
 
     Args:
         path: what was given.
         what: what it could have been, in words.
-        lacks: the file of a run that a folder there does not have.
     """
     if not os.path.lexists(path):
-        near = _nearest_run(path)
-        return RunError(f"There is no {what} at {path}. " + (f"Did you mean {near}?" if near else "Mend the path."))
+        return RunError(f"There is no {what} at {path}. Mend the path.")
     inside = _runs_below(path, depth=1) if path.is_dir() else []
     hint = f". Runs are in it: give one of them, for example {inside[0]}" if inside else ""
-    return RunError(f"{path} is not a run directory: it has no {lacks}{hint}")
-
-
-def _nearest_run(path: Path) -> Path | None:
-    """The folder beside a missing one that is called almost like it and is a run, or holds some."""
-    try:
-        beside = [entry.name for entry in path.parent.iterdir() if entry.is_dir()]
-        near = [path.parent / name for name in get_close_matches(path.name, beside, cutoff=0.5)]
-        return next((folder for folder in near if is_run(folder) or _runs_below(folder, depth=1)), None)
-    except (OSError, RunError):
-        return None
+    return RunError(f"{path} is not a run directory: it has no {CONFIG_FILE}{hint}")
 
 
 def _runs_below(folder: Path, depth: int) -> list[Path]:
-    return [
-        entry
-        for entry in _entries_below(folder, depth)
-        if entry.is_dir() or (entry.suffix == ".json" and is_result_file(entry))
-    ]
-
-
-def _entries_below(folder: Path, depth: int) -> list[Path]:
-    """The runs and the files of a folder, and of those in it that are no runs."""
+    """The runs and result files of a folder, and of those in it that are no runs."""
     try:
         entries = sorted(folder.iterdir())
     except OSError as error:
@@ -165,8 +122,8 @@ def _entries_below(folder: Path, depth: int) -> list[Path]:
     for entry in entries:
         if entry.name == FINAL and (folder / FOLDS).is_file():
             continue
-        if not entry.is_dir() or is_run(entry):
+        if entry.is_dir():
+            found += [entry] if is_run(entry) else _runs_below(entry, depth - 1) if depth > 1 else []
+        elif entry.suffix == ".json" and may_be_result(entry):
             found.append(entry)
-        elif depth > 1:
-            found += _entries_below(entry, depth - 1)
     return found

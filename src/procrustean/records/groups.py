@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from procrustean.base.code_files import plain_name
 from procrustean.base.errors import RunError, did_you_mean
+from procrustean.base.own_code import plain_name
 from procrustean.base.table_formats import Statistic
 from procrustean.records.finding_runs import CONFIG_FILE
 from procrustean.records.identity import comparable, data_setting, setting_of

@@ -14,8 +14,8 @@ from typing import Any, Literal
 
 from msgspec import Struct
 
-from procrustean.base.code_files import short_identity
 from procrustean.base.json_files import FORMAT, to_plain
+from procrustean.base.own_code import short_identity
 from procrustean.data.recipe import Recipe
 from procrustean.data.sources import place_of
 from procrustean.records.run_record import Result

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, Literal, get_type_hints
 
-from procrustean.base.code_files import code_identity, file_code, folder_name, pinned_name
 from procrustean.base.errors import ConfigError
+from procrustean.base.own_code import code_identity, file_code, folder_name, pinned_name
 from procrustean.base.yaml_files import fits
 from procrustean.data.recipe import CHOICES
 from procrustean.records.setting_types import typed_settings

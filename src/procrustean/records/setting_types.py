@@ -59,7 +59,8 @@ def typed_settings(data: Mapping[str, Any], kinds: Mapping[str, Any], origin: st
 
 def _typed(key: str, value: Any, kind: Any, origin: str) -> Any:
     try:
-        return msgspec.convert(_plain(value), kind, dec_hook=lambda wanted, text: wanted(text))
+        # Not strict: YAML reads 1e-1 as a text.
+        return msgspec.convert(_plain(value), kind, strict=False, dec_hook=lambda wanted, text: wanted(text))
     except msgspec.ValidationError as error:
         wanted = _in_words(kind) + _hint(value, kind)
         if key == "method" and callable(value):
@@ -89,20 +90,9 @@ def _without_none(kind: Any) -> Any:
 
 
 def _hint(value: Any, kind: Any) -> str:
-    """What was probably meant: a value that is called otherwise here, or a number that YAML takes for a text."""
+    """What was probably meant by a value that is called otherwise here."""
     given = _without_none(kind)
     meant = VALUES_ALSO_CALLED.get(str(value).lower())
     if get_origin(given) is Literal and meant in get_args(given):
         return f"; {value} is {meant} here"
-    return _read_as_text(value) if given is float else ""
-
-
-def _read_as_text(value: Any) -> str:
-    """How to write a number that YAML takes for a text, such as 1e-1; empty for what is none."""
-    try:
-        number = repr(float(value)) if isinstance(value, str) else ""
-    except ValueError:
-        return ""
-    if "." not in number:  # of numbers with an exponent YAML knows those with a point alone
-        number = number.replace("e", ".0e")
-    return f"; YAML reads it as a text, so write {number}" if number else ""
+    return ""

@@ -9,11 +9,11 @@ from procrustean.balance.count_facts import STEP_RATIO
 from procrustean.base.errors import RunError
 from procrustean.base.table_formats import Cell, Column, Statistic, Table, measured_cell
 from procrustean.base.table_formats import to_markdown as to_markdown
-from procrustean.records.auto_record import choices, held_out_accuracy, times_chosen, worth_of_choice
 from procrustean.records.best_of_many import Mean, about_bold, leader, rule_of
-from procrustean.records.group_names import data_parts, distinct_labels, joined_data, some_classes
 from procrustean.records.groups import Group, split_by_data
+from procrustean.records.names import data_parts, distinct_labels, joined_data, some_classes
 from procrustean.records.run_record import Selection
+from procrustean.records.several_runs import choices, held_out_accuracy, times_chosen, worth_of_choice
 from procrustean.report.run_settings import given_settings, settings_text
 
 FEWEST_CLASSES_FOR_MANY_MEDIUM_FEW = 20

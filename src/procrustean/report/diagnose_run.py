@@ -24,9 +24,8 @@ from procrustean.engine.training import HELD_OUT_WEIGHTS, run_to_end
 from procrustean.records.checkpoints import kept_checkpoints
 from procrustean.records.class_curves import Curves, Diagnosed, measured_curves
 from procrustean.records.run_folder import RunFolder
-from procrustean.records.run_record import RunRecord, load_result
+from procrustean.records.run_record import Probes, RunRecord, load_result
 from procrustean.records.run_spec import RunSpec
-from procrustean.records.training_curves import Probes
 from procrustean.report.findings import Finding, verdict
 from procrustean.runs.existing_runs import check_identity, prepare_again
 from procrustean.runs.torch_settings import undisturbed

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from procrustean.balance.interval import LEVEL
 from procrustean.base.table_formats import Cell, Column, Table
 from procrustean.data.describe import printable
-from procrustean.records.folds import Pooled
 from procrustean.records.run_record import Result, RunRecord
+from procrustean.records.several_runs import Pooled
 
 HEADING = f"{100 * LEVEL:g} % interval"
 

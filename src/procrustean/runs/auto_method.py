@@ -21,12 +21,12 @@ from procrustean.data.describe import some_names
 from procrustean.data.imageset import Splits
 from procrustean.data.sources import place_of
 from procrustean.engine.prepared import Prepared
-from procrustean.records.auto_record import COMPARISON, Compared, Comparison, read_comparison
 from procrustean.records.checkpoints import is_leftover
 from procrustean.records.identity import changed_settings
 from procrustean.records.run_folder import RunFolder
 from procrustean.records.run_record import DataRecord, load_result
 from procrustean.records.run_spec import RunSpec
+from procrustean.records.several_runs import COMPARISON, Compared, Comparison, read_comparison
 from procrustean.runs.advice import Plan, planned, settings_at, size_to_load, trained_on
 from procrustean.runs.choosing import Choice, choose, held_out_accuracies, voting_counts
 from procrustean.runs.cost import TimeBox, this_machine

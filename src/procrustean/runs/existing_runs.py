@@ -7,8 +7,8 @@ from collections.abc import Callable, Collection
 from dataclasses import replace
 from pathlib import Path
 
-from procrustean.base.code_files import is_usable
 from procrustean.base.errors import ConfigError, ImagesChanged, RunError
+from procrustean.base.own_code import is_usable
 from procrustean.data.imageset import Splits
 from procrustean.data.sources import load_source
 from procrustean.engine.make_record import OF_THE_METHOD, identity_of

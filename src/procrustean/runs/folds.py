@@ -22,10 +22,10 @@ from procrustean.data.sources import is_files, is_named, place_of
 from procrustean.engine.image_measures import PREDICTIONS
 from procrustean.records.checkpoints import is_leftover
 from procrustean.records.finding_runs import FINAL, FOLDS
-from procrustean.records.folds import Folded, Pooled, read_folds
 from procrustean.records.identity import changed_settings
 from procrustean.records.run_record import RunRecord
 from procrustean.records.run_spec import AUTO, RunSpec
+from procrustean.records.several_runs import Folded, Pooled, read_folds
 from procrustean.runs.advice import planned
 from procrustean.runs.existing_runs import load_run
 from procrustean.runs.image_loading import Sources

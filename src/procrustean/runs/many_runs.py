@@ -13,20 +13,19 @@ from typing import Any
 
 import torch
 
-from procrustean.base.code_files import use_file
 from procrustean.base.errors import ConfigError, ProcrusteanError, RunError
 from procrustean.base.lease import RunInUse
-from procrustean.base.progress import Reporter
+from procrustean.base.own_code import failure_text, use_file
+from procrustean.base.progress import Distinct, Reporter
 from procrustean.base.stop_signals import stop_on_signal
-from procrustean.base.user_code import failure_text
 from procrustean.data.imageset import Splits
 from procrustean.data.recipe import Recipe
 from procrustean.engine.device import refuse_several_ranks
 from procrustean.engine.prepared import Prepared
 from procrustean.engine.side_by_side import Member, memory_allows, run_fleet
 from procrustean.engine.training import Interrupted
+from procrustean.records.names import differences
 from procrustean.records.run_folder import RunFolder
-from procrustean.records.run_names import Distinct, differences
 from procrustean.records.run_record import RunRecord, load_result
 from procrustean.records.run_spec import RunSpec
 from procrustean.runs.advice import Plan, planned

@@ -17,10 +17,9 @@ from torch import Tensor, nn
 from procrustean.balance.metrics import Metrics
 from procrustean.balance.objectives import Mixer, Mixture, check_mixture
 from procrustean.balance.types import Batch
-from procrustean.base.code_files import plain_name
 from procrustean.base.errors import Diverged, NoGradient, ProcrusteanError, RunError
+from procrustean.base.own_code import code_name, failure_text, plain_name
 from procrustean.base.progress import Reporter
-from procrustean.base.user_code import code_name, failure_text
 from procrustean.engine.make_record import identity_of
 from procrustean.engine.training import Interrupted
 from procrustean.methods.base import Stage

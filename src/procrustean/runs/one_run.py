@@ -25,12 +25,12 @@ from procrustean.engine.prepared import Prepared
 from procrustean.engine.stored_calibration import keep_calibration
 from procrustean.engine.training import Training
 from procrustean.nets.classifier import Classifier
-from procrustean.records.auto_record import last_held_out
 from procrustean.records.finding_runs import CONFIG_FILE
 from procrustean.records.identity import changed_settings
 from procrustean.records.run_folder import RunFolder
 from procrustean.records.run_record import CalibrationRecord, ImageMeasures, RunRecord, load_result
 from procrustean.records.run_spec import RunSpec
+from procrustean.records.several_runs import last_held_out
 from procrustean.runs.existing_runs import check_identity
 from procrustean.runs.leaks import divided_groups
 from procrustean.runs.loggers import Tool, TrackingReporter

@@ -8,9 +8,9 @@ from dataclasses import dataclass, fields
 from itertools import product
 from typing import Any
 
-from procrustean.base.code_files import plain_name
 from procrustean.base.errors import ConfigError
 from procrustean.base.optional_libraries import installing
+from procrustean.base.own_code import plain_name
 from procrustean.methods.make import checked_options, option_defaults
 from procrustean.records.run_spec import RunSpec
 from procrustean.runs.choosing import Score, value_text

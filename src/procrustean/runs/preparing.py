@@ -13,8 +13,8 @@ from torch import nn
 from procrustean.balance.count_facts import kind_for_methods
 from procrustean.balance.types import Problem
 from procrustean.balance.weights import DeferredWeights, FixedWeights
-from procrustean.base.code_files import file_code, plain_name
 from procrustean.base.errors import ConfigError, did_you_mean
+from procrustean.base.own_code import file_code, plain_name
 from procrustean.data.imageset import Splits
 from procrustean.data.imbalance import Imbalanced, build
 from procrustean.data.recipes import FINE_TUNING, OWN_IMAGES, RECIPES, Recipe, chosen_recipe, data_set

@@ -7,9 +7,9 @@ import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from procrustean.base.code_files import use_file
 from procrustean.base.console import command_text
 from procrustean.base.errors import ConfigError, RunError
+from procrustean.base.own_code import use_file
 from procrustean.base.progress import Reporter
 from procrustean.base.stop_signals import stop_on_signal
 from procrustean.data.imageset import Splits
@@ -18,10 +18,10 @@ from procrustean.engine.make_record import identity_of
 from procrustean.engine.prepared import Prepared
 from procrustean.engine.training import Interrupted
 from procrustean.nets.own_net import Net, use_net
-from procrustean.records.auto_record import COMPARISON
 from procrustean.records.finding_runs import resume_command
 from procrustean.records.run_folder import RunFolder
 from procrustean.records.run_spec import ADVISED, AUTO, RunSpec
+from procrustean.records.several_runs import COMPARISON
 from procrustean.runs.advice import Plan, planned
 from procrustean.runs.auto_method import fit_auto
 from procrustean.runs.existing_runs import check_identity, load_run, moved, prepare_again

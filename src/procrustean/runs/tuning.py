@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from procrustean.base.code_files import use_file
 from procrustean.base.errors import ConfigError
+from procrustean.base.own_code import use_file
 from procrustean.base.progress import Reporter
 from procrustean.engine.device import refuse_several_ranks
 from procrustean.records.run_spec import RunSpec

@@ -12,11 +12,10 @@ from statistics import median
 from typing import Any
 
 from procrustean.base.errors import Diverged, RunError
-from procrustean.base.progress import Reporter
-from procrustean.base.user_code import failure_text
+from procrustean.base.own_code import failure_text
+from procrustean.base.progress import Distinct, Reporter
 from procrustean.records.finding_runs import CANDIDATES, CONFIG_FILE
 from procrustean.records.run_folder import RunFolder
-from procrustean.records.run_names import Distinct
 from procrustean.records.run_record import RunRecord
 from procrustean.records.run_spec import RunSpec
 from procrustean.runs.advice import planned

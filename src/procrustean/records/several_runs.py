@@ -1,4 +1,5 @@
-"""What `--method auto` has chosen on held-out images, as the record in the folder of the comparison tells."""
+"""What several runs were trained for, as the record in their folder tells: `--method auto` has chosen one of them on
+held-out images, `--folds` has tested every image by one of them."""
 
 from __future__ import annotations
 
@@ -8,6 +9,7 @@ from typing import Annotated, Literal
 
 from msgspec import Meta, Struct
 
+from procrustean.balance.metrics import Count, Metrics, Share
 from procrustean.base.errors import RunError
 from procrustean.base.json_files import FORMAT, read_typed
 from procrustean.base.table_formats import Statistic
@@ -50,6 +52,34 @@ def read_comparison(folder: Path) -> Comparison | None:
     """The comparison that a folder holds; None where it holds none."""
     file = folder / COMPARISON
     return read_typed(file, Comparison, "compare again with another --run-dir") if file.is_file() else None
+
+
+class Pooled(Struct, frozen=True, kw_only=True):
+    """The answers for the images of all folds, each by the network that has not seen it."""
+
+    classes: list[str]
+    metrics: Metrics
+    interval: tuple[Share, Share]
+    groups: Count | None
+    each: list[Share]  # headline of every fold
+    untested: Count  # images that are in no fold
+
+
+class Folded(Struct, frozen=True, kw_only=True):
+    """The content of folds.json; `pooled` is known in the end."""
+
+    format: Literal[1] = FORMAT
+    folds: Annotated[int, Meta(ge=2)]
+    asked: RunSpec
+    config: RunSpec  # the same, with what was chosen for the images and the machine
+    source_path: str | None = None
+    pooled: Pooled | None = None
+
+
+def read_folds(folder: Path) -> Folded | None:
+    """The record that a folder holds; None where it holds none."""
+    file = folder / FOLDS
+    return read_typed(file, Folded, "train again with another --run-dir") if file.is_file() else None
 
 
 def chosen_run(path: Path) -> Path:

@@ -1,12 +1,16 @@
-"""What groups of runs and their data are called beside others."""
+"""What runs, groups of runs and their data are called beside others."""
 
 from __future__ import annotations
 
+import json
+from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from procrustean.records.groups import Group
 from procrustean.records.identity import comparable, data_setting, setting_of
+from procrustean.records.run_spec import RunSpec
 
 NAMED_CLASSES = 6  # so many names of chosen classes can be read in a row of a table
 
@@ -114,3 +118,45 @@ def named_settings(group: Group) -> dict[str, Any]:
     named.pop("name", None)
     settled = {"recipe": group.recipe, "epochs": group.epochs, "net": group.net, "data_seed": group.data_seeds}
     return {**named, **settled}
+
+
+#: Settings that a run's own name is made of.
+_SAID = ("method", "drw", "imbalance", "rho", "seed")
+#: Settings that no reader wants to see there.
+_QUIET = ("run_dir", "data_dir", "checkpoint_every", "evaluate_every")
+
+
+def differences(configs: Sequence[RunSpec]) -> list[str]:
+    """For each run the settings in which it differs from others of the same name; empty where it has none.
+
+    Runs that these do not tell apart are named by their folders.
+
+    >>> runs = [RunSpec("digits", method="mfw", options={"alpha": a}) for a in (0.5, 2)]
+    >>> differences([*runs, RunSpec("digits", method="erm")])
+    ['alpha=0.5', 'alpha=2', '']
+    """
+    settings = [_named(config) for config in configs]
+    said = [tuple(getattr(config, name) for name in _SAID) for config in configs]
+    texts = []
+    for own, name in zip(settings, said, strict=True):
+        twins = [other for other, other_name in zip(settings, said, strict=True) if other_name == name]
+        keys = list(dict.fromkeys(key for twin in twins for key in twin))
+        differing = [key for key in keys if len({json.dumps(twin.get(key)) for twin in twins}) > 1]
+        texts.append(", ".join(_text(key, own[key]) for key in differing if own.get(key) is not None))
+    names = list(zip(said, texts, strict=True))
+    times = Counter(names)
+    return [
+        text if times[name] == 1 else ", ".join(filter(None, [text, str(config.run_dir or config.slug)]))
+        for name, text, config in zip(names, texts, configs, strict=True)
+    ]
+
+
+def _named(config: RunSpec) -> dict[str, Any]:
+    kept = {key: value for key, value in config.to_json().items() if key not in (*_SAID, *_QUIET, "options")}
+    return {**kept, **config.options}
+
+
+def _text(name: str, value: Any) -> str:
+    if name == "source":
+        return Path(value).stem or str(value)
+    return f"{name}={value:g}" if isinstance(value, float) else f"{name}={value}"

@@ -14,7 +14,7 @@ from made_records import changed, written
 from probed_runs import make_record
 from procrustean.base import RunError
 from procrustean.base.json_files import to_plain
-from procrustean.cli.outcome import finished_runs, runs_of
+from procrustean.cli.given_runs import distinct_runs, finished_runs
 from procrustean.records.run_record import load_result
 
 
@@ -65,10 +65,8 @@ def test_a_file_that_may_have_been_a_result_is_named(
     of_a_study = {"format": 1, "config": {}, "times": [1, 2]}
     (tmp_path / "results" / "times-seed0-71392ded1c03.json").write_text(json.dumps(of_a_study))
     assert finished_runs([tmp_path]) == [one, damaged]
-    assert runs_of([tmp_path]) == [one]
-    said = capsys.readouterr().err
-    assert f"left out {damaged}: holds no result; if it was that of a run, copy it anew" in said
-    assert "times" not in said
+    assert distinct_runs([tmp_path]) == [one]
+    assert f"left out 1 result without settings and weights of a run, for example {damaged}" in capsys.readouterr().err
 
 
 def no_json(record: dict[str, Any]) -> str:

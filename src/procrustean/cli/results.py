@@ -1,17 +1,23 @@
-"""What a training on own images ends with: its results class by class, and what to do next."""
+"""Results as tables: of finished runs side by side, and class by class of a training on own images."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from procrustean.base.console import command_text
+from procrustean.base.errors import RunError
+from procrustean.cli.given_runs import finished_results
+from procrustean.cli.outputs import check_output, write_table
 
 if TYPE_CHECKING:
     from procrustean.base.table_formats import Table
-    from procrustean.records.run_record import RunRecord
+    from procrustean.records.run_record import Result, RunRecord
+
+Format = Literal["table", "markdown", "csv", "latex"]
+Kind = Literal["summary", "per_class", "intervals"]
 
 #: With more classes the ones that are recognised worst are shown.
 MOST_CLASSES = 30
@@ -19,6 +25,49 @@ MOST_CLASSES = 30
 FEW_TESTED, SET_ASIDE = 20, "set aside as test"
 #: A network that gets fewer of its own training images right has more to learn from them.
 UNDER_TRAINED = 0.8
+
+
+def show(runs: Sequence[Path], *, form: Format = "table", kind: Kind = "summary", output: Path | None = None) -> int:
+    """Write the comparison of runs to the terminal or a file: one table, and one for each choice of classes.
+
+    A CSV file is one table, whose first columns tell them apart. Returns the exit code, as `readable_runs` does.
+    """
+    from procrustean.base.console import write_result
+    from procrustean.base.table_formats import to_csv, to_latex, to_markdown
+
+    if output is not None:
+        check_output(output)
+    results, code = finished_results(runs)
+    tables = comparisons_of(results, kind=kind, in_one=form == "csv")
+    if form == "table" and output is None:
+        write_result(*tables)
+        return code
+    written = {"table": to_markdown, "markdown": to_markdown, "csv": to_csv, "latex": to_latex}[form]
+    text = "\n".join(written(table) for table in tables)
+    if output is None:
+        write_result(text.rstrip("\n"))
+    else:
+        write_table(output, text)
+    return code
+
+
+def comparisons_of(results: Sequence[Result], *, kind: Kind = "summary", in_one: bool = False) -> list[Table]:
+    """Results as tables, one for each choice of classes unless they are wanted in one."""
+    from procrustean.records.groups import by_options, group_results, split_by_choice_of_classes
+    from procrustean.report.class_tables import per_class
+    from procrustean.report.comparison_table import comparison
+    from procrustean.report.uncertainty import intervals
+
+    if kind == "intervals":
+        found = intervals(results)
+        if found is None:
+            raise RunError("none of these runs has an interval, which those on images of one's own have")
+        return [found]
+    groups = by_options(group_results(results))
+    if kind == "per_class":
+        return [per_class(groups)]
+    parts = [groups] if in_one or not groups else split_by_choice_of_classes(groups)
+    return [comparison(part) for part in parts]
 
 
 def show_own(record: RunRecord, kept: Path, say: Callable[[str], None]) -> None:
@@ -50,7 +99,7 @@ def show_folds(final: RunRecord, folder: Path, say: Callable[[str], None]) -> No
         say: called with what to do next.
     """
     from procrustean.base.console import write_result
-    from procrustean.records.folds import read_folds
+    from procrustean.records.several_runs import read_folds
     from procrustean.report.uncertainty import pooled_lines, pooled_table
 
     folded = read_folds(folder)

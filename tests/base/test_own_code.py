@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from procrustean.base.code_files import FileCode, file_code, plain_name, short_identity
+from procrustean.base.own_code import FileCode, file_code, plain_name, short_identity
 
 
 @pytest.mark.parametrize(
