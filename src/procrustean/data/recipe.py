@@ -13,6 +13,8 @@ from procrustean.data.augment.names import JITTER, NAMES, parts_of
 
 #: What `--recipe` takes beside the names: the data set's, the same if the paper has one, the method's own.
 CHOICES = ("auto", "paper", "own")
+#: What learns of a network that starts from pretrained weights: all of it, the head alone, or a head and an adapter.
+Tune = Literal["all", "head"]
 #: Of the numbers of training, which has 32 bits for each.
 LARGEST = 2.0**127
 

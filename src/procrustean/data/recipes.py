@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from procrustean.base.errors import ConfigError, did_you_mean
-from procrustean.data.recipe import CHOICES, STANDARD
+from procrustean.data.recipe import CHOICES, STANDARD, Tune
 from procrustean.data.recipe import Recipe as Recipe
 from procrustean.data.recipe import lr_table as lr_table
 from procrustean.data.recipe import step_rates as step_rates
@@ -67,21 +67,21 @@ def data_set(source: str) -> str:
     return (known(source).tuning_of or source) if source in DATA_SETS else source
 
 
-def recipe_for(source: str, *, pretrained: bool = False, head_alone: bool = False) -> Recipe:
+def recipe_for(source: str, *, pretrained: bool = False, tune: Tune = "all") -> Recipe:
     """The recipe of a data set, or that for images of a user, which depends on what learns and on its weights."""
-    if head_alone:
+    if tune == "head":
         return RECIPES[FEATURES][0]
     return known(source).recipe if source in DATA_SETS else RECIPES[FINE_TUNING if pretrained else OWN_IMAGES][0]
 
 
-def chosen_recipe(choice: str, source: str, *, pretrained: bool = False, head_alone: bool = False) -> Recipe:
+def chosen_recipe(choice: str, source: str, *, pretrained: bool = False, tune: Tune = "all") -> Recipe:
     """The recipe that `--recipe` stands for on a data set, before the method changes it.
 
     Args:
         choice: auto, paper, own or the name of a recipe.
         source: a data set's name; anything else is images of a user.
         pretrained: whether the network starts from pretrained weights.
-        head_alone: whether its head alone is trained.
+        tune: what of it learns.
     """
     check_recipe(choice)
     if choice == "paper" and data_set(source) not in PAPER:
@@ -90,7 +90,7 @@ def chosen_recipe(choice: str, source: str, *, pretrained: bool = False, head_al
             f"train by {recipe_for(source).name!r}, {RECIPES[recipe_for(source).name][1]}, or name one of the "
             "paper's; procrustean list recipes lists them"
         )
-    return recipe_for(source, pretrained=pretrained, head_alone=head_alone) if choice in CHOICES else RECIPES[choice][0]
+    return recipe_for(source, pretrained=pretrained, tune=tune) if choice in CHOICES else RECIPES[choice][0]
 
 
 def check_recipe(choice: str) -> None:

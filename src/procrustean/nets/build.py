@@ -11,6 +11,7 @@ from torch import nn
 from procrustean.base.code_files import pinned_name, use_file
 from procrustean.base.errors import ConfigError, did_you_mean
 from procrustean.base.random_numbers import torch_seed
+from procrustean.data.recipe import Tune
 from procrustean.nets.classifier import Backbone, Classifier
 from procrustean.nets.foreign import check_foreign, foreign_backbone, whole_model
 from procrustean.nets.hugging_face import check_hugging_face, hugging_face_backbone, whole_hugging_face
@@ -35,7 +36,7 @@ def build_net(
     head: Callable[[int, int], nn.Module] | None = None,
     size: tuple[int, int] | None = None,
     pretrained: Pretrained | None = None,
-    head_alone: bool = False,
+    tune: Tune = "all",
 ) -> Classifier:
     """A network with its initial weights, a function of the seed alone; no global generator is changed.
 
@@ -47,7 +48,7 @@ def build_net(
         head: builds the head from (features, classes); a linear layer by default.
         size: height and width of the images, which some networks are made for.
         pretrained: weights for the backbone; the head starts anew.
-        head_alone: the head alone is to be trained, on centred features.
+        tune: what of it is to learn; a head alone does so on centred features.
     """
     check_net(name)
     with torch.random.fork_rng(devices=[]):
@@ -57,7 +58,7 @@ def build_net(
         state = None if pretrained is None else pretrained.state
         own_head = None if head else backbone.first_head()
         made = own_head or (head or nn.Linear)(backbone.features, classes)
-        net = Classifier(backbone, made, state, head_alone=head_alone)
+        net = Classifier(backbone, made, state, head_alone=tune == "head")
         backbone.initialise(net)
         _take_pretrained(net)
     return net

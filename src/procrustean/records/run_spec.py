@@ -15,7 +15,7 @@ from typing import Any, Literal, get_type_hints
 from procrustean.base.code_files import code_identity, file_code, folder_name, pinned_name
 from procrustean.base.errors import ConfigError
 from procrustean.base.yaml_files import fits
-from procrustean.data.recipe import CHOICES
+from procrustean.data.recipe import CHOICES, Tune
 from procrustean.records.setting_types import typed_settings
 
 #: Settings that say where and how a run is carried out, not what it computes.
@@ -81,7 +81,7 @@ class RunSpec:
     `procrustean list nets` lists them. One of your own: FILE.py:NAME."""
     pretrained: str | None = None
     """Weights to start from: a file with a state dict, or published for the network's own, fetched if missing."""
-    tune: Literal["all", "head"] = "all"
+    tune: Tune = "all"
     """What learns of a network with pretrained weights: all of it, or the head alone, on features that are computed
     once."""
     epochs: int | None = None

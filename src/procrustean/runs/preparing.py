@@ -65,9 +65,7 @@ def prepare(
         say(splits.note)
     splits, data = made or imbalanced(config, splits)
     known = known_source(splits.name, config)
-    recipe = chosen_recipe(
-        config.recipe, known, pretrained=config.pretrained is not None, head_alone=config.tune == "head"
-    )
+    recipe = chosen_recipe(config.recipe, known, pretrained=config.pretrained is not None, tune=config.tune)
     height, width, channels = data.train.images.shape[1:]
     classes = len(data.train.classes)
     layers = layers_of(config.net or recipe.net, channels=channels, classes=classes, size=(height, width))
@@ -156,9 +154,7 @@ def recipe_of(config: RunSpec) -> Recipe:
     method = make_method(config.method, problem, effective_options(config))
     if config.net is not None:
         check_net(config.net)
-    chosen = chosen_recipe(
-        config.recipe, config.source, pretrained=config.pretrained is not None, head_alone=config.tune == "head"
-    )
+    chosen = chosen_recipe(config.recipe, config.source, pretrained=config.pretrained is not None, tune=config.tune)
     return _resolved(chosen, config, method)
 
 
