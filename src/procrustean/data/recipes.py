@@ -18,8 +18,8 @@ from procrustean.data.sets.table import DATA_SETS, all_sets, known
 OWN_IMAGES = "images"
 #: The same for a network that starts from pretrained weights.
 FINE_TUNING = "fine-tuning"
-#: For a head alone on its features, and for a small network on photographs without such weights.
-FEATURES, PHOTOGRAPHS = "features", "photographs"
+#: For a head alone on its features, for an adapter in it, and for a small network on photographs without such weights.
+FEATURES, ADAPTERS, PHOTOGRAPHS = "features", "adapters", "photographs"
 
 
 def _described() -> Iterator[tuple[Recipe, str]]:
@@ -43,6 +43,11 @@ def _described() -> Iterator[tuple[Recipe, str]]:
         augment="resized_crop", crop_area=0.4,
     )  # fmt: skip
     yield features, "this library's for a head on features of your own images"
+    adapters = images.named(
+        ADAPTERS, net="timm:vit_small_patch16_224", epochs=20, batch_size=32, optimizer="adamw", schedule="one_cycle",
+        lr=1e-3, warmup_epochs=0, weight_decay=0.01, augment="resized_crop", crop_area=0.4,
+    )  # fmt: skip
+    yield adapters, "this library's for adapters in a pretrained vision transformer"
     # EfficientNet's statistics follow a batch by a hundredth, too slow for the few hundred steps of a fine tuning.
     tuning = images.named(
         FINE_TUNING, net="efficientnet_lite0", epochs=15, batch_size=32, lr=0.01, warmup_epochs=1, weight_decay=1e-4,
@@ -69,8 +74,8 @@ def data_set(source: str) -> str:
 
 def recipe_for(source: str, *, pretrained: bool = False, tune: Tune = "all") -> Recipe:
     """The recipe of a data set, or that for images of a user, which depends on what learns and on its weights."""
-    if tune == "head":
-        return RECIPES[FEATURES][0]
+    if tune != "all":
+        return RECIPES[FEATURES if tune == "head" else ADAPTERS][0]
     return known(source).recipe if source in DATA_SETS else RECIPES[FINE_TUNING if pretrained else OWN_IMAGES][0]
 
 

@@ -27,7 +27,8 @@ from procrustean.engine.prepared import Prepared, known_source
 from procrustean.engine.stage_order import reshape_for, stage_epochs
 from procrustean.engine.stage_training import is_within, learning_names
 from procrustean.methods.base import Method, Stage
-from procrustean.methods.make import checked_options, make_method, of_the_head, option_defaults
+from procrustean.methods.make import checked_options, make_method, of_the_head, option_defaults, with_adapter
+from procrustean.nets.adapters import adapter_of
 from procrustean.nets.build import check_net, layers_of
 from procrustean.nets.classifier import FeatureLayers, check_scores, check_size
 from procrustean.nets.pretrained import read_pretrained
@@ -75,6 +76,8 @@ def prepare(
     method = make_method(config.method, problem, options)
     if config.tune == "head":
         method = of_the_head(method, config.method)
+    elif config.tune != "all":
+        method = with_adapter(method, adapter_of(layers, config.tune, config.net or recipe.net, say))
     if config.average != "none" and (len(method.stages) > 1 or method.finish is not None):
         raise ConfigError(
             f"average {config.average!r} received, but {method.label} trains in stages or changes the trained network, "
