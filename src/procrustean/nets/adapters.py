@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import inspect
+import re
 from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 import torch
@@ -11,10 +14,6 @@ from torch import Tensor, nn
 from procrustean.base.errors import ConfigError
 from procrustean.base.optional_libraries import installing, why_not_imported
 from procrustean.data.recipe import Adapter
-
-#: These compute with the weights of the layers in them without calling those, the second in evaluation alone, and only
-#: where nothing hooks onto them.
-_NEVER_CALL, _MAY_NOT_CALL = (nn.MultiheadAttention,), (nn.MultiheadAttention, nn.TransformerEncoderLayer)
 
 #: Layers that are scaled and shifted, by where their channels lie.
 _CHANNELS_LAST = (nn.Linear, nn.LayerNorm)
@@ -30,7 +29,7 @@ def adapter_of(layers: nn.Module, kind: Adapter, name: str, say: Callable[[str],
         name: of the network, for messages.
         say: told how many parameters learn.
     """
-    if not any("Attention" in type(module).__name__ for module in layers.modules()):
+    if not any(re.search("Attention|Attn", type(module).__name__) for module in layers.modules()):
         raise ConfigError(
             f"tune {kind!r} received, but {name} has no attention layers, which adapters are for; use --tune head or "
             "all, or name a vision transformer, for example --net timm:vit_small_patch16_224"
@@ -63,13 +62,29 @@ def add_adapter(backbone: nn.Module, kind: Adapter, *, rank: int = 8) -> list[st
     return [name for name, _ in backbone.named_parameters() if name.endswith("bias")]
 
 
-def _within(net: nn.Module, kinds: tuple[type[nn.Module], ...]) -> set[nn.Module]:
-    """The modules below those of some kinds."""
-    return {part for module in net.modules() if isinstance(module, kinds) for part in module.modules()}
+def _never_called(net: nn.Module) -> set[nn.Module]:
+    """Layers whose weights the module around them takes itself, as attention often does, so that they are not called.
+
+    PyTorch's own layer of an encoder does so in evaluation alone.
+    """
+    return {
+        part
+        for module in net.modules()
+        for name, part in module.named_children()
+        if f"self.{name}.weight" in _text_of_forward(type(module))
+    }
+
+
+@cache
+def _text_of_forward(kind: type[nn.Module]) -> str:
+    try:
+        return inspect.getsource(kind.forward)
+    except (OSError, TypeError):  # of code that is in no file
+        return ""
 
 
 def _lora(backbone: nn.Module, rank: int) -> list[str]:
-    left_out = _within(backbone, _MAY_NOT_CALL)
+    left_out = _never_called(backbone)
     linear = [
         name for name, module in backbone.named_modules() if isinstance(module, nn.Linear) and module not in left_out
     ]
@@ -94,7 +109,7 @@ def _peft() -> Any:
 
 
 def _scale_and_shift(backbone: nn.Module) -> list[str]:
-    found, left_out = [], _within(backbone, _NEVER_CALL)
+    found, left_out = [], _never_called(backbone)
     for name, module in backbone.named_modules():
         if not isinstance(module, _CHANNELS_LAST + _CHANNELS_SECOND) or module.weight is None or module in left_out:
             continue
