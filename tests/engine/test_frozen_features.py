@@ -11,7 +11,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from procrustean import fit
+from procrustean import export, fit, load_model
 from procrustean.base import ConfigError
 from procrustean.methods import METHODS
 from procrustean.nets import build_net
@@ -54,6 +54,18 @@ def test_the_network_says_of_images_what_it_says_of_their_features(weights: Path
     _, net = load_run(run.path)
     images = torch.randn(3, 1, 8, 8)
     torch.testing.assert_close(net(images), net(net.backbone(images)))
+
+
+def test_a_trained_head_is_loaded_and_exported(weights: Path, tmp_path: Path) -> None:
+    run = trained(weights, tmp_path, method="mfw", options={"layer": "features"})
+    prepared, net = load_run(run.path)
+    pixels = prepared.splits.test.images[:5]
+    model = load_model(run.path)
+    wanted = net(model.preparation(torch.from_numpy(pixels))).detach().double().numpy()
+    np.testing.assert_array_equal(model.scores(pixels), wanted)
+    for form in ("safetensors", "torch"):
+        assert export(run.path, form=form, output=tmp_path / form).difference < 1e-6  # type: ignore[arg-type]
+    np.testing.assert_array_equal(load_model(tmp_path / "safetensors").scores(pixels), wanted)
 
 
 def test_features_are_computed_once_for_each_image(

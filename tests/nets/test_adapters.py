@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import sys
-from pathlib import Path
 
 import pytest
 import torch
@@ -12,10 +11,11 @@ from torch import Tensor, nn
 
 from procrustean.balance import Classify
 from procrustean.base import ConfigError
+from procrustean.data.recipe import Adapter
 from procrustean.engine.stage_training import freeze_all_but
 from procrustean.methods import Stage
 from procrustean.nets import Classifier, build_net
-from procrustean.nets.adapters import Adapter, add_adapter
+from procrustean.nets.adapters import adapter_of, add_adapter
 
 KINDS: tuple[Adapter, ...] = ("lora", "scale_shift", "bitfit")
 
@@ -41,7 +41,7 @@ def adapted(name: str, kind: Adapter) -> tuple[Classifier, tuple[str, ...]]:
         pytest.importorskip("peft")
     net = network(name)
     with torch.random.fork_rng():
-        return net, add_adapter(net, kind, rank=2)
+        return net, (*(f"backbone.{path}" for path in add_adapter(net.backbone, kind, rank=2)), "head")
 
 
 @pytest.fixture
@@ -91,28 +91,66 @@ class TestTransformer:
             assert torch.equal(other.eval()(images), net.eval()(images))
 
 
-@pytest.mark.parametrize("kind", ["scale_shift", "bitfit"])
-def test_convolutional_networks(kind: Adapter, images: Tensor) -> None:
-    net, _ = adapted("resnet20", kind)
-    torch.testing.assert_close(net(images), network("resnet20")(images))
+class Encoder(nn.Module):
+    """PyTorch's own layers, which use the weights of layers within them without calling these."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.patches = nn.Conv2d(3, 16, 4, 4)
+        self.first = nn.TransformerEncoderLayer(16, 2, 32, dropout=0.0, batch_first=True)
+        self.attention = nn.MultiheadAttention(16, 2, batch_first=True)
+        self.norm = nn.LayerNorm(16, elementwise_affine=False)
+        self.last = nn.Linear(16, 4)
+
+    def forward(self, x: Tensor) -> Tensor:
+        tokens = self.first(self.patches(x).flatten(2).mT)
+        scores: Tensor = self.last(self.norm(self.attention(tokens, tokens, tokens)[0]).mean(1))
+        return scores
 
 
-def test_lora_needs_linear_layers() -> None:
-    with pytest.raises(ConfigError, match="this network has none; choose scale_shift or bitfit"):
-        add_adapter(network("resnet20"), "lora")
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_is_found_is_what_computes(kind: Adapter, images: Tensor) -> None:
+    if kind == "lora":
+        pytest.importorskip("peft")
+    net = Encoder()
+    paths = add_adapter(net, kind, rank=2)
+    learning = [net.get_parameter(path) for path in paths]
+    torch.autograd.grad(net(images).square().sum(), learning)  # raises where one is not used
+    with torch.no_grad():
+        for parameter in learning:
+            parameter.add_(0.1 * torch.randn_like(parameter))
+        taught = net(images)
+        torch.testing.assert_close(net.eval()(images), taught)
 
 
-def test_a_network_without_biases(tmp_path: Path) -> None:
-    class Plain(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.backbone = nn.Conv2d(3, 4, 3, bias=False)
+class Norm2d(nn.LayerNorm):
+    """Normalises maps by their channels, as timm's LayerNorm2d."""
 
-    with pytest.raises(ConfigError, match="'bitfit' finds nothing to work on in Conv2d"):
-        add_adapter(Plain(), "bitfit")  # type: ignore[arg-type]
+    def forward(self, x: Tensor) -> Tensor:
+        return super().forward(x.permute(0, 2, 3, 1)).permute(0, 3, 1, 2)
+
+
+def test_channels_of_maps() -> None:
+    net = nn.Sequential(nn.Conv2d(3, 4, 3), Norm2d(4))
+    add_adapter(net, "scale_shift")
+    with torch.no_grad():
+        net[1].scale[2], net[1].shift[2] = 0, 7
+    maps = net(torch.randn(2, 3, 6, 6))
+    assert [bool((maps[:, channel] == 7).all()) for channel in range(4)] == [False, False, True, False]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_networks_without_attention(kind: Adapter) -> None:
+    with pytest.raises(ConfigError, match=f"'{kind}' received, but resnet20 has no attention.*--tune head or all"):
+        adapter_of(network("resnet20").backbone, kind, "resnet20", print)
+
+
+def test_nothing_to_work_on() -> None:
+    with pytest.raises(ConfigError, match="'bitfit' received, but it finds no layers to work on in mine"):
+        adapter_of(nn.MultiheadAttention(4, 2, bias=False), "bitfit", "mine", print)
 
 
 def test_without_peft(vit: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "peft", None)
     with pytest.raises(ConfigError, match=r"LoRA needs peft; install it .*'\.\[adapters\]'"):
-        add_adapter(network(vit), "lora")
+        add_adapter(network(vit).backbone, "lora")

@@ -10,12 +10,14 @@ from PIL import Image
 
 from procrustean.base import ConfigError
 from procrustean.data import ImageSet, Splits
+from procrustean.data.recipe import Tune
 from procrustean.records import RunSpec
 from procrustean.records.run_spec import ADVISED, AUTO
 from procrustean.runs import advice as planning
 from procrustean.runs import training_advice as pretrained
 from procrustean.runs.advice import HOLD_OUT, planned
 from procrustean.runs.cost import Machine
+from procrustean.runs.preparing import recipe_of
 from procrustean.runs.training_advice import FEWEST_EPOCHS
 
 CPU = Machine("cpu", 2, 120.0)
@@ -102,6 +104,16 @@ def test_what_the_library_chooses_itself_stays_within_the_budget(folder: Path) -
 def test_another_recipe_is_not_touched() -> None:
     plan = planned(RunSpec("mine", method="mfw", recipe="cifar"), splits=splits(), machine=CPU)
     assert (plan.config.net, plan.config.epochs) == (None, None)
+
+
+@pytest.mark.parametrize("tune", ["head", "lora"])
+def test_heads_and_adapters_keep_the_numbers_of_their_recipes(tune: Tune) -> None:
+    named = RunSpec("mine", method="mfw", net="efficientnet_lite0", pretrained="published", tune=tune)
+    plan = planned(named, splits=splits((300, 9)), machine=CPU)
+    assert plan.config == replace(named, hold_out=HOLD_OUT)
+    numbers = {"head": (60, 0.03, "sgd"), "lora": (20, 1e-3, "adamw")}[tune]
+    recipe = recipe_of(plan.config)
+    assert (recipe.epochs, recipe.lr, recipe.optimizer) == numbers
 
 
 def test_a_validation_set_is_held_out_enough() -> None:

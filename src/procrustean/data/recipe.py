@@ -13,6 +13,12 @@ from procrustean.data.augment.names import JITTER, NAMES, parts_of
 
 #: What `--recipe` takes beside the names: the data set's, the same if the paper has one, the method's own.
 CHOICES = ("auto", "paper", "own")
+#: A few new parameters in a vision transformer whose others stay as they are: low-rank changes of linear layers (Hu et
+#: al. 2021); a factor and a summand for each channel behind every layer (Lian et al. 2022, SSF); or the biases that are
+#: there (Ben Zaken et al. 2021).
+Adapter = Literal["lora", "scale_shift", "bitfit"]
+#: What learns of a network that starts from pretrained weights: all of it, the head alone, or the head and an adapter.
+Tune = Literal["all", "head", Adapter]
 #: Of the numbers of training, which has 32 bits for each.
 LARGEST = 2.0**127
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from procrustean.base.errors import ConfigError, did_you_mean
-from procrustean.data.recipe import CHOICES, STANDARD
+from procrustean.data.recipe import CHOICES, STANDARD, Tune
 from procrustean.data.recipe import Recipe as Recipe
 from procrustean.data.recipe import lr_table as lr_table
 from procrustean.data.recipe import step_rates as step_rates
@@ -18,8 +18,8 @@ from procrustean.data.sets.table import DATA_SETS, all_sets, known
 OWN_IMAGES = "images"
 #: The same for a network that starts from pretrained weights.
 FINE_TUNING = "fine-tuning"
-#: For a head alone on its features, and for a small network on photographs without such weights.
-FEATURES, PHOTOGRAPHS = "features", "photographs"
+#: For a head alone on its features, for an adapter in it, and for a small network on photographs without such weights.
+FEATURES, ADAPTERS, PHOTOGRAPHS = "features", "adapters", "photographs"
 
 
 def _described() -> Iterator[tuple[Recipe, str]]:
@@ -43,6 +43,11 @@ def _described() -> Iterator[tuple[Recipe, str]]:
         augment="resized_crop", crop_area=0.4,
     )  # fmt: skip
     yield features, "this library's for a head on features of your own images"
+    adapters = images.named(
+        ADAPTERS, net="timm:vit_small_patch16_224", epochs=20, batch_size=32, optimizer="adamw", schedule="one_cycle",
+        lr=1e-3, warmup_epochs=0, weight_decay=0.01, augment="resized_crop", crop_area=0.4,
+    )  # fmt: skip
+    yield adapters, "this library's for adapters in a pretrained vision transformer"
     # EfficientNet's statistics follow a batch by a hundredth, too slow for the few hundred steps of a fine tuning.
     tuning = images.named(
         FINE_TUNING, net="efficientnet_lite0", epochs=15, batch_size=32, lr=0.01, warmup_epochs=1, weight_decay=1e-4,
@@ -67,21 +72,21 @@ def data_set(source: str) -> str:
     return (known(source).tuning_of or source) if source in DATA_SETS else source
 
 
-def recipe_for(source: str, *, pretrained: bool = False, head_alone: bool = False) -> Recipe:
+def recipe_for(source: str, *, pretrained: bool = False, tune: Tune = "all") -> Recipe:
     """The recipe of a data set, or that for images of a user, which depends on what learns and on its weights."""
-    if head_alone:
-        return RECIPES[FEATURES][0]
+    if tune != "all":
+        return RECIPES[FEATURES if tune == "head" else ADAPTERS][0]
     return known(source).recipe if source in DATA_SETS else RECIPES[FINE_TUNING if pretrained else OWN_IMAGES][0]
 
 
-def chosen_recipe(choice: str, source: str, *, pretrained: bool = False, head_alone: bool = False) -> Recipe:
+def chosen_recipe(choice: str, source: str, *, pretrained: bool = False, tune: Tune = "all") -> Recipe:
     """The recipe that `--recipe` stands for on a data set, before the method changes it.
 
     Args:
         choice: auto, paper, own or the name of a recipe.
         source: a data set's name; anything else is images of a user.
         pretrained: whether the network starts from pretrained weights.
-        head_alone: whether its head alone is trained.
+        tune: what of it learns.
     """
     check_recipe(choice)
     if choice == "paper" and data_set(source) not in PAPER:
@@ -90,7 +95,7 @@ def chosen_recipe(choice: str, source: str, *, pretrained: bool = False, head_al
             f"train by {recipe_for(source).name!r}, {RECIPES[recipe_for(source).name][1]}, or name one of the "
             "paper's; procrustean list recipes lists them"
         )
-    return recipe_for(source, pretrained=pretrained, head_alone=head_alone) if choice in CHOICES else RECIPES[choice][0]
+    return recipe_for(source, pretrained=pretrained, tune=tune) if choice in CHOICES else RECIPES[choice][0]
 
 
 def check_recipe(choice: str) -> None:

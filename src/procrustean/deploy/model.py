@@ -17,12 +17,13 @@ from procrustean.base.errors import DataError
 from procrustean.data.augment.on_device import enlarging
 from procrustean.data.augment.settings import is_smaller, middle_of
 from procrustean.data.imageset import Images
+from procrustean.data.recipe import Tune
 from procrustean.engine.probabilities import Calibration, Prior, Scores
 from procrustean.engine.stage_order import reshape_for
 from procrustean.methods.base import Method
 from procrustean.methods.make import make_method
 from procrustean.nets.build import build_net, layers_of
-from procrustean.nets.classifier import Classifier
+from procrustean.nets.classifier import Backbone, Classifier, FeatureLayers
 from procrustean.runs.torch_settings import undisturbed
 
 #: Sides of images beyond it are a mistake or meant to exhaust the memory.
@@ -48,6 +49,7 @@ class ModelSpec:
     kind: Kind  # of imbalance
     calibration: Calibration
     source: str = ""  # the data set, if it is a known one: defaults of a method may depend on it
+    tune: Tune = "all"  # what of the network learnt
 
     @property
     def input_shape(self) -> tuple[int, int, int]:
@@ -195,7 +197,9 @@ class Model:
 def method_of(spec: ModelSpec) -> Method:
     """The method that a network was trained with, which decides about its head."""
     height, width, channels = spec.image_shape
-    layers = layers_of(spec.net, channels=channels, classes=len(spec.classes), size=(height, width))
+    layers: Backbone | FeatureLayers = FeatureLayers()
+    if spec.tune != "head":
+        layers = layers_of(spec.net, channels=channels, classes=len(spec.classes), size=(height, width))
     problem = Problem.on(layers, spec.calibration.counts, spec.kind, spec.source)
     return make_method(spec.method, problem, spec.options)
 
@@ -205,7 +209,10 @@ def network_of(spec: ModelSpec) -> Classifier:
     method = method_of(spec)
     height, width, channels = spec.image_shape
     size = (height, width) if spec.crop is None else (spec.crop, spec.crop)
-    net = build_net(spec.net, channels=channels, classes=len(spec.classes), seed=spec.seed, head=method.head, size=size)
+    net = build_net(
+        spec.net, channels=channels, classes=len(spec.classes), seed=spec.seed, head=method.head, size=size,
+        tune=spec.tune,
+    )  # fmt: skip
     for number in range(len(method.stages)):
         reshape_for(net, method, number, spec.seed)
     return net

@@ -127,6 +127,7 @@ def _spec_of_run(folder: Path) -> ModelSpec:
             kind=kind_for_methods(data.kind, counts),
             calibration=uncalibrated(counts),
             source=data_set(known_source(data.source, config)),
+            tune=config.tune,
         )
     except ValueError as error:
         raise RunError(f"{folder / RESULT_FILE} is damaged ({error}); restore it, or run the training again") from error

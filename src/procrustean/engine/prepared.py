@@ -109,7 +109,7 @@ class Prepared:
             head=self.method.head,
             size=self.image_size,
             pretrained=self.pretrained,
-            head_alone=self.config.tune == "head",
+            tune=self.config.tune,
         )
         if self.recipe.norm_momentum is not None:
             for module in net.modules():

@@ -10,6 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.autograd import forward_ad
 from torch.func import functional_call
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from procrustean.balance.class_tensors import widened
 from procrustean.balance.types import Batch
@@ -36,7 +37,8 @@ def effects(net: nn.Module, batch: Batch, minimised: Callable[[Tensor], Tensor],
     direction = _gradients(
         F.cross_entropy(_scores(net, ahead, batch.extra.x), batch.extra.y), ahead.values()
     )  # fmt: skip
-    with forward_ad.dual_level(), library_kernels(net):  # which, unlike ours, differentiate forwards
+    # Of the kernels, the library's can be differentiated forwards, ours not, and of those for attention the plain one.
+    with forward_ad.dual_level(), library_kernels(net), sdpa_kernel(SDPBackend.MATH):
         duals = {
             name: forward_ad.make_dual(weight.detach(), along)
             for (name, weight), along in zip(weights.items(), direction, strict=True)

@@ -86,6 +86,24 @@ def of_the_head(method: Method, name: str) -> Method:
     return replace(method, stages=stages)
 
 
+def with_adapter(method: Method, parts: tuple[str, ...]) -> Method:
+    """The method where an adapter, parts of the backbone, and the head learn; weights of an adapter do not decay."""
+    for stage in method.stages:
+        named = (stage.trainable,) if isinstance(stage.trainable, str) else stage.trainable
+        if any(part.partition(".")[0] == "backbone" for part in named):
+            raise ConfigError(
+                f"an adapter received to tune, but the stage {stage.name!r} of {method.label} says itself what of the "
+                f"backbone learns: {', '.join(named)}; use --tune all"
+            )
+    stages = tuple(
+        replace(stage, trainable=(*parts, "head"), norm="eval", no_decay=(*stage.no_decay, *parts))
+        if stage.trainable == "all"
+        else stage
+        for stage in method.stages
+    )
+    return replace(method, stages=stages)
+
+
 def option_defaults(name: str) -> dict[str, Any]:
     """The method's options and their defaults, in the order of its signature."""
     return {p.name: p.default for p in _parameters(factory(name)) if p.kind is p.KEYWORD_ONLY}

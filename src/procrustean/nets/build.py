@@ -11,6 +11,8 @@ from torch import nn
 from procrustean.base.errors import ConfigError, did_you_mean
 from procrustean.base.own_code import pinned_name, use_file
 from procrustean.base.random_numbers import torch_seed
+from procrustean.data.recipe import Tune
+from procrustean.nets.adapters import add_adapter
 from procrustean.nets.classifier import Backbone, Classifier
 from procrustean.nets.foreign import check_foreign, foreign_backbone, whole_model
 from procrustean.nets.hugging_face import check_hugging_face, hugging_face_backbone, whole_hugging_face
@@ -35,7 +37,7 @@ def build_net(
     head: Callable[[int, int], nn.Module] | None = None,
     size: tuple[int, int] | None = None,
     pretrained: Pretrained | None = None,
-    head_alone: bool = False,
+    tune: Tune = "all",
 ) -> Classifier:
     """A network with its initial weights, a function of the seed alone; no global generator is changed.
 
@@ -47,7 +49,7 @@ def build_net(
         head: builds the head from (features, classes); a linear layer by default.
         size: height and width of the images, which some networks are made for.
         pretrained: weights for the backbone; the head starts anew.
-        head_alone: the head alone is to be trained, on centred features.
+        tune: what of it is to learn; a head alone does so on centred features.
     """
     check_net(name)
     with torch.random.fork_rng(devices=[]):
@@ -57,9 +59,9 @@ def build_net(
         state = None if pretrained is None else pretrained.state
         own_head = None if head else backbone.first_head()
         made = own_head or (head or nn.Linear)(backbone.features, classes)
-        net = Classifier(backbone, made, state, head_alone=head_alone)
+        net = Classifier(backbone, made, state, tune=tune)
         backbone.initialise(net)
-        _take_pretrained(net)
+        _begin(net, backbone)
     return net
 
 
@@ -129,6 +131,7 @@ def restart(net: Classifier) -> None:
     """Initial weights and statistics once more, from torch's generator; heads that are no linear layers stay."""
     fresh = net.backbone.rebuilt()
     if fresh is not None:
+        _begin(net, fresh)
         net.backbone.load_state_dict(fresh.state_dict())
     for module in (net if fresh is None else net.head).modules():
         if isinstance(module, nn.BatchNorm2d):
@@ -140,11 +143,15 @@ def restart(net: Classifier) -> None:
         elif isinstance(module, nn.Conv2d | nn.Linear | nn.GroupNorm | nn.LayerNorm | Noise):
             module.reset_parameters()
     net.backbone.initialise(net)
-    _take_pretrained(net)
+    if fresh is None:
+        _begin(net, net.backbone)
 
 
-def _take_pretrained(net: Classifier) -> None:
+def _begin(net: Classifier, backbone: Backbone) -> None:
+    """Give a backbone of initial weights those that a network starts from, and the adapter."""
     if net.pretrained is not None:
         from procrustean.nets.pretrained import load_pretrained
 
-        load_pretrained(net.backbone, net.pretrained)
+        load_pretrained(backbone, net.pretrained)
+    if net.tune != "all" and net.tune != "head":
+        add_adapter(backbone, net.tune)

@@ -13,6 +13,7 @@ from torch.nn import functional as F
 
 from procrustean.base.errors import ConfigError
 from procrustean.base.own_code import code_name
+from procrustean.data.recipe import Tune
 
 
 class Backbone(nn.Module):
@@ -93,7 +94,7 @@ class Classifier(nn.Module):
         backbone: from images to features.
         head: from features to scores.
         pretrained: what the backbone starts from, if not from random weights.
-        head_alone: the head alone is trained, on centred features.
+        tune: what of it is to learn; a head alone does so on centred features.
     """
 
     def __init__(
@@ -102,11 +103,11 @@ class Classifier(nn.Module):
         head: nn.Module,
         pretrained: Mapping[str, Tensor] | None = None,
         *,
-        head_alone: bool = False,
+        tune: Tune = "all",
     ) -> None:
         super().__init__()
-        self.backbone = backbone
-        self.features = Centred(backbone.features) if head_alone else nn.Identity()
+        self.backbone, self.tune = backbone, tune
+        self.features = Centred(backbone.features) if tune == "head" else nn.Identity()
         self.head = head
         self.pretrained = pretrained
 
@@ -120,7 +121,7 @@ class Classifier(nn.Module):
     @property
     def head_alone(self) -> bool:
         """Whether the head alone is trained."""
-        return isinstance(self.features, Centred)
+        return self.tune == "head"
 
     @property
     def second_group(self) -> str:

@@ -15,7 +15,7 @@ from typing import Any, Literal, get_type_hints
 from procrustean.base.errors import ConfigError
 from procrustean.base.own_code import code_identity, file_code, folder_name, pinned_name
 from procrustean.base.yaml_files import fits
-from procrustean.data.recipe import CHOICES
+from procrustean.data.recipe import CHOICES, Tune
 from procrustean.records.setting_types import typed_settings
 
 #: Settings that say where and how a run is carried out, not what it computes.
@@ -81,9 +81,10 @@ class RunSpec:
     `procrustean list nets` lists them. One of your own: FILE.py:NAME."""
     pretrained: str | None = None
     """Weights to start from: a file with a state dict, or published for the network's own, fetched if missing."""
-    tune: Literal["all", "head"] = "all"
-    """What learns of a network with pretrained weights: all of it, or the head alone, on features that are computed
-    once."""
+    tune: Tune = "all"
+    """What learns of a network with pretrained weights: all of it, the head alone, on features that are computed once,
+    or the head and an adapter of a vision transformer: lora (low-rank changes of its linear layers), scale_shift (a
+    factor and a summand for each channel) or bitfit (its biases)."""
     epochs: int | None = None
     """Passes over the training data; default the recipe's."""
     batch_size: int | None = None
@@ -183,8 +184,12 @@ class RunSpec:
             )
         if self.imbalance != "natural" and self.rho is None:
             raise ConfigError(f"imbalance {self.imbalance!r} needs its ratio: give rho, for example --rho 100")
-        if self.tune == "head" and self.pretrained is None and self.method not in (ADVISED, AUTO):
-            raise ConfigError("tune 'head' received without weights to make features with; give --pretrained")
+        filled_in = self.tune == "head" and self.method in (ADVISED, AUTO)
+        if self.tune != "all" and self.pretrained is None and not filled_in:
+            raise ConfigError(
+                f"tune {self.tune!r} received without weights that stay as they are; give --pretrained published, or a "
+                "file"
+            )
         if self.recipe not in CHOICES:
             from procrustean.data.recipes import check_recipe
 

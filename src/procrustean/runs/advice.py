@@ -131,7 +131,8 @@ def advise(config: RunSpec, splits: Splits, machine: Machine, *, size_given: boo
             f"images made smaller, from usually {natural} pixels to {config.image_size}; if that hides what matters: "
             f"--image-size {2 * (config.image_size or natural)}, at four times the work"
         )
-    is_open = config.recipe == "auto" and any(getattr(config, name) is None for name in FILLED)
+    # A recipe of heads and adapters stays: what training a whole network costs says nothing about these.
+    is_open = config.recipe == "auto" and config.tune == "all" and any(getattr(config, name) is None for name in FILLED)
     if not is_open and config.method != ADVISED:
         return Plan(config, splits, tuple(why))
     made = imbalanced(config, splits)

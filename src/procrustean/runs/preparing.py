@@ -27,8 +27,9 @@ from procrustean.engine.prepared import Prepared, known_source
 from procrustean.engine.stage_order import reshape_for, stage_epochs
 from procrustean.engine.stage_training import is_within, learning_names
 from procrustean.methods.base import Method, Stage
-from procrustean.methods.make import checked_options, make_method, of_the_head, option_defaults
+from procrustean.methods.make import checked_options, make_method, of_the_head, option_defaults, with_adapter
 from procrustean.methods.own_method import check_scale
+from procrustean.nets.adapters import adapter_of
 from procrustean.nets.build import check_net, layers_of
 from procrustean.nets.classifier import FeatureLayers, check_scores, check_size
 from procrustean.nets.pretrained import read_pretrained
@@ -66,9 +67,7 @@ def prepare(
         say(splits.note)
     splits, data = made or imbalanced(config, splits)
     known = known_source(splits.name, config)
-    recipe = chosen_recipe(
-        config.recipe, known, pretrained=config.pretrained is not None, head_alone=config.tune == "head"
-    )
+    recipe = chosen_recipe(config.recipe, known, pretrained=config.pretrained is not None, tune=config.tune)
     height, width, channels = data.train.images.shape[1:]
     classes = len(data.train.classes)
     layers = layers_of(config.net or recipe.net, channels=channels, classes=classes, size=(height, width))
@@ -80,6 +79,8 @@ def prepare(
         check_scale(method, classes, plain_name(config.method))
     if config.tune == "head":
         method = of_the_head(method, config.method)
+    elif config.tune != "all":
+        method = with_adapter(method, adapter_of(layers, config.tune, config.net or recipe.net, say))
     if config.average != "none" and (len(method.stages) > 1 or method.finish is not None):
         raise ConfigError(
             f"average {config.average!r} received, but {method.label} trains in stages or changes the trained network, "
@@ -159,9 +160,7 @@ def recipe_of(config: RunSpec) -> Recipe:
     method = make_method(config.method, problem, effective_options(config))
     if config.net is not None:
         check_net(config.net)
-    chosen = chosen_recipe(
-        config.recipe, config.source, pretrained=config.pretrained is not None, head_alone=config.tune == "head"
-    )
+    chosen = chosen_recipe(config.recipe, config.source, pretrained=config.pretrained is not None, tune=config.tune)
     return _resolved(chosen, config, method)
 
 
