@@ -215,7 +215,7 @@ class Reproduce:
         from procrustean.runs.image_loading import Sources
 
         reporter = make_reporter(quiet=self.quiet)
-        sources = Sources(reporter.say)
+        sources = Sources(reporter)
         plan = self._plan(definitions, parts, store, sources)
         for line in held_out_lines(plan) if self.held_out else ():
             notify(line)

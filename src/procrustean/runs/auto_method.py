@@ -107,7 +107,7 @@ def fit_auto(
         raise ConfigError("method 'auto' tries methods with and without drw; leave it out")
     folder = run_directory_of(config)
     machine = this_machine(config.device, 60 * minutes / FEWEST_COMPARED, config.precision)
-    load = Sources(reporter.say)
+    load = Sources(reporter)
     plan = planned(_agreed(folder, config), splits=splits, machine=machine, load=load)
     full = full_length(config, plan, load)
     if full is not None and plan.why:  # nothing is left to plan, and to explain, for a comparison that goes on
@@ -149,7 +149,7 @@ def _compare(
     names = ", ".join(method.name for method in methods)
     reporter.say(f"comparing up to {len(methods)} candidates within {minutes:g} min: {names}")
     tried: list[TriedMethod] = []
-    sources, longest = Sources(reporter.say), 0.0
+    sources, longest = Sources(reporter), 0.0
     for method in methods:
         path, now = folder / method.name, time.monotonic()
         if tried and not box.leaves(longest) and not RunFolder(path).finished:

@@ -86,7 +86,7 @@ def fit(
         return fit_folds(config, folds, reporter, log)
     if config.method == AUTO:
         return fit_auto(config, splits=splits, minutes=minutes, reporter=reporter, log=log)
-    sources = Sources(reporter.say)
+    sources = Sources(reporter)
     if splits is None and is_open(config, sources):
         plan = tried_out(config, run_directory_of(config), sources, reporter, minutes)
     elif minutes is not None:
