@@ -135,7 +135,10 @@ def unpack_photographs(folder: Path) -> None:
     from importlib.resources import files
 
     packed = files("procrustean.data").joinpath("photographs", "hands.zip").read_bytes()
-    zipfile.ZipFile(io.BytesIO(packed)).extractall(folder)
+    with zipfile.ZipFile(io.BytesIO(packed)) as archive:
+        for name in archive.namelist():
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            (folder / name).write_bytes(archive.read(name))
 
 
 def photographs_text(records: list[RunRecord]) -> str:
