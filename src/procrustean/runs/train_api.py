@@ -18,8 +18,7 @@ from procrustean.engine.make_record import identity_of
 from procrustean.engine.prepared import Prepared
 from procrustean.engine.training import Interrupted
 from procrustean.nets.own_net import Net, use_net
-from procrustean.records.auto_record import COMPARISON
-from procrustean.records.finding_runs import resume_command
+from procrustean.records.finding_runs import COMPARISON, resume_command
 from procrustean.records.run_folder import RunFolder
 from procrustean.records.run_spec import ADVISED, AUTO, RunSpec
 from procrustean.runs.advice import Plan, planned
